@@ -57,7 +57,7 @@ class Scenario:
     ) -> SavedMethod:
         customer = customers.get_customer(lab, gateway=self.gateway, moment=self.now)
         name = self.stripe.dashboard.save_card(customer, number, set_up=set_up)
-        return self._kept(lab, name)
+        return self._saved(lab, name)
 
     def stripe_customer(self, name: str) -> str:
         """A customer of somebody else who shares the account."""
@@ -67,7 +67,7 @@ class Scenario:
         """Ann lets her bank account be debited; it is from now on."""
         customer = customers.get_customer(self.lab, gateway=self.gateway, moment=self.now)
         name = self.stripe.dashboard.save_account(customer)
-        return self._kept(self.lab, name)
+        return self._saved(self.lab, name)
 
     def _kept(self, lab: Tenant, name: str) -> SavedMethod:
         saved_method = saved_methods.save_method(
@@ -101,20 +101,24 @@ class Scenario:
         return settlement.load_balance(invoice=self.invoice, on=self.now.date()).settlement.value
 
     @property
-    def taken(self) -> list[int]:
+    def charged(self) -> list[int]:
         """What the stand-in has charged, in cents."""
         return [
-            each["amount"] for each in self.stripe.objects("payment_intent") if each["status"] == "succeeded"
+            intent["amount"]
+            for intent in self.stripe.objects("payment_intent")
+            if intent["status"] == "succeeded"
         ]
 
     def books_agree(self) -> None:
         """What was paid here is what was taken there, and nothing was asked that the library's types do not allow."""
-        there = sum(
-            each["amount"] - each["amount_refunded"]
-            for each in self.stripe.objects("charge")
-            if each["status"] == "succeeded"
+        net_charges = sum(
+            charge["amount"] - charge["amount_refunded"]
+            for charge in self.stripe.objects("charge")
+            if charge["status"] == "succeeded"
         )
-        assert sum(Payment.objects.filter(moved__isnull=False).values_list("amount", flat=True)) == there
+        assert (
+            sum(Payment.objects.filter(moved__isnull=False).values_list("amount", flat=True)) == net_charges
+        )
         assert self.stripe.violations == []
 
 

@@ -154,7 +154,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     from tests.integration.slurm_lab import absent_suites
 
     config.stash[ABSENT] = absent_suites(terminalreporter.stats.get("skipped", []))
-    slowest = scheduling.slowest([each for some in terminalreporter.stats.values() for each in some])
+    slowest = scheduling.slowest([fixture for some in terminalreporter.stats.values() for fixture in some])
     if len(slowest) < 10:
         return
     seconds = int(time.time() - terminalreporter._session_start.time)

@@ -58,7 +58,7 @@ def broken(xml: bytes) -> list[str]:
 
 def _sums(top: Read) -> list[str]:
     (foot,) = top.all("//ram:SpecifiedTradeSettlementHeaderMonetarySummation")
-    lines = [line.number(".//ram:LineTotalAmount") for line in _each(top)]
+    lines = [line.number(".//ram:LineTotalAmount") for line in _vat_groups(top)]
     taxes = [tax.number("ram:CalculatedAmount") for tax in _taxes(top)]
     net, tax = foot.number("ram:TaxBasisTotalAmount"), foot.number("ram:TaxTotalAmount")
     gross, due = foot.number("ram:GrandTotalAmount"), foot.number("ram:DuePayableAmount")
@@ -75,9 +75,9 @@ def _sums(top: Read) -> list[str]:
         or bool(top.text("//ram:DueDateDateTime/udt:DateTimeString"))
         or bool(top.text("//ram:SpecifiedTradePaymentTerms/ram:Description")),
         "BR-DEC": all(
-            -int(each.number(".").as_tuple().exponent) <= 2
+            -int(element.number(".").as_tuple().exponent) <= 2
             for path in ("//ram:LineTotalAmount", "//ram:CalculatedAmount", "//ram:BasisAmount")
-            for each in top.all(path)
+            for element in top.all(path)
         ),
     }
     return [rule for rule, holds in rules.items() if not holds]
@@ -86,7 +86,7 @@ def _sums(top: Read) -> list[str]:
 def _lines(top: Read) -> list[str]:
     wrong = []
     cent = Decimal(1) if top.text("//ram:InvoiceCurrencyCode") == "JPY" else Decimal("0.01")
-    for line in _each(top):
+    for line in _vat_groups(top):
         place, price = line.text(".//ram:LineID"), line.number(".//ram:ChargeAmount")
         exact = line.number(".//ram:BilledQuantity") * price / (line.number(".//ram:BasisQuantity") or 1)
         if _nearest(exact, cent) != line.number(".//ram:LineTotalAmount"):
@@ -104,7 +104,7 @@ def _lines(top: Read) -> list[str]:
 def _categories(top: Read) -> list[str]:
     wrong = []
     nets: dict[tuple[str, str], Decimal] = defaultdict(Decimal)
-    for line in _each(top):
+    for line in _vat_groups(top):
         of = line.all(".//ram:ApplicableTradeTax")[0]
         category, rate = of.text("ram:CategoryCode"), of.text("ram:RateApplicablePercent")
         if (category == "O") != (not rate):
@@ -151,7 +151,7 @@ def _parties(top: Read) -> list[str]:
         "BR-07": buyer.text("ram:Name"),
         "BR-09": len(seller.text("ram:PostalTradeAddress/ram:CountryID")) == 2,
         "BR-11": len(buyer.text("ram:PostalTradeAddress/ram:CountryID")) == 2,
-        "BR-CO-09": all(not each or each[:2].isalpha() for each in (vat, of_buyer)),
+        "BR-CO-09": all(not scheme or scheme[:2].isalpha() for scheme in (vat, of_buyer)),
         "BR-CO-26": vat or legal,
         "BR-S-02": vat or number or not categories & {"S", "Z", "E"},
         "BR-AE-02": (vat and of_buyer) or "AE" not in categories,
@@ -161,7 +161,7 @@ def _parties(top: Read) -> list[str]:
     return [rule for rule, holds in rules.items() if not holds]
 
 
-def _each(top: Read) -> list[Read]:
+def _vat_groups(top: Read) -> list[Read]:
     return top.all("//ram:IncludedSupplyChainTradeLineItem")
 
 

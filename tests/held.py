@@ -12,9 +12,9 @@ ORDER BY part.place
 """
 
 
-def held(*parts: tuple[int, int], started: int, ended: int, suspended: int = 0) -> list[int]:
+def held_in_parts(*parts: tuple[int, int], started: int, ended: int, suspended: int = 0) -> list[int]:
     """In each part of its time, all in epoch seconds."""
     since, until = [part[0] for part in parts], [part[1] for part in parts]
     with connection.cursor() as cursor:
-        cursor.execute(_HELD, [since, until, started, ended, suspended])
+        cursor.execute(_SECONDS_SQL, [since, until, started, ended, suspended])
         return [seconds for (seconds,) in cursor.fetchall()]

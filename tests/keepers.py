@@ -62,7 +62,7 @@ class Process:
     directory: Path
 
     def is_in(self, directories: Collection[Path]) -> bool:
-        return any(self.directory.is_relative_to(each) for each in directories)
+        return any(self.directory.is_relative_to(directory) for directory in directories)
 
 
 def processes() -> dict[int, Process]:

@@ -37,7 +37,7 @@ class Scheduler:
     fails: ConnectorError | Exception | None = None  # after its rows
     during: Callable[[], object] | None = None  # called in the middle of a pass
     windows: list[tuple[int, int]] = field(default_factory=list)
-    asked: list[list[str]] = field(default_factory=list)
+    requests: list[list[str]] = field(default_factory=list)
     release: str = "24.11.3"
     ahead: int | None = 0  # seconds that its clock is ahead of ours; None: it does not tell its time
 
@@ -70,17 +70,17 @@ class _Answers:
     def usage(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
         scheduler = self.scheduler
         scheduler.windows.append((since, until))
-        scheduler.asked.append(sorted(open_keys))
+        scheduler.requests.append(sorted(open_keys))
         keys = set()
         for row in scheduler.rows:
             if not isinstance(row, UsageFact):
                 yield row
                 continue
-            is_known = row.source_key not in scheduler.forgotten
+            is_remembered = row.source_key not in scheduler.forgotten
             overlaps = (row.eligible or row.submitted or 0) < until and (
                 row.ended is None or row.ended >= since
             )
-            if is_known and (overlaps or row.source_key in open_keys):
+            if is_remembered and (overlaps or row.source_key in open_keys):
                 keys.add(row.source_key)
                 yield row
         if scheduler.during is not None:

@@ -99,7 +99,7 @@ def _details(line: Line, version: str, currency: str, *, whole: bool) -> str:
     own = f"<AcctSvcrRef>{line.name}</AcctSvcrRef>" if line.name and not whole else ""
     amount = "" if whole else _amount(line.amount, currency)
     strd = f"<Strd><CdtrRefInf><Ref>{line.reference}</Ref></CdtrRefInf></Strd>" if line.reference else ""
-    texts = "".join(f"<Ustrd>{escape(each)}</Ustrd>" for each in line.text.split("\n") if each)
+    texts = "".join(f"<Ustrd>{escape(piece)}</Ustrd>" for piece in line.text.split("\n") if piece)
     back = f"<RtrInf><Rsn><Cd>{line.returned}</Cd></Rsn></RtrInf>" if line.returned else ""
     return (
         f"<TxDtls><Refs>{own}<EndToEndId>{line.end_to_end}</EndToEndId></Refs>{amount}"
@@ -153,7 +153,7 @@ def march(lab: Tenant) -> Invoice:
     return invoice_of(lab, "2026-03")
 
 
-def told(*, state: str = "") -> list[tuple[str, str, str]]:
+def transfers(*, state: str = "") -> list[tuple[str, str, str]]:
     """Each transfer as (amount, state, why), in the order in which they came."""
     rows = Transfer.objects.filter(state=state) if state else Transfer.objects.all()
     return [(decimal(row.amount), row.state, row.why) for row in rows.order_by("pk")]

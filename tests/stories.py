@@ -70,12 +70,12 @@ def _logged(event: str) -> Iterator[list[object]]:
     """Of each time that this was logged by the close, what came with it."""
     events: list[object] = []
 
-    class Kept(logging.Handler):
+    class Recorder(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if isinstance(record.msg, dict) and record.msg.get("event") == event:
                 events.append((record.msg["tenants"], sys.exc_info()[1]))
 
-    logger, handler = logging.getLogger("billing.invoicing.month_close"), Kept()
+    logger, handler = logging.getLogger("billing.invoicing.month_close"), Recorder()
     logger.addHandler(handler)
     try:
         yield events

@@ -111,9 +111,9 @@ def test_api_021_a_wrong_key_is_answered_the_same_whether_its_prefix_exists(hous
     secret = a_key(house.ann, house.vision).secret
     other_secret = keys.secrets_of(secret[8:16])  # the same prefix
     answers = [Door(text).get("/me") for text in (other_secret, keys.secrets_of("zzzzzzzz"))]
-    assert [each.problem for each in answers] == [(401, "unauthenticated")] * 2
+    assert [answer.problem for answer in answers] == [(401, "unauthenticated")] * 2
     assert answers[0].headers["WWW-Authenticate"] == 'Bearer realm="ClusterTab"'
-    bodies = [{**each.body, "instance": ""} for each in answers]
+    bodies = [{**answer.body, "instance": ""} for answer in answers]
     assert bodies[0] == bodies[1]
 
 

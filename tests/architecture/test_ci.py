@@ -33,7 +33,7 @@ SIGNALS = (
 
 
 def again(home: Path, *failed: str) -> subprocess.CompletedProcess[str]:
-    return asked(with_failed(home, *failed))
+    return ci_second_attempt(with_failed(home, *failed))
 
 
 def with_failed(home: Path, *failed: str) -> Path:
@@ -43,7 +43,7 @@ def with_failed(home: Path, *failed: str) -> Path:
     return home
 
 
-def asked(home: Path, listed: tuple[str, ...] = PEERS) -> subprocess.CompletedProcess[str]:
+def ci_second_attempt(home: Path, listed: tuple[str, ...] = PEERS) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [ROOT / ".ci" / "again"],
         cwd=home,
@@ -85,9 +85,9 @@ def test_arithmetic_stories_pages_kills_and_races_have_one_attempt(tmp_path: Pat
 )
 def test_one_word_of_its_own_name_says_that_a_test_kills_or_races(tmp_path: Path, test: str) -> None:
     test = f"tests/integration/{test}"
-    assert asked(with_failed(tmp_path, test), (test,)).returncode != 0
+    assert ci_second_attempt(with_failed(tmp_path, test), (test,)).returncode != 0
     innocent = "tests/integration/test_slurm_live.py::test_a_trace_of_skills[kill]"
-    assert asked(with_failed(tmp_path, innocent), (innocent,)).stdout.splitlines() == [innocent]
+    assert ci_second_attempt(with_failed(tmp_path, innocent), (innocent,)).stdout.splitlines() == [innocent]
 
 
 def killing() -> Iterator[str]:
@@ -97,7 +97,7 @@ def killing() -> Iterator[str]:
         for node in ast.parse(text).body:
             if not isinstance(node, ast.FunctionDef) or not node.name.startswith("test_"):
                 continue
-            marks = [ast.unparse(each) for each in node.decorator_list]
+            marks = [ast.unparse(decorator) for decorator in node.decorator_list]
             source = ast.get_source_segment(text, node) or ""
             if any(word in source for word in SIGNALS) and "pytest.mark.one_attempt" not in marks:
                 yield f"tests/integration/{path.name}::{node.name}"
@@ -106,7 +106,9 @@ def killing() -> Iterator[str]:
 def test_whatever_kills_is_refused_by_its_name_or_is_marked(tmp_path: Path) -> None:
     tests = tuple(killing())
     assert tests
-    assert [test for test in tests if asked(with_failed(tmp_path, test), tests).returncode == 0] == []
+    assert [
+        test for test in tests if ci_second_attempt(with_failed(tmp_path, test), tests).returncode == 0
+    ] == []
 
 
 def test_many_failures_are_no_accident(tmp_path: Path) -> None:
@@ -118,7 +120,7 @@ def test_many_failures_are_no_accident(tmp_path: Path) -> None:
 def test_a_run_that_never_came_to_its_tests_has_no_second_attempt(tmp_path: Path) -> None:
     assert again(tmp_path).returncode != 0
     (tmp_path / ".pytest_cache" / "v" / "cache" / "lastfailed").unlink()
-    result = asked(tmp_path)
+    result = ci_second_attempt(tmp_path)
     assert result.returncode != 0
     assert result.stderr == "There is no list of what failed: no second attempt.\n"
 

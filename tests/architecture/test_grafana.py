@@ -15,13 +15,13 @@ from portal.ops.grafana.dashboards import DASHBOARDS, Which
 from portal.ops.grafana.panels import Json
 from portal.ops.management.commands.grafana_dashboard import text_of
 
-KEPT = ROOT / "deploy" / "grafana"
+DIRECTORY = ROOT / "deploy" / "grafana"
 WIDTH = 24
 FORMATS = {"timeseries": "time_series", "stat": "time_series", "table": "table"}
 
 
-def kept(which: Which) -> Path:
-    return KEPT / f"clustertab-{which}.json"
+def dashboard_file(which: Which) -> Path:
+    return DIRECTORY / f"clustertab-{which}.json"
 
 
 @pytest.fixture(params=list(Which))
@@ -32,11 +32,11 @@ def dashboard(request: pytest.FixtureRequest) -> Json:
 @pytest.mark.parametrize("which", list(Which))
 def test_what_is_kept_is_what_is_generated(which: Which) -> None:
     """Made anew by `./run manage grafana_dashboard cluster > deploy/grafana/clustertab-cluster.json`."""
-    assert kept(which).read_text() == text_of(DASHBOARDS[which](PrometheusOptions())) + "\n"
+    assert dashboard_file(which).read_text() == text_of(DASHBOARDS[which](PrometheusOptions())) + "\n"
 
 
 def test_nothing_else_is_kept() -> None:
-    assert sorted(KEPT.iterdir()) == sorted(kept(which) for which in Which)
+    assert sorted(DIRECTORY.iterdir()) == sorted(dashboard_file(which) for which in Which)
 
 
 def test_it_is_the_classic_model_of_a_number_that_older_servers_know(dashboard: Json) -> None:

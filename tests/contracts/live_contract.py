@@ -16,7 +16,7 @@ class Source(Protocol):
     now: int
     since: int  # from here on lies all that it knows
     running: str  # key of the run that runs
-    lost: str  # a key of the right form that it has no row of
+    missing_key: str  # a key of the right form that it has no row of
     bad: int  # how many of its rows cannot be used
 
     def connector(self) -> Connector: ...

@@ -12,7 +12,7 @@ from clusters.connectors.http import Endpoint, Http
 from tests.contracts.live_contract import Case
 from tests.contracts.prometheus_reading import connector, through
 from tests.contracts.prometheus_worlds import World, Worlds
-from tests.fakes.prometheus import Asked, Said, StandIn, error
+from tests.fakes.prometheus import Reply, Request, StandIn, error
 from tests.integration.prom_lab import Lab, running
 
 ENDS = 6000  # seconds after the world's beginning, in which the run that runs ends
@@ -26,7 +26,7 @@ class PrometheusSource:
     def __init__(self, begin: int, real: Http) -> None:
         self.since, self.now = begin, begin + World.LENGTH
         self.running = "contract-runs/main/nvidia_com_gpu"
-        self.lost = "contract-never/main/nvidia_com_gpu"
+        self.missing_key = "contract-never/main/nvidia_com_gpu"
         self.bad = 1
         self._matcher = 'cluster="contract@runs"'
         self._real = real
@@ -47,7 +47,7 @@ class PrometheusSource:
     def heal(self) -> None:
         self._failing = False
 
-    def answer(self, request: Asked) -> Said:
+    def answer(self, request: Request) -> Reply:
         """The real server's, as the test has it happen."""
         if self._failing and "kube_pod_completion_time" in request.query:
             return error(503, "unavailable", "the store gateway is restarting")
@@ -57,7 +57,7 @@ class PrometheusSource:
             answer = json.loads(body)
             answer["data"]["result"].reverse()
             body = json.dumps(answer).encode()
-        return Said(response.status, body)
+        return Reply(response.status, body)
 
 
 @cache

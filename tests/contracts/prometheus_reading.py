@@ -10,7 +10,7 @@ from typing import Any
 from clusters.connectors.base import BusyHour, UsageFact
 from clusters.connectors.http import Endpoint, Http
 from clusters.connectors.prometheus import PrometheusConnector, PrometheusLogin, PrometheusOptions
-from tests.fakes.prometheus import Asked, Said, StandIn
+from tests.fakes.prometheus import Reply, Request, StandIn
 
 HOUR = 3600
 ADMITTED = 1_772_600_000  # what our own clock says; a connector decides nothing by it
@@ -47,18 +47,18 @@ def read_all(
     return facts, busy, source
 
 
-def through(real: Http, request: Asked) -> Said:
+def through(real: Http, request: Request) -> Reply:
     """What a real server answers."""
     headers = PrometheusLogin().headers("", b"", clock=lambda: ADMITTED)
     response = real.call("POST", f"/api/v1/{request.what}", content=request.body, headers=headers)
-    return Said(response.status, response.body)
+    return Reply(response.status, response.body)
 
 
 @contextmanager
 def present(url: str, now: int) -> Iterator[str]:
     """The address of a real server at a moment: it tells that as its time, and nobody asks after later ones."""
 
-    def answer(request: Asked) -> Said:
+    def answer(request: Request) -> Reply:
         assert max(int(request.form[name][0]) for name in ("time", "end") if name in request.form) <= now
         return through(real, request)
 

@@ -18,7 +18,7 @@ from tests.integration.prom_lab import generator
 DATA = ROOT.parent / "shared" / "data"
 STEP = 300  # seconds from scrape to scrape
 SPAN = 3000  # seconds of samples that are sent at once: a Prometheus takes none an hour older than its newest
-KEPT = 2 * STEP  # seconds that the object of an ended pod stays
+RETENTION = 2 * STEP  # seconds that the object of an ended pod stays
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _all(record: Recorded, *, completed: bool, after: int) -> Iterator[_Series]:
     for pod in record.pods:
         identity = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.uid}
         ended = after if pod.ended is None else pod.ended
-        gone = ended + KEPT if completed and pod.ended is not None else ended
+        gone = ended + RETENTION if completed and pod.ended is not None else ended
         if pod.milli == 1000:
             yield series(
                 "kube_pod_container_resource_requests", pod.scheduled, gone, pod.gpus, **identity, container="main",

@@ -158,16 +158,16 @@ class Stories:
     """What the clusters of a module live through: each story is added by decorating it."""
 
     def __init__(self) -> None:
-        self._told: list[Story] = []
+        self._stories: list[Story] = []
 
     def __call__(self, tells: Story) -> Story:
-        self._told.append(tells)
+        self._stories.append(tells)
         return tells
 
     def pushed(self, lab: Lab) -> Worlds:
         """All of them at once, since a Prometheus takes no samples older than those it has."""
         worlds = Worlds(lab)
-        for tells in self._told:
+        for tells in self._stories:
             tells(worlds)
         worlds.push()
         return worlds

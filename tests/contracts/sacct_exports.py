@@ -46,7 +46,7 @@ BENS_JOB = {
 
 
 @dataclass
-class Told:
+class ReadExport:
     facts: list[UsageFact]
     bad: list[BadRow]
     reading: Reading
@@ -68,20 +68,24 @@ def row(**changed: str) -> str:
     return "|".join((BENS_JOB | changed)[name] for name in COLUMNS)
 
 
-def told(path: Path, *, zone: ZoneInfo = UTC, columns: list[str] | None = None, delimiter: str = "|") -> Told:
+def read_export(
+    path: Path, *, zone: ZoneInfo = UTC, columns: list[str] | None = None, delimiter: str = "|"
+) -> ReadExport:
     export = open_export(path, zone=zone, columns=columns, delimiter=delimiter)
     rows = list(export.rows())
-    return Told(
+    return ReadExport(
         [row for row in rows if isinstance(row, UsageFact)],
         [row for row in rows if isinstance(row, BadRow)],
         export.reading,
     )
 
 
-def told_of(tmp_path: Path, *rows: str, zone: ZoneInfo = UTC, header: str = "|".join(COLUMNS)) -> Told:
+def read_rows(
+    tmp_path: Path, *rows: str, zone: ZoneInfo = UTC, header: str = "|".join(COLUMNS)
+) -> ReadExport:
     path = tmp_path / "export.sacct"
     path.write_text("\n".join([header, *rows, ""]), encoding="utf-8", newline="")
-    return told(path, zone=zone)
+    return read_export(path, zone=zone)
 
 
 def shared(path: str) -> Path:

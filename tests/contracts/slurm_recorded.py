@@ -82,7 +82,7 @@ class Slurm:
     nodes: bytes = b'{"nodes":[],"errors":[]}'
     offered: Sequence[str] = ()
     replies: dict[str, Reply | Callable[[dict[str, str]], Reply | None]] = field(default_factory=dict)
-    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list, repr=False)
     prefix: str = ""
     meta: dict[str, Any] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Slurm:
         if not query and path in (plain := self._plain()):
             return plain[path]
         if (one := re.fullmatch(rf"/slurmdb/{self.version}/job/(\d+)", path)) and not query:
-            return self._said({"jobs": [job for job in self.jobs if job["job_id"] == int(one[1])]})
+            return self._reply({"jobs": [job for job in self.jobs if job["job_id"] == int(one[1])]})
         return Reply(404, b"Unable find requested URL: " + path.encode(), "text/plain")
 
     def _plain(self) -> dict[str, Reply]:
@@ -112,9 +112,9 @@ class Slurm:
             "/openapi/v3": Reply(body=f'{{"openapi":"3.0.3","paths":{{{names}}}}}'.encode()),
             f"/slurm/{self.version}/jobs": Reply(body=self.live),
             f"/slurm/{self.version}/nodes": Reply(body=self.nodes),
-            f"/slurm/{self.version}/diag": self._said({"statistics": {"req_time": NOW}}),
-            f"/slurmdb/{self.version}/tres": self._said({"TRES": []}),
-            f"/slurmdb/{self.version}/user/portal": self._said(
+            f"/slurm/{self.version}/diag": self._reply({"statistics": {"req_time": NOW}}),
+            f"/slurmdb/{self.version}/tres": self._reply({"TRES": []}),
+            f"/slurmdb/{self.version}/user/portal": self._reply(
                 {"users": [{"name": "portal", "administrator_level": level}]}
             ),
         }
@@ -126,9 +126,9 @@ class Slurm:
         assert since
         assert until
         begin, end = int(since[1]), int(until[1])
-        return self._said({"jobs": [job for job in self.jobs if _overlaps(job["time"], begin, end)]})
+        return self._reply({"jobs": [job for job in self.jobs if _overlaps(job["time"], begin, end)]})
 
-    def _said(self, value: dict[str, Any]) -> Reply:
+    def _reply(self, value: dict[str, Any]) -> Reply:
         nothing = not self.modern and value.get("jobs") == []
         errors = [{"error_number": 9003, "error": "Nothing found with query"}] if nothing else []
         return Reply(body=json.dumps({**value, "errors": errors, "meta": self.meta}).encode())
@@ -173,7 +173,7 @@ def _handler(slurm: Slurm) -> type[BaseHTTPRequestHandler]:
             query = dict(parse_qsl(parts.query, keep_blank_values=True))
             slurm.headers.append(dict(self.headers.items()))
             path = parts.path.removeprefix(slurm.prefix)
-            slurm.asked.append((path, query))
+            slurm.requests.append((path, query))
             if not (self.headers.get("X-SLURM-USER-NAME") and self.headers.get("X-SLURM-USER-TOKEN")):
                 self.reply(Reply(401, b"Authentication failure", "text/plain"))
             elif self.headers.get("Accept") != JSON or not parts.path.startswith(slurm.prefix):
@@ -303,11 +303,11 @@ def refused(
         with pytest.raises(ConnectorError) as caught:
             list(source.usage(since=now - 3600, until=now, open_keys=()))
     assert source.reading.complete_through is None
-    assert_secret_is_kept(caught.value)
+    assert_no_secret(caught.value)
     return caught.value
 
 
-def assert_secret_is_kept(error: BaseException) -> None:
+def assert_no_secret(error: BaseException) -> None:
     """Not even in a traceback that prints the variables of our frames."""
     shown = traceback.TracebackException.from_exception(error, capture_locals=True)
     ours = [frame for frame in shown.stack if "/clusters/" in frame.filename]

@@ -16,7 +16,7 @@ from clusters.connectors.prometheus import Preset, Scope, Utilisation
 from portal.env import ROOT
 from tests.contracts.prometheus_reading import HOUR, connector, read_all
 from tests.contracts.prometheus_worlds import Stories, World, Worlds
-from tests.contracts.sacct_exports import shared, told
+from tests.contracts.sacct_exports import read_export, shared
 from tests.contracts.slurm_recorded import VERSIONS, now_of, of, serving
 from tests.contracts.slurm_recorded import connector as slurm_connector
 from tests.integration.prom_lab import Lab
@@ -86,7 +86,7 @@ def test_what_recorded_files_of_sacct_fill() -> None:
         "fau_alex_fritz_2023-02",
         "philly_asof_2017-11-01",
     )
-    facts = [fact for name in names for fact in told(shared(f"slurm/{name}.sacct.gz")).facts]
+    facts = [fact for name in names for fact in read_export(shared(f"slurm/{name}.sacct.gz")).facts]
     assert filled(facts) == expected(FILES)
 
 

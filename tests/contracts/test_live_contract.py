@@ -34,7 +34,7 @@ class SlurmSource:
     def __post_init__(self) -> None:
         self.now = now_of(self.slurm)
         self.since = self.now - 7200
-        self.lost = f"999999@{self.now - 9000}"
+        self.missing_key = f"999999@{self.now - 9000}"
         self.bad = 1
         (self._open,) = (job for job in self.slurm.jobs if job["name"] == "still-running")
         self.running = f"{self._open['job_id']}@{self._open['time']['submission']}"
@@ -120,9 +120,9 @@ def test_what_runs_is_asked_for_and_ends_under_the_same_key(source: Source) -> N
 
 
 def test_an_open_key_that_the_source_has_no_row_of_is_named(source: Source) -> None:
-    facts, _, live = read(source, open_keys=(source.lost,))
-    assert live.reading.missing == [source.lost]
-    assert source.lost not in facts
+    facts, _, live = read(source, open_keys=(source.missing_key,))
+    assert live.reading.missing == [source.missing_key]
+    assert source.missing_key not in facts
 
 
 def test_a_row_that_cannot_be_used_is_kept_with_its_reason(source: Source) -> None:
@@ -159,7 +159,7 @@ def test_the_reading_is_a_new_one_each_time(source: Source) -> None:
     live = source.connector()
 
     def ask() -> None:
-        list(live.usage(since=source.since, until=source.now, open_keys=(source.lost,)))
+        list(live.usage(since=source.since, until=source.now, open_keys=(source.missing_key,)))
 
     ask()
     first = live.reading

@@ -18,7 +18,7 @@ from clusters.connectors.prometheus.coverage import HOUR, Coverage
 from clusters.connectors.prometheus.queries import Queries
 from clusters.connectors.prometheus.usage_fetch import LONGEST, SETTLE, SHORTEST, Sweep
 from tests.contracts.prometheus_reading import connector, present, read, through
-from tests.fakes.prometheus import Asked, Said, StandIn, error, success
+from tests.fakes.prometheus import Reply, Request, StandIn, error, success
 from tests.integration.prom_lab import Lab
 
 NOW = 1_740_700_000
@@ -28,33 +28,33 @@ def _client(url: str, timeout: int = 5) -> PrometheusClient:
     return PrometheusClient(Endpoint(base_url=url, timeout=timeout), PrometheusLogin(), clock=lambda: NOW)
 
 
-def _longest(request: Asked) -> int:
+def _longest(request: Request) -> int:
     """The longest window of a query, in milliseconds."""
     return max((int(part.partition("ms]")[0]) for part in request.query.split("[")[1:]), default=0)
 
 
 REFUSALS = [
-    (Said(401, b"Unauthorized\n", "text/plain"), False, "does not know us (HTTP 401): check the user and password"),
-    (Said(403, b"{}"), False, "does not let us read (HTTP 403)"),
-    (Said(404, b"404 page not found", "text/plain"), False, "has no /api/v1/query (HTTP 404): check the path"),
-    (Said(302, b"", "text/html", {"location": "https://sso.example.org/login?x=1"}), False,
+    (Reply(401, b"Unauthorized\n", "text/plain"), False, "does not know us (HTTP 401): check the user and password"),
+    (Reply(403, b"{}"), False, "does not let us read (HTTP 403)"),
+    (Reply(404, b"404 page not found", "text/plain"), False, "has no /api/v1/query (HTTP 404): check the path"),
+    (Reply(302, b"", "text/html", {"location": "https://sso.example.org/login?x=1"}), False,
      "sends us elsewhere (https://sso.example.org/login), as a login page does"),
-    (Said(200, b"<html>Welcome</html>", "text/html"), False, "answered with text/html instead of JSON"),
+    (Reply(200, b"<html>Welcome</html>", "text/html"), False, "answered with text/html instead of JSON"),
     (error(400, "bad_data", "1:5: parse error: unclosed left parenthesis"), False,
      "does not understand a query (HTTP 400); check the matcher and the label names of the connection: 1:5: parse"),
     (error(422, "execution", "found duplicate series for the match group"), False,
      "could not work a query out (HTTP 422): found duplicate series"),
     (error(503, "unavailable", "no store matched"), True, "cannot answer now (HTTP 503): no store matched"),
-    (Said(503, b"upstream connect error", "text/plain"), True, "cannot answer now (HTTP 503)."),
-    (Said(429, b"slow down", "text/plain"), True, "limits how often it is asked (HTTP 429)"),
+    (Reply(503, b"upstream connect error", "text/plain"), True, "cannot answer now (HTTP 503)."),
+    (Reply(429, b"slow down", "text/plain"), True, "limits how often it is asked (HTTP 429)"),
     (error(429, "too_many_requests", "the request has been rejected"), True, "limits how often it is asked"),
-    (Said(200, b'{"status":"success","data":{"resultType":"vector","result":[{"met'), True, "JSON that is cut off"),
-    (Said(200, b'{"status":"success","data":{"resultType":"vector","result":[]', breaks_off=True), True,
+    (Reply(200, b'{"status":"success","data":{"resultType":"vector","result":[{"met'), True, "JSON that is cut off"),
+    (Reply(200, b'{"status":"success","data":{"resultType":"vector","result":[]', breaks_off=True), True,
      "broke its answer off"),
-    (Said(200, gzip.compress(gzip.compress(b" " * 2**20)), headers={"content-encoding": "gzip, gzip"}), True,
+    (Reply(200, gzip.compress(gzip.compress(b" " * 2**20)), headers={"content-encoding": "gzip, gzip"}), True,
      "sent an answer that is compressed more than once, which is not read"),
     (success([], "matrices"), True, "is not what the query API documents"),
-    (Said(200, b'{"status":"success"}'), True, "is not what the query API documents"),
+    (Reply(200, b'{"status":"success"}'), True, "is not what the query API documents"),
     (success([{"metric": {}, "value": [1, "one"]}]), True, "is not what the query API documents"),
     (success(warnings=["receive series from store: context deadline exceeded"]), True,
      "answered with a warning, so its answer may be incomplete and nothing of it is kept: receive series"),
@@ -63,7 +63,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("response", "retry", "sentence"), REFUSALS)
 def test_each_refusal_is_one_sentence_and_says_whether_to_try_again(
-    response: Said, retry: bool, sentence: str
+    response: Reply, retry: bool, sentence: str
 ) -> None:
     with StandIn(lambda _: response) as prometheus, _client(prometheus.url) as client:
         with pytest.raises(ConnectorError) as refusal:
@@ -83,10 +83,10 @@ def test_each_refusal_is_one_sentence_and_says_whether_to_try_again(
          "at most 11,000 points of a series in one answer"),
         (error(422, "execution", "the query time range exceeds the limit (query length: 744h, limit: 721h)"),
          "has a limit on what one query may ask for"),
-        (Said(200, b"", waits=3), "gave no whole answer within 1 s"),
+        (Reply(200, b"", waits=3), "gave no whole answer within 1 s"),
     ],
 )  # fmt: skip
-def test_what_asking_for_less_would_help_is_told_apart(response: Said, sentence: str) -> None:
+def test_what_asking_for_less_would_help_is_told_apart(response: Reply, sentence: str) -> None:
     with StandIn(lambda _: response) as prometheus, _client(prometheus.url, timeout=1) as client:
         with pytest.raises(TooMuchError, match=r"\w") as refusal:
             client.instant("up", NOW)
@@ -127,8 +127,8 @@ def test_every_query_asks_thanos_for_all_of_it_and_carries_what_the_operator_add
         )  # fmt: skip
         with pytest.raises(ConnectorError, match="has no series of kube-state-metrics"):
             list(source.usage(since=NOW - 7200, until=NOW - 3600, open_keys=()))
-        assert prometheus.asked
-        for request in prometheus.asked:
+        assert prometheus.requests
+        for request in prometheus.requests:
             assert request.form["partial_response"] == ["false"]
             assert request.form["dedup"] == ["true"]
             assert request.form["max_source_resolution"] == ["0s"]
@@ -157,8 +157,8 @@ def test_a_pass_that_fails_in_its_midst_proves_nothing(
     fails = True
     with _client(pushed_lab.url) as real:
 
-        def answer(request: Asked) -> Said:
-            if fails and len(prometheus.asked) >= 5:
+        def answer(request: Request) -> Reply:
+            if fails and len(prometheus.requests) >= 5:
                 return success(warnings=["some chunks could not be read"])
             form = {name: values[0] for name, values in request.form.items()}
             path = f"/api/v1/{request.what}"
@@ -169,7 +169,7 @@ def test_a_pass_that_fails_in_its_midst_proves_nothing(
                 headers=PrometheusLogin().headers("", b"", clock=lambda: NOW),
             )
             assert form["timeout"]
-            return Said(back.status, back.body)
+            return Reply(back.status, back.body)
 
         with StandIn(answer, now=pushed_lab.end) as prometheus:
             source = connector(prometheus.url)
@@ -189,7 +189,7 @@ def test_a_window_that_is_too_much_for_the_server_is_read_in_shorter_ones(pushed
     until = pushed_lab.base + 40 * 3600
     with _client(pushed_lab.url) as real:
 
-        def answer(request: Asked) -> Said:
+        def answer(request: Request) -> Reply:
             if _longest(request) > 8 * 3_600_000:
                 return error(422, "execution", "query processing would load too many samples into memory")
             return through(real.http, request)
@@ -205,7 +205,7 @@ def test_a_window_whose_answer_would_fill_the_memory_is_read_in_shorter_ones(pus
     until = pushed_lab.base + 40 * 3600
     with _client(pushed_lab.url) as real:
 
-        def answer(request: Asked) -> Said:
+        def answer(request: Request) -> Reply:
             response = through(real.http, request)
             return (
                 replace(response, body=response.body + b" " * 2**25)
@@ -227,7 +227,7 @@ def test_an_open_run_is_looked_for_as_far_back_as_the_server_lets_us(pushed_lab:
     key = f"{pod['uid']}/main/nvidia_com_gpu"
     with _client(pushed_lab.url) as real:
 
-        def answer(request: Asked) -> Said:
+        def answer(request: Request) -> Reply:
             if _longest(request) > 10 * 86_400_000:
                 return error(422, "execution", "the query time range exceeds the limit (limit: 10d)")
             return through(real.http, request)
@@ -242,7 +242,7 @@ def test_a_server_that_refuses_even_the_shortest_window_is_told_of() -> None:
     with StandIn(lambda _: refused) as prometheus:
         with pytest.raises(TooMuchError, match="max-samples"):
             read(prometheus.url, NOW - 86_400, NOW)
-        assert len(prometheus.asked) == 7  # 24 h, 12, 6, 3, 1.5 h, 45 min, 22.5 min
+        assert len(prometheus.requests) == 7  # 24 h, 12, 6, 3, 1.5 h, 45 min, 22.5 min
 
 
 def test_of_a_hole_in_short_windows_what_was_asked_for_is_one_gap(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from clusters.models import Cluster, ClusterKind, Connection
 from tests.builders import a_cluster, a_plan, a_tenant
 from tests.contracts.prometheus_worlds import World, Worlds
 from tests.integration.prom_lab import Lab
-from tests.scenarios.test_commands_operator import told as command
+from tests.scenarios.test_commands_operator import report as command
 
 NOMINAL, USAGE = "kueue_cluster_queue_nominal_quota", "kueue_cluster_queue_resource_usage"
 OPTIONS = {"preset": "kueue", "account_from": "namespace", "matcher": 'cluster="borrowed"'}
@@ -78,7 +78,9 @@ def kube(worlds: Worlds, **options: str) -> Cluster:
     return cluster
 
 
-def told(worlds: Worlds, *, since: int, until: int, csv: Path | None = None, code: int = 0) -> dict[str, Any]:
+def report(
+    worlds: Worlds, *, since: int, until: int, csv: Path | None = None, code: int = 0
+) -> dict[str, Any]:
     period = [datetime.fromtimestamp(worlds.begin + at, UTC).isoformat() for at in (since, until)]
     more = ["--csv", csv] if csv else []
     answer, ended = command("report_borrowed", "kube", "--from", period[0], "--to", period[1], *more)
@@ -93,7 +95,7 @@ def test_what_is_above_the_quota_is_put_down_to_the_pods_that_began_last(
     kube(worlds)
 
     # third: 20 to 90 min, fourth: 30 to 50 min; 5,400 s together, and $2.00 an hour.
-    answer = told(worlds, since=0, until=6600, csv=tmp_path / "borrowed.csv")
+    answer = report(worlds, since=0, until=6600, csv=tmp_path / "borrowed.csv")
     assert answer["estimated"] is True
     assert answer["queues"] == [
         {"queue": "infer", "above_quota_gpu_hours": "0", "nobodys_gpu_hours": "0", "told_percent": "100"},
@@ -124,7 +126,7 @@ def test_what_is_above_the_quota_is_put_down_to_the_pods_that_began_last(
 def test_parts_of_a_period_add_up_and_what_no_gauge_tells_is_said(worlds: Worlds) -> None:
     kube(worlds)
 
-    parts = [told(worlds, since=since, until=since + 1500) for since in (0, 1500, 3000, 4500)]
+    parts = [report(worlds, since=since, until=since + 1500) for since in (0, 1500, 3000, 4500)]
 
     # 5 min of third; then 25 min of it and 20 of fourth; 25 min; 15 min.
     assert [part["rows"][0]["cost"] for part in parts] == [
@@ -133,7 +135,7 @@ def test_parts_of_a_period_add_up_and_what_no_gauge_tells_is_said(worlds: Worlds
         "0.833333333333333333",
         "0.5",
     ]
-    early = told(worlds, since=-3600, until=3600)
+    early = report(worlds, since=-3600, until=3600)
     assert early["notes"] == [
         "For a part of the period the gauges told nothing: what was borrowed then is not known."
     ]
@@ -143,10 +145,10 @@ def test_parts_of_a_period_add_up_and_what_no_gauge_tells_is_said(worlds: Worlds
 @pytest.mark.django_db
 def test_where_it_cannot_be_told_the_way_to_it_is_said(worlds: Worlds) -> None:
     cluster = kube(worlds)
-    away = told(worlds, since=-7200, until=-3600, code=2)
-    backwards = told(worlds, since=60, until=0, code=2)
+    away = report(worlds, since=-7200, until=-3600, code=2)
+    backwards = report(worlds, since=60, until=0, code=2)
     Connection.objects.filter(cluster=cluster).update(options={})
-    other = told(worlds, since=0, until=3600, code=2)
+    other = report(worlds, since=0, until=3600, code=2)
 
     assert "has no kueue_cluster_queue_nominal_quota in this time: set metrics." in str(away)
     assert "The period ends before it begins: give a later end." in str(backwards)

@@ -12,11 +12,13 @@ from clusters.connectors.prometheus import AccountFrom, Attribution, PrometheusL
 from clusters.connectors.prometheus.check import examine
 from clusters.connectors.prometheus.client import PrometheusClient
 from tests.contracts.prometheus_reading import HOUR, present
-from tests.fakes.prometheus import Asked, Said, StandIn
+from tests.fakes.prometheus import Reply, Request, StandIn
 from tests.integration.prom_lab import Lab
 
 
-def found(url: str, now: int, login: PrometheusLogin | None = None, **options: Any) -> dict[str, Finding]:
+def findings_of(
+    url: str, now: int, login: PrometheusLogin | None = None, **options: Any
+) -> dict[str, Finding]:
     """By subject; where one has several findings, the last."""
     with PrometheusClient(Endpoint(base_url=url), login or PrometheusLogin(), clock=lambda: now) as client:
         return {
@@ -27,7 +29,7 @@ def found(url: str, now: int, login: PrometheusLogin | None = None, **options: A
 def test_a_cluster_that_can_be_billed_says_what_it_has(pushed_lab: Lab) -> None:
     now = pushed_lab.base + 30 * HOUR
     with present(pushed_lab.url, now) as url:
-        findings = found(url, now)
+        findings = findings_of(url, now)
     assert {finding.level for finding in findings.values()} == {Level.OK}, findings
     assert findings["kube-state-metrics"].sentence.endswith("pods in the last hour, every 30 s.")
     devices = findings["Devices"].sentence
@@ -42,9 +44,9 @@ def test_an_account_by_a_label_that_nothing_has_fails_with_the_flag(pushed_lab: 
     now = pushed_lab.base + 30 * HOUR
     label = Attribution(source=AccountFrom.NAMESPACE_LABEL, label="label_billing_tenant")
     with present(pushed_lab.url, now) as url:
-        assert found(url, now, account=label)["Account"].level is Level.OK
+        assert findings_of(url, now, account=label)["Account"].level is Level.OK
         none = Attribution(source=AccountFrom.POD_LABEL, label="label_team")
-        finding = found(url, now, account=none)["Account"]
+        finding = findings_of(url, now, account=none)["Account"]
     assert finding.level is Level.FAIL
     assert finding.mend == "Start kube-state-metrics with --metric-labels-allowlist=pods=[…] for that label."
 
@@ -52,7 +54,7 @@ def test_an_account_by_a_label_that_nothing_has_fails_with_the_flag(pushed_lab: 
 def test_a_matcher_that_fits_nothing_ends_the_look_with_a_sentence(pushed_lab: Lab) -> None:
     now = pushed_lab.base + 30 * HOUR
     with present(pushed_lab.url, now) as url:
-        findings = found(url, now, matcher='cluster="elsewhere"')
+        findings = findings_of(url, now, matcher='cluster="elsewhere"')
     assert findings["kube-state-metrics"].level is Level.FAIL
     assert "matcher" in findings["kube-state-metrics"].mend
     assert (
@@ -75,13 +77,13 @@ def test_hours_with_an_outage_and_clocks_apart_are_told(pushed_lab: Lab) -> None
 
 
 def test_who_is_not_let_in_reads_why() -> None:
-    def answer(request: Asked) -> Said:
-        return Said(401, b"who are you")
+    def answer(request: Request) -> Reply:
+        return Reply(401, b"who are you")
 
     login = PrometheusLogin(bearer=Secret("a-bearer-token"))
     with StandIn(answer, now=0) as prometheus:
-        findings = found(prometheus.url, 0, login)
-        elsewhere = found(f"{prometheus.url}/elsewhere", 0, login)
+        findings = findings_of(prometheus.url, 0, login)
+        elsewhere = findings_of(f"{prometheus.url}/elsewhere", 0, login)
     assert findings["kube-state-metrics"].level is Level.FAIL
     assert "401" in findings["kube-state-metrics"].sentence
     assert elsewhere["Address"].level is Level.FAIL

@@ -14,7 +14,7 @@ from clusters.connectors.http import Endpoint, Http
 from clusters.connectors.prometheus import PrometheusConnector, Scope, Utilisation
 from tests.contracts.prometheus_reading import HOUR, connector, read_all, through
 from tests.contracts.prometheus_worlds import Stories, World, Worlds
-from tests.fakes.prometheus import Asked, Said, StandIn, error
+from tests.fakes.prometheus import Reply, Request, StandIn, error
 from tests.integration.prom_lab import Lab
 
 H100 = "NVIDIA-H100-80GB-HBM3"
@@ -82,8 +82,8 @@ def test_pods_of_one_name_are_told_apart_by_time_where_no_uid_is_told(worlds: Wo
         "second/main": Decimal("0.4"),
         "third/main": Decimal("0.8"),
     }
-    for key, held_seconds in (("first/main", 1200), ("second/main", 1170), ("third/main", 1170)):
-        assert held_seconds - 60 <= busy[key].covered <= held_seconds
+    for key, seconds in (("first/main", 1200), ("second/main", 1170), ("third/main", 1170)):
+        assert seconds - 60 <= busy[key].covered <= seconds
 
 
 @story
@@ -290,21 +290,25 @@ def test_an_hour_is_told_whole_by_the_pass_that_sees_its_end(worlds: Worlds) -> 
     assert (len(facts), rows) == (1, [])  # its hour has not ended
 
 
-def _through(worlds: Worlds, answer: Callable[[Asked, Said], Said]) -> tuple[list[Any], PrometheusConnector]:
+def _through(
+    worlds: Worlds, answer: Callable[[Request, Reply], Reply]
+) -> tuple[list[Any], PrometheusConnector]:
     """Rows of a pass over a server that answers as the real one does, but for what `answer` makes of it."""
     with (
         Http(Endpoint(base_url=worlds.url)) as real,
-        StandIn(lambda asked: answer(asked, through(real, asked)), now=worlds.begin + World.LENGTH) as url,
+        StandIn(
+            lambda request: answer(request, through(real, request)), now=worlds.begin + World.LENGTH
+        ) as url,
     ):
         source = connector(url.url, matcher='cluster="twice"')
         return list(source.usage(since=worlds.begin, until=worlds.begin + 6600, open_keys=())), source
 
 
 def test_a_warning_beside_utilisation_leaves_the_whole_pass_unproved(worlds: Worlds) -> None:
-    def warned(request: Asked, response: Said) -> Said:
+    def warned(request: Request, response: Reply) -> Reply:
         if "sum_over_time(DCGM" not in request.query:
             return response
-        return Said(
+        return Reply(
             response.status,
             json.dumps(json.loads(response.body) | {"warnings": ["a store is away"]}).encode(),
         )
@@ -318,7 +322,7 @@ def test_hours_that_are_too_much_at_once_are_read_in_fewer(pushed_lab: Lab) -> N
     since, until = pushed_lab.base + 30 * HOUR, pushed_lab.base + 40 * HOUR
     _, whole, _ = read_all(pushed_lab.url, since, until)
 
-    def answer(request: Asked) -> Said:
+    def answer(request: Request) -> Reply:
         if request.what == "query_range" and "DCGM" in request.query:
             begin, end = int(request.form["start"][0]), int(request.form["end"][0])
             if end - begin >= 2 * HOUR:
@@ -332,7 +336,7 @@ def test_hours_that_are_too_much_at_once_are_read_in_fewer(pushed_lab: Lab) -> N
 
 
 def test_facts_come_before_what_is_said_of_them(worlds: Worlds) -> None:
-    rows, source = _through(worlds, lambda asked, told: told)
+    rows, source = _through(worlds, lambda request, reply: reply)
     kinds = [type(row) for row in rows]
     assert kinds == [UsageFact, UsageFact, BusyHour, BusyHour]
     assert source.reading.complete_through == worlds.begin + 6600
@@ -342,7 +346,7 @@ def test_off_asks_nothing_of_dcgm(worlds: Worlds) -> None:
     queries: list[str] = []
     with Http(Endpoint(base_url=worlds.url)) as real:
 
-        def answer(request: Asked) -> Said:
+        def answer(request: Request) -> Reply:
             queries.append(request.query)
             return through(real, request)
 

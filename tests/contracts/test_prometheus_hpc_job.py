@@ -14,7 +14,7 @@ from clusters.connectors.prometheus import PrometheusLogin, PrometheusOptions, S
 from clusters.connectors.prometheus.hpc_job import JobHour, JobTelemetry
 from tests.contracts.prometheus_reading import HOUR, present
 from tests.contracts.prometheus_worlds import Worlds
-from tests.fakes.prometheus import Asked, Said, StandIn, success
+from tests.fakes.prometheus import Reply, Request, StandIn, success
 from tests.integration.prom_lab import Lab
 
 GPU_UTIL = "DCGM_FI_DEV_GPU_UTIL"
@@ -88,7 +88,7 @@ def test_devices_of_several_nodes_add_up_and_count_once_and_slices_too(worlds: W
 
 
 def test_where_no_job_is_named_the_way_to_it_is_said() -> None:
-    def answer(request: Asked) -> Said:
+    def answer(request: Request) -> Reply:
         return success()
 
     with StandIn(answer, now=1_740_700_000) as prometheus:
@@ -107,7 +107,7 @@ def test_where_no_job_is_named_the_way_to_it_is_said() -> None:
 def test_a_series_that_came_between_two_answers_is_left_to_the_next_reading() -> None:
     hour = 1_740_700_800
 
-    def answer(request: Asked) -> Said:
+    def answer(request: Request) -> Reply:
         if "sum_over_time" in request.query:
             series = {"metric": {"hpc_job": "17", "gpu": "0"}, "values": [[hour + HOUR, "120"]]}
             return success([series], "matrix")
@@ -121,7 +121,7 @@ def test_a_series_that_came_between_two_answers_is_left_to_the_next_reading() ->
 
 
 def test_a_warning_is_refused_whole() -> None:
-    def answer(request: Asked) -> Said:
+    def answer(request: Request) -> Reply:
         return success(warnings=["a store is away"])
 
     with (

@@ -11,7 +11,7 @@ from clusters.connectors.http import Endpoint
 from clusters.connectors.prometheus import AwsKeys, PrometheusLogin
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.signing import signed
-from tests.fakes.prometheus import Asked, StandIn, success
+from tests.fakes.prometheus import Request, StandIn, success
 
 NOW = 1_740_700_000
 SIGNED_AT = 1_440_938_160  # 2015-08-30T12:36:00Z, as in AWS's published test suite
@@ -23,24 +23,24 @@ SUITE = AwsKeys(
 )
 
 
-def _asked(login: PrometheusLogin) -> Asked:
+def _request(login: PrometheusLogin) -> Request:
     with StandIn(lambda _: success()) as prometheus:
         with PrometheusClient(Endpoint(base_url=prometheus.url), login, clock=lambda: NOW) as client:
             client.instant("up", NOW)
-        (request,) = prometheus.asked
+        (request,) = prometheus.requests
         return request
 
 
 def test_nobody_a_user_or_a_bearer() -> None:
-    assert "authorization" not in _asked(PrometheusLogin()).headers
-    header = _asked(PrometheusLogin(user="42", password=Secret("geheim:ü"))).headers["authorization"]
+    assert "authorization" not in _request(PrometheusLogin()).headers
+    header = _request(PrometheusLogin(user="42", password=Secret("geheim:ü"))).headers["authorization"]
     assert b64decode(header.removeprefix("Basic ")).decode() == "42:geheim:ü"
-    assert _asked(PrometheusLogin(bearer=Secret("t0ken"))).headers["authorization"] == "Bearer t0ken"
+    assert _request(PrometheusLogin(bearer=Secret("t0ken"))).headers["authorization"] == "Bearer t0ken"
 
 
 def test_two_ways_at_once_are_refused() -> None:
     with pytest.raises(ConnectorError, match="more than one of user, bearer token and AWS key"):
-        _asked(PrometheusLogin(user="u", bearer=Secret("t")))
+        _request(PrometheusLogin(user="u", bearer=Secret("t")))
 
 
 def test_no_secret_is_shown() -> None:
@@ -99,7 +99,7 @@ def test_a_signed_query_reaches_the_server_as_it_was_signed() -> None:
         login = PrometheusLogin(aws=keys)
         with PrometheusClient(Endpoint(base_url=prometheus.url), login, clock=lambda: NOW) as client:
             client.instant("up", NOW)
-        (request,) = prometheus.asked
+        (request,) = prometheus.requests
         again = signed(
             "POST", f"http://{request.headers['host']}/workspaces/ws-1/api/v1/query", request.body,
             {"content-type": request.headers["content-type"]}, keys=keys, now=NOW,

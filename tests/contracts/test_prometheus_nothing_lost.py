@@ -15,13 +15,13 @@ from clusters.connectors.prometheus import client
 from clusters.models import Cluster, ClusterKind, Connection, Quarantined, UsageRecord, UtilisationHour
 from tests import builders
 from tests.contracts.prometheus_reading import HOUR, through
-from tests.fakes.prometheus import Asked, Said, StandIn, error, success
+from tests.fakes.prometheus import Reply, Request, StandIn, error, success
 from tests.integration.prom_lab import Lab
 
 pytestmark = pytest.mark.django_db
 
 FAILURES = {
-    "401": (Said(401, b"Unauthorized\n", "text/plain"), "does not know us (HTTP 401): check the user and password"),
+    "401": (Reply(401, b"Unauthorized\n", "text/plain"), "does not know us (HTTP 401): check the user and password"),
     "422": (error(422, "execution", "found duplicate series for the match group"),
             "could not work a query out (HTTP 422): found duplicate series for the match group."),
     "503": (error(503, "unavailable", "no store matched"), "cannot answer now (HTTP 503): no store matched."),
@@ -31,9 +31,9 @@ FAILURES = {
                 "answered with a warning, so its answer may be incomplete and nothing of it is kept: some chunks"),
     "11,000 points": (error(400, "bad_data", "exceeded maximum resolution of 11,000 points per timeseries."),
                       "gives at most 11,000 points of a series in one answer: ask for a shorter time."),
-    "cut off": (Said(200, b'{"status":"success","data":{"resultType":"vector","result":[{"met'),
+    "cut off": (Reply(200, b'{"status":"success","data":{"resultType":"vector","result":[{"met'),
                 "sent JSON that is cut off, or is not what the query API documents; nothing of it is kept."),
-    "broken off": (Said(200, b'{"status":"success","data":{"resultType":"vector"', breaks_off=True),
+    "broken off": (Reply(200, b'{"status":"success","data":{"resultType":"vector"', breaks_off=True),
                    "broke its answer off: it, or a proxy before it, was stopped or crashed."),
 }  # fmt: skip
 
@@ -43,13 +43,13 @@ class Flaky:
 
     def __init__(self, real: Http) -> None:
         self.real = real
-        self.failure: Said | None = None
-        self.asked = 0
+        self.failure: Reply | None = None
+        self.requests = 0
         self.every = 0  # of so many questions one fails, and is answered when it comes again
 
-    def __call__(self, request: Asked) -> Said:
-        self.asked += 1
-        fails = not self.asked % self.every if self.every else self.asked > 5
+    def __call__(self, request: Request) -> Reply:
+        self.requests += 1
+        fails = not self.requests % self.every if self.every else self.requests > 5
         return self.failure if self.failure and fails else through(self.real, request)
 
 
@@ -70,7 +70,7 @@ def pull(lab: Lab, cluster: Cluster, *, later: timedelta = timedelta()) -> pulls
     return pulls.pull(cluster, moment=datetime.fromtimestamp(lab.base + 33 * HOUR, UTC) + later)
 
 
-def kept(cluster: Cluster) -> tuple[list[Any], list[Any]]:
+def stored_rows(cluster: Cluster) -> tuple[list[Any], list[Any]]:
     records = UsageRecord.objects.filter(cluster=cluster).order_by("source_key")
     hours = UtilisationHour.objects.filter(record__cluster=cluster).order_by("record__source_key", "hour")
     return (
@@ -93,7 +93,7 @@ def test_a_pull_that_fails_in_its_midst_says_why_and_the_next_one_has_all(pushed
         assert sentence in failed.error
         assert "\n" not in failed.error
         assert failed.complete_through is None
-        assert kept(cluster) == ([], [])
+        assert stored_rows(cluster) == ([], [])
         assert Connection.objects.get(cluster=cluster).last_error == failed.error
 
         flaky.failure = None
@@ -102,8 +102,8 @@ def test_a_pull_that_fails_in_its_midst_says_why_and_the_next_one_has_all(pushed
     with connected(pushed_lab, "undisturbed") as (undisturbed, _):
         whole = pull(pushed_lab, undisturbed)
     assert healed.complete_through == whole.complete_through
-    assert kept(cluster) == kept(undisturbed)
-    assert len(kept(cluster)[0]) > 10
+    assert stored_rows(cluster) == stored_rows(undisturbed)
+    assert len(stored_rows(cluster)[0]) > 10
     assert not Quarantined.objects.exists()
     assert Connection.objects.get(cluster=cluster).failures == 0
 
@@ -117,12 +117,12 @@ def test_a_question_that_fails_for_the_moment_is_asked_again_within_the_pull(
         flaky.failure, flaky.every = response, 7
         pulled = pull(pushed_lab, cluster)
     assert (pulled.outcome, pulled.error) == (pulls.PullOutcome.DONE, "")
-    assert flaky.asked > 14
+    assert flaky.requests > 14
     (note,) = [note for note in pulled.notes if note.endswith("Asked again, it answered.")]
     assert sentence in note
     with connected(pushed_lab, "undisturbed") as (undisturbed, _):
         pull(pushed_lab, undisturbed)
-    assert kept(cluster) == kept(undisturbed)
+    assert stored_rows(cluster) == stored_rows(undisturbed)
 
 
 def test_a_server_that_fails_again_and_again_is_left_alone_until_the_next_pull(
@@ -133,11 +133,11 @@ def test_a_server_that_fails_again_and_again_is_left_alone_until_the_next_pull(
         flaky.failure, flaky.every = FAILURES["503"][0], 2
         pulled = pull(pushed_lab, cluster)
     assert pulled.outcome is pulls.PullOutcome.FAILED
-    assert kept(cluster) == ([], [])
+    assert stored_rows(cluster) == ([], [])
 
 
 def test_a_question_is_asked_four_times_at_most(pushed_lab: Lab) -> None:
     with connected(pushed_lab, "kube") as (cluster, flaky):
         flaky.failure = FAILURES["503"][0]
         pull(pushed_lab, cluster)
-        assert flaky.asked <= 5 + 3 * 4  # of the questions that are asked at once, each
+        assert flaky.requests <= 5 + 3 * 4  # of the questions that are asked at once, each

@@ -22,7 +22,7 @@ NOT_OF_PODS = (
 )
 
 
-def told(options: dict[str, Any]) -> dict[str, Any]:
+def stored_options(options: dict[str, Any]) -> dict[str, Any]:
     """The options as a connection keeps them, for `read`."""
     prometheus_options = options_from(options)
     return {name: getattr(prometheus_options, name) for name in ("preset", "account")}
@@ -41,7 +41,9 @@ def test_a_pods_account_is_its_queue_of_that_scheduler_alone(
     preset: str,
     accounts: set[str],
 ) -> None:
-    facts, source = read(pushed_lab.url, pushed_lab.base, pushed_lab.end, **told({"preset": preset}))
+    facts, source = read(
+        pushed_lab.url, pushed_lab.base, pushed_lab.end, **stored_options({"preset": preset})
+    )
 
     queues = {pod["uid"]: pod["queue"] or "" for pod in pushed_lab.truth["pods"]}
     assert {fact.account for fact in facts} == accounts
@@ -52,7 +54,7 @@ def test_a_pods_account_is_its_queue_of_that_scheduler_alone(
 
 
 def test_the_account_stays_the_namespace_where_the_operator_says_so(pushed_lab: Lab) -> None:
-    options = told({"preset": "kueue", "account_from": "namespace"})
+    options = stored_options({"preset": "kueue", "account_from": "namespace"})
 
     facts, source = read(pushed_lab.url, pushed_lab.base, pushed_lab.end, **options)
 
@@ -95,7 +97,7 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(options: dict[str, Any], s
     assert str(refused.value) == sentence
 
 
-def found(url: str, now: int, options: dict[str, Any]) -> dict[str, Finding]:
+def findings_of(url: str, now: int, options: dict[str, Any]) -> dict[str, Finding]:
     with PrometheusClient(Endpoint(base_url=url), PrometheusLogin(), clock=lambda: now) as client:
         return {finding.subject: finding for finding in examine(client, options_from(options), now=now)}
 
@@ -112,7 +114,7 @@ def test_the_gauges_of_queues_are_told_in_gpus(pushed_lab: Lab, preset: str, uni
     )
     assert truth, unit
     with present(pushed_lab.url, now) as url:
-        findings = found(url, now, {"preset": preset})
+        findings = findings_of(url, now, {"preset": preset})
     assert findings["Queues"].level is Level.OK
     assert f" tells {truth:g} GPUs in " in findings["Queues"].sentence
 
@@ -120,7 +122,7 @@ def test_the_gauges_of_queues_are_told_in_gpus(pushed_lab: Lab, preset: str, uni
 def test_a_gauge_that_is_not_there_is_a_warning_with_what_mends_it(pushed_lab: Lab) -> None:
     now = pushed_lab.base + 26 * HOUR
     with present(pushed_lab.url, now) as url:
-        finding = found(url, now, {"preset": "kueue", "matcher": 'job="kube-state-metrics"'})["Queues"]
+        finding = findings_of(url, now, {"preset": "kueue", "matcher": 'job="kube-state-metrics"'})["Queues"]
     assert finding.level is Level.WARN
     assert finding.mend.startswith("Set metrics.enableClusterQueueResources")
 
@@ -128,8 +130,8 @@ def test_a_gauge_that_is_not_there_is_a_warning_with_what_mends_it(pushed_lab: L
 def test_users_of_machines_without_a_scheduler_are_looked_for(pushed_lab: Lab) -> None:
     now = pushed_lab.base + 9 * HOUR
     with present(pushed_lab.url, now) as url:
-        netdata = found(url, now, {"preset": "netdata"})
-        genv = found(url, now, {"preset": "genv"})
+        netdata = findings_of(url, now, {"preset": "netdata"})
+        genv = findings_of(url, now, {"preset": "genv"})
     assert netdata["Users"].sentence == (
         "netdata_nvidia_smi_user_mem_MiB_average tells of 2 uses in the last hour."
     )
@@ -141,6 +143,6 @@ def test_users_of_machines_without_a_scheduler_are_looked_for(pushed_lab: Lab) -
 
 
 def test_a_sampled_source_says_nothing_of_open_runs(pushed_lab: Lab) -> None:
-    source = connector(pushed_lab.url, **told({"preset": "netdata"}))
+    source = connector(pushed_lab.url, **stored_options({"preset": "netdata"}))
     list(source.usage(since=pushed_lab.base, until=pushed_lab.base + 4 * HOUR, open_keys=["uid/main/gpu"]))
     assert (source.reading.missing, source.reading.unasked) == ([], ["uid/main/gpu"])

@@ -18,7 +18,7 @@ from clusters.connectors.base import BadRow, ConnectorError, IncompleteHour, Row
 from clusters.connectors.prometheus import Preset
 from tests.contracts.prometheus_reading import HOUR, connector, present, read
 from tests.contracts.prometheus_worlds import World, Worlds
-from tests.fakes.prometheus import Asked, Said, StandIn, success
+from tests.fakes.prometheus import Reply, Request, StandIn, success
 from tests.integration.prom_lab import Lab
 from tests.tiers import examples
 
@@ -28,7 +28,7 @@ BEGIN = 1_740_700_800  # 2025-02-28 00:00 UTC
 STEP = 30
 
 
-def held(facts: Iterable[Row]) -> dict[tuple[str, str], Fraction]:
+def gpu_seconds(facts: Iterable[Row]) -> dict[tuple[str, str], Fraction]:
     """GiB-hours of GPU memory by user and host."""
     sums: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
     for fact in facts:
@@ -43,13 +43,15 @@ def held(facts: Iterable[Row]) -> dict[tuple[str, str], Fraction]:
 def test_the_labs_users_held_what_they_really_held_to_the_mib_second(prom_lab: Lab) -> None:
     facts, source = read(prom_lab.url, prom_lab.base, prom_lab.end, **NETDATA)
 
-    assert held(facts) == {
+    assert gpu_seconds(facts) == {
         (user, host): Fraction(mib * (until - since), 1024 * HOUR)
         for user, host, mib, since, until in prom_lab.truth["user_memory"]
     }
-    assert held(facts)["alice", "hf-3090-1"] == 240  # 24 GiB for ten hours, never 61 minutes to the hour
-    assert held(facts)["bob", "hf-3090-1"] == 16
-    assert held(facts)["bob", "hf-a6000-1"] == 120
+    assert (
+        gpu_seconds(facts)["alice", "hf-3090-1"] == 240
+    )  # 24 GiB for ten hours, never 61 minutes to the hour
+    assert gpu_seconds(facts)["bob", "hf-3090-1"] == 16
+    assert gpu_seconds(facts)["bob", "hf-a6000-1"] == 120
     assert len(facts) == 15  # one a host, user and hour
     (first,) = [fact for fact in facts if fact.source_key == "hf-a6000-1/bob/2025-02-27T08Z"]
     assert (first.account, first.queue, first.gpu_model, first.gpu_memory_mib) == (
@@ -96,11 +98,11 @@ def test_only_hours_that_have_settled_are_read(pushed_lab: Lab) -> None:
     with present(lab.url, lab.base + 4 * HOUR + 599) as url:
         facts, source = read(url, lab.base, lab.base + 5 * HOUR, **NETDATA)
     assert source.reading.complete_through == lab.base + 3 * HOUR
-    assert held(facts) == {("alice", "hf-3090-1"): 24}
+    assert gpu_seconds(facts) == {("alice", "hf-3090-1"): 24}
     with present(lab.url, lab.base + 4 * HOUR + 600) as url:
         facts, source = read(url, lab.base, lab.base + 5 * HOUR, **NETDATA)
     assert source.reading.complete_through == lab.base + 4 * HOUR
-    assert held(facts) == {("alice", "hf-3090-1"): 48}
+    assert gpu_seconds(facts) == {("alice", "hf-3090-1"): 48}
 
 
 def test_a_server_that_never_heard_of_it_proves_nothing(pushed_lab: Lab) -> None:
@@ -141,7 +143,7 @@ class Gauges:
     up: dict[int, int] = field(default_factory=dict)
     now: int = BEGIN + 10 * HOUR
 
-    def answer(self, request: Asked) -> Said:
+    def answer(self, request: Request) -> Reply:
         end, text = int(request.form["time"][0]), request.query
         match = re.search(r"(up|\w+_average|\w+_total)\{[^}]*\}\[(\d+)ms\]", text)
         assert match, text
@@ -213,7 +215,7 @@ def test_the_memory_of_two_gpus_adds_up_and_of_two_replicas_does_not() -> None:
     again = gauges(("gpu0", [(n, 1000) for n in range(120)]), replica="b", phase=22)
     both.samples |= again.samples
 
-    assert held(both.read(0)) == {("ben", "n1"): 1}
+    assert gpu_seconds(both.read(0)) == {("ben", "n1"): 1}
 
 
 def test_less_than_nothing_is_set_aside() -> None:
@@ -223,13 +225,13 @@ def test_less_than_nothing_is_set_aside() -> None:
 
 
 numbers = st.integers(0, 359)
-told = st.dictionaries(numbers, st.integers(0, 50), max_size=60)
+samples_drawn = st.dictionaries(numbers, st.integers(0, 50), max_size=60)
 
 
 @settings(max_examples=examples(5, 100))
 @given(
-    one=told,
-    two=told,
+    one=samples_drawn,
+    two=samples_drawn,
     late=st.sets(numbers),
     order=st.permutations([0, 1, 2, 1]),
 )
@@ -248,4 +250,4 @@ def test_late_samples_and_any_order_end_in_what_the_samples_say(
             ledger[row.source_key] = row
 
     total = sum((*one.values(), *two.values())) * STEP
-    assert sum(held(ledger.values()).values(), Fraction(0)) == Fraction(total, 1024 * HOUR)
+    assert sum(gpu_seconds(ledger.values()).values(), Fraction(0)) == Fraction(total, 1024 * HOUR)

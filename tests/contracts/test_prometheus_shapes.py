@@ -13,7 +13,7 @@ from portal.excerpt import excerpt
 PRODUCT, REPLICAS = "label_nvidia_com_gpu_product", "label_nvidia_com_gpu_replicas"
 
 
-def _told(resource: str, product: str, **labels: str) -> tuple[str, str, tuple[int, int], str]:
+def _shape_of(resource: str, product: str, **labels: str) -> tuple[str, str, tuple[int, int], str]:
     of = shape(resource, {PRODUCT: product, **labels}, PrometheusOptions())
     return of.model, of.profile, of.share, of.resource
 
@@ -43,37 +43,37 @@ SHAPES = [
 def test_shapes(
     resource: str, product: str, model: str, profile: str, share: tuple[int, int], written: str
 ) -> None:
-    assert _told(resource, product) == (model, profile, share, written)
+    assert _shape_of(resource, product) == (model, profile, share, written)
 
 
 def test_a_time_sliced_gpu_is_one_of_its_replicas_whether_renamed_or_not() -> None:
-    assert _told("nvidia_com_gpu_shared", "NVIDIA-L4", **{REPLICAS: "4"})[2:] == (
+    assert _shape_of("nvidia_com_gpu_shared", "NVIDIA-L4", **{REPLICAS: "4"})[2:] == (
         (1, 4),
         "nvidia.com/gpu.shared",
     )
-    assert _told("nvidia_com_gpu", "NVIDIA-L4-SHARED", **{REPLICAS: "10"}) == (
+    assert _shape_of("nvidia_com_gpu", "NVIDIA-L4-SHARED", **{REPLICAS: "10"}) == (
         "l4",
         "",
         (1, 10),
         "nvidia.com/gpu",
     )
-    sliced = _told("nvidia_com_gpu", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED", **{REPLICAS: "2"})
+    sliced = _shape_of("nvidia_com_gpu", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED", **{REPLICAS: "2"})
     assert sliced == ("a100-sxm4-40gb", "1g.5gb", (1, 14), "nvidia.com/gpu")
     mixed = {"label_nvidia_com_mig_2g_10gb_replicas": "3"}
-    assert _told("nvidia_com_mig_2g_10gb_shared", "NVIDIA-A100-SXM4-40GB", **mixed)[2] == (2, 21)
+    assert _shape_of("nvidia_com_mig_2g_10gb_shared", "NVIDIA-A100-SXM4-40GB", **mixed)[2] == (2, 21)
 
 
 @pytest.mark.parametrize("replicas", ["", "0", "-1", "four", "٤", "9" * 5000], ids=excerpt)
 def test_a_shared_gpu_without_a_count_is_no_share_at_all(replicas: str) -> None:
     with pytest.raises(UnknownShareError, match="does not say among how many"):
-        _told("nvidia_com_gpu_shared", "NVIDIA-L4", **{REPLICAS: replicas})
+        _shape_of("nvidia_com_gpu_shared", "NVIDIA-L4", **{REPLICAS: replicas})
 
 
 def test_an_unknown_slice_is_no_share_at_all() -> None:
     with pytest.raises(
         UnknownShareError, match=r"The MIG profile '8g.5gb' is not known: add its share of a h100"
     ):
-        _told("nvidia_com_mig_8g_5gb", "NVIDIA-H100")
+        _shape_of("nvidia_com_mig_8g_5gb", "NVIDIA-H100")
 
 
 def test_the_operator_s_table_and_names_come_first() -> None:

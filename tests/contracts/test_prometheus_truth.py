@@ -24,11 +24,11 @@ from tests.contracts.prometheus_reading import (
 )
 from tests.integration.prom_lab import Lab
 
-Told = tuple[dict[str, UsageFact], Reading, Lab]
+LabReading = tuple[dict[str, UsageFact], Reading, Lab]
 
 
 @pytest.fixture(scope="module")
-def told(prom_lab: Lab) -> Told:
+def reading_of_lab(prom_lab: Lab) -> LabReading:
     """All three days in one pass: facts by uid, for here every pod has one container with devices."""
     facts, source = read(prom_lab.url, prom_lab.base, prom_lab.end)
     by_uid = {uid_of(fact): fact for fact in facts}
@@ -36,14 +36,14 @@ def told(prom_lab: Lab) -> Told:
     return by_uid, source.reading, prom_lab
 
 
-def _named(usage: Told, name: str) -> list[UsageFact]:
+def _named(usage: LabReading, name: str) -> list[UsageFact]:
     return sorted(
         (fact for fact in usage[0].values() if fact.name == name), key=lambda fact: fact.started or 0
     )
 
 
-def test_every_pod_ends_within_30_s_of_the_truth_unless_nobody_looked(told: Told) -> None:
-    facts, _, lab = told
+def test_every_pod_ends_within_30_s_of_the_truth_unless_nobody_looked(reading_of_lab: LabReading) -> None:
+    facts, _, lab = reading_of_lab
     (outage,) = lab.truth["server_down"]
     seen = 0
     for pod in billable(lab.truth):
@@ -64,8 +64,8 @@ def test_every_pod_ends_within_30_s_of_the_truth_unless_nobody_looked(told: Told
     assert seen == 347
 
 
-def test_the_total_is_within_15_hundredths_of_a_percent(told: Told) -> None:
-    facts, _, lab = told
+def test_the_total_is_within_15_hundredths_of_a_percent(reading_of_lab: LabReading) -> None:
+    facts, _, lab = reading_of_lab
     truth = sum(
         ((pod["ended"] or lab.end) - pod["scheduled"])
         * (Fraction(pod["fraction"]) if pod["fraction"] else pod["gpus"])
@@ -75,38 +75,40 @@ def test_the_total_is_within_15_hundredths_of_a_percent(told: Told) -> None:
     assert abs(read - truth) / truth < Fraction(15, 10_000)
 
 
-def test_pods_that_vanished_while_nobody_looked_are_marked_and_told(told: Told) -> None:
-    marked = sorted(fact.job_id for fact in told[0].values() if fact.state == "Deleted (estimated end)")
+def test_pods_that_vanished_while_nobody_looked_are_marked_and_told(reading_of_lab: LabReading) -> None:
+    marked = sorted(
+        fact.job_id for fact in reading_of_lab[0].values() if fact.state == "Deleted (estimated end)"
+    )
     assert marked == ["vision/gap-end-deleted", "vision/job-282-9c1db", "vision/job-284-0f434"]
-    (note,) = [note for note in told[1].notes if "vanished" in note]
+    (note,) = [note for note in reading_of_lab[1].notes if "vanished" in note]
     assert note.startswith("3 pods vanished while kube-state-metrics was not seen")
     assert all(pod in note for pod in marked)
 
 
-def test_a_pod_that_ended_in_the_outage_and_was_kept_has_its_exact_end(told: Told) -> None:
-    (fact,) = _named(told, "gap-end-kept")
-    (pod,) = [pod for pod in told[2].truth["pods"] if pod["pod"] == "gap-end-kept"]
+def test_a_pod_that_ended_in_the_outage_and_was_kept_has_its_exact_end(reading_of_lab: LabReading) -> None:
+    (fact,) = _named(reading_of_lab, "gap-end-kept")
+    (pod,) = [pod for pod in reading_of_lab[2].truth["pods"] if pod["pod"] == "gap-end-kept"]
     assert (fact.started, fact.ended, fact.state) == (pod["scheduled"], pod["ended"], "Succeeded")
-    (fact,) = _named(told, "gap-start")
-    (pod,) = [pod for pod in told[2].truth["pods"] if pod["pod"] == "gap-start"]
+    (fact,) = _named(reading_of_lab, "gap-start")
+    (pod,) = [pod for pod in reading_of_lab[2].truth["pods"] if pod["pod"] == "gap-start"]
     assert (fact.started, fact.ended) == (pod["scheduled"], pod["ended"])
 
 
-def test_hours_without_scrapes_are_told_with_what_they_covered(told: Told) -> None:
-    first, second = told[1].incomplete
+def test_hours_without_scrapes_are_told_with_what_they_covered(reading_of_lab: LabReading) -> None:
+    first, second = reading_of_lab[1].incomplete
     day = 24 * HOUR
-    assert first == IncompleteHour(told[2].base + day + 6 * HOUR, 3600, 3180)
-    assert second == IncompleteHour(told[2].base + 2 * day + 15 * HOUR, 3600, 1200)
+    assert first == IncompleteHour(reading_of_lab[2].base + day + 6 * HOUR, 3600, 3180)
+    assert second == IncompleteHour(reading_of_lab[2].base + 2 * day + 15 * HOUR, 3600, 1200)
     assert (
         "kube-state-metrics was not seen from 2025-03-01 15:05 UTC for 2400 s: these hours are incomplete."
-        in (told[1].notes)
+        in (reading_of_lab[1].notes)
     )
 
 
-def test_pods_that_wait_or_have_ended_or_are_told_twice_are_not_billed(told: Told) -> None:
-    facts, _, lab = told
-    assert _named(told, "never-scheduled") == []
-    (blink,) = _named(told, "blink-kept")  # its object was kept for 15 minutes
+def test_pods_that_wait_or_have_ended_or_are_told_twice_are_not_billed(reading_of_lab: LabReading) -> None:
+    facts, _, lab = reading_of_lab
+    assert _named(reading_of_lab, "never-scheduled") == []
+    (blink,) = _named(reading_of_lab, "blink-kept")  # its object was kept for 15 minutes
     assert blink.ended is not None
     assert blink.started is not None
     assert blink.ended - blink.started == 10
@@ -121,8 +123,8 @@ def test_pods_that_wait_or_have_ended_or_are_told_twice_are_not_billed(told: Tol
         assert facts[pod["uid"]].gpus == pod["gpus"]
 
 
-def test_one_name_with_three_uids_is_three_runs(told: Told) -> None:
-    runs = _named(told, "notebook-0")
+def test_one_name_with_three_uids_is_three_runs(reading_of_lab: LabReading) -> None:
+    runs = _named(reading_of_lab, "notebook-0")
     assert len(runs) == 3
     for before, after in pairwise(runs):
         assert before.ended is not None
@@ -131,8 +133,8 @@ def test_one_name_with_three_uids_is_three_runs(told: Told) -> None:
     assert {run.job_id for run in runs} == {"vision/notebook-0"}
 
 
-def test_parts_of_gpus_are_exact(told: Told) -> None:
-    facts, _, lab = told
+def test_parts_of_gpus_are_exact(reading_of_lab: LabReading) -> None:
+    facts, _, lab = reading_of_lab
     shapes = {
         "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb": ("a100-sxm4-40gb", "1g.5gb", (1, 7)),
         "NVIDIA-A100-SXM4-40GB": ("a100-sxm4-40gb", "2g.10gb", (2, 7)),
@@ -150,10 +152,10 @@ def test_parts_of_gpus_are_exact(told: Told) -> None:
     assert met == set(shapes)
 
 
-def test_halves_are_billed_to_their_tenant_and_the_reservation_to_nobody(told: Told) -> None:
-    assert not [fact for fact in told[0].values() if fact.account == "kai-resource-reservation"]
+def test_halves_are_billed_to_their_tenant_and_the_reservation_to_nobody(reading_of_lab: LabReading) -> None:
+    assert not [fact for fact in reading_of_lab[0].values() if fact.account == "kai-resource-reservation"]
     for name in ("half-0", "half-1"):
-        (half,) = _named(told, name)
+        (half,) = _named(reading_of_lab, name)
         assert (half.gpus, half.gpu_share, half.gpu_model) == (1, (1, 2), "h100-80gb-hbm3")
         assert (half.account, half.queue, half.requested) == ("nlp", "nlp-q", "gpu-fraction=0.5")
         assert half.ended is not None
@@ -161,14 +163,14 @@ def test_halves_are_billed_to_their_tenant_and_the_reservation_to_nobody(told: T
         assert 7170 <= half.ended - half.started <= 7200
 
 
-def test_nodes_are_told_in_whole_gpus_and_those_that_are_gone_are_not(told: Told) -> None:
-    assert told[1].nodes == [
+def test_nodes_are_told_in_whole_gpus_and_those_that_are_gone_are_not(reading_of_lab: LabReading) -> None:
+    assert reading_of_lab[1].nodes == [
         NodeSeen(name="a100-1", gpu_model="a100-sxm4-40gb", gpus=8, state=NodeState.UP),
         NodeSeen(name="h100-1", gpu_model="h100-80gb-hbm3", gpus=8, state=NodeState.UP),
         NodeSeen(name="h100-2", gpu_model="h100-80gb-hbm3", gpus=8, state=NodeState.UP),
         NodeSeen(name="ts-1", gpu_model="l4", gpus=2, state=NodeState.UP),
     ]
-    lab = told[2]
+    lab = reading_of_lab[2]
     _, source = read(lab.url, lab.base + 50 * HOUR, lab.base + 51 * HOUR)
     assert source.reading.nodes is not None
     assert (
@@ -177,8 +179,8 @@ def test_nodes_are_told_in_whole_gpus_and_those_that_are_gone_are_not(told: Told
     )
 
 
-def test_hour_by_hour_at_random_or_at_once_and_again_it_is_the_same(told: Told) -> None:
-    facts, _, lab = told
+def test_hour_by_hour_at_random_or_at_once_and_again_it_is_the_same(reading_of_lab: LabReading) -> None:
+    facts, _, lab = reading_of_lab
     hours = [(begin, begin + HOUR) for begin in range(lab.base, lab.end, HOUR)]
     for name, windows in (("in order", hours), ("at random", random.Random(7).sample(hours, len(hours)))):
         ledger = Merged()

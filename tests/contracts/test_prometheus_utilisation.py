@@ -21,7 +21,7 @@ NEAR = Decimal("1e-9")
 Busy = dict[str, dict[int, BusyHour]]
 
 
-class Told:
+class Measured:
     """Three days in one pass. `busy`: rows by uid and hour, for here every pod has one container with devices."""
 
     def __init__(self, lab: Lab, **options: Any) -> None:
@@ -40,91 +40,93 @@ class Told:
         uids = [uid for uid, pod in self.pods.items() if pod["pod"] == name]
         return sorted(uids, key=lambda uid: int(self.pods[uid]["scheduled"]))
 
-    def held(self, fact: UsageFact, hour: int) -> int:
+    def allocated(self, fact: UsageFact, hour: int) -> int:
         """Device-seconds in an hour."""
         assert fact.started is not None
         return max(min(until_of(fact), hour + HOUR) - max(fact.started, hour), 0) * fact.gpus
 
 
 @pytest.fixture(scope="module")
-def told(prom_lab: Lab) -> Told:
-    return Told(prom_lab)
+def measured(prom_lab: Lab) -> Measured:
+    return Measured(prom_lab)
 
 
-def test_each_pod_that_dcgm_names_was_as_busy_as_it_really_was(told: Told) -> None:
-    for uid, hours in told.busy.items():
-        truth, fact = Decimal(str(told.pods[uid]["util"])), told.facts[uid]
+def test_each_pod_that_dcgm_names_was_as_busy_as_it_really_was(measured: Measured) -> None:
+    for uid, hours in measured.busy.items():
+        truth, fact = Decimal(str(measured.pods[uid]["util"])), measured.facts[uid]
         for hour, row in hours.items():
             assert (row.source, row.metric) == (BusySource.DEVICE, ENGINE)
-            assert 0 < row.covered <= told.held(fact, hour)
+            assert 0 < row.covered <= measured.allocated(fact, hour)
             part = row.busy / row.covered / truth
-            if row.covered == HOUR * fact.gpus and hour not in _outages(told):
+            if row.covered == HOUR * fact.gpus and hour not in _outages(measured):
                 assert abs(part - 1) < Decimal("1e-4")  # ten minutes of 0.9, ten of 1.1 of it
             assert Decimal("0.8999") < part < Decimal("1.1001")
-    assert len(told.busy) == 213
+    assert len(measured.busy) == 213
 
 
-def test_every_node_that_tells_of_pods_is_told_of_however_it_spells_them(told: Told) -> None:
-    assert {told.pods[uid]["node"] for uid in told.busy} == {"a100-2", "h100-1", "h100-2", "ts-1"}
+def test_every_node_that_tells_of_pods_is_told_of_however_it_spells_them(measured: Measured) -> None:
+    assert {measured.pods[uid]["node"] for uid in measured.busy} == {"a100-2", "h100-1", "h100-2", "ts-1"}
     missing = [
         pod["pod"]
-        for uid, pod in told.pods.items()
+        for uid, pod in measured.pods.items()
         if pod["node"] in {"a100-2", "h100-1", "h100-2", "ts-1"}
         and pod["util"] is not None
-        and uid in told.facts
-        and (pod["ended"] or told.lab.end) - pod["scheduled"] > 2 * SCRAPE
-        and pod["scheduled"] < told.lab.end - HOUR - 2 * SCRAPE  # the last hour has not settled
-        and uid not in told.busy
+        and uid in measured.facts
+        and (pod["ended"] or measured.lab.end) - pod["scheduled"] > 2 * SCRAPE
+        and pod["scheduled"] < measured.lab.end - HOUR - 2 * SCRAPE  # the last hour has not settled
+        and uid not in measured.busy
     ]
     assert missing == []
 
 
-def _outages(usage: Told) -> set[int]:
+def _outages(usage: Measured) -> set[int]:
     """Hours in which Prometheus was off for a time."""
     return {
         second - second % HOUR for begin, end in usage.lab.truth["server_down"] for second in (begin, end - 1)
     }
 
 
-def test_what_telemetry_did_not_see_is_not_covered(told: Told) -> None:
-    ((begin, end),) = told.lab.truth["server_down"]
-    for uid, hours in told.busy.items():
-        fact = told.facts[uid]
+def test_what_telemetry_did_not_see_is_not_covered(measured: Measured) -> None:
+    ((begin, end),) = measured.lab.truth["server_down"]
+    for uid, hours in measured.busy.items():
+        fact = measured.facts[uid]
         for hour, row in hours.items():
-            missing = told.held(fact, hour) - row.covered
-            if hour not in _outages(told):
+            missing = measured.allocated(fact, hour) - row.covered
+            if hour not in _outages(measured):
                 assert missing <= 2 * SCRAPE * fact.gpus
-    (pretrain,) = told.named("pretrain-0")
+    (pretrain,) = measured.named("pretrain-0")
     hour = begin - begin % HOUR
-    assert told.busy[pretrain][hour].covered == 8 * (HOUR - (end - begin))
+    assert measured.busy[pretrain][hour].covered == 8 * (HOUR - (end - begin))
 
 
-def test_one_name_with_three_uids_in_an_hour_has_each_its_own_part(told: Told) -> None:
-    uids = told.named("notebook-0")
+def test_one_name_with_three_uids_in_an_hour_has_each_its_own_part(measured: Measured) -> None:
+    uids = measured.named("notebook-0")
     assert len(uids) == 3
     for uid in uids:
-        rows = told.busy[uid].values()
+        rows = measured.busy[uid].values()
         covered = sum(row.covered for row in rows)
         assert 977 - 2 * SCRAPE <= covered <= 977
-        part = sum((row.busy for row in rows), Decimal(0)) / covered / Decimal(str(told.pods[uid]["util"]))
+        part = (
+            sum((row.busy for row in rows), Decimal(0)) / covered / Decimal(str(measured.pods[uid]["util"]))
+        )
         assert Decimal("0.8999") < part < Decimal("1.1001")
-    assert len({told.pods[uid]["util"] for uid in uids}) == 3
+    assert len({measured.pods[uid]["util"] for uid in uids}) == 3
 
 
-def test_what_dcgm_says_nothing_of_is_unknown_and_said_so(told: Told) -> None:
+def test_what_dcgm_says_nothing_of_is_unknown_and_said_so(measured: Measured) -> None:
     silent = {"no-util-0", "blink-kept", "bu-a-gpu-0", "bu-b-gpu-1", "half-0", "half-1"}
-    assert {told.pods[uid]["pod"] for uid in told.facts} >= silent
-    assert not silent & {told.pods[uid]["pod"] for uid in told.busy}
-    (note,) = [note for note in told.reading.notes if "DCGM" in note]
+    assert {measured.pods[uid]["pod"] for uid in measured.facts} >= silent
+    assert not silent & {measured.pods[uid]["pod"] for uid in measured.busy}
+    (note,) = [note for note in measured.reading.notes if "DCGM" in note]
     assert note.startswith("DCGM tells nothing of 1")
     assert "and how busy their devices were is unknown: " in note
 
 
-def test_pods_that_share_a_gpu_never_work_more_than_it_together(told: Told) -> None:
+def test_pods_that_share_a_gpu_never_work_more_than_it_together(measured: Measured) -> None:
     shared: dict[int, Decimal] = {}
-    for uid, hours in told.busy.items():
-        if told.pods[uid]["node"] == "ts-1":
-            assert told.facts[uid].gpu_share == (1, 4)
+    for uid, hours in measured.busy.items():
+        if measured.pods[uid]["node"] == "ts-1":
+            assert measured.facts[uid].gpu_share == (1, 4)
             for hour, row in hours.items():
                 shared[hour] = shared.get(hour, Decimal(0)) + row.busy / 4
     assert shared
@@ -132,16 +134,16 @@ def test_pods_that_share_a_gpu_never_work_more_than_it_together(told: Told) -> N
     assert max(shared.values()) > HOUR // 4
 
 
-def test_hours_at_random_and_again_are_the_same(told: Told) -> None:
-    lab = told.lab
+def test_hours_at_random_and_again_are_the_same(measured: Measured) -> None:
+    lab = measured.lab
     hours = list(range(lab.base, lab.end, HOUR))
     ledger = Merged()
     source = connector(lab.url)
     for hour in random.Random(7).sample(hours, len(hours)):
         ledger.take(source.usage(since=hour, until=hour + HOUR, open_keys=ledger.open_keys))
     at_once = {
-        (told.facts[uid].source_key, hour): row
-        for uid, rows in told.busy.items()
+        (measured.facts[uid].source_key, hour): row
+        for uid, rows in measured.busy.items()
         for hour, row in rows.items()
     }
     assert ledger.busy == at_once
@@ -149,7 +151,7 @@ def test_hours_at_random_and_again_are_the_same(told: Told) -> None:
     assert ledger.busy == at_once
 
 
-def _seed(usage: Told, hour: int) -> dict[str, tuple[Decimal, int]]:
+def _seed(usage: Measured, hour: int) -> dict[str, tuple[Decimal, int]]:
     """Busy and covered device-seconds by namespace of the cluster in the documents, in one hour."""
     totals: dict[str, tuple[Decimal, int]] = {}
     for uid, rows in usage.busy.items():
@@ -176,7 +178,7 @@ def test_the_published_figures_come_out_of_the_average_over_the_cluster(
     divisor: Decimal | None,
     effective: tuple[str, str, str],
 ) -> None:
-    usage = Told(pushed_lab, utilisation=Utilisation(scope=Scope.CLUSTER, divisor=divisor))
+    usage = Measured(pushed_lab, utilisation=Utilisation(scope=Scope.CLUSTER, divisor=divisor))
     totals = _seed(usage, pushed_lab.base + HOUR)
     for namespace, slices, published in zip(("bu-a", "bu-b", "bu-c"), (3, 2, 2), effective, strict=True):
         busy, covered = totals[namespace]
@@ -190,7 +192,7 @@ def test_the_published_figures_come_out_of_the_average_over_the_cluster(
 
 
 def test_an_average_of_a_node_is_over_its_devices_that_are_held(pushed_lab: Lab) -> None:
-    usage = Told(pushed_lab, utilisation=Utilisation(scope=Scope.NODE))
+    usage = Measured(pushed_lab, utilisation=Utilisation(scope=Scope.NODE))
     (silent,) = usage.named("no-util-0")
     hour = pushed_lab.base + 28 * HOUR
     device_rows = [
@@ -206,7 +208,7 @@ def test_an_average_of_a_node_is_over_its_devices_that_are_held(pushed_lab: Lab)
 
 
 def test_an_average_of_a_model_stands_in_where_the_node_has_none(pushed_lab: Lab) -> None:
-    usage = Told(pushed_lab, utilisation=Utilisation(scope=Scope.MODEL))
+    usage = Measured(pushed_lab, utilisation=Utilisation(scope=Scope.MODEL))
     (uid,) = usage.named("bu-a-gpu-0")
     rows = usage.busy[uid].values()
     assert {row.source for row in rows} == {BusySource.MODEL}
@@ -216,7 +218,7 @@ def test_an_average_of_a_model_stands_in_where_the_node_has_none(pushed_lab: Lab
 
 
 def test_a_percentage_tells_the_same_but_nothing_of_slices(pushed_lab: Lab) -> None:
-    usage = Told(pushed_lab, utilisation=Utilisation(metric="DCGM_FI_DEV_GPU_UTIL"))
+    usage = Measured(pushed_lab, utilisation=Utilisation(metric="DCGM_FI_DEV_GPU_UTIL"))
     assert {usage.pods[uid]["node"] for uid in usage.busy} == {"h100-1", "h100-2"}
     for uid, rows in usage.busy.items():
         percent = Decimal(int(100 * usage.pods[uid]["util"]))
@@ -226,6 +228,6 @@ def test_a_percentage_tells_the_same_but_nothing_of_slices(pushed_lab: Lab) -> N
 
 
 def test_off_reads_nothing_and_says_nothing(pushed_lab: Lab) -> None:
-    usage = Told(pushed_lab, utilisation=Utilisation(scope=Scope.OFF))
+    usage = Measured(pushed_lab, utilisation=Utilisation(scope=Scope.OFF))
     assert usage.busy == {}
     assert not [note for note in usage.reading.notes if "DCGM" in note]

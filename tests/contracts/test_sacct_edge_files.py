@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from clusters.connectors.base import ConnectorError
-from tests.contracts.sacct_exports import Told, shared, told
+from tests.contracts.sacct_exports import ReadExport, read_export, shared
 
 FOLDER = "accounting/slurm_edge_cases/"
 XDMOD = [  # the 26 fields of Open XDMoD's sacct command; its logs have no header line
@@ -18,8 +18,8 @@ XDMOD = [  # the 26 fields of Open XDMoD's sacct command; its logs have no heade
 ]  # fmt: skip
 
 
-def without_header(name: str) -> Told:
-    return told(shared(FOLDER + name), columns=XDMOD)
+def without_header(name: str) -> ReadExport:
+    return read_export(shared(FOLDER + name), columns=XDMOD)
 
 
 @pytest.mark.parametrize(
@@ -45,26 +45,26 @@ def without_header(name: str) -> Told:
 )
 def test_is_refused_whole_with_a_sentence(file: str, sentence: str) -> None:
     with pytest.raises(ConnectorError) as refused:
-        told(shared(FOLDER + file))
+        read_export(shared(FOLDER + file))
     assert sentence in str(refused.value)
     assert not refused.value.retry
 
 
 def test_steps_alone_bill_nothing() -> None:
     # 68 lines after the header, all of the array task's step 8084960.0
-    export = told(shared(FOLDER + "gcm_sample-sacct-output.txt"))
+    export = read_export(shared(FOLDER + "gcm_sample-sacct-output.txt"))
     assert (export.facts, export.bad, export.reading.steps) == ([], [], 68)
 
 
 def test_running_steps_alone_bill_nothing() -> None:
     # 10 lines after the header, all 6539485.extern
-    export = told(shared(FOLDER + "gcm_sample-sacct-running-output.txt"), delimiter="|#")
+    export = read_export(shared(FOLDER + "gcm_sample-sacct-running-output.txt"), delimiter="|#")
     assert (export.facts, export.bad, export.reading.steps) == ([], [], 10)
 
 
 def test_bytes_that_are_not_utf_8_stop_nothing() -> None:
     # 11 lines: jobs 3557891 (99 s, 8 GPUs) and 3557892 (2:00:12, 1 GPU), and nine steps
-    export = told(shared(FOLDER + "gcm_sample-sacct-output-invalid-utf8.txt"))
+    export = read_export(shared(FOLDER + "gcm_sample-sacct-output-invalid-utf8.txt"))
     assert [(fact.job_id, fact.state, fact.gpus) for fact in export.facts] == [
         ("3557891", "FAILED", 8),
         ("3557892", "TIMEOUT", 1),
@@ -75,7 +75,7 @@ def test_bytes_that_are_not_utf_8_stop_nothing() -> None:
 
 def test_a_line_cut_off_at_its_front_is_kept_with_its_reason() -> None:
     # one line of 93 fields under a header of 109
-    export = told(shared(FOLDER + "gcm_sample-sacct-output-with-invalid-lines.txt"))
+    export = read_export(shared(FOLDER + "gcm_sample-sacct-output-with-invalid-lines.txt"))
     assert (export.refused.code, export.refused.line) == ("truncated", 2)
     assert export.refused.raw.startswith("lpha-0.0-ed|volta32gb|")
 
@@ -85,8 +85,8 @@ def test_a_line_cut_off_at_its_front_is_kept_with_its_reason() -> None:
 )
 def test_a_line_break_inside_a_command_is_mended(file: str) -> None:
     # lines: step 200131.0, job 201729, job 201844 in two lines (81 + 30 fields make 110), step 201729.batch
-    export = told(shared(FOLDER + file), delimiter="|#")
-    assert [(fact.source_key, fact.gpus, fact.gpus * held(fact)) for fact in export.facts] == [
+    export = read_export(shared(FOLDER + file), delimiter="|#")
+    assert [(fact.source_key, fact.gpus, fact.gpus * run_seconds(fact)) for fact in export.facts] == [
         ("201729@1673735314", 1024, 1024 * 79_396),
         ("201844@1673766955", 256, 256 * 87_356),
     ]
@@ -95,7 +95,7 @@ def test_a_line_break_inside_a_command_is_mended(file: str) -> None:
 
 def test_several_line_breaks_are_mended_one_by_one() -> None:
     # as above, with job 201844 three times
-    export = told(shared(FOLDER + "gcm_sample-sacct-multiple-multiline.txt"), delimiter="|#")
+    export = read_export(shared(FOLDER + "gcm_sample-sacct-multiple-multiline.txt"), delimiter="|#")
     keys = [fact.source_key for fact in export.facts]
     assert keys == ["201729@1673735314", *["201844@1673766955"] * 3]
     assert (export.bad, export.reading.steps) == ([], 2)
@@ -109,14 +109,14 @@ def test_array_tasks_keep_the_id_that_people_write() -> None:
         "4103947_[9-11,13,16-20]",
     ]  # fmt: skip
     assert {fact.source_key for fact in export.facts} == {"4103947@1435327020"}
-    assert {(fact.cpu_milli, fact.nodes, fact.gpus, held(fact)) for fact in export.facts} == {
+    assert {(fact.cpu_milli, fact.nodes, fact.gpus, run_seconds(fact)) for fact in export.facts} == {
         (256_000, 32, 0, 259_200)
     }
 
 
 def test_a_log_without_header_is_read_by_the_names_that_the_operator_gives() -> None:
     export = without_header("xdmod_accounting-logs.log")
-    assert [(fact.job_id, fact.cpu_milli, fact.memory_mib, held(fact)) for fact in export.facts] == [
+    assert [(fact.job_id, fact.cpu_milli, fact.memory_mib, run_seconds(fact)) for fact in export.facts] == [
         ("4103947", 256_000, 3_000, 259_200),  # 3-00:00:00
         ("4107166", 36_000, 48_000, 252_184),  # 2-22:03:04
         ("4107219", 48_000, 144_000, 50_449),  # 14:00:49
@@ -149,7 +149,7 @@ def test_names_keep_their_letters() -> None:
     assert (fact.name, fact.cpu_milli) == ("aàb", 8000)
 
 
-def held(fact: object) -> int:
+def run_seconds(fact: object) -> int:
     ended, started = getattr(fact, "ended", None), getattr(fact, "started", None)
     assert isinstance(ended, int)
     assert isinstance(started, int)

@@ -8,7 +8,7 @@ import pytest
 
 from clusters.connectors.sacct_fields import UnreadableError, duration, raw_seconds, state_word, time_limit
 from clusters.connectors.sacct_tres import mebibytes, tres
-from tests.contracts.sacct_exports import COLUMNS, row, told_of
+from tests.contracts.sacct_exports import COLUMNS, read_rows, row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -193,7 +193,7 @@ def test_what_is_no_state_is_kept_aside(text: str) -> None:
 def test_a_job_is_known_by_its_raw_id_and_submission(
     tmp_path: Path, job_id_raw: str, job_id: str, key: str
 ) -> None:
-    fact = told_of(tmp_path, row(JobIDRaw=job_id_raw, JobID=job_id)).fact
+    fact = read_rows(tmp_path, row(JobIDRaw=job_id_raw, JobID=job_id)).fact
     assert (fact.source_key, fact.job_id) == (key, job_id)
 
 
@@ -201,19 +201,19 @@ def test_a_job_is_known_by_its_raw_id_and_submission(
     "job_id_raw", ["", "0", "-1", "4711_2", "1.60512e+13", "abc", "9223372036854775808", "٣"]
 )
 def test_a_row_without_a_raw_id_is_kept_aside(tmp_path: Path, job_id_raw: str) -> None:
-    assert told_of(tmp_path, row(JobIDRaw=job_id_raw)).refused.code == "job-id"
+    assert read_rows(tmp_path, row(JobIDRaw=job_id_raw)).refused.code == "job-id"
 
 
 @pytest.mark.parametrize(
     "step", ["4711.batch", "4711.extern", "4711.interactive", "4711.0", "4711+1.0", "4711.0+1"]
 )
 def test_a_step_is_counted_and_not_billed(tmp_path: Path, step: str) -> None:
-    export = told_of(tmp_path, row(JobIDRaw=step, AllocTRES="cpu=abc"))
+    export = read_rows(tmp_path, row(JobIDRaw=step, AllocTRES="cpu=abc"))
     assert (export.facts, export.bad, export.reading.steps) == ([], [], 1)
 
 
 def test_a_row_says_everything_that_is_billed_by(tmp_path: Path) -> None:
-    fact = told_of(tmp_path, row()).fact
+    fact = read_rows(tmp_path, row()).fact
     assert (fact.account, fact.user, fact.queue, fact.qos, fact.name) == (
         "vision",
         "ben",
@@ -239,12 +239,12 @@ def test_a_row_says_everything_that_is_billed_by(tmp_path: Path) -> None:
 
 
 def test_what_was_only_requested_is_never_held(tmp_path: Path) -> None:
-    fact = told_of(tmp_path, row(AllocTRES="")).fact
+    fact = read_rows(tmp_path, row(AllocTRES="")).fact
     assert (fact.gpus, fact.memory_mib, fact.cpu_milli, fact.nodes) == (0, 0, 16_000, 1)
 
 
 def test_counts_that_slurm_did_not_set_are_none_at_all(tmp_path: Path) -> None:
-    fact = told_of(tmp_path, row(AllocTRES="gres/gpu=1", NCPUS="4294967294", NNodes="4294967295")).fact
+    fact = read_rows(tmp_path, row(AllocTRES="gres/gpu=1", NCPUS="4294967294", NNodes="4294967295")).fact
     assert (fact.gpus, fact.cpu_milli, fact.nodes) == (1, 0, 0)
 
 
@@ -272,21 +272,21 @@ def test_a_row_that_cannot_be_true_is_kept_with_its_reason(
     changed = {column: text}
     if code == "end-before-start":  # not set, so nothing decides
         changed["End"] = "2026-01-05T07:00:00"
-    bad = told_of(tmp_path, row(**changed)).refused
+    bad = read_rows(tmp_path, row(**changed)).refused
     assert (bad.code, bad.line, bad.raw) == (code, 2, row(**changed))
     assert bad.source_key == ("" if column == "Submit" else "4711@1767600000")
 
 
 def test_a_column_named_twice_must_agree_with_itself(tmp_path: Path) -> None:
     header = "|".join([*COLUMNS, "end"])
-    same = told_of(tmp_path, row() + "|2026-01-05T09:10:00", header=header)
+    same = read_rows(tmp_path, row() + "|2026-01-05T09:10:00", header=header)
     assert same.fact.ended == 1767604200
-    other = told_of(tmp_path, row() + "|2026-01-05T09:10:01", header=header)
+    other = read_rows(tmp_path, row() + "|2026-01-05T09:10:01", header=header)
     assert other.refused.code == "repeated-column"
 
 
 def test_shards_and_untyped_gpus_are_noted_once_with_their_number(tmp_path: Path) -> None:
-    export = told_of(
+    export = read_rows(
         tmp_path,
         row(AllocTRES="cpu=1,gres/shard=4"),
         row(AllocTRES="cpu=1,gres/shard=2"),

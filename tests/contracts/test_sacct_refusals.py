@@ -14,7 +14,7 @@ import pytest
 from clusters.connectors.base import ConnectorError, UsageFact
 from clusters.connectors.sacct import open_export
 from clusters.connectors.sacct_header import COMMAND, ELAPSED, NEEDED, OPTIONAL
-from tests.contracts.sacct_exports import COLUMNS, UTC, row, told, told_of
+from tests.contracts.sacct_exports import COLUMNS, UTC, read_export, read_rows, row
 
 HEADER = "|".join(COLUMNS)
 
@@ -88,12 +88,12 @@ def test_no_header(path: Path) -> None:
     assert "run sacct without --noheader, or name the columns with --columns" in sentence
     assert COMMAND in sentence
     path.write_text(row() + "\n")
-    assert told(path, columns=COLUMNS).fact.source_key == "4711@1767600000"
+    assert read_export(path, columns=COLUMNS).fact.source_key == "4711@1767600000"
 
 
 def test_columns_given_beside_a_header(path: Path) -> None:
     path.write_text(f"{HEADER}\n{row()}\n")
-    assert told(path, columns=COLUMNS).fact.account == "vision"
+    assert read_export(path, columns=COLUMNS).fact.account == "vision"
     assert "leave out --columns" in refusal(path, f"{HEADER}\n{row()}\n", columns=COLUMNS[::-1])
     assert "lacks JobIDRaw" in refusal(path, f"{row()}\n", columns=COLUMNS[1:])
 
@@ -118,7 +118,7 @@ def test_another_separator_is_suggested_and_not_guessed(path: Path, separator: s
     content = separator.join(COLUMNS) + "\n" + row().replace("|", separator) + "\n"
     assert f"--delimiter {option}" in refusal(path, content)
     if separator != ",":  # commas are inside AllocTRES
-        assert told(path, delimiter=separator).fact.gpus == 2
+        assert read_export(path, delimiter=separator).fact.gpus == 2
 
 
 def test_a_wrong_separator_names_the_right_one(path: Path) -> None:
@@ -137,7 +137,7 @@ def test_another_listing(path: Path) -> None:
 
 
 def test_a_header_alone_is_a_quiet_month(tmp_path: Path) -> None:
-    export = told_of(tmp_path)
+    export = read_rows(tmp_path)
     assert (export.facts, export.bad, export.reading.proves_until) == ([], [], None)
 
 
@@ -148,7 +148,7 @@ def test_header_names_count_in_any_order_and_case_with_what_windows_adds(path: P
     ]  # --parsable ends lines with "|"
     line = "|".join([*reversed(row().split("|")), "a comment", ""])
     path.write_bytes(b"\xef\xbb\xbf" + f"{'|'.join(names)}\r\n\r\n{line}\r\n".encode())
-    assert told(path).fact.node_list == "node01"
+    assert read_export(path).fact.node_list == "node01"
 
 
 def test_a_file_that_changes_while_it_is_read_is_to_be_read_again(path: Path) -> None:
@@ -175,19 +175,19 @@ def test_reading_twice_tells_the_same(path: Path) -> None:
 
 
 def test_a_line_break_inside_a_name_is_mended(tmp_path: Path) -> None:
-    fact = told_of(tmp_path, row(JobName="train\n\nagain\r\nand again")).fact
+    fact = read_rows(tmp_path, row(JobName="train\n\nagain\r\nand again")).fact
     assert fact.name == "train\n\nagain\nand again"
 
 
 def test_a_line_break_inside_what_is_billed_by_is_kept_aside_in_one_piece(tmp_path: Path) -> None:
-    export = told_of(tmp_path, row(Account="vi\nsion"), row())
+    export = read_rows(tmp_path, row(Account="vi\nsion"), row())
     assert [(bad.code, bad.line, bad.raw) for bad in export.bad] == [("joined", 2, row(Account="vi\nsion"))]
     assert len(export.facts) == 1
 
 
 def test_a_torn_line_does_not_take_the_good_line_behind_it_along(tmp_path: Path) -> None:
     torn = row()[:60]
-    export = told_of(tmp_path, row(JobIDRaw="1"), torn, row(JobIDRaw="2"), torn, torn, row(JobIDRaw="3"))
+    export = read_rows(tmp_path, row(JobIDRaw="1"), torn, row(JobIDRaw="2"), torn, torn, row(JobIDRaw="3"))
     assert [fact.source_key.partition("@")[0] for fact in export.facts] == ["1", "2", "3"]
     assert [(bad.code, bad.line) for bad in export.bad] == [("truncated", 3), ("truncated", 5)]
     assert "\n".join(bad.raw for bad in export.bad) == f"{torn}\n{torn}\n{torn}"
@@ -196,13 +196,13 @@ def test_a_torn_line_does_not_take_the_good_line_behind_it_along(tmp_path: Path)
 def test_two_torn_lines_that_have_enough_fields_together_make_no_job(tmp_path: Path) -> None:
     fields = row().split("|")
     for cut in range(2, len(fields)):
-        export = told_of(tmp_path, "|".join(fields[:cut]), "|".join(fields[: len(fields) - cut + 1]))
+        export = read_rows(tmp_path, "|".join(fields[:cut]), "|".join(fields[: len(fields) - cut + 1]))
         assert export.facts == [], cut
         assert sum(bad.raw.count("\n") + 1 for bad in export.bad) == 2
 
 
 def test_a_separator_inside_a_name_is_kept_aside_with_the_way_out(tmp_path: Path) -> None:
-    bad = told_of(tmp_path, row(JobName="a|b")).refused
+    bad = read_rows(tmp_path, row(JobName="a|b")).refused
     assert bad.code == "too-many-fields"
     assert "sacct --delimiter '|#'" in bad.reason
 
@@ -212,20 +212,20 @@ def test_the_last_line_of_a_file_that_was_cut_off_is_kept_aside(path: Path) -> N
     fields = dict(zip(COLUMNS, row().split("|"), strict=True))
     line = "|".join(fields[name] for name in columns)
     path.write_text("|".join(columns) + f"\n{line}\n{line}"[:-7])  # …mem=64 of mem=64G,node=1
-    export = told(path)
+    export = read_export(path)
     assert (len(export.facts), [bad.code for bad in export.bad]) == (1, ["unfinished"])
 
 
 def test_a_missing_last_line_break_harms_nothing_where_a_cut_would_show(path: Path) -> None:
     path.write_text(f"{HEADER}\n{row()}")  # NodeList is last
-    assert told(path).fact.gpus == 2
+    assert read_export(path).fact.gpus == 2
 
 
 def test_names_in_other_encodings_stay_distinct(path: Path) -> None:
     names = [b"caf\xe9", b"caf\xe8", b"nul\x00", "café".encode(), b"\x1b[31m"]
     lines = [row(JobName="?").encode().replace(b"?", name) for name in names]
     path.write_bytes(b"\n".join([HEADER.encode(), *lines, b""]))
-    assert [fact.name for fact in told(path).facts] == [
+    assert [fact.name for fact in read_export(path).facts] == [
         "caf\\xe9",
         "caf\\xe8",
         "nul\\x00",
@@ -236,7 +236,7 @@ def test_names_in_other_encodings_stay_distinct(path: Path) -> None:
 
 def test_a_line_without_end_is_kept_in_pieces(path: Path) -> None:
     path.write_bytes(f"{HEADER}\n{row()}\n".encode() + b"x" * (3 * 2**20) + f"\n{row()}\n".encode())
-    export = told(path)
+    export = read_export(path)
     assert len(export.facts) == 2
     assert {bad.code for bad in export.bad} == {"too-long"}
     assert sum(len(bad.raw) for bad in export.bad) == 3 * 2**20
@@ -245,7 +245,7 @@ def test_a_line_without_end_is_kept_in_pieces(path: Path) -> None:
 
 def test_rows_of_several_clusters_are_noted(tmp_path: Path) -> None:
     header = "|".join([*COLUMNS, "Cluster"])
-    export = told_of(tmp_path, row() + "|alex", row() + "|fritz", header=header)
+    export = read_rows(tmp_path, row() + "|alex", row() + "|fritz", header=header)
     assert "several clusters (alex, fritz)" in export.reading.notes[0]
 
 

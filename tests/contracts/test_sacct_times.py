@@ -14,7 +14,7 @@ import pytest
 
 from clusters.connectors.sacct_fields import UnreadableError
 from clusters.connectors.sacct_times import Clock
-from tests.contracts.sacct_exports import LOS_ANGELES, row, told_of
+from tests.contracts.sacct_exports import LOS_ANGELES, read_rows, row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,12 +28,12 @@ EIGHT = 1767600000  # 2026-01-05T08:00:00Z
 
 def night(tmp_path: Path, submit: str, start: str, end: str, elapsed: str, **changed: str) -> UsageFact:
     text = row(Submit=submit, Start=start, End=end, ElapsedRaw=elapsed, **changed)
-    return told_of(tmp_path, text, zone=LOS_ANGELES).fact
+    return read_rows(tmp_path, text, zone=LOS_ANGELES).fact
 
 
-def kept_aside(tmp_path: Path, submit: str, start: str, end: str, elapsed: str, **changed: str) -> BadRow:
+def rejected_row(tmp_path: Path, submit: str, start: str, end: str, elapsed: str, **changed: str) -> BadRow:
     text = row(Submit=submit, Start=start, End=end, ElapsedRaw=elapsed, **changed)
-    return told_of(tmp_path, text, zone=LOS_ANGELES).refused
+    return read_rows(tmp_path, text, zone=LOS_ANGELES).refused
 
 
 @pytest.mark.parametrize(
@@ -76,26 +76,26 @@ def test_a_key_is_the_same_while_the_job_runs_and_when_it_has_ended(tmp_path: Pa
 
 def test_a_running_job_whose_start_may_be_two_moments_waits_aside(tmp_path: Path) -> None:
     half_past = "2017-11-05T01:30:00"
-    bad = kept_aside(tmp_path, half_past, half_past, "Unknown", "600", State="RUNNING")
+    bad = rejected_row(tmp_path, half_past, half_past, "Unknown", "600", State="RUNNING")
     assert bad.code == "clock-change"
     assert "TZ=UTC" in bad.reason
     assert bad.source_key == ""
 
 
 def test_a_waiting_job_whose_submission_may_be_two_moments_waits_aside(tmp_path: Path) -> None:
-    bad = kept_aside(tmp_path, "2017-11-05T01:30:00", "Unknown", "Unknown", "0", State="PENDING")
+    bad = rejected_row(tmp_path, "2017-11-05T01:30:00", "Unknown", "Unknown", "0", State="PENDING")
     assert bad.code == "clock-change"
 
 
 def test_two_lengths_and_no_elapsed_time_wait_aside(tmp_path: Path) -> None:
-    bad = kept_aside(tmp_path, "2017-11-04T20:00:00", "2017-11-05T01:30:00", "2017-11-05T02:00:00", "")
+    bad = rejected_row(tmp_path, "2017-11-04T20:00:00", "2017-11-05T01:30:00", "2017-11-05T02:00:00", "")
     assert bad.code == "clock-change"
 
 
 @pytest.mark.parametrize("column", ["Submit", "Start", "End"])
 def test_an_hour_that_the_clocks_skipped_waits_aside(tmp_path: Path, column: str) -> None:
     times = {"Submit": "2017-03-12T01:00:00", "Start": "2017-03-12T01:30:00", "End": "2017-03-12T03:00:00"}
-    bad = told_of(
+    bad = read_rows(
         tmp_path, row(**times | {column: "2017-03-12T02:30:00"}, ElapsedRaw="1800"), zone=LOS_ANGELES
     ).refused
     assert bad.code == "skipped-time"
@@ -129,7 +129,7 @@ def test_times_that_there_are_not() -> None:
 
 
 def test_elapsed_time_rules_where_end_minus_start_disagrees(tmp_path: Path) -> None:
-    export = told_of(
+    export = read_rows(
         tmp_path,
         row(End="2026-01-05T08:40:00"),
         row(End="2026-01-05T08:00:00"),  # before Start
@@ -142,18 +142,20 @@ def test_elapsed_time_rules_where_end_minus_start_disagrees(tmp_path: Path) -> N
 
 
 def test_without_an_elapsed_time_an_end_before_the_start_waits_aside(tmp_path: Path) -> None:
-    assert told_of(tmp_path, row(ElapsedRaw="", End="2026-01-05T08:00:00")).refused.code == "end-before-start"
-    assert told_of(tmp_path, row(ElapsedRaw="")).fact.ended == EIGHT + 4200
+    assert (
+        read_rows(tmp_path, row(ElapsedRaw="", End="2026-01-05T08:00:00")).refused.code == "end-before-start"
+    )
+    assert read_rows(tmp_path, row(ElapsedRaw="")).fact.ended == EIGHT + 4200
 
 
 def test_suspended_seconds_lengthen_the_interval_and_are_told(tmp_path: Path) -> None:
-    fact = told_of(tmp_path, row(ElapsedRaw="3000", Suspended="00:10:00")).fact
+    fact = read_rows(tmp_path, row(ElapsedRaw="3000", Suspended="00:10:00")).fact
     assert (fact.started, fact.ended, fact.suspended) == (EIGHT + 600, EIGHT + 4200, 600)
 
 
 @pytest.mark.parametrize("end", ["Unknown", "2026-01-05T09:00:00"])  # some versions print a running End
 def test_running_is_open_whatever_its_end_says(tmp_path: Path, end: str) -> None:
-    export = told_of(tmp_path, row(State="RUNNING", End=end, ElapsedRaw="3000", Suspended="00:05:00"))
+    export = read_rows(tmp_path, row(State="RUNNING", End=end, ElapsedRaw="3000", Suspended="00:05:00"))
     assert (export.fact.started, export.fact.ended) == (EIGHT + 600, None)
     assert export.fact.seen_until == EIGHT + 600 + 3000 + 300
     assert export.reading.proves_until == EIGHT + 600 + 3000 + 300
@@ -161,11 +163,11 @@ def test_running_is_open_whatever_its_end_says(tmp_path: Path, end: str) -> None
 
 def test_the_newest_end_is_proof_unless_a_running_job_proves_more(tmp_path: Path) -> None:
     ended = row(End="2026-01-05T12:00:00", ElapsedRaw="13800")
-    assert told_of(tmp_path, ended, row()).reading.proves_until == EIGHT + 4 * 3600
+    assert read_rows(tmp_path, ended, row()).reading.proves_until == EIGHT + 4 * 3600
     running = row(State="RUNNING", End="Unknown", ElapsedRaw="36000")
-    assert told_of(tmp_path, ended, running).reading.proves_until == EIGHT + 36_600
+    assert read_rows(tmp_path, ended, running).reading.proves_until == EIGHT + 36_600
     assert (
-        told_of(
+        read_rows(
             tmp_path, row(State="PENDING", Start="Unknown", End="Unknown", ElapsedRaw="0")
         ).reading.proves_until
         is None
@@ -174,18 +176,20 @@ def test_the_newest_end_is_proof_unless_a_running_job_proves_more(tmp_path: Path
 
 @pytest.mark.parametrize("start", ["Unknown", "None assigned", "None"])
 def test_a_job_cancelled_before_its_start_holds_its_resources_for_no_time(tmp_path: Path, start: str) -> None:
-    fact = told_of(tmp_path, row(State="CANCELLED by 1234", Start=start, ElapsedRaw="0")).fact
+    fact = read_rows(tmp_path, row(State="CANCELLED by 1234", Start=start, ElapsedRaw="0")).fact
     assert (fact.started, fact.ended, fact.gpus, fact.state) == (EIGHT + 4200, EIGHT + 4200, 2, "CANCELLED")
 
 
 def test_time_without_a_start_is_not_lost_silently(tmp_path: Path) -> None:
-    assert told_of(tmp_path, row(Start="Unknown")).refused.code == "no-start"
-    assert told_of(tmp_path, row(State="RUNNING", Start="Unknown", End="Unknown")).refused.code == "no-start"
+    assert read_rows(tmp_path, row(Start="Unknown")).refused.code == "no-start"
+    assert (
+        read_rows(tmp_path, row(State="RUNNING", Start="Unknown", End="Unknown")).refused.code == "no-start"
+    )
 
 
 def test_a_resized_job_is_counted_from_where_its_earlier_row_ended(tmp_path: Path) -> None:
     # 8 GPUs from 08:00 to 08:10, then 4 until 09:10; older Slurm gives the second row the first start
-    export = told_of(
+    export = read_rows(
         tmp_path,
         row(State="RESIZING", Start="2026-01-05T08:00:00", End="2026-01-05T08:10:00", ElapsedRaw="600"),
         row(Submit="2026-01-05T08:10:00", Start="2026-01-05T08:00:00", ElapsedRaw="4200"),

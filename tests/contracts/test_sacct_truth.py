@@ -14,7 +14,7 @@ from clusters.connectors.base import Reading, UsageFact
 from clusters.connectors.sacct_header import layout
 from clusters.connectors.sacct_lines import physical_lines, raw_rows
 from clusters.connectors.sacct_rows import RowReader
-from tests.contracts.sacct_exports import LOS_ANGELES, Told, shared, told
+from tests.contracts.sacct_exports import LOS_ANGELES, ReadExport, read_export, shared
 from tests.contracts.sacct_exports import UTC as UTC_ZONE
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 @lru_cache(maxsize=4)
-def recorded(file: str) -> Told:
+def recorded(file: str) -> ReadExport:
     """The facts of a recorded cluster, which several tests count: the largest has 74,167."""
-    return told(shared(f"slurm/{file}.sacct.gz"))
+    return read_export(shared(f"slurm/{file}.sacct.gz"))
 
 
 FILES = {
@@ -41,7 +41,7 @@ def truth(name: str, dataset: str) -> list[dict[str, str]]:
         return [line for line in csv.DictReader(file) if line["dataset"] == dataset]
 
 
-def held(fact: UsageFact) -> int:
+def run_seconds(fact: UsageFact) -> int:
     assert fact.started is not None
     assert fact.ended is not None
     return fact.ended - fact.started - fact.suspended
@@ -68,7 +68,7 @@ def test_each_account_has_its_jobs_and_seconds_per_state(dataset: str) -> None:
     assert export.bad == []
     totals: Counter[tuple[str, str, str]] = Counter()
     for fact in export.facts:
-        account, seconds = fact.account, held(fact)
+        account, seconds = fact.account, run_seconds(fact)
         totals[account, fact.state, "jobs"] += 1
         totals[account, fact.state, "gpu_seconds"] += seconds * fact.gpus
         totals[account, fact.state, "cpu_seconds"] += seconds * fact.cpu_milli // 1000
@@ -110,8 +110,8 @@ def test_the_whole_file_has_its_totals(
 ) -> None:
     facts = recorded(file).facts
     assert sum(fact.gpus > 0 for fact in facts) == gpu_jobs
-    assert sum(held(fact) * fact.gpus for fact in facts) == gpu_seconds
-    assert sum(held(fact) * fact.cpu_milli for fact in facts) == cpu_seconds * 1000
+    assert sum(run_seconds(fact) * fact.gpus for fact in facts) == gpu_seconds
+    assert sum(run_seconds(fact) * fact.cpu_milli for fact in facts) == cpu_seconds * 1000
     assert len({fact.source_key for fact in facts}) == len(facts)  # ids alone repeat in supercloud
 
 
@@ -122,7 +122,7 @@ def test_the_whole_file_has_its_totals(
 def test_a_snapshot_keeps_running_jobs_open_and_proves_its_own_moment(
     day: str, rows: int, running: int, gpu_seconds_so_far: int
 ) -> None:
-    export = told(shared(f"slurm/philly_asof_{day}.sacct.gz"))
+    export = read_export(shared(f"slurm/philly_asof_{day}.sacct.gz"))
     moment = int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp())
     assert export.reading.proves_until == moment
     assert len(export.facts) == rows
@@ -138,8 +138,8 @@ def test_a_snapshot_keeps_running_jobs_open_and_proves_its_own_moment(
 def test_the_night_the_clocks_went_back_bills_its_true_seconds_in_either_zone(
     zone: ZoneInfo, noted: int
 ) -> None:
-    export = told(shared("slurm/philly_dst_los_angeles.sacct.gz"), zone=zone)
-    assert sum(held(fact) * fact.gpus for fact in export.facts) == 391_376
+    export = read_export(shared("slurm/philly_dst_los_angeles.sacct.gz"), zone=zone)
+    assert sum(run_seconds(fact) * fact.gpus for fact in export.facts) == 391_376
     assert len(export.facts) == 54
     # Read as UTC, 7 rows have an End - Start that is not their elapsed time; in their own zone, none.
     assert export.reading.notes == (
@@ -150,12 +150,12 @@ def test_the_night_the_clocks_went_back_bills_its_true_seconds_in_either_zone(
 
 
 def test_local_times_tell_the_same_facts_except_inside_the_hour_that_came_twice() -> None:
-    utc = {fact.job_id: fact for fact in told(shared("slurm/philly_2017-09_2017-11.sacct.gz")).facts}
+    utc = {fact.job_id: fact for fact in read_export(shared("slurm/philly_2017-09_2017-11.sacct.gz")).facts}
     shifted = []
-    for fact in told(shared("slurm/philly_dst_los_angeles.sacct.gz"), zone=LOS_ANGELES).facts:
+    for fact in read_export(shared("slurm/philly_dst_los_angeles.sacct.gz"), zone=LOS_ANGELES).facts:
         true = utc[fact.job_id]
         if fact != true:
-            assert held(fact) == held(true)
+            assert run_seconds(fact) == run_seconds(true)
             assert fact.started is not None
             shifted.append((fact.job_id, fact.started - (true.started or 0)))
     # Submitted, started and ended in the second 01:00 to 02:00: the first is taken.

@@ -38,18 +38,20 @@ def slurm(request: pytest.FixtureRequest) -> Iterator[StandIn]:
         yield slurm
 
 
-def found(slurm: StandIn, user: str = "portal", *, token: str = "", cluster: str = "") -> dict[str, Finding]:
+def findings_of(
+    slurm: StandIn, user: str = "portal", *, token: str = "", cluster: str = ""
+) -> dict[str, Finding]:
     login = SlurmLogin(user, Secret(token or slurm.token(user)))
     with SlurmRest(Endpoint(base_url=slurm.url), login, clock=lambda: slurm.now) as rest:
         return {finding.subject: finding for finding in examine(rest, now=slurm.now, cluster=cluster)}
 
 
 def bad(findings: dict[str, Finding]) -> dict[str, str]:
-    return {name: each.level.value for name, each in findings.items() if each.level != "ok"}
+    return {name: finding.level.value for name, finding in findings.items() if finding.level != "ok"}
 
 
 def test_a_slurm_as_it_should_be(slurm: StandIn) -> None:
-    findings = found(slurm)
+    findings = findings_of(slurm)
     assert list(findings) == SUBJECTS
     assert bad(findings) == ({"Acting": "warn"} if slurm.minor < 40 else {})
     assert findings["Sample"].sentence == "2 of 2 jobs of the last day carry GPUs."
@@ -66,7 +68,9 @@ def test_nobody_answers() -> None:
     assert findings[0].level == "fail"
     assert findings[0].sentence.startswith(f"Nothing answers at {url}")
     assert findings[0].mend == "systemctl status slurmrestd"
-    assert {each.sentence for each in findings[1:2]} == {"Not checked, since slurmrestd did not answer."}
+    assert {finding.sentence for finding in findings[1:2]} == {
+        "Not checked, since slurmrestd did not answer."
+    }
 
 
 @pytest.mark.parametrize("token", ["expired", "other key", "of somebody else"])
@@ -76,7 +80,7 @@ def test_a_token_that_is_not_accepted(slurm: StandIn, token: str) -> None:
         "other key": slurm.token(key=b"another key of thirty-two bytes!"),
         "of somebody else": slurm.token("eve"),
     }[token]
-    findings = found(slurm, token=secret)
+    findings = findings_of(slurm, token=secret)
     assert findings["Token"].level == "fail"
     assert findings["Token"].mend == "scontrol token username=portal lifespan=31536000"
     sentences = {
@@ -89,14 +93,14 @@ def test_a_token_that_is_not_accepted(slurm: StandIn, token: str) -> None:
 
 
 def test_a_token_that_ends_soon(slurm: StandIn) -> None:
-    finding = found(slurm, token=slurm.token(expires=slurm.now + 7_200))["Token"]
+    finding = findings_of(slurm, token=slurm.token(expires=slurm.now + 7_200))["Token"]
     assert (finding.level, finding.mend[:14]) == ("warn", "scontrol token")
     assert finding.sentence.endswith("in 2 hours.")
 
 
 def test_slurmdbd_is_down(slurm: StandIn) -> None:
     slurm.down.add("slurmdbd")
-    findings = found(slurm)
+    findings = findings_of(slurm)
     assert (findings["slurmctld"].level, findings["slurmdbd"].level) == ("ok", "fail")
     assert findings["Token"].level == "ok"  # slurmctld took it
     assert "systemctl status slurmdbd" in findings["slurmdbd"].mend
@@ -104,24 +108,24 @@ def test_slurmdbd_is_down(slurm: StandIn) -> None:
 
 def test_slurmctld_is_down(slurm: StandIn) -> None:
     slurm.down.add("slurmctld")
-    findings = found(slurm)
+    findings = findings_of(slurm)
     assert (findings["slurmctld"].level, findings["slurmctld"].mend) == ("fail", "scontrol ping")
     assert findings["slurmdbd"].level == findings["Sample"].level == "ok"
 
 
 def test_an_ordinary_user_under_private_data(slurm: StandIn) -> None:
     slurm.private = True
-    findings = found(slurm, "ben")
+    findings = findings_of(slurm, "ben")
     assert bad(findings) == {"AdminLevel": "fail", "PrivateData": "fail", "Acting": "warn"}
     assert findings["PrivateData"].mend == "sacctmgr modify user ben set adminlevel=Operator"
 
 
 def test_an_ordinary_user_who_still_sees_others(slurm: StandIn) -> None:
-    assert bad(found(slurm, "ben")) == {"AdminLevel": "fail", "PrivateData": "warn", "Acting": "warn"}
+    assert bad(findings_of(slurm, "ben")) == {"AdminLevel": "fail", "PrivateData": "warn", "Acting": "warn"}
 
 
 def test_a_user_that_slurm_does_not_know(slurm: StandIn) -> None:
-    finding = found(slurm, "nobody")["AdminLevel"]
+    finding = findings_of(slurm, "nobody")["AdminLevel"]
     assert (finding.level, finding.mend) == (
         "fail",
         "sacctmgr add user nobody account=root adminlevel=Operator",
@@ -138,7 +142,7 @@ def test_a_user_that_slurm_does_not_know(slurm: StandIn) -> None:
 )
 def test_what_slurm_records_of_gpus(slurm: StandIn, tracked: tuple[str, ...], level: str, says: str) -> None:
     slurm.tracked = tracked
-    findings = found(slurm)
+    findings = findings_of(slurm)
     finding = findings["AccountingStorageTRES"]
     assert (finding.level, says in finding.sentence) == (level, True)
     assert finding.mend.startswith("AccountingStorageTRES=gres/gpu,gres/gpu:a100 ")
@@ -152,7 +156,7 @@ def test_the_clocks_are_apart(slurm: StandIn, apart: int, level: str) -> None:
     with SlurmRest(
         Endpoint(base_url=slurm.url), SlurmLogin("portal", Secret(slurm.token())), clock=lambda: ours
     ) as rest:
-        finding = next(each for each in examine(rest, now=ours) if each.subject == "Clock")
+        finding = next(finding for finding in examine(rest, now=ours) if finding.subject == "Clock")
     assert finding.level == level
     assert f"{abs(apart)} s" in finding.sentence or f"{abs(apart) - 1} s" in finding.sentence
     assert ("ahead of" in finding.sentence) == (apart > 5)
@@ -160,7 +164,7 @@ def test_the_clocks_are_apart(slurm: StandIn, apart: int, level: str) -> None:
 
 def test_without_a_running_job_slurmctld_tells_its_time(slurm: StandIn) -> None:
     del slurm.world.jobs[1]
-    assert found(slurm)["Clock"].sentence == "Slurm's clock agrees with ours to 0 s."
+    assert findings_of(slurm)["Clock"].sentence == "Slurm's clock agrees with ours to 0 s."
 
 
 def test_both_times_are_told_where_the_clocks_are_apart() -> None:
@@ -169,7 +173,7 @@ def test_both_times_are_told_where_the_clocks_are_apart() -> None:
         ours, slurm.now = slurm.now, slurm.now - 40 * 86_400
         login = SlurmLogin("portal", Secret(slurm.token()))
         with SlurmRest(Endpoint(base_url=slurm.url), login, clock=lambda: ours) as rest:
-            finding = next(each for each in examine(rest, now=ours) if each.subject == "Clock")
+            finding = next(finding for finding in examine(rest, now=ours) if finding.subject == "Clock")
     assert finding.level == "fail"
     assert finding.sentence.startswith(
         "The clock of Slurm says 2026-01-23 04:53:20 UTC and ours says 2026-03-04 04:53:20 UTC: "
@@ -181,23 +185,23 @@ def test_both_times_are_told_where_the_clocks_are_apart() -> None:
 def test_a_release_that_loses_rows_to_our_flags(minor: int) -> None:
     with a_slurm(minor) as slurm:
         slurm.flags_lose_rows = True
-        finding = found(slurm)["Canary"]
+        finding = findings_of(slurm)["Canary"]
     assert finding.level == "fail"
     assert "0 with our flags, 2 without" in finding.sentence
 
 
 def test_several_clusters_behind_one_slurmdbd(slurm: StandIn) -> None:
     slurm.clusters = ("lab", "west")
-    nameless = found(slurm)["Cluster"]
+    nameless = findings_of(slurm)["Cluster"]
     assert (nameless.level, nameless.mend) == ("fail", 'slurm_cluster = "lab"')
-    assert found(slurm, cluster="lab")["Cluster"].level == "ok"
-    assert "slurmdbd knows lab, west" in found(slurm, cluster="east")["Cluster"].sentence
+    assert findings_of(slurm, cluster="lab")["Cluster"].level == "ok"
+    assert "slurmdbd knows lab, west" in findings_of(slurm, cluster="east")["Cluster"].sentence
 
 
 @pytest.mark.parametrize("path", ["tres", "clusters", "user", "jobs", "nodes"])
 def test_an_answer_of_another_shape_is_a_finding_and_no_crash(slurm: StandIn, path: str) -> None:
     slurm.garbled = path
-    findings = found(slurm)
-    assert {"fail", "warn"} & {each.level.value for each in findings.values()}
-    assert all(each.sentence for each in findings.values())
+    findings = findings_of(slurm)
+    assert {"fail", "warn"} & {finding.level.value for finding in findings.values()}
+    assert all(finding.sentence for finding in findings.values())
     assert "Acting" in findings

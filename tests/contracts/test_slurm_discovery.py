@@ -75,7 +75,7 @@ def test_open_rows_of_another_cluster_are_not_missed() -> None:
         source = connector(address, now=NOW)
         assert len(list(source.usage(since=NOW - 9000, until=NOW, open_keys=()))) == 1
     assert source.reading.missing == []
-    assert not [path for path, _ in slurm.asked if "/job/" in path]
+    assert not [path for path, _ in slurm.requests if "/job/" in path]
 
 
 def test_only_rows_of_another_cluster_are_an_error() -> None:

@@ -61,7 +61,7 @@ def live(number: int, *, memory: Memory | None = None, padding: int = 0, end: by
         memory.look()
 
 
-def told(
+def read_from(
     parts: Iterator[bytes], *, jobs: int = 1, poured: int = 2**32
 ) -> tuple[dict[str, UsageFact], Reading]:
     running = [a_job(number, submit=BEGAN, start=BEGAN) for number in range(1, jobs + 1)]
@@ -88,7 +88,7 @@ def test_thirty_thousand_large_jobs_are_read_in_little_memory() -> None:
     padding = 20_000 - len(TAIL)
     assert padding > 0
     memory = Memory()
-    facts_by_key, reading = told(live(30_000, memory=memory, padding=padding), jobs=3)
+    facts_by_key, reading = read_from(live(30_000, memory=memory, padding=padding), jobs=3)
     assert {fact.seen_until for fact in facts_by_key.values()} == {BEGAN + 590}
     assert reading.complete_through == NOW - 60
     assert memory.grown < 64 * 2**20
@@ -114,12 +114,12 @@ def test_whoever_acts_sees_all_jobs_of_an_account_in_little_memory() -> None:
 
 def test_errors_that_come_after_the_jobs_take_them_all_back() -> None:
     end = b'], "errors": [{"error_number": 1234, "description": "Lost the thread"}]}'
-    assert "Lost the thread" in stays(told(live(50, end=end)))
+    assert "Lost the thread" in stays(read_from(live(50, end=end)))
 
 
 @pytest.mark.parametrize("end", [b"", b"]", b'], "errors": ['], ids=["jobs", "list", "errors"])
 def test_an_answer_that_ends_too_early_is_no_answer(end: bytes) -> None:
-    assert "breaks off in the middle" in stays(told(live(50, end=end)))
+    assert "breaks off in the middle" in stays(read_from(live(50, end=end)))
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_an_answer_that_ends_too_early_is_no_answer(end: bytes) -> None:
     ],
 )
 def test_what_is_built_otherwise_is_believed_as_little(text: bytes, sentence: str) -> None:
-    assert sentence in stays(told(iter([text])))
+    assert sentence in stays(read_from(iter([text])))
 
 
 def test_more_than_can_be_taken_names_the_setting_that_helps() -> None:
-    note = stays(told(live(2000), poured=2**20))
+    note = stays(read_from(live(2000), poured=2**20))
     assert "with more than 1 MiB: set SLURMRESTD_JSON=compact" in note

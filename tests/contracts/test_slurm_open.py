@@ -20,7 +20,7 @@ def a_running(number: int = 7, *, submit: int = BEGAN, **time: int) -> dict[str,
     return job
 
 
-def told(
+def read_from(
     slurm: Slurm, *, since: int = NOW - 3600, until: int = NOW, open_keys: Any = ()
 ) -> tuple[dict[str, UsageFact], Reading]:
     with serving(slurm) as address:
@@ -29,7 +29,7 @@ def told(
 
 
 def test_a_running_job_is_seen_as_long_as_slurm_says_that_it_runs() -> None:
-    facts_by_key, reading = told(Slurm(jobs=[a_running()], live=live_jobs((7, BEGAN, "RUNNING"))))
+    facts_by_key, reading = read_from(Slurm(jobs=[a_running()], live=live_jobs((7, BEGAN, "RUNNING"))))
     assert facts_by_key[KEY].ended is None
     assert facts_by_key[KEY].seen_until == BEGAN + 590
     assert reading.missing == []
@@ -38,17 +38,17 @@ def test_a_running_job_is_seen_as_long_as_slurm_says_that_it_runs() -> None:
 
 def test_suspended_seconds_are_within_what_was_seen() -> None:
     job = a_running(elapsed=400, suspended=190)
-    facts_by_key, _ = told(Slurm(jobs=[job], live=live_jobs((7, BEGAN, "SUSPENDED"))))
+    facts_by_key, _ = read_from(Slurm(jobs=[job], live=live_jobs((7, BEGAN, "SUSPENDED"))))
     assert (facts_by_key[KEY].seen_until, facts_by_key[KEY].suspended) == (BEGAN + 590, 190)
 
 
 def test_no_run_is_seen_in_the_future_by_a_clock_of_slurmdbd_that_is_ahead() -> None:
     slurm = Slurm(jobs=[a_running(elapsed=86_400)], live=live_jobs((7, BEGAN, "RUNNING")))
-    assert told(slurm)[0][KEY].seen_until == NOW
+    assert read_from(slurm)[0][KEY].seen_until == NOW
 
 
 def test_a_job_that_slurmctld_has_forgotten_counts_no_further_and_is_named() -> None:
-    facts_by_key, reading = told(Slurm(jobs=[a_running(suspended=30)], live=live_jobs()))
+    facts_by_key, reading = read_from(Slurm(jobs=[a_running(suspended=30)], live=live_jobs()))
     assert facts_by_key[KEY].ended is None
     assert (facts_by_key[KEY].seen_until, facts_by_key[KEY].suspended) == (
         BEGAN + 30,
@@ -61,7 +61,7 @@ def test_a_job_that_slurmctld_has_forgotten_counts_no_further_and_is_named() -> 
 
 
 def test_another_job_with_the_same_id_confirms_nothing() -> None:
-    facts_by_key, reading = told(Slurm(jobs=[a_running()], live=live_jobs((7, BEGAN + 300, "RUNNING"))))
+    facts_by_key, reading = read_from(Slurm(jobs=[a_running()], live=live_jobs((7, BEGAN + 300, "RUNNING"))))
     assert facts_by_key[KEY].seen_until == BEGAN
     assert reading.missing == [KEY]
 
@@ -69,7 +69,7 @@ def test_another_job_with_the_same_id_confirms_nothing() -> None:
 def test_a_resized_job_is_the_one_that_slurmctld_knows_by_its_first_submission() -> None:
     job = a_running(submit=BEGAN)
     job["time"] |= {"start": BEGAN - 400, "elapsed": 990}  # 22.05 gives the second row the first start
-    facts_by_key, reading = told(Slurm(jobs=[job], live=live_jobs((7, BEGAN - 400, "RUNNING"))))
+    facts_by_key, reading = read_from(Slurm(jobs=[job], live=live_jobs((7, BEGAN - 400, "RUNNING"))))
     assert (facts_by_key[KEY].started, facts_by_key[KEY].seen_until) == (BEGAN, BEGAN + 590)
     assert "resized" in reading.notes[0]
 
@@ -79,7 +79,7 @@ def test_a_resized_job_is_the_one_that_slurmctld_knows_by_its_first_submission()
 def test_of_two_open_rows_of_one_job_only_the_latest_moves_on(first: int, order: int) -> None:
     """The end of the row from before a resize was lost: both would count the same GPUs."""
     jobs = [a_running(submit=BEGAN - 400, elapsed=990), a_running()]
-    facts_by_key, reading = told(Slurm(jobs=jobs[::order], live=live_jobs((7, first, "RUNNING"))))
+    facts_by_key, reading = read_from(Slurm(jobs=jobs[::order], live=live_jobs((7, first, "RUNNING"))))
     earlier = f"7@{BEGAN - 400}"
     assert (facts_by_key[KEY].seen_until, facts_by_key[earlier].seen_until) == (BEGAN + 590, BEGAN - 400)
     assert reading.missing == [earlier]
@@ -93,14 +93,14 @@ def test_of_two_open_rows_of_one_job_only_the_latest_moves_on(first: int, order:
 
 @pytest.mark.parametrize("state", ["COMPLETED", "PENDING", "NODE_FAIL"])
 def test_a_job_whose_end_is_not_recorded_yet_waits_for_it(state: str) -> None:
-    facts_by_key, reading = told(Slurm(jobs=[a_running()], live=live_jobs((7, BEGAN, state))))
+    facts_by_key, reading = read_from(Slurm(jobs=[a_running()], live=live_jobs((7, BEGAN, state))))
     assert (facts_by_key[KEY].ended, facts_by_key[KEY].seen_until) == (None, BEGAN)
     assert reading.missing == []
 
 
 def test_a_waiting_job_is_given_without_a_start() -> None:
     waiting = {**a_job(8, submit=BEGAN), "state": {"current": ["PENDING"]}}
-    fact = told(Slurm(jobs=[waiting]))[0][f"8@{BEGAN}"]
+    fact = read_from(Slurm(jobs=[waiting]))[0][f"8@{BEGAN}"]
     assert (fact.started, fact.ended, fact.seen_until, fact.state) == (None, None, None, "PENDING")
 
 
@@ -108,11 +108,11 @@ def test_an_open_run_that_no_window_had_is_asked_for_by_its_id() -> None:
     ended_early = a_job(5, submit=NOW - 90_000, start=NOW - 90_000, end=NOW - 80_000)
     again = a_job(5, submit=NOW - 50_000, start=NOW - 50_000, end=NOW - 49_000)  # the id was used twice
     slurm = Slurm(jobs=[ended_early, again])
-    facts_by_key, reading = told(slurm, open_keys=[f"5@{NOW - 90_000}", "999@5", "not-a-key"])
+    facts_by_key, reading = read_from(slurm, open_keys=[f"5@{NOW - 90_000}", "999@5", "not-a-key"])
     assert list(facts_by_key) == [f"5@{NOW - 90_000}"]
     assert facts_by_key[f"5@{NOW - 90_000}"].ended == NOW - 80_000
     assert sorted(reading.missing) == ["999@5", "not-a-key"]
-    assert sorted(path for path, _ in slurm.asked if "/job/" in path) == [
+    assert sorted(path for path, _ in slurm.requests if "/job/" in path) == [
         "/slurmdb/v0.0.42/job/5",
         "/slurmdb/v0.0.42/job/999",
     ]
@@ -120,7 +120,7 @@ def test_an_open_run_that_no_window_had_is_asked_for_by_its_id() -> None:
 
 def test_many_lost_runs_are_asked_for_over_several_passes() -> None:
     slurm = Slurm()
-    _, reading = told(slurm, open_keys=[f"{number}@5" for number in range(1, 701)])
+    _, reading = read_from(slurm, open_keys=[f"{number}@5" for number in range(1, 701)])
     assert len(reading.missing) == 500
     assert len({*reading.missing, *reading.unasked}) == 700
     assert "500 of them were asked for one by one" in reading.notes[0]
@@ -139,7 +139,7 @@ def test_an_array_of_which_there_is_too_much_costs_only_the_asking() -> None:
         rows = list(source.usage(since=NOW - 3600, until=NOW, open_keys=keys))
     assert [row.source_key for row in rows] == [f"5@{NOW - 3000}"]
     assert (sorted(source.reading.unasked), source.reading.missing) == (keys, [])
-    assert len([path for path, _ in slurm.asked if "/job/" in path]) == 1
+    assert len([path for path, _ in slurm.requests if "/job/" in path]) == 1
     assert "in no window, was not read" in source.reading.notes[0]
     assert source.reading.complete_through == NOW - 60
 
@@ -151,12 +151,12 @@ def test_a_run_that_ends_between_two_windows_with_an_end_before_both_is_found() 
     slurm = Slurm(jobs=[open_then])
 
     def once(query: dict[str, str]) -> Reply | None:
-        if len([path for path, _ in slurm.asked if path == "/slurmdb/v0.0.42/jobs"]) > 1:
+        if len([path for path, _ in slurm.requests if path == "/slurmdb/v0.0.42/jobs"]) > 1:
             slurm.jobs = [ended]
         return None
 
     slurm.replies["/slurmdb/v0.0.42/jobs"] = once
-    facts_by_key, _ = told(slurm, since=NOW - 7200)
+    facts_by_key, _ = read_from(slurm, since=NOW - 7200)
     assert facts_by_key[f"7@{NOW - 7000}"].ended == NOW - 6000
 
 
@@ -168,10 +168,10 @@ def test_a_window_of_the_past_gives_what_ran_on_and_claims_no_more_than_it_read(
         a_job(4, submit=NOW - 20_000, start=NOW - 20_000, end=NOW - 100),
     ]
     slurm = Slurm(jobs=jobs, live=live_jobs((3, NOW - 50_000, "RUNNING")))
-    facts_by_key, reading = told(slurm, since=NOW - 48_000, until=NOW - 30_000)
+    facts_by_key, reading = read_from(slurm, since=NOW - 48_000, until=NOW - 30_000)
     assert sorted(fact.job_id for fact in facts_by_key.values()) == ["1", "2", "3"]
     assert reading.complete_through == NOW - 30_000
-    assert max(query["end_time"] for _, query in slurm.asked if query) == f"uts{NOW - 30_000}"
+    assert max(query["end_time"] for _, query in slurm.requests if query) == f"uts{NOW - 30_000}"
 
 
 def test_a_pass_that_fails_in_its_middle_proves_nothing_and_heals_by_itself() -> None:
@@ -213,7 +213,7 @@ def test_what_slurmctld_could_not_hand_over_to_slurmdbd_yet_holds_the_watermark(
     waiting = {**a_job(9, submit=NOW - 7300), "state": {"current": ["PENDING"]}}
     for jobs in ([], [waiting], [a_job(9, submit=NOW - 9000, start=NOW - 8900, end=NOW - 8800)]):
         slurm = Slurm(jobs=jobs, live=a_live(9, began=NOW - 7200, state=state))
-        _, reading = told(slurm, since=NOW - 10_800)
+        _, reading = read_from(slurm, since=NOW - 10_800)
         assert reading.complete_through is None
         assert "Job 9 runs and slurmdbd has not been told so" in reading.notes[-1]
         assert "sdiag" in reading.notes[-1]
@@ -228,7 +228,7 @@ def test_a_run_that_slurmdbd_knows_or_that_began_just_now_holds_nothing() -> Non
             source = connector(address, now=NOW)
             assert len(list(source.usage(since=NOW - 3600, until=NOW, open_keys=()))) == len(jobs)
         assert source.reading.complete_through == NOW - 60
-    _, reading = told(Slurm(live=a_live(7, began=NOW - 3500)), since=NOW - 7200, until=NOW - 3600)
+    _, reading = read_from(Slurm(live=a_live(7, began=NOW - 3500)), since=NOW - 7200, until=NOW - 3600)
     assert reading.complete_through == NOW - 3600  # it began after the window
-    _, reading = told(Slurm(live=a_live(7, began=NOW - 3500, state="COMPLETING")))
+    _, reading = read_from(Slurm(live=a_live(7, began=NOW - 3500, state="COMPLETING")))
     assert reading.complete_through == NOW - 60

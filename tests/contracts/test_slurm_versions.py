@@ -114,10 +114,10 @@ def test_the_nodes_with_gpus_are_seen(version: str) -> None:
 def test_only_the_recorded_form_of_the_question_is_used(version: str) -> None:
     slurm = of(version)
     pulled(slurm)
-    windows = [query for path, query in slurm.asked if path.endswith("/jobs") and "slurmdb" in path]
+    windows = [query for path, query in slurm.requests if path.endswith("/jobs") and "slurmdb" in path]
     assert windows
     assert all(set(query) == (MODERN if slurm.modern else LEGACY) for query in windows)
-    others = [path for path, query in slurm.asked if not query and "/user/" not in path]
+    others = [path for path, query in slurm.requests if not query and "/user/" not in path]
     assert others == [
         "/openapi/v3",
         f"/slurmdb/{version}/tres",
@@ -158,7 +158,7 @@ def test_open_runs_that_were_given_are_not_asked_for_again(version: str) -> None
     running = next(job for job in slurm.jobs if job["name"] == "still-running")
     key = f"{running['job_id']}@{running['time']['submission']}"
     pulled(slurm, open_keys=[key])
-    assert not [path for path, _ in slurm.asked if "/job/" in path]
+    assert not [path for path, _ in slurm.requests if "/job/" in path]
 
 
 def shape(fact: UsageFact) -> tuple[Any, ...]:

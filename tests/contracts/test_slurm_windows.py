@@ -31,7 +31,7 @@ def replayed(slurm: Slurm, *, since: int, until: int = NOW, largest: int = 10**9
         into: Callable[[bytes], bool] | None = None,
         **_: object,
     ) -> Answer:
-        slurm.asked.append((path, params or {}))
+        slurm.requests.append((path, params or {}))
         reply = slurm.answer(path, params or {})
         if len(reply.body) > largest:
             raise TooLargeError("Too large.", retry=True)
@@ -86,7 +86,9 @@ def test_any_windows_give_every_run_once_it_has_ended(
 def test_a_long_catch_up_asks_in_windows_of_a_day() -> None:
     slurm = Slurm()
     assert replayed(slurm, since=NOW - 30 * 86_400) == []
-    spans = [int(query["end_time"][3:]) - int(query["start_time"][3:]) for _, query in slurm.asked if query]
+    spans = [
+        int(query["end_time"][3:]) - int(query["start_time"][3:]) for _, query in slurm.requests if query
+    ]
     assert spans[:6] == [3600, 7200, 14_400, 28_800, 57_600, 86_400]
     assert max(spans[:-1]) == MOST
     assert len(spans) < 40
@@ -95,7 +97,7 @@ def test_a_long_catch_up_asks_in_windows_of_a_day() -> None:
 def test_each_window_begins_where_the_last_one_ended() -> None:
     slurm = Slurm()
     replayed(slurm, since=NOW - 300_000)
-    borders = [(query["start_time"], query["end_time"]) for _, query in slurm.asked if query]
+    borders = [(query["start_time"], query["end_time"]) for _, query in slurm.requests if query]
     assert borders[0][0] == f"uts{NOW - 300_000}"
     assert [end for _, end in borders[:-1]] == [start for start, _ in borders[1:]]
     assert borders[-1][1] == f"uts{NOW + 60}"

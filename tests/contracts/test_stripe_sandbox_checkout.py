@@ -53,16 +53,16 @@ def card(number: str = "4242 4242 4242 4242", **changed: str) -> dict[str, str]:
 class Texts(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.actions: list[str] = []
 
     def handle_data(self, data: str) -> None:
-        self.found.append(data.strip())
+        self.actions.append(data.strip())
 
 
 def text(page: httpx.Response) -> str:
     parser = Texts()
     parser.feed(page.text)
-    return " ".join(one for one in parser.found if one)
+    return " ".join(one for one in parser.actions if one)
 
 
 @pytest.fixture(scope="module")

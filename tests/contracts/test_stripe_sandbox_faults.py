@@ -12,7 +12,7 @@ from portal.dev.stripe_sandbox import Sandbox
 from tests.contracts.stripe_client import a_sandbox, ann, client, key
 
 
-def made(sandbox: Sandbox) -> int:
+def customers(sandbox: Sandbox) -> int:
     return len(sandbox.objects("customer"))
 
 
@@ -40,9 +40,9 @@ def test_a_fault_is_what_the_client_sees_once(
         with pytest.raises(error) as seen:
             ann(client(sandbox))
         assert seen.value.http_status == status
-        assert made(sandbox) == happened
+        assert customers(sandbox) == happened
         ann(client(sandbox))
-        assert made(sandbox) == happened + 1
+        assert customers(sandbox) == happened + 1
 
 
 def test_a_lost_answer_is_heard_by_sending_the_same_again() -> None:
@@ -54,7 +54,7 @@ def test_a_lost_answer_is_heard_by_sending_the_same_again() -> None:
         assert sandbox.requests[-1].status is None
         assert sandbox.requests[-1].fault == "drop_answer"
         assert api.v1.customers.create({"name": "Ann"}, same).id == sandbox.objects("customer")[0]["id"]
-        assert made(sandbox) == 1
+        assert customers(sandbox) == 1
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -69,7 +69,7 @@ def test_a_500_is_repeated_if_it_was_stored_and_else_tried_anew(stored: bool) ->
                 api.v1.customers.create({"name": "Ann"}, same)
         else:
             api.v1.customers.create({"name": "Ann"}, same)
-        assert made(sandbox) == (0 if stored else 1)
+        assert customers(sandbox) == (0 if stored else 1)
 
 
 def test_the_client_tries_again_by_itself_with_the_same_key() -> None:
@@ -77,7 +77,7 @@ def test_the_client_tries_again_by_itself_with_the_same_key() -> None:
         api = stripe.StripeClient(sandbox.key, base_addresses={"api": sandbox.url}, max_network_retries=2)
         sandbox.faults.drop_answer("POST /v1/customers")
         ann(api)
-        assert made(sandbox) == 1
+        assert customers(sandbox) == 1
         assert sandbox.requests[0].key == sandbox.requests[1].key
 
 
@@ -108,5 +108,5 @@ def test_a_request_that_ends_in_the_middle_does_nothing() -> None:
             wire.sendall(b"POST /v1/customers HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nname=Ann")
             wire.shutdown(socket.SHUT_WR)
             assert wire.recv(1) == b""
-        assert made(sandbox) == 0
+        assert customers(sandbox) == 0
         assert sandbox.requests == []

@@ -27,9 +27,9 @@ def busy_month(sandbox: Sandbox) -> None:
     sandbox.clock.advance(seconds=10)
     api.v1.refunds.create({"payment_intent": paid.id, "amount": 1_000}, key())
     sandbox.dashboard.fail_refund(sandbox.dashboard.refund(paid.id, 500))
-    lost, won = (charge(api, customer, sandbox.dashboard.save_card(customer)) for _ in range(2))
-    sandbox.dashboard.lose_dispute(sandbox.dashboard.dispute(lost.id))
-    sandbox.dashboard.win_dispute(sandbox.dashboard.dispute(won.id))
+    first, second = (charge(api, customer, sandbox.dashboard.save_card(customer)) for _ in range(2))
+    sandbox.dashboard.lose_dispute(sandbox.dashboard.dispute(first.id))
+    sandbox.dashboard.win_dispute(sandbox.dashboard.dispute(second.id))
     for mode in ("payment", "setup"):
         checkout_session(api, customer, mode)
     done = checkout_session(api, customer, "payment")

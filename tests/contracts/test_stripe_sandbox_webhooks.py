@@ -22,7 +22,7 @@ class Ear(ThreadingHTTPServer):
     status = 200
 
     def __init__(self) -> None:
-        self.heard: list[tuple[bytes, str]] = []
+        self.received: list[tuple[bytes, str]] = []
         super().__init__(("127.0.0.1", 0), Hearing)
 
     @property
@@ -32,7 +32,7 @@ class Ear(ThreadingHTTPServer):
     def names(self) -> list[str]:
         return [
             stripe.Webhook.construct_event(body, signed, SECRET).data.object["name"]
-            for body, signed in self.heard
+            for body, signed in self.received
         ]
 
 
@@ -41,7 +41,7 @@ class Hearing(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.heard.append((body, self.headers["Stripe-Signature"]))
+        self.server.received.append((body, self.headers["Stripe-Signature"]))
         self.send_response(self.server.status)
         self.end_headers()
 
@@ -73,7 +73,7 @@ def test_an_event_arrives_signed_over_its_raw_body() -> None:
     with listening() as (sandbox, api, ear):
         tell(api, "Ann")
         sandbox.webhooks.wait()
-        body, signed = ear.heard[0]
+        body, signed = ear.received[0]
         event = stripe.Webhook.construct_event(body, signed, SECRET)
         assert (event.type, event.api_version) == ("customer.created", stripe.api_version)
         assert event.request is not None
@@ -165,11 +165,11 @@ def test_an_endpoint_that_is_down_gets_all_when_it_is_up_again() -> None:
         ear.status = 503
         tell(api, "Ann")
         sandbox.webhooks.wait()
-        assert (len(ear.heard), undelivered(api)) == (1, ["Ann"])
+        assert (len(ear.received), undelivered(api)) == (1, ["Ann"])
         sandbox.webhooks.down()
         tell(api, "Ben")
         sandbox.webhooks.wait()
-        assert len(ear.heard) == 1
+        assert len(ear.received) == 1
         ear.status = 200
         sandbox.webhooks.up()
         sandbox.clock.advance(seconds=10)
@@ -187,7 +187,7 @@ def test_after_three_days_of_trying_it_is_given_up_and_still_listed_for_30() -> 
         sandbox.webhooks.up()
         sandbox.clock.advance(days=1)
         sandbox.webhooks.wait()
-        assert (ear.heard, undelivered(api)) == ([], ["Ann"])
+        assert (ear.received, undelivered(api)) == ([], ["Ann"])
         event = api.v1.events.list().data[0].id
         sandbox.clock.advance(days=30)
         assert undelivered(api) == []
@@ -211,7 +211,7 @@ def test_an_endpoint_made_by_the_api_gets_the_events_it_names() -> None:
         customer = ann(api)
         api.v1.customers.delete(customer, None, key())
         sandbox.webhooks.wait()
-        assert [stripe.Webhook.construct_event(*one, endpoint.secret).type for one in ear.heard] == [
+        assert [stripe.Webhook.construct_event(*one, endpoint.secret).type for one in ear.received] == [
             "customer.deleted"
         ]
         ear.shutdown()

@@ -40,10 +40,10 @@ class Counting(socketserver.ThreadingTCPServer):
         self.ids: list[str] = []  # of the mails that were taken, in their order
         self.mails: list[EmailMessage] = []  # those
         self.refuses: set[str] = set()  # addresses that it knows nobody of
-        self.heard: Callable[[str], bool] = lambda command: True
+        self.on_command: Callable[[str], bool] = lambda command: True
 
     @property
-    def taken(self) -> int:
+    def accepted(self) -> int:
         return len(self.ids)
 
     @property
@@ -64,7 +64,7 @@ class _Conversation(socketserver.StreamRequestHandler):
         left = self.server.most
         while left and (line := self.rfile.readline()):
             verb = line[:4].decode().upper().strip()
-            self.server.heard(verb)
+            self.server.on_command(verb)
             if verb == "RCPT" and any(to in line.decode() for to in self.server.refuses):
                 self._say("550 no such user here")
                 continue
@@ -73,7 +73,7 @@ class _Conversation(socketserver.StreamRequestHandler):
             if verb == "DATA":
                 self._say("354 go on")
                 text = self._mail()
-                if text is not None and self.server.heard("TEXT"):
+                if text is not None and self.server.on_command("TEXT"):
                     mail = message_from_bytes(text, policy=default)
                     self.server.ids.append(str(mail["Message-ID"]))
                     self.server.mails.append(mail)

@@ -18,7 +18,7 @@ DEMANDED = {"query": {"query", "time"}, "query_range": {"query", "start", "end",
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """One request. `form` has each field's values, `body` is as it came."""
 
     what: str
@@ -32,7 +32,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Said:
+class Reply:
     """An answer; `breaks_off`: the connection closes before its last byte."""
 
     status: int = 200
@@ -43,13 +43,13 @@ class Said:
     waits: float = 0  # seconds
 
 
-def success(result: Iterable[Any] = (), kind: str = "vector", **more: Any) -> Said:
+def success(result: Iterable[Any] = (), kind: str = "vector", **more: Any) -> Reply:
     data = {"resultType": kind, "result": list(result)}
-    return Said(body=json.dumps({"status": "success", "data": data, **more}).encode())
+    return Reply(body=json.dumps({"status": "success", "data": data, **more}).encode())
 
 
-def error(status: int, kind: str, message: str) -> Said:
-    return Said(status, json.dumps({"status": "error", "errorType": kind, "error": message}).encode())
+def error(status: int, kind: str, message: str) -> Reply:
+    return Reply(status, json.dumps({"status": "error", "errorType": kind, "error": message}).encode())
 
 
 @dataclass
@@ -59,11 +59,11 @@ class StandIn:
     `prefix` stands before /api/v1. `asked` is what it was asked, without the time.
     """
 
-    answer: Callable[[Asked], Said]
+    answer: Callable[[Request], Reply]
     now: int = 1_740_700_000
     prefix: str = ""
     time_too: bool = False  # the test answers time() as well
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         stand_in = self
@@ -101,19 +101,19 @@ class StandIn:
         form = parse_qs(body.decode(), strict_parsing=True)
         what = handler.path.removeprefix(f"{self.prefix}/api/v1/")
         if what not in DEMANDED or headers.get("content-type") != FORM:
-            self.say(handler, Said(404, b"404 page not found\n", "text/plain"))
+            self.say(handler, Reply(404, b"404 page not found\n", "text/plain"))
             return
-        request = Asked(what, form, headers, body)
+        request = Request(what, form, headers, body)
         if request.query == "time()" and not self.time_too:
             self.say(handler, success([self.now, str(self.now)], "scalar"))
             return
-        self.asked.append(request)
+        self.requests.append(request)
         if missing := DEMANDED[what] - form.keys():
             self.say(handler, error(400, "bad_data", f"missing: {sorted(missing)}"))
             return
         self.say(handler, self.answer(request))
 
-    def say(self, handler: BaseHTTPRequestHandler, response: Said) -> None:
+    def say(self, handler: BaseHTTPRequestHandler, response: Reply) -> None:
         self._over.wait(response.waits)
         handler.send_response(response.status)
         handler.send_header("content-type", response.kind)

@@ -49,10 +49,10 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else {}
         request = f"{method} {parts.path}"
-        self.server.slurm.asked.append(request)
-        is_lost = self.server.slurm.loses and method != "GET"
+        self.server.slurm.requests.append(request)
+        is_dropped = self.server.slurm.loses and method != "GET"
         self.server.slurm.before(request)
-        if is_lost:
+        if is_dropped:
             self.close_connection = True
             return
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}

@@ -88,7 +88,7 @@ def live_job(job: Job, *, minor: int) -> dict[str, Any]:
     def count(value: int | None) -> Any:
         return value if minor < 39 else number(value)
 
-    is_held = job.reason in {"JobHeldAdmin", "JobHeldUser"}
+    is_on_hold = job.reason in {"JobHeldAdmin", "JobHeldUser"}
     shown = {
         "account": job.account,
         "user_name": job.user,
@@ -101,14 +101,14 @@ def live_job(job: Job, *, minor: int) -> dict[str, Any]:
         "array_job_id": count(job.id if job.array else 0),
         "array_task_id": count(None),
         "array_task_string": job.array,
-        "priority": count(0 if is_held else 10_000),
+        "priority": count(0 if is_on_hold else 10_000),
         "submit_time": instant(job.submitted),
         "start_time": instant(job.started),
         "end_time": instant(job.ended),
         "tres_alloc_str": f"cpu=4,gres/gpu={job.gpus}" if job.started else "",
         "tres_req_str": f"cpu=4,gres/gpu={job.gpus}",
     }
-    return shown if minor < 39 else {**shown, "hold": is_held}
+    return shown if minor < 39 else {**shown, "hold": is_on_hold}
 
 
 def accounted_job(

@@ -41,7 +41,7 @@ class StandIn:
     loses: bool = False  # writes come to nothing, and are not answered
     garbled: str = ""  # this question is answered with a list where there should be anything else
     flags_lose_rows: bool = False  # 23.11 and early 24.05 with a flag missing
-    asked: list[str] = field(default_factory=list)  # "POST /slurm/v0.0.44/job/7"
+    requests: list[str] = field(default_factory=list)  # "POST /slurm/v0.0.44/job/7"
     before: Callable[[str], None] = lambda _: None  # called with the request, before it is looked at
     after: Callable[[str], None] = lambda _: None  # called when it has taken effect, before its answer
     clients: list[Closable] = field(default_factory=list)  # closed when it ends
@@ -71,7 +71,7 @@ class StandIn:
         return jwt.encode({"sun": user, "exp": expires, "iat": 1_600_000_000}, key, algorithm="HS256")
 
     def writes(self) -> list[str]:
-        return [request for request in self.asked if not request.startswith("GET ")]
+        return [request for request in self.requests if not request.startswith("GET ")]
 
     def answer(self, method: str, path: str, query: dict[str, str], who: str | None, body: Any) -> Answer:
         if path == "/openapi/v3":
@@ -133,9 +133,11 @@ class StandIn:
         if name == "jobs":
             return self._good(jobs=self._rows(query, who))
         if name == "tres":
-            return self._good(TRES=[shapes.tres(each, 0) for each in ("cpu", "mem", "node", *self.tracked)])
+            return self._good(
+                TRES=[shapes.tres(resource, 0) for resource in ("cpu", "mem", "node", *self.tracked)]
+            )
         if name == "clusters":
-            return self._good(clusters=[{"name": each} for each in self.clusters])
+            return self._good(clusters=[{"name": cluster} for cluster in self.clusters])
         if name == "user":
             level = self.world.admins.get(last)
             if level is None:

@@ -46,7 +46,7 @@ def forms_of(path: str, text: str) -> Iterator[Form]:
             yield Form(target, form.method.upper(), fields)
 
 
-def said(answer: HttpResponse) -> str:
+def page_text(answer: HttpResponse) -> str:
     """What the page says in its own words: without what stands in the fields again."""
     if answer.streaming or "html" not in answer.get("Content-Type", "") or not answer.content:
         return ""
@@ -59,4 +59,4 @@ def said(answer: HttpResponse) -> str:
 def assert_is_an_answer(what: object, answer: HttpResponse) -> None:
     """The client raises what a view raises; a server would make 500 of it."""
     assert answer.status_code < 500, what
-    assert REPEATED not in said(answer), what
+    assert REPEATED not in page_text(answer), what

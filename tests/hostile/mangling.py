@@ -97,5 +97,5 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 def _sendable(value: Any) -> Any:
     """As a client can send it: halves of surrogate pairs go as the bytes that are no UTF-8."""
     if isinstance(value, list):
-        return [_sendable(each) for each in value]
+        return [_sendable(item) for item in value]
     return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")

@@ -44,7 +44,7 @@ def test_whatever_is_sent_to_the_administration_is_answered() -> None:
 
 def model_filters(model: type) -> list[str]:
     filters = admin.site._registry[model].get_list_filter(None)  # type: ignore[arg-type]  # none of ours asks for it
-    return [f"{each}__exact" for each in filters if isinstance(each, str)]
+    return [f"{choice}__exact" for choice in filters if isinstance(choice, str)]
 
 
 def test_no_row_has_a_page_elsewhere() -> None:

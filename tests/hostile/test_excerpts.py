@@ -19,11 +19,12 @@ from clusters.connectors.prometheus.diagnostics import naming
 from clusters.connectors.sacct import open_export
 from portal.web.nodes import NodeForm
 from tests.contracts.prometheus_reading import connector as prometheus_at
-from tests.contracts.sacct_exports import COLUMNS, UTC, row, told_of
+from tests.contracts.sacct_exports import COLUMNS, UTC, read_rows, row
 from tests.contracts.slurm_recorded import NOW, Reply, Slurm, a_job, live_jobs, refused, serving
 from tests.contracts.slurm_recorded import connector as slurm_at
-from tests.fakes.prometheus import Said, StandIn, error, success
-from tests.hostile.forms import forms_of, said
+from tests.fakes.prometheus import Reply as PrometheusReply
+from tests.fakes.prometheus import StandIn, error, success
+from tests.hostile.forms import forms_of, page_text
 from tests.hostile.mangling import LONG, REPEATED
 from tests.hostile.shell import refusal
 from tests.scenarios.configuring import PHILLY
@@ -40,7 +41,7 @@ def test_columns_that_are_no_listing_of_jobs(tmp_path: Path) -> None:
 
 def test_names_of_several_clusters_in_a_file(tmp_path: Path) -> None:
     header = "|".join([*COLUMNS, "Cluster"])
-    (note,) = told_of(tmp_path, f"{row()}|alex", f"{row()}|{LONG}", header=header).reading.notes
+    (note,) = read_rows(tmp_path, f"{row()}|alex", f"{row()}|{LONG}", header=header).reading.notes
     assert note.startswith("The rows are of several clusters (alex, x")
     assert REPEATED not in note
 
@@ -92,12 +93,12 @@ def test_names_of_clusters_behind_one_slurmdbd() -> None:
     [
         error(422, "execution", LONG),
         success(warnings=[LONG]),
-        Said(302, b"", "text/html", {"location": f"https://sso.example.org/{LONG}"}),
-        Said(200, b"<html>", f"text/{LONG}"),
+        PrometheusReply(302, b"", "text/html", {"location": f"https://sso.example.org/{LONG}"}),
+        PrometheusReply(200, b"<html>", f"text/{LONG}"),
     ],
     ids=["words", "warning", "location", "kind"],
 )
-def test_words_of_prometheus(response: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_of_prometheus(response: PrometheusReply, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "AGAIN", ())  # seconds: not asked again
     with StandIn(lambda _: response, now=NOW) as prometheus:
         source = prometheus_at(prometheus.url)
@@ -149,10 +150,10 @@ def test_choices_that_there_are_not() -> None:
         "/admin/tenants/tenant/add/": ["corrections", "zero_invoices", "tax_treatment"],
     }
     for path, names in sent.items():
-        (form,) = [each for each in forms_of(path, client.get(path).content.decode()) if each.path == path]
+        (form,) = [form for form in forms_of(path, client.get(path).content.decode()) if form.path == path]
         answer = form.sent(client, form.fields | dict.fromkeys(names, LONG))
-        assert said(answer).count("Select one of the choices.") == len(names)
-        assert REPEATED not in said(answer)
+        assert page_text(answer).count("Select one of the choices.") == len(names)
+        assert REPEATED not in page_text(answer)
     for field in (
         PriceForm.base_fields["meter"],
         PriceForm.base_fields["model"],

@@ -11,7 +11,7 @@ from tests.web.test_access import ACTS, OPERATORS, TENANTS, address
 
 pytestmark = [pytest.mark.django_db, pytest.mark.larger]
 
-ASKED = (
+PARAMETERS = (
     "period", "page", "after", "before", "q", "user", "account", "state", "model", "month", "from", "to", "by",
     "tenant",
     "cluster", "code", "sort", "hours", "gpus", "at", "session", "version", "since", "until", "currency", "show",
@@ -48,5 +48,5 @@ def test_whatever_an_address_asks_for_is_answered() -> None:
     chance, opened = Mangler(27), list(pages(house).items())
     for number in range(INPUTS):
         path, who = opened[number % len(opened)]
-        query = {name: chance.text() for name in chance.sample(ASKED, k=3)}
+        query = {name: chance.text() for name in chance.sample(PARAMETERS, k=3)}
         assert_is_an_answer((path, query), Form(path, "GET", {}).sent(clients[who], query))

@@ -14,7 +14,8 @@ from clusters.connectors.prometheus import client
 from tests.contracts.prometheus_reading import connector as prometheus_at
 from tests.contracts.slurm_recorded import Reply, Slurm, a_job, live_jobs, serving
 from tests.contracts.slurm_recorded import connector as slurm_at
-from tests.fakes.prometheus import Asked, Said, StandIn
+from tests.fakes.prometheus import Reply as PrometheusReply
+from tests.fakes.prometheus import Request, StandIn
 from tests.hostile.mangling import INPUTS, REPEATED, Mangler
 
 pytestmark = pytest.mark.larger
@@ -59,7 +60,7 @@ def test_whatever_slurmrestd_answers_is_rows_or_a_sentence() -> None:
                 sentences += [row.reason for row in rows if isinstance(row, BadRow)]
             sentences += source.reading.notes
     assert len(sentences) > INPUTS // 20
-    assert not [each for each in sentences if REPEATED in each]
+    assert not [sentence for sentence in sentences if REPEATED in sentence]
 
 
 LABELS = {
@@ -73,7 +74,7 @@ LABELS = {
 }  # fmt: skip
 
 
-def whole(request: Asked) -> Any:
+def whole(request: Request) -> Any:
     """An answer that fits every question: two pods with every label there is."""
     at = int(request.form.get("time", request.form.get("end", ["0"]))[0])
     series = [{"metric": {**LABELS, "uid": uid}} for uid in ("uid-1", "uid-2")]
@@ -91,11 +92,11 @@ def test_whatever_prometheus_answers_is_rows_or_a_sentence(monkeypatch: pytest.M
     monkeypatch.setattr(client, "AGAIN", (0,))  # seconds: asked again, and at once
     chance, sentences, spoilt = Mangler(28), list[str](), [0]
 
-    def answer(request: Asked) -> Said:
+    def answer(request: Request) -> PrometheusReply:
         if chance.random() < 1 / 4:
             spoilt[0] += 1
-            return Said(chance.choice((200, 200, 200, 422)), chance.spoil_json(whole(request)))
-        return Said(body=json.dumps(whole(request)).encode())
+            return PrometheusReply(chance.choice((200, 200, 200, 422)), chance.spoil_json(whole(request)))
+        return PrometheusReply(body=json.dumps(whole(request)).encode())
 
     with StandIn(answer, now=NOW) as prometheus:
         while spoilt[0] < INPUTS:
@@ -111,7 +112,7 @@ def test_whatever_prometheus_answers_is_rows_or_a_sentence(monkeypatch: pytest.M
                 source.close()
             sentences += source.reading.notes
     assert len(sentences) > INPUTS // 20
-    assert not [each for each in sentences if REPEATED in each]
+    assert not [sentence for sentence in sentences if REPEATED in sentence]
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +133,7 @@ def _without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_an_answer_that_cannot_be_read_is_one_sentence(body: bytes) -> None:
-    with StandIn(lambda _: Said(body=body), now=NOW) as prometheus:
+    with StandIn(lambda _: PrometheusReply(body=body), now=NOW) as prometheus:
         source = prometheus_at(prometheus.url)
         with pytest.raises(ConnectorError, match="is not what the query API documents"):
             list(source.usage(since=BEGIN, until=NOW, open_keys=()))
@@ -142,13 +143,13 @@ def test_an_answer_that_cannot_be_read_is_one_sentence(body: bytes) -> None:
 def test_a_pod_that_nobody_asked_for_is_passed_over() -> None:
     """Places of a pod that has no annotation, as a server tells whose samples moved between two questions."""
 
-    def answer(request: Asked) -> Said:
+    def answer(request: Request) -> PrometheusReply:
         payload = whole(request)
         if "annotation" in request.query:
             payload["data"]["result"] = [
-                each for each in payload["data"]["result"] if each["metric"]["uid"] == "uid-1"
+                series for series in payload["data"]["result"] if series["metric"]["uid"] == "uid-1"
             ]
-        return Said(body=json.dumps(payload).encode())
+        return PrometheusReply(body=json.dumps(payload).encode())
 
     with StandIn(answer, now=NOW) as prometheus:
         source = prometheus_at(prometheus.url)

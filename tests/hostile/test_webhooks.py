@@ -12,8 +12,8 @@ from billing.dunning import upcoming_steps
 from billing.models import EventState, GatewayEvent
 from billing.payments import checkout_sessions, manual_review, webhook_events
 from tests.collecting import Scenario
-from tests.hearing import SECRET, heard, signed, told
 from tests.hostile.mangling import INPUTS, LONG, REPEATED, Mangler
+from tests.stripe_notifications import SECRET, notifications, post_to_hook, signed
 
 pytestmark = [pytest.mark.django_db, pytest.mark.larger]
 
@@ -30,14 +30,14 @@ def event(scenario: Scenario, settings: Any) -> dict[str, Any]:
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
     scenario.stripe.dashboard.pay(page.external_id or "")
-    payload: dict[str, Any] = json.loads(told(scenario)[-1][0])
+    payload: dict[str, Any] = json.loads(notifications(scenario)[-1][0])
     return payload
 
 
 def test_whatever_is_signed_is_stored_once_or_refused(scenario: Scenario, event: dict[str, Any]) -> None:
     chance, answers = Mangler(24), set[int]()
     for _ in range(INPUTS):
-        answers.add(heard(*signed(chance.spoil_json(event), secret=SECRET)))
+        answers.add(post_to_hook(*signed(chance.spoil_json(event), secret=SECRET)))
     assert answers == {200, 400}
     unread = GatewayEvent.objects.filter(type="not understood")
     assert {row.state for row in unread} == {EventState.NEEDS_REVIEW}
@@ -62,7 +62,7 @@ def test_what_is_not_understood_is_stored_once_and_somebody_sees_it(
     body = json.dumps(event | shape if isinstance(shape, dict) else shape).encode()
     if shape == {}:
         body = b"{}"
-    assert [heard(*signed(body, secret=SECRET)) for _ in range(2)] == [200, 200]
+    assert [post_to_hook(*signed(body, secret=SECRET)) for _ in range(2)] == [200, 200]
     row = GatewayEvent.objects.get(type="not understood")
     assert row.state == EventState.NEEDS_REVIEW
     assert [row.why] == [

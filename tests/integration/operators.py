@@ -61,7 +61,7 @@ class Operator:
         self._watch.start()
 
     def __enter__(self) -> Self:
-        assert self._said() == "ready"
+        assert self._line() == "ready"
         return self
 
     def __exit__(
@@ -76,11 +76,11 @@ class Operator:
         assert self._shell.stdin is not None
         self._shell.stdin.write(json.dumps([str(word) for word in command]) + "\n")
         self._shell.stdin.flush()
-        return int(self._said())
+        return int(self._line())
 
     def ends(self) -> int:
         """Wait for the command; its exit code, negative for a signal."""
-        return int(self._said())
+        return int(self._line())
 
     def does(self, *command: object) -> float:
         """Run the command to its end; the seconds that it took."""
@@ -114,7 +114,7 @@ class Operator:
         assert code in (*codes, -signal.SIGKILL)
         return code == -signal.SIGKILL
 
-    def _said(self) -> str:
+    def _line(self) -> str:
         assert self._shell.stdout is not None
         line = self._shell.stdout.readline().strip()
         assert line, "the operator's shell is gone"

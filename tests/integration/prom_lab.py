@@ -30,7 +30,7 @@ from tests.keepers import outliving
 from tests.ports import is_free
 
 SCRIPT = ROOT.parent / "shared" / "labs" / "prom" / "prom-lab"
-KEPT = ROOT / "var" / "test" / "prometheus"  # the package's programs, for the next run
+PROGRAMS = ROOT / "var" / "test" / "prometheus"  # the package's programs, for the next run
 ABSENT = "The Prometheus lab is absent: put it at ../shared/labs/prom/prom-lab."
 BINARIES = Path("deb") / "usr" / "bin"  # where the lab looks for them
 SLOTS = 16
@@ -64,8 +64,8 @@ class Lab:
         self._lock, port = _claim()
         self.dir = Path(tempfile.mkdtemp(prefix="clustertab-prom-", dir=_roomy(loader)))
         self.url = f"http://127.0.0.1:{port}"
-        if KEPT.exists():
-            shutil.copytree(KEPT, self.dir / BINARIES)
+        if PROGRAMS.exists():
+            shutil.copytree(PROGRAMS, self.dir / BINARIES)
         self._keeper = subprocess.Popen(
             [sys.executable, "-c", KEEPER, str(SCRIPT), str(self.dir)],
             env=outliving() | {"PROM_LAB_PORT": str(port), "PROM_LAB_LOADER": loader, "TZ": "UTC"},
@@ -121,13 +121,13 @@ def generator() -> Any:
 
 def _keep(binaries: Path) -> None:
     """By a rename, so that a run beside us never finds half of it."""
-    if KEPT.exists():
+    if PROGRAMS.exists():
         return
-    KEPT.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(dir=KEPT.parent)) / "bin"
+    PROGRAMS.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(dir=PROGRAMS.parent)) / "bin"
     shutil.copytree(binaries, part)
     try:
-        part.rename(KEPT)
+        part.rename(PROGRAMS)
     except OSError:
         pass
     shutil.rmtree(part.parent, ignore_errors=True)
@@ -230,7 +230,7 @@ def running(loader: str) -> Iterator[Lab]:
     """The lab of this loader, started once in a run."""
     if not SCRIPT.exists():
         pytest.skip(ABSENT)
-    if shutil.which("apt-get") is None and not KEPT.exists():
+    if shutil.which("apt-get") is None and not PROGRAMS.exists():
         pytest.skip(
             "The Prometheus lab fetches its package with apt-get, which is not here: run on Debian 12."
         )

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 ALL = ".+"  # what the variables stand for while nothing is chosen
 
 
-def asked(url: str, path: str, **form: object) -> Any:
+def query_data(url: str, path: str, **form: object) -> Any:
     """The data of an answer without warnings."""
     with urlopen(f"{url}/api/v1/{path}", data=urlencode(form).encode(), timeout=60) as answer:
         payload = json.load(answer)
@@ -24,7 +24,7 @@ def asked(url: str, path: str, **form: object) -> Any:
 
 def instant(url: str, expression: str, at: int | None = None, **variables: str) -> list[dict[str, Any]]:
     moment: Mapping[str, object] = {} if at is None else {"time": at}
-    results: list[dict[str, Any]] = asked(url, "query", query=filled(expression, **variables), **moment)[
+    results: list[dict[str, Any]] = query_data(url, "query", query=filled(expression, **variables), **moment)[
         "result"
     ]
     return results

@@ -17,7 +17,7 @@ class Gate:
     """`with opened(lab.url) as gate: gate.before(3, lab_stops_something)`"""
 
     def __init__(self, target: str) -> None:
-        self.asked = 0  # questions for usage that came
+        self.requests = 0  # questions for usage that came
         self.answered = 0
         self.paths: list[str] = []  # of these questions, with their parameters
         self._target = target
@@ -44,15 +44,15 @@ class Gate:
 
     def before(self, number: int, act: Callable[[], object]) -> None:
         """Do that when so many questions for usage, from 1 and from now, have come, before the last is passed on."""
-        self._acts[self.asked + number] = act
+        self._acts[self.requests + number] = act
 
     def passes(self, handler: BaseHTTPRequestHandler) -> None:
         usage = handler.path.partition("?")[0].rstrip("/").endswith(USAGE) and "/slurmdb/" in handler.path
         if usage:
             with self._one_at_a_time:
-                self.asked += 1
+                self.requests += 1
                 self.paths.append(handler.path)
-                act = self._acts.pop(self.asked, None)
+                act = self._acts.pop(self.requests, None)
             if act is not None:
                 act()
         headers = {name: value for name, value in handler.headers.items() if name.lower() not in _OWN}

@@ -347,6 +347,6 @@ def slurm_lab() -> Lab:
 
 
 @pytest.fixture(scope="session", params=suites(), ids=lambda suite: suite or "installed")
-def each_slurm(request: pytest.FixtureRequest) -> Lab:
+def every_slurm(request: pytest.FixtureRequest) -> Lab:
     """The same of each version that the lab knows."""
     return _lab(request.param)

@@ -13,7 +13,7 @@ FORMAT = "JobIDRaw,JobID,JobName,State,Submit,Start,End,ElapsedRaw,AllocTRES"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SacctRow:
     """What one row of sacct says was held, and for how long."""
 
     job_id: str
@@ -28,7 +28,7 @@ class Held:
         return self.gpus * self.seconds
 
 
-def oracle(lab: Lab, *, since: int) -> dict[str, Held]:
+def oracle(lab: Lab, *, since: int) -> dict[str, SacctRow]:
     """Every row since that epoch second, by raw job id and submission."""
     output = lab.slurm(
         "sacct", "--duplicates", "--parsable2", "--allusers", "--noconvert", "-X",
@@ -40,7 +40,7 @@ def oracle(lab: Lab, *, since: int) -> dict[str, Held]:
     for line in lines:
         raw, job_id, name, state, submit, _, end, elapsed, tres = line.split("|")
         submitted = int(datetime.fromisoformat(submit).replace(tzinfo=UTC).timestamp())
-        rows[f"{raw}@{submitted}"] = Held(
+        rows[f"{raw}@{submitted}"] = SacctRow(
             job_id, name, state, _gpus(tres), None if end == "Unknown" else int(elapsed)
         )
     assert len(rows) == len(lines)

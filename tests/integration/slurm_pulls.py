@@ -44,14 +44,14 @@ def connected(
 
 def pull(cluster: Cluster, *words: object) -> dict[str, Any]:
     """`pull_usage CLUSTER …`, which succeeds; its answer for programs."""
-    answer = _asked(cluster, *words)
+    answer = _pull_answer(cluster, *words)
     assert (answer["outcome"], answer["error"]) == ("done", None)
     return answer
 
 
 def fails(cluster: Cluster, *words: object) -> str:
     """What the command says when it cannot, which the pass and the connection keep."""
-    answer = _asked(cluster, *words)
+    answer = _pull_answer(cluster, *words)
     assert answer["outcome"] == "failed"
     message: str = answer["error"]
     newest = Pull.objects.filter(cluster=cluster).latest("pk")
@@ -69,7 +69,7 @@ def refused(cluster: Cluster, *words: object) -> str:
     return message
 
 
-def _asked(cluster: Cluster, *words: object) -> dict[str, Any]:
+def _pull_answer(cluster: Cluster, *words: object) -> dict[str, Any]:
     output = StringIO()
     with suppress(SystemExit):  # the answer tells how it went
         call_command("pull_usage", cluster.name, *map(str, words), "--json", stdout=output)
@@ -90,7 +90,7 @@ def runs_of(cluster: Cluster, job_id: str) -> list[UsageRecord]:
     return list(UsageRecord.objects.filter(cluster=cluster, job_id=job_id).order_by("submitted"))
 
 
-def held(record: UsageRecord) -> int | None:
+def run_seconds(record: UsageRecord) -> int | None:
     """The seconds for which it held what it held; None while it runs or waits."""
     if record.ended is None or record.started is None:
         return None
@@ -100,7 +100,7 @@ def held(record: UsageRecord) -> int | None:
 def compare(cluster: Cluster, oracle: dict[str, Held]) -> None:
     """Every row of sacct is a record with its seconds and GPUs, and there is no other record."""
     records = UsageRecord.objects.filter(cluster=cluster)
-    ours = {row.source_key: (row.job_id, row.name, row.gpus, held(row)) for row in records}
+    ours = {row.source_key: (row.job_id, row.name, row.gpus, run_seconds(row)) for row in records}
     theirs = {key: (row.job_id, row.name, row.gpus, row.seconds) for key, row in oracle.items()}
     same(ours, theirs)
 

@@ -99,12 +99,12 @@ def stack(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sta
 
 def run(command: list[str], environ: Stack) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [found(command[0], environ), *command[1:]],
+        [executable(command[0], environ), *command[1:]],
         env=environ, cwd=environ["PWD"], capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
 
 
-def found(program: str, environ: Stack) -> str:
+def executable(program: str, environ: Stack) -> str:
     path = shutil.which(program, path=environ["PATH"])
     assert path is not None, program
     return path
@@ -114,7 +114,7 @@ def found(program: str, environ: Stack) -> str:
 def running(command: list[str], environ: Stack, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [found(command[0], environ), *command[1:]],
+            [executable(command[0], environ), *command[1:]],
             env=environ,
             cwd=environ["PWD"],
             stdout=output,

@@ -207,7 +207,9 @@ def test_every_panel_draws_three_days(pushed_lab: Lab, options: PrometheusOption
     for panel in cluster(options)["panels"]:
         for target in panel["targets"]:
             query = promql.filled(target["expr"])
-            assert promql.asked(pushed_lab.url, "query_range", query=query, **times)["result"], panel["title"]
+            assert promql.query_data(pushed_lab.url, "query_range", query=query, **times)["result"], panel[
+                "title"
+            ]
 
 
 def test_a_matcher_stands_in_every_selector(pushed_lab: Lab) -> None:

@@ -48,7 +48,7 @@ def test_a_block_whose_process_is_killed(database_url: str, when: str) -> None:
             slurm.before, slurm.loses = strike, True
         assert begins(op, victim, "block_account", "gpu1", "vision", "--yes") == -signal.SIGKILL
         assert Act.objects.get().outcome == "intended"
-        slurm.before = slurm.after = lambda asked: None
+        slurm.before = slurm.after = lambda request: None
         slurm.loses = False
 
         op.does("block_account", "gpu1", "vision", "--yes")  # settles; and blocks, where it was not

@@ -169,16 +169,18 @@ class Story:
             self.credited.add(candidates[0].pk)
 
     def ends_well(self) -> None:
-        intents = [each for each in self.stripe.objects("payment_intent") if each["status"] == "succeeded"]
+        intents = [
+            intent for intent in self.stripe.objects("payment_intent") if intent["status"] == "succeeded"
+        ]
         invoices = Invoice.objects.filter(original=None)
-        numbers = Counter(each["metadata"].get("ct_number") for each in intents)
+        numbers = Counter(intent["metadata"].get("ct_number") for intent in intents)
         assert numbers.pop(None) == TOP_UPS
         assert numbers == Counter(str(number) for number in invoices.values_list("number", flat=True))
         assert all(_is_paid(invoice) for invoice in invoices)
         assert set(PaymentAttempt.objects.values_list("state", flat=True)) <= SETTLED
 
         refund_amounts = {
-            each["metadata"]["ct_refund"]: each["amount"] for each in self.stripe.objects("refund")
+            refund["metadata"]["ct_refund"]: refund["amount"] for refund in self.stripe.objects("refund")
         }
         assert len(refund_amounts) == len(self.stripe.objects("refund")) == len(self.credited)
         rows = PaymentRefund.objects.values_list("id", "amount", "state")
@@ -189,7 +191,7 @@ class Story:
         assert bought == [10_00 + number for number in range(TOP_UPS)]
 
         booked = sum(MovedMoney.objects.values_list("payment__amount", flat=True))
-        there = sum(each["amount"] for each in intents if each["metadata"].get("ct_number"))
+        there = sum(intent["amount"] for intent in intents if intent["metadata"].get("ct_number"))
         assert booked == there - sum(refund_amounts.values())
         later = datetime.now(UTC) + timedelta(hours=2)
         assert (

@@ -47,14 +47,14 @@ class Killer:
 
     def __init__(self, server: Counting, dice: random.Random) -> None:
         self.server, self.dice = server, dice
-        self.server.heard = self._heard
+        self.server.on_command = self._on_command
         self.victim = 0
-        self.wanted, self.left, self.loses = "", 0, False
+        self.command, self.left, self.loses = "", 0, False
 
     def kills_one_that_posts(self, op: Operator) -> bool:
         """Whether it was killed before it was done."""
         self.victim = 0
-        self.wanted = self.dice.choice(COMMANDS)
+        self.command = self.dice.choice(COMMANDS)
         self.left = self.dice.randint(1, 3)
         self.loses = self.dice.random() < 0.5
         self.victim = op.begins("task", "billing.tasks.send_notices")
@@ -67,8 +67,8 @@ class Killer:
             os.kill(pid, signal.SIGKILL)
         return op.ends() == -signal.SIGKILL
 
-    def _heard(self, command: str) -> bool:
-        if command != self.wanted:
+    def _on_command(self, command: str) -> bool:
+        if command != self.command:
             return True
         self.left -= 1
         if self.left:
@@ -93,7 +93,7 @@ def test_killed_at_any_moment_each_invoice_is_emailed_once_or_somebody_is_asked(
         outbox.drain()
         for _ in range(KILLS):
             killed += killer.kills_one_that_posts(op)
-        killer.wanted = ""
+        killer.command = ""
         op.does("task", "billing.tasks.send_notices")
     states = Counter(letters.values_list("state", flat=True))
     assert (sum(states.values()), set(states) <= {"sent", "sending"}) == (LABS, True)
@@ -118,10 +118,10 @@ def test_case_089_killed_at_any_moment_each_letter_is_sent_once_or_somebody_is_a
         for _ in range(KILLS):
             killed += killer.kills_one_that_posts(op)
             op.does("task", "billing.tasks.dun")
-        killer.wanted = ""
+        killer.command = ""
         op.does("task", "billing.tasks.send_notices")
     assert killed >= 2
-    each_was_sent_or_somebody_is_asked(server, killed)
+    assert_sent_or_in_review(server, killed)
 
 
 def test_a_worker_that_is_killed_while_a_letter_is_on_its_way_does_not_send_it_again(
@@ -131,14 +131,14 @@ def test_a_worker_that_is_killed_while_a_letter_is_on_its_way_does_not_send_it_a
     log, hangs = tmp_path / "worker.log", tmp_path / "hangs"
 
     def third_mail_hangs(command: str) -> bool:
-        if command == "TEXT" and server.taken == 2:
+        if command == "TEXT" and server.accepted == 2:
             server.ids.append("a place for the third")
             hangs.touch()
             time.sleep(5)
             return False
         return True
 
-    server.heard = third_mail_hangs
+    server.on_command = third_mail_hangs
     with Redis(tmp_path) as redis:
         environ = os.environ | {
             "DJANGO_SETTINGS_MODULE": "portal.settings",
@@ -153,17 +153,17 @@ def test_a_worker_that_is_killed_while_a_letter_is_on_its_way_does_not_send_it_a
             beat.send_task("billing.tasks.send_notices", queue="mail")
             eventually(hangs.exists, log)
             kill(first)
-        server.heard = lambda command: True
+        server.on_command = lambda command: True
         server.ids.remove("a place for the third")
-        assert (Notice.objects.filter(state=NoticeState.SENDING).count(), server.taken) == (1, 2)
+        assert (Notice.objects.filter(state=NoticeState.SENDING).count(), server.accepted) == (1, 2)
         with worker(environ, log):
             beat.send_task("billing.tasks.dun", queue="mail")
             beat.send_task("billing.tasks.send_notices", queue="mail")
             eventually(lambda: not Notice.objects.filter(state=NoticeState.WAITING).exists(), log)
-            eventually(lambda: server.taken == LABS - 1, log)
+            eventually(lambda: server.accepted == LABS - 1, log)
             # what the server has taken is marked as sent a moment later
             eventually(lambda: Notice.objects.filter(state=NoticeState.SENDING).count() <= 1, log)
-    each_was_sent_or_somebody_is_asked(server, 1)
+    assert_sent_or_in_review(server, 1)
 
 
 def labs_that_owe(*, issued: datetime | None = None) -> None:
@@ -179,7 +179,7 @@ def labs_that_owe(*, issued: datetime | None = None) -> None:
         Notice.objects.all().delete()  # documents of long ago are not sent
 
 
-def each_was_sent_or_somebody_is_asked(server: Counting, killed: int) -> None:
+def assert_sent_or_in_review(server: Counting, killed: int) -> None:
     """One notice for each invoice; a killed process leaves one at most of which nobody knows."""
     letters = Notice.objects.exclude(state=NoticeState.SKIPPED)
     assert sorted(letters.values_list("invoice", flat=True)) == sorted(

@@ -38,9 +38,9 @@ def test_a_schedule_that_is_killed_at_any_moment_issues_and_tells_once(database_
         for command in (SCHEDULER, WORKER):
             for _ in range(KILLS):
                 killed += op.is_killed_doing(*command, count=lambda: 0, at=0, after=dice.uniform(0, 0.2))
-            for each in (op, oda):
-                each.begins(*command)
-            assert [each.ends() for each in (op, oda)] == [0, 0]
+            for person in (op, oda):
+                person.begins(*command)
+            assert [person.ends() for person in (op, oda)] == [0, 0]
         op.does(*SCHEDULER)
         op.does(*WORKER)
     assert killed >= KILLS // 2

@@ -50,8 +50,8 @@ def open_page(scenario: Scenario, invoice: Invoice) -> str:
     return str(page.pk)
 
 
-def each_is_charged_once(scenario: Scenario) -> None:
-    intent_numbers = [each["metadata"]["ct_number"] for each in scenario.stripe.objects("payment_intent")]
+def assert_charged_once(scenario: Scenario) -> None:
+    intent_numbers = [intent["metadata"]["ct_number"] for intent in scenario.stripe.objects("payment_intent")]
     numbers = Invoice.objects.filter(tenant__slug__in=LABS).values_list("number", flat=True)
     assert sorted(intent_numbers) == sorted(str(number) for number in numbers)
     assert Payment.objects.count() == len(LABS)
@@ -69,7 +69,7 @@ def test_collecting_case_9_two_connections_that_charge_one_invoice_make_one_atte
             results = at_once(*[partial(charge, scenario, invoice)] * 3)
             assert PaymentAttempt.objects.filter(invoice=invoice).count() == 1, results
         scenario.collect()
-        each_is_charged_once(scenario)
+        assert_charged_once(scenario)
 
 
 def test_collecting_case_9_two_workers_that_go_round_at_once_charge_each_invoice_once(
@@ -88,7 +88,7 @@ def test_collecting_case_9_two_workers_that_go_round_at_once_charge_each_invoice
                 one.begins("collect")
                 other.begins("collect")
                 assert (one.ends(), other.ends()) == (0, 0)
-        each_is_charged_once(scenario)
+        assert_charged_once(scenario)
 
 
 def test_collecting_case_24_a_page_and_a_charge_that_meet_leave_one_of_them(settings: Any) -> None:
@@ -96,14 +96,14 @@ def test_collecting_case_24_a_page_and_a_charge_that_meet_leave_one_of_them(sett
     with a_scenario() as scenario:
         more_labs(scenario, LABS[:12])
         for invoice in Invoice.objects.filter(tenant__slug__in=LABS).select_related("tenant"):
-            at_once(*[partial(each, scenario, invoice) for each in (charge, open_page)])
+            at_once(*[partial(act, scenario, invoice) for act in (charge, open_page)])
             charged = PaymentAttempt.objects.filter(
                 invoice=invoice, state__in=(*IN_FLIGHT, "succeeded")
             ).count()
             sessions = [
-                each
-                for each in scenario.stripe.objects("checkout.session")
-                if each["metadata"]["ct_number"] == invoice.number and each["status"] == "open"
+                session
+                for session in scenario.stripe.objects("checkout.session")
+                if session["metadata"]["ct_number"] == invoice.number and session["status"] == "open"
             ]
             assert charged + len(sessions) == 1
         assert scenario.stripe.violations == []

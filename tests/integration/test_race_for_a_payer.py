@@ -56,7 +56,7 @@ def test_usage_that_comes_in_while_who_pays_changes_and_months_are_closed_is_bil
     def closes(tenant: Tenant) -> None:
         closed("2026-03", tenant)
 
-    at_once(changes, comes_in, *[lambda tenant=each: closes(tenant) for each in (child, *parents)])
+    at_once(changes, comes_in, *[lambda tenant=lab: closes(tenant) for lab in (child, *parents)])
     engine.rate_tenants([child])
     for month in ("2026-03", "2026-04", "2026-05"):
         close(month)

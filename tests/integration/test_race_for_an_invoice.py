@@ -63,7 +63,7 @@ def credit(invoice: Invoice, net: str | None = None) -> str:
 def test_case_055_fifty_credit_notes_at_once_are_numbered_1_to_50() -> None:
     invoices = [invoice_of(tenant, "2026-03") for tenant in billed(50)]
 
-    numbers = at_once(*[lambda i=each: credit(i, "1.00") for each in invoices])
+    numbers = at_once(*[lambda i=invoice: credit(i, "1.00") for invoice in invoices])
 
     assert sorted(numbers) == [f"CN-2026-{n:04d}" for n in range(1, 51)]
     assert InvoiceSeries.objects.get(name="CN-2026").last_number == 50
@@ -76,10 +76,10 @@ def test_case_095_ten_who_credit_one_invoice_at_once_never_give_back_more_than_i
 
     results = at_once(*[lambda: credit(march, "3.00")] * 10)
 
-    assert sorted(each for each in results if each.startswith("CN")) == [
+    assert sorted(result for result in results if result.startswith("CN")) == [
         f"CN-2026-{n:04d}" for n in range(1, 7)
     ]
-    assert {each for each in results if not each.startswith("CN")} == {
+    assert {result for result in results if not result.startswith("CN")} == {
         "INV-2026-0001: Only 2.00 USD are left to credit, before tax."
     }
     assert settlement.load_balance(invoice=march, on=TODAY).due.text == "2.40"
@@ -191,8 +191,8 @@ def test_case_089_killed_while_crediting_and_voiding_and_run_again_it_ends_the_s
     assert prove()["pending"] == hours(10 * KILLS)
     close("2026-03")
     again = [invoice_of(tenant, "2026-03") for tenant in tenants[1::2]]
-    assert [each.number for each in again] == [
+    assert [outcome.number for outcome in again] == [
         f"INV-2026-{n:04d}" for n in range(KILLS * 2 + 1, KILLS * 3 + 1)
     ]
-    assert {each.total for each in again} == {2400}
+    assert {outcome.total for outcome in again} == {2400}
     prove()

@@ -78,9 +78,9 @@ def charged(scenario: Scenario) -> dict[str, int]:
     """By invoice, how often money was taken for it."""
     return dict(
         Tally(
-            each["metadata"]["ct_number"]
-            for each in scenario.stripe.objects("payment_intent")
-            if each["status"] == "succeeded"
+            intent["metadata"]["ct_number"]
+            for intent in scenario.stripe.objects("payment_intent")
+            if intent["status"] == "succeeded"
         )
     )
 
@@ -163,7 +163,7 @@ def test_case_090_a_backup_from_before_the_first_charge_collects_nothing_until_i
             settings.STRIPE_ACCOUNT_LABEL = name
             for _ in range(2):
                 scenario.collect()
-            assert (scenario.taken, scenario.paid) == ([400], "4.00")
+            assert (scenario.charged, scenario.paid) == ([400], "4.00")
             assert (
                 reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op").counts["found"]
                 == 0

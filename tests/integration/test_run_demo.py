@@ -42,10 +42,10 @@ class Demo:
                 [ROOT / "run", "demo", "--port", str(self.port)],
                 env=environ(self.home), stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
-        eventually(lambda: b"ClusterTab is at" in self.output.read_bytes(), self.said)
+        eventually(lambda: b"ClusterTab is at" in self.output.read_bytes(), self.printed)
         return self.process
 
-    def said(self) -> str:
+    def printed(self) -> str:
         return self.output.read_text()
 
     def logs(self) -> set[str]:
@@ -108,10 +108,10 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
 def test_the_demo_survives_whatever_is_killed_and_stops_when_told(demo: Demo) -> None:
     first = demo.start()
     assert demo.answers()
-    assert steps(demo.said()) == STEPS
+    assert steps(demo.printed()) == STEPS
     assert demo.logs() == {"setup", "static", "sandbox", "web", "worker", "puller", "scheduler"}
     collected = (demo.home / "logs" / "static.log").stat().st_mtime_ns
-    assert (demo.home / "postgres" / "password").read_text() not in demo.said()
+    assert (demo.home / "postgres" / "password").read_text() not in demo.printed()
 
     # A command beside it uses its database and leaves it running.
     assert run(demo.home, "manage", "check")[0] == 0
@@ -122,14 +122,14 @@ def test_the_demo_survives_whatever_is_killed_and_stops_when_told(demo: Demo) ->
     # One of them dies: it is started again.
     (worker,) = [pid for pid in demo.children("worker@localhost") if pid != first.pid]
     os.kill(worker, signal.SIGKILL)
-    eventually(lambda: demo.children("worker@localhost") not in ([], [worker]), demo.said)
+    eventually(lambda: demo.children("worker@localhost") not in ([], [worker]), demo.printed)
 
     # The one that holds them together dies: the others go too, and a new start takes the same port.
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
-    eventually(lambda: demo.children("gunicorn") == demo.children("celery") == [], demo.said)
+    eventually(lambda: demo.children("gunicorn") == demo.children("celery") == [], demo.printed)
     demo.start()
-    assert steps(demo.said()) == STEPS
+    assert steps(demo.printed()) == STEPS
     assert (demo.home / "logs" / "static.log").stat().st_mtime_ns == collected, "nothing was to be collected"
 
     # Everything dies at once: what was committed is there at the next start.

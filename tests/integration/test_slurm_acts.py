@@ -47,52 +47,52 @@ def cancels(cluster: Cluster, job: str) -> CarriedOut:
         return carry_out(door=opened, plan=plan_cancel(door=opened, job=int(job)), who="op")
 
 
-def standing(lab: Lab, job: str) -> str:
+def job_state(lab: Lab, job: str) -> str:
     """`PENDING JobHeldAdmin`, as squeue has it; "" for a job that is over."""
     lines = lab.slurm("squeue", "-h", "-t", "all", "-j", job, "-o", "%T %r").splitlines()
     return lines[0] if lines and not lines[0].startswith(("CANCELLED", "COMPLETED")) else ""
 
 
 @pytest.mark.sample
-def test_jobs_that_wait_are_held_and_released_arrays_too(each_slurm: Lab) -> None:
-    cluster = connected(each_slurm)
-    waits = each_slurm.submits("ada", "acme_research", "true", "-p", "cpu", TOMORROW)
-    array = each_slurm.submits("ada", "acme_research", "true", "-p", "cpu", TOMORROW, "--array=0-2")
-    own = each_slurm.submits("ada", "acme_research", "true", "-p", "cpu", "--hold")
-    runs = each_slurm.submits("ada", "acme_research", "sleep 300", "-p", "cpu")
-    until(lambda: standing(each_slurm, runs).startswith("RUNNING"))
+def test_jobs_that_wait_are_held_and_released_arrays_too(every_slurm: Lab) -> None:
+    cluster = connected(every_slurm)
+    waits = every_slurm.submits("ada", "acme_research", "true", "-p", "cpu", TOMORROW)
+    array = every_slurm.submits("ada", "acme_research", "true", "-p", "cpu", TOMORROW, "--array=0-2")
+    own = every_slurm.submits("ada", "acme_research", "true", "-p", "cpu", "--hold")
+    runs = every_slurm.submits("ada", "acme_research", "sleep 300", "-p", "cpu")
+    until(lambda: job_state(every_slurm, runs).startswith("RUNNING"))
     try:
         done = holds(cluster, "acme_research", "ada")
         assert done.good
         assert {act.target.partition("@")[0] for act in done.acts} == {f"job {waits}", f"job {array}"}
-        assert standing(each_slurm, waits) == standing(each_slurm, array) == "PENDING JobHeldAdmin"
-        assert standing(each_slurm, own) == "PENDING JobHeldUser"
-        assert standing(each_slurm, runs) == "RUNNING None"
+        assert job_state(every_slurm, waits) == job_state(every_slurm, array) == "PENDING JobHeldAdmin"
+        assert job_state(every_slurm, own) == "PENDING JobHeldUser"
+        assert job_state(every_slurm, runs) == "RUNNING None"
         assert holds(cluster, "acme_research", "ada").acts == ()
 
         assert releases(cluster, "acme_research").good
-        assert "Held" not in standing(each_slurm, waits) + standing(each_slurm, array)
-        assert standing(each_slurm, own) == "PENDING JobHeldUser"
+        assert "Held" not in job_state(every_slurm, waits) + job_state(every_slurm, array)
+        assert job_state(every_slurm, own) == "PENDING JobHeldUser"
         assert releases(cluster, "acme_research").acts == ()
     finally:
-        each_slurm.slurm("scancel", waits, array, own, runs)
-        each_slurm.knows(runs, "CANCELLED")  # so that it comes into no later test
+        every_slurm.slurm("scancel", waits, array, own, runs)
+        every_slurm.knows(runs, "CANCELLED")  # so that it comes into no later test
 
 
-def test_a_running_job_and_an_array_are_cancelled(each_slurm: Lab) -> None:
-    cluster = connected(each_slurm)
-    runs = each_slurm.submits("cyd", "globex", "sleep 300", "-p", "cpu")
-    array = each_slurm.submits("cyd", "globex", "sleep 300", "-p", "cpu", "--array=0-3%1")
-    until(lambda: standing(each_slurm, runs).startswith("RUNNING"))
+def test_a_running_job_and_an_array_are_cancelled(every_slurm: Lab) -> None:
+    cluster = connected(every_slurm)
+    runs = every_slurm.submits("cyd", "globex", "sleep 300", "-p", "cpu")
+    array = every_slurm.submits("cyd", "globex", "sleep 300", "-p", "cpu", "--array=0-3%1")
+    until(lambda: job_state(every_slurm, runs).startswith("RUNNING"))
     assert cancels(cluster, runs).good
     assert cancels(cluster, array).good
-    until(lambda: not standing(each_slurm, runs))
-    until(lambda: each_slurm.slurm("squeue", "-h", "-A", "globex", "-t", "PD,R", "-j", array) == "")
+    until(lambda: not job_state(every_slurm, runs))
+    until(lambda: every_slurm.slurm("squeue", "-h", "-A", "globex", "-t", "PD,R", "-j", array) == "")
     with door(cluster) as opened:
         assert plan_cancel(door=opened, job=int(runs)).steps == ()
     assert list(Act.objects.values_list("outcome", flat=True)) == ["done", "done"]
     for job in (runs, array):  # so that they come into no later test
-        each_slurm.knows(job, "CANCELLED")
+        every_slurm.knows(job, "CANCELLED")
 
 
 def test_a_heterogeneous_job_is_held_as_a_whole_and_its_parts_are_not_cancelled_alone(slurm_lab: Lab) -> None:
@@ -102,13 +102,13 @@ def test_a_heterogeneous_job_is_held_as_a_whole_and_its_parts_are_not_cancelled_
     second = str(int(first) + 1)
     try:
         assert holds(cluster, "globex", "cyd").good
-        assert standing(slurm_lab, first) == standing(slurm_lab, second) == "PENDING JobHeldAdmin"
+        assert job_state(slurm_lab, first) == job_state(slurm_lab, second) == "PENDING JobHeldAdmin"
         assert releases(cluster, "globex").good
-        assert "Held" not in standing(slurm_lab, first) + standing(slurm_lab, second)
+        assert "Held" not in job_state(slurm_lab, first) + job_state(slurm_lab, second)
         (part,) = cancels(cluster, second).acts
         assert (part.outcome, "heterogeneous" in part.error) == ("failed", True)
         assert cancels(cluster, first).good
-        assert standing(slurm_lab, first) == standing(slurm_lab, second) == ""
+        assert job_state(slurm_lab, first) == job_state(slurm_lab, second) == ""
     finally:
         slurm_lab.slurm("scancel", first)
 
@@ -122,7 +122,7 @@ def test_an_ordinary_user_can_act_on_nobody_elses_jobs(slurm_lab: Lab) -> None:
         assert (hold.outcome, cancelled.outcome) == ("failed", "failed")
         assert "`sacctmgr modify user eve set adminlevel=Operator`" in hold.error
         assert "`sacctmgr modify user eve set adminlevel=Operator`" in cancelled.error
-        assert standing(slurm_lab, job) == "PENDING BeginTime"
+        assert job_state(slurm_lab, job) == "PENDING BeginTime"
     finally:
         slurm_lab.slurm("scancel", job)
 
@@ -157,72 +157,72 @@ def group_limits(lab: Lab, account: str) -> str:
     return output.strip()
 
 
-def test_an_account_is_blocked_by_its_limits_and_has_its_own_again(each_slurm: Lab) -> None:
-    cluster = connected(each_slurm)
+def test_an_account_is_blocked_by_its_limits_and_has_its_own_again(every_slurm: Lab) -> None:
+    cluster = connected(every_slurm)
     with door(cluster) as opened:
         try:
             opened.acts.refuse_limits()
         except ActRefusedError:
-            pytest.skip(f"Slurm {each_slurm.version} cannot have its limits set over REST.")
+            pytest.skip(f"Slurm {every_slurm.version} cannot have its limits set over REST.")
     for account, before, blocked in (
         ("globex", "|gres/gpu=6000|", "gres/gpu=0|gres/gpu=6000|0"),
         ("initech", "gres/gpu=2||", "gres/gpu=0||0"),
     ):
-        assert group_limits(each_slurm, account) == before
+        assert group_limits(every_slurm, account) == before
         with door(cluster) as opened:
             plan = enforcement_plan.plan_block(door=opened, account=account, submits=True)
             assert carry_out(door=opened, plan=plan, who="op").good
-        assert group_limits(each_slurm, account) == blocked
+        assert group_limits(every_slurm, account) == blocked
         with door(cluster) as opened:
             plan = enforcement_plan.plan_unblock(door=opened, account=account)
             assert carry_out(door=opened, plan=plan, who="op").good
-        assert group_limits(each_slurm, account) == before
+        assert group_limits(every_slurm, account) == before
 
 
 @pytest.mark.larger
-def test_three_reasons_come_and_go_in_every_order(each_slurm: Lab) -> None:
-    cluster = connected(each_slurm)
+def test_three_reasons_come_and_go_in_every_order(every_slurm: Lab) -> None:
+    cluster = connected(every_slurm)
     with door(cluster) as opened:
         try:
             opened.acts.refuse_limits()
         except ActRefusedError:
-            pytest.skip(f"Slurm {each_slurm.version} cannot have its limits set over REST.")
-    before = group_limits(each_slurm, "initech")
+            pytest.skip(f"Slurm {every_slurm.version} cannot have its limits set over REST.")
+    before = group_limits(every_slurm, "initech")
     assert before == "gres/gpu=2||"
 
     def look(stands: set[str]) -> None:
         submits = "0" if orders.refuses(stands) else ""
         expected = f"gres/gpu=0||{submits}" if stands else before
-        assert group_limits(each_slurm, "initech") == expected, stands
+        assert group_limits(every_slurm, "initech") == expected, stands
 
     for order in orders.orders():
         orders.play(order, account="initech", opens=lambda: door(cluster), look=look)
 
 
-def test_a_job_waits_until_the_last_reason_is_taken_back(each_slurm: Lab) -> None:
-    cluster = connected(each_slurm)
+def test_a_job_waits_until_the_last_reason_is_taken_back(every_slurm: Lab) -> None:
+    cluster = connected(every_slurm)
     with door(cluster) as opened:
         try:
             opened.acts.refuse_limits()
         except ActRefusedError:
-            pytest.skip(f"Slurm {each_slurm.version} cannot have its limits set over REST.")
+            pytest.skip(f"Slurm {every_slurm.version} cannot have its limits set over REST.")
 
         def carries_out(plan: enforcement_plan.Plan) -> None:
             assert carry_out(door=opened, plan=plan, who="op").good
 
         for source in ("dunning", "operator"):
             carries_out(enforcement_plan.plan_block(door=opened, account="globex", source=source))
-        job = each_slurm.submits("cyd", "globex", "sleep 300", "-p", "a100", "--gres=gpu:a100:1")
+        job = every_slurm.submits("cyd", "globex", "sleep 300", "-p", "a100", "--gres=gpu:a100:1")
         try:
-            until(lambda: "Assoc" in standing(each_slurm, job))
+            until(lambda: "Assoc" in job_state(every_slurm, job))
             carries_out(enforcement_plan.plan_unblock(door=opened, account="globex", source="operator"))
             time.sleep(3)  # slurmctld has looked again by then
-            assert standing(each_slurm, job).startswith("PENDING Assoc")
+            assert job_state(every_slurm, job).startswith("PENDING Assoc")
             carries_out(enforcement_plan.plan_unblock(door=opened, account="globex", source="dunning"))
-            until(lambda: standing(each_slurm, job).startswith("RUNNING"))
+            until(lambda: job_state(every_slurm, job).startswith("RUNNING"))
         finally:
-            each_slurm.slurm("scancel", job)
-            each_slurm.knows(job, "CANCELLED")
+            every_slurm.slurm("scancel", job)
+            every_slurm.knows(job, "CANCELLED")
 
 
 def test_while_slurmctld_is_away_an_act_is_unknown_and_later_settled(slurm_lab: Lab) -> None:
@@ -254,18 +254,18 @@ def findings(cluster: Cluster) -> dict[str, dict[str, Any]]:
     with suppress(SystemExit):  # the answer tells how it went
         call_command("test_connection", cluster.name, "--json", stdout=output)
     checks = json.loads(output.getvalue())["findings"]
-    return {each["subject"]: each for each in checks}
+    return {check["subject"]: check for check in checks}
 
 
 def bad(checks: dict[str, dict[str, Any]]) -> dict[str, str]:
-    return {name: each["level"] for name, each in checks.items() if each["level"] != "ok"}
+    return {name: check["level"] for name, check in checks.items() if check["level"] != "ok"}
 
 
-def test_the_labs_connection_is_as_it_should_be(each_slurm: Lab) -> None:
-    checks = findings(connected(each_slurm))
-    release = tuple(int(part) for part in each_slurm.version.split(".")[:2])
+def test_the_labs_connection_is_as_it_should_be(every_slurm: Lab) -> None:
+    checks = findings(connected(every_slurm))
+    release = tuple(int(part) for part in every_slurm.version.split(".")[:2])
     assert bad(checks) == ({"Acting": "warn"} if release < (23, 11) else {})  # limits
-    assert checks["Version"]["sentence"].startswith(f"Slurm {each_slurm.version}, read over v0.0.")
+    assert checks["Version"]["sentence"].startswith(f"Slurm {every_slurm.version}, read over v0.0.")
     assert checks["AccountingStorageTRES"]["sentence"] == "Slurm records gres/gpu and the models a100, h100."
     assert "agrees with ours" in checks["Clock"]["sentence"]
 

@@ -88,9 +88,9 @@ def test_of_two_pulls_at_once_one_does_it_and_a_dead_one_is_in_nobodys_way(
         assert met == [1]  # it says that the cluster is being pulled already
         assert Pull.objects.get().outcome == Pull.Outcome.DONE
 
-        request_count = gate.asked
-        assert one.is_killed_doing("pull_usage", "lab", count=lambda: gate.asked, at=request_count + 1)
-        until(lambda: gate.answered == gate.asked)
+        request_count = gate.requests
+        assert one.is_killed_doing("pull_usage", "lab", count=lambda: gate.requests, at=request_count + 1)
+        until(lambda: gate.answered == gate.requests)
         other.does("pull_usage", "lab")  # the dead one's lock went with its connection
 
     pulls = list(Pull.objects.order_by("pk"))

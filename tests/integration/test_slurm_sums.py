@@ -16,10 +16,10 @@ from tests.integration.slurm_pulls import (
     ACCOUNTS,
     compare,
     connected,
-    held,
     ledger,
     pull,
     record,
+    run_seconds,
     runs_of,
     same,
 )
@@ -31,14 +31,14 @@ pytestmark = pytest.mark.usefixtures("transactional_db")
 
 
 @pytest.mark.sample
-def test_each_run_is_recorded_with_the_seconds_and_gpus_that_sacct_prints(each_slurm: Lab) -> None:
-    cluster = connected(each_slurm)
+def test_each_run_is_recorded_with_the_seconds_and_gpus_that_sacct_prints(every_slurm: Lab) -> None:
+    cluster = connected(every_slurm)
     a_tenant("acme", plan=a_plan(), accounts=[(cluster, account) for account in ACCOUNTS])
-    each_slurm.has_rested(SETTLING)
+    every_slurm.has_rested(SETTLING)
 
     pull(cluster)
 
-    rows = oracle(each_slurm, since=each_slurm.began)
+    rows = oracle(every_slurm, since=every_slurm.began)
     assert len(rows) >= 26
     compare(cluster, rows)
     assert not Quarantined.objects.exists()
@@ -50,20 +50,20 @@ def test_each_run_is_recorded_with_the_seconds_and_gpus_that_sacct_prints(each_s
     assert sums["allocated"] == ended + running
 
 
-def test_a_file_of_sacct_brings_the_same_records_as_a_pull(each_slurm: Lab, tmp_path: Path) -> None:
+def test_a_file_of_sacct_brings_the_same_records_as_a_pull(every_slurm: Lab, tmp_path: Path) -> None:
     """Under the same keys too: a cluster can go from files to slurmrestd and back."""
-    by_rest, by_file = connected(each_slurm), a_cluster("by-file")
+    by_rest, by_file = connected(every_slurm), a_cluster("by-file")
     pull(by_rest)
 
     call_command(
         "import_usage",
         "by-file",
-        export(each_slurm, tmp_path / "lab.sacct", since=each_slurm.began),
+        export(every_slurm, tmp_path / "lab.sacct", since=every_slurm.began),
         "--json",
     )
 
     differing_fields = {"exit_code", "requested"}  # v0.0.38 tells neither as sacct does
-    pulled, imported = (ledger(each, without=differing_fields) for each in (by_rest, by_file))
+    pulled, imported = (ledger(source, without=differing_fields) for source in (by_rest, by_file))
     for row in (*pulled.values(), *imported.values()):
         if row["node_list"] == "None assigned":
             del row[
@@ -72,19 +72,19 @@ def test_a_file_of_sacct_brings_the_same_records_as_a_pull(each_slurm: Lab, tmp_
     same(pulled, imported)
 
 
-def test_what_became_of_each_kind_of_job(each_slurm: Lab) -> None:
-    cluster = connected(each_slurm)
+def test_what_became_of_each_kind_of_job(every_slurm: Lab) -> None:
+    cluster = connected(every_slurm)
     pull(cluster)
-    jobs = each_slurm.labels()
+    jobs = every_slurm.labels()
 
     (suspended,) = runs_of(cluster, jobs["suspended"])
     assert suspended.suspended > 0
-    assert held(suspended) == suspended.ended - suspended.started - suspended.suspended  # type: ignore[operator]
+    assert run_seconds(suspended) == suspended.ended - suspended.started - suspended.suspended  # type: ignore[operator]
 
     first, second = runs_of(cluster, jobs["requeued"])
     assert (first.gpus, second.gpus) == (1, 1)
     assert first.submitted != second.submitted
-    assert (held(first) or 0) > 0
+    assert (run_seconds(first) or 0) > 0
 
     stopped, again = runs_of(cluster, jobs["spot-preempted"])
     assert (stopped.state, again.state) == ("PREEMPTED", "COMPLETED")
@@ -92,7 +92,7 @@ def test_what_became_of_each_kind_of_job(each_slurm: Lab) -> None:
 
     (failed,) = runs_of(cluster, jobs["node-fail"])
     assert (failed.state, failed.gpus) == ("NODE_FAIL", 3)
-    assert (held(failed) or 0) > 0
+    assert (run_seconds(failed) or 0) > 0
 
     tasks = [runs_of(cluster, f"{jobs['array']}_{task}")[0] for task in range(5)]
     assert {task.gpus for task in tasks} == {1}
@@ -106,7 +106,7 @@ def test_what_became_of_each_kind_of_job(each_slurm: Lab) -> None:
 
     (zero,) = runs_of(cluster, jobs["zero-seconds"])
     assert (zero.gpus, zero.state) == (0, "COMPLETED")
-    assert (held(zero) or 0) <= 2
+    assert (run_seconds(zero) or 0) <= 2
 
     assert (
         runs_of(cluster, jobs["cancelled-pending"]) == []
@@ -142,5 +142,5 @@ def test_a_job_that_gives_a_node_back_is_two_runs_which_do_not_overlap(slurm_lab
     assert len(resized_runs) == 2
     ends = [record(cluster, key).ended for key in resized_runs]
     assert max(end for end in ends if end) - (larger.started or 0) == sum(
-        held(run) or 0 for run in (larger, smaller)
+        run_seconds(run) or 0 for run in (larger, smaller)
     )

@@ -112,7 +112,7 @@ def test_two_migrations_at_once_make_one_schema(tmp_path: Path) -> None:
             subprocess.Popen(MIGRATE, env=environ, cwd=ROOT, stderr=subprocess.PIPE, text=True)
             for _ in range(2)
         ]
-        ends = [(each.communicate(timeout=PATIENCE)[1], each.returncode) for each in both]
+        ends = [(process.communicate(timeout=PATIENCE)[1], process.returncode) for process in both]
         assert ends == [("", 0), ("", 0)]
         with psycopg.connect(server.url()) as reader:
             assert reader.execute("SELECT complete FROM schema_baseline").fetchall() == [(True,)]

@@ -18,7 +18,7 @@ def refused(text: str, **options: Any) -> list[str]:
         text.encode(), ReadOptions(account=IBAN, **{"currency": "EUR", **options})
     )
     assert statement.entries == ()
-    return [each.reason for each in statement.bad]
+    return [row.reason for row in statement.bad]
 
 
 DIRECTIONS = {
@@ -75,8 +75,8 @@ def test_a_column_that_nobody_knows_may_say_of_some_rows_that_their_money_went_b
     with pytest.raises(StatementError, match=f"not known what the column '{name}' means, where '{cell}'"):
         read(text)
     assert [row[0] for row in read(text, columns={name: "ignore"})] == [2000, 5000]
-    each_day = f"{head}2026-04-08;20.00;EUR;a;2026-04-08T10:11:12Z\n2026-04-08;50.00;EUR;b;08.04.2026\n"
-    assert [row[0] for row in read(each_day)] == [2000, 5000]
+    daily = f"{head}2026-04-08;20.00;EUR;a;2026-04-08T10:11:12Z\n2026-04-08;50.00;EUR;b;08.04.2026\n"
+    assert [row[0] for row in read(daily)] == [2000, 5000]
 
 
 def test_states_that_say_that_nothing_came_are_put_aside_and_unknown_ones_refuse_the_file() -> None:
@@ -91,8 +91,8 @@ def test_states_that_say_that_nothing_came_are_put_aside_and_unknown_ones_refuse
         f"{head}2026-04-08;13.00;EUR;a;\n2026-04-08;15.00;EUR;b;Completed\n2026-04-08;9.00;EUR;c;Pending\n".encode(),
         ReadOptions(account=IBAN),
     )
-    assert [each.amount for each in statement.entries] == [1500]
-    assert ([each.reason for each in statement.bad], statement.pending) == (
+    assert [entry.amount for entry in statement.entries] == [1500]
+    assert ([row.reason for row in statement.bad], statement.pending) == (
         ["It does not say whether it is booked, as other rows do."],
         1,
     )
@@ -184,4 +184,4 @@ def test_no_combination_of_columns_books_money_that_a_word_says_did_not_come() -
         )
         entries = csv_statement.read_csv(text.encode(), ReadOptions(account=IBAN)).entries
         came = sign == 1 and counts == 1 and not minus
-        assert ([each.amount for each in entries if each.amount > 0] == [5000]) is came, text
+        assert ([entry.amount for entry in entries if entry.amount > 0] == [5000]) is came, text

@@ -19,7 +19,8 @@ def read(text: str, **options: Any) -> list[Row]:
     statement = csv_statement.read_csv(text.encode(), ReadOptions(account=IBAN, **options))
     assert statement.bad == ()
     return [
-        (each.amount, each.currency, str(each.booked_on), each.payer, each.text) for each in statement.entries
+        (entry.amount, entry.currency, str(entry.booked_on), entry.payer, entry.text)
+        for entry in statement.entries
     ]
 
 

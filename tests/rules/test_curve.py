@@ -9,10 +9,10 @@ from tests.terms import GRADUATED, TENS, TWO_DOLLARS, VOLUME, tiers
 
 
 def drawn(model: PriceModel) -> list[tuple[str, str]]:
-    return [_told(point) for point in curve(model, "USD")]
+    return [_text(point) for point in curve(model, "USD")]
 
 
-def _told(point: Point) -> tuple[str, str]:
+def _text(point: Point) -> tuple[str, str]:
     return f"{'just above ' if point.just_above else ''}{point.units}", point.amount.rounded().text
 
 
@@ -29,7 +29,7 @@ def test_case_031_the_curves_of_graduated_and_volume_prices_meet_their_bounds() 
 
 
 def test_case_031_a_cliff_is_shown_and_none_is_where_prices_rise() -> None:
-    pairs = [(_told(at), _told(above)) for at, above in cliffs(curve(VOLUME, "USD"))]
+    pairs = [(_text(at), _text(above)) for at, above in cliffs(curve(VOLUME, "USD"))]
     assert pairs == [
         (("100", "300.00"), ("just above 100", "250.00")),
         (("500", "1250.00"), ("just above 500", "1000.00")),

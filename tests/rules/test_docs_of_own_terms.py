@@ -16,14 +16,14 @@ def test_what_one_tenant_has_of_its_own_takes_its_seconds_from_the_plans() -> No
         values = [row["plan's"], row["own"]]
         if row["what"] == "fee":
             owed = [
-                Fee(Decimal(each)).owed("USD", part).text for each, part in zip(values, parts, strict=True)
+                Fee(Decimal(value)).owed("USD", part).text for value, part in zip(values, parts, strict=True)
             ]
         elif row["what"] == "included hours":
-            owed = [str(number(each) * part) for each, part in zip(values, parts, strict=True)]
+            owed = [str(number(value) * part) for value, part in zip(values, parts, strict=True)]
         else:
             base, owed = dollars(row["what"].removeprefix("discount on ")), []
-            for each, part in zip(values, parts, strict=True):
-                off = Discount(percent=Decimal(each.rstrip(" %"))).owed(base, part)
+            for value, part in zip(values, parts, strict=True):
+                off = Discount(percent=Decimal(value.rstrip(" %"))).owed(base, part)
                 base += off
                 owed.append(off.text)
         assert " and ".join(owed) == row["comes to"], row

@@ -26,7 +26,7 @@ from clusters.connectors.prometheus.shapes import PRODUCT, shape
 from clusters.connectors.sacct_tres import tres
 from tests import builders
 from tests.documentation import number, table
-from tests.held import held
+from tests.held import held_in_parts
 from tests.scenarios.real import run
 
 PAGE = "explanation/amounts.md"
@@ -164,7 +164,7 @@ def test_cases_001_to_003_a_job_across_borders() -> None:
         )
         parts = [period(month, UTC_ZONE) for month in months.values()]
         borders = [(int(part.start.timestamp()), int(part.end.timestamp())) for part in parts]
-        seconds = held(*borders, started=started, ended=ended)
+        seconds = held_in_parts(*borders, started=started, ended=ended)
         assert seconds == [number(row[name]) for name in months]
         assert sum(seconds) == ended - started
 
@@ -174,7 +174,7 @@ def test_suspended_seconds_are_spread_by_one_running_total() -> None:
     for row in table(PAGE, "Suspended seconds"):
         part = (int(number(row["from second"])), int(number(row["to second"])))
         runs, suspended = int(number(row["runs for"])), int(number(row["suspended for"]))
-        assert held(part, started=0, ended=runs, suspended=suspended) == [number(row["held"])]
+        assert held_in_parts(part, started=0, ended=runs, suspended=suspended) == [number(row["held"])]
 
 
 def test_slices_are_exact_fractions() -> None:
@@ -210,7 +210,7 @@ def test_case_030_projects_share_what_a_price_comes_to() -> None:
     rows = table(PAGE, "Shares of projects")
     used = {row["project"]: number(row["GPU-hours"]) * 3600 for row in rows}
     owed = shared(used, Graduated(steps()), "USD")
-    assert {project: each.amount("USD") for project, each in owed.items()} == {
+    assert {project: share.amount("USD") for project, share in owed.items()} == {
         row["project"]: dollars(row["share"]) for row in rows
     }
 
@@ -272,12 +272,12 @@ def test_the_forecast() -> None:
         going = pace([Fraction(day) for day in row["the last whole days"].split(", ")])
         assert going is not None
         coming = going.coming(Fraction(row["days left"]))
-        amounts = [Money(each, "USD").rounded().text for each in (going.mean, coming.expected)]
+        amounts = [Money(figure, "USD").rounded().text for figure in (going.mean, coming.expected)]
         assert amounts == [row["a day"], row["still to come"]]
         if coming.low is None or coming.high is None:
             assert row["band"] == "none"
         else:
-            ends = [Money(each, "USD").rounded().text for each in (coming.low, coming.high)]
+            ends = [Money(bound, "USD").rounded().text for bound in (coming.low, coming.high)]
             assert " to ".join(ends) == row["band"]
 
 
@@ -320,7 +320,7 @@ def test_prices_by_class_and_outcome() -> None:
             cluster, builders.a_job(account=f"account-{n}", **{name: row[name] for name in columns})
         )
     run("close_period", "2026-03", "--accept-incomplete", "an example")
-    subtotals = {each["tenant"]: each["subtotal"] for each in run("show_invoices")["invoices"]}
+    subtotals = {invoice["tenant"]: invoice["subtotal"] for invoice in run("show_invoices")["invoices"]}
     assert subtotals == {f"tenant-{n}": row["an hour costs"] for n, row in enumerate(examples)}
     for row in examples:
         assert rows[int(row["price"]) - 1]["per GPU-hour"] == row["an hour costs"]
@@ -329,8 +329,8 @@ def test_prices_by_class_and_outcome() -> None:
 def test_three_hours_of_two_gpus() -> None:
     """Three GPU-hours busy, one idle, two unknown."""
     for row in table(PAGE, "Three hours of two GPUs"):
-        each = (("busy", 3), ("idle", 1), ("unknown", 2))
-        lines = [cost(row[use] or row["otherwise"], Fraction(hours * 3600)) for use, hours in each]
+        uses = (("busy", 3), ("idle", 1), ("unknown", 2))
+        lines = [cost(row[use] or row["otherwise"], Fraction(hours * 3600)) for use, hours in uses]
         assert sum(lines, Money.zero("USD")) == dollars(row["amount"])
 
 
@@ -395,4 +395,8 @@ def test_currencies_without_decimals_and_with_three() -> None:
         price, currency = PerUnit(Decimal(row["price"])), row["currency"]
         net = price.amount(number(row["GPU-hours"]) * 3600, currency).rounded()
         tax = tax_on(net, rate=Decimal(20))
-        assert [each.text for each in (net, tax, net + tax)] == [row["net"], row["20 % of it"], row["total"]]
+        assert [amount.text for amount in (net, tax, net + tax)] == [
+            row["net"],
+            row["20 % of it"],
+            row["total"],
+        ]

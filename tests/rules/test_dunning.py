@@ -27,7 +27,7 @@ DUE = date(2026, 4, 15)
 SUSPENDING = Policy(suspend=30, announce=7, past_due=14)
 
 
-def told(policy: Policy) -> list[str]:
+def marks(policy: Policy) -> list[str]:
     return [
         f"{mark.day:%d %b} {mark.step}{f' {mark.number}' if mark.number else ''}"
         for mark in timeline(policy, due_on=DUE)
@@ -35,7 +35,7 @@ def told(policy: Policy) -> list[str]:
 
 
 def test_without_a_policy_there_are_three_reminders_and_nobody_is_suspended() -> None:
-    assert told(DEFAULTS) == [
+    assert marks(DEFAULTS) == [
         "18 Apr reminder 1",
         "25 Apr reminder 2",
         "06 May reminder 3",

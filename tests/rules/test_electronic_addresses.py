@@ -14,7 +14,7 @@ from tests.en16931 import CEN, rules_file
 def test_the_schemes_are_those_of_the_standards_own_rules() -> None:
     lists = re.findall(r"contains\(' (0002 [^']* EM) '", rules_file(*CEN).read_text())
     assert lists
-    assert {frozenset(each.split()) for each in lists} == {SCHEMES}
+    assert {frozenset(members.split()) for members in lists} == {SCHEMES}
 
 
 @pytest.mark.parametrize("good", ["0204:04011000-1234512345-06", "9930:DE811234565", "EM:ann@vision.example"])

@@ -136,7 +136,7 @@ def test_what_is_open_does_not_depend_on_how_far_one_looks(cuts: list[int], zone
     whole = which.between(since, since + 20 * DAY, zone=ZoneInfo(zone))
     parts = [which.between(low, high, zone=ZoneInfo(zone)) for low, high in pairwise(borders)]
 
-    assert sum(end - start for each in parts for start, end in each) == sum(
+    assert sum(end - start for part in parts for start, end in part) == sum(
         end - start for start, end in whole
     )
 

@@ -201,7 +201,7 @@ def test_voiding_takes_back_what_was_billed_and_its_tax(use: dict[LineKey, Owed]
     }
     if lines:
         kind = Tax("S", rate)
-        ((foot,), (reversal,)) = (breakdown((kind, line.amount) for line in each) for each in (lines, back))
+        ((foot,), (reversal,)) = (breakdown((kind, line.amount) for line in side) for side in (lines, back))
         assert foot.net.minor == sum(line.amount.minor for line in lines)
         assert reversal.net + reversal.tax == -(foot.net + foot.tax)
 

@@ -123,15 +123,15 @@ def test_projects_share_an_amount_to_the_cent(
     included = sum(used, Fraction(0)) * part
     owed = shared(dict(enumerate(used)), model, "USD", included=included)
     whole = model.amount(sum(used, Fraction(0)) - included, "USD").rounded()
-    assert sum((each.amount("USD") for each in owed.values()), Money.zero("USD")) == whole
-    for each in owed.values():
-        assert each.share is not None
-        assert recomputed(each.share.terms, "USD") == whole
+    assert sum((value.amount("USD") for value in owed.values()), Money.zero("USD")) == whole
+    for value in owed.values():
+        assert value.share is not None
+        assert recomputed(value.share.terms, "USD") == whole
 
 
 def test_a_project_bears_its_part_of_the_tiers() -> None:
     owed = shared({"audio": Fraction(100 * HOUR), "vision": Fraction(200 * HOUR)}, Graduated(STEPS), "USD")
-    assert [each.amount("USD").text for each in owed.values()] == ["266.67", "533.33"]  # of 800.00
+    assert [value.amount("USD").text for value in owed.values()] == ["266.67", "533.33"]  # of 800.00
 
 
 @pytest.mark.parametrize(

@@ -33,10 +33,10 @@ class Job:
     row: int  # its place in the file
     account: str
     user: str
-    told: Mapping[str, str]  # queue, state, gpu_model
+    attributes: Mapping[str, str]  # queue, state, gpu_model
     start: int
     end: int  # epoch seconds, [start, end)
-    held: Mapping[str, int]  # by meter: GPUs, cores, MiB
+    quantities: Mapping[str, int]  # by meter: GPUs, cores, MiB
     busy: Mapping[int, tuple[Fraction, int]] = field(
         default_factory=dict
     )  # by hour: busy and seen GPU-seconds
@@ -250,7 +250,7 @@ def _price(
     One with hours before one without, then the one with the most selectors, then the first of equals. `at` is the
     second, after the months that are looked at.
     """
-    attributes = {**job.told, "use": use}
+    attributes = {**job.attributes, "use": use}
     fits = [
         (not price.hours, -len(price.where), place)
         for place, price in enumerate(plan.prices)
@@ -261,9 +261,9 @@ def _price(
     return min(fits)[2] if fits else None
 
 
-def _held(plan: Plan, part: Part, reach: tuple[int, int]) -> Iterator[tuple[int, int]]:
+def _charged_seconds(plan: Plan, part: Part, reach: tuple[int, int]) -> Iterator[tuple[int, int]]:
     """(place of a price, GPU-, core- or MiB-seconds)"""
-    for meter, quantity in part.job.held.items():
+    for meter, quantity in part.job.quantities.items():
         for use, seconds in _uses(part, meter, quantity):
             place = _price(plan, part.job, meter, (reach, part.start), use)
             if quantity and place is not None:
@@ -285,7 +285,7 @@ def _seen(job: Job, hour: int, upto: int) -> tuple[int, int]:
     """Whole GPU-seconds of the hour up to that instant: those that were seen, and those of them that were busy."""
     worked, covered = job.busy[hour]
     since, until = max(job.start, hour), min(job.end, hour + 3600)
-    whole, part = (job.held["gpu-hour"] * max(0, at - since) for at in (until, min(until, upto)))
+    whole, part = (job.quantities["gpu-hour"] * max(0, at - since) for at in (until, min(until, upto)))
     seen = min(covered, whole) * part // whole
     return seen, worked * seen // covered
 
@@ -300,7 +300,7 @@ def _included(
     remaining = own + carried
     used = Fraction(0)
     for part in sorted(parts, key=lambda part: (part.start, part.job.row, part.end)):
-        for place, seconds in _held(plan, part, reach):
+        for place, seconds in _charged_seconds(plan, part, reach):
             free_seconds = min(Fraction(seconds), remaining)
             free[place] += free_seconds
             remaining -= free_seconds
@@ -313,7 +313,7 @@ def _use(plan: Plan, parts: list[Part], reach: tuple[int, int], free: Mapping[in
     """What the prices come to: each line rounded, a price over the total as one."""
     used: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for part in parts:
-        for place, seconds in _held(plan, part, reach):
+        for place, seconds in _charged_seconds(plan, part, reach):
             used[place][part.job.account] += seconds
     whole = 0
     for place, by_project in used.items():
@@ -334,12 +334,12 @@ def amount(price: Price, hours: Fraction) -> Fraction:
         return -(-hours // size) * cost
     if price.model == "volume":
         return hours * next(
-            Fraction(each) for up_to, each in price.tiers if not up_to or hours <= Fraction(up_to)
+            Fraction(tier_price) for up_to, tier_price in price.tiers if not up_to or hours <= Fraction(up_to)
         )
     whole, below = Fraction(0), Fraction(0)
-    for up_to, each in price.tiers:
+    for up_to, tier_price in price.tiers:
         top = min(hours, Fraction(up_to)) if up_to else hours
-        whole += max(Fraction(0), top - below) * Fraction(each)
+        whole += max(Fraction(0), top - below) * Fraction(tier_price)
         below = max(below, top)
     return whole
 
@@ -367,7 +367,7 @@ def _with_terms(plan: Plan, use: int, month: Month, begins: int, share: Fraction
     return whole
 
 
-def taken(plan: Plan, work: Iterable[Job]) -> dict[tuple[str, str, date], int]:
+def wallet_days(plan: Plan, work: Iterable[Job]) -> dict[tuple[str, str, date], int]:
     """(tenant, user, service day) → what is taken from the user's wallet, in smallest units."""
     zone = ZoneInfo(plan.zone)
     exact: dict[tuple[str, str, date], Fraction] = defaultdict(Fraction)
@@ -386,7 +386,7 @@ def taken(plan: Plan, work: Iterable[Job]) -> dict[tuple[str, str, date], int]:
 def _a_second(plan: Plan, job: Job) -> Fraction:
     """What a second of the job costs at prices per unit."""
     whole = Fraction(0)
-    for meter, quantity in job.held.items():
+    for meter, quantity in job.quantities.items():
         place = _price(plan, job, meter)
         if quantity and place is not None:
             whole += amount(plan.prices[place], Fraction(quantity, WHOLE[meter] * 3600))

@@ -249,6 +249,6 @@ def scale(price: Price) -> Iterator[str]:
         yield f'unit_price = "{price.tiers[0][1]}"'
     else:
         yield "tiers = ["
-        for up_to, each in price.tiers:
-            yield f'  {{ {f"up_to = {chr(34)}{up_to}{chr(34)}, " if up_to else ""}unit_price = "{each}" }},'
+        for up_to, tier_price in price.tiers:
+            yield f'  {{ {f"up_to = {chr(34)}{up_to}{chr(34)}, " if up_to else ""}unit_price = "{tier_price}" }},'
         yield "]"

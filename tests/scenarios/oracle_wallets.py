@@ -71,7 +71,7 @@ class Pot:
     day: date
     priority: int
     expires: date | None
-    given: int
+    granted: int
     left: int = 0
     gone: int = 0
 
@@ -92,13 +92,13 @@ def wallet(story: Story) -> Wallet:
     """The wallet at the end of its story."""
     zone = ZoneInfo(story.zone)
     state = Wallet()
-    days = [each.at for each in story.gifts] + [each.start for each in story.jobs] + [story.opened]
+    days = [gift.at for gift in story.gifts] + [job.start for job in story.jobs] + [story.opened]
     day = min(at.astimezone(zone).date() for at in days)
-    last = max([story.now, *(each.end for each in story.jobs)]).astimezone(zone).date()
+    last = max([story.now, *(job.end for job in story.jobs)]).astimezone(zone).date()
     while day <= last:
         if day <= story.now.astimezone(zone).date():
             _expire(state, day)
-        for at, order, what in sorted(_grants_on(story, day, zone), key=lambda each: each[:2]):
+        for at, order, what in sorted(_grants_on(story, day, zone), key=lambda change: change[:2]):
             del order
             _give(story, state, day, at, what)
         spent = sum(amount for at, amount in story.spent if at.astimezone(zone).date() == day)
@@ -115,9 +115,8 @@ def _use(story: Story, since: datetime, until: datetime) -> int:
     """What is used in a time, in smallest units: a half upwards."""
     exact = sum(
         (
-            each.a_second
-            * int(max(timedelta(0), min(each.end, until) - max(each.start, since)).total_seconds())
-            for each in story.jobs
+            job.a_second * int(max(timedelta(0), min(job.end, until) - max(job.start, since)).total_seconds())
+            for job in story.jobs
         ),
         Fraction(0),
     )
@@ -158,7 +157,7 @@ def _give(story: Story, state: Wallet, day: date, at: datetime, what: Gift | Rul
             amount = max(0, min(amount, what.cap - _seen(story, state, day, at)))
         ends = day + DAY * what.lasts if what.lasts else None
         pot = Pot(f"{what.name} {at:%Y-%m-%dT%H:%MZ}", at, day, what.priority, ends, amount)
-    pot.left = pot.given
+    pot.left = pot.granted
     for owed in sorted(state.debts):
         paid = min(pot.left, state.debts[owed])
         pot.left -= paid

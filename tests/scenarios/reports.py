@@ -50,7 +50,7 @@ def report(
     )
 
 
-def told(usage_report: Report) -> list[tuple[str, str, str, str]]:
+def report_rows(usage_report: Report) -> list[tuple[str, str, str, str]]:
     """Each row as (its names, its standing, its GPU-hours, its money): allocated = effective + waste + unknown."""
     return [
         (

@@ -205,13 +205,13 @@ def test_a_process_killed_in_the_middle_leaves_an_act_that_looking_settles(
 
 def test_an_answer_that_never_came_is_unknown_until_it_is_looked_at(slurm: StandIn) -> None:
     door = a_door(slurm)
-    slurm.after = lambda asked: slurm.down.add("slurmdbd") if asked.startswith("POST") else None
+    slurm.after = lambda request: slurm.down.add("slurmdbd") if request.startswith("POST") else None
     (act,) = blocked(door).acts
     assert act.outcome == "unknown"
     with pytest.raises(ConnectorError):
         enforcement_plan.plan_unblock(door=door, account="vision")
     slurm.down.clear()
-    slurm.after = lambda asked: None
+    slurm.after = lambda request: None
     assert unblocked(door).good
     act.refresh_from_db()
     assert act.outcome == "done"

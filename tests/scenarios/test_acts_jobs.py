@@ -64,7 +64,7 @@ def test_waiting_jobs_of_an_account_are_held_and_nothing_else_is_touched(slurm: 
     act = Act.objects.get(target="job 11@1772000000")
     assert (act.who, act.why, act.outcome, act.before) == ("op", "budget used up", "done", {"held": False})
     assert act.after == {"11@1772000000": ["PENDING", "JobHeldAdmin"]}
-    assert {each.errand for each in done.acts} == {act.errand}
+    assert {act.errand for act in done.acts} == {act.errand}
 
 
 def test_only_one_users_jobs_are_held(slurm: StandIn) -> None:
@@ -215,7 +215,7 @@ def test_no_account_does_not_mean_all_of_them(slurm: StandIn, account: str) -> N
             planned(door=door, account=account)
     with pytest.raises(LimitError):
         plan_hold(door=door, account=account, user="ben")
-    assert not [request for request in slurm.asked if "/jobs" in request or "associations" in request]
+    assert not [request for request in slurm.requests if "/jobs" in request or "associations" in request]
 
 
 def test_eve_may_not_touch_bens_jobs(slurm: StandIn) -> None:
@@ -224,7 +224,7 @@ def test_eve_may_not_touch_bens_jobs(slurm: StandIn) -> None:
     assert act.outcome == "failed"
     assert "2002" in act.error or "AdminLevel" in act.error or "adminlevel" in act.error
     acts = carried(door, plan_hold(door=door, account="speech")).acts
-    assert [each.outcome for each in acts] == ["failed"]
+    assert [act.outcome for act in acts] == ["failed"]
     assert slurm.world.jobs[13].state == "RUNNING"
     assert reasons(slurm)[15] == "Priority"
 
@@ -243,14 +243,14 @@ def test_a_write_that_is_answered_and_not_done_is_told(slurm: StandIn) -> None:
 def test_where_slurmctld_stops_answering_the_rest_is_not_begun(slurm: StandIn) -> None:
     door = a_door(slurm)
     plan = plan_hold(door=door, account="vision")
-    slurm.after = lambda asked: slurm.down.add("slurmctld") if asked.startswith("POST") else None
+    slurm.after = lambda request: slurm.down.add("slurmctld") if request.startswith("POST") else None
     done = carried(door, plan)
     assert ([act.outcome for act in done.acts], done.left, done.good) == (["unknown"], 2, False)
     with pytest.raises(ConnectorError):
         carried(door, plan)
 
     slurm.down.clear()
-    slurm.after = lambda asked: None
+    slurm.after = lambda request: None
     rest = plan_hold(door=door, account="vision")
     assert len(rest.steps) == 2
     assert carried(door, rest).good

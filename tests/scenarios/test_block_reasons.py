@@ -216,11 +216,11 @@ def test_a_plan_is_stale_once_the_other_reason_has_gone(slurm: StandIn, door: Sc
 
 
 def test_an_act_that_cannot_be_settled_is_no_block_in_force(slurm: StandIn, door: SchedulerPort) -> None:
-    slurm.after = lambda asked: slurm.down.add("slurmdbd") if asked.startswith("POST") else None
+    slurm.after = lambda request: slurm.down.add("slurmdbd") if request.startswith("POST") else None
     assert blocked(door, "dunning").acts[0].outcome == "unknown"
     assert not blocks.is_in_force(door.cluster, "vision", source="dunning")
     slurm.down.clear()
-    slurm.after = lambda asked: None
+    slurm.after = lambda request: None
     assert "has to be looked at first" in enforcement_plan.plan_block(door=door, account="vision").notes[0]
     with pytest.raises(LimitError):
         enforcement_plan.plan_block(door=door, account=" ")

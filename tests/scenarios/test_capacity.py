@@ -21,7 +21,7 @@ def node(name: str, state: NodeState = UP, *, gpus: int = 4, model: str = "a100"
     return NodeSeen(name=name, gpu_model=model, gpus=gpus, state=state)
 
 
-def kept(cluster: Cluster) -> list[tuple[str, str, int, str, str]]:
+def intervals(cluster: Cluster) -> list[tuple[str, str, int, str, str]]:
     """(node, state, GPUs, since, until), by node and time."""
 
     def clock(second: int | None) -> str:
@@ -41,7 +41,7 @@ def test_a_node_that_is_drained_and_comes_back_leaves_three_intervals() -> None:
         ("00:20", UP),
     ):
         capacity.observe(cluster, [node("gpu1", state)], at(f"2026-03-01 {moment}"))
-    assert kept(cluster) == [
+    assert intervals(cluster) == [
         ("gpu1", "up", 4, "0 min", "10 min"),
         ("gpu1", "drained", 4, "10 min", "20 min"),
         ("gpu1", "up", 4, "20 min", ""),
@@ -59,7 +59,7 @@ def test_a_node_that_is_not_told_any_more_is_gone_and_a_new_one_begins() -> None
     cluster = a_cluster()
     capacity.observe(cluster, [node("gpu1"), node("gpu2")], at("2026-03-01"))
     capacity.observe(cluster, [node("gpu2"), node("gpu3", gpus=8)], at("2026-03-01 00:05"))
-    assert kept(cluster) == [
+    assert intervals(cluster) == [
         ("gpu1", "up", 4, "0 min", "5 min"),
         ("gpu2", "up", 4, "0 min", ""),
         ("gpu3", "up", 8, "5 min", ""),
@@ -74,7 +74,7 @@ def test_two_models_in_one_node_and_a_broken_gpu_are_told_apart() -> None:
     capacity.observe(
         cluster, [node("gpu1", gpus=3), node("gpu1", model="t4", gpus=2)], at("2026-03-01 00:05")
     )
-    assert [row[2:] for row in kept(cluster)] == [
+    assert [row[2:] for row in intervals(cluster)] == [
         (4, "0 min", "5 min"),
         (3, "5 min", ""),
         (2, "0 min", ""),
@@ -85,7 +85,7 @@ def test_within_one_second_the_last_look_holds() -> None:
     cluster = a_cluster()
     capacity.observe(cluster, [node("gpu1")], at("2026-03-01"))
     capacity.observe(cluster, [node("gpu1", DOWN)], at("2026-03-01"))
-    assert kept(cluster) == [("gpu1", "down", 4, "0 min", "")]
+    assert intervals(cluster) == [("gpu1", "down", 4, "0 min", "")]
 
 
 def test_an_older_look_is_refused() -> None:
@@ -93,7 +93,7 @@ def test_an_older_look_is_refused() -> None:
     capacity.observe(cluster, [node("gpu1")], at("2026-03-01 00:05"))
     with pytest.raises(CapacityError, match="The nodes of gpu1 were seen 300 s later than this already"):
         capacity.observe(cluster, [node("gpu1", DOWN)], at("2026-03-01"))
-    assert kept(cluster) == [("gpu1", "up", 4, "5 min", "")]
+    assert intervals(cluster) == [("gpu1", "up", 4, "5 min", "")]
 
 
 def test_what_is_there_now_is_counted_by_model_and_state() -> None:
@@ -115,7 +115,7 @@ def test_a_pass_keeps_the_nodes_that_it_saw() -> None:
     slurm.pulled(cluster, "2026-03-01 00:15")
     slurm.nodes = None  # not told: nothing is known, so nothing ends
     slurm.pulled(cluster, "2026-03-01 00:20")
-    assert kept(cluster) == [
+    assert intervals(cluster) == [
         ("gpu1", "up", 4, "10 min", ""),
         ("gpu2", "up", 4, "10 min", "15 min"),
         ("gpu2", "down", 4, "15 min", ""),

@@ -82,7 +82,9 @@ def test_case_044_a_downgrade_that_is_withdrawn_before_it_comes_changes_nothing(
     closed("2026-03", vision)
     closed("2026-04", vision)
     assert billed(vision, "2026-04") == [("2026-04", "Base fee large", "310.00")]
-    assert [(each.plan.name, each.until) for each in vision.subscriptions.all()] == [("large", None)]
+    assert [(subscription.plan.name, subscription.until) for subscription in vision.subscriptions.all()] == [
+        ("large", None)
+    ]
 
 
 def test_case_045_up_down_and_up_again_in_a_day_bills_each_fee_once_for_its_seconds() -> None:

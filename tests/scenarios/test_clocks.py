@@ -111,7 +111,7 @@ def test_a_watermark_in_the_future_fails_the_pull_the_test_and_the_close(ran_ahe
     ran_ahead.refresh_from_db()
     now = int(at("2026-03-01 15:00").timestamp())
     findings = connection_test.examine(cluster=ran_ahead, clock=lambda: now)
-    finding = next(each for each in findings if each.subject == "Watermark")
+    finding = next(finding for finding in findings if finding.subject == "Watermark")
     assert (finding.level, finding.sentence) == (Level.FAIL, pulled.error)
 
     outcome = closed("2026-03", vision, now="2026-04-03")

@@ -91,7 +91,7 @@ def test_what_stands_beside_an_invoice_is_drafted_with_it(lab: Tenant) -> None:
         as_of="2026-05-01",
     )
     documents = drafts(lab, month=4).documents
-    assert [(each.kind, each.number, each.total) for each in documents] == [
+    assert [(document.kind, document.number, document.total) for document in documents] == [
         ("Invoice", "Draft", "€11.90"),
         ("Credit note", "Draft", "-€2.38"),
     ]
@@ -103,7 +103,7 @@ def test_what_waits_for_approval_is_looked_at_before_it_is_approved(lab: Tenant)
     for _ in range(2):  # not held yet, and held for approval by a close
         preview = drafts(lab)
         assert preview.closed.outcome == "waiting for approval"
-        assert [each.total for each in preview.documents] == ["€4.76"]
+        assert [document.total for document in preview.documents] == ["€4.76"]
         close("2026-03", on="2026-05-03")
 
 

@@ -39,7 +39,7 @@ def labs() -> list[Tenant]:
     return tenants
 
 
-def asked(
+def ask_for_close(
     kind: CloseKind = CloseKind.PREVIEW, *, by: str = "op@cluster.example", accept_incomplete: str = ""
 ) -> CloseRun:
     return close_runs.request_run(
@@ -81,11 +81,11 @@ def test_what_is_issued_is_numbered_and_told_with_its_invoice(labs: list[Tenant]
 
 
 def test_two_operators_at_once_close_a_month_once(labs: list[Tenant]) -> None:
-    asked(CloseKind.ISSUE)
+    ask_for_close(CloseKind.ISSUE)
     with pytest.raises(
         RunError, match=r"^op@cluster.example closes 2026-03 at this moment: wait until that has ended"
     ):
-        asked(by="oda@cluster.example")
+        ask_for_close(by="oda@cluster.example")
     run = CloseRun.objects.get()
     close_runs.perform_run(run.pk, clock=clock())
     assert not close_runs.perform_run(run.pk, clock=clock())
@@ -146,16 +146,16 @@ def test_what_a_worker_does_late_is_dated_when_it_is_done(
 
 
 def test_a_run_that_kills_every_worker_is_given_up(labs: list[Tenant]) -> None:
-    run = asked()
+    run = ask_for_close()
     CloseRun.objects.update(attempts=close_runs.ATTEMPTS)
     close_runs.perform_run(run.pk, clock=clock())
     run.refresh_from_db()
     assert run.error == "It was begun several times and never ended: the worker's log says why. Ask again."
-    assert asked().month == "2026-03"
+    assert ask_for_close().month == "2026-03"
 
 
 def test_a_run_that_gets_on_is_not_given_up_however_often_workers_are_replaced(labs: list[Tenant]) -> None:
-    run = asked()
+    run = ask_for_close()
     CloseRun.objects.update(attempts=close_runs.ATTEMPTS - 1)
     times = iter((at(APRIL), at(APRIL)))
 
@@ -173,7 +173,7 @@ def test_a_run_that_gets_on_is_not_given_up_however_often_workers_are_replaced(l
 
 
 def test_one_worker_at_a_time_does_a_run(labs: list[Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
-    run = asked()
+    run = ask_for_close()
     sent: list[int] = []
     monkeypatch.setattr(
         tasks.perform_close, "apply_async", lambda kwargs, expires: sent.append(kwargs["run_id"])
@@ -244,7 +244,7 @@ def test_a_month_that_cannot_be_closed_is_refused(month: str) -> None:
 
 
 def test_the_database_lets_one_run_of_a_month_go_on() -> None:
-    asked()
+    ask_for_close()
     fields = {"month": "2026-03", "kind": "issue", "by": "x", "asked_at": at(APRIL), "total": 1}
     with pytest.raises(IntegrityError, match="month_is_closed_by_one_at_a_time"), transaction.atomic():
         CloseRun.objects.create(**fields)

@@ -35,7 +35,7 @@ DECLINED, NO_FUNDS, LOST_CARD = (
 def test_an_invoice_that_is_due_is_charged_to_the_saved_card_and_paid(scenario: Scenario) -> None:
     scenario.save_card()
     scenario.collect()
-    assert (scenario.taken, scenario.states, scenario.paid, scenario.standing) == (
+    assert (scenario.charged, scenario.states, scenario.paid, scenario.settlement) == (
         [400],
         ["succeeded"],
         "4.00",
@@ -49,7 +49,7 @@ def test_an_invoice_that_is_due_is_charged_to_the_saved_card_and_paid(scenario: 
 
 def test_without_a_card_nothing_is_charged_and_the_invoice_waits(scenario: Scenario) -> None:
     done = scenario.collect()
-    assert (done.charged, scenario.states, scenario.standing) == (0, [], "past_due")
+    assert (done.charged, scenario.states, scenario.settlement) == (0, [], "past_due")
     assert scenario.charge() == NotChargeable("No means of payment is saved that can be charged.")
 
 
@@ -57,7 +57,7 @@ def test_collecting_case_10_a_round_run_twice_charges_once(scenario: Scenario) -
     scenario.save_card()
     for _ in range(3):
         scenario.collect()
-    assert (scenario.taken, scenario.states) == ([400], ["succeeded"])
+    assert (scenario.charged, scenario.states) == ([400], ["succeeded"])
     scenario.books_agree()
 
 
@@ -70,11 +70,11 @@ def test_case_075_and_collecting_cases_1_3_and_8_an_answer_that_is_lost_leaves_i
     done = scenario.collect()
     assert len(done.troubles) == 1
     assert scenario.states == ["unknown"]
-    assert scenario.standing == "processing"
+    assert scenario.settlement == "processing"
 
     scenario.collect()
 
-    assert (scenario.taken, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
+    assert (scenario.charged, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
     scenario.books_agree()
 
 
@@ -92,7 +92,7 @@ def test_collecting_case_5_a_failure_of_stripe_is_looked_up_and_never_sent_again
     scenario.wait(hours=2)
     scenario.collect()
     assert scenario.states == (["succeeded"] if effect else ["canceled", "succeeded"])
-    assert scenario.taken == [400]
+    assert scenario.charged == [400]
     scenario.books_agree()
 
 
@@ -104,7 +104,7 @@ def test_collecting_case_4_an_attempt_that_is_found_a_day_later_is_never_sent_ag
     scenario.collect()
     scenario.wait(hours=25)
     scenario.collect()
-    assert (scenario.taken, scenario.states) == ([400], ["succeeded"])
+    assert (scenario.charged, scenario.states) == ([400], ["succeeded"])
     scenario.books_agree()
 
 
@@ -117,7 +117,7 @@ def test_collecting_case_4_one_that_cannot_be_found_any_more_is_looked_at_by_peo
     scenario.wait(hours=25)
     scenario.collect()
     scenario.collect()
-    assert (scenario.taken, scenario.states) == ([], ["needs_review"])
+    assert (scenario.charged, scenario.states) == ([], ["needs_review"])
     assert "see whether the money came" in PaymentAttempt.objects.get().message
     scenario.books_agree()
 
@@ -131,17 +131,20 @@ def test_collecting_case_6_a_busy_stripe_is_asked_again_with_the_same_key(
     busy = 429 if fault == "rate_limited" else 409
     for _ in range(3):
         scenario.collect()
-        assert (scenario.taken, scenario.states) == ([], ["unknown"])  # nothing that anybody has to do about
+        assert (scenario.charged, scenario.states) == (
+            [],
+            ["unknown"],
+        )  # nothing that anybody has to do about
         scenario.wait(minutes=1)
     scenario.collect()
-    assert (scenario.taken, scenario.states) == ([400], ["succeeded"])
-    requests = [each for each in scenario.stripe.requests if str(each) == "POST /v1/payment_intents"]
-    assert [each.status for each in requests] == [busy, busy, busy, 200]
+    assert (scenario.charged, scenario.states) == ([400], ["succeeded"])
+    requests = [request for request in scenario.stripe.requests if str(request) == "POST /v1/payment_intents"]
+    assert [request.status for request in requests] == [busy, busy, busy, 200]
     (attempt,) = PaymentAttempt.objects.all()
-    assert {each.key for each in requests} == {
+    assert {request.key for request in requests} == {
         f"ct:{GatewayAccount.objects.get().deployment}:pi:{attempt.pk}"
     }
-    assert all(each.params == requests[0].params for each in requests)
+    assert all(request.params == requests[0].params for request in requests)
     assert attempt.message == ""
     scenario.books_agree()
 
@@ -164,7 +167,7 @@ def test_collecting_case_7_a_refused_key_stops_all_and_nobody_is_dunned(
     )  # which rights it has
     scenario.stripe.faults.lift()
     scenario.collect()
-    assert (scenario.taken, scenario.states) == ([400], ["succeeded"])
+    assert (scenario.charged, scenario.states) == ([400], ["succeeded"])
     assert not gateway_access.is_locked_out()
     scenario.books_agree()
 
@@ -174,7 +177,7 @@ def test_collecting_case_11_a_decline_is_told_and_tried_again_by_the_calendar_ea
 ) -> None:
     scenario.save_card(DECLINED)
     scenario.collect()
-    assert (scenario.states, scenario.standing) == (["failed"], "past_due")
+    assert (scenario.states, scenario.settlement) == (["failed"], "past_due")
     assert PaymentAttempt.objects.get().message == "Your card was declined."
     scenario.wait(days=2)
     scenario.collect()
@@ -185,7 +188,7 @@ def test_collecting_case_11_a_decline_is_told_and_tried_again_by_the_calendar_ea
         assert scenario.states == ["failed"] * tries
     scenario.save_card()
     scenario.collect()
-    assert (scenario.states, scenario.taken) == (["failed"] * 4 + ["succeeded"], [400])
+    assert (scenario.states, scenario.charged) == (["failed"] * 4 + ["succeeded"], [400])
     scenario.books_agree()
 
 
@@ -231,10 +234,10 @@ def test_collecting_case_29_a_card_that_is_gone_and_a_customer_that_is_deleted_c
     scenario.stripe.dashboard.delete_customer(customer or "")
     scenario.wait(minutes=5)
     scenario.collect()
-    assert scenario.taken == []
+    assert scenario.charged == []
     scenario.save_card()
     scenario.collect()
-    assert scenario.taken == [400]
+    assert scenario.charged == [400]
     assert BillingAccount.objects.get().customer != customer
     scenario.books_agree()
 
@@ -251,9 +254,9 @@ def test_collecting_case_2_a_worker_that_died_before_it_kept_the_answer_is_follo
         patch.setattr("billing.payments.sync.apply_charge", dies)
         with pytest.raises(KeyboardInterrupt):
             scenario.charge()
-    assert (scenario.taken, scenario.states) == ([400], ["unknown"])
+    assert (scenario.charged, scenario.states) == ([400], ["unknown"])
     scenario.collect()
-    assert (scenario.taken, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
+    assert (scenario.charged, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
     scenario.books_agree()
 
 
@@ -358,7 +361,7 @@ def test_what_waited_for_a_key_over_a_weekend_was_never_sent_and_is_charged_anew
     scenario.stripe.faults.lift()
     scenario.collect()
     scenario.collect()
-    assert (scenario.states, scenario.taken, scenario.paid) == (["canceled", "succeeded"], [400], "4.00")
+    assert (scenario.states, scenario.charged, scenario.paid) == (["canceled", "succeeded"], [400], "4.00")
     scenario.books_agree()
 
 
@@ -380,7 +383,9 @@ def test_a_card_that_is_saved_on_a_page_after_the_tenant_left_is_removed_at_once
         scenario.collect()
     open_page.refresh_from_db()
     assert (open_page.state, SavedMethod.objects.count()) == ("complete", 0)
-    assert [each["customer"] for each in scenario.stripe.objects("payment_method")] == [None]
+    assert [payment_method["customer"] for payment_method in scenario.stripe.objects("payment_method")] == [
+        None
+    ]
 
 
 def test_a_card_that_was_erased_stays_so_when_its_network_renews_it(scenario: Scenario) -> None:

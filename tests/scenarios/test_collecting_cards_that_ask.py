@@ -39,10 +39,10 @@ def test_collecting_case_15_a_card_that_asked_when_it_was_saved_is_charged_each_
 ) -> None:
     scenario.save_card(ASKS_ONCE, set_up=True)
     scenario.collect()
-    assert (scenario.states, scenario.taken, scenario.paid) == (["succeeded"], [400], "4.00")
+    assert (scenario.states, scenario.charged, scenario.paid) == (["succeeded"], [400], "4.00")
     invoice = april(scenario)
     scenario.collect()
-    assert (scenario.states, scenario.taken) == (["succeeded", "succeeded"], [400, 800])
+    assert (scenario.states, scenario.charged) == (["succeeded", "succeeded"], [400, 800])
     assert paid(scenario, invoice) == ("paid", "8.00")
     scenario.books_agree()
 
@@ -52,7 +52,7 @@ def test_collecting_case_15_the_same_card_saved_without_asking_waits_for_its_own
 ) -> None:
     scenario.save_card(ASKS_ONCE)
     scenario.collect()
-    assert (scenario.states, scenario.taken) == (["needs_action"], [])
+    assert (scenario.states, scenario.charged) == (["needs_action"], [])
     scenario.books_agree()
 
 
@@ -61,15 +61,19 @@ def test_collecting_case_15_a_card_that_always_asks_is_answered_on_the_page_each
 ) -> None:
     scenario.save_card(ALWAYS_ASKS)
     scenario.collect()
-    assert (scenario.states, scenario.taken, scenario.standing) == (["needs_action"], [], "past_due")
+    assert (scenario.states, scenario.charged, scenario.settlement) == (["needs_action"], [], "past_due")
     answered(scenario, scenario.invoice)
-    assert (scenario.states, scenario.taken, scenario.paid) == (["needs_action", "succeeded"], [400], "4.00")
+    assert (scenario.states, scenario.charged, scenario.paid) == (
+        ["needs_action", "succeeded"],
+        [400],
+        "4.00",
+    )
     invoice = april(scenario)
     scenario.collect()
     assert scenario.states == ["needs_action", "succeeded", "needs_action"]
     assert paid(scenario, invoice) == ("past_due", "0.00")
     answered(scenario, invoice)
-    assert scenario.taken == [400, 800]
+    assert scenario.charged == [400, 800]
     assert paid(scenario, invoice) == ("paid", "8.00")
     scenario.books_agree()
 

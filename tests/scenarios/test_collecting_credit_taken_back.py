@@ -41,7 +41,9 @@ def scenario() -> Iterator[Scenario]:
         scenario.lab.billing_account.save()
         yield scenario
         assert scenario.stripe.violations == []
-        broken = [each for check in checks.prove().checks if "wallet" in check.name for each in check.broken]
+        broken = [
+            sentence for check in checks.prove().checks if "wallet" in check.name for sentence in check.broken
+        ]
         assert broken == []
 
 
@@ -156,7 +158,7 @@ def test_case_090_a_top_up_that_the_database_forgot_is_credited_again_and_not_ch
         reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op").counts["adopted"] == 1
     )
     scenario.collect()
-    assert (balance(), bought(), scenario.taken) == ("50.00", name, [50_00])
+    assert (balance(), bought(), scenario.charged) == ("50.00", name, [50_00])
     assert TopUp.objects.get().asked_by == "found at the gateway"
 
 
@@ -186,4 +188,4 @@ def test_what_was_given_back_is_not_bought_again_by_itself_until_it_is_set_anew(
     scenario.wait(minutes=1)
     set_rule()
     scenario.collect()
-    assert (balance(), scenario.taken) == ("50.00", [50_00, 50_00])
+    assert (balance(), scenario.charged) == ("50.00", [50_00, 50_00])

@@ -29,9 +29,9 @@ def test_a_debit_is_received_on_the_day_its_money_came() -> None:
         scenario.books_agree()
 
 
-def asked_of(scenario: Scenario, what: str) -> int:
+def requests_for(scenario: Scenario, what: str) -> int:
     """How often Stripe was asked how objects of that kind stand."""
-    return sum(1 for each in scenario.stripe.requests if str(each).startswith(f"GET /v1/{what}/"))
+    return sum(1 for request in scenario.stripe.requests if str(request).startswith(f"GET /v1/{what}/"))
 
 
 def test_a_debit_under_way_is_asked_after_now_and_then_and_leaves_no_trace_each_time() -> None:
@@ -39,14 +39,14 @@ def test_a_debit_under_way_is_asked_after_now_and_then_and_leaves_no_trace_each_
         scenario.save_account()
         scenario.collect()
         scenario.stripe.dashboard.hold_debit(PaymentAttempt.objects.get().external_id or "")
-        before, changes = asked_of(scenario, "payment_intents"), history(PaymentAttempt)
+        before, changes = requests_for(scenario, "payment_intents"), history(PaymentAttempt)
         scenario.collect()
-        once = asked_of(scenario, "payment_intents")
+        once = requests_for(scenario, "payment_intents")
         for _ in range(60):
             scenario.wait(minutes=1)
             scenario.collect()
         assert once - before <= 1
-        assert asked_of(scenario, "payment_intents") - before <= 7  # every 10 minutes
+        assert requests_for(scenario, "payment_intents") - before <= 7  # every 10 minutes
         assert (history(PaymentAttempt), scenario.states) == (changes, ["processing"])
 
 
@@ -57,10 +57,10 @@ def test_a_refund_under_way_is_asked_after_now_and_then() -> None:
         scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 100)
         scenario.collect()
         assert PaymentRefund.objects.get().state == "pending"
-        before = asked_of(scenario, "refunds")
+        before = requests_for(scenario, "refunds")
         for _ in range(5):
             scenario.collect()
-        assert asked_of(scenario, "refunds") - before <= 1
+        assert requests_for(scenario, "refunds") - before <= 1
         scenario.wait(minutes=11)
         scenario.collect()
         assert (PaymentRefund.objects.get().state, scenario.paid) == ("succeeded", "3.00")

@@ -39,9 +39,9 @@ def test_collecting_case_27_a_refund_that_was_made_at_stripe_by_hand_is_seen(
     assert isinstance(scenario.charge(), NotChargeable)  # 0.50 of it are still unexplained
     note = credited(scenario, "0.50")
     assert (
-        scenario.standing,
+        scenario.settlement,
         PaymentRefund.objects.filter(UNEXPLAINED).count(),
-        asked(scenario),
+        refund_steps(scenario),
     ) == (
         "paid",
         0,
@@ -66,7 +66,7 @@ def test_the_note_that_credits_more_than_was_left_of_it_gives_the_rest_back(scen
     assert rest.amount == 50
 
 
-def asked(scenario: Scenario) -> list[str]:
+def refund_steps(scenario: Scenario) -> list[str]:
     """What Op's page asks to be done about what was given back."""
     return [
         each.sentence
@@ -89,7 +89,7 @@ def test_what_was_given_back_at_stripe_because_it_was_paid_twice_asks_for_nothin
     scenario.collect()
     scenario.wait(hours=3)
     reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op")
-    assert (scenario.paid, scenario.standing, asked(scenario)) == ("4.00", "paid", [])
+    assert (scenario.paid, scenario.settlement, refund_steps(scenario)) == ("4.00", "paid", [])
     assert not Difference.objects.filter(resolved_at=None).exists()
 
 
@@ -127,10 +127,10 @@ def test_what_is_still_on_its_way_back_is_not_explained_by_a_note_over_something
     scenario.wait(minutes=20)
     scenario.collect()
     assert (scenario.paid, PaymentRefund.objects.get().state) == ("2.50", "succeeded")
-    assert len(asked(scenario)) == 1
+    assert len(refund_steps(scenario)) == 1
     scenario.wait(days=3)
     scenario.collect()
-    assert scenario.taken == [400]  # nobody said that it stays owed
+    assert scenario.charged == [400]  # nobody said that it stays owed
 
 
 def test_op_says_that_what_was_given_back_at_stripe_stays_owed_and_it_is_charged_again(
@@ -140,7 +140,7 @@ def test_op_says_that_what_was_given_back_at_stripe_stays_owed_and_it_is_charged
     scenario.collect()
     scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 150)
     scenario.collect()
-    (sentence,) = asked(scenario)
+    (sentence,) = refund_steps(scenario)
     assert sentence.startswith(
         "1.50 USD were given back at the gateway, and are owed again: write a credit note"
     )
@@ -152,8 +152,8 @@ def test_op_says_that_what_was_given_back_at_stripe_stays_owed_and_it_is_charged
         manual_review.keep_refund_owed(refund=row, who="op", why="Again")
     scenario.wait(hours=1)
     scenario.collect()
-    assert (scenario.paid, scenario.standing, asked(scenario)) == ("4.00", "paid", [])
-    assert scenario.taken == [400, 150]
+    assert (scenario.paid, scenario.settlement, refund_steps(scenario)) == ("4.00", "paid", [])
+    assert scenario.charged == [400, 150]
 
 
 def test_collecting_case_28_a_dispute_stops_collection_and_a_lost_one_is_owed_again(
@@ -170,7 +170,7 @@ def test_collecting_case_28_a_dispute_stops_collection_and_a_lost_one_is_owed_ag
     scenario.collect()
     scenario.wait(days=30)
     scenario.collect()
-    assert (scenario.paid, scenario.standing, scenario.taken) == ("0.00", "charged_back", [400])
+    assert (scenario.paid, scenario.settlement, scenario.charged) == ("0.00", "charged_back", [400])
     assert PaymentDispute.objects.get().fee == 1500
 
 
@@ -179,10 +179,10 @@ def test_collecting_case_28_a_dispute_that_is_won_leaves_the_invoice_paid(scenar
     scenario.collect()
     dispute = scenario.stripe.dashboard.dispute(PaymentAttempt.objects.get().external_id or "")
     scenario.collect()
-    assert scenario.standing == "disputed"
+    assert scenario.settlement == "disputed"
     scenario.stripe.dashboard.win_dispute(dispute)
     scenario.collect()
-    assert (scenario.paid, scenario.standing) == ("4.00", "paid")
+    assert (scenario.paid, scenario.settlement) == ("4.00", "paid")
     scenario.books_agree()
 
 
@@ -200,7 +200,7 @@ def test_a_bank_that_only_asks_has_taken_nothing_and_the_payment_can_be_given_ba
     scenario.collect()
     scenario.wait(minutes=20)
     scenario.collect()
-    assert (scenario.paid, scenario.standing, PaymentDispute.objects.get().state) == (
+    assert (scenario.paid, scenario.settlement, PaymentDispute.objects.get().state) == (
         "0.00",
         "credited",
         "won",
@@ -225,7 +225,7 @@ def test_an_inquiry_that_is_not_answered_becomes_a_dispute(scenario: Scenario) -
         refunds.prepare_refunds(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now)
     scenario.stripe.dashboard.lose_dispute(inquiry)
     scenario.collect()
-    assert (scenario.paid, scenario.standing) == ("0.00", "charged_back")
+    assert (scenario.paid, scenario.settlement) == ("0.00", "charged_back")
 
 
 def test_case_081_an_invoice_that_was_charged_back_is_paid_by_transfer_and_is_paid(
@@ -236,7 +236,7 @@ def test_case_081_an_invoice_that_was_charged_back_is_paid_by_transfer_and_is_pa
     dispute = scenario.stripe.dashboard.dispute(PaymentAttempt.objects.get().external_id or "")
     scenario.stripe.dashboard.lose_dispute(dispute)
     scenario.collect()
-    assert scenario.standing == "charged_back"
+    assert scenario.settlement == "charged_back"
     settlement.record_payment(
         invoice=scenario.invoice,
         amount=Money.of("4.00", "USD"),
@@ -244,7 +244,7 @@ def test_case_081_an_invoice_that_was_charged_back_is_paid_by_transfer_and_is_pa
         reference="by transfer",
         recorded_by="op",
     )
-    assert (scenario.paid, scenario.standing) == ("4.00", "paid")
+    assert (scenario.paid, scenario.settlement) == ("4.00", "paid")
 
 
 def test_ann_sees_that_her_invoice_is_disputed_and_that_it_was_charged_back(scenario: Scenario) -> None:

@@ -16,8 +16,8 @@ from billing.payments.gateway_access import CollectionError
 from billing.receivables import settlement
 from billing.rules.money import Money
 from tests.collecting import Scenario, a_scenario
-from tests.hearing import applied, heard, told
 from tests.owner import as_owner
+from tests.stripe_notifications import applied, notifications, post_to_hook
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -59,8 +59,8 @@ def test_case_072_and_collecting_case_16_a_notification_that_comes_twice_has_one
     scenario: Scenario,
 ) -> None:
     scenario.stripe.dashboard.pay(a_page(scenario).external_id or "")
-    for body, headers in told(scenario):
-        assert (heard(body, headers), heard(body, headers)) == (200, 200)
+    for body, headers in notifications(scenario):
+        assert (post_to_hook(body, headers), post_to_hook(body, headers)) == (200, 200)
     applied(scenario)
     applied(scenario)
     assert (scenario.paid, Payment.objects.count(), scenario.states) == ("4.00", 1, ["succeeded"])
@@ -74,8 +74,8 @@ def test_case_072_and_collecting_case_17_the_order_of_what_is_told_does_not_matt
     scenario.charge()
     intent = PaymentAttempt.objects.get().external_id or ""
     scenario.stripe.dashboard.refund(intent, 150)
-    for body, headers in reversed(told(scenario)):
-        assert heard(body, headers) == 200
+    for body, headers in reversed(notifications(scenario)):
+        assert post_to_hook(body, headers) == 200
         applied(scenario)
     assert (scenario.paid, scenario.states) == ("2.50", ["succeeded"])
     scenario.books_agree()
@@ -84,10 +84,10 @@ def test_case_072_and_collecting_case_17_the_order_of_what_is_told_does_not_matt
 def test_collecting_case_19_two_secrets_hold_while_one_is_replaced(scenario: Scenario, settings: Any) -> None:
     settings.STRIPE_WEBHOOK_SECRETS = ["whsec_the_new_one", "whsec_of_the_tests"]
     scenario.stripe.dashboard.pay(a_page(scenario).external_id or "")
-    assert {heard(*each) for each in told(scenario)} == {200}
+    assert {post_to_hook(*message) for message in notifications(scenario)} == {200}
     settings.STRIPE_WEBHOOK_SECRETS = ["whsec_the_new_one"]
     scenario.stripe.dashboard.refund(scenario.stripe.objects("payment_intent")[0]["id"], 100)
-    assert {heard(*each) for each in told(scenario)} == {400}
+    assert {post_to_hook(*message) for message in notifications(scenario)} == {400}
 
 
 def test_collecting_case_20_without_any_notification_the_next_round_finds_out(
@@ -108,7 +108,7 @@ def test_collecting_case_14_a_page_that_nobody_used_closes_and_another_can_be_op
     scenario.wait(hours=25)
     scenario.collect()
     first.refresh_from_db()
-    assert (first.state, scenario.states, scenario.standing) == ("expired", ["canceled"], "past_due")
+    assert (first.state, scenario.states, scenario.settlement) == ("expired", ["canceled"], "past_due")
     scenario.stripe.dashboard.pay(a_page(scenario).external_id or "")
     scenario.collect()
     assert scenario.paid == "4.00"
@@ -126,7 +126,11 @@ def test_collecting_case_13_what_the_bank_asks_is_answered_on_the_page_and_paid_
     scenario.collect()
     scenario.wait(days=10)
     scenario.collect()
-    assert (scenario.states, scenario.taken, scenario.paid) == (["needs_action", "succeeded"], [400], "4.00")
+    assert (scenario.states, scenario.charged, scenario.paid) == (
+        ["needs_action", "succeeded"],
+        [400],
+        "4.00",
+    )
     scenario.books_agree()
 
 
@@ -134,10 +138,10 @@ def test_case_077_a_bank_that_is_not_answered_leaves_the_invoice_open(scenario: 
     page = a_page(scenario)
     scenario.stripe.dashboard.pay(page.external_id or "", "4000002760003184", passes=False)
     scenario.collect()
-    assert (scenario.paid, scenario.taken) == ("0.00", [])
+    assert (scenario.paid, scenario.charged) == ("0.00", [])
     scenario.stripe.dashboard.pay(page.external_id or "")
     scenario.collect()
-    assert (scenario.paid, scenario.taken) == ("4.00", [400])
+    assert (scenario.paid, scenario.charged) == ("4.00", [400])
     scenario.books_agree()
 
 
@@ -145,10 +149,10 @@ def test_collecting_case_24_nothing_is_charged_while_somebody_has_the_page_open(
     scenario.save_card()
     page = a_page(scenario)
     scenario.collect()
-    assert scenario.taken == []
+    assert scenario.charged == []
     scenario.stripe.dashboard.pay(page.external_id or "")
     scenario.collect()
-    assert (scenario.taken, scenario.paid) == ([400], "4.00")
+    assert (scenario.charged, scenario.paid) == ([400], "4.00")
     scenario.books_agree()
 
 
@@ -179,7 +183,7 @@ def test_case_090_a_backup_from_before_the_charge_is_restored_and_nobody_pays_tw
             cursor.execute(statement)
     assert (scenario.states, scenario.paid) == ([], "0.00")
     scenario.collect()
-    assert (scenario.taken, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
+    assert (scenario.charged, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
     scenario.books_agree()
 
 
@@ -197,7 +201,7 @@ def test_collecting_case_25_a_page_that_asks_for_too_much_is_closed(scenario: Sc
     assert (page.state, scenario.states) == ("expired", ["canceled"])
     scenario.stripe.dashboard.pay(a_page(scenario).external_id or "")
     scenario.collect()
-    assert (scenario.taken, scenario.paid) == ([300], "4.00")
+    assert (scenario.charged, scenario.paid) == ([300], "4.00")
 
 
 def test_case_080_what_was_paid_twice_is_to_be_given_back_and_seen(scenario: Scenario) -> None:
@@ -239,7 +243,7 @@ def test_a_charge_of_ours_that_belongs_to_nothing_here_stops_its_tenant_until_so
     scenario.stripe.dashboard.alter(intent, metadata={**metadata, "ct_number": "INV-2026-0077"})
     scenario.collect()
     scenario.collect()
-    assert (scenario.taken, scenario.states, scenario.paid) == ([400], [], "0.00")
+    assert (scenario.charged, scenario.states, scenario.paid) == ([400], [], "0.00")
     in_review = GatewayEvent.objects.filter(state="review").first()
     assert in_review is not None
     assert "is for INV-2026-0077, which is not known here" in in_review.why
@@ -252,16 +256,16 @@ def test_a_charge_of_ours_that_belongs_to_nothing_here_stops_its_tenant_until_so
     assert in_review.get_state_display() == "Dealt with"
     assert in_review.why.endswith("or record it by hand. op: given back in the dashboard")
     scenario.collect()
-    assert scenario.taken == [400, 400]
+    assert scenario.charged == [400, 400]
 
 
 def test_nothing_is_charged_while_what_was_told_of_cannot_be_read(scenario: Scenario) -> None:
     scenario.save_card()
     scenario.stripe.faults.rate_limited("GET /v1/events*")
     scenario.collect()
-    assert scenario.taken == []
+    assert scenario.charged == []
     scenario.collect()
-    assert scenario.taken == [400]
+    assert scenario.charged == [400]
 
 
 def test_an_attempt_that_waited_while_a_transfer_came_is_not_sent(scenario: Scenario) -> None:
@@ -281,7 +285,7 @@ def test_an_attempt_that_waited_while_a_transfer_came_is_not_sent(scenario: Scen
         recorded_by="op",
     )
     scenario.collect()
-    assert (scenario.taken, scenario.states, scenario.paid) == ([], ["canceled"], "4.00")
+    assert (scenario.charged, scenario.states, scenario.paid) == ([], ["canceled"], "4.00")
 
 
 def test_people_say_what_became_of_an_attempt_that_nobody_can_tell_of(scenario: Scenario) -> None:
@@ -295,4 +299,4 @@ def test_people_say_what_became_of_an_attempt_that_nobody_can_tell_of(scenario: 
         manual_review.mark_unpaid(attempt=PaymentAttempt.objects.get(), why=" ")
     manual_review.mark_unpaid(attempt=PaymentAttempt.objects.get(), why="Stripe's log has no such request.")
     scenario.collect()
-    assert (scenario.states, scenario.taken, scenario.paid) == (["canceled", "succeeded"], [400], "4.00")
+    assert (scenario.states, scenario.charged, scenario.paid) == (["canceled", "succeeded"], [400], "4.00")

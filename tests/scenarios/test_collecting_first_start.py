@@ -42,7 +42,9 @@ def scenario(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scenario]:
 def lists(scenario: Scenario) -> list[dict[str, str]]:
     """The bounds of each list of charges that was asked for."""
     return [
-        each.params["created"] for each in scenario.stripe.requests if str(each) == "GET /v1/payment_intents"
+        request.params["created"]
+        for request in scenario.stripe.requests
+        if str(request) == "GET /v1/payment_intents"
     ]
 
 
@@ -50,7 +52,7 @@ def test_only_what_can_be_ours_is_read(scenario: Scenario) -> None:
     """March's invoice is of 1 April: what was charged before 22 March, 29 days ago, is nothing of ours."""
     scenario.save_card()
     scenario.collect()
-    assert {int(each["gte"]) for each in lists(scenario)} == {int(at("2026-03-22 09:12").timestamp())}
+    assert {int(request["gte"]) for request in lists(scenario)} == {int(at("2026-03-22 09:12").timestamp())}
     assert scenario.paid == "4.00"
     assert scenario.stripe.violations == []
 
@@ -59,7 +61,7 @@ def test_an_old_invoice_is_looked_for_from_the_day_before_it(scenario: Scenario)
     scenario.save_card()
     scenario.wait(days=60)
     scenario.collect()
-    assert {int(each["gte"]) for each in lists(scenario)} == {int(at("2026-03-31 00:00").timestamp())}
+    assert {int(request["gte"]) for request in lists(scenario)} == {int(at("2026-03-31 00:00").timestamp())}
 
 
 def test_what_broke_off_goes_on_where_it_was_and_nothing_is_charged_before_it_is_done(
@@ -74,7 +76,7 @@ def test_what_broke_off_goes_on_where_it_was_and_nothing_is_charged_before_it_is
     assert reached == int(at("2026-04-20 09:05").timestamp())  # eight of twelve: 09:12 to 09:05
 
     scenario.collect()
-    assert [each.get("lte") for each in lists(scenario)[3:]] == [str(reached), str(reached)]
+    assert [request.get("lte") for request in lists(scenario)[3:]] == [str(reached), str(reached)]
     gateway_account = GatewayAccount.objects.get()
     assert (scenario.paid, gateway_account.charges_begun, gateway_account.charges_down_to) == (
         "4.00",

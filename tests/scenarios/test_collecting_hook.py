@@ -53,7 +53,7 @@ def test_a_broker_that_says_nothing_does_not_keep_stripe_waiting(scenario: Scena
     assert time.monotonic() - began < 20  # Stripe waits so long; it takes 2, and this machine may be busy
     assert GatewayEvent.objects.filter(state="stored").count() == 1
     scenario.collect()
-    assert (scenario.paid, scenario.taken) == ("4.00", [400])
+    assert (scenario.paid, scenario.charged) == ("4.00", [400])
 
 
 def test_no_sender_of_tasks_waits_for_ever_for_a_broker(settings: Any) -> None:

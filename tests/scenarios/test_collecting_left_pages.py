@@ -34,8 +34,8 @@ def ann(scenario: Scenario) -> Client:
 
 
 def looks(scenario: Scenario) -> int:
-    requests = [str(each) for each in scenario.stripe.requests]
-    return sum(each.startswith("GET /v1/checkout/sessions/") for each in requests)
+    requests = [str(request) for request in scenario.stripe.requests]
+    return sum(request.startswith("GET /v1/checkout/sessions/") for request in requests)
 
 
 def test_who_comes_back_by_cancel_closes_the_page_and_the_card_is_charged(
@@ -50,7 +50,7 @@ def test_who_comes_back_by_cancel_closes_the_page_and_the_card_is_charged(
     assert answer.headers["Location"] == "/t/vision-lab/invoices/INV-2026-0001/"
     assert CheckoutSession.objects.get().state == "expired"
     scenario.collect()
-    assert (scenario.taken, scenario.paid) == ([400], "4.00")
+    assert (scenario.charged, scenario.paid) == ([400], "4.00")
     scenario.books_agree()
 
 
@@ -60,7 +60,7 @@ def test_what_was_paid_on_a_page_counts_although_its_payer_came_back_by_cancel(
     page = a_page(scenario)
     scenario.stripe.dashboard.pay(page.external_id or "")
     ann.get(f"/t/vision-lab/payment/stopped/?page={page.pk}")
-    assert (scenario.taken, scenario.paid) == ([400], "4.00")
+    assert (scenario.charged, scenario.paid) == ([400], "4.00")
     assert ann.get("/t/vision-lab/payment/stopped/?page=nothing").status_code == 404
     scenario.books_agree()
 
@@ -70,11 +70,11 @@ def test_a_page_that_was_left_open_holds_a_charge_for_ten_minutes_at_most(scenar
     page = a_page(scenario)
     scenario.wait(minutes=9)
     scenario.collect()
-    assert scenario.taken == []
+    assert scenario.charged == []
     scenario.wait(minutes=2)
     scenario.collect()
     page.refresh_from_db()
-    assert (page.state, scenario.taken, scenario.paid) == ("expired", [400], "4.00")
+    assert (page.state, scenario.charged, scenario.paid) == ("expired", [400], "4.00")
     scenario.books_agree()
 
 
@@ -141,6 +141,8 @@ def test_another_billing_address_reaches_stripe_once(scenario: Scenario) -> None
     Tenant.objects.update(email="")
     scenario.collect()
     account = BillingAccount.objects.get()
-    requests = [each for each in scenario.stripe.requests if each.path == f"/v1/customers/{account.customer}"]
-    assert len([each for each in requests if each.method == "POST"]) == 3
+    requests = [
+        request for request in scenario.stripe.requests if request.path == f"/v1/customers/{account.customer}"
+    ]
+    assert len([request for request in requests if request.method == "POST"]) == 3
     assert scenario.stripe.violations == []

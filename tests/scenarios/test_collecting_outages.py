@@ -18,7 +18,7 @@ BACK = checkout_sessions.ReturnUrls(
 )
 
 
-def told_of(scenario: Scenario, *names: str) -> None:
+def add_dispute_events(scenario: Scenario, *names: str) -> None:
     """Disputes that somebody told of, the first one first."""
     for number, name in enumerate(names):
         GatewayEvent.objects.create(
@@ -36,7 +36,7 @@ def test_a_round_ends_after_three_calls_without_an_answer_and_the_next_one_goes_
     scenario: Scenario,
 ) -> None:
     scenario.save_card()
-    told_of(scenario, *(f"du_{number}" for number in range(9)))
+    add_dispute_events(scenario, *(f"du_{number}" for number in range(9)))
     scenario.stripe.faults.cut_before("*", times=EVERY)
     before = len(scenario.stripe.requests)
     done = scenario.collect()
@@ -44,7 +44,7 @@ def test_a_round_ends_after_three_calls_without_an_answer_and_the_next_one_goes_
     assert len(scenario.stripe.requests) == before + 3
     scenario.stripe.faults.lift()
     scenario.collect()
-    assert (scenario.taken, scenario.paid) == ([400], "4.00")
+    assert (scenario.charged, scenario.paid) == ([400], "4.00")
     assert set(GatewayEvent.objects.filter(object_kind="dispute").values_list("state", flat=True)) == {
         "ignored"
     }
@@ -59,7 +59,7 @@ def test_what_brings_no_answer_each_time_keeps_nothing_else_from_being_applied(s
     scenario.stripe.faults.cut_before("GET /v1/disputes*", times=EVERY)
     scenario.collect()
     scenario.collect()
-    assert (scenario.taken, scenario.paid) == ([400], "4.00")
+    assert (scenario.charged, scenario.paid) == ([400], "4.00")
     scenario.books_agree()
 
 
@@ -76,4 +76,4 @@ def test_a_round_that_takes_long_keeps_when_each_call_was_made(scenario: Scenari
     collection_run.run_collection(gateway=scenario.gateway, clock=clock)
     attempt = PaymentAttempt.objects.get()
     assert attempt.made_at > scenario.now + timedelta(minutes=40)
-    assert scenario.taken == [400]
+    assert scenario.charged == [400]

@@ -47,7 +47,7 @@ def test_a_used_page_holds_its_invoice_until_what_was_paid_there_is_booked(scena
         GatewayEvent.objects.get(pk=session_event.pk), gateway=scenario.gateway, moment=scenario.now
     )
     scenario.collect()
-    assert (scenario.taken, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
+    assert (scenario.charged, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
     scenario.books_agree()
 
 
@@ -68,7 +68,7 @@ def test_a_page_that_was_kept_as_used_without_its_charge_is_read_before_anything
     with pytest.raises(VoidError, match="A payment of INV-2026-0001 is under way"):
         voids.void_invoice(invoice=scenario.invoice, reason="Wrong address.", by="op", on=scenario.now.date())
     scenario.collect()
-    assert (scenario.taken, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
+    assert (scenario.charged, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
     scenario.books_agree()
 
 
@@ -94,7 +94,7 @@ def test_whoever_wants_to_pay_meanwhile_is_led_to_the_page_that_is_open(scenario
     assert len(scenario.stripe.requests) == request_count + 1  # is it still open?
     scenario.stripe.dashboard.pay(first.external_id or "")
     scenario.collect()
-    assert (scenario.taken, scenario.paid, CheckoutSession.objects.count()) == (
+    assert (scenario.charged, scenario.paid, CheckoutSession.objects.count()) == (
         [400],
         "4.00",
         1,
@@ -115,7 +115,7 @@ def test_a_page_that_asks_for_too_much_or_is_about_to_close_is_not_given_again(s
     assert (second.state, third.state) == ("expired", "open")
     scenario.stripe.dashboard.pay(third.external_id or "")
     scenario.collect()
-    assert (scenario.taken, scenario.paid) == ([300], "4.00")
+    assert (scenario.charged, scenario.paid) == ([300], "4.00")
     scenario.books_agree()
 
 
@@ -125,7 +125,7 @@ def test_a_page_that_was_just_used_is_not_paid_again(scenario: Scenario) -> None
     scenario.wait(minutes=2)
     with pytest.raises(CollectionError, match="Nothing is due"):
         a_page(scenario)
-    assert (scenario.taken, scenario.paid) == ([400], "4.00")
+    assert (scenario.charged, scenario.paid) == ([400], "4.00")
     scenario.books_agree()
 
 

@@ -34,8 +34,8 @@ def note_of(scenario: Scenario, net: str, currency: str) -> list[PaymentRefund]:
     return refunds.prepare_refunds(credit_note=note, who="op", moment=scenario.now)
 
 
-def given_back(scenario: Scenario) -> list[int]:
-    return [each["amount_refunded"] for each in scenario.stripe.objects("charge")]
+def refunded(scenario: Scenario) -> list[int]:
+    return [charge["amount_refunded"] for charge in scenario.stripe.objects("charge")]
 
 
 def test_the_last_digit_of_a_dinar_is_neither_sent_nor_booked() -> None:
@@ -103,7 +103,7 @@ def test_what_was_never_booked_is_given_back_without_a_minus_and_its_invoice_is_
         scenario.wait(minutes=20)
         scenario.collect()
         scenario.collect()
-        assert (scenario.states, scenario.paid, scenario.standing) == (
+        assert (scenario.states, scenario.paid, scenario.settlement) == (
             ["canceled", "succeeded"],
             "4.00",
             "paid",
@@ -161,7 +161,7 @@ def test_a_refund_that_nobody_could_send_for_two_days_is_sent_then(scenario: Sce
     scenario.wait(minutes=20)
     scenario.collect()
     row.refresh_from_db()
-    assert (row.state, given_back(scenario), scenario.paid) == ("succeeded", [100], "3.00")
+    assert (row.state, refunded(scenario), scenario.paid) == ("succeeded", [100], "3.00")
     scenario.books_agree()
 
 
@@ -174,7 +174,7 @@ def test_a_refund_that_was_sent_before_a_backup_was_restored_is_not_sent_again(s
     scenario.wait(days=2)
     scenario.collect()
     row.refresh_from_db()
-    assert (row.state, given_back(scenario)) == ("succeeded", [100])
+    assert (row.state, refunded(scenario)) == ("succeeded", [100])
 
 
 def test_op_is_told_of_a_refund_that_came_back(scenario: Scenario) -> None:

@@ -18,20 +18,20 @@ def renewed(scenario: Scenario, card: SavedMethod) -> None:
     scenario.stripe.dashboard.behave(card.external_id, GOOD)
 
 
-def kept() -> list[tuple[str, bool]]:
+def saved_cards() -> list[tuple[str, bool]]:
     return list(SavedMethod.objects.order_by("pk").values_list("state", "preferred"))
 
 
 def test_collecting_case_29_an_expired_card_that_its_network_renewed_is_charged(scenario: Scenario) -> None:
     card = scenario.save_card(EXPIRED)
     scenario.collect()
-    assert (scenario.states, kept()) == (["failed"], [("refused", False)])
+    assert (scenario.states, saved_cards()) == (["failed"], [("refused", False)])
     scenario.wait(minutes=20)
     renewed(scenario, card)
     scenario.collect()
     card.refresh_from_db()
     assert (card.state, card.preferred, card.exp_year, card.last4) == ("usable", True, 2040, "4242")
-    assert (scenario.states, scenario.taken, scenario.paid) == (["failed", "succeeded"], [400], "4.00")
+    assert (scenario.states, scenario.charged, scenario.paid) == (["failed", "succeeded"], [400], "4.00")
     scenario.books_agree()
 
 
@@ -44,7 +44,7 @@ def test_collecting_case_29_a_renewed_card_does_not_push_the_one_aside_that_took
     scenario.wait(minutes=20)
     renewed(scenario, card)
     scenario.collect()
-    assert kept() == [("usable", False), ("usable", True)]
+    assert saved_cards() == [("usable", False), ("usable", True)]
 
 
 def test_a_refusal_from_before_the_card_was_renewed_does_not_end_the_renewed_one(scenario: Scenario) -> None:
@@ -68,5 +68,5 @@ def test_a_card_that_was_declined_and_then_renewed_is_tried_at_once(scenario: Sc
     scenario.wait(hours=1)
     renewed(scenario, card)
     scenario.collect()
-    assert (scenario.states, scenario.taken) == (["failed", "succeeded"], [400])
+    assert (scenario.states, scenario.charged) == (["failed", "succeeded"], [400])
     assert PaymentAttempt.objects.latest("made_at").made_at == scenario.now

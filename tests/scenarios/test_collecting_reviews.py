@@ -52,10 +52,10 @@ def test_an_hour_without_stripe_parks_nothing_and_what_it_told_of_is_applied_aft
     scenario.stripe.faults.cut_before("GET /v1/disputes*", times=62)
     rounds_of_an_hour(scenario)
     assert in_review() == []
-    assert scenario.standing == "paid"
+    assert scenario.settlement == "paid"
     scenario.wait(minutes=1)
     scenario.collect()
-    assert (PaymentDispute.objects.count(), scenario.standing) == (1, "disputed")
+    assert (PaymentDispute.objects.count(), scenario.settlement) == (1, "disputed")
 
 
 def test_what_stripe_cannot_say_for_an_hour_is_parked_and_tried_again_each_hour(
@@ -71,7 +71,7 @@ def test_what_stripe_cannot_say_for_an_hour_is_parked_and_tried_again_each_hour(
     assert not PaymentDispute.objects.exists()
     scenario.wait(minutes=31)
     scenario.collect()
-    assert (PaymentDispute.objects.count(), in_review(), scenario.standing) == (1, [], "disputed")
+    assert (PaymentDispute.objects.count(), in_review(), scenario.settlement) == (1, [], "disputed")
 
 
 def test_a_page_that_was_paid_and_cannot_be_read_for_an_hour_is_not_charged_beside_it(
@@ -84,11 +84,11 @@ def test_a_page_that_was_paid_and_cannot_be_read_for_an_hour_is_not_charged_besi
     scenario.stripe.dashboard.pay(page.external_id or "")
     broken = scenario.stripe.faults.server_error("GET /v1/payment_intents/*", times=10_000)
     rounds_of_an_hour(scenario)
-    assert scenario.taken == [400]
+    assert scenario.charged == [400]
     assert in_review() == [("checkout.session", "vision-lab"), ("payment_intent", "vision-lab")]
     scenario.stripe.faults.lift(broken)
     rounds_of_an_hour(scenario)
-    assert (scenario.taken, scenario.states, scenario.paid, in_review()) == (
+    assert (scenario.charged, scenario.states, scenario.paid, in_review()) == (
         [400],
         ["succeeded"],
         "4.00",
@@ -109,7 +109,7 @@ def test_what_nobody_can_reach_for_a_day_stops_others_no_longer(
     scenario.stripe.faults.cut_before("GET /v1/checkout/sessions*", times=3)
     for _ in range(3):
         scenario.collect()
-        assert scenario.taken == []
+        assert scenario.charged == []
     assert in_review() == [("checkout.session", "vision-lab")]
     assert not webhook_events.is_behind(moment=scenario.now)
 
@@ -145,7 +145,7 @@ def test_a_charge_that_was_about_to_be_sent_is_not_sent_beside_money_that_belong
     charged_for_nothing_here(scenario)
     scenario.collect()
     assert set(in_review()) == {("payment_intent", "vision-lab")}
-    assert (scenario.states, scenario.taken, scenario.paid) == (
+    assert (scenario.states, scenario.charged, scenario.paid) == (
         ["canceled"],
         [400],
         "0.00",
@@ -154,7 +154,7 @@ def test_a_charge_that_was_about_to_be_sent_is_not_sent_beside_money_that_belong
         manual_review.settle_event(event=event, who="op", why="Given back by hand.", moment=scenario.now)
     scenario.wait(minutes=1)
     scenario.collect()
-    assert (scenario.states, scenario.taken, scenario.paid) == (
+    assert (scenario.states, scenario.charged, scenario.paid) == (
         ["canceled", "succeeded"],
         [400, 400],
         "4.00",
@@ -179,7 +179,7 @@ def test_an_automatic_top_up_that_was_about_to_be_sent_is_not_sent_beside_it_eit
     charged_for_nothing_here(scenario)
     scenario.collect()
     assert in_review() == [("payment_intent", "vision-lab")]
-    assert (scenario.states, scenario.taken) == (["succeeded", "canceled"], [400, 400])
+    assert (scenario.states, scenario.charged) == (["succeeded", "canceled"], [400, 400])
 
 
 def test_op_has_what_is_parked_applied_again_without_waiting_for_its_hour(

@@ -54,8 +54,8 @@ def test_each_right_that_is_missing_is_named(scenario: Scenario, settings: objec
     assert NAMED[lacking] in missing
     assert set(missing) <= {NAMED[lacking], "Balance transactions: read"}
     assert [
-        each for kind in scenario.stripe.state.data.objects for each in scenario.stripe.objects(kind)
-    ] == [each for kind in ("webhook_endpoint", "event") for each in scenario.stripe.objects(kind)]
+        resource for kind in scenario.stripe.state.data.objects for resource in scenario.stripe.objects(kind)
+    ] == [resource for kind in ("webhook_endpoint", "event") for resource in scenario.stripe.objects(kind)]
     assert scenario.stripe.violations == []
 
 
@@ -76,7 +76,7 @@ def test_a_round_that_lacks_a_right_stops_says_which_and_goes_on_once_it_has_it(
     assert "failed" not in scenario.states
     restricted(scenario, settings)
     scenario.collect()
-    assert (scenario.taken, scenario.states) == ([400], ["succeeded"])
+    assert (scenario.charged, scenario.states) == ([400], ["succeeded"])
     scenario.books_agree()
 
 
@@ -89,7 +89,7 @@ def test_case_085_a_database_that_collected_in_one_mode_refuses_a_key_of_the_oth
         gateway_access.CollectionError, match="has collected in test mode, and the key is a live one"
     ):
         scenario.collect()
-    assert scenario.taken == []
+    assert scenario.charged == []
 
 
 @pytest.mark.parametrize(

@@ -147,8 +147,8 @@ def secrets(scenario: Scenario) -> set[str]:
     client_secrets = {
         secret
         for kind in ("payment_intent", "setup_intent", "checkout.session")
-        for each in scenario.stripe.objects(kind)
-        if (secret := each.get("client_secret"))
+        for resource in scenario.stripe.objects(kind)
+        if (secret := resource.get("client_secret"))
     }
     numbers = {GOOD, DECLINED, ASKS, LOST, IBAN}
     spaced = {" ".join(re.findall(".{4}", number)) for number in numbers if number.isdecimal()}
@@ -157,13 +157,13 @@ def secrets(scenario: Scenario) -> set[str]:
 
 def is_a_card(text: str) -> bool:
     """By its first digits and its check digit (Luhn)."""
-    digits = [int(each) for each in text if each.isdecimal()]
-    doubled = [each * 2 - 9 * (each > 4) for each in digits[-2::-2]]
+    digits = [int(piece) for piece in text if piece.isdecimal()]
+    doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]
     return digits[0] in {3, 4, 5, 6} and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
 def test_the_look_for_card_numbers_sees_them() -> None:
-    assert [is_a_card(each) for each in (GOOD, "4242 4242 4242 4242", "4242424242424241")] == [
+    assert [is_a_card(number) for number in (GOOD, "4242 4242 4242 4242", "4242424242424241")] == [
         True,
         True,
         False,

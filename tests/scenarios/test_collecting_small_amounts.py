@@ -37,14 +37,14 @@ def test_case_052_what_is_below_the_smallest_charge_waits_and_nobody_is_dunned_f
             dunning_run.run_dunning(moment=scenario.now)
             send.send_notices(moment=scenario.now)
 
-        assert (scenario.states, scenario.taken, scenario.paid) == ([], [], "0.00")
+        assert (scenario.states, scenario.charged, scenario.paid) == ([], [], "0.00")
         sent = [str(one) for one in scenario.stripe.requests[request_count:] if one.method == "POST"]
         customer = BillingAccount.objects.get().customer
         assert sent == [f"POST /v1/customers/{customer}"]  # its e-mail, and nothing of money
         assert scenario.charge() == NotChargeable(
             "What is due is below the smallest amount that can be charged; it waits for a transfer."
         )
-        assert [str(each.subject)[:11] for each in mail.outbox] == ["Credit note"]
+        assert [str(message.subject)[:11] for message in mail.outbox] == ["Credit note"]
         assert not Notice.objects.exclude(kind="credit-note").exists()
         (late,) = overdue_invoices.list_overdue(moment=scenario.now)
         assert late.pause_reason.startswith("What is left is below the smallest amount that can be charged")

@@ -12,7 +12,15 @@ from billing.models import CheckoutSession, GatewayAccount, GatewayEvent, Paymen
 from billing.payments import checkout_sessions, customers, gateway_access
 from portal.dev.stripe_sandbox.errors import ApiError
 from tests.collecting import Scenario, a_scenario
-from tests.hearing import SECRET, altered, applied, heard, signed, told, told_of
+from tests.stripe_notifications import (
+    SECRET,
+    altered,
+    applied,
+    newest_notification,
+    notifications,
+    post_to_hook,
+    signed,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,7 +42,7 @@ def a_page(scenario: Scenario) -> CheckoutSession:
     )  # fmt: skip
 
 
-def kept() -> list[tuple[str, str, str]]:
+def stored_events() -> list[tuple[str, str, str]]:
     """Of each notification its type, what became of it, and why."""
     return list(GatewayEvent.objects.order_by("pk").values_list("type", "state", "why"))
 
@@ -47,15 +55,15 @@ def test_collecting_case_18_a_refusal_that_is_told_after_the_success_takes_nothi
     with pytest.raises(ApiError, match="declined"):
         scenario.stripe.dashboard.pay(page, DECLINED)
     scenario.stripe.dashboard.pay(page)
-    came = {json.loads(each[0])["type"]: each for each in told(scenario)}
+    came = {json.loads(message[0])["type"]: message for message in notifications(scenario)}
     for kind in ("payment_intent.succeeded", "checkout.session.completed"):
-        assert heard(*came[kind]) == 200
+        assert post_to_hook(*came[kind]) == 200
         applied(scenario)
-    assert (scenario.paid, scenario.states, scenario.standing) == ("4.00", ["succeeded"], "paid")
-    assert heard(*came["payment_intent.payment_failed"]) == 200
+    assert (scenario.paid, scenario.states, scenario.settlement) == ("4.00", ["succeeded"], "paid")
+    assert post_to_hook(*came["payment_intent.payment_failed"]) == 200
     applied(scenario)
     scenario.collect()
-    assert (scenario.paid, scenario.states, scenario.standing) == ("4.00", ["succeeded"], "paid")
+    assert (scenario.paid, scenario.states, scenario.settlement) == ("4.00", ["succeeded"], "paid")
     assert PaymentAttempt.objects.get().message == ""
     scenario.books_agree()
 
@@ -64,15 +72,15 @@ def test_case_073_and_collecting_case_19_what_stripe_did_not_sign_is_refused_and
     scenario: Scenario,
 ) -> None:
     scenario.stripe.dashboard.expire_session(a_page(scenario).external_id or "")
-    body, headers = told_of(scenario, "checkout.session.expired")
+    body, headers = newest_notification(scenario, "checkout.session.expired")
     forged = {**headers, "Stripe-Signature": headers["Stripe-Signature"][:-4] + "0000"}
     without = {name: value for name, value in headers.items() if name != "Stripe-Signature"}
     changed = body.replace(b"expired", b"settled")
     elsewhere = signed(body, secret="whsec_of_another_endpoint")
     for refused in ((body, forged), (body, without), (changed, headers), elsewhere):
-        assert heard(*refused) == 400
+        assert post_to_hook(*refused) == 400
     assert not GatewayEvent.objects.exists()
-    assert heard(body, headers) == 200
+    assert post_to_hook(body, headers) == 200
     assert GatewayEvent.objects.count() == 1
 
 
@@ -80,10 +88,10 @@ def test_collecting_case_19_what_was_signed_more_than_five_minutes_ago_is_refuse
     scenario: Scenario,
 ) -> None:
     scenario.stripe.dashboard.expire_session(a_page(scenario).external_id or "")
-    body, _ = told_of(scenario, "checkout.session.expired")
-    assert heard(*signed(body, secret=SECRET, ago=301)) == 400
+    body, _ = newest_notification(scenario, "checkout.session.expired")
+    assert post_to_hook(*signed(body, secret=SECRET, ago=301)) == 400
     assert not GatewayEvent.objects.exists()
-    assert heard(*signed(body, secret=SECRET, ago=200)) == 200
+    assert post_to_hook(*signed(body, secret=SECRET, ago=200)) == 200
 
 
 def test_collecting_case_21_after_two_days_without_an_endpoint_what_happened_is_read_from_stripes_list(
@@ -92,11 +100,11 @@ def test_collecting_case_21_after_two_days_without_an_endpoint_what_happened_is_
     scenario.save_card()
     scenario.collect()
     scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 150)
-    told(scenario)  # nobody hears them
+    notifications(scenario)  # nobody hears them
     assert (GatewayEvent.objects.filter(object_kind="refund").count(), scenario.paid) == (0, "4.00")
     scenario.wait(days=2)
     scenario.collect()
-    assert {state for _, state, _ in kept()} <= {"applied", "ignored"}
+    assert {state for _, state, _ in stored_events()} <= {"applied", "ignored"}
     assert (GatewayEvent.objects.filter(object_kind="refund").count(), scenario.paid) == (1, "2.50")
     scenario.books_agree()
 
@@ -120,7 +128,7 @@ def test_case_074_and_collecting_case_22_what_is_for_another_deployment_is_kept_
     scenario: Scenario,
 ) -> None:
     scenario.save_card()
-    told(scenario)  # of our own card
+    notifications(scenario)  # of our own card
     params = {
         "amount": 400,
         "currency": "usd",
@@ -135,21 +143,21 @@ def test_case_074_and_collecting_case_22_what_is_for_another_deployment_is_kept_
     }
     scenario.gateway.charge(params, key="another deployment: 1")
     scenario.stripe.dashboard.save_card(scenario.stripe_customer("somebody else's"))
-    came = told(scenario)
-    assert [heard(*each) for each in came] == [200] * len(came)
+    came = notifications(scenario)
+    assert [post_to_hook(*message) for message in came] == [200] * len(came)
     applied(scenario)
-    assert ("payment_intent.succeeded", "ignored", "It belongs to nothing of ours.") in kept()
-    assert {state for _, state, _ in kept()} == {"ignored"}
+    assert ("payment_intent.succeeded", "ignored", "It belongs to nothing of ours.") in stored_events()
+    assert {state for _, state, _ in stored_events()} == {"ignored"}
     assert (scenario.paid, scenario.states, PaymentAttempt.objects.count()) == ("0.00", [], 0)
 
 
 def test_collecting_case_22_what_is_of_the_other_mode_is_kept_and_left_alone(scenario: Scenario) -> None:
     """A live endpoint that was given the test mode's secret: Ann has paid, but not there."""
     scenario.stripe.dashboard.pay(a_page(scenario).external_id or "")
-    live = altered(told_of(scenario, "payment_intent.succeeded"), livemode=True)
-    assert heard(*live) == 200
+    live = altered(newest_notification(scenario, "payment_intent.succeeded"), livemode=True)
+    assert post_to_hook(*live) == 200
     applied(scenario)
-    assert kept() == [
+    assert stored_events() == [
         ("payment_intent.succeeded", "ignored", "It is of the other mode, test or live."),
     ]
     assert (scenario.paid, scenario.states) == ("0.00", ["offered"])
@@ -165,9 +173,11 @@ def test_collecting_case_22_what_is_of_no_type_that_we_know_is_kept_and_left_alo
         "metadata": gateway_access.object_tags(tenant="vision-lab", kind="invoice"),
     }
     strange = altered(
-        told_of(scenario, "payment_intent.succeeded"), type="invoice.overdue", data={"object": ours}
+        newest_notification(scenario, "payment_intent.succeeded"),
+        type="invoice.overdue",
+        data={"object": ours},
     )
-    assert heard(*strange) == 200
+    assert post_to_hook(*strange) == 200
     applied(scenario)
-    assert kept() == [("invoice.overdue", "ignored", "Nothing is done about invoice.overdue.")]
+    assert stored_events() == [("invoice.overdue", "ignored", "Nothing is done about invoice.overdue.")]
     assert (scenario.paid, scenario.states) == ("0.00", ["offered"])

@@ -46,7 +46,7 @@ def test_invoices_that_are_too_small_to_be_charged_keep_nobody_waiting(scenario:
     scenario.save_card()
     assert stories.total(stories.invoice_of(tiny, "2026-02")) == "0.30"
     scenario.collect()
-    assert (scenario.taken, scenario.paid) == ([400], "4.00")
+    assert (scenario.charged, scenario.paid) == ([400], "4.00")
     scenario.books_agree()
 
 
@@ -61,7 +61,7 @@ def test_an_invoice_that_somebody_has_a_page_open_for_keeps_nobody_waiting(scena
         moment=scenario.now,
     )
     scenario.collect()
-    assert (scenario.taken, scenario.paid) == ([400], "4.00")
+    assert (scenario.charged, scenario.paid) == ([400], "4.00")
     scenario.books_agree()
 
 

@@ -30,7 +30,7 @@ def slurm() -> Iterator[StandIn]:
         yield slurm
 
 
-def said(*command: str) -> tuple[str, int]:
+def text_of(*command: str) -> tuple[str, int]:
     """What it printed, and its exit code."""
     out = io.StringIO()
     try:
@@ -40,14 +40,14 @@ def said(*command: str) -> tuple[str, int]:
     return out.getvalue(), 0
 
 
-def told(*command: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(said(*command, "--json")[0])
+def answer_of(*command: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(text_of(*command, "--json")[0])
     return answer
 
 
 def test_a_preview_names_its_plan_and_changes_nothing(slurm: StandIn) -> None:
-    out, code = said("hold_jobs", "gpu1", "vision")
-    plan = told("hold_jobs", "gpu1", "vision")["plan"]
+    out, code = text_of("hold_jobs", "gpu1", "vision")
+    plan = answer_of("hold_jobs", "gpu1", "vision")["plan"]
     assert out == (
         f"Hold job 11 of ben in vision.\nNothing was done yet: this is plan {plan}; --yes carries it out.\n"
     )
@@ -56,21 +56,21 @@ def test_a_preview_names_its_plan_and_changes_nothing(slurm: StandIn) -> None:
 
 
 def test_with_yes_it_is_done_and_kept_with_who_and_why(slurm: StandIn) -> None:
-    out, code = said("hold_jobs", "gpu1", "vision", "--yes", "--why", "budget used up")
+    out, code = text_of("hold_jobs", "gpu1", "vision", "--yes", "--why", "budget used up")
     assert (out, code) == ("Done: Hold job 11 of ben in vision.\n", 0)
     act = Act.objects.get()
     assert act.who.endswith(" at the shell")
     assert act.why == "budget used up"
     assert slurm.world.jobs[11].reason == "JobHeldAdmin"
-    assert said("release_jobs", "gpu1", "vision", "--yes")[0] == "Done: Release job 11 of ben in vision.\n"
+    assert text_of("release_jobs", "gpu1", "vision", "--yes")[0] == "Done: Release job 11 of ben in vision.\n"
     assert slurm.world.jobs[11].reason == "None"
-    assert said("hold_jobs", "gpu1", "nobody")[0] == "No job of nobody waits that could be held.\n"
+    assert text_of("hold_jobs", "gpu1", "nobody")[0] == "No job of nobody waits that could be held.\n"
 
 
 def test_a_program_reads_what_was_done(slurm: StandIn) -> None:
-    preview = told("cancel_job", "gpu1", "12")
+    preview = answer_of("cancel_job", "gpu1", "12")
     assert preview["steps"][0]["outcome"] is None
-    done = told("cancel_job", "gpu1", "12", "--yes", "--plan", preview["plan"])
+    done = answer_of("cancel_job", "gpu1", "12", "--yes", "--plan", preview["plan"])
     assert done == {
         "cluster": "gpu1",
         "kind": "cancel",
@@ -90,10 +90,10 @@ def test_a_program_reads_what_was_done(slurm: StandIn) -> None:
 
 
 def test_another_plan_than_the_previewed_one_is_refused(slurm: StandIn) -> None:
-    plan = told("block_account", "gpu1", "vision")["plan"]
+    plan = answer_of("block_account", "gpu1", "vision")["plan"]
     slurm.world.limits("vision").tres["total"]["gres/gpu"] = 4
     with pytest.raises(RefusedError, match="look at it again without --yes"):
-        said("block_account", "gpu1", "vision", "--yes", "--plan", plan)
+        text_of("block_account", "gpu1", "vision", "--yes", "--plan", plan)
     assert slurm.writes() == []
 
 
@@ -107,7 +107,7 @@ def test_a_job_that_starts_before_it_is_looked_at_again_is_told_as_left_out(slur
             slurm.world.jobs[11].state = "RUNNING"
 
     slurm.after = starts
-    steps = told("hold_jobs", "gpu1", "vision", "--yes")["steps"]
+    steps = answer_of("hold_jobs", "gpu1", "vision", "--yes")["steps"]
     assert [(step["target"], step["outcome"]) for step in steps] == [
         ("job 13@1772000000", "done"),
         ("job 11@1772000000", "left out"),
@@ -116,16 +116,16 @@ def test_a_job_that_starts_before_it_is_looked_at_again_is_told_as_left_out(slur
 
 
 def test_an_account_is_blocked_and_unblocked(slurm: StandIn) -> None:
-    said("block_account", "gpu1", "vision", "--submit", "--yes")
+    text_of("block_account", "gpu1", "vision", "--submit", "--yes")
     assert slurm.world.limits("vision").tres["total"]["gres/gpu"] == 0
     assert slurm.world.limits("vision").jobs["per.submitted"] == 0
-    assert "GrpTRES=gres/gpu: 0 → 8" in said("unblock_account", "gpu1", "vision", "--yes")[0]
+    assert "GrpTRES=gres/gpu: 0 → 8" in text_of("unblock_account", "gpu1", "vision", "--yes")[0]
     assert slurm.world.limits("vision").tres["total"]["gres/gpu"] == 8
 
 
 def test_what_failed_is_told_and_exits_with_1(slurm: StandIn) -> None:
     slurm.world.deaf = True
-    out, code = said("cancel_job", "gpu1", "12", "--yes")
+    out, code = text_of("cancel_job", "gpu1", "12", "--yes")
     assert code == 1
     assert out.startswith(
         "Failed: Cancel job 12 of ben in vision (train), which is running. Job 12 was cancelled and"
@@ -134,32 +134,32 @@ def test_what_failed_is_told_and_exits_with_1(slurm: StandIn) -> None:
 
 def test_what_cannot_be_meant(slurm: StandIn) -> None:
     with pytest.raises(BadInputError, match="There is no cluster 'gpu9'; known: gpu1"):
-        said("cancel_job", "gpu9", "12")
+        text_of("cancel_job", "gpu9", "12")
     with pytest.raises(BadInputError, match="'12_3' is not a job's number"):
-        said("cancel_job", "gpu1", "12_3")
+        text_of("cancel_job", "gpu1", "12_3")
     with pytest.raises(BadInputError, match=r"'9{79}…' is not a job's number"):
-        said("cancel_job", "gpu1", "9" * 5000)
+        text_of("cancel_job", "gpu1", "9" * 5000)
     a_cluster("files")
     with pytest.raises(RefusedError, match="files has no connection to a Slurm"):
-        said("hold_jobs", "files", "vision")
+        text_of("hold_jobs", "files", "vision")
 
 
 def test_the_connection_is_tested(slurm: StandIn) -> None:
     slurm.now = int(time.time())
-    out, code = said("test_connection", "gpu1")
+    out, code = text_of("test_connection", "gpu1")
     assert code == 0
     assert "ok    AdminLevel: portal has AdminLevel Operator" in out
-    answer = told("test_connection", "gpu1")
+    answer = answer_of("test_connection", "gpu1")
     assert (answer["cluster"], answer["ok"]) == ("gpu1", True)
     assert set(answer["findings"][0]) == {"level", "subject", "sentence", "mend"}
 
     slurm.world.admins["portal"] = "None"
-    out, code = said("test_connection", "gpu1")
+    out, code = text_of("test_connection", "gpu1")
     assert code == 1
     assert "      mend: sacctmgr modify user portal set adminlevel=Operator\n" in out
 
 
 def test_a_cluster_without_a_connection_fails_its_test() -> None:
     a_cluster("files")
-    out, code = said("test_connection", "files")
+    out, code = text_of("test_connection", "files")
     assert (out.startswith("FAIL  Connection: files has no connection to a Slurm"), code) == (True, 1)

@@ -34,7 +34,7 @@ def file(folder: Path, *rows: str, name: str = "march.sacct") -> Path:
     return path
 
 
-def told(command: str, *arguments: object) -> tuple[dict[str, Any], int]:
+def answer_of(command: str, *arguments: object) -> tuple[dict[str, Any], int]:
     """The answer with --json and the exit code."""
     out = io.StringIO()
     code = 0
@@ -50,7 +50,7 @@ def told(command: str, *arguments: object) -> tuple[dict[str, Any], int]:
     return answer, code
 
 
-def said(command: str, *arguments: object) -> str:
+def text_of(command: str, *arguments: object) -> str:
     out = io.StringIO()
     call_command(command, *map(str, arguments), stdout=out)
     return out.getvalue().strip()
@@ -66,19 +66,19 @@ def gpu1() -> Cluster:
 def test_from_the_file_to_the_money(gpu1: Cluster, tmp_path: Path) -> None:
     march = file(tmp_path, row(1), row(2), "3|ben|vision")
 
-    answer, code = told("import_usage", "gpu1", march, "--as-of", "2026-04-01")
+    answer, code = answer_of("import_usage", "gpu1", march, "--as-of", "2026-04-01")
     assert code == 0
     assert {key: answer[key] for key in ("read", "new", "unchanged", "revised", "quarantined", "as_of")} == {
         "read": 3, "new": 2, "unchanged": 0, "revised": 0, "quarantined": 1, "as_of": "2026-04-01T00:00:00Z",
     }  # fmt: skip
 
-    answer, code = told("close_period", "2026-03")
+    answer, code = answer_of("close_period", "2026-03")
     assert code == 0
     (closed,) = answer["tenants"]
     number = closed["number"]
     assert (closed["outcome"], closed["total"], closed["currency"]) == ("issued", "8.00", "USD")
 
-    (invoice,) = told("show_invoices", "--month", "2026-03")[0]["invoices"]
+    (invoice,) = answer_of("show_invoices", "--month", "2026-03")[0]["invoices"]
     assert (invoice["number"], invoice["subtotal"], invoice["tax"], invoice["total"]) == (
         number,
         "8.00",
@@ -91,21 +91,21 @@ def test_from_the_file_to_the_money(gpu1: Cluster, tmp_path: Path) -> None:
         "project": "vision", "meter": "gpu-hour", "quantity": "4", "unit": "GPU-hour", "unit_price": "2.00",
         "amount": "8.00",
     }  # fmt: skip
-    assert told("show_invoices", "--tenant", "nobody")[0] == {"invoices": []}
+    assert answer_of("show_invoices", "--tenant", "nobody")[0] == {"invoices": []}
 
-    explained = told("explain_invoice", number)[0]["lines"][0]
+    explained = answer_of("explain_invoice", number)[0]["lines"][0]
     assert [job["job"] for job in explained["jobs"]] == ["1", "2"]
     assert explained["formula"] == "14400 s ÷ 3600 × 2.00 USD, rounded once = $8.00"
 
-    paid, code = told("record_payment", number, "8.00", "--reference", "A1", "--on", "2026-04-09")
+    paid, code = answer_of("record_payment", number, "8.00", "--reference", "A1", "--on", "2026-04-09")
     assert (paid["paid"], paid["due"], paid["status"], code) == ("8.00", "0.00", "paid", 0)
-    more = said("record_payment", number, "3.00", "--reference", "A2", "--on", "2026-04-09")
+    more = text_of("record_payment", number, "3.00", "--reference", "A2", "--on", "2026-04-09")
     assert more == (
         f"{number}: 8.00 USD paid, 0.00 due: paid. 3.00 USD went to the credit balance of vision-lab."
     )
-    assert told("show_invoices")[0]["invoices"][0]["settlement"] == "paid"
+    assert answer_of("show_invoices")[0]["invoices"][0]["settlement"] == "paid"
 
-    proof, code = told("prove", "2026-03", "--source", march)
+    proof, code = answer_of("prove", "2026-03", "--source", march)
     assert (proof["holds"], code) == (True, 0)
     assert proof["source"]["facts"] == 2
     assert {(r["resource"], r["allocated"], r["billed"], r["waived"]) for r in proof["sums"]} == {
@@ -117,11 +117,11 @@ def test_from_the_file_to_the_money(gpu1: Cluster, tmp_path: Path) -> None:
 
 def test_a_file_imported_again_changes_nothing_and_says_so(gpu1: Cluster, tmp_path: Path) -> None:
     march = file(tmp_path, row(1), row(2, end="Unknown", elapsed=7200))
-    assert told("import_usage", "gpu1", march)[0]["as_of"] == "2026-03-02T12:00:00Z"
+    assert answer_of("import_usage", "gpu1", march)[0]["as_of"] == "2026-03-02T12:00:00Z"
 
-    answer, code = told("import_usage", "gpu1", march)
+    answer, code = answer_of("import_usage", "gpu1", march)
     assert (answer["new"], answer["unchanged"], answer["revised"], code) == (0, 2, 0, 0)
-    assert "Nothing changed: all of it was known already." in said("import_usage", "gpu1", march)
+    assert "Nothing changed: all of it was known already." in text_of("import_usage", "gpu1", march)
     gpu1.refresh_from_db()
     assert gpu1.complete_through == at("2026-03-02 12:00")
 
@@ -141,7 +141,7 @@ def test_what_cannot_be_meant_is_code_2_and_changes_nothing(gpu1: Cluster, tmp_p
         ("explain_invoice", "INV-2026-0001"),
         ("record_payment", "INV-2026-0001", "8.00", "--reference", "A1"),
     ):
-        answer, code = told(command, *arguments)
+        answer, code = answer_of(command, *arguments)
         assert (code, set(answer)) == (2, {"error", "errors"}), command
         assert answer["error"].endswith((".", "`apply`."))
     assert not UsageRecord.objects.exists()
@@ -155,53 +155,55 @@ def test_a_file_that_is_no_job_listing_is_refused_whole_with_code_1(gpu1: Cluste
         (notice, "There is no header line"),
         (tmp_path / "missing.sacct", "missing.sacct"),
     ):
-        answer, code = told("import_usage", "gpu1", path)
+        answer, code = answer_of("import_usage", "gpu1", path)
         assert code == 1
         assert sentence in answer["error"]
     assert not UsageRecord.objects.exists()
 
 
 def test_a_blocked_close_is_code_1_and_a_preview_shows_no_number(gpu1: Cluster, tmp_path: Path) -> None:
-    told("import_usage", "gpu1", file(tmp_path, row(1)))
+    answer_of("import_usage", "gpu1", file(tmp_path, row(1)))
 
-    answer, code = told("close_period", "2026-03")
+    answer, code = answer_of("close_period", "2026-03")
     assert (answer["tenants"][0]["outcome"], code) == ("blocked", 1)
     assert "--accept-incomplete" in answer["tenants"][0]["reason"]
 
-    answer, code = told("close_period", "2026-03", "--dry-run", "--accept-incomplete", "the cluster is gone")
+    answer, code = answer_of(
+        "close_period", "2026-03", "--dry-run", "--accept-incomplete", "the cluster is gone"
+    )
     (closed,) = answer["tenants"]
     assert (answer["dry_run"], closed["outcome"], closed["number"], closed["total"], code) == (
         True, "issued", None, "4.00", 0,
     )  # fmt: skip
-    assert said("close_period", "2026-03", "--dry-run", "--accept-incomplete", "gone") == (
+    assert text_of("close_period", "2026-03", "--dry-run", "--accept-incomplete", "gone") == (
         "Preview of 2026-03: nothing was kept.\n  vision-lab: would be issued $4.00"
     )
-    answer, _ = told("close_period", "2026-03", "--accept-incomplete", "the cluster is gone")
+    answer, _ = answer_of("close_period", "2026-03", "--accept-incomplete", "the cluster is gone")
     assert answer["tenants"][0]["number"].endswith("-0001")
 
 
 def test_a_sum_that_does_not_close_and_a_source_that_differs_are_code_1(
     gpu1: Cluster, tmp_path: Path
 ) -> None:
-    told("import_usage", "gpu1", file(tmp_path, row(1)))
+    answer_of("import_usage", "gpu1", file(tmp_path, row(1)))
     other = file(tmp_path, row(1, end="2026-03-02T12:00:00", elapsed=7200), row(2), name="other.sacct")
 
-    answer, code = told("prove", "--source", other)
+    answer, code = answer_of("prove", "--source", other)
     assert (answer["holds"], answer["source"]["differing"], code) == (False, 2, 1)
 
     UsageRecord.objects.update(gpus=1)
-    answer, code = told("prove")
+    answer, code = answer_of("prove")
     assert (answer["holds"], code) == (False, 1)
 
 
 def test_a_payment_that_cannot_be_is_refused(gpu1: Cluster, tmp_path: Path) -> None:
-    told("import_usage", "gpu1", file(tmp_path, row(1)), "--as-of", "2026-04-01")
-    number = told("close_period", "2026-03")[0]["tenants"][0]["number"]
+    answer_of("import_usage", "gpu1", file(tmp_path, row(1)), "--as-of", "2026-04-01")
+    number = answer_of("close_period", "2026-03")[0]["tenants"][0]["number"]
 
-    assert told("record_payment", number, "-1.00", "--reference", "A1")[1] == 1
-    assert told("record_payment", number, "1.001", "--reference", "A1")[1] == 2
-    assert told("record_payment", number, "much", "--reference", "A1")[1] == 2
-    assert told("show_invoices")[0]["invoices"][0]["due"] == "4.00"
+    assert answer_of("record_payment", number, "-1.00", "--reference", "A1")[1] == 1
+    assert answer_of("record_payment", number, "1.001", "--reference", "A1")[1] == 2
+    assert answer_of("record_payment", number, "much", "--reference", "A1")[1] == 2
+    assert answer_of("show_invoices")[0]["invoices"][0]["due"] == "4.00"
 
 
 @pytest.mark.parametrize(

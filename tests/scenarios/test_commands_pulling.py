@@ -37,7 +37,7 @@ def typed(*words: str) -> tuple[int, str]:
     return 0, out.getvalue()
 
 
-def told(*words: str) -> dict[str, Any]:
+def answer_of(*words: str) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(typed(*words, "--json")[1])
     return answer
 
@@ -55,14 +55,14 @@ def test_op_pulls_and_reads_what_came(slurm: Scheduler) -> None:
     assert (
         "1 run is open here and no longer known to the scheduler: see the cluster's page." in typed("gpu1")[1]
     )
-    assert (told("gpu1")["vanished"], told("gpu1")["outcome"]) == (0, "done")
+    assert (answer_of("gpu1")["vanished"], answer_of("gpu1")["outcome"]) == (0, "done")
 
 
 def test_a_window_is_read_again_in_the_clusters_zone(slurm: Scheduler) -> None:
     connection = a_connection()
     connection.cluster.timezone = "Europe/Berlin"
     connection.cluster.save()
-    answer = told("gpu1", "--since", "2026-03-01", "--until", "2026-03-02T00:00:00Z")
+    answer = answer_of("gpu1", "--since", "2026-03-01", "--until", "2026-03-02T00:00:00Z")
     assert (answer["passes"], answer["complete_through"]) == (2, "2026-03-02T00:00:00Z")
     assert slurm.windows[0][0] == int(builders.at("2026-02-28 23:00").timestamp())
 
@@ -74,7 +74,7 @@ def test_what_failed_is_said_and_the_code_is_one(slurm: Scheduler) -> None:
     assert code == 1
     assert "It broke off: slurmdbd is down: start it with `systemctl start slurmdbd`.\n" in text
     assert "No time of it has been read completely yet." in text
-    answer = told("gpu1", "--since", "2026-03-01", "--until", "2026-03-02")
+    answer = answer_of("gpu1", "--since", "2026-03-01", "--until", "2026-03-02")
     assert (answer["outcome"], answer["error"][:16]) == ("failed", "slurmdbd is down")
 
 
@@ -102,5 +102,5 @@ def test_files_and_passes_can_follow_each_other(slurm: Scheduler) -> None:
     job = builders.a_job(started="2026-03-01 10:00", ended="2026-03-01 11:00")
     builders.ingest(cluster, job, as_of="2026-03-01 11:00")
     slurm.rows = [job]
-    answer = told("gpu1", "--since", "2026-03-01", "--until", "2026-03-01T12:00:00Z")
+    answer = answer_of("gpu1", "--since", "2026-03-01", "--until", "2026-03-01T12:00:00Z")
     assert (answer["new"], answer["unchanged"], answer["complete_through"]) == (0, 1, "2026-03-01T12:00:00Z")

@@ -45,10 +45,10 @@ def documented() -> str:
 def applied(tmp_path: Path, text: str) -> dict[str, Any]:
     file = tmp_path / "lab.toml"
     file.write_text(text)
-    return said("apply", str(file))
+    return answer_of("apply", str(file))
 
 
-def said(*words: str) -> dict[str, Any]:
+def answer_of(*words: str) -> dict[str, Any]:
     out = io.StringIO()
     call_command(*words, "--json", stdout=out)
     answer: dict[str, Any] = json.loads(out.getvalue())
@@ -61,7 +61,7 @@ def test_the_documented_file_makes_the_bucket_of_the_worked_example(tmp_path: Pa
     for hours, gpus, model in ((5, 8, "rtx2080"), (10, 4, "rtx3090"), (3, 2, "a6000")):
         ended = f"2026-03-02 {10 + hours}:00"
         ingest(cluster, a_job(gpus=gpus, gpu_model=model, started="2026-03-02 10:00", ended=ended))
-    (wallet,) = said("show_wallets", "--tenant", "robotics")["wallets"]
+    (wallet,) = answer_of("show_wallets", "--tenant", "robotics")["wallets"]
     assert (wallet["owner"], wallet["unit"], wallet["used"]) == ("ben", "TOK", "84.000000")
     spent = PAGE.read_text().split("Total: ")[1].split(" tokens")[0]
     assert spent == "84"
@@ -100,7 +100,7 @@ def test_what_changes_is_said_in_words(tmp_path: Path) -> None:
 def test_a_grant_that_has_given_keeps_its_terms(tmp_path: Path) -> None:
     applied(tmp_path, documented())
     ingest(a_cluster(), a_job(gpu_model="rtx3090"))
-    said("show_wallets")
+    answer_of("show_wallets")
     with pytest.raises(RefusedError, match="'monthly' has given already, so it can only be ended"):
         applied(tmp_path, documented().replace('amount = "30"', 'amount = "40"'))
 
@@ -125,13 +125,13 @@ def test_credit_is_given_once_per_reference(tmp_path: Path) -> None:
     empty = re.sub(r"grants = \[.*?\n\]\n", "", documented(), flags=re.DOTALL)
     applied(tmp_path, empty.replace('for = "user"', 'for = "tenant"'))
     command = ("grant_credit", "robotics", "250", "--reference", "TRX 17", "--top-up")
-    assert said(*command)["balance"] == "250.000000"
-    assert said(*command)["balance"] == "250.000000"
+    assert answer_of(*command)["balance"] == "250.000000"
+    assert answer_of(*command)["balance"] == "250.000000"
     with pytest.raises(RefusedError, match="'TRX 17' was granted before with another amount"):
-        said("grant_credit", "robotics", "25", "--reference", "TRX 17")
+        answer_of("grant_credit", "robotics", "25", "--reference", "TRX 17")
 
 
 def test_a_wallet_that_is_not_there_is_said(tmp_path: Path) -> None:
     applied(tmp_path, documented())
     with pytest.raises(BadInputError, match="'robotics' has no such wallet"):
-        said("grant_credit", "robotics", "1", "--reference", "x", "--user", "zoe")
+        answer_of("grant_credit", "robotics", "1", "--reference", "x", "--user", "zoe")

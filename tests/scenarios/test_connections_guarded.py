@@ -130,7 +130,9 @@ def test_op_is_warned_of_a_token_that_travels_in_clear(
     kind: ClusterKind, address: dict[str, str], warned: bool
 ) -> None:
     cluster = a_connection(a_cluster(kind=kind), **address).cluster
-    findings = {each.subject: each for each in connection_test.examine(cluster=cluster, clock=lambda: 0)}
+    findings = {
+        finding.subject: finding for finding in connection_test.examine(cluster=cluster, clock=lambda: 0)
+    }
     assert len(findings) > 1 - warned
     if warned:
         assert findings["TLS"].level == "warn"

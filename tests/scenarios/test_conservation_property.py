@@ -121,7 +121,7 @@ class Story:
         for step, value in self.world.steps:
             getattr(self, step)(value)
             assert prove()["allocated"] == self.allocated()
-            assert self.kept() == self.owed()
+            assert self.stored_seconds() == self.owed()
         self.own_the_rest()
         self.close(2)
         self.everything_is_billed_to_the_cent()
@@ -212,7 +212,9 @@ class Story:
     # -- the same once more, in plain fractions
 
     def allocated(self) -> Fraction:
-        return sum((_held(job, FIRST, LAST) * _size(job) for job in self.facts.values()), Fraction(0))
+        return sum(
+            (_seconds_between(job, FIRST, LAST) * _size(job) for job in self.facts.values()), Fraction(0)
+        )
 
     def owed(self) -> dict[tuple[int, str, Fraction], Fraction]:
         """(tenant, first day of the period, price) → GPU-seconds."""
@@ -224,7 +226,7 @@ class Story:
                 borders |= {_midnight(day, zone) for day, _ in RISES.values()}
             for low, high in pairwise(sorted(borders)):
                 owner = self.owner(job.account, low)
-                seconds = _held(job, low, high) * _size(job)
+                seconds = _seconds_between(job, low, high) * _size(job)
                 if owner is None or not seconds:
                     continue
                 today = datetime.fromtimestamp(low, ZoneInfo(self.world.zones[owner])).date()
@@ -239,7 +241,7 @@ class Story:
         ]
         return fitting[-1].tenant if fitting else None
 
-    def kept(self) -> dict[tuple[int, str, Fraction], Fraction]:
+    def stored_seconds(self) -> dict[tuple[int, str, Fraction], Fraction]:
         totals: dict[tuple[int, str, Fraction], Fraction] = defaultdict(Fraction)
         prices = {price.pk: Fraction(price.unit_price) for price in Price.objects.all()}
         for row in PeriodTotal.objects.filter(verdict=Verdict.CHARGED).select_related("period"):
@@ -272,7 +274,7 @@ class Story:
         return place, f"{start.astimezone(ZoneInfo(zone)):%Y-%m}", price
 
 
-def _held(job: UsageFact, low: int, high: int) -> int:
+def _seconds_between(job: UsageFact, low: int, high: int) -> int:
     """Seconds held in [low, high); suspension has no position, so it is spread evenly over the run."""
     finish = job.ended if job.ended is not None else job.seen_until
     assert job.started is not None

@@ -52,7 +52,9 @@ def test_corrections_that_come_to_less_than_nothing_with_their_tax_are_no_invoic
     outcome = closed("2026-05", lab)
 
     assert outcome.outcome == may, outcome
-    assert [each.total for each in Invoice.objects.filter(kind="correction")] == ([] if late == 50 else [200])
+    assert [invoice.total for invoice in Invoice.objects.filter(kind="correction")] == (
+        [] if late == 50 else [200]
+    )
     used(cluster, 10, day="2026-06-10")
     cluster.complete_through = None
     closed("2026-06", lab, accept="read")

@@ -184,11 +184,11 @@ def test_what_grew_and_shrinks_again_is_taken_from_the_newest_first_and_then_fro
     closed("2026-05", lab)
 
     notes = Invoice.objects.filter(kind=DocumentKind.CREDIT_NOTE).order_by("pk")
-    assert [(str(each.original), each.number, each.total) for each in notes] == [
+    assert [(str(note.original), note.number, note.total) for note in notes] == [
         ("INV-2026-0001", "CN-2026-0001", -480),
         ("INV-2026-0002", "CN-2026-0002", -720),
     ]
-    assert sum(int(line.seconds_num) for each in notes for line in lines_of(each)) == -hours(5)
+    assert sum(int(line.seconds_num) for note in notes for line in lines_of(note)) == -hours(5)
     assert prove()["billed"] == hours(8)
 
 

@@ -34,13 +34,13 @@ def november() -> Invoice:
 def that_night(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is 23:30 in Greenwich on New Year's Eve, and morning in Tokyo."""
 
-    class Standing(datetime):
+    class FrozenDatetime(datetime):
         @classmethod
-        def now(cls, tz: tzinfo | None = None) -> Standing:
+        def now(cls, tz: tzinfo | None = None) -> FrozenDatetime:
             return cls.fromtimestamp(at("2026-12-31 23:30").timestamp(), tz)
 
     for name in ("billing.admin.invoices", *(f"portal.ops.management.commands.{c}" for c in COMMANDS)):
-        monkeypatch.setattr(f"{name}.datetime", Standing)
+        monkeypatch.setattr(f"{name}.datetime", FrozenDatetime)
 
 
 COMMANDS = ("credit_invoice", "void_invoice", "write_off")

@@ -58,7 +58,7 @@ def test_credit_that_came_while_a_page_was_open_pays_when_the_page_has_ended_and
     scenario.wait(days=2)  # the page is open for a day
     for _ in range(3):
         scenario.collect()
-    assert (left(scenario), scenario.taken) == (("0.00", 600), [])
+    assert (left(scenario), scenario.charged) == (("0.00", 600), [])
     scenario.books_agree()
 
 
@@ -89,7 +89,7 @@ def test_an_invoice_that_rests_is_paid_from_credit_when_it_goes_on(scenario: Sce
     assert left(scenario) == ("4.00", 150)
     scenario.wait(days=5)
     scenario.collect()
-    assert (left(scenario), scenario.taken) == (("0.00", 0), [250])
+    assert (left(scenario), scenario.charged) == (("0.00", 0), [250])
     scenario.books_agree()
 
 
@@ -140,5 +140,5 @@ def test_credit_that_came_before_a_charge_was_sent_takes_its_place(scenario: Sce
     scenario.wait(hours=10)
     scenario.stripe.faults.lift()
     scenario.collect()
-    assert (scenario.states, scenario.taken, left(scenario)) == (["canceled"], [], ("0.00", 600))
+    assert (scenario.states, scenario.charged, left(scenario)) == (["canceled"], [], ("0.00", 600))
     scenario.books_agree()

@@ -56,7 +56,7 @@ def gpu1() -> Cluster:
 def documents(tenant: Tenant) -> list[tuple[str, str, int]]:
     """Each as (kind, currency, total in the smallest unit), in the order in which they were issued."""
     invoices = Invoice.objects.filter(tenant=tenant).order_by("pk")
-    return [(each.kind, each.currency, each.total) for each in invoices]
+    return [(invoice.kind, invoice.currency, invoice.total) for invoice in invoices]
 
 
 def test_case_061_late_use_in_the_old_currency_has_an_invoice_of_its_own(lab: Tenant) -> None:

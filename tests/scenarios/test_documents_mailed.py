@@ -106,7 +106,7 @@ def test_history_that_is_imported_mails_nothing_unless_told_to(server: Counting,
     later = at("2026-05-07 10:00")  # 36 days
     send.send_notices(moment=later)
     notice = Notice.objects.get(kind="invoice")
-    assert (notice.state, server.taken) == ("skipped", 0)
+    assert (notice.state, server.accepted) == ("skipped", 0)
     assert notice.why == issue_notices.TOO_OLD
     assert issue_notices.resend_documents(numbers=["INV-2026-0001"], moment=later) == 1
     send.send_notices(moment=later)
@@ -210,7 +210,7 @@ def test_one_refused_address_of_two_keeps_the_mail_from_nobody_else(server: Coun
     outbox.drain()
     send.send_notices(moment=NOW)
     notice = Notice.objects.get(kind="invoice")
-    assert (notice.state, server.taken) == ("sent", 1)
+    assert (notice.state, server.accepted) == ("sent", 1)
     assert notice.refused == {"gone@vision.example": "550 no such user here"}
     assert "E-mails to gone@vision.example are refused" in page(ann, "/t/vision-lab/payment/")
 

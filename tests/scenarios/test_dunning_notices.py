@@ -224,7 +224,7 @@ def test_collecting_case_7_while_our_key_is_refused_nobody_is_written_to(scenari
     )
     scenario.stripe.faults.lift()
     goes_by(scenario)
-    assert (about_debts(), scenario.taken) == ([], [400])
+    assert (about_debts(), scenario.charged) == ([], [400])
 
 
 def test_a_payment_that_takes_its_bank_days_is_not_reminded_of() -> None:
@@ -247,7 +247,7 @@ def test_case_081_and_collecting_case_28_what_is_disputed_rests(scenario: Scenar
     goes_by(scenario, 30)
     scenario.stripe.dashboard.lose_dispute(dispute)
     goes_by(scenario, 30)
-    assert scenario.standing == "charged_back"
+    assert scenario.settlement == "charged_back"
     assert about_debts() == []
 
 
@@ -281,9 +281,9 @@ def test_a_policy_without_letters_writes_none_and_one_with_receipts_sends_them(
 def test_past_due_after_days_of_grace_has_a_letter_of_its_own(scenario: Scenario) -> None:
     dunning_policies.set_policy(tenant=scenario.lab, since=date(2026, 1, 1), past_due=5, reminders=[])
     goes_by(scenario, 4)
-    assert (about_debts(), scenario.standing) == ([], "due")
+    assert (about_debts(), scenario.settlement) == ([], "due")
     goes_by(scenario)
-    assert (subjects(), scenario.standing) == (["Invoice INV-2026-0001 is past due"], "past_due")
+    assert (subjects(), scenario.settlement) == (["Invoice INV-2026-0001 is past due"], "past_due")
 
 
 def test_a_credit_note_ends_it_too(scenario: Scenario) -> None:

@@ -33,7 +33,7 @@ def test_what_rests_is_not_charged_until_its_day(scenario: Scenario) -> None:
     assert scenario.states == []
     scenario.wait(days=1)
     scenario.collect()
-    assert (scenario.taken, scenario.states) == ([400], ["succeeded"])
+    assert (scenario.charged, scenario.states) == ([400], ["succeeded"])
     scenario.books_agree()
 
 
@@ -55,14 +55,14 @@ def test_what_was_about_to_be_charged_is_not_when_it_is_paused_or_automatic_paym
     scenario.stripe.faults.lift()
     scenario.collect()
     scenario.collect()
-    assert (scenario.states, scenario.taken) == (["canceled"], [])
+    assert (scenario.states, scenario.charged) == (["canceled"], [])
 
     if who == "op":
         call_command("resume_dunning", "vision-lab")
     else:
         BillingAccount.objects.update(automatic=True)
     scenario.collect()
-    assert scenario.taken == [400]
+    assert scenario.charged == [400]
     scenario.books_agree()
 
 
@@ -77,7 +77,7 @@ def test_a_tenant_rests_until_somebody_resumes(
     call_command("resume_dunning", "vision-lab")
     call_command("resume_dunning", "vision-lab")
     scenario.collect()
-    assert scenario.taken == [400]
+    assert scenario.charged == [400]
     assert capsys.readouterr().out.splitlines() == [
         "Every invoice of vision-lab rests until it is resumed.",
         "It goes on with every invoice of vision-lab.",

@@ -60,7 +60,7 @@ def test_a_file_says_them(tmp_path: Path) -> None:
 def test_a_file_with_a_mistake_is_refused(
     tmp_path: Path, of: str, field: str, value: str, sentence: str
 ) -> None:
-    seller, tenant = (dict(each) for each in (SELLER, TENANT))
+    seller, tenant = (dict(party) for party in (SELLER, TENANT))
     (seller if of == "seller" else tenant)[field] = value
     (error,) = Op(tmp_path).is_refused(file(seller, tenant))
     assert f"{field} is '{value}'" in error

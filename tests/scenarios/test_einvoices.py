@@ -65,11 +65,11 @@ def test_an_invoice_states_what_its_pdf_shows(lab: Tenant) -> None:
     assert top.text("//ram:GuidelineSpecifiedDocumentContextParameter/ram:ID") == XRECHNUNG
     lines = [
         (
-            each.text(".//ram:SpecifiedTradeProduct/ram:Name"),
-            each.text(".//ram:BilledQuantity"),
-            each.text(".//ram:ChargeAmount"),
+            item.text(".//ram:SpecifiedTradeProduct/ram:Name"),
+            item.text(".//ram:BilledQuantity"),
+            item.text(".//ram:ChargeAmount"),
         )
-        for each in top.all("//ram:IncludedSupplyChainTradeLineItem")
+        for item in top.all("//ram:IncludedSupplyChainTradeLineItem")
     ]
     assert lines[-3:] == [("Support", "1", "99.00"), ("Partner", "-1", "52.48"), ("Goodwill", "-1", "5.00")]
     assert [
@@ -149,7 +149,7 @@ def test_each_category_keeps_its_rules(lab: Tenant, fields: dict[str, str], cate
     categories = read(xml).all(
         "//ram:ApplicableHeaderTradeSettlement/ram:ApplicableTradeTax/ram:CategoryCode"
     )
-    assert [each.text(".") for each in categories] == [category]
+    assert [category.text(".") for category in categories] == [category]
 
 
 def test_sales_tax_in_the_us_by_the_sellers_own_number(lab: Tenant) -> None:

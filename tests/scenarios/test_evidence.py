@@ -121,11 +121,14 @@ def test_tiers_over_two_projects_are_recomputed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda told: told.update(total=told["total"] + 1), "do not add up to"),
-        (lambda told: told["lines"][0].update(amount=told["lines"][0]["amount"] + 1), "the line says"),
-        (lambda told: told["lines"][0].update(unit_price="1.4"), "the line says"),
-        (lambda told: told["lines"][1].update(seconds="1"), "the line says 1"),
-        (lambda told: told["taxes"][0].update(rate="20"), "the invoice says"),
+        (lambda document: document.update(total=document["total"] + 1), "do not add up to"),
+        (
+            lambda document: document["lines"][0].update(amount=document["lines"][0]["amount"] + 1),
+            "the line says",
+        ),
+        (lambda document: document["lines"][0].update(unit_price="1.4"), "the line says"),
+        (lambda document: document["lines"][1].update(seconds="1"), "the line says 1"),
+        (lambda document: document["taxes"][0].update(rate="20"), "the invoice says"),
     ],
 )
 def test_whoever_changes_a_figure_is_found_out_even_with_new_sums(
@@ -188,13 +191,13 @@ def test_what_is_no_bundle_is_said(lab: Tenant, tmp_path: Path) -> None:
     ("change", "sentence"),
     [
         (
-            lambda told: told["lines"][0].update(unit_price="1e999999999"),
+            lambda document: document["lines"][0].update(unit_price="1e999999999"),
             "'1e999999999' is not written as numbers",
         ),
-        (lambda told: told.update(decimals=10**9), "a currency of 1000000000 decimals"),
-        (lambda told: told["lines"][0].pop("seconds"), "KeyError: 'seconds'"),
-        (lambda told: told["lines"][0].update(seconds="1/0"), "ZeroDivisionError"),
-        (lambda told: told.update(lines=None), "TypeError"),
+        (lambda document: document.update(decimals=10**9), "a currency of 1000000000 decimals"),
+        (lambda document: document["lines"][0].pop("seconds"), "KeyError: 'seconds'"),
+        (lambda document: document["lines"][0].update(seconds="1/0"), "ZeroDivisionError"),
+        (lambda document: document.update(lines=None), "TypeError"),
     ],
 )
 def test_evidence_that_would_never_be_computed_is_refused_in_a_sentence(

@@ -14,14 +14,14 @@ from tests.terms import GRADUATED, a_version
 
 pytestmark = pytest.mark.django_db
 
-Told = dict[str, Any]
+Json = dict[str, Any]
 
 
-def _untaxed(invoice: Told) -> None:
+def _untaxed(invoice: Json) -> None:
     invoice.update(taxes=[], tax=0, total=454_39, due=454_39)
 
 
-def _taxed_in_part(invoice: Told) -> None:
+def _taxed_in_part(invoice: Json) -> None:
     """Of 454.39 the 6.20 of the first line are left out, as if they were taxed at nothing."""
     invoice["lines"][0]["tax"] = ["Z", "0"]
     invoice["taxes"][0].update(net=448_19, tax=85_16)
@@ -48,7 +48,7 @@ def test_an_invoice_of_which_a_part_is_not_taxed_any_more_does_not_agree(tmp_pat
     assert "DIFFERS  lines are taxed at 0 % (Z), of which the invoice has no sum" in text
 
 
-def _back_from_what_was_billed(invoice: Told) -> None:
+def _back_from_what_was_billed(invoice: Json) -> None:
     """5,000.00 more for 40 hours in tiers, as if 5,000.00 had been taken back of them before."""
     invoice["lines"][0]["terms"]["billed"] = -5000_00
     invoice["lines"][0]["amount"] = 5120_00
@@ -69,7 +69,7 @@ def test_a_line_in_tiers_takes_off_what_documents_before_it_billed_and_nothing_e
 
 
 def test_a_fee_says_what_documents_before_it_billed_and_nothing_else(tmp_path: Path) -> None:
-    def more(invoice: Told) -> None:
+    def more(invoice: Json) -> None:
         next(line for line in invoice["lines"] if line["kind"] == "fee")["terms"]["billed"] = 10_00
 
     lab = a_lab_on_terms()

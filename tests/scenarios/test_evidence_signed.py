@@ -76,7 +76,9 @@ def test_ann_verifies_with_a_pinned_key_and_nothing_else(march: Invoice, tmp_pat
 
 def test_the_program_of_a_bundle_that_she_trusts_verifies_another_one(march: Invoice, tmp_path: Path) -> None:
     content = bundle(march)
-    forged = changed(content, in_invoice(lambda told: told.update(number="INV-2026-0099")), signed=False)
+    forged = changed(
+        content, in_invoice(lambda document: document.update(number="INV-2026-0099")), signed=False
+    )
     (tmp_path / "other.zip").write_bytes(forged)
     code, text = verified(content, tmp_path, "other.zip")
     assert code == 1
@@ -87,7 +89,7 @@ def test_what_somebody_else_signed_is_found_with_a_pinned_key_though_every_figur
     march: Invoice, tmp_path: Path
 ) -> None:
     content = bundle(march)
-    other = changed(content, in_invoice(lambda told: told["buyer"].update(name="Somebody else")))
+    other = changed(content, in_invoice(lambda document: document["buyer"].update(name="Somebody else")))
     assert verified(other, tmp_path)[0] == 0
     code, text = verified(other, tmp_path, "--key", SigningKey.objects.get().public)
     assert code == 1

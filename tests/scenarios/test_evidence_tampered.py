@@ -85,7 +85,7 @@ def twice_and_paid(files: Files) -> None:
     in_usage(twice)(files)
 
     def more(invoice: dict[str, Any]) -> None:
-        line = next(each for each in invoice["lines"] if each["meter"] == "gpu-hour")
+        line = next(line for line in invoice["lines"] if line["meter"] == "gpu-hour")
         extra = 446_40  # 8 GPUs for 18 hours at 3.10
         line["seconds"] = str(Fraction(line["seconds"]) + 8 * 18 * 3600)
         line["amount"] += extra
@@ -104,27 +104,27 @@ def line_twice(change: Callable[[dict[str, Any]], None], jobs: str = "") -> Chan
         again = dict(invoice["lines"][1])
         change(again)
         invoice["lines"].append(again)
-        net = sum(each["amount"] for each in invoice["lines"])
+        net = sum(line["amount"] for line in invoice["lines"])
         total = net + (net * 19 + 50) // 100
         invoice["taxes"][0].update(net=net, tax=total - net)
         invoice.update(subtotal=net, tax=total - net, total=total, due=total)
 
     def do(files: Files) -> None:
         in_invoice(more)(files)
-        in_usage(lambda rows: rows.extend([each | {"line": jobs} for each in rows[1:] if jobs]))(files)
+        in_usage(lambda rows: rows.extend([row | {"line": jobs} for row in rows[1:] if jobs]))(files)
 
     return do
 
 
 def asks_more(**paid: Any) -> Change:
     """What was paid before is below zero, so that more is due than the total."""
-    return in_invoice(lambda told: told.update(paid, due=told["total"] + 50_00))
+    return in_invoice(lambda document: document.update(paid, due=document["total"] + 50_00))
 
 
 def two_sums_of_a_rate(invoice: dict[str, Any]) -> None:
     rate = invoice["taxes"][0]
     invoice["lines"][0]["tax"] = ["S", "19.0"]
-    parts = [(each["amount"], (each["amount"] * 19 + 50) // 100) for each in invoice["lines"]]
+    parts = [(line["amount"], (line["amount"] * 19 + 50) // 100) for line in invoice["lines"]]
     invoice["taxes"] = [
         rate | {"rate": text, "net": net, "tax": tax}
         for text, (net, tax) in zip(("19.0", "19"), parts, strict=True)
@@ -134,15 +134,15 @@ def two_sums_of_a_rate(invoice: dict[str, Any]) -> None:
 
 
 def line(number: int, **fields: Any) -> Change:
-    return in_invoice(lambda told: told["lines"][number].update(fields))
+    return in_invoice(lambda document: document["lines"][number].update(fields))
 
 
 def document(**fields: Any) -> Change:
-    return in_invoice(lambda told: told.update(fields))
+    return in_invoice(lambda document: document.update(fields))
 
 
 def tax(**fields: Any) -> Change:
-    return in_invoice(lambda told: told["taxes"][0].update(fields))
+    return in_invoice(lambda document: document["taxes"][0].update(fields))
 
 
 def of_file(name: str, content: bytes) -> Change:
@@ -232,7 +232,7 @@ TAMPERINGS = {
         "a wallet cannot pay -50.00 USD of",
     ),
     "a credit balance that pays more than there is": (
-        in_invoice(lambda told: told.update(from_credit=told["total"] + 1, due=-1)),
+        in_invoice(lambda document: document.update(from_credit=document["total"] + 1, due=-1)),
         "a credit balance cannot pay",
     ),
     "more due": (document(due=1), "is not the 0.01 USD that is due"),
@@ -318,7 +318,7 @@ ONLY_SIGNED = {
         moved({"02T10": "02T20", "03T04": "03T14"}),
         "usage.csv",
     ),
-    "another buyer": (in_invoice(lambda told: told["buyer"].update(name="Eve")), "invoice.json"),
+    "another buyer": (in_invoice(lambda document: document["buyer"].update(name="Eve")), "invoice.json"),
     "another job id": (row(2, job="99"), "usage.csv"),
     "another person": (row(2, person="u99"), "usage.csv"),
     "another PDF": (of_file("invoice.pdf", b"%PDF"), "invoice.pdf"),

@@ -33,7 +33,7 @@ def a_lab(policy: str = Corrections.NEXT_INVOICE) -> Tenant:
     return lab
 
 
-def told(invoice: Invoice) -> list[tuple[str, str, int, bool]]:
+def fee_lines(invoice: Invoice) -> list[tuple[str, str, int, bool]]:
     return [
         (f"{line.service_period.start:%m}", line.description, line.amount, line.corrects)
         for line in lines_of(invoice)
@@ -45,7 +45,7 @@ def test_fees_of_months_that_were_never_billed_are_no_corrections(capsys: pytest
     lab = a_lab()
     closed("2026-03", lab)
     march = invoice_of(lab, "2026-03")
-    assert told(march) == [
+    assert fee_lines(march) == [
         ("03", "Base fee", 1000, False),
         ("01", "Base fee", 1000, False),
         ("02", "Base fee", 1000, False),

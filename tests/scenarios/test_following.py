@@ -43,8 +43,8 @@ class Watched(Follower):
     """A follower in this process, look by look; `heard` is what it said."""
 
     def __init__(self, folder: Path, take: Take = import_one, *, settle: int = 0) -> None:
-        self.heard: list[str] = []
-        super().__init__(folder, take=take, say=self.heard.append, settle=settle, stop=Stop())
+        self.output: list[str] = []
+        super().__init__(folder, take=take, say=self.output.append, settle=settle, stop=Stop())
 
 
 def test_each_file_is_taken_in_once_and_put_away(gpu1: Cluster, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_link_is_not_followed_and_op_hears_of_it_once(gpu1: Cluster, tmp_path:
     by = Watched(inbox)
     for _ in range(3):
         by.look(final=False)
-    assert sorted(by.heard) == [
+    assert sorted(by.output) == [
         f"{name} is a symbolic link, which is not followed: put the file itself here."
         for name in ("gone.sacct", "usage.sacct")
     ]
@@ -201,7 +201,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(gpu1: Cluster, tmp_p
     file(tmp_path, row(1))
     by.look(final=False)
     assert names(tmp_path) == ["march.sacct"]
-    assert "changed while it was read" in by.heard[-1]
+    assert "changed while it was read" in by.output[-1]
     by.look(final=False)
     assert names(tmp_path / "done") == ["march.sacct"]
     assert UsageRecord.objects.count() == 2
@@ -239,7 +239,7 @@ def test_what_cannot_be_moved_is_read_once_and_said_once(
     monkeypatch.setattr(Path, "rename", full)
     for _ in range(3):
         by.look(final=False)
-    assert by.heard[1:] == [
+    assert by.output[1:] == [
         "march.sacct cannot be moved into done: No space left on device. Move it by hand."
     ]
     assert Pull.objects.count() == 1
@@ -254,7 +254,7 @@ def test_a_directory_that_goes_away_is_waited_for(gpu1: Cluster, tmp_path: Path)
     folder.rename(away)
     by.look(final=False)
     by.look(final=False)
-    assert by.heard == [f"{folder} cannot be read: No such file or directory. Trying again."]
+    assert by.output == [f"{folder} cannot be read: No such file or directory. Trying again."]
     away.rename(folder)
     by.look(final=False)
     assert UsageRecord.objects.count() == 1
@@ -267,7 +267,7 @@ def test_a_database_that_is_away_refuses_no_file(gpu1: Cluster, tmp_path: Path) 
     file(tmp_path, row(1))
     by = Watched(tmp_path, take)
     by.look(final=False)
-    assert by.heard == ["The database does not answer: connection refused. Trying again."]
+    assert by.output == ["The database does not answer: connection refused. Trying again."]
     assert names(tmp_path) == ["march.sacct"]
     with pytest.raises(RefusedError, match="database"):
         by.look(final=True)

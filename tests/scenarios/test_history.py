@@ -187,7 +187,7 @@ def test_what_the_system_moves_by_itself_is_no_part_of_the_history() -> None:
 @pytest.mark.django_db
 def test_the_tables_that_name_a_tenant_say_so_in_each_entry() -> None:
     a_tenant("vision-lab")
-    named = {each.table for each in TRACKED if each.tenant}
+    named = {model.table for model in TRACKED if model.tenant}
     assert {"tenants_tenant", "billing_invoice", "billing_price", "tenants_ownership"} <= named
     assert AuditEntry.objects.of_table(Tenant).get().tenant_id == Tenant.objects.get().pk
 

@@ -22,7 +22,7 @@ def counts(stored: object) -> tuple[int, int, int, int]:
     return stored.new, stored.unchanged, stored.revised, stored.quarantined  # type: ignore[attr-defined]
 
 
-def kept() -> list[tuple[str, int, str]]:
+def stored_jobs() -> list[tuple[str, int, str]]:
     """All that the ledger holds: (key, revision, state), the superseded ones first."""
     old = list(
         UsageRevision.objects.order_by("source_key", "revision").values_list(
@@ -85,7 +85,7 @@ def test_case_015_a_changed_row_is_a_new_revision_and_the_old_one_is_kept() -> N
 
     assert counts(ingest(cluster, corrected).stored) == (0, 0, 1, 0)
     key = corrected.source_key
-    assert kept() == [(key, 1, "COMPLETED"), (key, 2, "TIMEOUT")]
+    assert stored_jobs() == [(key, 1, "COMPLETED"), (key, 2, "TIMEOUT")]
     old = UsageRevision.objects.get()
     assert (old.ended, old.superseded_at) == (int(at("2026-03-02 12:00").timestamp()), builders.LATER)
     assert seconds(vision) == hours(1)
@@ -119,7 +119,7 @@ def test_a_description_is_written_in_place() -> None:
     ingest(cluster, a_job(**fields, name="trian"))
 
     assert counts(ingest(cluster, a_job(**fields, name="train", exit_code="0:0")).stored) == (0, 1, 0, 0)
-    assert kept() == [("7@1", 1, "COMPLETED")]
+    assert stored_jobs() == [("7@1", 1, "COMPLETED")]
     assert UsageRecord.objects.get().name == "train"
     assert RatedJob.objects.get(tenant=vision).name == "train"
     assert RatedUsage.objects.count() == 1
@@ -138,7 +138,7 @@ def test_a_running_job_grows_with_each_snapshot_and_is_then_completed() -> None:
     assert seconds(vision) == hours(8)
     assert counts(ingest(cluster, a_job(**fields, ended="2026-03-02 19:00")).stored) == (0, 0, 1, 0)
     assert seconds(vision) == hours(9)
-    assert [revision for _, revision, _ in kept()] == [1, 2]  # polling wrote no history
+    assert [revision for _, revision, _ in stored_jobs()] == [1, 2]  # polling wrote no history
     prove()
 
 
@@ -172,11 +172,11 @@ def test_rows_of_one_key_in_one_file_become_revisions_in_its_order() -> None:
     ]
 
     assert counts(ingest(cluster, *file).stored) == (2, 0, 2, 0)
-    assert kept()[:2] == [("7@1", 1, "RUNNING"), ("7@1", 2, "NODE_FAIL")]
+    assert stored_jobs()[:2] == [("7@1", 1, "RUNNING"), ("7@1", 2, "NODE_FAIL")]
     assert seconds(vision) == hours(3)
 
     assert counts(ingest(cluster, *file).stored) == (0, 4, 0, 0)
-    assert len(kept()) == 4
+    assert len(stored_jobs()) == 4
     prove()
 
 

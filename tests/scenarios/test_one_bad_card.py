@@ -45,7 +45,7 @@ def a_day(scenario: Scenario, **later: int) -> list[str]:
         dunning_run.run_dunning(moment=scenario.now)
         send.send_notices(moment=scenario.now)
     messages = mail.outbox[before:]
-    return [f"{each.subject}: {' '.join(str(each.body).split())}" for each in messages]
+    return [f"{message.subject}: {' '.join(str(message.body).split())}" for message in messages]
 
 
 def test_six_open_invoices_are_one_decline_and_one_email_and_the_others_wait_for_its_date(
@@ -74,7 +74,7 @@ def test_once_the_card_can_be_charged_all_six_are_paid_in_that_round(scenario: S
     scenario.stripe.dashboard.behave(card.external_id, GOOD)
     assert a_day(scenario, days=1) == []
     a_day(scenario, days=2)
-    assert scenario.taken == [400] * 6
+    assert scenario.charged == [400] * 6
 
 
 def test_another_card_is_charged_at_once_and_nobody_asks_for_one_more(scenario: Scenario) -> None:
@@ -82,10 +82,11 @@ def test_another_card_is_charged_at_once_and_nobody_asks_for_one_more(scenario: 
     scenario.save_card(LOST)  # the newest is charged
     messages = a_day(scenario)
     assert scenario.states.count("failed") == 1
-    assert scenario.taken == [400] * 6
-    assert not [each for each in messages if "add another" in each]
+    assert scenario.charged == [400] * 6
+    assert not [message for message in messages if "add another" in message]
     assert any(
-        "We charge your Visa ending in 4242 instead. You need not do anything." in each for each in messages
+        "We charge your Visa ending in 4242 instead. You need not do anything." in message
+        for message in messages
     )
 
 

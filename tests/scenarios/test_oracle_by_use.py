@@ -77,7 +77,7 @@ def with_hours_included(site: Site) -> Plan:
     )
 
 
-def made_up(key: str, start: int, end: int, gpus: int, dice: random.Random) -> list[BusyHour]:
+def busy_hours_of(key: str, start: int, end: int, gpus: int, dice: random.Random) -> list[BusyHour]:
     """Of most hours of the run how busy its devices were, seen in part or whole, to the microsecond."""
     busy_hours = []
     for hour in range(start // 3600 * 3600, end, 3600):
@@ -89,8 +89,8 @@ def made_up(key: str, start: int, end: int, gpus: int, dice: random.Random) -> l
     return busy_hours
 
 
-def told_of(job: Job, hours: Iterable[BusyHour]) -> Job:
-    return replace(job, busy={each.hour: (Fraction(each.busy), each.covered) for each in hours})
+def with_busy(job: Job, hours: Iterable[BusyHour]) -> Job:
+    return replace(job, busy={hour.hour: (Fraction(hour.busy), hour.covered) for hour in hours})
 
 
 @pytest.mark.parametrize(
@@ -114,17 +114,17 @@ def test_a_real_cluster_owes_by_use_what_plain_fractions_say(site: Site) -> None
     dice = random.Random(7)
     work, hours, seen = [], [], set()
     for job in oracle.jobs(data(site.file)):
-        key = keys[job.account, job.start, job.end, job.held["gpu-hour"]]
-        own = [] if key in seen else made_up(key, job.start, job.end, job.held["gpu-hour"], dice)
+        key = keys[job.account, job.start, job.end, job.quantities["gpu-hour"]]
+        own = [] if key in seen else busy_hours_of(key, job.start, job.end, job.quantities["gpu-hour"], dice)
         seen.add(key)
         hours += own
-        work.append(told_of(job, own))
+        work.append(with_busy(job, own))
     assert len(hours) > 400
     dice.shuffle(hours)
     third = len(hours) // 3
     for plan in (by_use(site), with_hours_included(site)):
         point = transaction.savepoint()
-        wrong = [replace(each, busy=Decimal(0)) for each in hours[third : 2 * third]]
+        wrong = [replace(hour, busy=Decimal(0)) for hour in hours[third : 2 * third]]
         tell(cluster, hours[:third] + wrong)
         apply(written(plan, site, work))
         tell(cluster, hours[third : 2 * third])
@@ -204,19 +204,19 @@ def a_world(dice: random.Random) -> World:
             submitted=start,
         )  # fmt: skip
         halfway = replace(fact, ended=None, seen_until=dice.randint(start, end), state="RUNNING")
-        last = made_up(key, start, end, gpus, dice)
-        early = made_up(key, start, halfway.seen_until or start, gpus, dice)
+        last = busy_hours_of(key, start, end, gpus, dice)
+        early = busy_hours_of(key, start, halfway.seen_until or start, gpus, dice)
         hours: list[UsageFact | BusyHour] = [*early, fact, *last]
-        last_hours = {each.hour for each in last}
+        last_hours = {row.hour for row in last}
         hours += [
-            BusyHour(key, each.hour, Decimal(0), 0, each.source, METRIC)
-            for each in early
-            if each.hour not in last_hours
+            BusyHour(key, row.hour, Decimal(0), 0, row.source, METRIC)
+            for row in early
+            if row.hour not in last_hours
         ]
         facts[key] = [halfway, *hours]
         job = Job(number, account, "ben", {"queue": queue, "state": "COMPLETED", "gpu_model": "a100"}, start, end,
                   {"gpu-hour": gpus})  # fmt: skip
-        jobs.append(told_of(job, last))
+        jobs.append(with_busy(job, last))
     return World(jobs, facts)
 
 

@@ -62,7 +62,7 @@ def test_the_borders_of_the_plans_lie_among_what_tenants_use(site: Site) -> None
         return [cents // 100 for cents in oracle.owed(alike, work, months, site.since).values() if cents]
 
     used = hours(plans["per-unit"])
-    assert sum(each > site.hours / 10 for each in used) > len(used) / 2
+    assert sum(row > site.hours / 10 for row in used) > len(used) / 2
     assert max(used) > 3 * site.hours
     together = hours(plans["graduated"])
     assert median(together) < int(plans["graduated"].allowance) < max(together)
@@ -123,7 +123,7 @@ def invoices_agree(plan: Plan, site: Site, work: list[Job]) -> None:
 
 
 def wallets_agree(plan: Plan, site: Site, work: list[Job]) -> None:
-    expected = oracle.taken(plan, work)
+    expected = oracle.wallet_days(plan, work)
     used: dict[tuple[str, str], int] = {}
     for (tenant, user, _), amount in expected.items():
         used[tenant, user] = used.get((tenant, user), 0) + amount

@@ -152,4 +152,7 @@ def test_a_plan_that_is_tried_with_all_that_it_says_to_the_tenant_changes_nothin
         months=((2026, 3), (2026, 3)),
         draft=lambda name: drafts.write(parse(dearer).plans, name),
     )
-    assert ([each.text for each in tried.now], [each.text for each in tried.tried]) == (["13.50"], ["27.00"])
+    assert ([amount.text for amount in tried.now], [amount.text for amount in tried.tried]) == (
+        ["13.50"],
+        ["27.00"],
+    )

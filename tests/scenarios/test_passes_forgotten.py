@@ -23,7 +23,7 @@ def a_pass(cluster: Cluster, source: str, *, days: float, **fields: Any) -> None
     Pull.objects.create(cluster=cluster, source=source, started_at=began, **fields)
 
 
-def kept() -> set[str]:
+def stored_pulls() -> set[str]:
     return set(Pull.objects.values_list("source", flat=True))
 
 
@@ -44,8 +44,8 @@ def test_what_read_nothing_new_is_forgotten_after_a_month_and_failures_after_a_y
     forget_passes()
     forget_passes()
     old_sources = {"nothing long ago", "failed long ago"}
-    assert old_sources.isdisjoint(kept())
-    assert len(kept()) == 8
+    assert old_sources.isdisjoint(stored_pulls())
+    assert len(stored_pulls()) == 8
 
 
 def test_the_list_counts_the_new_jobs_of_a_day_without_reading_all_passes() -> None:

@@ -78,7 +78,7 @@ def test_one_click_pays_and_the_same_form_again_pays_once(scenario: Scenario, an
     key = key_on(ann, HERE)
     for _ in range(2):
         ann.post(f"{HERE}pay-saved/", {"key": key})
-    assert (scenario.taken, scenario.paid) == ([400], "4.00")
+    assert (scenario.charged, scenario.paid) == ([400], "4.00")
     assert "$4.00 paid with Visa ending in 4242. Thank you." in text(ann, HERE)
     assert PaymentAttempt.objects.get().asked_by == "ann@vision.example"
     scenario.books_agree()
@@ -100,7 +100,7 @@ def test_a_bank_that_asks_is_gone_to_and_come_back_from(scenario: Scenario, ann:
     assert "Go on to your bank" in on
     link = CheckoutSession.objects.get()
     assert link.url in on
-    assert (scenario.states, scenario.standing) == (["offered"], "due")
+    assert (scenario.states, scenario.settlement) == (["offered"], "due")
     assert "Confirm with your bank" in text(ann, HERE)
     scenario.collect()  # a round leaves whoever is there alone
     assert scenario.states == ["offered"]
@@ -159,7 +159,7 @@ def test_a_bank_page_that_was_left_for_half_an_hour_is_closed_by_a_round(
     scenario.collect()
     assert scenario.states[0] == "canceled"
     assert CheckoutSession.objects.get().state == CheckoutState.EXPIRED
-    assert scenario.taken == []
+    assert scenario.charged == []
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_an_answer_that_is_lost_is_followed_under_the_same_key(
     if asks:
         scenario.stripe.dashboard.authenticate(CheckoutSession.objects.get().external_id or "")
         scenario.collect()
-    assert scenario.taken == [400]
+    assert scenario.charged == [400]
     scenario.books_agree()
 
 
@@ -189,7 +189,7 @@ def test_all_open_invoices_are_paid_by_one_click_oldest_first(scenario: Scenario
     key = key_on(ann, "/t/vision-lab/invoices/")
     for _ in range(2):
         ann.post("/t/vision-lab/invoices/pay/", {"key": key})
-    assert scenario.taken == [400] * 3
+    assert scenario.charged == [400] * 3
     assert PaymentAttempt.objects.values("invoice").distinct().count() == 3
     assert "Visa ending in 4242" in text(ann, HERE)
     scenario.books_agree()
@@ -271,7 +271,7 @@ def test_a_wallet_is_topped_up_with_a_card_whose_bank_asks(scenario: Scenario, a
     back = ann.get(f"/t/vision-lab/payment/back/?payment_intent={asks.external_id}")
     assert back["Location"] == here
     wallet.refresh_from_db()
-    assert (wallet.balance, scenario.taken) == (2_000, [2_000])
+    assert (wallet.balance, scenario.charged) == (2_000, [2_000])
 
 
 def test_what_ann_tried_in_vain_takes_none_of_the_tries_that_are_made_by_themselves() -> None:
@@ -284,7 +284,7 @@ def test_what_ann_tried_in_vain_takes_none_of_the_tries_that_are_made_by_themsel
         scenario.stripe.dashboard.behave(card.external_id, GOOD)
         scenario.wait(days=10)
         scenario.collect()
-        assert (scenario.taken, scenario.paid) == ([400], "4.00")
+        assert (scenario.charged, scenario.paid) == ([400], "4.00")
 
 
 def test_where_the_policy_has_no_further_tries_the_first_is_made_though_ann_tried_in_vain() -> None:
@@ -311,7 +311,7 @@ def test_where_stripe_gives_no_answer_ann_hears_what_is_paid_and_what_is_not_kno
     assert "Thank you. Your payment is being confirmed" in page_text
     scenario.wait(minutes=1)
     scenario.collect()
-    assert scenario.taken == [400] * 3  # the third was due, and each is paid once
+    assert scenario.charged == [400] * 3  # the third was due, and each is paid once
 
 
 def test_a_key_that_stripe_refuses_is_no_business_of_anns(scenario: Scenario, ann: Client) -> None:
@@ -365,6 +365,6 @@ def test_what_is_due_anew_since_ann_opened_the_page_is_not_charged_unseen(
     for address, form_data in ((f"{HERE}pay-saved/", alone), ("/t/vision-lab/invoices/pay/", together)):
         ann.post(address, form_data)
         assert "More is due by now than the page said, and nothing was charged" in text(ann, HERE)
-    assert scenario.taken == []
+    assert scenario.charged == []
     ann.post("/t/vision-lab/invoices/pay/", form("/t/vision-lab/invoices/"))
-    assert scenario.taken == [400] * 2
+    assert scenario.charged == [400] * 2

@@ -198,7 +198,7 @@ def test_a_fee_that_was_billed_in_advance_goes_back_where_somebody_else_pays(
         ("2026-06", "Base fee", "60.00"),
     ]
     documents = Invoice.objects.filter(tenant=vision).order_by("pk")
-    assert [total(each) for each in documents] == ["122.00", "-30.00"]
+    assert [total(document) for document in documents] == ["122.00", "-30.00"]
     prove()
 
 
@@ -345,7 +345,7 @@ def test_asked_again_nothing_changes(physics: Tenant, vision: Tenant) -> None:
     assert third_party_payers.end_payer(row=row, on=date(2026, 6, 1)) == third_party_payers.end_payer(
         row=row, on=date(2026, 6, 1)
     )
-    assert [str(each) for each in Payer.objects.all()] == ["Physics for Vision Lab"]
+    assert [str(payer) for payer in Payer.objects.all()] == ["Physics for Vision Lab"]
 
 
 def test_what_was_said_before_changes_nothing_when_it_is_said_again_later(
@@ -357,7 +357,7 @@ def test_what_was_said_before_changes_nothing_when_it_is_said_again_later(
     pays(chemistry, physics, "2026-07-01")
 
     assert pays(physics, vision, "2026-04-01") == first
-    assert [str(each.until) for each in vision.payers.order_by("since")] == ["2026-06-01", "None"]
+    assert [str(payer.until) for payer in vision.payers.order_by("since")] == ["2026-06-01", "None"]
 
 
 def test_a_payer_that_never_paid_forbids_nothing(physics: Tenant, vision: Tenant) -> None:
@@ -366,7 +366,7 @@ def test_a_payer_that_never_paid_forbids_nothing(physics: Tenant, vision: Tenant
     third_party_payers.end_payer(row=row, on=date(2026, 4, 1))
     subscriptions.subscribe(tenant=euros, plan=a_plan("euros", "EUR"), since=at("2026-03-01"))
     pays(physics, vision, "2026-04-01")
-    assert [str(each) for each in Payer.objects.filter(until=None)] == ["Physics for Vision Lab"]
+    assert [str(payer) for payer in Payer.objects.filter(until=None)] == ["Physics for Vision Lab"]
 
 
 def test_the_history_says_who_changed_it(physics: Tenant, vision: Tenant) -> None:

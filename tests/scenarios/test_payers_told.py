@@ -65,7 +65,7 @@ def test_a_quote_is_by_the_tiers_that_hold_for_who_pays_then(cluster: Cluster, p
 
     estimate = quotes.quote(tenant=vision, cluster="gpu1", job=job, now=at("2026-04-10"))
 
-    assert [each.text for each in estimate.total] == [
+    assert [amount.text for amount in estimate.total] == [
         "55.00"
     ]  # ten hours at 2.50, and ten at 3.00 for another to pay
     ingest(cluster, job)
@@ -147,7 +147,7 @@ def test_who_uses_and_who_pays_are_told_together_after_late_use_of_a_month_that_
         [*april.values()], close_readiness.load_rated_periods([*april.values()])
     )
 
-    assert [(each.tenant, each.amount.text) for each in spent] == [("vision-lab", "3.00")]
+    assert [(amount.tenant, amount.amount.text) for amount in spent] == [("vision-lab", "3.00")]
     assert _lines(both[vision.pk]) == []
     assert _lines(both[physics.pk]) == ["3.00", "6.00"]
     close("2026-04")
@@ -179,7 +179,7 @@ def test_who_uses_and_who_pays_are_told_together_where_their_months_end_apart(
 def _lines(statement: Statement | MixedCurrenciesError) -> list[str]:
     """The amounts of what the tenant used itself, and behind them of what it pays for."""
     assert isinstance(statement, Statement)
-    return [line.amount.text for each in (statement, *statement.paid) for line in each.lines]
+    return [line.amount.text for charges in (statement, *statement.paid) for line in charges.lines]
 
 
 def test_what_has_accrued_says_who_pays(cluster: Cluster, physics: Tenant, vision: Tenant) -> None:
@@ -210,7 +210,7 @@ def test_what_has_accrued_says_who_pays(cluster: Cluster, physics: Tenant, visio
     close("2026-03")
     after = accrued_charges.accrued(tenant=physics, period=march[physics.pk])
     assert after is not None
-    assert [each.amount.text for each in after.paid] == ["14.00"]
+    assert [payment.amount.text for payment in after.paid] == ["14.00"]
 
 
 def test_whoever_pays_for_others_cannot_leave(physics: Tenant, vision: Tenant) -> None:
@@ -369,7 +369,7 @@ def test_however_payers_change_nothing_is_lost_between_them(
             for tenant in (vision, *others):
                 closed(month, tenant)
         whole = sum(lasts * gpus for _, lasts, gpus in jobs)
-        lines = [line for each in Invoice.objects.all() for line in lines_of(each)]
+        lines = [line for invoice in Invoice.objects.all() for line in lines_of(invoice)]
         billed_seconds = sum(Fraction(int(line.seconds_num), line.seconds_den) for line in lines)
         exact = Fraction(whole * 2, 3600)
         assert billed_seconds == whole

@@ -219,9 +219,9 @@ def test_any_order_and_batching_of_runs_and_their_hours_ends_in_the_same_rows() 
             if hour % 7
         ]  # fmt: skip
         dice.shuffle(busy_hours)
-        for each in (jobs, busy_hours):
-            for place in range(0, len(each), size):
-                ingest(cluster, *each[place : place + size])
+        for rows in (jobs, busy_hours):
+            for place in range(0, len(rows), size):
+                ingest(cluster, *rows[place : place + size])
         count = RatedUsage.objects.count()
         engine.rate_accounts(list(Account.objects.values_list("pk", flat=True)))
         assert RatedUsage.objects.count() == count
@@ -230,8 +230,8 @@ def test_any_order_and_batching_of_runs_and_their_hours_ends_in_the_same_rows() 
         prove()
         results.append(
             [
-                printed(each)
-                for each in Invoice.objects.filter(tenant=vision, state="issued").order_by("period_start")
+                printed(invoice)
+                for invoice in Invoice.objects.filter(tenant=vision, state="issued").order_by("period_start")
             ]
         )
         transaction.savepoint_rollback(point)

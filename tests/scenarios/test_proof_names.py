@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 HEAD = "JobIDRaw|JobID|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|AllocTRES\n"
 
 
-def said(*words: str) -> tuple[str, int]:
+def text_of(*words: str) -> tuple[str, int]:
     out = io.StringIO()
     try:
         call_command("prove", *words, stdout=out)
@@ -34,8 +34,8 @@ def said(*words: str) -> tuple[str, int]:
     return out.getvalue(), 0
 
 
-def told(*words: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(said(*words, "--json")[0])
+def answer_of(*words: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(text_of(*words, "--json")[0])
     return answer
 
 
@@ -61,10 +61,10 @@ def test_a_job_that_runs_is_compared_up_to_the_second_that_both_saw(cluster: Clu
     )
     call_command("import_usage", "gpu1", late)
     for file in (early, late):
-        assert told("--source", file)["source"]["differences"] == []
+        assert answer_of("--source", file)["source"]["differences"] == []
     UsageRecord.objects.filter(job_id="1").update(seen_until=int(at("2026-03-02 10:30").timestamp()))
-    assert told("--source", late)["source"]["differences"] == []  # the ledger follows by the hour
-    assert told("--source", early)["source"]["running"] == 2
+    assert answer_of("--source", late)["source"]["differences"] == []  # the ledger follows by the hour
+    assert answer_of("--source", early)["source"]["running"] == 2
 
 
 def test_a_job_that_both_tell_differently_is_named_with_its_account(cluster: Cluster, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_job_that_both_tell_differently_is_named_with_its_account(cluster: Clu
     other = a_file(
         tmp_path / "two", ("1", "RUNNING", "Unknown", 7200), ("3", "COMPLETED", "2026-03-02T11:00:00", 3600)
     )
-    text, code = said("--source", other)
+    text, code = text_of("--source", other)
     assert code == 1
     assert (
         "job 1 of vision: the file says 7200 s and 7200 GPU-seconds so far, the ledger 3600 s and 3600 GPU-seconds"
@@ -84,7 +84,9 @@ def test_a_job_that_both_tell_differently_is_named_with_its_account(cluster: Clu
     ends = a_file(tmp_path / "three", ("5", "RUNNING", "Unknown", 3600))
     call_command("import_usage", "gpu1", ends)
     ended = a_file(tmp_path / "four", ("5", "COMPLETED", "2026-03-02T12:00:00", 7200))
-    assert len(told("--source", ended)["source"]["differences"]) == 1  # the ledger does not know its end yet
+    assert (
+        len(answer_of("--source", ended)["source"]["differences"]) == 1
+    )  # the ledger does not know its end yet
 
 
 def test_what_waits_to_be_rated_again_is_no_bug(cluster: Cluster) -> None:
@@ -95,14 +97,14 @@ def test_what_waits_to_be_rated_again_is_no_bug(cluster: Cluster) -> None:
     with transaction.atomic():
         ownership.assign(account=account, tenant=vision, project="", since=None, until=None)
         outbox.add("billing.tasks.rate_accounts", account_ids=[account.pk])
-    text, code = said()
+    text, code = text_of()
     assert code == 1
     assert "A sum does not close yet: 1 change of ownership or prices wait in the outbox" in text
     assert "that is a bug, please report it" not in text
-    assert told()["rerating"] == 1
+    assert answer_of()["rerating"] == 1
     outbox.drain()
     prove()
-    assert told()["rerating"] == 0
+    assert answer_of()["rerating"] == 0
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_any_window_can_be_read_again_and_the_watermark_stays() -> None:
     assert (pulled.stored.new, pulled.stored.unchanged) == (1, 1)
     assert read_through(cluster) == "2026-03-05 00:00"
     assert Connection.objects.get().next_pull_at == due
-    assert slurm.asked[-1] == []
+    assert slurm.requests[-1] == []
 
 
 @pytest.mark.parametrize("fails", [ConnectorError("It has no token.", retry=False), ZeroDivisionError()])
@@ -241,12 +241,12 @@ def test_case_028_an_open_run_that_the_scheduler_no_longer_knows_is_flagged_and_
 
     slurm.forgotten = {runaway.source_key}
     pulled = slurm.pulled(cluster, "2026-03-01 12:05")
-    assert (pulled.vanished, slurm.asked[-1]) == (1, [runaway.source_key])
+    assert (pulled.vanished, slurm.requests[-1]) == (1, [runaway.source_key])
     assert VanishedRun.objects.get().since == at("2026-03-01 12:05")
     assert slurm.pulled(cluster, "2026-03-01 12:10").vanished == 0
-    assert slurm.asked[-1] == []  # what vanished is asked after once an hour only
+    assert slurm.requests[-1] == []  # what vanished is asked after once an hour only
     slurm.pulled(cluster, "2026-04-01 00:00")
-    assert slurm.asked[-1] == [runaway.source_key]
+    assert slurm.requests[-1] == [runaway.source_key]
     assert seconds(vision) == hours(2)
 
     outcome = closed("2026-03", vision)

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.django_db
 NOW = builders.at("2026-03-20")
 
 
-def asked(lab: Tenant, **fields: Any) -> Quote:
+def quote_of(lab: Tenant, **fields: Any) -> Quote:
     return quote(tenant=lab, cluster="gpu1", job=builders.a_job(**{"account": "", **fields}), now=NOW)
 
 
@@ -46,7 +46,7 @@ def text(quoted: Quote) -> str:
 def test_a_job_costs_what_the_tier_says_that_it_falls_into() -> None:
     cluster, lab = a_lab(PLANS["graduated"]())
     builders.ingest(cluster, builders.a_job(gpus=95, started="2026-03-02 10:00", ended="2026-03-02 11:00"))
-    ten = asked(lab, gpus=10, started="2026-03-20 10:00", ended="2026-03-20 11:00")
+    ten = quote_of(lab, gpus=10, started="2026-03-20 10:00", ended="2026-03-20 11:00")
     assert text(ten) == "27.50"  # 5 hours at 3.00 are left, 5 are at 2.50
     (part,) = ten.parts
     assert (part.description, part.seconds) == ("GPU time", Fraction(36_000))
@@ -56,13 +56,13 @@ def test_a_job_costs_what_the_tier_says_that_it_falls_into() -> None:
 def test_included_hours_that_are_left_make_a_job_cheaper() -> None:
     cluster, lab = a_lab(a_version(TWO_DOLLARS, allowance="10"))
     builders.ingest(cluster, builders.a_job(gpus=6))
-    assert text(asked(lab, gpus=3)) == "0.00"
-    assert text(asked(lab, gpus=10)) == "12.00"  # 4 are left
+    assert text(quote_of(lab, gpus=3)) == "0.00"
+    assert text(quote_of(lab, gpus=10)) == "12.00"  # 4 are left
 
 
 def test_a_commitment_that_is_not_reached_pays_for_the_job() -> None:
     _, lab = a_lab(PLANS["commitment"]())
-    reached = asked(lab, gpus=10)
+    reached = quote_of(lab, gpus=10)
     assert [part.amount.text for part in reached.parts] == ["20.00"]
     assert [(name, amount.text) for name, amount in reached.terms] == [("Minimum commitment", "-20.00")]
     assert text(reached) == "0.00"
@@ -76,8 +76,8 @@ def test_a_job_across_a_period_and_a_price_is_cut_as_it_will_be() -> None:
     cluster = builders.a_cluster()
     lab = builders.a_tenant(plan=builders.a_plan(prices=prices), accounts=[(cluster, "vision")])
     job = {"gpus": 4, "started": "2027-03-31 22:00", "ended": "2027-04-01 03:00"}
-    assert text(asked(lab, **job)) == "40.00"
-    assert text(asked(lab, **job, qos="low")) == "20.00"
+    assert text(quote_of(lab, **job)) == "40.00"
+    assert text(quote_of(lab, **job, qos="low")) == "20.00"
     assert not lab.periods.exists()
     assert not RatedUsage.objects.exists()
 
@@ -99,34 +99,34 @@ def at_night() -> PlanVersion:
 
 def test_hours_of_the_night_are_quoted_at_their_price() -> None:
     _, lab = a_lab(at_night())
-    evening = asked(lab, gpus=3, started="2026-03-20 20:00", ended="2026-03-21 01:30")
+    evening = quote_of(lab, gpus=3, started="2026-03-20 20:00", ended="2026-03-21 01:30")
     assert text(evening) == "22.50"  # 3 × 2 h at 2.00, and 3 × 3.5 h at 1.00
     assert [part.seconds for part in evening.parts] == [Fraction(21_600), Fraction(37_800)]
 
 
 def test_slices_count_as_their_part() -> None:
     _, lab = a_lab(PLANS["per unit"]())
-    assert text(asked(lab, gpus=3, gpu_share=(1, 7), ended="2026-03-02 17:00")) == "6.00"
+    assert text(quote_of(lab, gpus=3, gpu_share=(1, 7), ended="2026-03-02 17:00")) == "6.00"
 
 
 def test_what_no_price_covers_is_no_zero() -> None:
     version = a_version((TWO_DOLLARS, {"gpu_model": ["h100"]}))
     _, lab = a_lab(version)
-    estimate = asked(lab, gpus=2)
+    estimate = quote_of(lab, gpus=2)
     assert estimate.unpriced == [("gpu", Fraction(7200))]
     assert estimate.total == []
 
 
 def test_what_is_not_charged_costs_nothing() -> None:
     _, lab = a_lab(PLANS["per unit"]())
-    assert asked(lab, gpus=0, cpu_milli=64_000).total == []
+    assert quote_of(lab, gpus=0, cpu_milli=64_000).total == []
 
 
 def test_eve_cannot_have_a_job_quoted_on_an_account_that_is_not_hers() -> None:
     cluster, _ = a_lab(PLANS["per unit"]())
     eve = builders.a_tenant("speech-lab", accounts=[(cluster, "speech")])
     with pytest.raises(QuoteError, match="does not own the account 'vision' on 'gpu1'"):
-        asked(eve, account="vision")
+        quote_of(eve, account="vision")
 
 
 def test_op_asks_at_the_shell_and_a_program_reads_it() -> None:
@@ -208,7 +208,7 @@ def test_a_job_that_runs_as_it_was_quoted_costs_what_it_was_quoted(plan: str, jo
         before = _owed(lab)
         builders.ingest(Cluster.objects.get(), fact)
         grown = {currency: amount - before.get(currency, 0) for currency, amount in _owed(lab).items()}
-        assert {each.currency: each.minor for each in quoted.total if each.amount} == {
+        assert {amount.currency: amount.minor for amount in quoted.total if amount.amount} == {
             currency: amount for currency, amount in grown.items() if amount
         }
         transaction.set_rollback(True)

@@ -163,7 +163,7 @@ def test_a_refund_to_the_card_is_told_of_once(scenario: Scenario) -> None:
     note = credited(scenario, "1.50")
     refunds.prepare_refunds(credit_note=note, who="op", moment=scenario.now)
     scenario.collect()
-    messages = [each for each in posts(scenario) if each.startswith("Refund")]
+    messages = [post for post in posts(scenario) if post.startswith("Refund")]
     assert len(messages) == 1
     assert "We have given $1.50 back to your Visa ending in 4242." in messages[0]
     assert f"Credit note: {note.number}" in messages[0]

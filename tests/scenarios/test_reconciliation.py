@@ -48,7 +48,9 @@ def intent(lab: str) -> str:
 
 
 def charge_of(scenario: Scenario, lab: str) -> dict[str, str]:
-    (charge,) = [each for each in scenario.stripe.objects("charge") if each["payment_intent"] == intent(lab)]
+    (charge,) = [
+        charge for charge in scenario.stripe.objects("charge") if charge["payment_intent"] == intent(lab)
+    ]
     return charge
 
 
@@ -127,9 +129,11 @@ def test_each_of_twelve_planted_differences_is_found_with_its_kind(scenario: Sce
     # lab-09's payout holds the fee that was altered: its own sum tells of it too.
     differences = set(shown())
     assert planted <= differences, planted - differences
-    assert {kind for kind, _ in differences} == {each.value for each in DifferenceKind}
+    assert {kind for kind, _ in differences} == {kind.value for kind in DifferenceKind}
     assert len(DifferenceKind.values) == 12
-    assert differences - planted <= {("payout-sum", each["id"]) for each in scenario.stripe.objects("payout")}
+    assert differences - planted <= {
+        ("payout-sum", payout["id"]) for payout in scenario.stripe.objects("payout")
+    }
     assert counts["adopted"] == 1  # the second payment of lab-06's invoice
 
     rows = list(Difference.objects.order_by("pk").values())
@@ -137,8 +141,8 @@ def test_each_of_twelve_planted_differences_is_found_with_its_kind(scenario: Sce
     scenario.wait(minutes=10)
     again = reconcile(scenario)
     assert (again["opened"], again["resolved"], again["adopted"]) == (0, 0, 0)
-    assert [{**each, "last_seen": None} for each in rows] == [
-        {**each, "last_seen": None} for each in Difference.objects.order_by("pk").values()
+    assert [{**row, "last_seen": None} for row in rows] == [
+        {**difference, "last_seen": None} for difference in Difference.objects.order_by("pk").values()
     ]
     assert Payment.objects.count() == paid
     assert scenario.stripe.violations == []

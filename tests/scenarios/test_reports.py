@@ -17,7 +17,7 @@ from clusters.models import Cluster, UsageRecord
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import tenant_scope
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest, own
-from tests.scenarios.reports import hours, report, told, worked, written
+from tests.scenarios.reports import hours, report, report_rows, worked, written
 from tests.stories import prove
 from tests.terms import GRADUATED, a_plan_of
 
@@ -44,7 +44,7 @@ def test_what_devices_worked_is_effective_what_they_did_not_is_waste_and_the_res
     )
     worked("1", "2026-03-02 10:00", "1800", covered=7200)
     worked("1", "2026-03-02 11:00", "5400", covered=7200)
-    assert told(report(cluster)) == [
+    assert report_rows(report(cluster)) == [
         ("gpu1 / vision", "charged", "6 = 2 + 2 + 2", "12 = 4 + 4 + 4 USD"),
         ("gpu1 / speech", "charged", "2 = 0 + 0 + 2", "2.5 = 0 + 0 + 2.5 USD"),
     ]
@@ -79,7 +79,9 @@ def test_it_is_told_by_whatever_is_asked_for() -> None:
     }
     for by, groups in expected.items():
         usage_report = report(cluster, by=by)
-        assert {names: usage.partition(" ")[0] for names, _, usage, _ in told(usage_report)} == groups, by
+        assert {
+            names: usage.partition(" ")[0] for names, _, usage, _ in report_rows(usage_report)
+        } == groups, by
         assert (usage_report.jobs, sum(row.jobs for row in usage_report.rows)) == (3, 3)
 
 
@@ -93,7 +95,7 @@ def test_use_that_is_not_charged_has_hours_without_money_and_says_why() -> None:
         *(a_job(account=account, gpus=n + 1) for n, account in enumerate(["vision", "free", "new", "whose"])),
     )
     usage_report = report(cluster, by=By.TENANT)
-    assert told(usage_report) == [
+    assert report_rows(usage_report) == [
         ("vision-lab", "charged", "1 = 0 + 0 + 1", "2 = 0 + 0 + 2 USD"),
         ("–", "unassigned", "4 = 0 + 0 + 4", ""),
         ("new-lab", "unpriced", "3 = 0 + 0 + 3", ""),
@@ -109,7 +111,7 @@ def test_currencies_stand_beside_each_other() -> None:
     a_tenant("lyon-lab", plan=a_plan("euros", "EUR"), accounts=[(cluster, "lyon")])
     ingest(cluster, a_job(), a_job(account="lyon"))
     usage_report = report(cluster, by=By.MODEL)
-    assert told(usage_report) == [
+    assert report_rows(usage_report) == [
         ("a100", "charged", "1 = 0 + 0 + 1", "2 = 0 + 0 + 2 EUR"),
         ("a100", "charged", "1 = 0 + 0 + 1", "2 = 0 + 0 + 2 USD"),
     ]
@@ -135,7 +137,9 @@ def test_a_price_by_tiers_counts_with_its_first_and_says_so() -> None:
     a_tenant("vision-lab", plan=a_plan_of(GRADUATED), accounts=[(cluster, "vision")])
     ingest(cluster, a_job(gpus=200))
     usage_report = report(cluster)
-    assert told(usage_report) == [("gpu1 / vision", "charged", "200 = 0 + 0 + 200", "600 = 0 + 0 + 600 USD")]
+    assert report_rows(usage_report) == [
+        ("gpu1 / vision", "charged", "200 = 0 + 0 + 200", "600 = 0 + 0 + 600 USD")
+    ]
     assert "at the price of the first unit" in usage_report.notes[0]
 
 
@@ -143,7 +147,7 @@ def test_a_slice_counts_as_its_part_of_a_gpu() -> None:
     cluster = two_labs()
     ingest(cluster, a_job(job_id="1", gpus=3, gpu_share=(1, 7), mig_profile="1g.5gb"))
     worked("1", "2026-03-02 10:00", "3600", covered=10_800)
-    assert told(report(cluster)) == [
+    assert report_rows(report(cluster)) == [
         ("gpu1 / vision", "charged", "3/7 = 1/7 + 2/7 + 0", "6/7 = 2/7 + 4/7 + 0 USD")
     ]
 
@@ -153,7 +157,7 @@ def test_a_period_cuts_what_runs_over_its_borders() -> None:
     ingest(cluster, a_job(job_id="1", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 13:00"))
     for hour in ("10:00", "11:00", "12:00"):
         worked("1", f"2026-03-02 {hour}", "1800", covered=7200)
-    assert told(report(cluster, "2026-03-02 10:30", "2026-03-02 11:15")) == [
+    assert report_rows(report(cluster, "2026-03-02 10:30", "2026-03-02 11:15")) == [
         ("gpu1 / vision", "charged", "1.5 = 0.375 + 1.125 + 0", "3 = 0.75 + 2.25 + 0 USD")
     ]
     assert report(cluster, "2026-03-02 13:00", "2026-03-03").rows == []
@@ -213,16 +217,16 @@ def test_use_that_changed_its_owner_is_told_of_each_for_its_part() -> None:
     labs = {tenant.slug: tenant for tenant in tenants()}
     own(labs["vision-lab"], cluster, "shared", since="2026-03-02 11:00", until="2026-03-02 12:30")
     own(labs["speech-lab"], cluster, "shared", since="2026-03-02 12:30")
-    assert told(report(cluster, by=By.TENANT)) == [
+    assert report_rows(report(cluster, by=By.TENANT)) == [
         ("vision-lab", "charged", "1.5 = 0.25 + 1.25 + 0", "3 = 0.5 + 2.5 + 0 USD"),
         ("speech-lab", "charged", "1.5 = 0.5 + 1 + 0", "1.875 = 0.625 + 1.25 + 0 USD"),
         ("–", "unassigned", "1 = 1 + 0 + 0", ""),
     ]
     for slug, expected in (("vision-lab", "1.5 = 0.25 + 1.25 + 0"), ("speech-lab", "1.5 = 0.5 + 1 + 0")):
         with tenant_scope(labs[slug]):
-            assert [usage for _, _, usage, _ in told(of_tenant(labs[slug], **MARCH, by=By.TENANT))] == [
-                expected
-            ]
+            assert [
+                usage for _, _, usage, _ in report_rows(of_tenant(labs[slug], **MARCH, by=By.TENANT))
+            ] == [expected]
 
 
 def test_what_was_rated_again_counts_once() -> None:
@@ -232,7 +236,9 @@ def test_what_was_rated_again_counts_once() -> None:
     ingest(cluster, a_job(job_id="1", source_key="1", ended="2026-03-02 12:00", gpus=2))
     worked("1", "2026-03-02 10:00", "3600", covered=7200)
     engine.rate_accounts(list(UsageRecord.objects.values_list("account_id", flat=True)))
-    assert told(report(cluster)) == [("gpu1 / vision", "charged", "4 = 1 + 1 + 2", "8 = 2 + 2 + 4 USD")]
+    assert report_rows(report(cluster)) == [
+        ("gpu1 / vision", "charged", "4 = 1 + 1 + 2", "8 = 2 + 2 + 4 USD")
+    ]
     assert report(cluster, by=By.POD).jobs == 1
 
 
@@ -245,7 +251,7 @@ def test_of_pods_only_the_most_expensive_are_told_one_by_one() -> None:
     )
     worked("2", "2026-03-02 10:00", "7200", covered=7200)
     usage_report = report(cluster, by=By.POD, limit=2)
-    assert [(names.split(" / ")[-3:][0], *rest) for names, *rest in told(usage_report)] == [
+    assert [(names.split(" / ")[-3:][0], *rest) for names, *rest in report_rows(usage_report)] == [
         ("5", "charged", "5 = 0 + 0 + 5", "10 = 0 + 0 + 10 USD"),
         ("4", "charged", "4 = 0 + 0 + 4", "8 = 0 + 0 + 8 USD"),
         ("the others", "charged", "6 = 2 + 0 + 4", "12 = 4 + 0 + 8 USD"),
@@ -333,7 +339,7 @@ def test_a_report_of_one_tenant_shows_its_use_alone() -> None:
     cluster = two_labs()
     ingest(cluster, a_job(), a_job(account="speech"), a_job(account="whose"))
     labs = {tenant.slug: tenant for tenant in tenants()}
-    assert [row[0] for row in told(report(cluster, by=By.TENANT, tenant=labs["speech-lab"]))] == [
+    assert [row[0] for row in report_rows(report(cluster, by=By.TENANT, tenant=labs["speech-lab"]))] == [
         "speech-lab"
     ]
 
@@ -350,14 +356,14 @@ def test_a_tenant_reads_what_the_operator_reads_of_it() -> None:
     worked("2", "2026-03-02 10:00", "100")
     for tenant in tenants():
         for by in By:
-            everything = told(
+            everything = report_rows(
                 report(cluster, by=by, tenant=tenant, since="2026-03-02 10:13", until="2026-03-03")
             )
             with tenant_scope(tenant):
                 mine = of_tenant(
                     tenant, since=MARCH["since"] + 86_400 + 10 * 3600 + 780, until=MARCH["until"], by=by
                 )
-            assert told(mine) == everything, by
+            assert report_rows(mine) == everything, by
             assert len(mine.rows) == 1
 
 

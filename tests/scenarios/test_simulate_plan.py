@@ -139,7 +139,7 @@ def three_months(site: Path) -> None:
     )
     for month in ("2026-03", "2026-04", "2026-05"):
         outcomes = stories.close(month, on="2026-06-21", accept="the cluster was read at once")
-        assert {each.outcome.value for each in outcomes} <= {"issued", "blocked"}, outcomes
+        assert {outcome.outcome.value for outcome in outcomes} <= {"issued", "blocked"}, outcomes
 
 
 def billed() -> dict[tuple[str, str], int]:
@@ -158,16 +158,16 @@ def billed() -> dict[tuple[str, str], int]:
 def test_the_plan_that_was_in_force_comes_to_what_was_billed_line_by_line(site: Path) -> None:
     three_months(site)
     result = run("simulate_plan", site, "--from", "2026-03", "--to", "2026-05")
-    assert [each["tenant"] for each in result["tenants"]] == ["speech-lab", "vision-lab"]
-    for each in result["tenants"]:
-        assert each["lines"], each
-        for line in each["lines"]:
-            assert line["now"] == line["simulated"], (each["tenant"], line)
+    assert [tenant["tenant"] for tenant in result["tenants"]] == ["speech-lab", "vision-lab"]
+    for tenant in result["tenants"]:
+        assert tenant["lines"], tenant
+        for line in tenant["lines"]:
+            assert line["now"] == line["simulated"], (tenant["tenant"], line)
     invoiced = billed()
-    for each in result["tenants"]:
-        for start in {line["period_start"] for line in each["lines"]}:
-            lines = [line for line in each["lines"] if line["period_start"] == start]
-            key = (each["tenant"], start[:13].replace("T", " "))
+    for tenant in result["tenants"]:
+        for start in {line["period_start"] for line in tenant["lines"]}:
+            lines = [line for line in tenant["lines"] if line["period_start"] == start]
+            key = (tenant["tenant"], start[:13].replace("T", " "))
             if key in invoiced:
                 assert sum(round(float(line["simulated"]) * 100) for line in lines) == invoiced[key]
     assert invoiced
@@ -232,14 +232,14 @@ def test_a_draft_is_refused_as_apply_refuses_it(site: Path, tmp_path: Path) -> N
 
 
 @pytest.fixture
-def beside(database_url: str) -> Iterator[psycopg.Connection]:
+def second_connection(database_url: str) -> Iterator[psycopg.Connection]:
     with psycopg.connect(database_url, autocommit=True) as other:
         yield other
 
 
 @pytest.mark.django_db(transaction=True)
 def test_usage_is_taken_in_and_rated_while_a_plan_is_tried(
-    site: Path, flat: Path, beside: psycopg.Connection
+    site: Path, flat: Path, second_connection: psycopg.Connection
 ) -> None:
     three_months(site)
     file = parse(flat.read_text())
@@ -248,11 +248,13 @@ def test_usage_is_taken_in_and_rated_while_a_plan_is_tried(
 
     def look(_: int) -> None:
         """What an import locks, taken without waiting."""
-        with beside.transaction():
-            beside.execute("SELECT id FROM clusters_account FOR SHARE NOWAIT")
-            beside.execute("SELECT id FROM tenants_tenant FOR NO KEY UPDATE NOWAIT")
-            beside.execute("SELECT id FROM tenants_project FOR KEY SHARE NOWAIT")
-            beside.execute("LOCK TABLE billing_ratedusage, billing_periodtotal IN ROW EXCLUSIVE MODE NOWAIT")
+        with second_connection.transaction():
+            second_connection.execute("SELECT id FROM clusters_account FOR SHARE NOWAIT")
+            second_connection.execute("SELECT id FROM tenants_tenant FOR NO KEY UPDATE NOWAIT")
+            second_connection.execute("SELECT id FROM tenants_project FOR KEY SHARE NOWAIT")
+            second_connection.execute(
+                "LOCK TABLE billing_ratedusage, billing_periodtotal IN ROW EXCLUSIVE MODE NOWAIT"
+            )
         free.append(True)
 
     what_if.simulate_plan(
@@ -273,5 +275,7 @@ def test_cuts_under_allowances_are_found_by_an_index_that_the_planner_knows(site
         run("simulate_plan", site, "--from", "2026-03", "--to", "2026-03")
     statements = [query["sql"] for query in queries.captured_queries]
     counted = statements.index("ANALYZE suppose_cut")
-    assert any("CREATE INDEX IF NOT EXISTS suppose_cut_of_price" in each for each in statements[:counted])
-    assert any("FROM suppose_cut" in each for each in statements[counted:])
+    assert any(
+        "CREATE INDEX IF NOT EXISTS suppose_cut_of_price" in statement for statement in statements[:counted]
+    )
+    assert any("FROM suppose_cut" in statement for statement in statements[counted:])

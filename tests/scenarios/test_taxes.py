@@ -159,7 +159,7 @@ def test_a_missing_rate_blocks_its_tenant_alone_until_it_is_listed() -> None:
     for tenant in (spanish, lab):
         used(cluster, tenant, "2026-03-20")
 
-    outcomes = {each.tenant: each for each in close("2026-03")}
+    outcomes = {outcome.tenant: outcome for outcome in close("2026-03")}
 
     assert outcomes["vision-lab"].outcome is Outcome.ISSUED
     assert outcomes["madrid-lab"].outcome is Outcome.BLOCKED

@@ -33,7 +33,7 @@ class Dcgm:
     fails: Exception | None = None  # after its rows
     windows: list[tuple[int, int]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    told_until: int | None = None
+    read_until: int | None = None
     clocks: Clocks | None = None
 
     def connect(self, row: Telemetry, *, clock: Callable[[], int]) -> Self:
@@ -51,7 +51,7 @@ class Dcgm:
         yield from (row for row in self.rows if row.hour in window)
         if self.fails is not None:
             raise self.fails
-        self.told_until = window.stop if window else None
+        self.read_until = window.stop if window else None
 
     def tell(self, job: str, hour: str, busy: str, covered: int = 3600) -> None:
         self.rows.append(JobHour(job, int(at(hour).timestamp()), Decimal(busy), covered, GR))
@@ -253,14 +253,14 @@ def test_testing_the_connection_says_what_dcgm_tells(gpu1: Cluster, dcgm: Dcgm) 
     dcgm.tell("18", "2026-03-02 10:00", "9")
     now = int(at("2026-03-02 12:00").timestamp())
 
-    def told() -> str:
+    def sentence() -> str:
         return connection_test.examine(cluster=gpu1, clock=lambda: now)[-1].sentence
 
-    assert told() == f"It tells how busy the devices of 2 jobs were in the last hours, by {GR}."
+    assert sentence() == f"It tells how busy the devices of 2 jobs were in the last hours, by {GR}."
     dcgm.rows, dcgm.notes = [], ["It has no metric of DCGM with the label hpc_job."]
-    assert told() == "It has no metric of DCGM with the label hpc_job."
+    assert sentence() == "It has no metric of DCGM with the label hpc_job."
     dcgm.fails = ConnectorError("127.0.0.1:9090 does not answer.", retry=True)
-    assert told() == "127.0.0.1:9090 does not answer."
+    assert sentence() == "127.0.0.1:9090 does not answer."
 
 
 def test_a_cluster_without_telemetry_reads_none(dcgm: Dcgm) -> None:

@@ -336,7 +336,7 @@ def test_case_086_a_tenant_that_has_left_saves_no_card_and_buys_no_credit() -> N
             assert str(refusal.value) == sentence
         automatic.turn_off(wallet=wallet, by="ann", moment=now)
         assert not AutomaticTopUp.objects.get().active
-        assert scenario.taken == []
+        assert scenario.charged == []
 
 
 def test_case_086_who_is_archived_while_stripe_is_asked_buys_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +365,7 @@ def test_case_086_who_is_archived_while_stripe_is_asked_buys_nothing(monkeypatch
                 who="ann",
                 moment=scenario.now,
             )
-        assert (scenario.taken, TopUp.objects.count()) == ([], 0)
+        assert (scenario.charged, TopUp.objects.count()) == ([], 0)
 
 
 def test_case_086_what_is_shown_of_cards_is_erased_and_op_is_told_of_the_customer_at_stripe(

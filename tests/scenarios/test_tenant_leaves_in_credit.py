@@ -80,7 +80,9 @@ def test_case_086_what_it_used_last_is_billed_with_it(
         used(Cluster.objects.get(), hours, day="2026-04-05")
     offboarding.end_services(tenant=member, at=at("2026-04-11"))
     close("2026-04")
-    totals = {each.kind: total(each) for each in Invoice.objects.filter(tenant=member).order_by("pk")[1:]}
+    totals = {
+        invoice.kind: total(invoice) for invoice in Invoice.objects.filter(tenant=member).order_by("pk")[1:]
+    }
     expected = {"invoice": row["closing invoice"], "credit-note": row["credit note"]}
     assert totals == {kind: amount for kind, amount in expected.items() if amount != "none"}
     for invoice in Invoice.objects.of_periods():

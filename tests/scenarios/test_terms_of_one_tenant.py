@@ -231,7 +231,7 @@ def test_a_commitment_of_nothing_frees_one_tenant_of_it() -> None:
     version = committed("620.00")
     _, vision, audio = two_labs(version)
     plan_versions.set_commitment(version=version, amount=Decimal(0), tenant=vision, valid_from=MARCH)
-    outcomes = {each.tenant: each.outcome for each in close("2026-03")}
+    outcomes = {outcome.tenant: outcome.outcome for outcome in close("2026-03")}
     assert outcomes["vision-lab"] == "nothing to bill"
     assert total(invoice_of(audio, "2026-03")) == "620.00"
     prove()

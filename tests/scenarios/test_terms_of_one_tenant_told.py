@@ -120,7 +120,7 @@ def test_a_file_says_what_is_for_one_tenant_alone() -> None:
 def test_case_042_own_terms_that_cannot_be_are_refused(before: str, after: str, sentence: str) -> None:
     assert before in SITE
     errors = refused(SITE.replace(before, after))
-    assert any(sentence in each for each in errors), errors
+    assert any(sentence in error for error in errors), errors
 
 
 def used_for_three_months(vision: Tenant) -> None:

@@ -88,8 +88,10 @@ def charge(scenario: Scenario, amount: int = 5000, key: uuid.UUID | None = None)
 
 def bought(scenario: Scenario) -> list[int]:
     """What was charged for top-ups there, oldest first."""
-    intents = [each for each in scenario.stripe.objects("payment_intent") if each["status"] == "succeeded"]
-    return [each["amount"] for each in intents if each["metadata"].get("ct_kind") == "topup"]
+    intents = [
+        intent for intent in scenario.stripe.objects("payment_intent") if intent["status"] == "succeeded"
+    ]
+    return [intent["amount"] for intent in intents if intent["metadata"].get("ct_kind") == "topup"]
 
 
 def test_case_069_a_form_that_is_sent_twice_and_events_that_come_twice_credit_once(

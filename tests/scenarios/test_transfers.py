@@ -10,7 +10,7 @@ from billing.receivables import credit_balance
 from billing.rules.references import creditor_reference
 from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, ingest
-from tests.statements import IBAN, PAYER, Line, a_lab, camt, imported, march, reference, stands, told
+from tests.statements import IBAN, PAYER, Line, a_lab, camt, imported, march, reference, stands, transfers
 from tests.stories import close, invoice_of, prove
 
 pytestmark = pytest.mark.django_db
@@ -117,7 +117,10 @@ def test_a_reversal_that_cannot_be_matched_waits_and_other_debits_are_set_aside(
             Line(amount="-900.00", text="Rent of April", payer="Landlord"),
         )
     )
-    assert [(amount, state) for amount, state, _ in told()] == [("-7.00", "waiting"), ("-900.00", "aside")]
+    assert [(amount, state) for amount, state, _ in transfers()] == [
+        ("-7.00", "waiting"),
+        ("-900.00", "aside"),
+    ]
 
 
 def test_a_batch_is_booked_transfer_by_transfer(invoice: Invoice) -> None:
@@ -156,7 +159,7 @@ def test_one_transfer_pays_several_invoices_the_oldest_first(lab: Tenant, invoic
 def test_what_is_not_sure_waits(invoice: Invoice, line: Line, why: str) -> None:
     a_lab("speech-lab", "speech", gpus=3)
     imported(camt(line))
-    assert told() == [("20.00", "waiting", why)]
+    assert transfers() == [("20.00", "waiting", why)]
     assert stands(invoice)[0] == "due"
 
 
@@ -164,7 +167,7 @@ def test_another_currency_and_an_invoice_that_is_paid_wait(invoice: Invoice) -> 
     imported(camt(Line(amount="20.00", text="INV-2026-0001"), currency="CHF"))
     imported(camt(Line(amount="20.00", text="INV-2026-0001", name="B1"), name="two"))
     imported(camt(Line(amount="20.00", text="INV-2026-0001", name="B2"), name="three"))
-    assert [why for _, _, why in told()] == [
+    assert [why for _, _, why in transfers()] == [
         "INV-2026-0001 is in EUR, the transfer in CHF.",
         "",
         "INV-2026-0001 is paid already: see whether this was recorded by hand.",

@@ -14,7 +14,7 @@ from billing.bank_transfers import statement_import
 from billing.wallets.batch import LeftOverError
 from portal.schedule import SCHEDULE
 from tests.owner import as_owner
-from tests.statements import APRIL, Line, a_lab, camt, march, stands, told
+from tests.statements import APRIL, Line, a_lab, camt, march, stands, transfers
 
 BOTH = camt(
     Line(amount="6.66", text="INV-2026-0001", name="B1"), Line(amount="5.00", text="INV-2026-0001", name="B2")
@@ -47,7 +47,7 @@ def test_a_transfer_that_fails_at_its_commit_holds_up_none_behind_it_and_is_trie
         statement_import.import_statement(data=BOTH, name="april.xml", by="op", moment=APRIL, most=0)
         with pytest.raises(LeftOverError, match="Not this one"):
             tasks.match_transfers()
-        assert [state for _, state, _ in told()] == ["new", "booked"]
+        assert [state for _, state, _ in transfers()] == ["new", "booked"]
         assert stands(invoice) == ("due", "5.00", "15.00")
     tasks.match_transfers()
     assert stands(invoice) == ("due", "11.66", "8.34")
@@ -63,10 +63,10 @@ def test_a_statement_with_a_transfer_that_fails_is_kept_and_its_others_are_booke
         call_command("import_statement", str(tmp_path / "april.xml"))
     output = capsys.readouterr().out
     assert output.startswith("2 new, 0 known before; 1 booked, 0 to be looked at; 1 not matched yet")
-    assert [state for _, state, _ in told()] == ["new", "booked"]
+    assert [state for _, state, _ in transfers()] == ["new", "booked"]
     assert stands(invoice) == ("due", "5.00", "15.00")
 
 
 def test_what_no_page_matched_is_matched_by_the_schedule() -> None:
     """Not by the outbox, whose one transaction would hold every tenant of the file until the last is matched."""
-    assert tasks.match_transfers.name in {each["task"] for each in SCHEDULE.values()}
+    assert tasks.match_transfers.name in {value["task"] for value in SCHEDULE.values()}

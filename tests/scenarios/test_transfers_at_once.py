@@ -11,7 +11,7 @@ from django.db import connection, transaction
 
 from billing.bank_transfers import manual_matching
 from billing.models import Transfer
-from tests.statements import APRIL, Line, a_lab, camt, imported, told
+from tests.statements import APRIL, Line, a_lab, camt, imported, transfers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -62,6 +62,6 @@ def test_op_names_what_a_debit_takes_back_and_takes_that_back_again() -> None:
         return manual_matching.reopen_transfer(transfer=debit, why="It was another's", by="op", moment=APRIL)
 
     while_the_first_is_locked(takes_back, came, debit)
-    assert [state for _, state, _ in told()] == ["returned", "booked"]
+    assert [state for _, state, _ in transfers()] == ["returned", "booked"]
     while_the_first_is_locked(looks_again, came, debit)
-    assert [state for _, state, _ in told()] == ["waiting", "waiting"]
+    assert [state for _, state, _ in transfers()] == ["waiting", "waiting"]

@@ -19,7 +19,7 @@ from billing.wallets import wallet_terms
 from portal.core.audit import acting_as
 from portal.core.tenants.models import Tenant
 from tests.builders import at
-from tests.statements import APRIL, Line, a_lab, camt, imported, leaves, march, stands, told
+from tests.statements import APRIL, Line, a_lab, camt, imported, leaves, march, stands, transfers
 from tests.stories import prove
 
 pytestmark = pytest.mark.django_db
@@ -32,7 +32,7 @@ IN_QUARANTINE = "An entry in quarantine, {}, names an account that paid for it: 
 NO_ACCOUNT = "date,amount,currency,payer,payer_iban,text\n2026-04-08,{},EUR,{},0000000000,{}\n"
 
 
-def found(text: str) -> list[str]:
+def tables_with(text: str) -> list[str]:
     """Every table of the database with a row in which this stands."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -76,8 +76,8 @@ def test_case_086_who_paid_is_found_nowhere_in_the_database(lab: Tenant) -> None
     nameless = Line(amount="3.00", payer=ADA, iban=HERS, on="never")
     imported(camt(nameless, name="odd"))
     assert RefusedEntry.objects.count() == 1
-    assert {"billing_transfer", "billing_refusedentry"} <= set(found(ADA))
-    before = march(lab), stands(march(lab)), told()
+    assert {"billing_transfer", "billing_refusedentry"} <= set(tables_with(ADA))
+    before = march(lab), stands(march(lab)), transfers()
 
     leaves(lab)
     with pytest.raises(ArchiveError) as refused:
@@ -87,8 +87,8 @@ def test_case_086_who_paid_is_found_nowhere_in_the_database(lab: Tenant) -> None
     manual_matching.settle_entry(entry=RefusedEntry.objects.get(), why="Sent back.", by="op")
     is_erased(lab)
 
-    assert (found("Lovelace"), found(HERS)) == ([], [])
-    assert (march(lab), stands(march(lab)), told()) == before
+    assert (tables_with("Lovelace"), tables_with(HERS)) == ([], [])
+    assert (march(lab), stands(march(lab)), transfers()) == before
     row = Transfer.objects.order_by("pk")[0]
     assert (row.amount, row.booked_on, row.bank_reference) == (25_00, date(2026, 4, 8), "B1")
     prove()
@@ -105,7 +105,7 @@ def test_the_same_statement_again_neither_books_it_twice_nor_brings_her_back(lab
         camt(Line(amount="25.00", text="from Lovelace", payer=ADA, iban=HERS, name="B1"), name="again")
     )
     assert (len(again.rows), again.known) == (0, 1)
-    assert found("Lovelace") == []
+    assert tables_with("Lovelace") == []
 
 
 def test_who_filled_a_wallet_is_erased_when_what_waits_is_decided(lab: Tenant) -> None:
@@ -121,8 +121,8 @@ def test_who_filled_a_wallet_is_erased_when_what_waits_is_decided(lab: Tenant) -
         camt(Line(amount="-9.00", payer=ADA, iban=HERS, name="B3", end_to_end="E", returned="AC04"), name="3")
     )
     imported(camt(Line(amount="7.00", text="for Ada", payer=ADA, iban=HERS, name="B4"), name="4"))
-    assert [state for _, state, _ in told()] == ["booked", "returned", "booked", "waiting"]
-    assert "billing_walletgrant" in found(ADA)
+    assert [state for _, state, _ in transfers()] == ["booked", "returned", "booked", "waiting"]
+    assert "billing_walletgrant" in tables_with(ADA)
 
     leaves(lab)
     with pytest.raises(ArchiveError) as refused:
@@ -134,7 +134,7 @@ def test_who_filled_a_wallet_is_erased_when_what_waits_is_decided(lab: Tenant) -
     assert waiting.payer == ADA
     manual_matching.ignore_transfer(transfer=waiting, why="Sent back.", by="op", moment=LATER)
     is_erased(lab)
-    assert (found(ADA), found(HERS)) == ([], [])
+    assert (tables_with(ADA), tables_with(HERS)) == ([], [])
 
 
 def test_what_another_tenant_has_a_part_of_is_kept_until_that_one_is_erased_too(lab: Tenant) -> None:
@@ -149,12 +149,12 @@ def test_what_another_tenant_has_a_part_of_is_kept_until_that_one_is_erased_too(
     )
     leaves(lab)
     is_erased(lab)
-    assert found(ADA) == ["billing_transfer"]
+    assert tables_with(ADA) == ["billing_transfer"]
     with pytest.raises(DatabaseError, match="who paid is erased with the tenant"), transaction.atomic():
         Transfer.objects.update(payer="", payer_iban="", text="", reference="", end_to_end="", raw="")
     leaves(speech)
     is_erased(speech)
-    assert found(ADA) == []
+    assert tables_with(ADA) == []
 
 
 def test_nobody_else_is_erased_nor_changed_by_a_statement(lab: Tenant) -> None:
@@ -209,7 +209,7 @@ def test_an_account_in_quarantine_is_hers_in_groups_of_four_too(lab: Tenant) -> 
     assert refused.value.sentences == (IN_QUARANTINE.format("line 2 of april.xml"),)
     manual_matching.settle_entry(entry=RefusedEntry.objects.get(), why="Sent back.", by="op")
     is_erased(lab)
-    assert (found(ADA), found(grouped)) == ([], [])
+    assert (tables_with(ADA), tables_with(grouped)) == ([], [])
 
 
 def test_zeros_that_a_bank_writes_for_an_account_are_nobody_else_s(lab: Tenant) -> None:
@@ -220,12 +220,12 @@ def test_zeros_that_a_bank_writes_for_an_account_are_nobody_else_s(lab: Tenant) 
         manual_matching.ignore_transfer(transfer=row, why="None of ours.", by="op", moment=APRIL)
     imported(NO_ACCOUNT.format("7.00", "Mary Somerville", "for GPUs").encode())
     imported(NO_ACCOUNT.format("0", "George Boole", "nothing").encode())
-    assert [state for _, state, _ in told()] == ["booked", "aside", "aside", "waiting"]
+    assert [state for _, state, _ in transfers()] == ["booked", "aside", "aside", "waiting"]
     leaves(lab)
     is_erased(lab)
-    assert found(ADA) == []
-    assert found("Babbage") == found("Somerville") == ["billing_transfer"]
-    assert found("George Boole") == ["billing_refusedentry"]
+    assert tables_with(ADA) == []
+    assert tables_with("Babbage") == tables_with("Somerville") == ["billing_transfer"]
+    assert tables_with("George Boole") == ["billing_refusedentry"]
 
 
 def test_a_name_of_the_bank_in_which_she_stands_is_kept_as_a_hash(lab: Tenant) -> None:
@@ -236,5 +236,5 @@ def test_a_name_of_the_bank_in_which_she_stands_is_kept_as_a_hash(lab: Tenant) -
     assert Transfer.objects.get().bank_reference.startswith("#")
     leaves(lab)
     is_erased(lab)
-    assert found("lovelace") == []
+    assert tables_with("lovelace") == []
     prove()

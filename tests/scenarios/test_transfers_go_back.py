@@ -13,7 +13,7 @@ from billing.models import Invoice, Payment, Transfer
 from billing.receivables import credit_balance
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
-from tests.statements import APRIL, Line, a_lab, camt, imported, march, reference, stands, told
+from tests.statements import APRIL, Line, a_lab, camt, imported, march, reference, stands, transfers
 from tests.stories import prove
 
 pytestmark = pytest.mark.django_db
@@ -56,7 +56,7 @@ def test_a_transfer_that_went_back_after_its_credit_was_paid_back_waits_and_the_
             name="next",
         )
     )
-    assert told() == [("25.00", "booked", ""), ("-25.00", "waiting", PAID_BACK), ("6.00", "booked", "")]
+    assert transfers() == [("25.00", "booked", ""), ("-25.00", "waiting", PAID_BACK), ("6.00", "booked", "")]
     assert stands(invoice) == ("paid", "20.00", "0.00")
     assert credit_balance.get_balance(lab, "EUR") == 0
     prove()
@@ -124,7 +124,7 @@ def test_a_return_is_found_by_a_name_in_which_only_one_of_both_tells_who_paid(
     imported(camt(came))
     imported(camt(went, name="next"))
     assert len(set(Transfer.objects.values_list("bank_reference", flat=True))) == 2
-    assert [state for _, state, _ in told()] == ["returned", "booked"]
+    assert [state for _, state, _ in transfers()] == ["returned", "booked"]
     assert stands(invoice) == ("due", "0.00", "20.00")
     prove()
 
@@ -132,7 +132,7 @@ def test_a_return_is_found_by_a_name_in_which_only_one_of_both_tells_who_paid(
 def test_such_a_return_is_found_although_its_statement_was_taken_in_first(invoice: Invoice) -> None:
     imported(camt(Line(amount="-20.00", name="RT-VISION-99", payer="", iban="", reversal=True)))
     imported(camt(Line(amount="20.00", text="INV-2026-0001", name="RT-VISION-99"), name="next"))
-    assert [state for _, state, _ in told()] == ["booked", "returned"]
+    assert [state for _, state, _ in transfers()] == ["booked", "returned"]
     assert stands(invoice) == ("due", "0.00", "20.00")
 
 
@@ -149,14 +149,14 @@ def csv(*rows: str) -> bytes:
 def test_a_payment_to_a_supplier_takes_back_nothing_where_neither_has_a_reference(invoice: Invoice) -> None:
     imported(csv("02.04.2026;20,00;EUR;Vision Lab;DE75;INV-2026-0001;NOTPROVIDED"))
     imported(csv("20.04.2026;-20,00;EUR;Paper and Pens;DE11;Order 4711;NOTPROVIDED"))
-    assert [(amount, state) for amount, state, _ in told()] == [("20.00", "booked"), ("-20.00", "aside")]
+    assert [(amount, state) for amount, state, _ in transfers()] == [("20.00", "booked"), ("-20.00", "aside")]
     assert stands(invoice) == ("paid", "20.00", "0.00")
 
 
 def test_a_debit_of_the_same_reference_to_another_account_waits_with_its_candidate(invoice: Invoice) -> None:
     imported(csv("02.04.2026;20,00;EUR;Vision Lab;DE75;INV-2026-0001;REF7"))
     imported(csv("20.04.2026;-20,00;EUR;Paper and Pens;DE11;Order 4711;REF7"))
-    assert told(state="waiting") == [
+    assert transfers(state="waiting") == [
         ("-20.00", "waiting", "It may take back the transfer of 2026-04-02, of the same reference: say so.")
     ]
     assert stands(invoice) == ("paid", "20.00", "0.00")
@@ -167,7 +167,7 @@ def test_a_debit_of_the_same_reference_to_the_payers_account_takes_its_transfer_
 ) -> None:
     imported(csv("02.04.2026;20,00;EUR;Vision Lab;DE75;INV-2026-0001;REF7"))
     imported(csv("20.04.2026;-20,00;EUR;Vision Lab;DE75;Return;REF7"))
-    assert [state for _, state, _ in told()] == ["returned", "booked"]
+    assert [state for _, state, _ in transfers()] == ["returned", "booked"]
     assert stands(invoice) == ("due", "0.00", "20.00")
 
 
@@ -198,16 +198,19 @@ def test_a_return_is_found_in_a_file_that_has_the_newest_first(invoice: Invoice,
         data=csv(WENT, CAME), name="april.csv", by="op", moment=APRIL, most=most
     )
     matching.match_new(moment=APRIL)
-    assert [(amount, state) for amount, state, _ in told()] == [("-20.00", "booked"), ("20.00", "returned")]
+    assert [(amount, state) for amount, state, _ in transfers()] == [
+        ("-20.00", "booked"),
+        ("20.00", "returned"),
+    ]
     assert stands(invoice) == ("due", "0.00", "20.00")
     prove()
 
 
 def test_a_return_is_found_although_its_statement_was_taken_in_first(invoice: Invoice) -> None:
     imported(csv(WENT))
-    assert told()[0][:2] == ("-20.00", "aside")
+    assert transfers()[0][:2] == ("-20.00", "aside")
     imported(csv(CAME))
-    assert told() == [
+    assert transfers() == [
         ("-20.00", "booked", "Takes back the transfer of 2026-04-02."),
         ("20.00", "returned", "Went back on 2026-04-04."),
     ]
@@ -219,7 +222,7 @@ def test_a_debit_of_its_reference_that_op_set_aside_makes_a_transfer_wait(invoic
     manual_matching.ignore_transfer(transfer=Transfer.objects.get(), why="Not ours", by="op", moment=APRIL)
     imported(camt(Line(amount="20.00", text="INV-2026-0001", name="B1"), name="next"))
     why = "-20.00 EUR of 2026-04-08, of the same reference, may have taken it back: see."
-    assert told(state="waiting") == [("20.00", "waiting", why)]
+    assert transfers(state="waiting") == [("20.00", "waiting", why)]
     assert stands(invoice) == ("due", "0.00", "20.00")
 
 
@@ -229,9 +232,9 @@ def test_a_debit_that_waits_for_its_transfer_to_be_named_takes_no_later_one_inst
     imported(csv("03.04.2026;20,00;EUR;Vision Lab;DE75;other;REF7"))
     imported(camt(Line(amount="-20.00", end_to_end="REF7", iban="DE75", reversal=True)))
     unsure = "The bank took a transfer back, and it cannot be told which one: say which."
-    assert told(state="waiting")[-1] == ("-20.00", "waiting", unsure)
+    assert transfers(state="waiting")[-1] == ("-20.00", "waiting", unsure)
     imported(csv("04.04.2026;20,00;EUR;Vision Lab;DE75;INV-2026-0002;REF7"))
-    assert told(state="waiting")[-2:] == [
+    assert transfers(state="waiting")[-2:] == [
         ("-20.00", "waiting", unsure),
         ("20.00", "waiting", "-20.00 EUR of 2026-04-08, of the same reference, may have taken it back: see."),
     ]

@@ -13,7 +13,7 @@ from billing.rules.references import creditor_reference
 from billing.wallets import wallet_terms
 from portal.core.tenants.models import Tenant
 from tests.builders import at
-from tests.statements import Line, a_lab, camt, imported, leaves, march, stands, told
+from tests.statements import Line, a_lab, camt, imported, leaves, march, stands, transfers
 from tests.stories import prove
 
 pytestmark = pytest.mark.django_db
@@ -41,7 +41,7 @@ def test_a_standing_order_fills_no_wallet_of_a_lab_that_has_left(wallet: Wallet,
         offboarding.erase_tenant(tenant=wallet.tenant, moment=at("2026-06-02 09:00"))
     order = Line(amount="50.00", reference=creditor_reference(f"WALLET{wallet.pk}"), name="B2")
     imported(camt(order, name="july"), moment=JULY)
-    assert told()[-1] == ("50.00", "waiting", LEFT)
+    assert transfers()[-1] == ("50.00", "waiting", LEFT)
     wallet.refresh_from_db()
     assert wallet.balance == 0
     prove()

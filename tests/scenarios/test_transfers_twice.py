@@ -10,12 +10,12 @@ from billing.rules.references import creditor_reference
 from billing.wallets import wallet_terms
 from portal.core.tenants.models import Tenant
 from tests.builders import at
-from tests.statements import APRIL, PAYER, Line, a_lab, camt, imported, march, stands, told
+from tests.statements import APRIL, PAYER, Line, a_lab, camt, imported, march, stands, transfers
 
 pytestmark = pytest.mark.django_db
 
 CSV = "date,amount,currency,payer,payer_iban,text\n"
-KNOWN = (
+DUPLICATE = (
     "It may be known already, from B1 of april.xml: the same day and amount. "
     "Set it aside if it is that one; else book it."
 )
@@ -46,7 +46,7 @@ def test_a_wallet_is_filled_once_by_a_transfer_that_came_by_camt_and_by_csv(lab:
     imported(row("500.00", named))
     wallet.refresh_from_db()
     assert wallet.balance == 50000
-    assert told() == [("500.00", "booked", ""), ("500.00", "waiting", KNOWN)]
+    assert transfers() == [("500.00", "booked", ""), ("500.00", "waiting", DUPLICATE)]
 
 
 def test_half_an_invoice_that_came_by_csv_and_by_camt_is_paid_by_half(invoice: Invoice) -> None:
@@ -70,9 +70,9 @@ def test_what_came_from_another_account_that_day_is_another_transfer(invoice: In
 def test_nobody_is_asked_twice_about_rent(lab: Tenant) -> None:
     imported(camt(Line(amount="-900.00", text="Rent", name="B1")))
     imported(row("-900.00", "Rent"))
-    assert told() == [
+    assert transfers() == [
         ("-900.00", "aside", "Money that left the account, and takes back no transfer that was booked here."),
-        ("-900.00", "aside", KNOWN),
+        ("-900.00", "aside", DUPLICATE),
     ]
 
 
@@ -94,14 +94,16 @@ def test_two_names_for_one_transfer_credit_it_once(invoice: Invoice, alike: dict
     imported(camt(Line(amount="10.00", text="INV-2026-0001", name="B1")))
     imported(named("2026-04-08/77", **alike))
     assert stands(invoice) == ("due", "10.00", "10.00")
-    assert told()[1] == ("10.00", "waiting", KNOWN)
+    assert transfers()[1] == ("10.00", "waiting", DUPLICATE)
 
 
 def test_two_names_the_csv_first_credit_it_once(invoice: Invoice) -> None:
     imported(named("2026-04-08/77", "INV-2026-0001"))
     imported(camt(Line(amount="10.00", text="INV-2026-0001", name="B1")))
     assert stands(invoice) == ("due", "10.00", "10.00")
-    assert told()[1][2].startswith("It may be known already, from 2026-04-08/77 of april.xml: the same day")
+    assert transfers()[1][2].startswith(
+        "It may be known already, from 2026-04-08/77 of april.xml: the same day"
+    )
 
 
 def test_two_names_in_files_of_one_kind_are_two_transfers(invoice: Invoice) -> None:
@@ -119,8 +121,8 @@ def test_two_names_of_two_payers_are_two_transfers(invoice: Invoice) -> None:
 def test_two_names_and_nothing_else_in_common_are_two_transfers(invoice: Invoice) -> None:
     imported(camt(Line(amount="10.00", text="INV-2026-0001", name="B1")))
     imported(named("2026-04-08/77", "rent of a desk", payer="Speech House"))
-    assert [state for _, state, _ in told()] == ["booked", "waiting"]
-    assert told()[1][2] == "It names no open invoice and no wallet."
+    assert [state for _, state, _ in transfers()] == ["booked", "waiting"]
+    assert transfers()[1][2] == "It names no open invoice and no wallet."
 
 
 SILENT = Line(amount="10.00", text="INV-2026-0001", name="VISION/77", payer="", iban="")

@@ -65,8 +65,8 @@ def pages(tenant: Tenant, wallet: Wallet) -> Iterator[list[Booked]]:
 
 def test_the_pages_have_each_booking_once_with_what_it_left(wallet: Wallet) -> None:
     all_pages = list(pages(wallet.tenant, wallet))
-    assert [len(each) for each in all_pages[:-1]] == [50] * (len(all_pages) - 1)
-    rows = [row for each in all_pages for row in each]
+    assert [len(all_page) for all_page in all_pages[:-1]] == [50] * (len(all_pages) - 1)
+    rows = [row for all_page in all_pages for row in all_page]
     assert len(rows) == 3 + HOURS + HOURS // 5
     assert [row.memo for row in rows[:2]] == ["Hour 399", "Hour 398"]
     assert (rows[0].balance, rows[-1].balance) == (3 * 10**6 - 6 * HOURS + HOURS // 5, 10**6)

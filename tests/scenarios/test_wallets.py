@@ -109,8 +109,8 @@ def test_booking_again_changes_nothing(lab: tuple[Cluster, Tenant]) -> None:
 def test_a_wallet_that_cannot_be_booked_holds_up_none_behind_it(lab: tuple[Cluster, Tenant]) -> None:
     cluster, tenant = lab
     speech = a_tenant("speech-lab", plan=Plan.objects.get(), accounts=[(cluster, "speech")])
-    for each in (tenant, speech):
-        a_scheme(each, scope="tenant", initial=(100, "once"))
+    for owner in (tenant, speech):
+        a_scheme(owner, scope="tenant", initial=(100, "once"))
     ingest(cluster, a_long_job(5, 8, "rtx2080"), a_long_job(1, 1, "rtx3090", account="speech"))
     GrantRule.objects.filter(scheme__tenant=tenant).update(
         amount=2**63 - 1

@@ -110,7 +110,7 @@ def play(world: World) -> None:
     grants.tend(moment=at("2026-05-03"))
     gone(pots, date(2026, 5, 3), open_from=date(2026, 5, 1))
     left = {row.key: (row.left, row.expired) for row in WalletGrant.objects.all()}
-    assert left == {each.name: (each.left, each.gone) for each in pots}
+    assert left == {pot.name: (pot.left, pot.gone) for pot in pots}
     prove()
 
 
@@ -152,13 +152,9 @@ def paid(invoice: Invoice, credited: int, on: date) -> tuple[int, int]:
 
 def gone(pots: list[Pot], today: date, *, open_from: date) -> None:
     """Grants that expired three days ago, and before the first period that is open began, have nothing left."""
-    for each in pots:
-        if (
-            each.expires is not None
-            and each.expires + timedelta(days=3) <= today
-            and each.expires <= open_from
-        ):
-            each.gone, each.left = each.gone + each.left, 0
+    for pot in pots:
+        if pot.expires is not None and pot.expires + timedelta(days=3) <= today and pot.expires <= open_from:
+            pot.gone, pot.left = pot.gone + pot.left, 0
 
 
 def test_the_oracle_knows_nothing_of_the_product() -> None:

@@ -70,7 +70,7 @@ def balance() -> str:
 
 
 def holds() -> None:
-    broken = [each for check in prove().checks if "wallet" in check.name for each in check.broken]
+    broken = [sentence for check in prove().checks if "wallet" in check.name for sentence in check.broken]
     assert broken == []
 
 
@@ -273,8 +273,8 @@ class Play:
         plan = self.tenant.subscriptions.get().plan
         self.other = a_tenant("speech", plan=plan, timezone=world.zone)
         self.wallets = [
-            a_wallet(each, *world.rules, unit=world.currency, since="2026-03-01")
-            for each in (self.tenant, self.other)
+            a_wallet(lab, *world.rules, unit=world.currency, since="2026-03-01")
+            for lab in (self.tenant, self.other)
         ]
 
     def fact(self, place: int, seconds: int) -> UsageFact:

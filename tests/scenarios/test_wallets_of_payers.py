@@ -43,7 +43,9 @@ def prepaid(tenant: Tenant, cents: int, **options: Any) -> Wallet:
 
 def paid_first(tenant: Tenant) -> list[tuple[str, int]]:
     """Each invoice's total, and what a wallet paid of it, in cents."""
-    return [(total(each), each.prepaid) for each in Invoice.objects.filter(tenant=tenant).order_by("pk")]
+    return [
+        (total(invoice), invoice.prepaid) for invoice in Invoice.objects.filter(tenant=tenant).order_by("pk")
+    ]
 
 
 def left() -> dict[str, int]:

@@ -65,11 +65,11 @@ class Visit:
         return [*self.console, *self.failures, *self.violations()]
 
     def listen(self) -> None:
-        def heard(message: ConsoleMessage) -> None:
+        def on_message(message: ConsoleMessage) -> None:
             if message.type in {"error", "warning"}:
                 self.console.append(message.text)
 
-        self.page.on("console", heard)
+        self.page.on("console", on_message)
         self.page.on("pageerror", lambda error: self.failures.append(str(error)))
 
 

@@ -14,9 +14,9 @@ def stand_at(
 ) -> None:
     """From here on tenants' pages, or those of that module, are opened at `"2026-03-15 10:00"`, in UTC."""
 
-    class Standing(datetime):
+    class FrozenDatetime(datetime):
         @classmethod
-        def now(cls, tz: tzinfo | None = None) -> Standing:
+        def now(cls, tz: tzinfo | None = None) -> FrozenDatetime:
             return cls.fromtimestamp(builders.at(moment).timestamp(), tz)
 
-    monkeypatch.setattr(f"{of}.datetime", Standing)
+    monkeypatch.setattr(f"{of}.datetime", FrozenDatetime)

@@ -162,7 +162,7 @@ def test_fees_of_years_without_use_are_told_and_looking_writes_nothing() -> None
     assert lab.periods.count() <= 2
     with CaptureQueriesContext(connection) as queries:
         charges = accrued(tenant=lab, period=period)
-    assert not [each["sql"] for each in queries if each["sql"].startswith(("INSERT", "SAVEPOINT"))]
+    assert not [query["sql"] for query in queries if query["sql"].startswith(("INSERT", "SAVEPOINT"))]
     assert charges is not None
     (_, earlier) = charges.extras[0]
     # Each month the commitment of 1,000.00 and the fee of 50.00, less 10 %.
@@ -249,4 +249,6 @@ def test_monitoring_tells_the_same_spend_as_the_page() -> None:
     charges = accrued(tenant=lab, period=march(lab))
     assert charges is not None
     spend = spending(moment=builders.at("2026-03-15 10:00"))
-    assert [(each.tenant, each.amount) for each in spend] == [("vision-lab", per_currency(charges.sums)[0])]
+    assert [(amount.tenant, amount.amount) for amount in spend] == [
+        ("vision-lab", per_currency(charges.sums)[0])
+    ]

@@ -136,17 +136,17 @@ def test_a_cluster_that_cannot_be_acted_on_says_so(op: Client) -> None:
 
 
 def test_the_page_asks_as_often_for_many_blocks_as_for_one(op: Client, slurm: StandIn) -> None:
-    def asked() -> int:
+    def query_count() -> int:
         with CaptureQueriesContext(connection) as queries:
             assert op.get(PATH).status_code == 200
         return len(queries)
 
     dunning_blocks(slurm)
-    few = asked()
+    few = query_count()
     door = a_door(slurm)
     for n in range(12):
         slurm.world.associations.append(Association(100 + n, f"a{n}", parent="acme"))
         for source in ("operator", "quota"):
             plan = enforcement_plan.plan_block(door=door, account=f"a{n}", source=source)
             assert carry_out(door=door, plan=plan, who="op").good
-    assert asked() == few
+    assert query_count() == few

@@ -134,13 +134,13 @@ def test_the_night_s_run_is_due_once_a_night(scenario: Scenario) -> None:
 
 
 def test_what_differs_is_told_to_the_monitoring(scenario: Scenario) -> None:
-    def told() -> str:
+    def metrics_text() -> str:
         return exposed(accept="", moment=scenario.now)[0].decode()
 
-    assert 'clustertab_reconciliation_age_seconds{service="stripe"} +Inf' in told()
+    assert 'clustertab_reconciliation_age_seconds{service="stripe"} +Inf' in metrics_text()
     (intent,) = scenario.stripe.objects("payment_intent")
     scenario.stripe.dashboard.alter(intent["id"], amount=399)
     compare(scenario)
     scenario.wait(minutes=2)
-    assert 'clustertab_reconciliation_differences{kind="amount"} 1.0' in told()
-    assert 'clustertab_reconciliation_age_seconds{service="stripe"} 120.0' in told()
+    assert 'clustertab_reconciliation_differences{kind="amount"} 1.0' in metrics_text()
+    assert 'clustertab_reconciliation_age_seconds{service="stripe"} 120.0' in metrics_text()

@@ -98,7 +98,7 @@ def test_the_page_fits_every_window(live_server: LiveServer) -> None:
     complaints = []
     with chromium() as browser:
         for kind in CloseKind:
-            meanwhile(lambda kind=kind: asked(kind, house))  # type: ignore[misc]
+            meanwhile(lambda kind=kind: ask_for_close(kind, house))  # type: ignore[misc]
             for width in WIDTHS:
                 for theme in THEMES:
                     with visit(browser, width=width, theme=theme) as seen:
@@ -109,7 +109,7 @@ def test_the_page_fits_every_window(live_server: LiveServer) -> None:
     assert complaints == []
 
 
-def asked(kind: CloseKind, house: House) -> None:
+def ask_for_close(kind: CloseKind, house: House) -> None:
     moment = builders.at("2026-04-19")
     close_runs.request_run(month="2026-03", kind=kind, by=house.op.email, moment=moment)
     perform()

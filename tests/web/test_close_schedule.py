@@ -98,8 +98,8 @@ def test_more_tenants_take_no_more_queries(house: House) -> None:
     close_schedules.set_schedule(tenant=None, preview_day=3, issue_day=5, since=date(2026, 3, 1))
     counts = []
     for number in (0, 8):
-        for each in range(number):
-            tenant = builders.a_tenant(f"more-{each}")
+        for position in range(number):
+            tenant = builders.a_tenant(f"more-{position}")
             close_schedules.set_schedule(tenant=tenant, preview_day=2, issue_day=4, since=date(2026, 3, 1))
         with CaptureQueriesContext(
             connection,

@@ -157,13 +157,13 @@ def test_what_is_no_month_or_decision_is_not_there(house: House) -> None:
 
 
 def test_the_page_asks_the_database_as_often_for_many_tenants_as_for_few(house: House) -> None:
-    few = asked(house)
+    few = query_count(house)
     plan = house.vision.subscriptions.get().plan
     ApprovalLimit.objects.create(measure="total", currency="USD", limit=1)
     for number in range(60):
         builders.a_tenant(f"lab-{number}", plan=plan, accounts=[(house.cluster, f"a{number}")])
     builders.ingest(house.cluster, *(builders.a_job(account=f"a{n}") for n in range(60)), as_of="2026-04-20")
-    many = asked(house)
+    many = query_count(house)
     assert many <= few + 1  # that counts what is held for approval beyond the first twenty
     assert many <= 20
     text = page(house.op, MARCH)

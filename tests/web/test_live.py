@@ -169,7 +169,7 @@ def test_what_the_scheduler_no_longer_knows_neither_runs_nor_waits() -> None:
     house = a_house()
     builders.ingest(house.cluster, running(), running("42"), waiting(), waiting("52"))
     gone = UsageRecord.objects.filter(job_id__in=("42", "52")).values_list("source_key", flat=True)
-    open_runs.settle(cluster=house.cluster, asked=gone, missing=gone, moment=builders.LATER)
+    open_runs.settle(cluster=house.cluster, query_count=gone, missing=gone, moment=builders.LATER)
     text = shown(house.ben)
     assert "2 jobs that ran or waited were not seen by the last pass over their cluster." in text
     assert "Running 1 job 1 waiting" in text
@@ -277,13 +277,13 @@ def test_the_number_of_queries_does_not_grow_with_what_runs() -> None:
     builders.ingest(
         house.cluster, *(running(f"r{n}") for n in range(5)), *(waiting(f"w{n}") for n in range(5))
     )
-    few = asked(house)
+    few = query_count(house)
     builders.ingest(
         house.cluster,
         *(running(f"more{n}", user=f"u{n}", gpu_model=f"m{n}" if n % 2 else "a100") for n in range(100)),
         *(waiting(f"wait{n}", queue=f"q{n}") for n in range(100)),
     )
-    assert asked(house) == few <= 30
+    assert query_count(house) == few <= 30
 
 
 def timeless(content: bytes) -> bytes:
@@ -291,7 +291,7 @@ def timeless(content: bytes) -> bytes:
     return re.sub(rb'data-moment="[^"]+"', b"", content).strip()
 
 
-def asked(house: House) -> int:
+def query_count(house: House) -> int:
     client = signed_in(house.ann)
     with CaptureQueriesContext(connection) as queries:
         assert client.get(LIVE).status_code == 200

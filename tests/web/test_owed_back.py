@@ -125,9 +125,9 @@ def test_nothing_is_credited_void_or_written_off_without_confirmation(
     scenario: Scenario, op: Client, action: str
 ) -> None:
     chosen = {"_selected_action": [scenario.invoice.pk], "why": "Slow.", "action": action}
-    before = scenario.standing
+    before = scenario.settlement
     assert "INV-2026-0001" in op.post(reverse("admin:billing_invoice_changelist"), chosen).content.decode()
-    assert scenario.standing == before
+    assert scenario.settlement == before
 
 
 def test_an_unpaid_invoice_has_less_to_pay_after_a_credit(scenario: Scenario) -> None:

@@ -98,7 +98,7 @@ def test_while_stripe_does_not_answer_the_invoice_is_processing_everywhere_and_i
     scenario.stripe.faults.lift(away)
     scenario.collect()
     assert "INV-2026-0001 Paid" in shown(ann)
-    assert (scenario.taken, scenario.paid) == ([400], "4.00")
+    assert (scenario.charged, scenario.paid) == ([400], "4.00")
     scenario.books_agree()
 
 
@@ -116,7 +116,7 @@ def test_a_debit_that_takes_its_bank_days_is_processing(ann: Client, scenario: S
         tenant=scenario.lab, invoice=scenario.invoice, amount=400, currency="USD", state="processing",
         external_id="pi_of_a_debit", made_at=scenario.now,
     )  # fmt: skip
-    assert scenario.standing == "processing"
+    assert scenario.settlement == "processing"
 
 
 def test_nothing_is_bought_by_itself_beside_a_page_of_top_up_that_was_used(
@@ -142,4 +142,4 @@ def test_nothing_is_bought_by_itself_beside_a_page_of_top_up_that_was_used(
     scenario.collect()
     scenario.stripe.faults.lift(away)
     scenario.collect()
-    assert sorted(scenario.taken) == [400, 5000]  # the invoice by the card, the top-up once
+    assert sorted(scenario.charged) == [400, 5000]  # the invoice by the card, the top-up once

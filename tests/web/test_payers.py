@@ -134,7 +134,7 @@ def test_whoever_was_never_to_pay_reads_nothing(house: House) -> None:
 def test_a_hundred_children_cost_no_more_queries_than_two(house: House, dean: User) -> None:
     physics = Tenant.objects.get(slug="physics")
 
-    def asked(month: str, children: range) -> tuple[int, int]:
+    def query_count(month: str, children: range) -> tuple[int, int]:
         for n in children:
             child = builders.a_tenant(
                 f"lab-{n}",
@@ -157,9 +157,9 @@ def test_a_hundred_children_cost_no_more_queries_than_two(house: House, dean: Us
         assert len(stories.lines_of(stories.invoice_of(physics, month))) >= len(children)
         return len(opening), len(closing)
 
-    asked("2026-04", range(2))
-    few = asked("2026-05", range(2, 4))
-    assert asked("2026-06", range(4, 104)) == few
+    query_count("2026-04", range(2))
+    few = query_count("2026-05", range(2, 4))
+    assert query_count("2026-06", range(4, 104)) == few
 
 
 def test_op_sets_who_pays_and_moves_its_end_in_the_administration(house: House) -> None:

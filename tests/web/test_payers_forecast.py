@@ -123,7 +123,7 @@ def test_as_many_queries_for_twelve_as_for_two(
 ) -> None:
     stand_at(monkeypatch, "2026-04-15 10:00")
 
-    def asked(labs: range) -> int:
+    def query_count(labs: range) -> int:
         for n in labs:
             child = builders.a_tenant(f"lab-{n}", plan=version.plan, accounts=[(cluster, f"lab-{n}")])
             pays(Tenant.objects.get(slug="physics"), child, "2026-04-01")
@@ -133,6 +133,6 @@ def test_as_many_queries_for_twelve_as_for_two(
             assert "Paid for others" in client.get(PAYS).text
         return len(asking)
 
-    asked(range(1))
-    few = asked(range(1, 2))
-    assert asked(range(2, 12)) == few
+    query_count(range(1))
+    few = query_count(range(1, 2))
+    assert query_count(range(2, 12)) == few

@@ -63,7 +63,7 @@ def test_ann_saves_a_card_and_it_is_charged_from_then_on(live_server: LiveServer
         expect(page.get_by_text("Visa ending in 4242 is saved.")).to_be_visible()
         assert seen.complaints() == []
     scenario.collect()
-    assert (scenario.taken, scenario.standing) == ([400], "paid")
+    assert (scenario.charged, scenario.settlement) == ([400], "paid")
     ann = scenario.lab.memberships.get().user
     assert (
         "Visa ending in 4242" in signed_in(ann).get("/t/vision-lab/invoices/INV-2026-0001/").content.decode()
@@ -87,7 +87,7 @@ def test_case_076_ann_fails_and_then_passes_3d_secure_and_the_invoice_is_paid_on
         page.wait_for_url("**/t/vision-lab/invoices/INV-2026-0001/")
         expect(page.get_by_role("heading", name="INV-2026-0001")).to_contain_text("Paid")
     scenario.collect()
-    assert (scenario.taken, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
+    assert (scenario.charged, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
     scenario.books_agree()
 
 
@@ -104,7 +104,7 @@ def test_ann_pays_with_her_saved_card_and_is_led_to_her_bank_and_back(
         page.wait_for_url("**/t/vision-lab/invoices/INV-2026-0001/")
         expect(page.get_by_text("$4.00 paid with Visa ending in 3184. Thank you.")).to_be_visible()
         expect(page.get_by_role("heading", name="INV-2026-0001")).to_contain_text("Paid")
-    assert (scenario.taken, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
+    assert (scenario.charged, scenario.states, scenario.paid) == ([400], ["succeeded"], "4.00")
     scenario.books_agree()
 
 

@@ -47,7 +47,7 @@ def test_the_number_of_queries_does_not_grow_with_the_data() -> None:
 def all_pages(house: House, named: dict[str, object]) -> dict[str, int]:
     """How many queries each page takes."""
     people = {path: house.op if path.startswith("/operator") else house.ann for path in PATHS}
-    return {path: asked(person, path, named) for path, person in people.items()}
+    return {path: query_count(person, path, named) for path, person in people.items()}
 
 
 def grown(house: House, month: str, jobs: range) -> dict[str, object]:
@@ -78,7 +78,7 @@ def grown(house: House, month: str, jobs: range) -> dict[str, object]:
     return {"number": invoice.number, "record": house.record("17")}
 
 
-def asked(person: User, path: str, named: dict[str, object]) -> int:
+def query_count(person: User, path: str, named: dict[str, object]) -> int:
     client = signed_in(person)
     with CaptureQueriesContext(
         connection,

@@ -126,12 +126,12 @@ def test_a_months_statement_goes_from_its_opening_to_its_closing_balance(lab: Te
     ann = builders.a_person("ann@vision.example", lab)
     address = f"/t/{lab.slug}/wallets/{Wallet.objects.get(user='ben').pk}/statement/"
 
-    march = told(page(ann, f"{address}?month=2026-03"))
+    march = table_text(page(ann, f"{address}?month=2026-03"))
     assert "March 2026" in march
     assert "Opening balance 0 tokens Given +100 tokens Used -40 tokens Closing balance 60 tokens" in march
-    april = told(page(ann, f"{address}?month=2026-04"))
+    april = table_text(page(ann, f"{address}?month=2026-04"))
     assert "Opening balance 60 tokens Used -7 tokens Closing balance 53 tokens" in april
-    assert "Opening balance 53 tokens Closing balance 53 tokens" in told(
+    assert "Opening balance 53 tokens Closing balance 53 tokens" in table_text(
         page(ann, f"{address}?month=2026-05")
     )
     assert "Nothing was booked in this month." in page(ann, f"{address}?month=2026-05")
@@ -146,5 +146,5 @@ def test_a_months_statement_goes_from_its_opening_to_its_closing_balance(lab: Te
         assert signed_in(ann).get(f"{address}{query}").status_code == 404
 
 
-def told(text: str) -> str:
+def table_text(text: str) -> str:
     return " ".join(re.sub(r"<[^>]*>", " ", text).split())

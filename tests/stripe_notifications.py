@@ -17,14 +17,16 @@ SECRET = "whsec_of_the_tests"
 Notification = tuple[bytes, dict[str, str]]
 
 
-def told(scenario: Scenario) -> list[Notification]:
+def notifications(scenario: Scenario) -> list[Notification]:
     """The notifications that Stripe has for us, as it sends them."""
     return [(message.body, message.headers) for message in scenario.stripe.webhooks.take()]
 
 
-def told_of(scenario: Scenario, kind: str) -> Notification:
+def newest_notification(scenario: Scenario, kind: str) -> Notification:
     """The newest notification of that type; the others are lost."""
-    return next(each for each in reversed(told(scenario)) if json.loads(each[0])["type"] == kind)
+    return next(
+        notice for notice in reversed(notifications(scenario)) if json.loads(notice[0])["type"] == kind
+    )
 
 
 def altered(one: Notification, **changes: Any) -> Notification:
@@ -38,7 +40,7 @@ def signed(body: bytes, *, secret: str, ago: int = 0) -> Notification:
     return body, {"Stripe-Signature": signature(body, [secret], int(time.time()) - ago)}
 
 
-def heard(body: bytes, headers: dict[str, str]) -> int:
+def post_to_hook(body: bytes, headers: dict[str, str]) -> int:
     return Client().post("/hooks/stripe/", body, content_type="application/json", headers=headers).status_code
 
 
