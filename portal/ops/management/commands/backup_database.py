@@ -24,9 +24,9 @@ class Command(OperatorCommand):
     def answer(self, *, file: Path, **_: Any) -> Answer:
         size = backups.dump(settings.DATABASE_URL, file)
         keys = [backups.fingerprint(key) for key in settings.CLUSTERTAB_SECRET_KEYS]
-        deployment = str(GatewayAccount.objects.values_list("deployment", flat=True).first() or "")
-        data = {"file": str(file), "bytes": size, "secret_keys": keys, "stripe_deployment": deployment}
-        return Answer(data, "\n".join(_lines(file, size, keys, deployment)))
+        label = str(GatewayAccount.objects.values_list("deployment", flat=True).first() or "")
+        data = {"file": str(file), "bytes": size, "secret_keys": keys, "stripe_account_label": label}
+        return Answer(data, "\n".join(_lines(file, size, keys, label)))
 
 
 def _lines(file: Path, size: int, keys: list[str], label: str) -> list[str]:
