@@ -198,12 +198,12 @@ def _connected(url: str) -> Iterator[psycopg.Connection[tuple[int]]]:
 def _program(name: str, url: str, *options: str) -> None:
     """One of PostgreSQL's programs, to its end. Raises BackupError with its own first sentence."""
     environ = os.environ | {LIBPQ[key]: value for key, value in _names(url).items() if key in LIBPQ}
-    done = subprocess.run([_program(name), *options], env=environ, capture_output=True, text=True)
+    done = subprocess.run([_path_of(name), *options], env=environ, capture_output=True, text=True)
     if done.returncode:
         raise BackupError(f"{name} failed: {_first_line(done.stderr)}")
 
 
-def _program(name: str) -> str:
+def _path_of(name: str) -> str:
     """On the PATH, else the embedded PostgreSQL's."""
     if path := shutil.which(name):
         return path

@@ -18,7 +18,7 @@ from clusters.models import Cluster, ClusterKind, Connection
 from tests.builders import a_cluster, a_plan, a_tenant
 from tests.contracts.prometheus_worlds import World, Worlds
 from tests.integration.prom_lab import Lab
-from tests.scenarios.test_commands_operator import report as command
+from tests.scenarios.test_commands_operator import answer_of as command
 
 NOMINAL, USAGE = "kueue_cluster_queue_nominal_quota", "kueue_cluster_queue_resource_usage"
 OPTIONS = {"preset": "kueue", "account_from": "namespace", "matcher": 'cluster="borrowed"'}

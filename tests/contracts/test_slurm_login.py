@@ -13,7 +13,7 @@ from tests.contracts.slurm_recorded import (
     NOW,
     Reply,
     Slurm,
-    assert_secret_is_kept,
+    assert_no_secret,
     connector,
     refused,
     serving,
@@ -114,4 +114,4 @@ def test_neither_token_nor_key_shows() -> None:
     assert "SECRET" not in f"{vars(login)}"
     with pytest.raises(ConnectorError) as caught:
         login.token(now=NOW)
-    assert_secret_is_kept(caught.value)
+    assert_no_secret(caught.value)

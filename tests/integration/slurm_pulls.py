@@ -14,7 +14,7 @@ from django.core.management import call_command
 from clusters.models import Cluster, Connection, Pull, UsageRecord
 from portal.core.vault import seal
 from tests.integration.slurm_lab import Lab
-from tests.integration.slurm_oracle import Held
+from tests.integration.slurm_oracle import SacctRow
 
 ACCOUNTS = ("acme_research", "acme_prod", "globex", "initech")
 DAY = 86_400
@@ -97,7 +97,7 @@ def run_seconds(record: UsageRecord) -> int | None:
     return record.ended - record.started - record.suspended
 
 
-def compare(cluster: Cluster, oracle: dict[str, Held]) -> None:
+def compare(cluster: Cluster, oracle: dict[str, SacctRow]) -> None:
     """Every row of sacct is a record with its seconds and GPUs, and there is no other record."""
     records = UsageRecord.objects.filter(cluster=cluster)
     ours = {row.source_key: (row.job_id, row.name, row.gpus, run_seconds(row)) for row in records}

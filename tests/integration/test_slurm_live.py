@@ -10,7 +10,7 @@ from clusters.models import UsageRecord
 from tests.builders import a_plan, a_tenant
 from tests.integration.slurm_lab import Lab
 from tests.integration.slurm_oracle import oracle
-from tests.integration.slurm_pulls import connected, held, pull, record, runs_of
+from tests.integration.slurm_pulls import connected, pull, record, run_seconds, runs_of
 from tests.stories import prove, seconds
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -40,7 +40,7 @@ def test_a_job_is_seen_waiting_running_and_cancelled(slurm_lab: Lab) -> None:
 
     (cancelled,) = runs_of(cluster, job)
     expected = oracle(slurm_lab, since=slurm_lab.began)[cancelled.source_key]
-    assert (cancelled.state, cancelled.gpus, held(cancelled)) == ("CANCELLED", 3, expected.seconds)
+    assert (cancelled.state, cancelled.gpus, run_seconds(cancelled)) == ("CANCELLED", 3, expected.seconds)
     assert seconds(ada) - before == expected.gpu_seconds
     prove()
 
@@ -59,7 +59,7 @@ def test_suspended_seconds_are_not_billed_while_it_runs_nor_after(slurm_lab: Lab
 
     (run,) = runs_of(cluster, job)
     assert run.suspended >= 3
-    assert held(run) == oracle(slurm_lab, since=slurm_lab.began)[run.source_key].seconds
+    assert run_seconds(run) == oracle(slurm_lab, since=slurm_lab.began)[run.source_key].seconds
 
 
 def test_a_run_that_slurm_forgot_is_flagged_and_not_billed_on(slurm_lab: Lab) -> None:
@@ -98,6 +98,6 @@ def test_a_run_that_slurm_forgot_is_flagged_and_not_billed_on(slurm_lab: Lab) ->
     slurm_lab.has_ended(job)
     pull(cluster)
     stored = record(cluster, run.source_key)
-    assert held(stored) == oracle(slurm_lab, since=slurm_lab.began)[run.source_key].seconds
+    assert run_seconds(stored) == oracle(slurm_lab, since=slurm_lab.began)[run.source_key].seconds
     assert UsageRecord.objects.filter(vanished__isnull=False).count() == 0
     prove()

@@ -15,7 +15,7 @@ from clusters.connectors.base import NodeSeen, NodeState
 from clusters.models import Cluster
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.scenarios.reports import worked
-from tests.scenarios.test_commands_operator import report_rows, text_of
+from tests.scenarios.test_commands_operator import answer_of, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -92,7 +92,7 @@ def gpu1() -> Cluster:
 
 
 def test_programs_get_every_quantity_as_text_with_its_digits(gpu1: Cluster) -> None:
-    answer, code = report_rows("report_cost", "gpu1", *MARCH, "--top-jobs", 5)
+    answer, code = answer_of("report_cost", "gpu1", *MARCH, "--top-jobs", 5)
     assert code == 0
     assert {
         name: answer[name] for name in ("cluster", "from", "to", "by", "tenant", "hours", "jobs", "margin")
@@ -174,7 +174,7 @@ def test_a_spreadsheet_gets_a_file_that_runs_nothing(gpu1: Cluster, tmp_path: Pa
 
 
 def test_one_tenant_alone(gpu1: Cluster) -> None:
-    answer, _ = report_rows("report_cost", "gpu1", *MARCH, "--tenant", "vision-lab", "--by", "namespace")
+    answer, _ = answer_of("report_cost", "gpu1", *MARCH, "--tenant", "vision-lab", "--by", "namespace")
     assert [(row["cluster"], row["namespace"]) for row in answer["rows"]] == [("gpu1", "vision")]
     assert answer["tenant"] == "vision-lab"
 
@@ -186,7 +186,7 @@ def test_what_is_left_after_the_cost_of_running_it() -> None:
     ingest(cluster, a_job(gpus=4, started="2026-04-01", ended="2026-05-01"), as_of="2026-05-01")
     nodes = [NodeSeen(name="n1", gpu_model="rtx-4090", gpus=4, state=NodeState.UP)]
     capacity.observe(cluster, nodes, at("2026-04-01"))
-    answer, _ = report_rows(
+    answer, _ = answer_of(
         "report_cost", "gpu1", "--from", "2026-04-01", "--to", "2026-05-01", "--operating-cost", "1.00"
     )
     assert answer["margin"] == {
@@ -236,7 +236,7 @@ def test_what_is_left_after_the_cost_of_running_it() -> None:
 def test_what_cannot_be_meant_is_one_sentence(
     gpu1: Cluster, arguments: tuple[str, ...], code: int, sentence: str
 ) -> None:
-    answer, ended = report_rows("report_cost", *arguments)
+    answer, ended = answer_of("report_cost", *arguments)
     assert (sentence in answer["error"], ended) == (True, code)
 
 
@@ -259,7 +259,7 @@ def test_the_monthly_report_of_each_team() -> None:
     )
     worked("big", "2026-03-02 10:00", str(64 * 900), covered=64 * 3600)  # a quarter of 64 hours
     worked("l4", "2026-03-02 10:00", "3600")  # all of one
-    answer, _ = report_rows("report_cost", "gpu1", *MARCH, "--by", "tenant", "--top-jobs", 5)
+    answer, _ = answer_of("report_cost", "gpu1", *MARCH, "--by", "tenant", "--top-jobs", 5)
     (team,) = answer["rows"]
     assert (team["gpu_hours"]["allocated"], team["cost"]["allocated"], team["jobs"]) == ("68", "149.86", 5)
     assert [(job["name"], job["cost"]) for job in team["top_jobs"]] == [

@@ -129,9 +129,7 @@ def test_two_rounds_at_once_and_two_workers_that_send_make_one_letter(scenario: 
     assert len(about_debts()) == 1
 
 
-def test_after_a_time_in_which_nothing_ran_only_the_step_that_is_reached_is_written(
-    scenario: Scenario,
-) -> None:
+def test_after_a_time_without_runs_only_the_step_that_is_reached_is_written(scenario: Scenario) -> None:
     scenario.wait(days=30)
     goes_by(scenario)
     assert subjects() == [
@@ -188,9 +186,8 @@ def test_case_084_and_collecting_case_29_a_card_that_vanished_is_asked_for_once(
     pay(scenario)
     card = scenario.save_card()
     customer = BillingAccount.objects.get().customer
-    scenario.stripe.dashboard.detach(
-        card.external_id
-    ) if way == "detach" else scenario.stripe.dashboard.delete_customer(customer or "")
+    dashboard = scenario.stripe.dashboard
+    dashboard.detach(card.external_id) if way == "detach" else dashboard.delete_customer(customer or "")
     goes_by(scenario, 3)
     assert subjects() == ["Please add a card"]
     assert "Your Visa ending in 4242 is not saved with our payment service any more" in body()
@@ -266,9 +263,7 @@ def test_what_is_paused_is_not_written_and_goes_on_where_it_stands(scenario: Sce
     assert subjects() == ["A reminder: invoice INV-2026-0001 is not paid yet"]
 
 
-def test_a_policy_without_letters_writes_none_and_one_with_receipts_sends_them(
-    scenario: Scenario,
-) -> None:
+def test_a_policy_without_emails_writes_none_and_with_receipts_sends_them(scenario: Scenario) -> None:
     dunning_policies.set_policy(tenant=None, since=date(2026, 1, 1), emails=False)
     goes_by(scenario, 5)
     assert Notice.objects.count() == 0
@@ -295,9 +290,7 @@ def test_a_credit_note_ends_it_too(scenario: Scenario) -> None:
     assert len(about_debts()) == 1
 
 
-def test_owners_and_billing_people_are_written_to_where_there_is_no_billing_address(
-    scenario: Scenario,
-) -> None:
+def test_owners_and_billing_people_are_written_to_without_a_billing_address(scenario: Scenario) -> None:
     Tenant.objects.update(email="")
     goes_by(scenario, 3)
     notice = Notice.objects.get()
@@ -355,9 +348,7 @@ def test_ann_sees_on_the_invoice_what_was_sent_to_whom(scenario: Scenario, clien
     assert "to bills@vision.example" in page
 
 
-def test_a_letter_that_may_have_arrived_is_not_sent_again_by_itself(
-    scenario: Scenario, settings: Any
-) -> None:
+def test_an_email_that_may_have_arrived_is_not_sent_again(scenario: Scenario, settings: Any) -> None:
     settings.EMAIL_BACKEND = "tests.fakes.mail.Dies"
     scenario.wait(days=4)
     dunning_run.run_dunning(moment=scenario.now)

@@ -16,7 +16,7 @@ from portal.ops.cli import Answer, RefusedError
 from portal.ops.management.commands import import_usage
 from portal.ops.watch_directory import Follower, Stop, Take
 from tests.builders import at
-from tests.scenarios.test_commands_operator import file, gpu1, row, said, told
+from tests.scenarios.test_commands_operator import answer_of, file, gpu1, row, text_of
 
 pytestmark = pytest.mark.django_db
 __all__ = ["gpu1"]  # a fixture
@@ -31,7 +31,7 @@ def names(folder: Path) -> list[str]:
 
 
 def follow(folder: Path, *options: str) -> tuple[dict[str, object], int]:
-    return told("import_usage", "gpu1", "--follow", folder, *(options or FOLLOW))
+    return answer_of("import_usage", "gpu1", "--follow", folder, *(options or FOLLOW))
 
 
 def import_one(path: Path) -> Answer:
@@ -40,7 +40,7 @@ def import_one(path: Path) -> Answer:
 
 
 class Watched(Follower):
-    """A follower in this process, look by look; `heard` is what it said."""
+    """A follower in this process, look by look; `output` is what it said."""
 
     def __init__(self, folder: Path, take: Take = import_one, *, settle: int = 0) -> None:
         self.output: list[str] = []
@@ -288,7 +288,7 @@ def test_what_cannot_be_followed_is_code_2(
         ("gpu1", "--follow", tmp_path, "--as-of", "2026-04-01"),
         ("gpu1", "--follow", tmp_path, "--settle", "-1"),
     ):
-        answer, code = told("import_usage", *words)
+        answer, code = answer_of("import_usage", *words)
         assert (code, set(answer)) == (2, {"error", "errors"}), words
 
     def unreadable(_: Path) -> None:
@@ -308,4 +308,4 @@ def test_a_directory_is_followed_by_one_at_a_time(gpu1: Cluster, tmp_path: Path)
         )  # fmt: skip
     assert follow(tmp_path)[1] == 0
     with pytest.raises(CommandError):
-        said("import_usage", "gpu1")
+        text_of("import_usage", "gpu1")
