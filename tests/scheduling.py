@@ -12,7 +12,7 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 from portal.env import ROOT
 
 SLURM, PROMETHEUS = "slurm", "prometheus"
-OF_LABS = {"slurm_lab": SLURM, "each_slurm": SLURM, "pushed_lab": PROMETHEUS, "prom_lab": PROMETHEUS}
+OF_LABS = {"slurm_lab": SLURM, "every_slurm": SLURM, "pushed_lab": PROMETHEUS, "prom_lab": PROMETHEUS}
 
 # The groups that take longest first, so that no process waits at the end for one of them. Whatever is not named
 # follows in the order of its tests' number.

@@ -24,7 +24,7 @@ MARKERS = (
     "one_attempt: kills or races though its name does not say so; CI gives it no second attempt",
 )
 
-PEERS_OF_TESTS = {"slurm_lab", "each_slurm", "prom_lab", "pushed_lab", "live_server"}
+PEERS_OF_TESTS = {"slurm_lab", "every_slurm", "prom_lab", "pushed_lab", "live_server"}
 """Fixtures; a server of pages is there for a browser."""
 ALL_OF_IT = ("tests/integration/",)
 OURS_ALONE = ("test_outbox.py", "test_pull_workers.py")  # of these folders: threads and a database
@@ -35,7 +35,7 @@ def of(item: pytest.Item) -> set[str]:
     """The tiers in which the test runs."""
     if item.get_closest_marker(SWEEPS):
         return {SWEEPS}
-    if _params(item).get("each_slurm"):
+    if _params(item).get("every_slurm"):
         return {PEERS}  # by default the version that is installed will do
     tiers = {PEERS} if _starts_programs(item) else {DEFAULT}
     if item.get_closest_marker("sample"):

@@ -205,8 +205,8 @@ def test_what_is_left_after_the_cost_of_running_it() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (("gpu9", *MARCH), 2, "There is no cluster 'gpu9'."),
-        (("gpu1", *MARCH, "--tenant", "nobody"), 2, "There is no tenant 'nobody'."),
+        (("gpu9", *MARCH), 2, "There is no cluster 'gpu9'; known: gpu1."),
+        (("gpu1", *MARCH, "--tenant", "nobody"), 2, "There is no tenant 'nobody'; known: vision-lab."),
         (("gpu1", "--from", "soon", "--to", "2026-04-01"), 2, "'soon' is not a moment"),
         (("gpu1", "--from", "2026-04-01", "--to", "2026-03-01"), 2, "The period ends before it begins"),
         (("gpu1", *MARCH, "--limit", "0"), 2, "--limit takes a number from 1 on"),
