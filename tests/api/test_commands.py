@@ -14,16 +14,16 @@ from tests.web.house import House
 pytestmark = pytest.mark.django_db
 
 
-def made(capsys: pytest.CaptureFixture[str], *words: str) -> Door:
+def key_door(capsys: pytest.CaptureFixture[str], *words: str) -> Door:
     call_command("create_api_key", *words, "--name", "finance", "--json")
     return Door(json.loads(capsys.readouterr().out)["secret"])
 
 
 def test_op_makes_a_key_for_herself_and_for_ann(house: House, capsys: pytest.CaptureFixture[str]) -> None:
-    op = made(capsys, house.op.email, "--scope", "ops:read")
+    op = key_door(capsys, house.op.email, "--scope", "ops:read")
     assert op.reads("/me")["tenant"] is None
     assert len(op.all("/invoices")) == 2
-    ann = made(
+    ann = key_door(
         capsys,
         house.ann.email,
         "--scope",

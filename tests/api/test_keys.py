@@ -39,8 +39,8 @@ def test_api_016_a_mistyped_key_is_told_from_a_wrong_one_without_a_query(house: 
         assert keys.find(mistyped, moment=datetime.now(UTC)) is None
     assert len(queries) == 0
     assert "mistyped" in Door(mistyped).get("/me").body["detail"]
-    never_made = keys.secrets_of("AAAAAAAA")
-    assert "was revoked, has expired" in Door(never_made).get("/me").body["detail"]
+    unknown_key = keys.secrets_of("AAAAAAAA")
+    assert "was revoked, has expired" in Door(unknown_key).get("/me").body["detail"]
 
 
 def test_api_017_a_key_has_its_makers_rights_as_they_are_now(house: House) -> None:
@@ -83,7 +83,7 @@ def test_api_020_a_rotated_key_has_two_secrets_for_a_while(house: House) -> None
     moment = datetime.now(UTC)
     new = keys.rotate(key=old.key, overlap=timedelta(hours=2), moment=moment)
     assert new.secret[:16] == old.secret[:16]
-    assert [Door(each.secret).get("/me").status for each in (old, new)] == [200, 200]
+    assert [Door(key.secret).get("/me").status for key in (old, new)] == [200, 200]
     row = ApiKey.objects.get()
     assert row.used_at is not None
     assert row.previous_used_at is not None

@@ -211,10 +211,10 @@ def test_me_says_which_key_it_is(house: House, ann: Door) -> None:
 
 
 def test_status_says_how_old_the_data_is(house: House, ann: Door, op: Door) -> None:
-    told = [{"cluster": "gpu1", "complete_through": "2026-04-20T00:00:00Z"}]
-    assert ann.reads("/status")["data"] == told
-    assert op.reads("/status")["data"] == told
-    assert op.reads("/status?tenant=vision-lab")["data"] == told
+    watermarks = [{"cluster": "gpu1", "complete_through": "2026-04-20T00:00:00Z"}]
+    assert ann.reads("/status")["data"] == watermarks
+    assert op.reads("/status")["data"] == watermarks
+    assert op.reads("/status?tenant=vision-lab")["data"] == watermarks
     assert op.get("/status?tenant=nobody").problem == (404, "not-found")
 
 
