@@ -194,11 +194,11 @@ def test_what_has_accrued_says_who_pays(cluster: Cluster, physics: Tenant, visio
 
     assert mine is not None
     assert theirs is not None
-    assert [each.text for each in mine.sums] == ["24.00"]
-    assert [(name, each.text) for name, each in mine.extras] == [("Paid by Physics", "-14.00")]
-    assert [each.text for each in mine.due] == ["10.00"]
-    assert [each.text for each in theirs.sums] == ["2.00"]
-    assert [(name, each.text) for name, each in theirs.extras] == [("Used by Vision Lab", "14.00")]
+    assert [amount.text for amount in mine.sums] == ["24.00"]
+    assert [(name, amount.text) for name, amount in mine.extras] == [("Paid by Physics", "-14.00")]
+    assert [amount.text for amount in mine.due] == ["10.00"]
+    assert [amount.text for amount in theirs.sums] == ["2.00"]
+    assert [(name, amount.text) for name, amount in theirs.extras] == [("Used by Vision Lab", "14.00")]
     assert [(row.user, row.project, row.gpu_seconds, row.amount.text) for row in theirs.paid] == [
         ("Vision Lab", "vision", hours(7), "14.00")
     ]

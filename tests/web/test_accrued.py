@@ -141,7 +141,7 @@ def test_late_usage_an_advance_fee_and_a_line_by_hand_add_up_to_the_next_invoice
     april = lab.periods.get(start=builders.at("2026-04-01"))
     charges = accrued(tenant=lab, period=april)
     assert charges is not None
-    assert [each.text for each in charges.sums] == ["52.00"]
+    assert [amount.text for amount in charges.sums] == ["52.00"]
     assert [(name, amount.text) for name, amount in charges.extras] == [
         ("Billed already", "-50.00"),
         ("Earlier periods, not billed yet", "10.00"),
