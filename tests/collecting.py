@@ -69,7 +69,7 @@ class Scenario:
         name = self.stripe.dashboard.save_account(customer)
         return self._saved(self.lab, name)
 
-    def _kept(self, lab: Tenant, name: str) -> SavedMethod:
+    def _saved(self, lab: Tenant, name: str) -> SavedMethod:
         saved_method = saved_methods.save_method(
             tenant=lab, method=self.gateway.find_method(name), moment=self.now
         )
@@ -97,7 +97,7 @@ class Scenario:
         return settlement.load_balance(invoice=self.invoice, on=self.now.date()).paid.text
 
     @property
-    def standing(self) -> str:
+    def settlement(self) -> str:
         return settlement.load_balance(invoice=self.invoice, on=self.now.date()).settlement.value
 
     @property

@@ -80,7 +80,7 @@ def issue_invoices(drafts: Sequence[tuple[Tenant, Invoice, date]], *, moment: da
             ],
         )
     credit_balance.settle_promises(issued, at=moment)
-    outbox.add_each("billing.tasks.render_document", [{"invoice_id": invoice.pk} for invoice in issued])
+    outbox.add_many("billing.tasks.render_document", [{"invoice_id": invoice.pk} for invoice in issued])
     issue_notices.announce_documents(issued, moment=moment)
 
 

@@ -35,7 +35,7 @@ def hook(request: HttpRequest) -> HttpResponse:
             request.body, signature, settings.STRIPE_WEBHOOK_SECRETS
         )
     except CollectionError as error:
-        return _said(503, str(error))  # Stripe tells again
+        return _response(503, str(error))  # Stripe tells again
     except (SignatureError, ValueError) as error:
         return _response(
             400, str(error) if isinstance(error, SignatureError) else "That is no notification of Stripe."

@@ -27,7 +27,7 @@ def test_api_035_a_job_says_what_it_costs_and_why(house: House, ann: Door) -> No
     assert (second["gpu_seconds"], second["verdict"], second["gpus"]) == ("21600", "charged", 2)
     assert (second["started_at"], second["ended_at"]) == ("2026-03-02T10:00:00Z", "2026-03-02T13:00:00Z")
     detail = ann.reads(f"/jobs/{second['id']}")
-    (piece,) = [each for each in detail["pieces"] if each["verdict"] == "charged"]
+    (piece,) = [piece for piece in detail["pieces"] if piece["verdict"] == "charged"]
     assert piece["invoice"] == house.invoice.number
     assert (piece["resource_seconds"], piece["unit_price"]) == ("21600", "2")
     assert piece["from"] == "2026-03-02T10:00:00Z"
@@ -92,7 +92,7 @@ def test_exact_amounts_are_decimals_where_they_end(value: Fraction, text: str) -
 
 
 def test_api_037_payments_are_listed_with_their_invoice(house: House, ann: Door) -> None:
-    manual_payments.record(
+    manual_payments.record_transfer(
         invoice=house.invoice,
         amount=Money.of("5.00", "USD"),
         received_on=date(2026, 4, 2),

@@ -24,7 +24,10 @@ def addresses(house: House) -> dict[str, str]:
     wallet = identifiers.write("wal", house.wallet.pk)
     names = {"invoices": number, "jobs": job, "wallets": wallet}
     patterns = [str(route.pattern) for route in routes]
-    return {each: "/" + each.replace("<str:name>", names.get(each.split("/")[0], "?")) for each in patterns}
+    return {
+        pattern: "/" + pattern.replace("<str:name>", names.get(pattern.split("/")[0], "?"))
+        for pattern in patterns
+    }
 
 
 FILES = {

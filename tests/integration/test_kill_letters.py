@@ -197,7 +197,9 @@ def assert_sent_or_in_review(server: Counting, killed: int) -> None:
 
     later = datetime.now(UTC) + timedelta(minutes=11)
     looks = [
-        each.sentence for each in upcoming_steps.list_review_items(moment=later) if each.what == "Notice"
+        list_review_item.sentence
+        for list_review_item in upcoming_steps.list_review_items(moment=later)
+        if list_review_item.what == "Notice"
     ]
     why = "Reminder: The mail server was not heard of again: it may have arrived or not."
     assert looks == [why] * len(unknown)

@@ -150,7 +150,10 @@ def test_what_waits_is_counted_though_another_period_of_the_month_is_issued(
         month="2026-03", kind=CloseKind.ISSUE, by="op", moment=at("2026-04-21"), accept_incomplete="read"
     )
     close_runs.perform_run(run.pk, clock=lambda: at("2026-04-21"))
-    counts = [(each.outcome, each.tenants, each.total) for each in close_runs.count_outcomes(run)]
+    counts = [
+        (count_outcome.outcome, count_outcome.tenants, count_outcome.total)
+        for count_outcome in close_runs.count_outcomes(run)
+    ]
     assert counts == [("waiting for approval", 1, 28_00), ("issued", 1, 17_00)]
 
 

@@ -52,7 +52,7 @@ def stand(run: CloseRun) -> dict[str, int]:
 
 
 def test_a_preview_is_kept_and_nothing_else_is(labs: list[Tenant]) -> None:
-    run = asked()
+    run = ask_for_close()
     assert close_runs.perform_run(run.pk, clock=clock())
 
     run.refresh_from_db()
@@ -69,7 +69,7 @@ def test_a_preview_is_kept_and_nothing_else_is(labs: list[Tenant]) -> None:
 
 
 def test_what_is_issued_is_numbered_and_told_with_its_invoice(labs: list[Tenant]) -> None:
-    run = asked(CloseKind.ISSUE)
+    run = ask_for_close(CloseKind.ISSUE)
     close_runs.perform_run(run.pk, clock=clock())
 
     rows, more = close_runs.list_results(run, outcomes=["issued"], limit=29)
@@ -91,7 +91,7 @@ def test_two_operators_at_once_close_a_month_once(labs: list[Tenant]) -> None:
     assert not close_runs.perform_run(run.pk, clock=clock())
     assert Invoice.objects.count() == 30
 
-    again = asked(CloseKind.ISSUE, by="oda@cluster.example")
+    again = ask_for_close(CloseKind.ISSUE, by="oda@cluster.example")
     close_runs.perform_run(again.pk, clock=clock())
     assert stand(again) == {"already issued": 30, "blocked": 1}
     assert Invoice.objects.count() == 30
@@ -99,7 +99,7 @@ def test_two_operators_at_once_close_a_month_once(labs: list[Tenant]) -> None:
 
 
 def test_a_run_whose_worker_dies_is_gone_on_with(labs: list[Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
-    run, close = asked(CloseKind.ISSUE), month_close.close_month
+    run, close = ask_for_close(CloseKind.ISSUE), month_close.close_month
     times = iter(range(100))
 
     def dies(**options: object) -> object:
@@ -227,12 +227,12 @@ def test_case_011_months_that_were_asked_for_while_nothing_ran_are_made_once_in_
 
 def test_the_reason_for_billing_although_usage_is_missing_is_kept(labs: list[Tenant]) -> None:
     labs[0].ownerships.get().account.cluster.__class__.objects.update(complete_through=None)
-    run = asked(CloseKind.ISSUE)
+    run = ask_for_close(CloseKind.ISSUE)
     close_runs.perform_run(run.pk, clock=clock())
     assert stand(run) == {"blocked": 31}
     assert close_runs.count_blocks(run) == [("incomplete", 31), ("unpriced", 1)]
 
-    run = asked(CloseKind.ISSUE, accept_incomplete=" slurmdbd was lost ")
+    run = ask_for_close(CloseKind.ISSUE, accept_incomplete=" slurmdbd was lost ")
     close_runs.perform_run(run.pk, clock=clock())
     assert Invoice.objects.first().terms["accepted_incomplete"] == "slurmdbd was lost"  # type: ignore[union-attr]
 

@@ -320,7 +320,7 @@ def test_case_053_what_is_left_of_a_dinar_is_told_apart_and_nobody_is_asked_for_
         scenario.save_card()
         scenario.collect()
         stand = settlement.load_balance(invoice=scenario.invoice, on=scenario.now.date())
-        assert (scenario.taken, stand.paid.text, stand.written_off.text, stand.due.text) == (
+        assert (scenario.charged, stand.paid.text, stand.written_off.text, stand.due.text) == (
             [5120],
             "5.120",
             "0.004",

@@ -182,7 +182,7 @@ def test_what_was_given_back_is_not_bought_again_by_itself_until_it_is_set_anew(
     for _ in range(3):
         scenario.wait(minutes=1)
         scenario.collect()
-    assert (balance(), scenario.taken) == ("0.00", [50_00])
+    assert (balance(), scenario.charged) == ("0.00", [50_00])
     stand = automatic.check_readiness(AutomaticTopUp.objects.get(), moment=scenario.now)
     assert stand.stopped.startswith("Stopped: credit that was bought was given back")
     scenario.wait(minutes=1)

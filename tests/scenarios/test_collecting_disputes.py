@@ -69,9 +69,9 @@ def test_the_note_that_credits_more_than_was_left_of_it_gives_the_rest_back(scen
 def refund_steps(scenario: Scenario) -> list[str]:
     """What Op's page asks to be done about what was given back."""
     return [
-        each.sentence
-        for each in upcoming_steps.list_review_items(moment=scenario.now)
-        if each.what == "Refund"
+        list_review_item.sentence
+        for list_review_item in upcoming_steps.list_review_items(moment=scenario.now)
+        if list_review_item.what == "Refund"
     ]
 
 
@@ -163,7 +163,7 @@ def test_collecting_case_28_a_dispute_stops_collection_and_a_lost_one_is_owed_ag
     scenario.collect()
     dispute = scenario.stripe.dashboard.dispute(PaymentAttempt.objects.get().external_id or "")
     scenario.collect()
-    assert (scenario.paid, scenario.standing) == ("4.00", "disputed")
+    assert (scenario.paid, scenario.settlement) == ("4.00", "disputed")
     with pytest.raises(CollectionError):
         refunds.prepare_refunds(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now)
     scenario.stripe.dashboard.lose_dispute(dispute)
@@ -193,7 +193,7 @@ def test_a_bank_that_only_asks_has_taken_nothing_and_the_payment_can_be_given_ba
     scenario.collect()
     scenario.stripe.dashboard.inquire(PaymentAttempt.objects.get().external_id or "")
     scenario.collect()
-    assert (scenario.paid, scenario.standing) == ("4.00", "disputed")
+    assert (scenario.paid, scenario.settlement) == ("4.00", "disputed")
     (look,) = upcoming_steps.list_review_items(moment=scenario.now)
     assert look.sentence == "A bank asks about 4.00 USD: answer it at the gateway, or give it back."
     refunds.prepare_refunds(credit_note=credited(scenario, "4.00"), who="op", moment=scenario.now)
@@ -220,7 +220,7 @@ def test_an_inquiry_that_is_not_answered_becomes_a_dispute(scenario: Scenario) -
     scenario.stripe.dashboard.escalate_inquiry(inquiry)
     scenario.collect()
     disputes.apply_dispute(dispute, moment=scenario.now)  # what was read before comes late
-    assert (scenario.standing, PaymentDispute.objects.get().state) == ("disputed", "open")
+    assert (scenario.settlement, PaymentDispute.objects.get().state) == ("disputed", "open")
     with pytest.raises(CollectionError):
         refunds.prepare_refunds(credit_note=credited(scenario, "1.00"), who="op", moment=scenario.now)
     scenario.stripe.dashboard.lose_dispute(inquiry)

@@ -51,7 +51,7 @@ def test_a_round_ends_after_three_calls_without_an_answer_and_the_next_one_goes_
 
 
 def test_what_brings_no_answer_each_time_keeps_nothing_else_from_being_applied(scenario: Scenario) -> None:
-    told_of(scenario, "du_1", "du_2", "du_3", "du_4")
+    add_dispute_events(scenario, "du_1", "du_2", "du_3", "du_4")
     page = checkout_sessions.open_payment_page(
         invoice=scenario.invoice, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )

@@ -46,7 +46,7 @@ def test_the_last_digit_of_a_dinar_is_neither_sent_nor_booked() -> None:
         (row,) = note_of(scenario, "1.115", "KWD")
         assert (row.amount, row.params["amount"]) == (1110, 1110)
         scenario.collect()
-        assert (given_back(scenario), scenario.paid) == ([1110], "2.890")
+        assert (refunded(scenario), scenario.paid) == ([1110], "2.890")
         with pytest.raises(CollectionError, match="Nothing that was paid through the gateway"):
             refunds.prepare_refunds(
                 credit_note=row.credit_note or scenario.invoice, who="op", moment=scenario.now
@@ -128,7 +128,9 @@ def test_what_was_given_back_of_a_payment_that_was_never_booked_asks_for_no_cred
         (late,) = overdue_invoices.list_overdue(moment=scenario.now)
         assert (late.number, late.left, late.pause_reason) == ("INV-2026-0001", 400, "")
         assert [
-            each for each in upcoming_steps.list_review_items(moment=scenario.now) if each.what == "Refund"
+            list_review_item
+            for list_review_item in upcoming_steps.list_review_items(moment=scenario.now)
+            if list_review_item.what == "Refund"
         ] == []
         scenario.wait(days=4)
         counts = reconciliation_run.run(
@@ -183,14 +185,18 @@ def test_op_is_told_of_a_refund_that_came_back(scenario: Scenario) -> None:
     (row,) = note_of(scenario, "1.00", "USD")
     scenario.collect()
     assert [
-        each for each in upcoming_steps.list_review_items(moment=scenario.now) if each.what == "Refund"
+        list_review_item
+        for list_review_item in upcoming_steps.list_review_items(moment=scenario.now)
+        if list_review_item.what == "Refund"
     ] == []
     scenario.wait(minutes=20)
     scenario.collect()
     row.refresh_from_db()
     assert (row.state, scenario.paid) == ("failed", "4.00")
     (look,) = [
-        each for each in upcoming_steps.list_review_items(moment=scenario.now) if each.what == "Refund"
+        list_review_item
+        for list_review_item in upcoming_steps.list_review_items(moment=scenario.now)
+        if list_review_item.what == "Refund"
     ]
     assert look.sentence == (
         "1.00 USD were not given back for CN-2026-0001: expired_or_canceled_card. Give them back again, or transfer "
@@ -202,7 +208,9 @@ def test_op_is_told_of_a_refund_that_came_back(scenario: Scenario) -> None:
     refunds.prepare_refunds(credit_note=row.credit_note or scenario.invoice, who="op", moment=scenario.now)
     scenario.collect()
     assert [
-        each for each in upcoming_steps.list_review_items(moment=scenario.now) if each.what == "Refund"
+        list_review_item
+        for list_review_item in upcoming_steps.list_review_items(moment=scenario.now)
+        if list_review_item.what == "Refund"
     ] == []
 
 

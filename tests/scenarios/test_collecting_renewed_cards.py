@@ -57,9 +57,9 @@ def test_a_refusal_from_before_the_card_was_renewed_does_not_end_the_renewed_one
         tenant=scenario.lab, method=scenario.gateway.find_method(card.external_id), moment=scenario.now
     )
     saved_methods.set_state(card.external_id, MethodState.REFUSED, tried=tried)
-    assert kept() == [("usable", True)]
+    assert saved_cards() == [("usable", True)]
     saved_methods.set_state(card.external_id, MethodState.REFUSED, tried=scenario.now)
-    assert kept() == [("refused", False)]
+    assert saved_cards() == [("refused", False)]
 
 
 def test_a_card_that_was_declined_and_then_renewed_is_tried_at_once(scenario: Scenario) -> None:

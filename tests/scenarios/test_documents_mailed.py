@@ -70,7 +70,7 @@ def test_an_invoice_is_emailed_with_amount_due_date_link_pdf_and_e_invoice(
 ) -> None:
     close("2026-03", lab, on="2026-04-01")
     send.send_notices(moment=NOW)
-    assert server.taken == 0  # its PDF is not made yet
+    assert server.accepted == 0  # its PDF is not made yet
     outbox.drain()
     send.send_notices(moment=NOW + timedelta(minutes=2))
     (sent,) = server.mails
@@ -86,14 +86,14 @@ def test_an_invoice_is_emailed_with_amount_due_date_link_pdf_and_e_invoice(
     assert ("INV-2026-0001.xml" in attached) == bool(document.einvoice)
     for later in (3, 600):
         send.send_notices(moment=NOW + timedelta(minutes=later))
-    assert server.taken == 1
+    assert server.accepted == 1
 
 
 def test_without_its_pdf_it_goes_after_an_hour(server: Counting, lab: Tenant) -> None:
     close("2026-03", lab, on="2026-04-01")
     for minutes in (0, 30, 59):
         send.send_notices(moment=NOW + timedelta(minutes=minutes))
-        assert server.taken == 0
+        assert server.accepted == 0
     send.send_notices(moment=NOW + timedelta(minutes=61))
     (sent,) = server.mails
     assert names_of(sent) == []
@@ -110,10 +110,10 @@ def test_history_that_is_imported_mails_nothing_unless_told_to(server: Counting,
     assert notice.why == issue_notices.TOO_OLD
     assert issue_notices.resend_documents(numbers=["INV-2026-0001"], moment=later) == 1
     send.send_notices(moment=later)
-    assert server.taken == 1
+    assert server.accepted == 1
     assert issue_notices.resend_documents(numbers=["INV-2026-0001"], moment=later) == 0
     send.send_notices(moment=later)
-    assert server.taken == 1
+    assert server.accepted == 1
 
 
 def test_who_pays_for_another_is_written_to(server: Counting, lab: Tenant) -> None:
@@ -149,7 +149,7 @@ def test_a_tenant_to_which_nothing_is_written_is_sent_no_document(server: Counti
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
     send.send_notices(moment=NOW)
-    assert server.taken == 0
+    assert server.accepted == 0
 
 
 def test_a_document_of_who_has_no_address_is_no_trouble(server: Counting, lab: Tenant) -> None:

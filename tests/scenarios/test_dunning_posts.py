@@ -42,7 +42,7 @@ def test_a_mail_server_that_takes_two_letters_a_connection_is_given_all_seven(se
         cursor.execute("ALTER TABLE billing_invoice ENABLE TRIGGER USER")
     dunning_run.run_dunning(moment=NOW)
     done = send.send_notices(moment=NOW)
-    assert (done.sent, done.troubles, server.taken) == (7, [], 7)
+    assert (done.sent, done.troubles, server.accepted) == (7, [], 7)
     assert set(Notice.objects.values_list("state", flat=True)) == {"sent"}
 
 
@@ -59,4 +59,4 @@ def test_an_address_that_is_none_waits_for_somebody_to_correct_it(server: Counti
     Tenant.objects.update(email="bills@vision.example")
     send.resend_notice(notice=notice, moment=NOW)
     send.send_notices(moment=NOW)
-    assert (Notice.objects.get().state, server.taken) == ("sent", 1)
+    assert (Notice.objects.get().state, server.accepted) == ("sent", 1)

@@ -139,7 +139,7 @@ def test_a_bank_page_that_was_left_is_closed_before_anything_else_is_charged(sce
     assert scenario.stripe.objects("payment_intent")[0]["status"] == "canceled"
     scenario.stripe.dashboard.pay(page.external_id or "")
     checkout_sessions.follow_session(checkout=page, gateway=scenario.gateway, moment=scenario.now)
-    assert scenario.taken == [400]
+    assert scenario.charged == [400]
 
 
 def attempts_of_another_card(scenario: Scenario) -> None:

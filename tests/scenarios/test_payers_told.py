@@ -202,7 +202,7 @@ def test_what_has_accrued_says_who_pays(cluster: Cluster, physics: Tenant, visio
     assert [(row.user, row.project, row.gpu_seconds, row.amount.text) for row in theirs.paid] == [
         ("Vision Lab", "vision", hours(7), "14.00")
     ]
-    assert [each.text for each in theirs.due] == ["16.00"]
+    assert [amount.text for amount in theirs.due] == ["16.00"]
     assert accrued_charges.accrued_by_tenant(march.values()) == {
         vision.pk: mine.sums,
         physics.pk: theirs.sums,
@@ -219,7 +219,8 @@ def test_whoever_pays_for_others_cannot_leave(physics: Tenant, vision: Tenant) -
     assert "It pays for vision-lab: end that, or have another tenant pay." in blockers
     third_party_payers.end_payer(row=row, on=date(2026, 5, 1))
     assert not any(
-        "pays for" in each for each in offboarding.find_obstacles(physics, moment=at("2026-05-10"))
+        "pays for" in find_obstacle
+        for find_obstacle in offboarding.find_obstacles(physics, moment=at("2026-05-10"))
     )
 
 

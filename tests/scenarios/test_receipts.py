@@ -50,7 +50,7 @@ def posts(scenario: Scenario) -> list[str]:
     before = len(mail.outbox)
     dunning_run.run_dunning(moment=scenario.now)
     send.send_notices(moment=scenario.now)
-    return [f"{each.subject}: {' '.join(str(each.body).split())}" for each in mail.outbox[before:]]
+    return [f"{message.subject}: {' '.join(str(message.body).split())}" for message in mail.outbox[before:]]
 
 
 def test_a_transfer_in_two_parts_has_two_receipts_and_the_first_says_what_is_left(scenario: Scenario) -> None:

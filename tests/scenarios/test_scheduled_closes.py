@@ -293,7 +293,7 @@ def test_what_comes_next_is_said_without_writing_anything(labs: list[Tenant]) ->
     scheduled(None, 9, tenant=labs[2])
     before = ScheduledClose.objects.count(), labs[0].periods.count()
     coming = close_schedules.list_upcoming(moment=at("2026-04-04 09:00"))
-    assert [(str(each.day), each.month, each.kind, each.tenants) for each in coming] == [
+    assert [(str(due.day), due.month, due.kind, due.tenants) for due in coming] == [
         ("2026-04-03", "2026-03", "preview", 2),
         ("2026-04-05", "2026-03", "issue", 2),
         ("2026-04-09", "2026-03", "issue", 1),

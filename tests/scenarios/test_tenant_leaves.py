@@ -375,7 +375,7 @@ def test_case_086_what_is_shown_of_cards_is_erased_and_op_is_told_of_the_custome
         scenario.save_card()
         scenario.collect()
         lab = scenario.lab
-        assert scenario.standing == "paid"
+        assert scenario.settlement == "paid"
         offboarding.end_services(tenant=lab, at=scenario.now)
         stories.close("2026-04", lab, on="2026-05-01", accept="it has left")
         offboarding.archive_tenant(tenant=lab, by="Op", why="Contract ended", moment=LATER)

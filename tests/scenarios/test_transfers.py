@@ -93,7 +93,7 @@ def test_a_transfer_that_went_back_makes_the_invoice_due_again(lab: Tenant, invo
     imported(camt(Line(amount="-25.00", name="B9", end_to_end="E1", returned="AC04"), name="next"))
     assert stands(invoice) == ("due", "0.00", "20.00")
     assert credit_balance.get_balance(lab, "EUR") == 0
-    assert [state for _, state, _ in told()] == ["returned", "booked"]
+    assert [state for _, state, _ in transfers()] == ["returned", "booked"]
     prove()
 
 

@@ -75,7 +75,7 @@ def test_a_document_in_an_envelope_is_read() -> None:
         (b'<BizMsgEnvlp xmlns="urn:bah"><AppHdr><Id>7</Id></AppHdr>', b"</BizMsgEnvlp>"),
     ):
         (statement,) = reader.read_camt(before + document + after)
-        assert [each.amount for each in statement.entries] == [2000]
+        assert [entry.amount for entry in statement.entries] == [2000]
     with pytest.raises(StatementError, match="This is no bank statement"):
         reader.read_camt(b"<Envelope><Document/></Envelope>")
     report = document.replace(b"camt.053", b"camt.052")
@@ -86,6 +86,6 @@ def test_a_document_in_an_envelope_is_read() -> None:
 def test_nothing_but_entries_leaves_the_currency_to_them() -> None:
     bare = re.sub(rb"<Bal>.*?</Bal>", b"", camt(Line(amount="20.00"), Line(amount="-3.00")))
     (statement,) = reader.read_camt(bare, unchecked=True)
-    assert ([each.amount for each in statement.entries], statement.currency) == ([2000, -300], "EUR")
+    assert ([entry.amount for entry in statement.entries], statement.currency) == ([2000, -300], "EUR")
     (nothing,) = reader.read_camt(re.sub(rb"<Ntry>.*</Ntry>", b"", bare), unchecked=True)
     assert nothing.entries == ()

@@ -176,7 +176,10 @@ def test_op_undoes_a_take_back_that_was_none_and_books_the_transfer_again(invoic
     imported(camt(Line(amount="-20.00", name="B1", reversal=True), name="next"))
     first, debit = Transfer.objects.order_by("pk")
     manual_matching.reopen_transfer(transfer=debit, why="It was another's", by="op", moment=APRIL)
-    assert told() == [("20.00", "waiting", "It was another's"), ("-20.00", "waiting", "It was another's")]
+    assert transfers() == [
+        ("20.00", "waiting", "It was another's"),
+        ("-20.00", "waiting", "It was another's"),
+    ]
     manual_matching.assign_transfer(
         transfer=first, numbers=["INV-2026-0001"], tenant=None, by="op", moment=APRIL
     )

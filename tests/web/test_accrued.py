@@ -103,7 +103,7 @@ def previewed(lab: Tenant, month: str = "2026-03") -> Money:
     """What a close would say, before tax: these tenants pay none."""
     (outcome,) = stories.close(month, lab, accept="it is only previewed", preview=True)
     assert outcome.total is not None, outcome
-    return sum((each.total for each in outcome.related_documents), outcome.total)
+    return sum((related_document.total for related_document in outcome.related_documents), outcome.total)
 
 
 def shown(lab: Tenant) -> list[Money]:

@@ -122,7 +122,7 @@ def test_the_confirmation_counts_what_stands_beside_invoices(house: House) -> No
     sums = [
         total.minor
         for one in april
-        for total in (one.total, *(each.total for each in one.related_documents))
+        for total in (one.total, *(related_document.total for related_document in one.related_documents))
         if total
     ]
     assert any(total < 0 for total in sums)

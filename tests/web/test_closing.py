@@ -173,7 +173,7 @@ def test_the_page_asks_the_database_as_often_for_many_tenants_as_for_few(house: 
     assert "Vision Lab" in page(house.op, PATH + more[1].replace("&amp;", "&"))
 
 
-def asked(house: House) -> int:
+def query_count(house: House) -> int:
     close_runs.request_run(month="2026-03", kind=CloseKind.ISSUE, by="op", moment=at("2026-04-19"))
     work()
     client = signed_in(house.op)

@@ -91,7 +91,7 @@ def test_while_stripe_does_not_answer_the_invoice_is_processing_everywhere_and_i
     assert "Payment page Processing $4.00" in shown(ann, "/t/vision-lab/payment/")
     answer = ann.post(f"{INVOICE}pay/", follow=True)
     assert "Please try again in a few minutes" in words(answer.content.decode())
-    assert [each.under_way for each in overdue_invoices.list_overdue(moment=scenario.now)] == [True]
+    assert [overdue.under_way for overdue in overdue_invoices.list_overdue(moment=scenario.now)] == [True]
     late = shown(signed_in(builders.an_operator()), "/operator/collecting/")
     assert "Processing Nothing while its payment is processing $4.00" in late
 
