@@ -53,7 +53,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Tried:
+class Simulation:
     """What would change for one tenant. `unpriced`: what no price of the plan covers, in resource-hours."""
 
     tenant: str
@@ -71,7 +71,7 @@ class Tried:
         return per_currency(row.tried for row in self.rows if row.tried is not None)
 
 
-def whom(*, plan: str, months: Months) -> list[Tenant]:
+def tenants_on(*, plan: str, months: Months) -> list[Tenant]:
     """Whoever was on the plan of that name in these months; whoever was on any, where nobody was."""
     first, last = months
     since, until = _first(*first), _first(*shifted(last, 1))
@@ -81,7 +81,7 @@ def whom(*, plan: str, months: Months) -> list[Tenant]:
     return list(Tenant.objects.filter(pk__in=on_plan.values("tenant")).order_by("slug"))
 
 
-def size(*, tenants: Sequence[Tenant], months: Months) -> int:
+def count_records(*, tenants: Sequence[Tenant], months: Months) -> int:
     """How many records will be rated for it."""
     reaches = (_reach(group, months) for group in _groups(tenants))
     return sum(
@@ -91,7 +91,7 @@ def size(*, tenants: Sequence[Tenant], months: Months) -> int:
 
 def simulate_plan(
     *, tenants: Iterable[Tenant], months: Months, draft: Draft, progress: Progress | None = None
-) -> list[Tried]:
+) -> list[Simulation]:
     """What each of the tenants owes for the periods that start in these months, and would owe under the draft.
 
     In these months each is on the draft whenever it was on any plan, or all along where it was on none. What
@@ -100,7 +100,7 @@ def simulate_plan(
     """
     tried = []
     for group in _groups(tenants):
-        tried += _try(group, months, draft, progress or (lambda _: None))
+        tried += _simulate(group, months, draft, progress or (lambda _: None))
     return tried
 
 
@@ -110,10 +110,10 @@ def _groups(tenants: Iterable[Tenant]) -> Iterator[list[Tenant]]:
         yield group
 
 
-def _try(tenants: list[Tenant], months: Months, draft: Draft, progress: Progress) -> list[Tried]:
+def _simulate(tenants: list[Tenant], months: Months, draft: Draft, progress: Progress) -> list[Simulation]:
     accounts, since, until, periods = _reach(tenants, months)
     if not periods:
-        return [Tried(tenant.slug) for tenant in tenants]
+        return [Simulation(tenant.slug) for tenant in tenants]
     now = _owed_now(periods)
     with transaction.atomic():
         draft(name := _scratch())
@@ -132,7 +132,7 @@ def _try(tenants: list[Tenant], months: Months, draft: Draft, progress: Progress
         used = engine.added(sums)
         tried = _owed_supposed(periods, used)
         transaction.set_rollback(True)
-    return [_tried(tenant, periods, now, tried, used) for tenant in tenants]
+    return [_simulated(tenant, periods, now, tried, used) for tenant in tenants]
 
 
 def _reach(tenants: Sequence[Tenant], months: Months) -> tuple[list[int], int, int, list[BillingPeriod]]:
@@ -242,14 +242,14 @@ def _lines(owed: Sequence[tuple[int, Owing]], periods: Sequence[BillingPeriod]) 
     return lines_by_tenant
 
 
-def _tried(
+def _simulated(
     tenant: Tenant,
     periods: Sequence[BillingPeriod],
     now: Lines,
     tried: Lines,
     used: Mapping[Used, Fraction],
-) -> Tried:
-    result = Tried(tenant.slug)
+) -> Simulation:
+    result = Simulation(tenant.slug)
     before, after = now.get(tenant.pk, {}), tried.get(tenant.pk, {})
     for period in periods:
         if period.tenant_id == tenant.pk:

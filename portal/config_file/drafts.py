@@ -33,7 +33,7 @@ def draft_of(file: File, name: str) -> list[PlanEntry]:
     return entries
 
 
-def the_plan(file: File, name: str) -> str:
+def plan_name(file: File, name: str) -> str:
     """The name of the plan that is meant: `name`, or the only one. ConfigError where several could be."""
     names = sorted({entry.name for entry in file.plans})
     if not name and len(names) > 1:
@@ -41,7 +41,7 @@ def the_plan(file: File, name: str) -> str:
     return name or (names[0] if names else "")
 
 
-def begun(entries: Sequence[PlanEntry], first: date) -> list[PlanEntry]:
+def start_by(entries: Sequence[PlanEntry], first: date) -> list[PlanEntry]:
     """The versions, moved back as they stand to each other, so that the first holds from that day.
 
     One that holds by then stays where it is.

@@ -17,7 +17,7 @@ from billing.queries import plans as reading
 from billing.queries.costs import per_currency
 from billing.rules.money import Money
 from billing.simulation import what_if
-from billing.simulation.what_if import Months, Tried
+from billing.simulation.what_if import Months, Simulation
 from portal.config_file import drafts
 from portal.config_file.drafts import one_plan, publish
 from portal.config_file.export import plan_text
@@ -124,7 +124,7 @@ def _previewed(page: EditorPage, *, trial: bool) -> EditorPage:
         bills_of=f"{date(*month, 1):%B %Y}" if month else "",
         since=page.since or (f"{month[0]}-{month[1]:02}" if month else ""),
     )
-    return _tried(page, entry) if trial else page
+    return _simulated(page, entry) if trial else page
 
 
 def _curves(entry: PlanEntry) -> tuple[Curve, ...]:
@@ -144,9 +144,11 @@ def _examples(entry: PlanEntry, month: tuple[int, int] | None) -> tuple[tuple[Bi
         return (), "Nobody has used anything yet: bills of real tenants are shown once a month is over."
     months = (month, month)
     small = [
-        (size, tenant) for size, tenant in chosen if what_if.size(tenants=[tenant], months=months) <= EXAMPLE
+        (size, tenant)
+        for size, tenant in chosen
+        if what_if.count_records(tenants=[tenant], months=months) <= EXAMPLE
     ]
-    trials = _try(entry, [tenant for _, tenant in small], months)
+    trials = _simulate(entry, [tenant for _, tenant in small], months)
     by_slug = {trial.tenant: trial for trial in trials}
     bills = tuple(_bill(by_slug[tenant.slug], size) for size, tenant in small)
     why = (
@@ -157,26 +159,28 @@ def _examples(entry: PlanEntry, month: tuple[int, int] | None) -> tuple[tuple[Bi
     return bills, why
 
 
-def _try(entry: PlanEntry, tenants: Sequence[Tenant], months: Months) -> list[Tried]:
-    begun = drafts.begun([entry], date(*months[0], 1))
+def _simulate(entry: PlanEntry, tenants: Sequence[Tenant], months: Months) -> list[Simulation]:
+    begun = drafts.start_by([entry], date(*months[0], 1))
     return what_if.simulate_plan(tenants=tenants, months=months, draft=partial(drafts.write, begun))
 
 
-def _tried(page: EditorPage, entry: PlanEntry) -> EditorPage:
+def _simulated(page: EditorPage, entry: PlanEntry) -> EditorPage:
     months = months_of(page.since, page.until or page.since)
     slugs = page.tenants.replace(",", " ").split()
     by_slug = {tenant.slug: tenant for tenant in Tenant.objects.filter(slug__in=slugs)}
     if missing := [slug for slug in slugs if slug not in by_slug]:
         raise BadInputError(f"There is no tenant {quoted(missing[0])}.")
-    tenants = [by_slug[slug] for slug in sorted(by_slug)] or what_if.whom(plan=entry.name, months=months)
-    count = what_if.size(tenants=tenants, months=months)
+    tenants = [by_slug[slug] for slug in sorted(by_slug)] or what_if.tenants_on(
+        plan=entry.name, months=months
+    )
+    count = what_if.count_records(tenants=tenants, months=months)
     if count > AT_ONCE:
         until = f" --to {page.until}" if page.until else ""
         raise BadInputError(
             f"These are {count:,} jobs, more than a page tries at once ({AT_ONCE:,}): name fewer tenants or months, "
             f"or save the draft and run simulate_plan FILE.toml --from {page.since}{until}."
         )
-    trials = _try(entry, tenants, months)
+    trials = _simulate(entry, tenants, months)
     now = per_currency(amount for trial in trials for amount in trial.now)
     tried = per_currency(amount for trial in trials for amount in trial.tried)
     return replace(
@@ -187,7 +191,7 @@ def _tried(page: EditorPage, entry: PlanEntry) -> EditorPage:
     )
 
 
-def _bill(trial: Tried, size: str) -> Bill:
+def _bill(trial: Simulation, size: str) -> Bill:
     lines: dict[str, tuple[list[Money], list[Money]]] = {}
     for row in trial.rows:
         now, tried = lines.setdefault(row.line, ([], []))

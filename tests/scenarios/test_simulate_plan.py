@@ -243,7 +243,7 @@ def test_usage_is_taken_in_and_rated_while_a_plan_is_tried(
 ) -> None:
     three_months(site)
     file = parse(flat.read_text())
-    entries = drafts.begun(drafts.draft_of(file, "flat"), date(2026, 3, 1))
+    entries = drafts.start_by(drafts.draft_of(file, "flat"), date(2026, 3, 1))
     free = []
 
     def look(_: int) -> None:

@@ -15,7 +15,7 @@ from billing.queries.costs import per_currency
 from billing.rules.money import Money, rounded_text
 from billing.rules.period import parse_month
 from billing.simulation import what_if
-from billing.simulation.what_if import Months, Row, Tried
+from billing.simulation.what_if import Months, Row, Simulation
 from portal.config_file import drafts
 from portal.config_file.schema import ConfigError, parse
 from portal.core.tenants.models import Tenant
@@ -40,10 +40,10 @@ class Command(OperatorCommand):
         months = months_of(options["since"], options["until"] or options["since"])
         try:
             file = parse(read(Path(options["file"])))
-            name = drafts.the_plan(file, options["plan"])
-            entries = drafts.begun(drafts.draft_of(file, name), date(*months[0], 1))
+            name = drafts.plan_name(file, options["plan"])
+            entries = drafts.start_by(drafts.draft_of(file, name), date(*months[0], 1))
             tenants = _tenants(options["tenant"], name, months)
-            total = what_if.size(tenants=tenants, months=months)
+            total = what_if.count_records(tenants=tenants, months=months)
             with Progress("Records simulated", total=total) as progress:
                 trials = what_if.simulate_plan(
                     tenants=tenants,
@@ -72,7 +72,7 @@ def months_of(since: str, until: str) -> Months:
 
 def _tenants(slugs: Sequence[str] | None, plan: str, months: Months) -> list[Tenant]:
     if not slugs:
-        return what_if.whom(plan=plan, months=months)
+        return what_if.tenants_on(plan=plan, months=months)
     by_slug = {tenant.slug: tenant for tenant in Tenant.objects.filter(slug__in=slugs)}
     for slug in slugs:
         if slug not in by_slug:
@@ -80,7 +80,7 @@ def _tenants(slugs: Sequence[str] | None, plan: str, months: Months) -> list[Ten
     return [by_slug[slug] for slug in sorted(by_slug)]
 
 
-def _data(plan: str, months: Months, trials: Sequence[Tried]) -> dict[str, Any]:
+def _data(plan: str, months: Months, trials: Sequence[Simulation]) -> dict[str, Any]:
     return {
         "plan": plan,
         "from": _month(months[0]),
@@ -128,7 +128,7 @@ def _month(month: tuple[int, int]) -> str:
     return f"{month[0]}-{month[1]:02}"
 
 
-def _text(plan: str, months: Months, trials: Sequence[Tried]) -> str:
+def _text(plan: str, months: Months, trials: Sequence[Simulation]) -> str:
     if not trials:
         return "Nobody was on any plan in these months: there is nothing to simulate."
     lines = [
@@ -138,13 +138,13 @@ def _text(plan: str, months: Months, trials: Sequence[Tried]) -> str:
     lines.append(_columns("", "now", "simulated", "difference"))
     for trial in trials:
         lines += _of_tenant(trial)
-    total = Tried("All tenants")
+    total = Simulation("All tenants")
     now, simulated = _all(trial.now for trial in trials), _all(trial.tried for trial in trials)
     lines += _summed(total.tenant, now, simulated)
     return "\n".join(lines)
 
 
-def _of_tenant(trial: Tried) -> list[str]:
+def _of_tenant(trial: Simulation) -> list[str]:
     lines = _summed(trial.tenant, trial.now, trial.tried)
     sums: dict[str, tuple[list[Money], list[Money]]] = {}
     for row in trial.rows:
