@@ -9,7 +9,7 @@ from typing import Any
 from django.test import Client
 
 from billing.payments import webhook_events
-from portal.dev.stripe_sandbox.sending import signature
+from portal.dev.stripe_sandbox.deliveries import signature
 from tests.collecting import Scenario
 
 SECRET = "whsec_of_the_tests"

@@ -6,12 +6,11 @@ import re
 import threading
 from collections.abc import Callable
 
-from portal.dev.stripe_sandbox import expanding, faults, forms, parameters, routes, scheduler, shapes
-from portal.dev.stripe_sandbox.calls import Call
+from portal.dev.stripe_sandbox import faults, listing, parameters, routes, scheduler, shapes
 from portal.dev.stripe_sandbox.errors import ApiError, Json, invalid, not_modelled
 from portal.dev.stripe_sandbox.faults import Fault, Faults
 from portal.dev.stripe_sandbox.keys import Keys
-from portal.dev.stripe_sandbox.requests import Answer, Incoming, Request, Violation, without_secret
+from portal.dev.stripe_sandbox.requests import Answer, Call, Incoming, Request, Violation, without_secret
 from portal.dev.stripe_sandbox.state import State
 
 REQUEST_LIMIT = 10_000  # requests
@@ -48,7 +47,7 @@ class Api:
 
     def _record(self, incoming: Incoming) -> Request:
         try:
-            params = forms.decoded(incoming.form)
+            params = parameters.decoded(incoming.form)
         except ApiError:
             params = {"": incoming.form}
         request = Request(
@@ -104,7 +103,7 @@ class Api:
 
     def _checked(self, route: routes.Route, incoming: Incoming, request: Request) -> Json:
         try:
-            params = parameters.checked(route.described, forms.decoded(incoming.form))
+            params = parameters.checked(route.described, parameters.decoded(incoming.form))
             for name in params:
                 if name not in route.takes and name != "expand":
                     raise not_modelled(f"the parameter {name} of {route.method} {route.pattern}", param=name)
@@ -215,7 +214,7 @@ class Api:
             self.state.request = {"id": request.id, "idempotency_key": request.key}
             try:
                 resource = route.handler(Call(self.state, values, ids))
-                answer = Answer.of(200, expanding.expanded(self.state, resource, paths))
+                answer = Answer.of(200, listing.expanded(self.state, resource, paths))
             except ApiError as refused:
                 answer = _refusal(request, refused)
             finally:

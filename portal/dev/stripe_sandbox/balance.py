@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from portal.dev.stripe_sandbox import listing
-from portal.dev.stripe_sandbox.calls import Call
 from portal.dev.stripe_sandbox.clock import DAY
 from portal.dev.stripe_sandbox.errors import Json
+from portal.dev.stripe_sandbox.requests import Call
 from portal.dev.stripe_sandbox.state import State
 
 SETTLED_AFTER = 2 * DAY  # seconds until a payment can be paid out
@@ -129,8 +129,7 @@ def retrieve(call: Call) -> Json:
     }
 
 
-def retrieve_transaction(call: Call) -> Json:
-    return call.state.named("balance_transaction", call.ids[0], param="id", in_path=True)
+retrieve_transaction = listing.named("balance_transaction")
 
 
 def list_transactions(call: Call) -> Json:
@@ -143,9 +142,7 @@ def list_transactions(call: Call) -> Json:
     return listing.page(call, transactions, url="/v1/balance_transactions", equal=equal)
 
 
-def retrieve_payout(call: Call) -> Json:
-    return call.state.named("payout", call.ids[0], param="payout", in_path=True)
+retrieve_payout = listing.named("payout", param="payout")
 
 
-def list_payouts(call: Call) -> Json:
-    return listing.page(call, call.state.all("payout"), url="/v1/payouts", equal=["status", "destination"])
+list_payouts = listing.listed("payout", "status", "destination")

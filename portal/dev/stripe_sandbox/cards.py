@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from dataclasses import dataclass
 from typing import Literal
+
+from portal.dev.stripe_sandbox.errors import ApiError, Json
 
 Authentication = Literal["never", "on_session", "unless_set_up", "always"]
 
@@ -154,3 +157,31 @@ ACCOUNTS = (
 )
 BY_IBAN = {account.iban: account for account in ACCOUNTS}
 ACCOUNT_BY_NAME = {account.name: account for account in ACCOUNTS}
+
+
+def described(decline: Decline, *, method: Json, charge: Json | None = None) -> Json:
+    """What stands in `last_payment_error`, `last_setup_error` and in the answer alike."""
+    error: Json = {
+        "type": "card_error",
+        "code": decline.code,
+        "decline_code": decline.decline_code,
+        "doc_url": f"https://stripe.com/docs/error-codes/{decline.code.replace('_', '-')}",
+        "message": decline.message,
+        "network_decline_code": decline.network_code,
+        "payment_method": copy.deepcopy(method),
+    }
+    if decline.advice_code:
+        error["advice_code"] = decline.advice_code
+    if charge is not None:
+        error["charge"] = charge["id"]
+    return error
+
+
+def refused(
+    decline: Decline, *, method: Json, charge: Json | None = None, intent: Json | None = None
+) -> ApiError:
+    """The answer, with the intent as it is after the decline."""
+    error = described(decline, method=method, charge=charge)
+    if intent is not None:
+        error[intent["object"]] = copy.deepcopy(intent)
+    return ApiError(402, error)

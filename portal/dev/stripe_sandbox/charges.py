@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from portal.dev.stripe_sandbox import balance, disputes, listing
-from portal.dev.stripe_sandbox.calls import Call, merged
 from portal.dev.stripe_sandbox.cards import Decline, TestCard
 from portal.dev.stripe_sandbox.errors import Json
 from portal.dev.stripe_sandbox.payment_methods import behaviour
+from portal.dev.stripe_sandbox.requests import Call, merged
 from portal.dev.stripe_sandbox.state import State
 
 APPROVED: Json = {
@@ -108,8 +108,7 @@ def fail(state: State, charge: Json, decline: Decline) -> None:
     state.emit("charge.failed", charge)
 
 
-def retrieve(call: Call) -> Json:
-    return call.state.named("charge", call.ids[0], param="charge", in_path=True)
+retrieve = listing.named("charge", param="charge")
 
 
 def update(call: Call) -> Json:
@@ -120,7 +119,4 @@ def update(call: Call) -> Json:
     return charge
 
 
-def list_(call: Call) -> Json:
-    return listing.page(
-        call, call.state.all("charge"), url="/v1/charges", equal=["customer", "payment_intent"]
-    )
+list_ = listing.listed("charge", "customer", "payment_intent")

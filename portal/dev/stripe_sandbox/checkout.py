@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from portal.dev.stripe_sandbox import currencies, listing, paying, payment_intents, setup_intents
-from portal.dev.stripe_sandbox.calls import Call, merged
 from portal.dev.stripe_sandbox.errors import ApiError, Json, invalid, not_modelled
+from portal.dev.stripe_sandbox.requests import Call, merged
 from portal.dev.stripe_sandbox.state import State
 
 CREATE = (
@@ -177,8 +177,7 @@ def line(state: State, item: Json, number: int) -> Json:
     }
 
 
-def retrieve(call: Call) -> Json:
-    return call.state.named("checkout.session", call.ids[0], param="session", in_path=True)
+retrieve = listing.named("checkout.session", param="session")
 
 
 def update(call: Call) -> Json:
@@ -208,6 +207,4 @@ def not_open(session: Json) -> ApiError:
     )
 
 
-def list_(call: Call) -> Json:
-    equal = ["customer", "payment_intent", "status"]
-    return listing.page(call, call.state.all("checkout.session"), url="/v1/checkout/sessions", equal=equal)
+list_ = listing.listed("checkout.session", "customer", "payment_intent", "status")

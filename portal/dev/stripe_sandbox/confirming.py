@@ -10,8 +10,9 @@ from portal.dev.stripe_sandbox.cards import (
     Decline,
     TestAccount,
     TestCard,
+    described,
+    refused,
 )
-from portal.dev.stripe_sandbox.declining import described, refused
 from portal.dev.stripe_sandbox.errors import ApiError, Json
 from portal.dev.stripe_sandbox.payment_methods import attach_to, behaviour
 from portal.dev.stripe_sandbox.state import State

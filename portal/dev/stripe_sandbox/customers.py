@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from portal.dev.stripe_sandbox import listing, payment_intents, payment_methods
-from portal.dev.stripe_sandbox.calls import Call, merged
 from portal.dev.stripe_sandbox.errors import Json, missing
+from portal.dev.stripe_sandbox.requests import Call, merged
 from portal.dev.stripe_sandbox.state import State
 
 PLAIN = ("description", "email", "name", "business_name", "individual_name", "phone", "shipping", "address")
@@ -52,8 +52,7 @@ def create(call: Call) -> Json:
     return customer
 
 
-def retrieve(call: Call) -> Json:
-    return call.state.named("customer", call.ids[0], param="id", in_path=True)
+retrieve = listing.named("customer")
 
 
 def update(call: Call) -> Json:
@@ -100,5 +99,4 @@ def remove(state: State, customer: Json) -> Json:
     return customer
 
 
-def list_(call: Call) -> Json:
-    return listing.page(call, call.state.all("customer"), url="/v1/customers", equal=["email"])
+list_ = listing.listed("customer", "email")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import http.client
 import json
 import random
 import threading
@@ -10,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
+from urllib.parse import urlsplit
 
 from portal.dev.stripe_sandbox.errors import Json
-from portal.dev.stripe_sandbox.sending import Message, posted, signature
 from portal.dev.stripe_sandbox.state import State
 
 MINUTE, HOUR = 60, 3600
@@ -251,3 +254,37 @@ class Webhooks:
             one["at"] = self.state.now() + RETRIES[tries]
         else:
             one["state"] = "given_up"
+
+
+@dataclass(frozen=True)
+class Message:
+    """What an endpoint gets: the raw body and its headers."""
+
+    event: str
+    type: str
+    url: str
+    body: bytes
+    headers: dict[str, str]
+
+
+def signature(body: bytes, secrets: list[str], at: int) -> str:
+    """`t=…,v1=…`, one v1 for each secret that is in force."""
+    signed = str(at).encode() + b"." + body
+    signatures = [hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest() for secret in secrets]
+    return ",".join([f"t={at}", *(f"v1={one}" for one in signatures)])
+
+
+def posted(message: Message) -> int:
+    """Send it: the status, 0 if nobody answered."""
+    parts = urlsplit(message.url)
+    https = parts.scheme == "https"
+    connect = http.client.HTTPSConnection if https else http.client.HTTPConnection
+    connection = connect(parts.hostname or "", parts.port, timeout=10)
+    try:
+        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        connection.request("POST", path or "/", message.body, message.headers)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 
 from portal.dev.stripe_sandbox import balance, listing
-from portal.dev.stripe_sandbox.calls import Call, merged
 from portal.dev.stripe_sandbox.clock import DAY
 from portal.dev.stripe_sandbox.errors import Json, invalid
+from portal.dev.stripe_sandbox.requests import Call, merged
 from portal.dev.stripe_sandbox.state import State
 
 FEE = 1500  # minor units
@@ -130,8 +130,7 @@ def lose(state: State, dispute: Json) -> None:
         dispute["status"] = "lost"
 
 
-def retrieve(call: Call) -> Json:
-    return call.state.named("dispute", call.ids[0], param="dispute", in_path=True)
+retrieve = listing.named("dispute", param="dispute")
 
 
 def update(call: Call) -> Json:
@@ -164,7 +163,4 @@ def close(call: Call) -> Json:
     return dispute
 
 
-def list_(call: Call) -> Json:
-    return listing.page(
-        call, call.state.all("dispute"), url="/v1/disputes", equal=["charge", "payment_intent"]
-    )
+list_ = listing.listed("dispute", "charge", "payment_intent")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 
 from portal.dev.stripe_sandbox import listing
-from portal.dev.stripe_sandbox.calls import Call, merged
 from portal.dev.stripe_sandbox.errors import Json, invalid
+from portal.dev.stripe_sandbox.requests import Call, merged
 from portal.dev.stripe_sandbox.state import ACCOUNT, State
 
 
@@ -30,8 +30,7 @@ def create(call: Call) -> Json:
     return copy.deepcopy(endpoint) | {"secret": call.state.hidden(endpoint["id"])["secrets"][0]}
 
 
-def retrieve(call: Call) -> Json:
-    return call.state.named("webhook_endpoint", call.ids[0], param="id", in_path=True)
+retrieve = listing.named("webhook_endpoint")
 
 
 def update(call: Call) -> Json:
@@ -51,12 +50,10 @@ def delete(call: Call) -> Json:
     return {"id": endpoint["id"], "object": "webhook_endpoint", "deleted": True}
 
 
-def list_(call: Call) -> Json:
-    return listing.page(call, call.state.all("webhook_endpoint"), url="/v1/webhook_endpoints")
+list_ = listing.listed("webhook_endpoint")
 
 
-def retrieve_event(call: Call) -> Json:
-    return call.state.named("event", call.ids[0], param="id", in_path=True)
+retrieve_event = listing.named("event")
 
 
 def list_events(call: Call) -> Json:

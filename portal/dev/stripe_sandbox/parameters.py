@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin
+from urllib.parse import parse_qsl
 
 import stripe
 import typing_extensions
@@ -170,3 +171,30 @@ def boolean(raw: str, path: str) -> bool:
     if raw not in {"true", "false"}:
         raise invalid(f"Invalid boolean: {raw}", param=path)
     return raw == "true"
+
+
+_NAME = re.compile(r"^([^\[\]]+)((?:\[[^\[\]]*\])*)$")
+
+
+def decoded(text: str) -> Json:
+    """Names to texts and to further names; a list is names "0", "1"… until its type is known."""
+    root: Json = {}
+    for name, value in parse_qsl(text, keep_blank_values=True):
+        match = _NAME.match(name)
+        if match is None:
+            raise invalid(f"Invalid request: the name {name!r} is not one of nested parameters.", param=name)
+        place(root, [match[1], *re.findall(r"\[([^\[\]]*)\]", match[2])], value, name)
+    return root
+
+
+def place(root: Json, path: list[str], value: str, name: str) -> None:
+    node = root
+    for key in path[:-1]:
+        below = node.setdefault(key or str(len(node)), {})
+        if not isinstance(below, dict):
+            raise invalid(f"Invalid request: {name} is both a value and an object.", param=name)
+        node = below
+    last = path[-1] or str(len(node))
+    if isinstance(node.get(last), dict):
+        raise invalid(f"Invalid request: {name} is both a value and an object.", param=name)
+    node[last] = value

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from portal.dev.stripe_sandbox import confirming, customers, payment_intents, setup_intents
-from portal.dev.stripe_sandbox.calls import merged
 from portal.dev.stripe_sandbox.errors import Json
+from portal.dev.stripe_sandbox.requests import merged
 from portal.dev.stripe_sandbox.state import State
 
 

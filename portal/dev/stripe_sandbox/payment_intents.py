@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from portal.dev.stripe_sandbox import currencies, listing
-from portal.dev.stripe_sandbox.calls import Call, merged
 from portal.dev.stripe_sandbox.confirming import confirm
 from portal.dev.stripe_sandbox.errors import ApiError, Json, invalid
 from portal.dev.stripe_sandbox.payment_methods import usable
+from portal.dev.stripe_sandbox.requests import Call, merged
 from portal.dev.stripe_sandbox.state import State
 
 PLAIN = (
@@ -178,8 +178,7 @@ def confirm_with_params(call: Call, intent: Json, method: Json) -> None:
     )
 
 
-def retrieve(call: Call) -> Json:
-    return call.state.named("payment_intent", call.ids[0], param="intent", in_path=True)
+retrieve = listing.named("payment_intent", param="intent")
 
 
 def update(call: Call) -> Json:
@@ -234,5 +233,4 @@ def cancel_intent(state: State, intent: Json, *, reason: str | None) -> Json:
     return intent
 
 
-def list_(call: Call) -> Json:
-    return listing.page(call, call.state.all("payment_intent"), url="/v1/payment_intents", equal=["customer"])
+list_ = listing.listed("payment_intent", "customer")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from portal.dev.stripe_sandbox import listing
-from portal.dev.stripe_sandbox.calls import Call, merged
 from portal.dev.stripe_sandbox.cards import (
     ACCOUNT_BY_NAME,
     BY_IBAN,
@@ -11,9 +10,10 @@ from portal.dev.stripe_sandbox.cards import (
     BY_NUMBER,
     TestAccount,
     TestCard,
+    refused,
 )
-from portal.dev.stripe_sandbox.declining import refused
 from portal.dev.stripe_sandbox.errors import Json, invalid, missing
+from portal.dev.stripe_sandbox.requests import Call, merged
 from portal.dev.stripe_sandbox.state import State
 
 NOBODY: Json = {"address": None, "email": None, "name": None, "phone": None, "tax_id": None}
@@ -166,8 +166,7 @@ def create(call: Call) -> Json:
     return method
 
 
-def retrieve(call: Call) -> Json:
-    return call.state.named("payment_method", call.ids[0], param="payment_method", in_path=True)
+retrieve = listing.named("payment_method", param="payment_method")
 
 
 def retrieve_of_customer(call: Call) -> Json:

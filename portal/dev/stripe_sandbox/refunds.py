@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from portal.dev.stripe_sandbox import balance, currencies, disputes, listing
-from portal.dev.stripe_sandbox.calls import Call, merged
 from portal.dev.stripe_sandbox.cards import TestCard
 from portal.dev.stripe_sandbox.errors import Json, invalid
 from portal.dev.stripe_sandbox.payment_methods import behaviour
+from portal.dev.stripe_sandbox.requests import Call, merged
 from portal.dev.stripe_sandbox.state import State
 
 CREATE = ("charge", "payment_intent", "amount", "reason", "metadata")
@@ -131,8 +131,7 @@ def create(call: Call) -> Json:
     )
 
 
-def retrieve(call: Call) -> Json:
-    return call.state.named("refund", call.ids[0], param="id", in_path=True)
+retrieve = listing.named("refund")
 
 
 def update(call: Call) -> Json:
@@ -142,5 +141,4 @@ def update(call: Call) -> Json:
     return refund
 
 
-def list_(call: Call) -> Json:
-    return listing.page(call, call.state.all("refund"), url="/v1/refunds", equal=["charge", "payment_intent"])
+list_ = listing.listed("refund", "charge", "payment_intent")

@@ -17,7 +17,7 @@ from portal.dev.stripe_sandbox import (
     refunds,
     setup_intents,
 )
-from portal.dev.stripe_sandbox.calls import Handler
+from portal.dev.stripe_sandbox.requests import Handler
 
 LIST = ("limit", "starting_after", "ending_before", "created")
 

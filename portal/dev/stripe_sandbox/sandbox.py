@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from portal.dev.stripe_sandbox import persistence, scheduler
+from portal.dev.stripe_sandbox import scheduler
 from portal.dev.stripe_sandbox.api import Api
 from portal.dev.stripe_sandbox.clock import Clock
 from portal.dev.stripe_sandbox.dashboard import Dashboard
@@ -19,7 +19,7 @@ from portal.dev.stripe_sandbox.faults import Faults
 from portal.dev.stripe_sandbox.keys import Keys
 from portal.dev.stripe_sandbox.requests import Request, Violation
 from portal.dev.stripe_sandbox.server import Server
-from portal.dev.stripe_sandbox.state import State
+from portal.dev.stripe_sandbox.state import Data, State
 
 
 class Sandbox:
@@ -46,7 +46,7 @@ class Sandbox:
         self._home = home
         if home is not None:
             home.mkdir(parents=True, exist_ok=True)
-            self.state.data = persistence.read(home) or self.state.data
+            self.state.data = Data.read(home) or self.state.data
             self.clock.offset = self.state.data.offset
         self.keys = Keys(live=live)
         for key, rights in (restricted or {}).items():
@@ -132,7 +132,7 @@ class Sandbox:
     def _keep(self) -> None:
         if self._home is not None:
             self.state.data.offset = self.clock.offset
-            persistence.write(self._home, self.state.data)
+            self.state.data.write(self._home)
 
     def _announce_to(self, webhook: str | None, secret: str | None) -> None:
         """The endpoint of the command line: one, with that secret, however often it is started."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from portal.dev.stripe_sandbox import listing
-from portal.dev.stripe_sandbox.calls import Call, merged
-from portal.dev.stripe_sandbox.cards import Decline, TestCard
-from portal.dev.stripe_sandbox.declining import described, refused
+from portal.dev.stripe_sandbox.cards import Decline, TestCard, described, refused
 from portal.dev.stripe_sandbox.errors import Json, invalid
 from portal.dev.stripe_sandbox.payment_methods import attach_to, behaviour, usable
+from portal.dev.stripe_sandbox.requests import Call, merged
 from portal.dev.stripe_sandbox.state import State
 
 CREATE = (
@@ -99,8 +98,7 @@ def create(call: Call) -> Json:
     return intent
 
 
-def retrieve(call: Call) -> Json:
-    return call.state.named("setup_intent", call.ids[0], param="intent", in_path=True)
+retrieve = listing.named("setup_intent", param="intent")
 
 
 def update(call: Call) -> Json:
@@ -148,6 +146,4 @@ def cancel(call: Call) -> Json:
     return intent
 
 
-def list_(call: Call) -> Json:
-    equal = ["customer", "payment_method"]
-    return listing.page(call, call.state.all("setup_intent"), url="/v1/setup_intents", equal=equal)
+list_ = listing.listed("setup_intent", "customer", "payment_method")

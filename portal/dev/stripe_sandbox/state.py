@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import copy
+import os
 import secrets
 import string
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from portal.dev.stripe_sandbox import shapes
 from portal.dev.stripe_sandbox.clock import Clock
 from portal.dev.stripe_sandbox.errors import Json, missing
 
+FILE = "stripe-sandbox.json"
 ACCOUNT = "acct_1ClusterTabSandbox"
 _LETTERS = string.ascii_letters + string.digits
 
@@ -38,9 +43,8 @@ PREFIXES = {
 
 @dataclass
 class Data:
-    objects: dict[str, dict[str, Json]] = field(
-        default_factory=dict
-    )  # kind → id → object, in order of creation
+    # kind → id → object, in order of creation
+    objects: dict[str, dict[str, Json]] = field(default_factory=dict)
     hidden: dict[str, Json] = field(default_factory=dict)  # id → what Stripe knows of it and does not show
     agenda: list[Json] = field(default_factory=list)  # {at, what, id}: happens when the clock gets there
     answers: dict[str, Json] = field(default_factory=dict)  # idempotency key → what was asked and answered
@@ -49,6 +53,29 @@ class Data:
 
     def as_json(self) -> Json:
         return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def write(self, home: Path) -> None:
+        """Whole or as it was before, and on the disk when this returns; readable by its owner only."""
+        target = home / FILE
+        temp_path = target.with_suffix(".new")
+        descriptor = os.open(temp_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(self.as_json()))
+            file.flush()
+            os.fsync(file.fileno())
+        temp_path.replace(target)
+
+    @classmethod
+    def read(cls, home: Path) -> Data | None:
+        """What was written last, None if nothing was."""
+        target = home / FILE
+        if not target.exists():
+            return None
+        try:
+            payload = msgspec.json.decode(target.read_bytes())
+            return cls(**{one.name: payload[one.name] for one in fields(cls)})
+        except (msgspec.DecodeError, KeyError, TypeError):
+            raise SystemExit(f"{target} is not a state of the sandbox: move it away to start anew.") from None
 
 
 class State:
