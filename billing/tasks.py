@@ -222,7 +222,7 @@ def enforce_suspensions(**_: object) -> None:
 
     done = scheduler_blocks.enforce_blocks(
         moment=datetime.now(UTC).replace(microsecond=0),
-        opens=lambda cluster: enforcement_plan.open_door(cluster=cluster, clock=lambda: int(time.time())),
+        opens=lambda cluster: enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time())),
     )
     if done.blocked or done.lifted or done.troubles:
         log.info("suspended", blocked=done.blocked, lifted=done.lifted, troubles=len(done.troubles))

@@ -86,11 +86,11 @@ class ConnectionAdmin(Recorded[Connection]):
             return self.fieldsets
         without = set(misfits(obj.cluster.kind))
         fitting = [
-            (title, {"fields": [name for name in told["fields"] if name not in without]})
-            for title, told in self.fieldsets
+            (title, {"fields": [name for name in options["fields"] if name not in without]})
+            for title, options in self.fieldsets
         ]
-        held = any(getattr(obj, name) for name in SECRETS)
-        return [*fitting, ("Secrets to take away", {"fields": ("forget",)})] if held else fitting
+        has_secrets = any(getattr(obj, name) for name in SECRETS)
+        return [*fitting, ("Secrets to take away", {"fields": ("forget",)})] if has_secrets else fitting
 
     def get_readonly_fields(self, request: HttpRequest, obj: Connection | None = None) -> Any:
         return self.readonly_fields if obj is None else ("cluster", *self.readonly_fields)

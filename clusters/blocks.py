@@ -27,7 +27,7 @@ OPERATOR = "operator"
 Limits = Mapping[str, Any]
 
 
-def standing(cluster: Cluster, account: str) -> AccountBlock | None:
+def current_block(cluster: Cluster, account: str) -> AccountBlock | None:
     """The account's block, None where it has none."""
     return AccountBlock.objects.filter(cluster=cluster, account=account, ended_at=None).first()
 
@@ -69,7 +69,7 @@ def lifted(
     block: AccountBlock, *, now: Limits, left: Iterable[BlockReason]
 ) -> tuple[dict[str, Any], list[str]]:
     """The limits once only `left` stand, and in sentences what is left as somebody else set it."""
-    still, wanted, notes = demanded_by(left), dict(now), []
+    still, limits, notes = demanded_by(left), dict(now), []
     for name, (before, ours) in block.limits.items():
         if name in still:
             continue
@@ -78,15 +78,15 @@ def lifted(
                 f"{name} is {now.get(name, 'none')} and not our {ours} any more: it is left as it is."
             )
         elif before is None:
-            wanted.pop(name)
+            limits.pop(name)
         else:
-            wanted[name] = before
-    return wanted, notes
+            limits[name] = before
+    return limits, notes
 
 
 def place(act: Act, *, source: str, submits: bool) -> None:
     """In the transaction that writes the act down: the reason that it places, and what its block has to give back."""
-    block = standing(act.cluster, act.account) or AccountBlock(
+    block = current_block(act.cluster, act.account) or AccountBlock(
         cluster=act.cluster, account=act.account, limits={}, blocked_by=act
     )
     for name in demanded(submits=submits):
@@ -122,7 +122,7 @@ def follow(act: Act) -> None:
 def _undo(act: Act) -> None:
     """A limit that did not become ours is none to be given back."""
     BlockReason.objects.filter(placed_by=act, ended_at=None).update(ended_at=Now())
-    block = standing(act.cluster, act.account)
+    block = current_block(act.cluster, act.account)
     if block is None:
         return
     changed = {name for name in block.limits if act.before.get(name) != act.wanted.get(name)}
@@ -134,7 +134,7 @@ def _undo(act: Act) -> None:
 
 
 def _keep_what_is_demanded(act: Act) -> None:
-    block = standing(act.cluster, act.account)
+    block = current_block(act.cluster, act.account)
     if block is None:
         return
     if left := reasons(block):

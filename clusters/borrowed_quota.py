@@ -18,7 +18,7 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.prometheus import Preset
 from clusters.connectors.prometheus.client import TIMEOUT, PrometheusClient
 from clusters.connectors.prometheus.option_parsing import options_from
-from clusters.connectors.prometheus.quotas import Above, above_quota
+from clusters.connectors.prometheus.quotas import QuotaExcess, above_quota
 from clusters.models import Cluster, ClusterKind, Connection, UsageRecord
 from clusters.sources import endpoint, prometheus_login
 
@@ -30,7 +30,7 @@ class BorrowingError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldRun:
+class QueueRun:
     """Devices of one run of a queue in [started, finish), epoch seconds; `share` is what one is of a whole GPU."""
 
     record: int
@@ -45,7 +45,7 @@ class HeldRun:
 class Borrowed:
     """So many devices of a run stood on borrowed quota in [since, until)."""
 
-    run: HeldRun
+    run: QueueRun
     since: int
     until: int
     gpus: int
@@ -59,8 +59,8 @@ class Borrowing:
     nobody's.
     """
 
-    above: Sequence[Above]
-    taken: Sequence[Borrowed]
+    above: Sequence[QuotaExcess]
+    runs: Sequence[Borrowed]
 
 
 def of_cluster(cluster: Cluster, *, since: int, until: int, clock: Callable[[], int]) -> Borrowing:
@@ -81,10 +81,10 @@ def of_cluster(cluster: Cluster, *, since: int, until: int, clock: Callable[[], 
             above = above_quota(client, options, since=since, until=until)
     except ConnectorError as error:
         raise BorrowingError(str(error)) from None
-    return Borrowing(above, list(latest_first(_held(cluster, since, until), above)))
+    return Borrowing(above, list(latest_first(_queue_runs(cluster, since, until), above)))
 
 
-def _held(cluster: Cluster, since: int, until: int) -> list[HeldRun]:
+def _queue_runs(cluster: Cluster, since: int, until: int) -> list[QueueRun]:
     runs = (
         UsageRecord.objects.filter(
             cluster=cluster, source_key__endswith=RESOURCE, gpus__gt=0, started__lt=until
@@ -95,17 +95,17 @@ def _held(cluster: Cluster, since: int, until: int) -> list[HeldRun]:
         .values_list("pk", "queue", "started", "finish", "gpus", "share_num", "share_den")
     )
     return [
-        HeldRun(pk, queue, started or 0, finish, gpus, Fraction(num, den))
+        QueueRun(pk, queue, started or 0, finish, gpus, Fraction(num, den))
         for pk, queue, started, finish, gpus, num, den in runs
     ]
 
 
-def latest_first(runs: Iterable[HeldRun], above: Iterable[Above]) -> Iterator[Borrowed]:
+def latest_first(runs: Iterable[QueueRun], above: Iterable[QuotaExcess]) -> Iterator[Borrowed]:
     """Put what each queue held above its quota down to its runs, those that began last first.
 
     Of runs that began in one second, the one that was recorded last comes first.
     """
-    by_queue: dict[str, list[HeldRun]] = {}
+    by_queue: dict[str, list[QueueRun]] = {}
     for run in sorted(runs, key=lambda run: (-run.started, -run.record)):
         by_queue.setdefault(run.queue, []).append(run)
     for part in above:
@@ -118,7 +118,7 @@ def latest_first(runs: Iterable[HeldRun], above: Iterable[Above]) -> Iterator[Bo
             yield from _of_part(those, part)
 
 
-def _of_part(runs: Sequence[HeldRun], part: Above) -> Iterator[Borrowed]:
+def _of_part(runs: Sequence[QueueRun], part: QuotaExcess) -> Iterator[Borrowed]:
     """Cut where a run begins or ends, for there the next one has its turn."""
     instants = {part.since, part.until}
     instants |= {at for run in runs for at in (run.started, run.finish) if part.since < at < part.until}

@@ -42,11 +42,11 @@ def observe(cluster: Cluster, nodes: Iterable[NodeSeen], moment: datetime) -> in
     ledger.lock(cluster)
     second = int(moment.timestamp())
     _refuse_earlier(cluster, second)
-    told = _by_place(nodes)
+    observed = _by_place(nodes)
     open_rows = CapacityInterval.objects.filter(cluster=cluster, until=None)
-    standing = {(row.node, row.gpu_model): row for row in open_rows}
+    current = {(row.node, row.gpu_model): row for row in open_rows}
     ended = [
-        row for place, row in standing.items() if told.get(place) != (row.gpus, CapacityState(row.state))
+        row for place, row in current.items() if observed.get(place) != (row.gpus, CapacityState(row.state))
     ]
     # Seen twice in one second, what came last holds: an interval without length would say nothing.
     empty = [row.pk for row in ended if row.since == second]
@@ -59,8 +59,8 @@ def observe(cluster: Cluster, nodes: Iterable[NodeSeen], moment: datetime) -> in
         CapacityInterval(
             cluster=cluster, node=place[0], gpu_model=place[1], gpus=gpus, state=state, since=second
         )
-        for place, (gpus, state) in told.items()
-        if place not in standing or place in changed
+        for place, (gpus, state) in observed.items()
+        if place not in current or place in changed
     ]
     CapacityInterval.objects.bulk_create(begun)
     return len(ended) + len(begun)
@@ -84,20 +84,20 @@ def _refuse_earlier(cluster: Cluster, second: int) -> None:
     newest = CapacityInterval.objects.filter(cluster=cluster).aggregate(
         since=Max("since"), until=Max("until")
     )
-    known = max((at for at in newest.values() if at is not None), default=0)
-    if second < known:
+    latest = max((at for at in newest.values() if at is not None), default=0)
+    if second < latest:
         raise CapacityError(
-            f"The nodes of {cluster.name} were seen {known - second} s later than this already; "
+            f"The nodes of {cluster.name} were seen {latest - second} s later than this already; "
             f"check this machine's clock."
         )
 
 
 def _by_place(nodes: Iterable[NodeSeen]) -> dict[tuple[str, str], tuple[int, CapacityState]]:
     """By node and model; what is told of one place in parts adds up, in the state of its last part."""
-    told: dict[tuple[str, str], tuple[int, CapacityState]] = {}
+    places: dict[tuple[str, str], tuple[int, CapacityState]] = {}
     for node in nodes:
         place = node.name[:255], node.gpu_model[:255]
-        before = told[place][0] if place in told else 0
+        before = places[place][0] if place in places else 0
         if before + node.gpus > 0:
-            told[place] = before + node.gpus, CapacityState(node.state.value)
-    return told
+            places[place] = before + node.gpus, CapacityState(node.state.value)
+    return places

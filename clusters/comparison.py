@@ -11,7 +11,7 @@ from clusters.models import Cluster, UsageRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RecordedUsage:
     """What a run held. `finish` is its end or, of one that `runs`, the second up to which it was seen."""
 
     job: str  # "job 4711 of vision"
@@ -36,48 +36,52 @@ class Held:
 class Difference:
     """A run that the source and the ledger tell differently. `kept` is None where the ledger has no such run."""
 
-    read: Held
-    kept: Held | None
+    read: RecordedUsage
+    recorded: RecordedUsage | None
 
 
-def newest(facts: Iterable[UsageFact]) -> dict[str, Held]:
+def newest(facts: Iterable[UsageFact]) -> dict[str, RecordedUsage]:
     """By source key what its last closed row says, or its last row."""
-    found: dict[str, Held] = {}
+    by_key: dict[str, RecordedUsage] = {}
     for fact in facts:
-        before = found.get(fact.source_key)
+        before = by_key.get(fact.source_key)
         if before is None or before.runs or fact.ended is not None:
-            found[fact.source_key] = _of_fact(fact)
-    return found
+            by_key[fact.source_key] = _of_fact(fact)
+    return by_key
 
 
-def differences(cluster: Cluster, read: dict[str, Held]) -> list[Difference]:
+def differences(cluster: Cluster, read: dict[str, RecordedUsage]) -> list[Difference]:
     """In the order of the source. One query."""
-    kept = _kept(cluster, list(read))
-    return [Difference(held, kept.get(key)) for key, held in read.items() if not _agree(held, kept.get(key))]
+    recorded = _recorded(cluster, list(read))
+    return [
+        Difference(usage, recorded.get(key))
+        for key, usage in read.items()
+        if not _agree(usage, recorded.get(key))
+    ]
 
 
-def _agree(read: Held, kept: Held | None) -> bool:
+def _agree(read: RecordedUsage, recorded: RecordedUsage | None) -> bool:
     """Of a run that goes on in either, only what lies before the second that both have seen can be compared.
 
     The ledger follows a running job by the hour, and a file stands still: neither is wrong for having seen more.
     """
-    if kept is None:
+    if recorded is None:
         return False
     if read.started is None and read.runs:
         return True  # it waited, which says nothing of what came then
-    if not read.runs and not kept.runs:
-        return read.amounts == kept.amounts
-    if (read.started, read.gpus) != (kept.started, kept.gpus):
+    if not read.runs and not recorded.runs:
+        return read.amounts == recorded.amounts
+    if (read.started, read.gpus) != (recorded.started, recorded.gpus):
         return False
     if not read.runs:
         return False  # the ledger does not know that it has ended
-    return kept.runs or (kept.finish or 0) >= (read.finish or 0)
+    return recorded.runs or (recorded.finish or 0) >= (read.finish or 0)
 
 
-def _kept(cluster: Cluster, keys: Sequence[str]) -> dict[str, Held]:
+def _recorded(cluster: Cluster, keys: Sequence[str]) -> dict[str, RecordedUsage]:
     rows = UsageRecord.objects.filter(cluster=cluster, source_key__in=keys).select_related("account")
     return {
-        row.source_key: Held(
+        row.source_key: RecordedUsage(
             _job(row.job_id or row.source_key, row.account.name),
             row.started,
             row.ended if row.ended is not None else row.seen_until,
@@ -89,8 +93,8 @@ def _kept(cluster: Cluster, keys: Sequence[str]) -> dict[str, Held]:
     }
 
 
-def _of_fact(fact: UsageFact) -> Held:
-    return Held(
+def _of_fact(fact: UsageFact) -> RecordedUsage:
+    return RecordedUsage(
         _job(fact.job_id or fact.source_key, fact.account),
         fact.started,
         fact.ended if fact.ended is not None else fact.seen_until,

@@ -47,16 +47,16 @@ def misfits(kind: str) -> list[str]:
 
 
 @sensitive_variables()
-def _lines(text: object, wanted: str) -> str:
+def _lines(text: object, message: str) -> str:
     """`Name: value` a line, as the text of a JSON object; "" for none. Raises ValidationError with `wanted`."""
-    told = {}
+    values = {}
     for line in str(text).splitlines():
         name, colon, value = line.partition(":")
         if line.strip() and not (colon and HEADER.fullmatch(name.strip())):
-            raise forms.ValidationError(wanted)
+            raise forms.ValidationError(message)
         if line.strip():
-            told[name.strip()] = _no_file(value.strip())
-    return json.dumps(told, sort_keys=True) if told else ""
+            values[name.strip()] = _no_file(value.strip())
+    return json.dumps(values, sort_keys=True) if values else ""
 
 
 def _no_file(text: str) -> str:
@@ -112,7 +112,7 @@ class ConnectionForm(forms.ModelForm[Connection]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        known = self.instance.pk is not None
+        is_stored = self.instance.pk is not None
         if "cluster" in self.fields:
             clusters = cast("forms.ModelChoiceField[Cluster]", self.fields["cluster"])
             clusters.queryset = Cluster.objects.filter(kind__in=FITTING, connection=None)
@@ -121,12 +121,12 @@ class ConnectionForm(forms.ModelForm[Connection]):
         first.help_text = f"In UTC. {first.help_text}"
         for name in SECRETS:
             field = self.fields[f"new_{name}"]
-            kept = known and bool(getattr(self.instance, name))
+            is_set = is_stored and bool(getattr(self.instance, name))
             field.label = LABELS[name]
-            field.help_text = f"{'One is kept; leave empty to keep it. ' if kept else ''}{HELP[name]}"
-        held = [(name, LABELS[name]) for name in SECRETS if known and getattr(self.instance, name)]
-        cast("forms.MultipleChoiceField", self.fields["forget"]).choices = held
-        if not held:
+            field.help_text = f"{'One is kept; leave empty to keep it. ' if is_set else ''}{HELP[name]}"
+        stored = [(name, LABELS[name]) for name in SECRETS if is_stored and getattr(self.instance, name)]
+        cast("forms.MultipleChoiceField", self.fields["forget"]).choices = stored
+        if not stored:
             del self.fields["forget"]
         if self.instance.cluster_id:
             for name in misfits(self.instance.cluster.kind):
@@ -148,11 +148,11 @@ class ConnectionForm(forms.ModelForm[Connection]):
 
     @sensitive_variables()
     def clean_new_aws(self) -> str:
-        wanted = "Write region, access_key and secret_key, one a line, as name: value."
-        text = _lines(self.cleaned_data["new_aws"], wanted)
+        message = "Write region, access_key and secret_key, one a line, as name: value."
+        text = _lines(self.cleaned_data["new_aws"], message)
         names = set(json.loads(text)) if text else AWS
         if names - {"session_token"} != AWS:
-            raise forms.ValidationError(wanted)
+            raise forms.ValidationError(message)
         return text
 
     def clean_ca(self) -> str:
@@ -168,8 +168,8 @@ class ConnectionForm(forms.ModelForm[Connection]):
 
     def clean_coverage_needed(self) -> int:
         """Left empty, what is kept stays."""
-        told: int | None = self.cleaned_data["coverage_needed"]
-        return self.instance.coverage_needed if told is None else told
+        value: int | None = self.cleaned_data["coverage_needed"]
+        return self.instance.coverage_needed if value is None else value
 
     def clean_options(self) -> dict[str, Any]:
         return self.cleaned_data["options"] or {}
@@ -181,8 +181,8 @@ class ConnectionForm(forms.ModelForm[Connection]):
         self._refuse_another_address(cleaned)
         cluster = cleaned.get("cluster")
         for name in misfits(cluster.kind) if isinstance(cluster, Cluster) else ():
-            meant = cleaned.get(name)
-            if meant and meant != self.fields[name].initial:
+            value = cleaned.get(name)
+            if value and value != self.fields[name].initial:
                 self.add_error(name, "A cluster of this kind has no use for it.")
         for name in SECRETS:
             entered = str(cleaned.pop(f"new_{name}", "") or "").strip()
@@ -196,10 +196,10 @@ class ConnectionForm(forms.ModelForm[Connection]):
         return cleaned
 
     def _refuse_another_address(self, cleaned: dict[str, Any]) -> None:
-        given = {name for name in SECRETS if cleaned.get(f"new_{name}")} | {*cleaned.get("forget", ())}
-        kept = entered_for_elsewhere(self.instance, cleaned, given=given, secrets=SECRETS)
-        if kept:
-            names = ", ".join(LABELS[name] for name in kept)
+        entered = {name for name in SECRETS if cleaned.get(f"new_{name}")} | {*cleaned.get("forget", ())}
+        secrets = entered_for_elsewhere(self.instance, cleaned, entered=entered, secrets=SECRETS)
+        if secrets:
+            names = ", ".join(LABELS[name] for name in secrets)
             self.add_error(
                 None,
                 "What is kept secret was entered for another address: with this one, enter it again or take it away "

@@ -42,15 +42,17 @@ def slurm(*, cluster: Cluster, clock: Clock) -> tuple[Connection, SlurmRest]:
 def examine(*, cluster: Cluster, clock: Clock) -> list[Finding]:
     """What every check of the cluster's connection found. Never raises a ConnectorError; changes nothing."""
     connection = Connection.objects.filter(cluster=cluster).first()
-    found = _prometheus(cluster, clock) if cluster.kind == ClusterKind.PROMETHEUS else _slurm(cluster, clock)
-    found = [*_ahead(cluster, clock), *found]
-    return found if connection is None else [*_in_clear(connection), *found]
+    findings = (
+        _prometheus(cluster, clock) if cluster.kind == ClusterKind.PROMETHEUS else _slurm(cluster, clock)
+    )
+    findings = [*_ahead(cluster, clock), *findings]
+    return findings if connection is None else [*_in_clear(connection), *findings]
 
 
 def _ahead(cluster: Cluster, clock: Clock) -> list[Finding]:
     moment = datetime.fromtimestamp(clock(), UTC)
-    found = watermark.ahead(cluster.name, cluster.complete_through, moment=moment)
-    return [] if found is None else [Finding(Level.FAIL, "Watermark", found.sentence)]
+    ahead = watermark.ahead(cluster.name, cluster.complete_through, moment=moment)
+    return [] if ahead is None else [Finding(Level.FAIL, "Watermark", ahead.sentence)]
 
 
 def _in_clear(connection: Connection) -> list[Finding]:
@@ -81,9 +83,9 @@ def _slurm(cluster: Cluster, clock: Clock) -> list[Finding]:
     except ConnectorError as error:
         return [Finding(Level.FAIL, "Connection", str(error))]
     with rest:
-        found = check.examine(rest, now=clock(), cluster=connection.slurm_cluster)
+        findings = check.examine(rest, now=clock(), cluster=connection.slurm_cluster)
     row = Telemetry.objects.filter(cluster=cluster).first()
-    return found if row is None else [*found, *_telemetry(row, clock)]
+    return findings if row is None else [*findings, *_telemetry(row, clock)]
 
 
 def _telemetry(row: Telemetry, clock: Clock) -> list[Finding]:
@@ -91,12 +93,12 @@ def _telemetry(row: Telemetry, clock: Clock) -> list[Finding]:
     try:
         with job_telemetry(row, clock=clock) as source:
             now = clock()
-            told = list(source.hours(since=now - LATELY, until=now))
+            hours = list(source.hours(since=now - LATELY, until=now))
             notes = source.notes
     except ConnectorError as error:
         return [Finding(Level.FAIL, "Telemetry", str(error))]
     findings = [Finding(Level.WARN, "Telemetry", note) for note in notes]
-    jobs, metrics = {one.job_id for one in told}, sorted({one.metric for one in told})
+    jobs, metrics = {one.job_id for one in hours}, sorted({one.metric for one in hours})
     if jobs:
         count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
         sentence = (

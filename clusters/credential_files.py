@@ -33,13 +33,13 @@ def content(path: Path) -> bytes:
         if not S_ISREG(path.stat().st_mode):  # a pipe would keep us waiting, a device never end
             raise CredentialFileError(f"{quoted(str(path))}, which is not a file.")
         with path.open("rb") as file:
-            found = file.read(LARGEST + 1)
+            body = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is no path"
         raise CredentialFileError(f"{quoted(str(path))}, which cannot be read: {why}.") from None
-    if len(found) > LARGEST:
+    if len(body) > LARGEST:
         raise CredentialFileError(f"{quoted(str(path))}, which is too large for it.")
-    return found
+    return body
 
 
 def present(secret: Secret, *, what: str) -> Secret:
@@ -63,26 +63,26 @@ def present_key(secret: Secret, *, what: str) -> Secret:
 
 def present_certificates(text: str, *, what: str) -> str:
     """`present` for certificates in PEM."""
-    found = present(Secret(text), what=what).reveal()
-    if path_of(text) is not None and "-----BEGIN CERTIFICATE-----" not in found:
+    pem = present(Secret(text), what=what).reveal()
+    if path_of(text) is not None and "-----BEGIN CERTIFICATE-----" not in pem:
         raise ConnectorError(
             f"The {what} names {quoted(str(path_of(text)))}, which holds no certificate in PEM.", retry=True
         )
-    return found
+    return pem
 
 
 def _read(path: Path, what: str) -> bytes:
     """Raises ConnectorError, also for an empty file: one that is being written is no wish to go without."""
     try:
-        found = content(path)
+        body = content(path)
     except CredentialFileError as error:
         raise ConnectorError(
             f"The {what} names {error} It is read at each pass, where the workers run: make it readable to them, or "
             'give it as "env:NAME", which is kept.',
             retry=True,
         ) from None
-    if not found.strip():
+    if not body.strip():
         raise ConnectorError(
             f"The {what} names {quoted(str(path))}, which is empty: is it being written?", retry=True
         )
-    return found
+    return body

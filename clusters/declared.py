@@ -51,7 +51,7 @@ class Declaration:
 
     added: list[Node]
     removed: list[Node]
-    kept: list[Node]
+    unchanged: list[Node]
 
 
 def nodes_of(cluster: Cluster) -> list[Node]:
@@ -75,20 +75,20 @@ def capacity_on(nodes: Iterable[Node], day: date) -> list[ModelCapacity]:
 
 def in_order(rows: Iterable[DeclaredNode]) -> list[Node]:
     """By name and first day."""
-    found = [Node(row.name, row.gpu_model, row.gpus, row.state, row.since, row.until) for row in rows]
-    return sorted(found, key=_order)
+    nodes = [Node(row.name, row.gpu_model, row.gpus, row.state, row.since, row.until) for row in rows]
+    return sorted(nodes, key=_order)
 
 
 def plan_nodes(cluster: Cluster, nodes: Iterable[Node]) -> Declaration:
     """What `declare_nodes` would change. Raises CapacityError, with a sentence for each that cannot be."""
-    wanted = sorted(set(nodes), key=_order)
-    if errors := [*_errors(wanted)]:
+    declared = sorted(set(nodes), key=_order)
+    if errors := [*_errors(declared)]:
         raise CapacityError("\n".join(errors))
     now = nodes_of(cluster)
     return Declaration(
-        [node for node in wanted if node not in now],
-        [node for node in now if node not in wanted],
-        [node for node in wanted if node in now],
+        [node for node in declared if node not in now],
+        [node for node in now if node not in declared],
+        [node for node in declared if node in now],
     )
 
 

@@ -1,4 +1,4 @@
-"""The acting door: hold, release and cancel jobs, block and unblock accounts. Planned in words first.
+"""Acting on a scheduler: hold, release and cancel jobs, block and unblock accounts. Planned in words first.
 
 `plan_*` looks and changes nothing. `carry_out` looks again, leaves out what is no longer so, writes each act
 down before it is sent, and believes only what it reads back. What a dead process left open is settled by
@@ -76,14 +76,16 @@ class Plan:
     @property
     def fingerprint(self) -> str:
         """The same as long as the same would be done to the same world."""
-        told = [(step.target, dict(step.before), dict(step.wanted)) for step in self.steps]
-        asked = self.request
-        text = json.dumps([asked.kind, asked.account, asked.source, asked.submits, told], sort_keys=True)
+        steps = [(step.target, dict(step.before), dict(step.wanted)) for step in self.steps]
+        request = self.request
+        text = json.dumps(
+            [request.kind, request.account, request.source, request.submits, steps], sort_keys=True
+        )
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def open_door(*, cluster: Cluster, clock: Callable[[], int]) -> SchedulerPort:
-    """The door to the cluster's scheduler; it calls nobody yet. Raises LimitError where there is none."""
+def open_port(*, cluster: Cluster, clock: Callable[[], int]) -> SchedulerPort:
+    """The port of the cluster's scheduler; it calls nobody yet. Raises LimitError where there is none."""
     try:
         connection, rest = slurm(cluster=cluster, clock=clock)
     except ConnectorError as error:
@@ -91,33 +93,33 @@ def open_door(*, cluster: Cluster, clock: Callable[[], int]) -> SchedulerPort:
     return SchedulerPort(cluster, SlurmActs(rest, cluster=connection.slurm_cluster))
 
 
-def plan(*, door: SchedulerPort, request: Request) -> Plan:
+def plan(*, port: SchedulerPort, request: Request) -> Plan:
     """What would be done. Raises LimitError, and ConnectorError where the scheduler cannot be asked."""
     if request.kind != ActKind.CANCEL and not request.account.strip():
         raise LimitError("An account must be named: none would mean the jobs of all.")
-    return _PLANNERS[request.kind](door, request)
+    return _PLANNERS[request.kind](port, request)
 
 
-def plan_block(*, door: SchedulerPort, account: str, submits: bool = False, source: str = OPERATOR) -> Plan:
+def plan_block(*, port: SchedulerPort, account: str, submits: bool = False, source: str = OPERATOR) -> Plan:
     """Keep GPU jobs of the account, and of those below it, from starting; `submits`: from being submitted.
 
     Where it is blocked already for something else, this reason comes beneath the same block.
     """
     request = Request(kind=ActKind.BLOCK, account=account, submits=submits, source=source)
-    return plan(door=door, request=request)
+    return plan(port=port, request=request)
 
 
-def plan_unblock(*, door: SchedulerPort, account: str, source: str = OPERATOR) -> Plan:
+def plan_unblock(*, port: SchedulerPort, account: str, source: str = OPERATOR) -> Plan:
     """Take the source's reason back: with the last one, the account has its limits from before again.
 
     None that somebody has changed since.
     """
-    return plan(door=door, request=Request(kind=ActKind.UNBLOCK, account=account, source=source))
+    return plan(port=port, request=Request(kind=ActKind.UNBLOCK, account=account, source=source))
 
 
-def _plan_hold(door: SchedulerPort, request: Request) -> Plan:
-    door.acts.refuse_updates()
-    found = [job for job in door.acts.jobs(account=request.account, user=request.user) if job.waits]
+def _plan_hold(port: SchedulerPort, request: Request) -> Plan:
+    port.acts.refuse_updates()
+    waiting = [job for job in port.acts.jobs(account=request.account, user=request.user) if job.waits]
     steps = [
         Step(
             target=_target(job),
@@ -126,20 +128,20 @@ def _plan_hold(door: SchedulerPort, request: Request) -> Plan:
             before={"held": False},
             wanted={"held": True},
         )
-        for job in found
+        for job in waiting
         if not job.held
     ]
     notes = [] if steps else [f"No job of {_whose(request)} waits that could be held."]
-    if already := len(found) - len(steps):
+    if already := len(waiting) - len(steps):
         notes.append(f"Held already: {already}.")
     return Plan(request=request, steps=tuple(steps), notes=tuple(notes))
 
 
-def _plan_release(door: SchedulerPort, request: Request) -> Plan:
-    door.acts.refuse_updates()
-    ours = _held_here(door.cluster, request.account)
-    held = [
-        job for job in door.acts.jobs(account=request.account, user=request.user) if job.waits and job.held
+def _plan_release(port: SchedulerPort, request: Request) -> Plan:
+    port.acts.refuse_updates()
+    ours = _holds_placed_here(port.cluster, request.account)
+    jobs = [
+        job for job in port.acts.jobs(account=request.account, user=request.user) if job.waits and job.held
     ]
     steps = [
         Step(
@@ -149,32 +151,32 @@ def _plan_release(door: SchedulerPort, request: Request) -> Plan:
             before={"held": True},
             wanted={"held": False},
         )
-        for job in held
+        for job in jobs
         if _target(job) in ours
     ]
     notes = [] if steps else [f"No job of {_whose(request)} is held that was held here."]
-    if others := len(held) - len(steps):
+    if others := len(jobs) - len(steps):
         notes.append(f"Held by others and left so: {others}.")
     return Plan(request=request, steps=tuple(steps), notes=tuple(notes))
 
 
-def _held_here(cluster: Cluster, account: str) -> set[str]:
+def _holds_placed_here(cluster: Cluster, account: str) -> set[str]:
     """Targets of the account whose last hold or release here was a hold that stood."""
     last: dict[str, str] = {}
-    told = Act.objects.filter(
+    acts = Act.objects.filter(
         cluster=cluster,
         account=account,
         kind__in=[ActKind.HOLD, ActKind.RELEASE],
         outcome=Act.Outcome.DONE,
     )
-    last.update(told.order_by("pk").values_list("target", "kind"))
+    last.update(acts.order_by("pk").values_list("target", "kind"))
     return {target for target, kind in last.items() if kind == ActKind.HOLD}
 
 
-def _plan_cancel(door: SchedulerPort, request: Request) -> Plan:
-    seen = door.acts.job(request.job)
+def _plan_cancel(port: SchedulerPort, request: Request) -> Plan:
+    seen = port.acts.job(request.job)
     if not seen:
-        raise LimitError(f"{door.cluster.name} has no job {request.job} that waits or runs.")
+        raise LimitError(f"{port.cluster.name} has no job {request.job} that waits or runs.")
     live = [job for job in seen if not job.over]
     if not live:
         return Plan(request=request, notes=(f"Job {request.job} has ended already.",))
@@ -190,31 +192,31 @@ def _plan_cancel(door: SchedulerPort, request: Request) -> Plan:
     return Plan(request=request, steps=(step,))
 
 
-def _plan_block(door: SchedulerPort, request: Request) -> Plan:
+def _plan_block(port: SchedulerPort, request: Request) -> Plan:
     account = request.account
-    now = door.acts.limits(account)
-    if (open_act := _open_act(door.cluster, account)) is not None:
+    now = port.acts.limits(account)
+    if (open_act := _open_act(port.cluster, account)) is not None:
         note = (
             f"How act {open_act.pk} ended, which was to {open_act.kind} {account}, has to be looked at first."
         )
         return Plan(request=request, notes=(note,))
-    stands = blocks.reasons(blocks.standing(door.cluster, account))
+    stands = blocks.reasons(blocks.current_block(port.cluster, account))
     ours = [row for row in stands if row.source == request.source and row.submits >= request.submits]
-    wanted = {**now, **dict.fromkeys(blocks.demanded(submits=request.submits), 0)}
-    if ours and wanted == now:
+    limits = {**now, **dict.fromkeys(blocks.demanded(submits=request.submits), 0)}
+    if ours and limits == now:
         note = f"{account} is blocked already, by act {ours[-1].placed_by_id}."
         return Plan(request=request, notes=(note,))
-    if wanted != now:
+    if limits != now:
         words = (
-            f"Block {account} and the accounts below it: {'; '.join(differences(now, wanted))}. "
+            f"Block {account} and the accounts below it: {'; '.join(differences(now, limits))}. "
             "Running jobs run on."
         )
     else:
         words = f"Keep {account} blocked: {_already(stands)}. Nothing is sent to Slurm."
-    step = Step(target=f"account {account}", account=account, words=words, before=now, wanted=wanted)
+    step = Step(target=f"account {account}", account=account, words=words, before=now, wanted=limits)
     notes = ["It takes effect where slurm.conf has AccountingStorageEnforce=limits."]
     others = [row for row in stands if row.source != request.source]
-    if others and wanted != now:
+    if others and limits != now:
         notes.append(f"It is blocked already for {_names(others)}.")
     return Plan(request=request, steps=(step,), notes=tuple(notes))
 
@@ -233,9 +235,9 @@ def _names(rows: list[BlockReason]) -> str:
     return " and ".join(dict.fromkeys(str(row) for row in rows))
 
 
-def _plan_unblock(door: SchedulerPort, request: Request) -> Plan:
+def _plan_unblock(port: SchedulerPort, request: Request) -> Plan:
     account = request.account
-    block = blocks.standing(door.cluster, account)
+    block = blocks.current_block(port.cluster, account)
     stands = blocks.reasons(block)
     left = [row for row in stands if row.source != request.source]
     if block is None or len(left) == len(stands):
@@ -245,17 +247,17 @@ def _plan_unblock(door: SchedulerPort, request: Request) -> Plan:
         return Plan(request=request, notes=(note,))
     notes = []
     try:
-        now = door.acts.limits(account)
+        now = port.acts.limits(account)
     except NoAccountError as error:
         now, notes = {}, [f"{error} There is nothing to give back."]
-    wanted, kept = blocks.lifted(block, now=now, left=left)
-    back = "; ".join(differences(now, wanted))
+    limits, remarks = blocks.lifted(block, now=now, left=left)
+    back = "; ".join(differences(now, limits))
     if left:
         words = f"{account} stays blocked for {_names(left)}" + (f": {back}." if back else ".")
     else:
         words = f"Unblock {account}: {back or 'nothing of ours is left to take back'}."
-    step = Step(target=f"account {account}", account=account, words=words, before=now, wanted=wanted)
-    return Plan(request=request, steps=(step,), notes=(*notes, *kept))
+    step = Step(target=f"account {account}", account=account, words=words, before=now, wanted=limits)
+    return Plan(request=request, steps=(step,), notes=(*notes, *remarks))
 
 
 def _target(job: JobSeen) -> str:

@@ -20,7 +20,7 @@ class Vital:
 
 def vitals() -> list[Vital]:
     """All clusters by name. One query."""
-    found = Cluster.objects.order_by("name").values_list(
+    rows = Cluster.objects.order_by("name").values_list(
         "name",
         "complete_through",
         "connection__failures",
@@ -29,5 +29,5 @@ def vitals() -> list[Vital]:
     )
     return [
         Vital(name, through, failures if enabled else None, success)
-        for name, through, failures, success, enabled in found
+        for name, through, failures, success, enabled in rows
     ]

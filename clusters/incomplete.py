@@ -42,13 +42,13 @@ SET read = greatest(h.read, excluded.read),
 """
 
 
-def settle(cluster: Cluster, told: Iterable[Unseen], *, since: int, until: int) -> None:
+def settle(cluster: Cluster, unseen: Iterable[Unseen], *, since: int, until: int) -> None:
     """Keep what the pass over [since, until), epoch seconds, did not see; forget what it saw in full.
 
     Told in the transaction of the pass's last rows. The same again changes nothing. An hour that a pass read whole is
     known as well as that pass or an earlier one saw it.
     """
-    hours = [hour for hour in told if hour.covered < hour.read]
+    hours = [hour for hour in unseen if hour.covered < hour.read]
     values: dict[str, Any] = {
         "cluster": cluster.pk,
         "since": since,
@@ -84,19 +84,19 @@ def sights(account_ids: Collection[int], *, since: datetime, until: datetime) ->
 
     Three queries at most.
     """
-    wanted = set(account_ids)
+    ids = set(account_ids)
     looking = Connection.objects.filter(cluster__kind=ClusterKind.PROMETHEUS)
-    found = {row.cluster_id: row for row in looking.select_related("cluster")}
-    if not found:
+    connections = {row.cluster_id: row for row in looking.select_related("cluster")}
+    if not connections:
         return {}
     hours = poor(since=int(since.timestamp()) - HOUR + 1)
-    by_cluster: dict[int, list[IncompleteHour]] = {cluster: [] for cluster in found}
-    for hour in hours.filter(cluster__in=found, begins__lt=int(until.timestamp())).order_by("begins"):
+    by_cluster: dict[int, list[IncompleteHour]] = {cluster: [] for cluster in connections}
+    for hour in hours.filter(cluster__in=connections, begins__lt=int(until.timestamp())).order_by("begins"):
         by_cluster[hour.cluster_id].append(hour)
-    accounts = Account.objects.filter(cluster__in=found, pk__in=wanted).values_list("pk", "cluster")
+    accounts = Account.objects.filter(cluster__in=connections, pk__in=ids).values_list("pk", "cluster")
     return {
         account: Sight(
-            (row := found[cluster]).cluster.name,
+            (row := connections[cluster]).cluster.name,
             row.cluster.complete_through,
             by_cluster[cluster],
             row.deep_read_at,

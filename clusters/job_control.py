@@ -44,7 +44,7 @@ class CarriedOut:
 
 
 def carry_out(
-    *, door: SchedulerPort, plan: Plan, who: str, why: str = "", exactly: bool = False
+    *, port: SchedulerPort, plan: Plan, who: str, why: str = "", exactly: bool = False
 ) -> CarriedOut:
     """Do what the plan says, act by act, and read back what stands then.
 
@@ -55,30 +55,30 @@ def carry_out(
     cannot be asked; then nothing was done. Must not be called inside a transaction: an act is committed before it
     is sent.
     """
-    with alone(door.cluster):
-        settle(door=door)
-        steps, dropped = _still_to_do(door, plan, exactly=exactly)
-        _refuse_unsettled(door, steps)
+    with alone(port.cluster):
+        settle(port=port)
+        steps, dropped = _still_to_do(port, plan, exactly=exactly)
+        _refuse_unsettled(port, steps)
         errand = uuid.uuid4()
         done: list[Act] = []
         for step in steps:
-            act = _intend(door.cluster, plan.request, step, errand=errand, who=who, why=why)
-            done.append(_perform(door, act))
+            act = _intend(port.cluster, plan.request, step, errand=errand, who=who, why=why)
+            done.append(_perform(port, act))
             if done[-1].outcome == ActOutcome.UNKNOWN:
                 break
         return CarriedOut(tuple(done), len(steps) - len(done), tuple(steps), tuple(dropped))
 
 
-def settle(*, door: SchedulerPort) -> list[Act]:
+def settle(*, port: SchedulerPort) -> list[Act]:
     """Tell how acts ended whose process died or got no answer, by looking. What cannot be seen stays unknown.
 
     Only for whoever acts alone on the cluster: an act that is under way at this moment looks the same.
     """
-    found = unsettled(door.cluster)
-    for act in found:
+    acts = unsettled(port.cluster)
+    for act in acts:
         with acting_as("settled by looking"):
             try:
-                after, stands = _LOOKS[ActKind(act.kind)](door, act)
+                after, stands = _LOOKS[ActKind(act.kind)](port, act)
             except ConnectorError as error:
                 _end(act, ActOutcome.UNKNOWN, error=str(error))
                 continue
@@ -86,7 +86,7 @@ def settle(*, door: SchedulerPort) -> list[Act]:
                 _end(act, ActOutcome.DONE, after=after)
             else:
                 _end(act, ActOutcome.FAILED, after=after, error="Looked at later, it had not been done.")
-    return found
+    return acts
 
 
 def unsettled(cluster: Cluster) -> list[Act]:
@@ -94,11 +94,11 @@ def unsettled(cluster: Cluster) -> list[Act]:
     return list(Act.objects.filter(cluster=cluster, outcome__in=OPEN).order_by("pk"))
 
 
-def tidy(*, door: SchedulerPort) -> None:
+def tidy(*, port: SchedulerPort) -> None:
     """Settle what is open, if anything is; before a plan is made, which would have to guess. May be called again."""
-    if unsettled(door.cluster):
-        with alone(door.cluster):
-            settle(door=door)
+    if unsettled(port.cluster):
+        with alone(port.cluster):
+            settle(port=port)
 
 
 @contextmanager
@@ -117,31 +117,31 @@ def alone(cluster: Cluster) -> Iterator[None]:
         time.sleep(PATIENCE / 600)
 
 
-def _still_to_do(door: SchedulerPort, made: Plan, *, exactly: bool) -> tuple[list[Step], list[Step]]:
+def _still_to_do(port: SchedulerPort, planned: Plan, *, exactly: bool) -> tuple[list[Step], list[Step]]:
     """The steps to take, as the world is now, and those to leave out. What came since the plan is not touched."""
-    if made.request.kind == ActKind.CANCEL and not exactly:
-        return _still_to_cancel(door, made)
-    now = {step.target: step for step in plan(door=door, request=made.request).steps}
-    same = [step for step in made.steps if _is_as_planned(step, now.get(step.target))]
-    kept = {step.target for step in same}
-    dropped = [step for step in made.steps if step.target not in kept]
-    if dropped and (exactly or made.request.kind not in {ActKind.HOLD, ActKind.RELEASE}):
+    if planned.request.kind == ActKind.CANCEL and not exactly:
+        return _still_to_cancel(port, planned)
+    now = {step.target: step for step in plan(port=port, request=planned.request).steps}
+    same = [step for step in planned.steps if _is_as_planned(step, now.get(step.target))]
+    targets = {step.target for step in same}
+    dropped = [step for step in planned.steps if step.target not in targets]
+    if dropped and (exactly or planned.request.kind not in {ActKind.HOLD, ActKind.RELEASE}):
         raise _stale()
     return same, dropped
 
 
-def _still_to_cancel(door: SchedulerPort, made: Plan) -> tuple[list[Step], list[Step]]:
+def _still_to_cancel(port: SchedulerPort, planned: Plan) -> tuple[list[Step], list[Step]]:
     """A job is known by number and submission, an array by any of its tasks; what it does now does not matter."""
     try:
-        now = plan(door=door, request=made.request).steps
+        now = plan(port=port, request=planned.request).steps
     except LimitError:  # slurmctld has forgotten it
         now = ()
     if not now:
-        return [], list(made.steps)
-    for then, step in zip(made.steps, now, strict=False):
+        return [], list(planned.steps)
+    for then, step in zip(planned.steps, now, strict=False):
         if then.target != step.target and not then.before.keys() & step.before.keys():
             raise _stale()
-    return list(now[: len(made.steps)]), []
+    return list(now[: len(planned.steps)]), []
 
 
 def _is_as_planned(then: Step, now: Step | None) -> bool:
@@ -157,9 +157,9 @@ def _stale() -> StalePlanError:
     )
 
 
-def _refuse_unsettled(door: SchedulerPort, steps: list[Step]) -> None:
+def _refuse_unsettled(port: SchedulerPort, steps: list[Step]) -> None:
     targets = {step.target for step in steps}
-    left = Act.objects.filter(cluster=door.cluster, outcome__in=OPEN, target__in=targets).first()
+    left = Act.objects.filter(cluster=port.cluster, outcome__in=OPEN, target__in=targets).first()
     if left is not None:
         raise LimitError(f"Act {left.pk} on {left.target} is not settled: {left.error or 'try again'}")
 
@@ -185,10 +185,10 @@ def _intend(cluster: Cluster, request: Request, step: Step, *, errand: uuid.UUID
         return act
 
 
-def _perform(door: SchedulerPort, act: Act) -> Act:
+def _perform(port: SchedulerPort, act: Act) -> Act:
     """Send it and tell how it ended. What raises anything but a ConnectorError leaves it open, to be settled."""
     try:
-        after = _DOES[ActKind(act.kind)](door, act)
+        after = _DOES[ActKind(act.kind)](port, act)
     except ConnectorError as error:
         outcome = ActOutcome.UNKNOWN if error.retry else ActOutcome.FAILED
         with acting_as(act.who, why=act.why):
@@ -213,16 +213,16 @@ def _seen(jobs: list[JobSeen]) -> dict[str, Any]:
     return {job.key: [*sorted(job.states), job.reason] for job in jobs}
 
 
-def _set(door: SchedulerPort, act: Act) -> Mapping[str, int]:
+def _set(port: SchedulerPort, act: Act) -> Mapping[str, int]:
     if act.before == act.wanted:  # one reason more or less, and the limits stay as they are
         return act.wanted  # type: ignore[no-any-return]  # JSON: the limits, as they were written down
-    return door.acts.set_limits(act.account, act.wanted, before=act.before)
+    return port.acts.set_limits(act.account, act.wanted, before=act.before)
 
 
 _DOES: dict[ActKind, Callable[[SchedulerPort, Act], Mapping[str, Any]]] = {
-    ActKind.HOLD: lambda door, act: _seen(door.acts.hold(_number(act))),
-    ActKind.RELEASE: lambda door, act: _seen(door.acts.release(_number(act))),
-    ActKind.CANCEL: lambda door, act: _seen(door.acts.cancel(_number(act))),
+    ActKind.HOLD: lambda port, act: _seen(port.acts.hold(_number(act))),
+    ActKind.RELEASE: lambda port, act: _seen(port.acts.release(_number(act))),
+    ActKind.CANCEL: lambda port, act: _seen(port.acts.cancel(_number(act))),
     ActKind.BLOCK: _set,
     ActKind.UNBLOCK: _set,
 }
@@ -231,27 +231,27 @@ Look = tuple[Mapping[str, Any], bool]
 """What stands, and whether that is what the act wanted."""
 
 
-def _look_at_hold(door: SchedulerPort, act: Act) -> Look:
-    jobs = door.acts.job(_number(act))
+def _look_at_hold(port: SchedulerPort, act: Act) -> Look:
+    jobs = port.acts.job(_number(act))
     waiting = [job for job in jobs if job.waits]
     return _seen(jobs), bool(waiting) and all(job.held for job in waiting)
 
 
-def _look_at_release(door: SchedulerPort, act: Act) -> Look:
-    jobs = door.acts.job(_number(act))
+def _look_at_release(port: SchedulerPort, act: Act) -> Look:
+    jobs = port.acts.job(_number(act))
     return _seen(jobs), not any(job.held for job in jobs if job.waits)
 
 
-def _look_at_cancel(door: SchedulerPort, act: Act) -> Look:
-    jobs = door.acts.job(_number(act))
+def _look_at_cancel(port: SchedulerPort, act: Act) -> Look:
+    jobs = port.acts.job(_number(act))
     return _seen(jobs), all(job.over for job in jobs)
 
 
-def _look_at_limits(door: SchedulerPort, act: Act) -> Look:
+def _look_at_limits(port: SchedulerPort, act: Act) -> Look:
     """Only the limits that the act meant to change count; somebody may have set others since."""
     changed = {name for name in {*act.before, *act.wanted} if act.before.get(name) != act.wanted.get(name)}
     try:
-        now = door.acts.limits(act.account)
+        now = port.acts.limits(act.account)
     except NoAccountError:
         return {}, act.kind == ActKind.UNBLOCK
     return now, all(now.get(name) == act.wanted.get(name) for name in changed)

@@ -18,7 +18,7 @@ from django.db import connection
 from clusters import temp_tables
 from clusters.connectors.base import BadRow, UsageFact
 from clusters.models import Cluster, Pull
-from clusters.utilisation import Told
+from clusters.utilisation import StoredHours
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "ledger.sql")
@@ -32,7 +32,7 @@ class Stored:
     unchanged: int = 0
     revised: int = 0
     quarantined: int = 0
-    told: Told = field(default_factory=Told)  # hours of utilisation beside the rows
+    utilisation: StoredHours = field(default_factory=StoredHours)  # hours of utilisation beside the rows
 
     def __add__(self, other: Stored) -> Stored:
         return Stored(
@@ -40,7 +40,7 @@ class Stored:
             self.unchanged + other.unchanged,
             self.revised + other.revised,
             self.quarantined + other.quarantined,
-            self.told + other.told,
+            self.utilisation + other.utilisation,
         )
 
     @property
@@ -111,8 +111,8 @@ def record(*, pull: Pull, stored: Stored, steps: int) -> None:
         revised=stored.revised,
         quarantined=stored.quarantined,
         steps=steps,
-        busy_read=stored.told.read,
-        busy_changed=stored.told.changed,
+        busy_read=stored.utilisation.read,
+        busy_changed=stored.utilisation.changed,
     )
 
 

@@ -38,21 +38,21 @@ class Vanished:
 
 def open_keys(cluster: Cluster, *, vanished: bool = True) -> list[str]:
     """Source keys of the cluster's open records; without those that vanished unless `vanished`. One query."""
-    found = UsageRecord.objects.filter(cluster=cluster, ended=None)
+    records = UsageRecord.objects.filter(cluster=cluster, ended=None)
     if not vanished:
-        found = found.filter(vanished=None)
-    return list(found.order_by("source_key").values_list("source_key", flat=True))
+        records = records.filter(vanished=None)
+    return list(records.order_by("source_key").values_list("source_key", flat=True))
 
 
 def settle(
-    *, cluster: Cluster, asked: Collection[str], missing: Collection[str], moment: datetime
+    *, cluster: Cluster, keys: Collection[str], missing: Collection[str], moment: datetime
 ) -> tuple[int, int]:
     """Flag the open runs that a pass asked after in vain, unflag those that came back: (flagged, healed).
 
     Run again with the same, it changes nothing.
     """
     gone = set(missing)
-    back = [key for key in asked if key not in gone]
+    back = [key for key in keys if key not in gone]
     with connection.cursor() as cursor:
         cursor.execute(_FLAG, {"cluster": cluster.pk, "missing": list(gone), "moment": moment})
         flagged = cursor.rowcount
@@ -64,19 +64,19 @@ def settle(
 
 def vanished(cluster: Cluster, *, limit: int = 50) -> list[VanishedRun]:
     """The cluster's vanished runs with record and account, the newest first."""
-    found = VanishedRun.objects.filter(record__cluster=cluster).select_related("record__account")
-    return list(found.order_by("-since", "-pk")[:limit])
+    runs = VanishedRun.objects.filter(record__cluster=cluster).select_related("record__account")
+    return list(runs.order_by("-since", "-pk")[:limit])
 
 
 def vanished_of(account_ids: Iterable[int]) -> list[Vanished]:
     """Vanished runs of these accounts that held something. One query."""
-    found = VanishedRun.objects.filter(
+    runs = VanishedRun.objects.filter(
         record__account__in=list(account_ids),
         record__ended=None,
         record__seen_until__gt=F("record__started"),
     ).values_list("record__account", "record__started", "record__seen_until")
     return [
         Vanished(account, datetime.fromtimestamp(started, UTC), datetime.fromtimestamp(until, UTC))
-        for account, started, until in found.order_by("pk")
+        for account, started, until in runs.order_by("pk")
         if started is not None and until is not None
     ]

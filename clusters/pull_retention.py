@@ -8,8 +8,8 @@ from django.db.models import Q
 
 from clusters.models import Cluster, Pull
 
-KEPT = timedelta(days=30)  # passes over a live cluster that brought nothing
-KEPT_FAILED = timedelta(days=365)
+RETENTION = timedelta(days=30)  # passes over a live cluster that brought nothing
+RETENTION_FAILED = timedelta(days=365)
 MOST = 5000  # rows that one call deletes of a cluster, so that no transaction is long
 
 
@@ -24,8 +24,8 @@ def forget() -> int:
         newest = Pull.objects.filter(cluster=cluster).order_by("-started_at", "-pk").first()
         if newest is None:
             continue
-        old = Q(outcome=Pull.Outcome.DONE, started_at__lt=newest.started_at - KEPT)
-        old |= Q(outcome=Pull.Outcome.FAILED, started_at__lt=newest.started_at - KEPT_FAILED)
+        old = Q(outcome=Pull.Outcome.DONE, started_at__lt=newest.started_at - RETENTION)
+        old |= Q(outcome=Pull.Outcome.FAILED, started_at__lt=newest.started_at - RETENTION_FAILED)
         empty = Pull.objects.filter(
             old, cluster=cluster, until__isnull=False, new=0, revised=0, quarantined=0
         )

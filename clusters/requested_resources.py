@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from clusters.connectors.mig import own_shares
 from clusters.connectors.sacct_fields import UnreadableError
-from clusters.connectors.sacct_tres import tres
+from clusters.connectors.sacct_tres import parse_tres
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestedResources:
     """A shape of resources; 0 and "" where the text does not say."""
 
     gpus: int = 0  # whole GPUs, or slices of `gpu_share` each
@@ -24,21 +24,21 @@ class Asked:
     billing: int = 0
 
 
-def read(requested: str, shares: Mapping[str, object]) -> Asked:
+def read(requested: str, shares: Mapping[str, object]) -> RequestedResources:
     """Reads Slurm's list, `cpu=8,mem=64G,gres/gpu:a100=2`, by the cluster's own shares of MIG slices.
 
     What cannot be read says nothing: it is never billed.
     """
     try:
-        found = tres(requested, own_shares(shares, "shares"))
+        resources = parse_tres(requested, own_shares(shares, "shares"))
     except UnreadableError:
-        return Asked()
-    return Asked(
-        gpus=found.gpus,
-        gpu_model=found.gpu_model,
-        mig_profile=found.mig_profile,
-        gpu_share=found.gpu_share,
-        cpu_milli=1000 * (found.cpus or 0),
-        memory_mib=found.memory_mib,
-        billing=found.billing,
+        return RequestedResources()
+    return RequestedResources(
+        gpus=resources.gpus,
+        gpu_model=resources.gpu_model,
+        mig_profile=resources.mig_profile,
+        gpu_share=resources.gpu_share,
+        cpu_milli=1000 * (resources.cpus or 0),
+        memory_mib=resources.memory_mib,
+        billing=resources.billing,
     )

@@ -101,8 +101,8 @@ def _headers(text: Secret) -> dict[str, Secret]:
     if not text:
         return {}
     try:
-        told = json.loads(text.reveal())
-        named = {str(name): Secret(str(value)) for name, value in told.items()}
+        headers = json.loads(text.reveal())
+        named = {str(name): Secret(str(value)) for name, value in headers.items()}
     except (ValueError, AttributeError):  # without the cause, which holds the text
         raise ConnectorError(
             "The extra headers that are kept cannot be read: enter them anew.", retry=False
@@ -121,16 +121,16 @@ def _aws(text: Secret) -> AwsKeys | None:
     if not text:
         return None
     try:
-        told = json.loads(text.reveal())
-        kept = {
-            name: Secret(str(told.get(name, ""))) for name in ("access_key", "secret_key", "session_token")
+        values = json.loads(text.reveal())
+        secrets = {
+            name: Secret(str(values.get(name, ""))) for name in ("access_key", "secret_key", "session_token")
         }
-        region = str(told["region"])
+        region = str(values["region"])
     except (ValueError, KeyError, TypeError, AttributeError):  # without the cause, which holds the text
         raise ConnectorError(
             "The AWS keys that are kept cannot be read: enter them anew.", retry=False
         ) from None
-    keys = {name: present(secret, what=f"aws, {name}") for name, secret in kept.items()}
+    keys = {name: present(secret, what=f"aws, {name}") for name, secret in secrets.items()}
     return AwsKeys(
         region=region,
         access_key=keys["access_key"].reveal(),

@@ -59,16 +59,16 @@ def clusters(*, moment: datetime) -> list[Stand]:
     since = int((moment - STILL_TO_CLOSE).timestamp())
     poor = incomplete.poor(since=since).filter(cluster=OuterRef("pk")).order_by()
     unseen = poor.values("cluster").annotate(n=Count("pk")).values("n")
-    found = Cluster.objects.annotate(
+    rows = Cluster.objects.annotate(
         account_count=Count("accounts"),
         jobs=Subquery(brought),
         newest=Subquery(newest),
         poor_hours=Subquery(unseen),
     ).order_by("name")
-    pulls = Pull.objects.in_bulk([row.newest for row in found if row.newest])
+    pulls = Pull.objects.in_bulk([row.newest for row in rows if row.newest])
     return [
         Stand(row, row.account_count, row.jobs or 0, pulls.get(row.newest), row.poor_hours or 0)
-        for row in found
+        for row in rows
     ]
 
 
@@ -116,13 +116,13 @@ def closer(name: str) -> Closer | None:
 
 def reasons(*, resolved: bool) -> list[Reason]:
     """Rows in quarantine per cluster and code, by cluster. One query."""
-    found = (
+    counts = (
         Quarantined.objects.filter(resolved_at__isnull=not resolved)
         .values_list("cluster__name", "code")
         .annotate(rows=Count("pk"))
         .order_by("cluster__name", "code")
     )
-    return [Reason(*row) for row in found]
+    return [Reason(*row) for row in counts]
 
 
 def set_aside(

@@ -18,7 +18,7 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.clocks import refuse_skew
 from clusters.connectors.prometheus.hpc_job import JobHour, JobTelemetry
 from clusters.models import Connection, Telemetry
-from clusters.utilisation import Told
+from clusters.utilisation import StoredHours
 
 log = structlog.get_logger("clusters.telemetry")
 
@@ -33,7 +33,7 @@ FIRST_BACKOFF = timedelta(minutes=2)  # doubles with each failure, up to an hour
 class Read:
     """What a reading gave. `error` is a sentence, "" where there was none."""
 
-    told: Told = field(default_factory=Told)
+    hours: StoredHours = field(default_factory=StoredHours)
     error: str = ""
 
 
@@ -49,14 +49,14 @@ def read_due(connection: Connection, *, clock: Callable[[], int], stored: Callab
     if row is None or (row.next_at is not None and now < row.next_at):
         return None
     try:
-        told = _read(row, since=_beginning(row, connection, now), clock=clock, stored=stored)
+        hours = _read(row, since=_beginning(row, connection, now), clock=clock, stored=stored)
     except ConnectorError as error:
         return _failed(row, now, str(error), retry=error.retry)
     except Exception as error:  # whatever it is, the scheduler was read
         log.exception("telemetry failed", cluster=connection.cluster.name)
         sentence = f"Something failed here, not at the telemetry ({type(error).__name__}); the worker's log says what."
         return _failed(row, now, sentence, retry=True)
-    return Read(told)
+    return Read(hours)
 
 
 def _beginning(row: Telemetry, connection: Connection, now: datetime) -> datetime:
@@ -66,8 +66,10 @@ def _beginning(row: Telemetry, connection: Connection, now: datetime) -> datetim
     return max(connection.first_usage_from or now - look_back, now - FARTHEST)
 
 
-def _read(row: Telemetry, *, since: datetime, clock: Callable[[], int], stored: Callable[[], None]) -> Told:
-    told, now = Told(), datetime.fromtimestamp(clock(), UTC)
+def _read(
+    row: Telemetry, *, since: datetime, clock: Callable[[], int], stored: Callable[[], None]
+) -> StoredHours:
+    total, now = StoredHours(), datetime.fromtimestamp(clock(), UTC)
     name = row.cluster.name
     if ahead := watermark.ahead(name, row.complete_through, moment=now, whose=f"{name}'s telemetry"):
         raise ConnectorError(ahead.sentence, retry=False)
@@ -77,14 +79,18 @@ def _read(row: Telemetry, *, since: datetime, clock: Callable[[], int], stored: 
             _refuse_skew(source)
             with transaction.atomic():
                 ledger.lock(row.cluster)
-                found = utilisation.store_jobs(cluster=row.cluster, hours=batch)
-                if found.changed:
+                batch_hours = utilisation.store_jobs(cluster=row.cluster, hours=batch)
+                if batch_hours.changed:
                     stored()
                 _stored_before(row, batch[-1].hour)
-            told += found
+            total += batch_hours
         _refuse_skew(source)
         now = datetime.fromtimestamp(clock(), UTC)
-        through = datetime.fromtimestamp(source.told_until, UTC) if source.told_until is not None else None
+        through = (
+            datetime.fromtimestamp(source.complete_through, UTC)
+            if source.complete_through is not None
+            else None
+        )
         if through is None or (row.complete_through is not None and through < row.complete_through):
             through = row.complete_through
         Telemetry.objects.filter(pk=row.pk).update(
@@ -93,9 +99,9 @@ def _read(row: Telemetry, *, since: datetime, clock: Callable[[], int], stored: 
             failures=0,
             last_error="",
             last_success_at=now,
-            notes="\n".join([*source.notes, *told.sentences()]),
+            notes="\n".join([*source.notes, *total.sentences()]),
         )
-    return told
+    return total
 
 
 def _refuse_skew(source: JobTelemetry) -> None:

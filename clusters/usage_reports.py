@@ -71,18 +71,18 @@ def had(cluster: Cluster, *, since: int, until: int) -> Had | None:
     begins = [row[3] for row in spoken] + ([first] if first is not None else [])
     if not begins or through is None:
         return None
-    known = max(min(begins), since), min(int(through.timestamp()), until)
-    if known[0] >= known[1]:
+    span = max(min(begins), since), min(int(through.timestamp()), until)
+    if span[0] >= span[1]:
         return None
-    rows = intervals.filter(Q(until__isnull=True) | Q(until__gt=known[0]), since__lt=known[1]).values_list(
-        "gpu_model", "gpus", "state", "since", Coalesce("until", known[1])
+    rows = intervals.filter(Q(until__isnull=True) | Q(until__gt=span[0]), since__lt=span[1]).values_list(
+        "gpu_model", "gpus", "state", "since", Coalesce("until", span[1])
     )
     spans = [
-        Span(model, gpus, CapacityState(state), max(begin, known[0]), min(end, known[1]))
+        Span(model, gpus, CapacityState(state), max(begin, span[0]), min(end, span[1]))
         for model, gpus, state, begin, end in (*rows, *((*row[:4], min(row[4], looked)) for row in spoken))
-        if begin < known[1] and end > known[0]
+        if begin < span[1] and end > span[0]
     ]
-    return Had(*known, spans)
+    return Had(*span, spans)
 
 
 def idle_while_waiting(cluster: Cluster, had: Had) -> dict[str, Fraction]:

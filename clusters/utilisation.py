@@ -43,7 +43,7 @@ class Odd:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StoredHours:
     """What became of hours: `read` is all of them, `changed` those that were new or said something else."""
 
     read: int = 0
@@ -51,8 +51,8 @@ class Told:
     unknown: Odd = field(default_factory=Odd)  # of runs that the ledger does not hold
     refused: Odd = field(default_factory=Odd)  # that cannot be true
 
-    def __add__(self, other: Told) -> Told:
-        return Told(
+    def __add__(self, other: StoredHours) -> StoredHours:
+        return StoredHours(
             self.read + other.read,
             self.changed + other.changed,
             self.unknown + other.unknown,
@@ -61,39 +61,39 @@ class Told:
 
     def sentences(self) -> list[str]:
         """For the operator: what was not stored, why, and what to do."""
-        told = []
+        sentences = []
         if self.unknown.count:
-            told.append(
+            sentences.append(
                 f"{_hours(self.unknown.count)} of utilisation left out, of runs that are not recorded here "
                 f"({self.unknown.example}): rows in quarantine may be theirs, or their usage was never read."
             )
         if self.refused.count:
-            told.append(
+            sentences.append(
                 f"{_hours(self.refused.count)} of utilisation left out as impossible ({self.refused.example}): reports "
                 "tell that time as unknown; check the metric and its divisor in the connection's options."
             )
-        return told
+        return sentences
 
 
 def _hours(count: int) -> str:
     return "1 hour" if count == 1 else f"{count} hours"
 
 
-def store(*, cluster: Cluster, hours: Sequence[BusyHour]) -> Told:
+def store(*, cluster: Cluster, hours: Sequence[BusyHour]) -> StoredHours:
     """Write what differs from what stands; of one run's hour told twice, the last word. Runs in a transaction.
 
     The facts of these runs are stored before, and the cluster is locked. The same again changes nothing. What cannot
     be true (`impossible`, or more than the run's devices have seconds) and what belongs to no record is counted.
     """
     if not hours:
-        return Told()
+        return StoredHours()
     refused = Odd()
     newest: dict[tuple[str, int], BusyHour] = {}
-    for told in hours:
-        if why := impossible(told):
+    for row in hours:
+        if why := impossible(row):
             refused += Odd(1, why)
         else:
-            newest[told.source_key, told.hour] = told
+            newest[row.source_key, row.hour] = row
     with connection.cursor() as cursor:
         temp_tables.prepare(cursor, "UTILISATION")
         with cursor.copy(sql.COPY_STAGE) as copy:
@@ -102,32 +102,32 @@ def store(*, cluster: Cluster, hours: Sequence[BusyHour]) -> Told:
         changed, strangers, stranger, large, example = cursor.fetchone()
     if large:
         refused += Odd(large, f"{example} had more seconds than its devices")
-    return Told(len(hours), changed, Odd(strangers, stranger or ""), refused)
+    return StoredHours(len(hours), changed, Odd(strangers, stranger or ""), refused)
 
 
-def impossible(told: BusyHour) -> str:
+def impossible(row: BusyHour) -> str:
     """Why it cannot be true whatever the run held, or "": "pod-1/main/gpu at 10: 30 busy seconds of 12"."""
-    where = f"{quoted(told.source_key)} in the hour from {told.hour}"
-    if told.hour % HOUR or not 0 < told.hour < 2**40:
+    where = f"{quoted(row.source_key)} in the hour from {row.hour}"
+    if row.hour % HOUR or not 0 < row.hour < 2**40:
         return f"{where}, where no hour begins"
-    if not told.busy.is_finite() or not 0 <= told.covered < 2**62:
-        return f"{where} was covered for {told.covered} s and busy for {told.busy} s"
-    if not 0 <= told.busy <= min(told.covered * NOISE, _MOST):
-        return f"{where} was busy for {told.busy.normalize():f} s of {told.covered} s"
-    return "\\x00 in a name" if "\x00" in told.source_key + told.metric else ""
+    if not row.busy.is_finite() or not 0 <= row.covered < 2**62:
+        return f"{where} was covered for {row.covered} s and busy for {row.busy} s"
+    if not 0 <= row.busy <= min(row.covered * NOISE, _MOST):
+        return f"{where} was busy for {row.busy.normalize():f} s of {row.covered} s"
+    return "\\x00 in a name" if "\x00" in row.source_key + row.metric else ""
 
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
-def _line(told: BusyHour) -> str:
+def _line(row: BusyHour) -> str:
     """A line of COPY's text format."""
-    key, metric = told.source_key.translate(_ESCAPES), told.metric.translate(_ESCAPES)
-    busy = min(told.busy, Decimal(told.covered))
-    return f"{key}\t{told.hour}\t{busy:f}\t{told.covered}\t{told.source.value}\t{metric}\n"
+    key, metric = row.source_key.translate(_ESCAPES), row.metric.translate(_ESCAPES)
+    busy = min(row.busy, Decimal(row.covered))
+    return f"{key}\t{row.hour}\t{busy:f}\t{row.covered}\t{row.source.value}\t{metric}\n"
 
 
-def store_jobs(*, cluster: Cluster, hours: Sequence[JobHour]) -> Told:
+def store_jobs(*, cluster: Cluster, hours: Sequence[JobHour]) -> StoredHours:
     """`store` for hours that name jobs as Slurm numbers them, of the cluster's runs that overlap them.
 
     Several runs of one number in an hour (a job that was requeued) share it by what each held of it. Device-seconds
@@ -135,7 +135,7 @@ def store_jobs(*, cluster: Cluster, hours: Sequence[JobHour]) -> Told:
     that held no GPU here are counted as unknown.
     """
     if not hours:
-        return Told()
+        return StoredHours()
     lines = (
         f"{one.job_id.translate(_ESCAPES)}\t{one.hour}\t{one.busy:f}\t{one.covered}\t{one.metric.translate(_ESCAPES)}\n"
         for one in hours
@@ -150,4 +150,4 @@ def store_jobs(*, cluster: Cluster, hours: Sequence[JobHour]) -> Told:
         strangers, stranger = cursor.fetchone()
         cursor.execute(sql.MERGE, {"cluster": cluster.pk})
         changed = cursor.fetchone()[0]
-    return Told(len(hours), changed, Odd(strangers, f"job {stranger}" if stranger else ""))
+    return StoredHours(len(hours), changed, Odd(strangers, f"job {stranger}" if stranger else ""))

@@ -53,11 +53,11 @@ def _is_plain(fact: UsageFact, latest: int) -> bool:
 
 def as_text(fact: UsageFact) -> str:
     """The fact as JSON, without what goes on while it is open: the same fact, the same text at every look."""
-    told = dataclasses.asdict(fact)
+    values = dataclasses.asdict(fact)
     if fact.ended is None:
         for name in _MOVING:
-            del told[name]
-    return json.dumps(told, sort_keys=True)
+            del values[name]
+    return json.dumps(values, sort_keys=True)
 
 
 def _interval(fact: UsageFact, *, now: int) -> tuple[str, str] | None:
@@ -121,8 +121,8 @@ def _texts(fact: UsageFact) -> tuple[str, str] | None:
             "impossible-text",
             f"Its key, account, user or GPU model is over {LONGEST_NAME} characters long.",
         )
-    told = (fact.job_id, fact.name, fact.queue, fact.qos, fact.priority_class, fact.mig_profile)
-    text = "".join((*names, *told, fact.node_list, fact.requested, fact.state, fact.exit_code))
+    others = (fact.job_id, fact.name, fact.queue, fact.qos, fact.priority_class, fact.mig_profile)
+    text = "".join((*names, *others, fact.node_list, fact.requested, fact.state, fact.exit_code))
     if "\x00" in text or not (text.isascii() or _is_unicode(text)):
         return "impossible-text", "It holds a character that no text has: a zero byte, or half of a pair."
     return None

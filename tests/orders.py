@@ -29,16 +29,16 @@ def play(
     """Place and take back as the order says; `look` is called after each, with the sources that stand."""
     stands: set[str] = set()
     for source in order:
-        with opens() as door:
+        with opens() as port:
             if source in stands:
                 stands.remove(source)
-                plan = enforcement_plan.plan_unblock(door=door, account=account, source=source)
+                plan = enforcement_plan.plan_unblock(port=port, account=account, source=source)
             else:
                 stands.add(source)
                 plan = enforcement_plan.plan_block(
-                    door=door, account=account, source=source, submits=REASONS[source]
+                    port=port, account=account, source=source, submits=REASONS[source]
                 )
-            done = job_control.carry_out(door=door, plan=plan, who=source, why=f"{source} says so")
+            done = job_control.carry_out(port=port, plan=plan, who=source, why=f"{source} says so")
         assert done.good, order
         assert len(done.acts) == 1
         look(stands)

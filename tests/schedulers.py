@@ -118,16 +118,16 @@ def a_connection(cluster: Cluster | None = None, **fields: Any) -> Connection:
     return Connection.objects.create(cluster=cluster, **values)
 
 
-def plan_hold(*, door: SchedulerPort, account: str, user: str = "") -> Plan:
+def plan_hold(*, port: SchedulerPort, account: str, user: str = "") -> Plan:
     """Hold every waiting job of the account, of that user alone where one is given."""
-    return enforcement_plan.plan(door=door, request=Request(kind=ActKind.HOLD, account=account, user=user))
+    return enforcement_plan.plan(port=port, request=Request(kind=ActKind.HOLD, account=account, user=user))
 
 
-def plan_release(*, door: SchedulerPort, account: str, user: str = "") -> Plan:
+def plan_release(*, port: SchedulerPort, account: str, user: str = "") -> Plan:
     """Release the account's jobs that were held here. Those that users or operators hold stay held."""
-    return enforcement_plan.plan(door=door, request=Request(kind=ActKind.RELEASE, account=account, user=user))
+    return enforcement_plan.plan(port=port, request=Request(kind=ActKind.RELEASE, account=account, user=user))
 
 
-def plan_cancel(*, door: SchedulerPort, job: int) -> Plan:
+def plan_cancel(*, port: SchedulerPort, job: int) -> Plan:
     """End one job, or all tasks of the array of that number."""
-    return enforcement_plan.plan(door=door, request=Request(kind=ActKind.CANCEL, job=job))
+    return enforcement_plan.plan(port=port, request=Request(kind=ActKind.CANCEL, job=job))

@@ -68,10 +68,10 @@ def _enforce_on(
     cluster: Cluster, rows: list[SuspendedAccount], opens: PortOpener, done: BlockTally, moment: datetime
 ) -> None:
     try:
-        with opens(cluster) as door:
-            job_control.tidy(door=door)
+        with opens(cluster) as port:
+            job_control.tidy(port=port)
             for row in rows:
-                _try_account(door, row, done, moment)
+                _try_account(port, row, done, moment)
     except (LimitError, ConnectorError) as error:
         for row in rows:
             _record_failure(row, str(error), done, moment)
@@ -81,10 +81,10 @@ def _enforce_on(
             _record_failure(row, unforeseen(error), done, moment)
 
 
-def _try_account(door: SchedulerPort, row: SuspendedAccount, done: BlockTally, moment: datetime) -> None:
+def _try_account(port: SchedulerPort, row: SuspendedAccount, done: BlockTally, moment: datetime) -> None:
     act = _lift if row.state == BlockState.LIFTING else _block
     try:
-        state = act(door, row, moment)
+        state = act(port, row, moment)
     except (LimitError, ConnectorError, OtherTenantsBelowError) as error:
         _record_failure(row, str(error), done, moment)
         return
@@ -97,36 +97,36 @@ def _try_account(door: SchedulerPort, row: SuspendedAccount, done: BlockTally, m
     done.lifted += state is BlockState.LIFTED
 
 
-def _block(door: SchedulerPort, row: SuspendedAccount, moment: datetime) -> BlockState:
-    _refuse_others(door, row, moment)
-    plan = enforcement_plan.plan_block(door=door, account=row.account.name, source=DUNNING)
-    _carry_out(door, plan, f"{row.suspension.invoice} is not paid")
+def _block(port: SchedulerPort, row: SuspendedAccount, moment: datetime) -> BlockState:
+    _refuse_others(port, row, moment)
+    plan = enforcement_plan.plan_block(port=port, account=row.account.name, source=DUNNING)
+    _carry_out(port, plan, f"{row.suspension.invoice} is not paid")
     if not blocks.is_in_force(row.account.cluster, row.account.name, source=DUNNING):
         raise LimitError(" ".join(plan.notes))  # an act on it is not settled
     return BlockState.BLOCKED
 
 
-def _lift(door: SchedulerPort, row: SuspendedAccount, moment: datetime) -> BlockState:
+def _lift(port: SchedulerPort, row: SuspendedAccount, moment: datetime) -> BlockState:
     del moment
     again = SuspendedAccount.objects.filter(
         account=row.account, state__in=BLOCKING, suspension__ended_at=None
     )
     if not again.exists():
-        plan = enforcement_plan.plan_unblock(door=door, account=row.account.name, source=DUNNING)
-        _carry_out(door, plan, f"nothing demands it any more: {row.suspension.invoice}")
+        plan = enforcement_plan.plan_unblock(port=port, account=row.account.name, source=DUNNING)
+        _carry_out(port, plan, f"nothing demands it any more: {row.suspension.invoice}")
     return BlockState.LIFTED
 
 
-def _carry_out(door: SchedulerPort, plan: Plan, why: str) -> None:
-    done = job_control.carry_out(door=door, plan=plan, who=DUNNING, why=why)
+def _carry_out(port: SchedulerPort, plan: Plan, why: str) -> None:
+    done = job_control.carry_out(port=port, plan=plan, who=DUNNING, why=why)
     if not done.good:
         message = next((act.error for act in done.acts if act.error), "It was not read back.")
         raise LimitError(message)
 
 
-def _refuse_others(door: SchedulerPort, row: SuspendedAccount, moment: datetime) -> None:
+def _refuse_others(port: SchedulerPort, row: SuspendedAccount, moment: datetime) -> None:
     """A limit of an account holds for those below it, which may be somebody else's."""
-    below = door.acts.below(row.account.name)
+    below = port.acts.below(row.account.name)
     owners = owners_of(row.account.cluster, below, at=moment) if below else {}
     others = {name: owner for name, owner in owners.items() if owner.pk != row.tenant_id}
     if others:

@@ -18,7 +18,7 @@ from billing.queries.costs import Tag, Tags, cost, per_currency, tags
 from billing.queries.jobs import NEWEST_FIRST, PAGE, Job, costed
 from billing.rules.money import Money
 from clusters import requested_resources
-from clusters.requested_resources import Asked
+from clusters.requested_resources import RequestedResources
 from clusters.usage import Mark
 from portal.core import pagination
 from portal.core.tenants.models import Tenant
@@ -50,7 +50,7 @@ class OpenJob:
 
     job: Job
     parts: tuple[Part, ...]
-    holds: Asked  # what it holds, or was asked for while it waits
+    holds: RequestedResources  # what it holds, or was asked for while it waits
     requested: str  # as the scheduler prints it
     time_limit: int | None  # seconds
     unseen: bool = False  # open, as far as is known, but its cluster's last pass did not see it
@@ -201,7 +201,7 @@ def _rows(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
-def _requests(jobs: Sequence[Job]) -> dict[int, tuple[Asked, str, int | None]]:
+def _requests(jobs: Sequence[Job]) -> dict[int, tuple[RequestedResources, str, int | None]]:
     """Per job what it holds or wants, as text too, and its time limit."""
     records = [job.row.record_id for job in jobs]
     rows_by_record = {record: rest for record, *rest in _rows(sql.REQUESTED, {"records": records})}
@@ -212,10 +212,10 @@ def _requests(jobs: Sequence[Job]) -> dict[int, tuple[Asked, str, int | None]]:
         wants = (
             requested_resources.read(requested, json.loads(shares))
             if row.started is None and not row.gpus
-            else Asked()
+            else RequestedResources()
         )
         requests[row.record_id] = (
-            Asked(
+            RequestedResources(
                 gpus=row.gpus or wants.gpus,
                 gpu_model=row.gpu_model or wants.gpu_model,
                 mig_profile=row.mig_profile or wants.mig_profile,
@@ -241,7 +241,7 @@ def _cuts(tenant: Tenant, runs: Sequence[RatedJob]) -> dict[int, list[Cut]]:
     return cuts
 
 
-def _like(tenant: Tenant, waits: Sequence[tuple[Job, Asked]]) -> dict[int, list[Cut]]:
+def _like(tenant: Tenant, waits: Sequence[tuple[Job, RequestedResources]]) -> dict[int, list[Cut]]:
     """Per waiting record the terms of the newest job of its account that ran in the same way."""
     if not waits:
         return {}
@@ -259,7 +259,7 @@ def _like(tenant: Tenant, waits: Sequence[tuple[Job, Asked]]) -> dict[int, list[
 
 def _open(
     job: Job,
-    request: tuple[Asked, str, int | None],
+    request: tuple[RequestedResources, str, int | None],
     cuts: Mapping[int, list[Cut]],
     like: Mapping[int, list[Cut]],
     prices: Tags,

@@ -130,7 +130,7 @@ class _Pass:
     def _end(self, stored: Stored) -> None:
         if self.live is not None:
             self.live.ending()
-            notes = "\n".join([*self.reading.notes, *stored.told.sentences()])
+            notes = "\n".join([*self.reading.notes, *stored.utilisation.sentences()])
             Pull.objects.filter(pk=self.pull.pk).update(ended_at=self.now, notes=notes)
 
 
@@ -190,7 +190,7 @@ def _store(
                     marks=marks,
                 )
                 hour_counts = utilisation.store(cluster=pull.cluster, hours=batch.hours)
-                total = before + stored + Stored(told=hour_counts)
+                total = before + stored + Stored(utilisation=hour_counts)
                 if batch.facts:
                     engine.rate_touched()
                 if hour_counts.changed:

@@ -284,7 +284,7 @@ class _Pull:
         if piece.asked is not None:
             self.pulled.vanished, self.pulled.healed = open_runs.settle(
                 cluster=self.cluster,
-                asked=set(piece.asked).difference(reading.unasked),
+                keys=set(piece.asked).difference(reading.unasked),
                 missing=reading.missing,
                 moment=moment,
             )

@@ -87,9 +87,9 @@ def borrowed(cluster: Cluster, *, since: int, until: int, clock: Callable[[], in
     for name in sorted({part.queue for part in found.above}):
         parts = [part for part in found.above if part.queue == name]
         above = sum(part.gpus * (part.until - part.since) for part in parts)
-        taken = sum(one.gpus * (one.until - one.since) for one in found.taken if one.run.queue == name)
+        taken = sum(one.gpus * (one.until - one.since) for one in found.runs if one.run.queue == name)
         queues.append(Quota(name, above, above - taken, sum(part.until - part.since for part in parts)))
-    rows, notes = _rows(found.taken, since, until)
+    rows, notes = _rows(found.runs, since, until)
     if any(queue.told < until - since for queue in queues):
         notes.append("For a part of the period the gauges told nothing: what was borrowed then is not known.")
     return BorrowedReport(since, until, queues, rows, notes)

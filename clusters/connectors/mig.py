@@ -16,7 +16,7 @@ OwnShares = tuple[tuple[str, str, int, int], ...]
 
 # Profiles whose share is not their compute slices of seven: one slice of compute with two of memory, of which four
 # fill a GPU. "": of any model, since no other has a slice of that name.
-KNOWN_SHARES: Mapping[tuple[str, str], Share] = MappingProxyType(
+DEFAULT_SHARES: Mapping[tuple[str, str], Share] = MappingProxyType(
     {
         ("a100-40gb", "1g.10gb"): (1, 4),
         ("", "1g.20gb"): (1, 4),
@@ -51,7 +51,7 @@ def slice_share(model: str, own: str, profile: str, rows: Mapping[tuple[str, str
     match = _PROFILE.fullmatch(profile)
     bare = match[1] if match else profile  # with a media engine or without, it is the same part
     families = _families(own)
-    for table in (rows, KNOWN_SHARES):
+    for table in (rows, DEFAULT_SHARES):
         for name in (model, *families):
             for row in dict.fromkeys((profile, bare)):
                 if (name, row) in table:

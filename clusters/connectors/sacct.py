@@ -109,11 +109,11 @@ def open_export(
         first = next((line for line in physical_lines(stream) if line.text.strip()), None)
         if first is None:
             raise ConnectorError(f"{path.name} is empty: not even a header line is in it.", retry=False)
-        found, skip = _columns_of(first, columns, delimiter)
+        header, skip = _columns_of(first, columns, delimiter)
         while stream.read(2**20):  # a broken archive is found out here, not in the middle of an import
             pass
     return SacctExport(
-        path, zone=zone, columns=found, delimiter=delimiter, skip=skip, seen=seen, shares=shares
+        path, zone=zone, columns=header, delimiter=delimiter, skip=skip, seen=seen, shares=shares
     )
 
 
@@ -121,14 +121,14 @@ def _columns_of(first: Line, columns: Sequence[str] | None, delimiter: str) -> t
     names = first.text.split(delimiter)
     if columns is None:
         return layout(names, delimiter=delimiter), first.number
-    found = layout(columns, delimiter=delimiter)
+    own_layout = layout(columns, delimiter=delimiter)
     if not is_header(names):
-        return found, 0
+        return own_layout, 0
     if [name.strip().lower() for name in names] != [name.strip().lower() for name in columns]:
         raise ConnectorError(
             "The file has a header line with other columns: leave out --columns.", retry=False
         )
-    return found, first.number
+    return own_layout, first.number
 
 
 @contextmanager

@@ -40,11 +40,11 @@ def duration(column: str, text: str) -> int | None:
     """`7-20:39:39`, `00:01:39` or `01:05.753` in whole seconds (fractions cut off); None if empty."""
     if not text:
         return None
-    found = _DURATION.fullmatch(text)
-    if found is None or (found[2] is not None and int(found[3]) > 59):
+    match = _DURATION.fullmatch(text)
+    if match is None or (match[2] is not None and int(match[3]) > 59):
         code = "negative-elapsed" if text.startswith("-") else "unreadable-duration"
         raise UnreadableError(code, f"{column} {quoted(text)} is not a length of time like 1-02:24:13.")
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
@@ -83,9 +83,9 @@ def count(column: str, text: str) -> int:
 @lru_cache(maxsize=4096)
 def state_word(text: str) -> str:
     """`CANCELLED by 1234` → `CANCELLED`. States that are not known are kept: nothing is decided by them."""
-    found = _STATE.fullmatch(text)
-    if found is None:
+    match = _STATE.fullmatch(text)
+    if match is None:
         raise UnreadableError(
             "state", f"State {quoted(text)} is not a state; the fields of the row may have shifted."
         )
-    return found[1]
+    return match[1]

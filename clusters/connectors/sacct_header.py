@@ -54,21 +54,21 @@ class Layout:
 def layout(names: Sequence[str], *, delimiter: str) -> Layout:
     """Raises `ConnectorError` if these are not the names of a job listing with all that is needed."""
     plain = [name.strip().lower().partition("%")[0] for name in names]
-    known = [_READ.get(name) for name in plain]
-    missing = [name for name in NEEDED if name not in known]
-    if not any(name in known for name in ELAPSED):
+    columns = [_READ.get(name) for name in plain]
+    missing = [name for name in NEEDED if name not in columns]
+    if not any(name in columns for name in ELAPSED):
         missing.append("ElapsedRaw (or Elapsed)")
     if missing:
-        raise ConnectorError(_refusal(list(names), known, missing, delimiter), retry=False)
+        raise ConnectorError(_refusal(list(names), columns, missing, delimiter), retry=False)
     places: dict[str, list[int]] = {}
-    for at, name in enumerate(known):
+    for at, name in enumerate(columns):
         if name is not None:
             places.setdefault(name, []).append(at)
     return Layout(
         width=len(plain),
         position={name: at[0] for name, at in places.items()},
         repeated=tuple((name, tuple(at)) for name, at in places.items() if len(at) > 1),
-        cut_unnoticed=known[-1] in _CUT_UNNOTICED,
+        cut_unnoticed=columns[-1] in _CUT_UNNOTICED,
     )
 
 
@@ -80,9 +80,9 @@ def is_header(names: Sequence[str]) -> bool:
     )
 
 
-def _refusal(names: list[str], known: list[str | None], missing: list[str], delimiter: str) -> str:
+def _refusal(names: list[str], columns: list[str | None], missing: list[str], delimiter: str) -> str:
     line = delimiter.join(names)
-    if other := _other_delimiter(line, sum(name is not None for name in known), delimiter):
+    if other := _other_delimiter(line, sum(name is not None for name in columns), delimiter):
         option = "$'\\t'" if other == "\t" else f"'{other}'"
         return (
             f"The header's columns are separated by {_OTHERS[other]}, not by {quoted(delimiter)}: "
@@ -95,7 +95,7 @@ def _refusal(names: list[str], known: list[str | None], missing: list[str], deli
             "There is no header line: run sacct without --noheader, or name the columns with --columns. "
             f"The command is: {COMMAND}"
         )
-    if not {"JobIDRaw", "JobID"} & set(known):
+    if not {"JobIDRaw", "JobID"} & set(columns):
         shown = excerpt(", ".join(name.strip() for name in names[:5])).removesuffix("…")
         return f"This is not a listing of jobs: its columns are {shown} … The command is: {COMMAND}"
     return f"The export lacks {', '.join(missing)}. The command that gives all columns is: {COMMAND}"

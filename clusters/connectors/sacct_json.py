@@ -89,7 +89,7 @@ class SacctJson:
     def _check_end(self, splitter: Splitter) -> None:
         if splitter.rest:
             return
-        if not splitter.found:
+        if not splitter.has_jobs:
             raise ConnectorError(
                 f'{self._path.name} has no "jobs" in it: make it with {COMMAND}', retry=False
             )
@@ -97,9 +97,9 @@ class SacctJson:
             errors = decode.envelopes.read(splitter.around).errors or []
         except ValueError:
             errors = []
-        said = [fault for fault in errors if fault.error_number != faults.NOTHING_FOUND]
-        if said:
-            text = excerpt(" ".join((said[0].description or said[0].error or "").split()))
+        failures = [fault for fault in errors if fault.error_number != faults.EMPTY_RESULT]
+        if failures:
+            text = excerpt(" ".join((failures[0].description or failures[0].error or "").split()))
             raise ConnectorError(
                 f'sacct failed as it wrote {self._path.name} ("{text}"): export it again.', retry=False
             )

@@ -25,7 +25,7 @@ from clusters.connectors.sacct_fields import (
 )
 from clusters.connectors.sacct_spans import Span, Times, read_span
 from clusters.connectors.sacct_times import UNSET, Clock
-from clusters.connectors.sacct_tres import tres
+from clusters.connectors.sacct_tres import parse_tres
 from portal.excerpt import excerpt
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class RowReader:
                 code=unreadable.code,
                 raw=raw.text,
                 line=raw.line,
-                source_key=self._key_if_told(fields),
+                source_key=self._source_key(fields),
             )
 
     def _plain(self, fields: list[str]) -> UsageFact | None:
@@ -162,24 +162,24 @@ class RowReader:
             node_list, requested, submit, eligible, suspended, raw_limit, limit, exit_code, cluster,
         ) = self.shown(fields)  # fmt: skip
         number = job_number(job)
-        held = tres(listed, self.shares)
-        cpus = count("NCPUS", fields[self.cpus]) if held.cpus is None else held.cpus
-        if started is None and held.cpus is None:
+        tres = parse_tres(listed, self.shares)
+        cpus = count("NCPUS", fields[self.cpus]) if tres.cpus is None else tres.cpus
+        if started is None and tres.cpus is None:
             cpus = 0  # what waits holds none, whatever releases print for it
-        nodes = count("NNodes", fields[self.nodes]) if held.nodes is None else held.nodes
+        nodes = count("NNodes", fields[self.nodes]) if tres.nodes is None else tres.nodes
         fact = UsageFact(  # in the order of its fields: naming them takes as long as all the rest
             f"{number}@{submitted}", account, user, job_id or str(number), name, queue, qos, "",
-            held.gpus, held.gpu_model, held.mig_profile, held.gpu_share, cpus * 1000, held.memory_mib, nodes,
+            tres.gpus, tres.gpu_model, tres.mig_profile, tres.gpu_share, cpus * 1000, tres.memory_mib, nodes,
             node_list, requested or fields[self.requested_memory], time_limit(raw_limit, limit),
             submitted, submitted if eligible == submit else self.clock.loosely(eligible), started, ended,
             proven if ended is None else None,
             0 if suspended in _NOT_SUSPENDED else duration("Suspended", suspended) or 0,
-            state, exit_code, 0, held.billing,
+            state, exit_code, 0, tres.billing,
         )  # fmt: skip
         if proven is not None and proven > self.proven:
             self.proven = self.reading.proves_until = proven
-        if note or held.note:
-            self._count(note, held.note)
+        if note or tres.note:
+            self._count(note, tres.note)
         if cluster not in self.clusters:
             self._meet(cluster)
         return fact
@@ -231,7 +231,7 @@ class RowReader:
         count("NCPUS", fields[self.cpus])
         duration("Suspended", fields[self.suspended])
 
-    def _key_if_told(self, fields: list[str]) -> str:
+    def _source_key(self, fields: list[str]) -> str:
         try:
             moments = self.clock.moments("Submit", fields[self.submit])
             return f"{job_number(fields[self.job])}@{moments[0]}" if len(moments) == 1 else ""

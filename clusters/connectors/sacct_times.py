@@ -36,10 +36,10 @@ class _TimesOfDay(dict[str, int]):
     """`T10:30:41` → seconds after midnight; at most 86,400 entries."""
 
     def __missing__(self, text: str) -> int:
-        found = _TIME.fullmatch(text)
-        if found is None:
+        match = _TIME.fullmatch(text)
+        if match is None:
             raise UnreadableError("unreadable-time", f"{quoted(text)} is not a time of day.")
-        seconds = int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3])
+        seconds = int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3])
         self[text] = seconds
         return seconds
 
@@ -106,23 +106,23 @@ class Clock:
                 unreadable.code, f"{column} {quoted(text)} cannot be used: {unreadable}"
             ) from None
         except ClockChangeError:
-            found = self._on_change_day(text)
-        if not found:
+            instants = self._on_change_day(text)
+        if not instants:
             raise UnreadableError(
                 "skipped-time",
                 f"{column} {text} does not exist in {self.zone.key}: clocks were put forward over it. "
                 "Check the cluster's time zone, or export again with TZ=UTC.",
             )
-        return found
+        return instants
 
     def _on_change_day(self, text: str) -> tuple[int, ...]:
         local = datetime.combine(_day(text[:10]), time.min) + timedelta(seconds=self.times[text[10:]])
-        found: set[int] = set()
+        instants: set[int] = set()
         for fold in (0, 1):
             instant = local.replace(tzinfo=self.zone, fold=fold).astimezone(UTC)
             if instant.astimezone(self.zone).replace(tzinfo=None, fold=0) == local:
-                found.add((instant - _EPOCH) // timedelta(seconds=1))
-        return tuple(sorted(found))
+                instants.add((instant - _EPOCH) // timedelta(seconds=1))
+        return tuple(sorted(instants))
 
     def loosely(self, text: str) -> int | None:
         """The earliest moment a time can mean; None for anything else. Only for what bills nothing."""

@@ -51,12 +51,12 @@ class Kind:
 
 
 @lru_cache(maxsize=65_536)
-def tres(text: str, shares: OwnShares = ()) -> Tres:
+def parse_tres(text: str, shares: OwnShares = ()) -> Tres:
     """Reads an AllocTRES field; `shares` are the operator's rows of MIG slices.
 
     Raises `UnreadableError` if anything that is billed by cannot be read.
     """
-    return held(
+    return tres_of_counts(
         tuple(
             (name, mebibytes(value) if name == "mem" else _count(name, value))
             for name, value in _split(text).items()
@@ -72,7 +72,7 @@ def is_read(name: str) -> bool:
 
 
 @lru_cache(maxsize=65_536)
-def held(counts: tuple[tuple[str, int], ...], shares: OwnShares = ()) -> Tres:
+def tres_of_counts(counts: tuple[tuple[str, int], ...], shares: OwnShares = ()) -> Tres:
     """What a list of counts by name says; `mem` in MiB. Raises `UnreadableError` if they contradict each other."""
     values = dict(counts)
     kinds = _kinds(values, shares)
@@ -127,10 +127,10 @@ def _count(name: str, text: str) -> int:
 @lru_cache(maxsize=4096)
 def mebibytes(text: str) -> int:
     """`62.50G` → 64000, to the nearest MiB; without a unit it is MiB. Slurm's "not set" is 0."""
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
         raise UnreadableError("tres", f"AllocTRES has mem={excerpt(text)}, which is not an amount of memory.")
-    whole, fraction, unit = found[1], found[2] or "", found[3]
+    whole, fraction, unit = match[1], match[2] or "", match[3]
     if not unit and int(whole) >= 2**64 - 2:
         return 0
     numerator = int(whole + fraction) * _KIB[unit]

@@ -6,7 +6,7 @@ seconds; the tables that people edit use `timestamptz`.
 
 from clusters.models.acts import AccountBlock, Act, ActKind, ActOutcome, BlockReason
 from clusters.models.capacity import CapacityInterval, CapacityState
-from clusters.models.cluster import ZONE_IS_KEPT, Account, Cluster, ClusterError, ClusterKind
+from clusters.models.cluster import ZONE_IN_USE, Account, Cluster, ClusterError, ClusterKind
 from clusters.models.connection import Connection
 from clusters.models.coverage import IncompleteHour
 from clusters.models.declared import DeclaredNode
@@ -16,7 +16,7 @@ from clusters.models.usage import Usage, UsageRecord, UsageRevision, VanishedRun
 from clusters.models.utilisation import UtilisationHour, UtilisationSource
 
 __all__ = [
-    "ZONE_IS_KEPT",
+    "ZONE_IN_USE",
     "Account",
     "AccountBlock",
     "Act",

@@ -48,7 +48,7 @@ RETURN NEW;
 
 @track()
 class Act(models.Model):
-    """One thing done to one job or account over the acting door."""
+    """One thing done to one job or account of a scheduler."""
 
     Kind = ActKind
     Outcome = ActOutcome
@@ -74,7 +74,7 @@ class Act(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["cluster", "target"],
-                condition=Q(outcome__in=[str(each) for each in OPEN]),
+                condition=Q(outcome__in=[str(state) for state in OPEN]),
                 name="one_act_at_a_time_on_a_target",
             ),
             models.CheckConstraint(

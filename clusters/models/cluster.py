@@ -21,13 +21,13 @@ class ClusterKind(models.TextChoices):
     PROMETHEUS = "prometheus", "Kubernetes over Prometheus"
 
 
-ZONE_IS_KEPT = (
+ZONE_IN_USE = (
     "Usage has been read in this cluster's zone, which is part of what identifies a job: read in another, every "
     "file would bill its jobs anew. Give the other zone to a new cluster."
 )
 _GUARD_ZONE = f"""
 IF NEW.timezone <> OLD.timezone AND EXISTS (SELECT 1 FROM clusters_usagerecord WHERE cluster_id = OLD.id) THEN
-    RAISE EXCEPTION '{ZONE_IS_KEPT.replace("'", "''")}';
+    RAISE EXCEPTION '{ZONE_IN_USE.replace("'", "''")}';
 END IF;
 RETURN NEW;
 """  # noqa: S608 - a constant sentence
@@ -101,17 +101,17 @@ class Cluster(models.Model):
             own_shares(self.shares, "shares")
         except ConnectorError as error:
             raise ValidationError({"shares": str(error)}) from None
-        kept = Cluster.objects.filter(pk=self.pk).first()
-        if kept is not None and kept.timezone != self.timezone:
+        stored = Cluster.objects.filter(pk=self.pk).first()
+        if stored is not None and stored.timezone != self.timezone:
             try:
-                kept.refuse_new_zone()
+                stored.refuse_new_zone()
             except ClusterError as error:
                 raise ValidationError({"timezone": str(error)}) from error
 
     def refuse_new_zone(self) -> None:
         """Raise ClusterError once usage has been read; the database refuses likewise."""
         if self.usagerecord_set.exists():
-            raise ClusterError(ZONE_IS_KEPT)
+            raise ClusterError(ZONE_IN_USE)
 
 
 class Account(models.Model):

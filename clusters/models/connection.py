@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.models.cluster import Cluster, ClusterKind
-from clusters.models.endpoint import Reach, known_address, refuse_wrong_options, stamps
+from clusters.models.endpoint import Reach, refuse_wrong_options, stamps, validate_address
 from clusters.models.secrets_guard import refuse_private_keys
 from portal.core.audit import track
 from portal.core.vault import SealedField
@@ -108,7 +108,7 @@ class Connection(Reach):
             )
         try:
             if self.base_url:
-                known_address(self.base_url)
+                validate_address(self.base_url)
         except ValidationError as error:
             raise ValidationError({"base_url": f"The address: {error.messages[0]}"}) from None
         refuse_private_keys(self)

@@ -12,14 +12,14 @@ from django.db import models
 from portal.core.vault import SealedField
 
 
-def known_address(url: str) -> None:
+def validate_address(url: str) -> None:
     """Refuse what is no address of HTTP, and a password that would stand in clear in one."""
     try:
         parts = urlsplit(url)
-        told = parts.port, parts.hostname
+        place = parts.port, parts.hostname
     except ValueError:
         raise ValidationError("its port or host is none.") from None
-    if parts.scheme not in {"http", "https"} or not told[1] or parts.query or parts.fragment:
+    if parts.scheme not in {"http", "https"} or not place[1] or parts.query or parts.fragment:
         raise ValidationError("write scheme, host and port, like https://slurm.example.org:6820.")
     if parts.username or parts.password:
         raise ValidationError(
@@ -27,13 +27,13 @@ def known_address(url: str) -> None:
         )
 
 
-def refuse_wrong_options(told: object) -> None:
+def refuse_wrong_options(options: object) -> None:
     """Raises ValidationError."""
     from clusters.connectors.base import ConnectorError  # not for every process: it loads the client
     from clusters.connectors.prometheus.option_parsing import options_from
 
     try:
-        options_from(told)
+        options_from(options)
     except ConnectorError as error:
         raise ValidationError({"options": str(error)}) from None
 

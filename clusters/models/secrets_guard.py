@@ -35,13 +35,13 @@ def refuse_private_keys(row: Connection) -> None:
 
 
 def entered_for_elsewhere(
-    row: Reach, said: Mapping[str, object], *, given: Collection[str], secrets: Collection[str]
+    row: Reach, changes: Mapping[str, object], *, entered: Collection[str], secrets: Collection[str]
 ) -> list[str]:
     """Secrets that the stored row would send to another address than they were entered for.
 
     `said` has the columns that change; `given` names what is entered or taken away together with them.
     Whoever may change an address could otherwise have the secrets sent to a host of their own.
     """
-    if all(said.get(name, getattr(row, name)) == getattr(row, name) for name in ADDRESS):
+    if all(changes.get(name, getattr(row, name)) == getattr(row, name) for name in ADDRESS):
         return []
-    return [name for name in secrets if getattr(row, name) and name not in given]
+    return [name for name in secrets if getattr(row, name) and name not in entered]

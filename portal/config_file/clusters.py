@@ -11,7 +11,7 @@ from clusters.connectors.base import Secret
 from clusters.declared import MOST_GPUS, Node, declare_nodes
 from clusters.models import CapacityState, Cluster, ClusterError, ClusterKind, Connection, Telemetry
 from clusters.models.connection import FITTING, SECRETS, WHERE
-from clusters.models.endpoint import known_address
+from clusters.models.endpoint import validate_address
 from clusters.models.secrets_guard import entered_for_elsewhere
 from clusters.models.telemetry import TELEMETRY_SECRETS
 from portal.config_file import credential_input
@@ -28,7 +28,7 @@ Certificates = Annotated[str, Rule(value=credential_input.certificates)]
 class TelemetryEntry(Entry, frozen=True, kw_only=True):
     """An address and how to reach it: of the Prometheus that measures the devices of a Slurm cluster."""
 
-    base_url: Annotated[str, Rule(longest=500, check=known_address)] | None = key(name="url", default=None)
+    base_url: Annotated[str, Rule(longest=500, check=validate_address)] | None = key(name="url", default=None)
     unix_socket: str | None = None
     ca: Certificates | None = None
     client_certificate: Certificates | None = None

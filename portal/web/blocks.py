@@ -66,26 +66,26 @@ def _act(request: HttpRequest, cluster: Cluster) -> tuple[BlockPreview | None, s
         return None, "Name the account to block or unblock."
     block_request = enforcement_plan.Request(kind=kind, account=account, submits=form.get("submits") == "yes")
     try:
-        with enforcement_plan.open_door(cluster=cluster, clock=lambda: int(time.time())) as door:
+        with enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time())) as port:
             if form.get("act") == "confirm":
-                return None, _carried_out(request, door, block_request)
-            return _preview(cluster, enforcement_plan.plan(door=door, request=block_request), form), ""
+                return None, _carried_out(request, port, block_request)
+            return _preview(cluster, enforcement_plan.plan(port=port, request=block_request), form), ""
     except (enforcement_plan.LimitError, ConnectorError) as error:
         return None, str(error)
 
 
 def _carried_out(
-    request: HttpRequest, door: enforcement_plan.SchedulerPort, block_request: enforcement_plan.Request
+    request: HttpRequest, port: enforcement_plan.SchedulerPort, block_request: enforcement_plan.Request
 ) -> str:
     """Do it if it is still what was shown; why not, else "". Raises as `carry_out` does."""
     from clusters import enforcement_plan, job_control
 
-    job_control.tidy(door=door)
-    plan = enforcement_plan.plan(door=door, request=block_request)
+    job_control.tidy(port=port)
+    plan = enforcement_plan.plan(port=port, request=block_request)
     if plan.fingerprint != request.POST.get("plan"):
         return "What would be done now differs from the preview, so nothing was done: preview it again."
     done = job_control.carry_out(
-        door=door, plan=plan, who=str(request.user), why=_why(request.POST), exactly=True
+        port=port, plan=plan, who=str(request.user), why=_why(request.POST), exactly=True
     )
     if not done.good:
         return " ".join(act.error for act in done.acts if act.error) or "It was not read back: look again."

@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import pytest
 
-from clusters.connectors.mig import KNOWN_SHARES, UnknownShareError, own_shares, slice_share
+from clusters.connectors.mig import DEFAULT_SHARES, UnknownShareError, own_shares, slice_share
 from clusters.connectors.prometheus import PrometheusOptions
 from clusters.connectors.prometheus.shapes import PRODUCT, shape
 from clusters.connectors.sacct_fields import UnreadableError
-from clusters.connectors.sacct_tres import tres
+from clusters.connectors.sacct_tres import parse_tres
 from clusters.connectors.slurm.decode import TresCount
 from clusters.connectors.slurm.resources import allocated
 
@@ -28,7 +28,7 @@ MODELS = (
     *("b200", "rtx-pro-6000"),
 )
 PROFILES = sorted(
-    {profile for _, profile in KNOWN_SHARES}
+    {profile for _, profile in DEFAULT_SHARES}
     | {"1g.5gb", "1g.5gb+me", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb", "1g.10gb+me", "1g.18gb", "7g.80gb"}
 )
 
@@ -43,7 +43,7 @@ def of_kubernetes(model: str, profile: str) -> Fraction | None:
 
 def of_slurm(name: str) -> Fraction | None:
     try:
-        return Fraction(*tres(f"gres/gpu:{name}=1").gpu_share)
+        return Fraction(*parse_tres(f"gres/gpu:{name}=1").gpu_share)
     except UnreadableError:
         return None
 
@@ -67,7 +67,9 @@ def test_a_model_that_is_named_shortly_is_found_too() -> None:
 def test_the_operators_rows_come_first_in_files_and_over_rest() -> None:
     rows = own_shares({"a100": {"1g.10gb": "1/4"}, "": {"2g.10gb": "1/3"}}, "shares")
     listed = (TresCount(type="gres", name="gpu:a100_1g.10gb", count=2),)
-    assert tres("gres/gpu:a100_1g.10gb=2").gpu_share == allocated(listed).gpu_share == (1, 7)
-    assert tres("gres/gpu:a100_1g.10gb=2", rows).gpu_share == allocated(listed, rows).gpu_share == (1, 4)
-    assert tres("gres/gpu:2g.10gb=1", rows).gpu_share == (1, 3)
+    assert parse_tres("gres/gpu:a100_1g.10gb=2").gpu_share == allocated(listed).gpu_share == (1, 7)
+    assert (
+        parse_tres("gres/gpu:a100_1g.10gb=2", rows).gpu_share == allocated(listed, rows).gpu_share == (1, 4)
+    )
+    assert parse_tres("gres/gpu:2g.10gb=1", rows).gpu_share == (1, 3)
     assert slice_share("a100", "a100", "1g.10gb+me", {("a100", "1g.10gb"): (1, 4)}) == Fraction(1, 4)

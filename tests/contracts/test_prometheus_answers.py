@@ -16,7 +16,7 @@ from clusters.connectors.prometheus.answers import TooMuchError
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, Coverage
 from clusters.connectors.prometheus.queries import Queries
-from clusters.connectors.prometheus.usage_fetch import LONGEST, SETTLE, SHORTEST, Sweep
+from clusters.connectors.prometheus.usage_fetch import LONGEST, SETTLE, SHORTEST, UsageFetch
 from tests.contracts.prometheus_reading import connector, present, read, through
 from tests.fakes.prometheus import Reply, Request, StandIn, error, success
 from tests.integration.prom_lab import Lab
@@ -257,7 +257,7 @@ def test_of_a_hole_in_short_windows_what_was_asked_for_is_one_gap(monkeypatch: p
     monkeypatch.setattr("clusters.connectors.prometheus.usage_fetch.watch", watch)
     answer = success([{"metric": {}, "value": [until, "1"]}])
     with StandIn(lambda _: answer, now=until + 20 * LONGEST) as prometheus, _client(prometheus.url) as client:
-        sweep = Sweep(client, Queries(PrometheusOptions()))
+        sweep = UsageFetch(client, Queries(PrometheusOptions()))
         assert list(sweep.rows(since=since, until=until, open_keys=(), now=until + 20 * LONGEST)) == []
     assert (sweep.gaps, sweep.complete_through) == ([(since, until)], until)
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing.rating import pulls
-from clusters.borrowed_quota import Borrowed, HeldRun, latest_first
+from clusters.borrowed_quota import Borrowed, QueueRun, latest_first
 from clusters.connectors.prometheus.quotas import Above
 from clusters.models import Cluster, ClusterKind, Connection
 from tests.builders import a_cluster, a_plan, a_tenant
@@ -156,7 +156,7 @@ def test_where_it_cannot_be_told_the_way_to_it_is_said(worlds: Worlds) -> None:
 
 
 RUN = st.builds(
-    HeldRun,
+    QueueRun,
     record=st.integers(1, 9),
     queue=st.just("q"),
     started=st.integers(0, 50),
@@ -167,7 +167,7 @@ RUN = st.builds(
 
 
 @given(st.lists(RUN, max_size=6, unique_by=lambda run: run.record), st.integers(0, 20))
-def test_no_more_is_taken_than_was_above_the_quota_and_than_was_held(runs: list[HeldRun], gpus: int) -> None:
+def test_no_more_is_taken_than_was_above_the_quota_and_than_was_held(runs: list[QueueRun], gpus: int) -> None:
     borrowings = list(latest_first(runs, [Above("q", 10, 90, gpus)]))
 
     for at in range(10, 90):
@@ -178,7 +178,7 @@ def test_no_more_is_taken_than_was_above_the_quota_and_than_was_held(runs: list[
         _assert_later_runs_whole(now, list(active_runs.values()))
 
 
-def _assert_later_runs_whole(now: list[Borrowed], active_runs: list[HeldRun]) -> None:
+def _assert_later_runs_whole(now: list[Borrowed], active_runs: list[QueueRun]) -> None:
     by_run = {one.run.record: one.gpus for one in now}
     for one in now:
         for run in active_runs:

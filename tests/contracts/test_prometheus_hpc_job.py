@@ -41,7 +41,7 @@ def test_each_job_has_its_hours_also_where_two_share_a_gpu(pushed_lab: Lab) -> N
     assert len(rows) == len(expected) == 9
     assert {(row.busy, row.covered, row.metric) for row in rows} == {(Decimal(2520), HOUR, GPU_UTIL)}
     assert telemetry.notes == []
-    assert telemetry.told_until == lab.end
+    assert telemetry.complete_through == lab.end
 
 
 def test_hours_at_random_are_the_same_and_only_whole_ones_are_told(pushed_lab: Lab) -> None:
@@ -58,7 +58,7 @@ def test_hours_at_random_are_the_same_and_only_whole_ones_are_told(pushed_lab: L
     with present(lab.url, now) as url:  # the fourth hour has not settled
         rows, telemetry = _hours(url, lab.base + 2 * HOUR + 1800, now)
     assert {row.hour for row in rows} == {lab.base + 2 * HOUR}
-    assert telemetry.told_until == lab.base + 3 * HOUR
+    assert telemetry.complete_through == lab.base + 3 * HOUR
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_where_no_job_is_named_the_way_to_it_is_said() -> None:
         )
         off = Utilisation(scope=Scope.OFF)
         rows, telemetry = _hours(prometheus.url, 1_740_600_000, 1_740_650_000, utilisation=off)
-        assert (rows, telemetry.notes, telemetry.told_until) == ([], [], None)
+        assert (rows, telemetry.notes, telemetry.complete_through) == ([], [], None)
 
 
 def test_a_series_that_came_between_two_answers_is_left_to_the_next_reading() -> None:
@@ -117,7 +117,7 @@ def test_a_series_that_came_between_two_answers_is_left_to_the_next_reading() ->
 
     with StandIn(answer, now=hour + 2 * HOUR) as prometheus:
         rows, telemetry = _hours(prometheus.url, hour, hour + HOUR)
-    assert (rows, telemetry.told_until) == ([], hour + HOUR)
+    assert (rows, telemetry.complete_through) == ([], hour + HOUR)
 
 
 def test_a_warning_is_refused_whole() -> None:

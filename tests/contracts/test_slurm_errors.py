@@ -130,7 +130,7 @@ def test_the_kinds_of_refusal_are_told_apart(version: str) -> None:
     if version == "v0.0.39":
         kind = DatabaseDownError
     with serving(slurm) as address, connector(address, now=NOW).rest as rest, pytest.raises(kind):
-        rest.get(rest.slurm("jobs"), wanted="jobs")
+        rest.get(rest.slurm("jobs"), key="jobs")
 
 
 @pytest_skip
@@ -142,7 +142,7 @@ def test_a_job_that_there_is_not(version: str) -> None:
     )
     refusal = pytest.raises(MissingError, match="Slurm has nothing at")
     with serving(slurm) as address, connector(address, now=NOW).rest as rest, refusal:
-        rest.get(rest.slurm("job/999999"), wanted="jobs")
+        rest.get(rest.slurm("job/999999"), key="jobs")
 
 
 @pytest_skip

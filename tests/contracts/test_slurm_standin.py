@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from portal.env import ROOT
-from tests.fakes.doors import a_world
+from tests.fakes.scheduler_port import a_world
 from tests.fakes.slurm_shapes import association, live_job
 from tests.fakes.slurm_world import Job
 

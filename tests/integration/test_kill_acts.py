@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from clusters.models import AccountBlock, Act
-from tests.fakes.doors import a_world, connected
+from tests.fakes.scheduler_port import a_world, connected
 from tests.fakes.slurm_world import Job
 from tests.fakes.slurmrestd import StandIn
 from tests.integration.operators import Operator

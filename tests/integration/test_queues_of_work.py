@@ -26,7 +26,7 @@ from portal.dev.embedded.redis import Redis
 from portal.dev.stripe_sandbox.sandbox import Sandbox
 from portal.env import ROOT, broker
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, ingest
-from tests.fakes.doors import a_world, connected
+from tests.fakes.scheduler_port import a_world, connected
 from tests.fakes.slurmrestd import StandIn
 from tests.integration.test_outbox_worker import eventually, started
 from tests.stories import close

@@ -23,7 +23,7 @@ from billing.rules.tiers import Graduated, Package, Tier, Volume
 from clusters.connectors.mig import slice_share
 from clusters.connectors.prometheus import PrometheusOptions
 from clusters.connectors.prometheus.shapes import PRODUCT, shape
-from clusters.connectors.sacct_tres import tres
+from clusters.connectors.sacct_tres import parse_tres
 from tests import builders
 from tests.documentation import number, table
 from tests.held import held_in_parts
@@ -364,7 +364,7 @@ def test_case_040_shares_of_slices() -> None:
         assert Fraction(*shape(*_pod(model, profile), PrometheusOptions()).share) == share
         for name in dict.fromkeys((f"{model}_{profile}".strip("_"), f"nvidia_{model}_{profile}")):
             if model or not name.startswith("nvidia"):
-                assert Fraction(*tres(f"gres/gpu:{name}=1").gpu_share) == share, name
+                assert Fraction(*parse_tres(f"gres/gpu:{name}=1").gpu_share) == share, name
         price = f"{Decimal(row['an hour of the GPU'])}"
         assert cost(price, share * 3600).rounded() == dollars(row["an hour of the slice"])
 

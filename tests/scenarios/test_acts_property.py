@@ -10,7 +10,7 @@ from clusters import enforcement_plan
 from clusters.connectors.slurm.associations import JOBS, TRES
 from clusters.job_control import carry_out
 from clusters.models import AccountBlock, BlockReason
-from tests.fakes.doors import a_door
+from tests.fakes.scheduler_port import a_port
 from tests.fakes.slurm_world import Association, World
 from tests.fakes.slurmrestd import StandIn
 from tests.tiers import examples
@@ -51,16 +51,16 @@ def test_block_then_unblock_gives_back_exactly_what_was_there(
         ]
     )
     with StandIn(minor, world=world) as slurm:
-        door = a_door(slurm)
-        block = enforcement_plan.plan_block(door=door, account="vision", submits=submits)
-        assert carry_out(door=door, plan=block, who="op").good
+        port = a_port(slurm)
+        block = enforcement_plan.plan_block(port=port, account="vision", submits=submits)
+        assert carry_out(port=port, plan=block, who="op").good
         vision = world.limits("vision")
         unrelated = {path: limits for path, limits in own.items() if path != "total"}
         assert {path: limits for path, limits in vision.tres.items() if path != "total"} == unrelated
         if own.get("total", {}).get("gres/gpu") != 0:
             assert vision.tres["total"]["gres/gpu"] == 0
         assert carry_out(
-            door=door, plan=enforcement_plan.plan_unblock(door=door, account="vision"), who="op"
+            port=port, plan=enforcement_plan.plan_unblock(port=port, account="vision"), who="op"
         ).good
         assert (vision.tres, vision.jobs) == (own, jobs)
     BlockReason.objects.all().delete()

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from clusters.models import Act
 from portal.ops.cli import BadInputError, RefusedError
 from tests.builders import a_cluster
-from tests.fakes.doors import a_world, connected
+from tests.fakes.scheduler_port import a_world, connected
 from tests.fakes.slurm_world import Job
 from tests.fakes.slurmrestd import StandIn
 

@@ -14,7 +14,7 @@ from billing.models import Notice, Suspension
 from billing.receivables import pauses, write_offs
 from tests import stories
 from tests.builders import a_job, at, ingest
-from tests.fakes.doors import a_world
+from tests.fakes.scheduler_port import a_world
 from tests.fakes.slurmrestd import StandIn
 from tests.scenarios.test_dunning_suspends import Lab
 

@@ -25,7 +25,7 @@ from clusters.models import Act, Cluster
 from portal.core.tenants import ownership
 from tests import stories
 from tests.builders import a_job, a_plan, a_seller, a_tenant, at, ingest, own
-from tests.fakes.doors import a_door, a_world
+from tests.fakes.scheduler_port import a_port, a_world
 from tests.fakes.slurmrestd import StandIn
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,7 +36,7 @@ class Lab:
 
     def __init__(self, slurm: StandIn) -> None:
         self.slurm = slurm
-        self.cluster = a_door(slurm).cluster
+        self.cluster = a_port(slurm).cluster
         a_seller()
         self.tenant = a_tenant(
             "vision-lab",
@@ -67,7 +67,7 @@ class Lab:
         return stories.invoice_of(self.tenant, "2026-03")
 
     def opens(self, cluster: Cluster) -> SchedulerPort:
-        return a_door(self.slurm)
+        return a_port(self.slurm)
 
     def goes_by(self, days: int = 1) -> None:
         for _ in range(days):
@@ -191,8 +191,8 @@ def test_what_is_only_kept_here_announces_nothing(lab: Lab, settings: Any) -> No
 
 
 def by_hand(lab: Lab, plans: Callable[..., Plan]) -> None:
-    with lab.opens(lab.cluster) as door:
-        assert carry_out(door=door, plan=plans(door=door, account="vision"), who="op", why="noisy").good
+    with lab.opens(lab.cluster) as port:
+        assert carry_out(port=port, plan=plans(port=port, account="vision"), who="op", why="noisy").good
 
 
 def test_an_account_that_op_blocked_by_hand_stays_blocked_until_it_is_paid_too(lab: Lab) -> None:

@@ -169,7 +169,7 @@ def test_what_the_scheduler_no_longer_knows_neither_runs_nor_waits() -> None:
     house = a_house()
     builders.ingest(house.cluster, running(), running("42"), waiting(), waiting("52"))
     gone = UsageRecord.objects.filter(job_id__in=("42", "52")).values_list("source_key", flat=True)
-    open_runs.settle(cluster=house.cluster, asked=gone, missing=gone, moment=builders.LATER)
+    open_runs.settle(cluster=house.cluster, keys=gone, missing=gone, moment=builders.LATER)
     text = shown(house.ben)
     assert "2 jobs that ran or waited were not seen by the last pass over their cluster." in text
     assert "Running 1 job 1 waiting" in text

@@ -32,7 +32,7 @@ class _Data(msgspec.Struct, rename="camel"):
     result: msgspec.Raw
 
 
-class _Answer(msgspec.Struct, rename="camel"):
+class _Response(msgspec.Struct, rename="camel"):
     status: str
     data: msgspec.Raw = msgspec.Raw(b"null")
     error_type: str = ""
@@ -45,7 +45,7 @@ class _Answer(msgspec.Struct, rename="camel"):
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ArithmeticError, ValueError)
 LAST_SECOND = 10**11
 LARGEST = 400  # digits; a Prometheus has floats of 64 bits
-_ANSWER = msgspec.json.Decoder(_Answer)
+_RESPONSE = msgspec.json.Decoder(_Response)
 _DATA = msgspec.json.Decoder(_Data)
 _SERIES = msgspec.json.Decoder(list[Series])
 _SCALAR = msgspec.json.Decoder(Sample)
@@ -53,13 +53,13 @@ _SCALAR = msgspec.json.Decoder(Sample)
 
 def series(answer: Answer, address: str) -> tuple[list[Series], list[str]]:
     """The series of a whole answer, and its remarks that do no harm. Raises `ConnectorError`."""
-    told = _told(answer, address)
+    response = _response(answer, address)
     try:
-        data = _DATA.decode(told.data)
+        data = _DATA.decode(response.data)
         if data.result_type == "scalar":
-            return [Series({}, _meant(_SCALAR.decode(data.result)))], told.infos
+            return [Series({}, _checked(_SCALAR.decode(data.result)))], response.infos
         if data.result_type in {"vector", "matrix"}:
-            return [_bounded(one) for one in _SERIES.decode(data.result)], told.infos
+            return [_bounded(one) for one in _SERIES.decode(data.result)], response.infos
     except _UNREADABLE:
         raise _unread(address) from None
     raise _unread(address)
@@ -68,43 +68,43 @@ def series(answer: Answer, address: str) -> tuple[list[Series], list[str]]:
 def _bounded(one: Series) -> Series:
     """Raises ValueError for an instant that is none, and for a number that would take all memory to write out."""
     if one.value is not None:
-        _meant(one.value)
+        _checked(one.value)
     for sample in one.values:
-        _meant(sample)
+        _checked(sample)
     return one
 
 
-def _meant(sample: Sample) -> Sample:
+def _checked(sample: Sample) -> Sample:
     at, value = sample
     if not at.is_finite() or not 0 <= at < LAST_SECOND or value.adjusted() > LARGEST:
         raise ValueError("a sample that is none")
     return sample
 
 
-def _told(answer: Answer, address: str) -> _Answer:
+def _response(answer: Answer, address: str) -> _Response:
     try:
-        told = _ANSWER.decode(answer.body)
+        response = _RESPONSE.decode(answer.body)
     except _UNREADABLE:
         raise _without_words(answer, address) from None
-    if answer.status != 200 or told.status != "success":
-        raise refused(answer.status, told.error_type, told.error, address)
-    if told.warnings:
+    if answer.status != 200 or response.status != "success":
+        raise refused(answer.status, response.error_type, response.error, address)
+    if response.warnings:
         raise ConnectorError(
             f"{address} answered with a warning, so its answer may be incomplete and nothing of it is kept: "
-            f"{_quoted('; '.join(told.warnings))}",
+            f"{_quoted('; '.join(response.warnings))}",
             retry=True,
         )
-    return told
+    return response
 
 
-def refused(status: int, kind: str, said: str, address: str) -> ConnectorError:
+def refused(status: int, kind: str, message: str, address: str) -> ConnectorError:
     """One sentence for an error that was answered as documented."""
-    words = _quoted(said or kind or f"HTTP {status}")
+    words = _quoted(message or kind or f"HTTP {status}")
     if status in {401, 403}:
         return _not_let_in(status, address)
     if status == 429:
         return ConnectorError(f"{address} limits how often it is asked (HTTP 429): {words}", retry=True)
-    if (limit := _limit(status, kind, said)) is not None:
+    if (limit := _limit(status, kind, message)) is not None:
         return TooMuchError(f"{address} {limit}", retry=True)
     if status == 422 or kind == "execution":
         return ConnectorError(f"{address} could not work a query out (HTTP {status}): {words}", retry=False)
@@ -117,18 +117,18 @@ def refused(status: int, kind: str, said: str, address: str) -> ConnectorError:
     return ConnectorError(f"{address} cannot answer now (HTTP {status}): {words}", retry=status >= 500)
 
 
-def _limit(status: int, kind: str, said: str) -> str | None:
+def _limit(status: int, kind: str, message: str) -> str | None:
     """What the server does where it was asked for too much; None where that was not it."""
-    if "maximum resolution" in said or "11,000 points" in said:
+    if "maximum resolution" in message or "11,000 points" in message:
         return "gives at most 11,000 points of a series in one answer: ask for a shorter time."
-    if "too many samples" in said:
+    if "too many samples" in message:
         return (
             "was asked for more samples than --query.max-samples allows: raise it, or ask for a shorter time."
         )
-    if kind == "timeout" or "timed out" in said:
-        return f"gave up on a query after its own time limit (--query.timeout): {_quoted(said or kind)}"
-    if status in {400, 422} and "exceed" in said:  # Mimir and Thanos have limits of their own
-        return f"has a limit on what one query may ask for: {_quoted(said)}"
+    if kind == "timeout" or "timed out" in message:
+        return f"gave up on a query after its own time limit (--query.timeout): {_quoted(message or kind)}"
+    if status in {400, 422} and "exceed" in message:  # Mimir and Thanos have limits of their own
+        return f"has a limit on what one query may ask for: {_quoted(message)}"
     return None
 
 
@@ -177,9 +177,9 @@ def _unread(address: str) -> ConnectorError:
     )
 
 
-def _quoted(said: str) -> str:
+def _quoted(message: str) -> str:
     """The server's words as the end of our sentence."""
-    return f"{excerpt(' '.join(said.split()).rstrip('.'))}."
+    return f"{excerpt(' '.join(message.split()).rstrip('.'))}."
 
 
 def whole(value: Any) -> int | None:

@@ -27,10 +27,10 @@ def attributes_of(
     ended = [uid for uid, life in lives.items() if life.ended is not None]
 
     def read(metric: str, ask: Callable[[Queries, str, int], str]) -> list[Series]:
-        def rest(told: Collection[str]) -> Sequence[str]:
-            left = [uid for uid in ended if uid not in told]
-            kept = told or not left or client.instant(queries.any(metric, window.length), window.at)
-            return left if kept else ()
+        def rest(uids: Collection[str]) -> Sequence[str]:
+            left = [uid for uid in ended if uid not in uids]
+            is_exported = uids or not left or client.instant(queries.any(metric, window.length), window.at)
+            return left if is_exported else ()
 
         return ask_of_pods(client, queries, window, gate, ask, rest)
 

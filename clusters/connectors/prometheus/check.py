@@ -16,7 +16,7 @@ from clusters.connectors.prometheus.coverage import watch
 from clusters.connectors.prometheus.options import AccountFrom, PrometheusOptions
 from clusters.connectors.prometheus.pods import spelled
 from clusters.connectors.prometheus.queries import Queries, most
-from clusters.connectors.prometheus.session import LOOKED, Visit
+from clusters.connectors.prometheus.session import CHECK_WINDOW, CheckSession
 from clusters.connectors.prometheus.shapes import PRODUCT, shape
 from portal.excerpt import excerpt
 
@@ -27,7 +27,7 @@ NODE_FLAG = "--metric-labels-allowlist=nodes=[nvidia.com/*]"
 def examine(client: PrometheusClient, options: PrometheusOptions, *, now: int) -> list[Finding]:
     """All checks, in the order in which one mends. `now` is our clock in epoch seconds. Never raises a
     ConnectorError: what cannot be checked is a finding too."""
-    visit = Visit(client, Queries(options), now)
+    visit = CheckSession(client, Queries(options), now)
     for subject, check in _CHECKS_OF_SAMPLED if options.sampled else _CHECKS:
         try:
             go_on = check(visit, subject)
@@ -42,7 +42,7 @@ def examine(client: PrometheusClient, options: PrometheusOptions, *, now: int) -
     return visit.findings
 
 
-def _reach(visit: Visit, subject: str) -> bool:
+def _reach(visit: CheckSession, subject: str) -> bool:
     visit.now = visit.client.now()
     clocks = Clocks(visit.ours, visit.now)
     if not clocks.agree:
@@ -56,7 +56,7 @@ def _reach(visit: Visit, subject: str) -> bool:
     return True
 
 
-def _exporter(visit: Visit, subject: str) -> bool:
+def _exporter(visit: CheckSession, subject: str) -> bool:
     pods = visit.count(visit.queries.selector(metrics.POD_INFO))
     if not pods:
         visit.fail(
@@ -65,14 +65,14 @@ def _exporter(visit: Visit, subject: str) -> bool:
             "Let Prometheus scrape kube-state-metrics, and see whether the connection's matcher fits its series.",
         )
         return False
-    coverage = watch(visit.client, visit.queries, since=visit.now - LOOKED, until=visit.now)
-    gaps = coverage.gaps(visit.now - LOOKED, visit.now)
+    coverage = watch(visit.client, visit.queries, since=visit.now - CHECK_WINDOW, until=visit.now)
+    gaps = coverage.gaps(visit.now - CHECK_WINDOW, visit.now)
     every = coverage.interval // 1000
     if gaps:
-        lost = sum(end - begin for begin, end in gaps)
+        unseen = sum(end - begin for begin, end in gaps)
         visit.warn(
             subject,
-            f"kube-state-metrics was not seen for {lost} s of the last hour: such hours are kept as incomplete.",
+            f"kube-state-metrics was not seen for {unseen} s of the last hour: such hours are kept as incomplete.",
         )
     elif every > SPARSE:
         visit.warn(
@@ -85,7 +85,7 @@ def _exporter(visit: Visit, subject: str) -> bool:
     return True
 
 
-def _lifecycle(visit: Visit, subject: str) -> bool:
+def _lifecycle(visit: CheckSession, subject: str) -> bool:
     needed = {
         metrics.SCHEDULED: "pods are billed from their first sample on",
         metrics.NODE_ALLOCATABLE: "GPUs up, drained and down are not known",
@@ -97,21 +97,21 @@ def _lifecycle(visit: Visit, subject: str) -> bool:
             f"There is no {metrics.PHASE}, by which pods that have ended are told from running ones: no pass succeeds.",
             f"Let kube-state-metrics export {metrics.PHASE}, and Prometheus keep it.",
         )
-    lost = {name: why for name, why in needed.items() if not visit.count(visit.queries.selector(name))}
-    for name, why in lost.items():
+    missing = {name: why for name, why in needed.items() if not visit.count(visit.queries.selector(name))}
+    for name, why in missing.items():
         visit.warn(subject, f"There is no {name}: {why}.", f"Let kube-state-metrics export {name}.")
-    if phase and not lost:
+    if phase and not missing:
         visit.ok(subject, "Begin, phase and nodes are told.")
     return True
 
 
-def _devices(visit: Visit, subject: str) -> bool:
+def _devices(visit: CheckSession, subject: str) -> bool:
     """Every kind of device on every kind of node, and what it is of a whole GPU."""
     options = visit.queries.options
     labels = nodes.labels_in(visit.client, visit.queries, visit.window)
     selector = visit.queries.selector(metrics.NODE_ALLOCATABLE, f'resource=~"{options.resources}"')
-    query = f"{most('resource,' + visit.queries.spellings('node'), selector, LOOKED)} > 0"
-    told: set[str] = set()
+    query = f"{most('resource,' + visit.queries.spellings('node'), selector, CHECK_WINDOW)} > 0"
+    devices: set[str] = set()
     bare: set[str] = set()
     for one in visit.client.instant(query, visit.now):
         node = spelled(one, "node", options.labels)
@@ -124,9 +124,9 @@ def _devices(visit: Visit, subject: str) -> bool:
             visit.fail(subject, f"{excerpt(node)}: {error}")
             continue
         part = "" if of.share == (1, 1) else f" ({of.share[0]}/{of.share[1]} of a GPU)"
-        told.add(f"{excerpt(of.resource)} of {excerpt(of.model) or 'a model that is not told'}{part}")
-    if told:
-        visit.ok(subject, f"{', '.join(sorted(told))}.")
+        devices.add(f"{excerpt(of.resource)} of {excerpt(of.model) or 'a model that is not told'}{part}")
+    if devices:
+        visit.ok(subject, f"{', '.join(sorted(devices))}.")
     else:
         visit.fail(
             subject,
@@ -140,12 +140,12 @@ def _devices(visit: Visit, subject: str) -> bool:
             "strategy cannot be told from whole GPUs.",
             NODE_FLAG,
         )
-    elif told:
+    elif devices:
         visit.ok("Node labels", "Each node with GPUs tells its model.")
     return True
 
 
-def _account(visit: Visit, subject: str) -> bool:
+def _account(visit: CheckSession, subject: str) -> bool:
     account = visit.queries.options.account
     if account.source is AccountFrom.NAMESPACE:
         visit.ok(subject, "A pod's account is its namespace.")
@@ -153,10 +153,10 @@ def _account(visit: Visit, subject: str) -> bool:
     label = visit.queries.options.account_label
     of_pod = account.source is not AccountFrom.NAMESPACE_LABEL
     metric = metrics.POD_LABELS if of_pod else metrics.NAMESPACE_LABELS
-    found = visit.count(visit.queries.selector(metric, f'{label}!=""'))
+    count = visit.count(visit.queries.selector(metric, f'{label}!=""'))
     what = "pods" if of_pod else "namespaces"
-    if found:
-        visit.ok(subject, f"{found:,} {what} have {label}.")
+    if count:
+        visit.ok(subject, f"{count:,} {what} have {label}.")
     else:
         visit.fail(
             subject,
@@ -166,7 +166,7 @@ def _account(visit: Visit, subject: str) -> bool:
     return True
 
 
-_CHECKS: tuple[tuple[str, Callable[[Visit, str], bool]], ...] = (
+_CHECKS: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
     ("Address", _reach),
     ("kube-state-metrics", _exporter),
     ("Lifecycle", _lifecycle),
@@ -175,7 +175,7 @@ _CHECKS: tuple[tuple[str, Callable[[Visit, str], bool]], ...] = (
     ("Queues", check_presets.queues),
     ("DCGM", telemetry),
 )
-_CHECKS_OF_SAMPLED: tuple[tuple[str, Callable[[Visit, str], bool]], ...] = (
+_CHECKS_OF_SAMPLED: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
     ("Address", _reach),
     ("Users", check_presets.sampled),
 )

@@ -7,20 +7,20 @@ from fractions import Fraction
 from clusters.connectors.prometheus import queries as metrics
 from clusters.connectors.prometheus.answers import Series
 from clusters.connectors.prometheus.presets import QUEUES, QueueSeries
-from clusters.connectors.prometheus.session import LOOKED, Visit
+from clusters.connectors.prometheus.session import CHECK_WINDOW, CheckSession
 
 
-def queues(visit: Visit, subject: str) -> bool:
+def queues(visit: CheckSession, subject: str) -> bool:
     """Bills come from pods; the gauges of queues are beside them, to compare."""
     preset = visit.queries.options.preset
     series = QUEUES.get(preset) if preset else None
     if series is None:
         return True
-    found = visit.client.instant(
+    usages = visit.client.instant(
         f"sum by ({series.name}) (max by ({series.by}) ({visit.queries.selector(series.gauge, series.where)}))",
         visit.now,
     )
-    if not found:
+    if not usages:
         visit.warn(
             subject,
             f"There is no {series.gauge}: bills do not need it, but nothing can be compared with them.",
@@ -29,17 +29,17 @@ def queues(visit: Visit, subject: str) -> bool:
         return True
     # A queue above others tells their GPUs over again, so only those that pods name are added up.
     leaves = _named_by_pods(visit, series)
-    told = {one.metric.get(series.name, ""): _gpus(one, series) for one in found}
-    below = {name: gpus for name, gpus in told.items() if name in leaves}
+    by_queue = {one.metric.get(series.name, ""): _gpus(one, series) for one in usages}
+    below = {name: gpus for name, gpus in by_queue.items() if name in leaves}
     visit.ok(
         subject,
         f"{series.gauge} tells {_number(sum(below.values(), Fraction(0)))} GPUs in {len(below)} queues with pods, of "
-        f"{len(told)} queues.",
+        f"{len(by_queue)} queues.",
     )
     return True
 
 
-def sampled(visit: Visit, subject: str) -> bool:
+def sampled(visit: CheckSession, subject: str) -> bool:
     """The gauge of what users hold, and what tells that the exporter is there at all."""
     series = visit.queries.options.sampled
     if series is None:
@@ -55,14 +55,14 @@ def sampled(visit: Visit, subject: str) -> bool:
     return True
 
 
-def _named_by_pods(visit: Visit, series: QueueSeries) -> set[str]:
+def _named_by_pods(visit: CheckSession, series: QueueSeries) -> set[str]:
     """The queues of the last hour's pods."""
-    found = set()
+    names = set()
     for label in series.labels:
         selector = visit.queries.selector(metrics.POD_LABELS, f'{label}!=""')
-        query = f"count by ({label}) (count_over_time({selector}[{metrics.span(LOOKED)}]))"
-        found |= {one.metric.get(label, "") for one in visit.client.instant(query, visit.now)}
-    return found
+        query = f"count by ({label}) (count_over_time({selector}[{metrics.span(CHECK_WINDOW)}]))"
+        names |= {one.metric.get(label, "") for one in visit.client.instant(query, visit.now)}
+    return names
 
 
 def _gpus(one: Series, series: QueueSeries) -> Fraction:

@@ -17,7 +17,7 @@ from clusters.connectors.prometheus import answers
 from clusters.connectors.prometheus.answers import Series, TooMuchError
 from clusters.connectors.prometheus.login import PrometheusLogin
 
-Given = TypeVar("Given")
+Result = TypeVar("Result")
 
 TIMEOUT = 60  # seconds for one answer; the server is told the same, so that it does not work on in vain
 LARGEST = 32 * 2**20  # bytes of one answer: as exact values it takes up to fifteen times as much memory
@@ -60,7 +60,7 @@ class PrometheusClient(Connected):
         self._clock = clock
         self._more = {**WHOLE, **(parameters or {})}
         self._own = local()
-        self._beside: list[Http] = []
+        self._thread_clients: list[Http] = []
         self._lock = Lock()
         self._crew: ThreadPoolExecutor | None = None
         self._crews: list[ThreadPoolExecutor] = []
@@ -73,8 +73,8 @@ class PrometheusClient(Connected):
 
     def now(self) -> int:
         """The server's own present, in whole epoch seconds."""
-        found = self._series("query", {"query": "time()"})
-        value = found[0].value if found else None
+        series = self._series("query", {"query": "time()"})
+        value = series[0].value if series else None
         if value is None or not value[1].is_finite():
             raise ConnectorError(f"{self.http.address} does not tell its time.", retry=True)
         return int(value[1])
@@ -85,10 +85,10 @@ class PrometheusClient(Connected):
 
     def range(self, query: str, *, start: int, end: int, step: int) -> list[Series]:
         """A query at start, start + step, … end, both included; seconds."""
-        told = {"query": query, "start": str(start), "end": str(end), "step": str(step)}
-        return self._series("query_range", told)
+        params = {"query": query, "start": str(start), "end": str(end), "step": str(step)}
+        return self._series("query_range", params)
 
-    def together(self, asking: Iterable[Callable[[], Given]]) -> list[Given]:
+    def together(self, asking: Iterable[Callable[[], Result]]) -> list[Result]:
         """What each of them gives, in their order, a few of them at work at a time. They must not call this in turn.
 
         Raises what the first of those that failed raised, once none is at work.
@@ -116,15 +116,15 @@ class PrometheusClient(Connected):
             crew.shutdown(cancel_futures=True)
         self._crews.clear()
         self._crew = None
-        for http in (self.http, *self._beside):
+        for http in (self.http, *self._thread_clients):
             http.close()
-        self._beside.clear()
+        self._thread_clients.clear()
 
-    def _series(self, what: str, told: Mapping[str, str]) -> list[Series]:
+    def _series(self, what: str, params: Mapping[str, str]) -> list[Series]:
         failed: ConnectorError | None = None
         for pause in (*AGAIN, None):
             try:
-                found = self._asked(what, told)
+                series = self._request(what, params)
             except (TooMuchError, TooLargeError):
                 raise  # asked for less, it answers
             except ConnectorError as error:
@@ -136,7 +136,7 @@ class PrometheusClient(Connected):
                 self._has_answered = True
                 if failed is not None:
                     self._remark([f"{failed} Asked again, it answered."])
-                return found
+                return series
         raise AssertionError("The last time ends in one of the two ways above.")
 
     def _may_ask_again(self) -> bool:
@@ -145,18 +145,18 @@ class PrometheusClient(Connected):
             self._again += 1
             return self._has_answered and self._again <= MOST_AGAIN
 
-    def _asked(self, what: str, told: Mapping[str, str]) -> list[Series]:
+    def _request(self, what: str, params: Mapping[str, str]) -> list[Series]:
         path = f"/api/v1/{what}"
-        form = {**told, "timeout": f"{self.timeout}s", **self._more}
+        form = {**params, "timeout": f"{self.timeout}s", **self._more}
         body = urlencode(form, doseq=True).encode()
         headers = self._login.headers(f"{self._base}{path}", body, clock=self._clock)
         try:
             answer = self._http().call("POST", path, content=body, headers=headers, timeout=self.timeout)
         except TooSlowError as error:
             raise TooMuchError(str(error), retry=True) from None
-        found, remarks = answers.series(answer, self.http.address)
+        series, remarks = answers.series(answer, self.http.address)
         self._remark(remarks)
-        return found
+        return series
 
     def _remark(self, remarks: Iterable[str]) -> None:
         with self._lock:
@@ -170,4 +170,4 @@ class PrometheusClient(Connected):
         """A failure closes the connection that it met, so that no two threads share one."""
         self._own.http = Http(self.http.endpoint, largest=LARGEST)
         with self._lock:
-            self._beside.append(self._own.http)
+            self._thread_clients.append(self._own.http)

@@ -12,8 +12,8 @@ from clusters.connectors.prometheus.login import PrometheusLogin
 from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.connectors.prometheus.presets import SampledSeries
 from clusters.connectors.prometheus.queries import Queries
-from clusters.connectors.prometheus.sampled_usage import SampledSweep
-from clusters.connectors.prometheus.usage_fetch import Sweep
+from clusters.connectors.prometheus.sampled_usage import SampledUsage
+from clusters.connectors.prometheus.usage_fetch import UsageFetch
 from clusters.connectors.prometheus.utilisation import Telemetry
 
 
@@ -51,44 +51,44 @@ class PrometheusConnector(Connected):
                 self.options.sampled, since=since, until=until, open_keys=open_keys, now=clocks.theirs
             )
             return
-        sweep = Sweep(self.client, Queries(self.options))
+        fetch = UsageFetch(self.client, Queries(self.options))
         telemetry = Telemetry(self.client, self.options)
         facts: dict[str, UsageFact] = {}
         try:
-            for row in sweep.ended(since=since, until=until, open_keys=open_keys, now=clocks.theirs):
+            for row in fetch.ended(since=since, until=until, open_keys=open_keys, now=clocks.theirs):
                 _keep(facts, row)
                 yield row
-            for row in sweep.running:
+            for row in fetch.running:
                 _keep(facts, row)
-            through = sweep.complete_through
-            facts = {fact.source_key: fact for fact in sweep.earlier} | facts
+            through = fetch.complete_through
+            facts = {fact.source_key: fact for fact in fetch.earlier} | facts
             busy = telemetry.rows(facts.values(), whole_hours(since, through) if through else range(0))
-            yield from sweep.running
+            yield from fetch.running
             yield from busy
             self.reading.complete_through = through
-            self.reading.missing, self.reading.unasked = sweep.missing, sweep.unasked
-            self.reading.nodes = sweep.nodes
+            self.reading.missing, self.reading.unasked = fetch.missing, fetch.unasked
+            self.reading.nodes = fetch.nodes
             if through is not None:
-                self.reading.incomplete = incomplete_hours(sweep.gaps, since, through)
+                self.reading.incomplete = incomplete_hours(fetch.gaps, since, through)
         finally:
-            self.reading.notes = sweep.notes.sentences(
-                sweep.gaps, label=self.options.account_label, remarks=self.client.remarks
+            self.reading.notes = fetch.notes.sentences(
+                fetch.gaps, label=self.options.account_label, remarks=self.client.remarks
             )
-            self.reading.notes += telemetry.silence.sentences()
+            self.reading.notes += telemetry.gaps.sentences()
             self.client.close()
 
     def _sampled(
         self, series: SampledSeries, *, since: int, until: int, open_keys: Collection[str], now: int
     ) -> Iterator[Row]:
         """What users held, hour by hour; each has ended. Of open runs, which only pods make, nothing is told."""
-        sweep = SampledSweep(self.client, self.options, series)
+        fetch = SampledUsage(self.client, self.options, series)
         try:
-            yield from sweep.rows(since=since, until=until, now=now)
-            self.reading.complete_through = sweep.complete_through
+            yield from fetch.rows(since=since, until=until, now=now)
+            self.reading.complete_through = fetch.complete_through
             self.reading.unasked = sorted(open_keys)
-            self.reading.incomplete = sweep.incomplete
+            self.reading.incomplete = fetch.incomplete
         finally:
-            self.reading.notes = sweep.notes()
+            self.reading.notes = fetch.notes()
             self.client.close()
 
     def close(self) -> None:

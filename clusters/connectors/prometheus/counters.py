@@ -30,9 +30,9 @@ class Tallies:
     def add(self, series: DeviceSeries, tally: Tally) -> None:
         """An exporter that was restarted goes on under other labels: one observer's series add up."""
         observers = self.devices.setdefault(series.device, {})
-        known = observers.setdefault(series.observer, Tally(Decimal(0), 0))
-        known.total += tally.total
-        known.count += tally.count
+        total = observers.setdefault(series.observer, Tally(Decimal(0), 0))
+        total.total += tally.total
+        total.count += tally.count
 
     def best(self) -> Iterator[tuple[str, Tally]]:
         """Each device once, as who saw it most often told of it, with the job of who did."""
@@ -56,8 +56,8 @@ class Tallies:
 
 def stands_for(count: int, interval: int, seconds: int) -> int:
     """Of so many seconds, those that samples cover. What one scrape would fill is no hole: it is where scrapes fall."""
-    told = count * interval
-    return seconds if told + interval >= seconds else told
+    covered = count * interval
+    return seconds if covered + interval >= seconds else covered
 
 
 def busy(part: Decimal, covered: int) -> Decimal:
@@ -82,7 +82,7 @@ class ByParts(Iterator[Read]):
     def __next__(self) -> Read:
         while self._part:
             try:
-                told = self._coming.result()
+                result = self._coming.result()
             except (TooMuchError, TooLargeError):
                 if len(self._part) == 1:
                     raise
@@ -90,7 +90,7 @@ class ByParts(Iterator[Read]):
                 self._begin(self._part.start)
                 continue
             self._begin(self._part.stop)
-            return told
+            return result
         raise StopIteration
 
     def _begin(self, at: int) -> None:

@@ -12,7 +12,7 @@ from statistics import median_low
 from clusters.connectors.base import IncompleteHour
 from clusters.connectors.prometheus.answers import Series
 from clusters.connectors.prometheus.client import PrometheusClient
-from clusters.connectors.prometheus.exporter_gaps import MISSED, lost, targets
+from clusters.connectors.prometheus.exporter_gaps import MISSED, shard_outages, targets
 from clusters.connectors.prometheus.queries import NODE_INFO, POD_INFO, Queries, alternatives, span
 
 HOUR = 3600
@@ -55,11 +55,11 @@ class Coverage:
         """Times of [since, until) in which nothing was seen, in whole epoch seconds."""
         low, high = bisect_left(self.scrapes, since * 1000), bisect_left(self.scrapes, until * 1000)
         instants = (since * 1000 - self.interval, *self.scrapes[low:high], until * 1000)
-        found = []
+        gaps = []
         for before, after in pairwise(instants):
             if after - before > MISSED * self.interval:
-                found.append((max((before + self.interval) // 1000, since), after // 1000))
-        return found
+                gaps.append((max((before + self.interval) // 1000, since), after // 1000))
+        return gaps
 
 
 def incomplete_hours(gaps: Sequence[tuple[int, int]], since: int, until: int) -> list[IncompleteHour]:
@@ -85,28 +85,28 @@ def watch(client: PrometheusClient, queries: Queries, *, since: int, until: int)
     seconds = until - since
     jobs = set()
     for metric in (NODE_INFO, POD_INFO):
-        found = client.instant(
+        series = client.instant(
             f"count by (job) (count_over_time({queries.selector(metric)}[{span(seconds)}]))", until
         )
-        jobs = {one.metric.get("job", "") for one in found}
+        jobs = {one.metric.get("job", "") for one in series}
         if jobs:
             break
     if not jobs:
         return Coverage((), MINUTE * 1000)
     if "" not in jobs:
         up = queries.selector("up", f'job=~"{alternatives(sorted(jobs))}"')
-        found = client.instant(f"{up}[{span(seconds)}]", until)
-        scrapes = _of_up(found)
+        series = client.instant(f"{up}[{span(seconds)}]", until)
+        scrapes = _of_up(series)
         if scrapes.scrapes:
-            away = lost(client, queries, targets(found), scrapes.interval, since=since, until=until)
+            away = shard_outages(client, queries, targets(series), scrapes.interval, since=since, until=until)
             return scrapes.without(away)
     return _of_minutes(client, queries.selector(metric), since, until)
 
 
-def _of_up(found: Sequence[Series]) -> Coverage:
+def _of_up(series: Sequence[Series]) -> Coverage:
     good: set[int] = set()
     steps: list[int] = []
-    for one in found:
+    for one in series:
         instants = [int(at * 1000) for at, _ in one.values]
         good.update(at for at, (_, value) in zip(instants, one.values, strict=True) if value == 1)
         steps += [after - before for before, after in pairwise(instants)]

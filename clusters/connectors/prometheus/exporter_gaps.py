@@ -16,11 +16,11 @@ from clusters.connectors.prometheus.answers import Series, TooMuchError
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.queries import POD_INFO, Queries, equal, span
 
-Given = TypeVar("Given")
+Result = TypeVar("Result")
 
-LOOKED = 600  # seconds beside an outage of a target in which pods are looked for
+OUTAGE_MARGIN = 600  # seconds beside an outage of a target in which pods are looked for
 FAR = 3 * 24 * 3600  # seconds before a window in which pods may have been told of that nobody tells of in it
-ASKED = 100  # of its pods
+SAMPLED_PODS = 100  # of its pods
 MISSED = 3  # intervals without a scrape that make a gap: a rollout of the exporter takes two and a half
 
 
@@ -33,16 +33,16 @@ class Target:
     good: Sequence[int]
 
 
-def targets(found: Sequence[Series]) -> list[Target]:
+def targets(series: Sequence[Series]) -> list[Target]:
     """From samples of `up`."""
-    told: dict[tuple[str, str], list[int]] = {}
-    for one in found:
-        good = told.setdefault((one.metric.get("job", ""), one.metric.get("instance", "")), [])
+    instants: dict[tuple[str, str], list[int]] = {}
+    for one in series:
+        good = instants.setdefault((one.metric.get("job", ""), one.metric.get("instance", "")), [])
         good += [int(at * 1000) for at, value in one.values if value == 1]
-    return [Target(*place, sorted(set(good))) for place, good in sorted(told.items())]
+    return [Target(*place, sorted(set(good))) for place, good in sorted(instants.items())]
 
 
-def lost(
+def shard_outages(
     client: PrometheusClient,
     queries: Queries,
     among: Sequence[Target],
@@ -53,15 +53,15 @@ def lost(
 ) -> list[tuple[int, int]]:
     """Times, in milliseconds, in which a shard was away. `interval` too; [since, until) in epoch seconds."""
     look = _Look(client, queries, interval)
-    found = []
+    outages = []
     for target in among if len(among) > 1 else ():
         instants = (*(target.good or (since * 1000,)), until * 1000)
         for begin, end in pairwise(instants):
             if end - begin > MISSED * interval and look.left(target, begin, end):
-                found.append((begin, end))
+                outages.append((begin, end))
         if target.good and target.good[0] - since * 1000 > MISSED * interval and look.came(target, since):
-            found.append((since * 1000, target.good[0]))
-    return found
+            outages.append((since * 1000, target.good[0]))
+    return outages
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +75,25 @@ class _Look:
     def left(self, target: Target, begin: int, end: int) -> bool:
         """Whether nobody tells of the pods, from `begin` on, that it told of before."""
         at = -(-begin // 1000)
-        uids = _far(lambda seconds: self._pods(target, at, LOOKED if target.good else seconds))
-        return bool(uids) and not self._told(uids, begin, end)
+        uids = _far(lambda seconds: self._pods(target, at, OUTAGE_MARGIN if target.good else seconds))
+        return bool(uids) and not self._is_reported(uids, begin, end)
 
     def came(self, target: Target, since: int) -> bool:
         """Whether it began with pods that were there before the epoch second `since`, and nobody told of since."""
         begun = target.good[0]
-        uids = self._pods(target, begun // 1000 + LOOKED, LOOKED)
-        known = bool(uids) and _far(lambda seconds: self._any(uids, since, seconds))
-        return known and not self._told(uids, since * 1000, begun)
+        uids = self._pods(target, begun // 1000 + OUTAGE_MARGIN, OUTAGE_MARGIN)
+        existed = bool(uids) and _far(lambda seconds: self._any(uids, since, seconds))
+        return existed and not self._is_reported(uids, since * 1000, begun)
 
     def _pods(self, target: Target, at: int, seconds: int) -> list[str]:
         matchers = equal("job", target.job), equal("instance", target.instance)
         series = self.queries.selector(POD_INFO, *matchers)
-        found = self.client.instant(f"count by (uid) (count_over_time({series}[{span(seconds)}]))", at)
-        return sorted(one.metric["uid"] for one in found if one.metric.get("uid"))[:ASKED]
+        rows = self.client.instant(f"count by (uid) (count_over_time({series}[{span(seconds)}]))", at)
+        return sorted(one.metric["uid"] for one in rows if one.metric.get("uid"))[:SAMPLED_PODS]
 
-    def _told(self, uids: Sequence[str], begin: int, end: int) -> bool:
+    def _is_reported(self, uids: Sequence[str], begin: int, end: int) -> bool:
         first = (begin + self.interval * 3 // 2) // 1000
-        last = min((end - self.interval // 2) // 1000, first + LOOKED)
+        last = min((end - self.interval // 2) // 1000, first + OUTAGE_MARGIN)
         return self._any(uids, last, max(last - first, 1))
 
     def _any(self, uids: Sequence[str], at: int, seconds: int) -> bool:
@@ -101,7 +101,7 @@ class _Look:
         return bool(self.client.instant(f"count(count_over_time({series}[{span(seconds)}]))", at))
 
 
-def _far(ask: Callable[[int], Given]) -> Given:
+def _far(ask: Callable[[int], Result]) -> Result:
     """So many seconds back as the server lets us look."""
     seconds = FAR
     while True:
@@ -109,5 +109,5 @@ def _far(ask: Callable[[int], Given]) -> Given:
             return ask(seconds)
         except (TooMuchError, TooLargeError):
             seconds //= 2
-            if seconds < LOOKED:
+            if seconds < OUTAGE_MARGIN:
                 raise

@@ -14,49 +14,52 @@ SHORT = 120  # seconds in an hour; that a pod which held its devices for less ha
 
 
 @dataclass(slots=True)
-class Silence:
+class TelemetryGaps:
     """Gathers while hours are read. Pods stand once, under their uid."""
 
     address: str
     silent: dict[str, str] = field(default_factory=dict)
-    heard_of: set[str] = field(default_factory=set)
+    covered_uids: set[str] = field(default_factory=set)
     sliced: dict[str, str] = field(default_factory=dict)
-    there: list[Samples] = field(default_factory=list)
+    readers: list[Samples] = field(default_factory=list)
 
-    def met(self, samples: Samples) -> None:
+    def add_reader(self, samples: Samples) -> None:
         """A metric that there is."""
-        if samples not in self.there:
-            self.there.append(samples)
+        if samples not in self.readers:
+            self.readers.append(samples)
 
-    def heard(
-        self, held: Mapping[tuple[int, str], Run], told: Iterable[tuple[int, str]], readers: Sequence[Samples]
+    def add_hours(
+        self,
+        runs: Mapping[tuple[int, str], Run],
+        covered: Iterable[tuple[int, str]],
+        readers: Sequence[Samples],
     ) -> None:
-        told = set(told)
-        for at, run in held.items():
-            if at in told:
-                self.heard_of.add(run.uid)
+        covered = set(covered)
+        for at, run in runs.items():
+            if at in covered:
+                self.covered_uids.add(run.uid)
             elif run.profile and not any(samples.metric.mig for samples in readers):
                 self.sliced[run.uid] = run.name
             elif run.seconds(at[0]) >= SHORT:
                 self.silent[run.uid] = run.name
 
     def sentences(self) -> list[str]:
-        silent = [name for uid, name in self.silent.items() if uid not in self.heard_of]
-        told = []
-        if silent and not self.there:
-            told.append(
+        silent = [name for uid, name in self.silent.items() if uid not in self.covered_uids]
+        sentences = []
+        if silent and not self.readers:
+            sentences.append(
                 f"{self.address} has no metric of DCGM that tells how busy devices are, so that the use of "
                 f"{count_of(len(silent), 'pod')} is unknown: let it scrape dcgm-exporter, or set the option "
                 "utilisation.scope to off."
             )
         elif silent:
-            told.append(
+            sentences.append(
                 f"DCGM tells nothing of {count_of(len(silent), 'pod')}, and how busy their devices were is unknown: "
                 f"{naming(silent)}."
             )
         if self.sliced:
-            told.append(self.about_slices())
-        return told + self.doubts()
+            sentences.append(self.about_slices())
+        return sentences + self.doubts()
 
     def about_slices(self) -> str:
         return (
@@ -66,10 +69,10 @@ class Silence:
 
     def doubts(self) -> list[str]:
         """Whether a metric is read in the unit that it has here."""
-        told = [left_out(samples) for samples in self.there if samples.left_out]
-        return told + [
+        sentences = [left_out(samples) for samples in self.readers if samples.left_out]
+        return sentences + [
             never_above_a_ratio(samples.metric.name)
-            for samples in self.there
+            for samples in self.readers
             if 0 < samples.peak <= HIGHEST_RATIO
         ]
 

@@ -54,7 +54,7 @@ class JobTelemetry(Connected):
     ) -> None:
         self.options = options or PrometheusOptions()
         self.client = PrometheusClient(endpoint, login, clock=clock, parameters=self.options.parameters)
-        self.told_until: int | None = None
+        self.complete_through: int | None = None
         self.notes: list[str] = []
         self.clocks: Clocks | None = None
 
@@ -65,18 +65,18 @@ class JobTelemetry(Connected):
         came late too. Some hours are held in memory at a time. Raises `ConnectorError`: then what was given is true,
         and the rest is not known.
         """
-        self.told_until, self.notes = None, []
+        self.complete_through, self.notes = None, []
         if self.options.utilisation.scope is Scope.OFF:
             return
         self.clocks = self.client.clocks()
         hours = whole_hours(since, min(until, self.clocks.theirs - SETTLE))
         readers = [self._samples(metric) for metric in self.options.utilisation.metrics]
-        found = False
+        has_rows = False
         for rows in ByParts(self.client, hours, partial(self._part, readers)):
-            found = found or bool(rows)
+            has_rows = has_rows or bool(rows)
             yield from rows
-        self.told_until = hours.stop if hours else None
-        self._note(readers, hours, found=found)
+        self.complete_through = hours.stop if hours else None
+        self._note(readers, hours, has_rows=has_rows)
 
     def close(self) -> None:
         self.client.close()
@@ -87,27 +87,27 @@ class JobTelemetry(Connected):
 
     def _part(self, readers: list[Samples], hours: range) -> list[JobHour]:
         """A job is told of by the first metric that has it in that hour."""
-        found: dict[tuple[int, str], JobHour] = {}
+        job_hours: dict[tuple[int, str], JobHour] = {}
         for samples in readers:
-            if not samples.there(hours):
+            if not samples.exists(hours):
                 continue
             series = samples.read(hours)
             intervals = samples.interval(series)
-            told: dict[tuple[int, str], Tallies] = {}
+            by_job: dict[tuple[int, str], Tallies] = {}
             for one in series:
                 for hour, tally in one.hours.items():
-                    told.setdefault((hour, one.labels[JOB]), Tallies()).add(one, tally)
-            for (hour, job), tallies in told.items():
-                if (hour, job) not in found:
+                    by_job.setdefault((hour, one.labels[JOB]), Tallies()).add(one, tally)
+            for (hour, job), tallies in by_job.items():
+                if (hour, job) not in job_hours:
                     busy, covered = tallies.worked(samples.metric, intervals, seconds=HOUR)
-                    found[hour, job] = JobHour(job, hour, busy, covered, samples.metric.name)
-        return [row for _, row in sorted(found.items())]
+                    job_hours[hour, job] = JobHour(job, hour, busy, covered, samples.metric.name)
+        return [row for _, row in sorted(job_hours.items())]
 
-    def _note(self, readers: list[Samples], hours: range, *, found: bool) -> None:
+    def _note(self, readers: list[Samples], hours: range, *, has_rows: bool) -> None:
         for samples in readers:
             if samples.left_out:
                 self.notes.append(left_out(samples))
-        if hours and not found:
+        if hours and not has_rows:
             self.notes.append(
                 f"{self.client.http.address} has no metric of DCGM with the label {JOB}: start dcgm-exporter with "
                 "--hpc-job-mapping-dir, and let Slurm's prolog and epilog write the jobs there."

@@ -60,12 +60,12 @@ def ask_of_pods(
     So what was read of a pod once need not be looked for in each sample of the day: it stays what it is. `rest` is
     given the uids that were told of.
     """
-    found = client.instant(ask(queries, gate, window.at - window.edge), window.at)
-    left = rest({one.metric.get("uid", "") for one in found})
+    series = client.instant(ask(queries, gate, window.at - window.edge), window.at)
+    left = rest({one.metric.get("uid", "") for one in series})
     asking = [
         partial(client.instant, ask(queries.of(some), "", window.length), window.at) for some in parts(left)
     ]
-    return [*found, *chain.from_iterable(client.together(asking))]
+    return [*series, *chain.from_iterable(client.together(asking))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class Lifecycle:
         present = self._present()
         starts = self._starts(pods)
         over = self._over([uid for uid in pods if uid not in present])
-        ended = self._seconds(Queries.completed, lambda told: [uid for uid in over if uid not in told])
+        ended = self._seconds(Queries.completed, lambda uids: [uid for uid in over if uid not in uids])
         # A finished sidecar gives a running pod a completion time too: only a pod that is over has ended.
         gone = [uid for uid in pods if uid not in over and uid not in present]
         quiet = [uid for uid in pods if uid in over and uid not in ended]
@@ -143,15 +143,15 @@ class Lifecycle:
             metrics.reverse()
         for metric in metrics:
             ask = partial(_first, metric)
-            if found := self._seconds(ask, lambda told: [uid for uid in pods if uid not in told]):
-                return found
+            if starts := self._seconds(ask, lambda uids: [uid for uid in pods if uid not in uids]):
+                return starts
         return {}
 
     def _over(self, gone: Sequence[str]) -> dict[str, str]:
         """Phase of the pods that have ended. Raises `ConnectorError` where phases are not kept at all."""
-        found = self._told(Queries.over, lambda _: gone)
+        series = self._pod_series(Queries.over, lambda _: gone)
         settling = self.window.at - self.window.edge  # short, since it looks at all pods of the cluster
-        if not found and not any(
+        if not series and not any(
             self._at(self.queries.any(PHASE, seconds)) for seconds in (settling, self.window.length)
         ):
             raise ConnectorError(
@@ -159,7 +159,7 @@ class Lifecycle:
                 "running ones. Let kube-state-metrics export it and Prometheus keep it.",
                 retry=False,
             )
-        return {one.metric.get("uid", ""): one.metric.get("phase", "") for one in found}
+        return {one.metric.get("uid", ""): one.metric.get("phase", "") for one in series}
 
     def _present(self) -> set[str]:
         window = self.window
@@ -172,8 +172,8 @@ class Lifecycle:
 
     def _firsts(self, uids: Sequence[str]) -> dict[str, int]:
         """The first sample that each ever had, in whole seconds."""
-        found = self._instants(uids, lambda queries: queries.presence(self.holder), LOOK_BACK, 0)
-        return {uid: at // 1000 for uid, at in found.items()}
+        instants = self._instants(uids, lambda queries: queries.presence(self.holder), LOOK_BACK, 0)
+        return {uid: at // 1000 for uid, at in instants.items()}
 
     def _instants(
         self, uids: Sequence[str], series: Callable[[Queries], str], seconds: int, which: int
@@ -187,11 +187,11 @@ class Lifecycle:
             for at, those in places
             for some in parts(those)
         ]
-        found: dict[str, int] = {}
+        instants: dict[str, int] = {}
         for uid, instant in chain.from_iterable(self.client.together(asking)):
-            best = (min, max)[which](found.get(uid, instant), instant)
-            found[uid] = best
-        return found
+            best = (min, max)[which](instants.get(uid, instant), instant)
+            instants[uid] = best
+        return instants
 
     def _hours(
         self, uids: Sequence[str], series: Callable[[Queries], str], seconds: int, which: int
@@ -201,11 +201,11 @@ class Lifecycle:
 
         def ask(some: Sequence[str]) -> list[tuple[str, int]]:
             query = most("uid", series(self.queries.of(some)), HOUR)
-            told = self.client.range(query, start=end - steps * HOUR, end=end, step=HOUR)
-            held = [
-                (one.metric.get("uid", ""), [at for at, value in one.values if value > 0]) for one in told
+            rows = self.client.range(query, start=end - steps * HOUR, end=end, step=HOUR)
+            samples = [
+                (one.metric.get("uid", ""), [at for at, value in one.values if value > 0]) for one in rows
             ]
-            return [(uid, int(instants[which])) for uid, instants in held if instants]
+            return [(uid, int(instants[which])) for uid, instants in samples if instants]
 
         hours: dict[int, list[str]] = {}
         for uid, hour in chain.from_iterable(
@@ -216,27 +216,27 @@ class Lifecycle:
 
     def _raw(self, selector: str, seconds: int, at: int, which: int) -> list[tuple[str, int]]:
         """By series."""
-        found = []
+        rows = []
         for one in self.client.instant(f"{selector}[{span(seconds)}]", at):
             instants = [when for when, value in one.values if value > 0]
             if instants:
-                found.append((one.metric.get("uid", ""), int(instants[which] * 1000)))
-        return found
+                rows.append((one.metric.get("uid", ""), int(instants[which] * 1000)))
+        return rows
 
     def _at(self, query: str) -> list[Series]:
         return self.client.instant(query, self.window.at)
 
-    def _told(self, ask: Ask, rest: Callable[[Collection[str]], Sequence[str]]) -> list[Series]:
+    def _pod_series(self, ask: Ask, rest: Callable[[Collection[str]], Sequence[str]]) -> list[Series]:
         return ask_of_pods(self.client, self.queries, self.window, self.gate, ask, rest)
 
     def _seconds(self, ask: Ask, rest: Callable[[Collection[str]], Sequence[str]]) -> dict[str, int]:
         """By uid, a value that is an epoch second."""
-        found = {}
-        for one in self._told(ask, rest):
+        seconds = {}
+        for one in self._pod_series(ask, rest):
             second = whole(one.value[1]) if one.value else None
             if second is not None and second > 0:
-                found[one.metric.get("uid", "")] = second
-        return found
+                seconds[one.metric.get("uid", "")] = second
+        return seconds
 
 
 def _first(metric: str, queries: Queries, gate: str, seconds: int) -> str:

@@ -33,8 +33,8 @@ class PrometheusLogin:
                 retry=False,
             )
         if self.aws is not None:
-            told = signed("POST", url, body, {"content-type": FORM}, keys=self.aws, now=clock())
-            return {name: Secret(value) for name, value in told.items()}
+            signed_headers = signed("POST", url, body, {"content-type": FORM}, keys=self.aws, now=clock())
+            return {name: Secret(value) for name, value in signed_headers.items()}
         headers = {"content-type": Secret(FORM)}
         if self.user:
             pair = f"{self.user}:{self.password.reveal()}".encode()

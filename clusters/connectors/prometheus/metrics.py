@@ -56,7 +56,7 @@ CATALOGUE = (
     Metric("DCGM_FI_DEV_ENC_UTIL", PERCENT, False),
     Metric("DCGM_FI_DEV_DEC_UTIL", PERCENT, False),
 )
-KNOWN = {metric.name: metric for metric in CATALOGUE}
+BY_NAME = {metric.name: metric for metric in CATALOGUE}
 PREFERRED = CATALOGUE[0].name
 
 
@@ -67,8 +67,8 @@ def chosen(name: str, divisor: Decimal | None) -> tuple[Metric, ...]:
     """
     if not name:
         metrics = tuple(metric for metric in CATALOGUE if metric.means is Means.WORKING)
-    elif name in KNOWN:
-        metrics = (KNOWN[name],)
+    elif name in BY_NAME:
+        metrics = (BY_NAME[name],)
     elif divisor is not None:
         metrics = (Metric(name, divisor, True),)
     else:

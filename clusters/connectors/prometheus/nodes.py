@@ -30,24 +30,24 @@ class NodeLabels:
 
     def at(self, node: str, second: int) -> Labels:
         """As they were then; before the window, as they first were in it."""
-        found: Labels = {}
+        current: Labels = {}
         for since, labels in self.sets.get(node, ()):
-            if found and since > second:
+            if current and since > second:
                 break
-            found = labels
-        return found
+            current = labels
+        return current
 
 
 def labels_in(client: PrometheusClient, queries: Queries, window: Window) -> NodeLabels:
     """Of all nodes that were there at some time of the window, also of those that are gone."""
     selector = queries.selector(metrics.NODE_LABELS, f'{PRODUCT}!=""')
-    found: dict[str, list[Labels]] = {}
+    label_sets: dict[str, list[Labels]] = {}
     for one in client.instant(f"max_over_time({selector}[{span(window.length)}])", window.at):
         node, labels = _labelled(one, queries.options)
-        if labels not in found.setdefault(node, []):
-            found[node].append(labels)
-    sets = {node: [(window.since, told[0])] for node, told in found.items()}
-    changed = sorted(node for node, told in found.items() if len(told) > 1)
+        if labels not in label_sets.setdefault(node, []):
+            label_sets[node].append(labels)
+    sets = {node: [(window.since, versions[0])] for node, versions in label_sets.items()}
+    changed = sorted(node for node, versions in label_sets.items() if len(versions) > 1)
     if changed:
         sets |= _changes(client, queries, window, changed)
     return NodeLabels(sets)
@@ -63,7 +63,7 @@ def _changes(
         node, labels = _labelled(one, queries.options)
         if one.values:
             firsts.setdefault(node, []).append((int(one.values[0][0]), labels))
-    return {node: sorted(told, key=lambda pair: pair[0]) for node, told in firsts.items()}
+    return {node: sorted(versions, key=lambda pair: pair[0]) for node, versions in firsts.items()}
 
 
 def _labelled(one: Series, options: PrometheusOptions) -> tuple[str, Labels]:
@@ -78,17 +78,17 @@ def seen(client: PrometheusClient, queries: Queries, window: Window, labels: Nod
     allocatable = _counts(client, queries, window, queries.selector(metrics.NODE_ALLOCATABLE, matcher))
     ready = queries.selector(metrics.NODE_CONDITION, 'condition="Ready"', 'status="true"')
     down = _named(client, queries, window, ready, 0)
-    kept = _named(client, queries, window, queries.selector(metrics.NODE_UNSCHEDULABLE), 1)
-    found = []
+    cordoned = _named(client, queries, window, queries.selector(metrics.NODE_UNSCHEDULABLE), 1)
+    nodes = []
     for node in sorted(capacity.keys() | allocatable.keys()):
-        state = NodeState.DOWN if node in down else NodeState.DRAINED if node in kept else NodeState.UP
+        state = NodeState.DOWN if node in down else NodeState.DRAINED if node in cordoned else NodeState.UP
         counts = allocatable if state is NodeState.UP and node in allocatable else capacity
         gpus = _gpus(counts.get(node, {}), labels.at(node, window.at), queries.options)
-        found += [
+        nodes += [
             NodeSeen(name=node, gpu_model=model, gpus=count, state=state)
             for model, count in sorted(gpus.items())
         ]
-    return found
+    return nodes
 
 
 def _named(client: PrometheusClient, queries: Queries, window: Window, selector: str, value: int) -> set[str]:
@@ -101,23 +101,23 @@ def _counts(
     client: PrometheusClient, queries: Queries, window: Window, selector: str
 ) -> dict[str, dict[str, int]]:
     """By node and resource."""
-    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     by = f"{queries.spellings('node')},resource"
     for one in client.instant(most(by, selector, window.at - window.edge), window.at):
         count = whole(one.value[1]) if one.value else None
         if count is not None and count >= 0:
             node = spelled(one, "node", queries.options.labels)
-            found.setdefault(node, {})[one.metric.get("resource", "")] = count
-    return found
+            counts.setdefault(node, {})[one.metric.get("resource", "")] = count
+    return counts
 
 
 def _gpus(counts: Mapping[str, int], labels: Labels, options: PrometheusOptions) -> dict[str, int]:
     """Whole GPUs by model: slices and replicas together make them; what slices leave over belongs to one too."""
-    found: dict[str, Fraction] = {}
+    totals: dict[str, Fraction] = {}
     for resource, count in counts.items():
         try:
             of = shape(resource, labels, options)
         except UnknownShareError:
             continue
-        found[of.model] = found.get(of.model, Fraction(0)) + count * Fraction(*of.share)
-    return {model: ceil(gpus) for model, gpus in found.items() if gpus > 0}
+        totals[of.model] = totals.get(of.model, Fraction(0)) + count * Fraction(*of.share)
+    return {model: ceil(gpus) for model, gpus in totals.items() if gpus > 0}

@@ -30,12 +30,12 @@ _SPELLED = re.compile(
 )  # what needs no quoting between the quotes of a selector
 
 
-def options_from(told: object) -> PrometheusOptions:
+def options_from(tables: object) -> PrometheusOptions:
     """What these tables mean; {} is every default.
 
     Raises `ConnectorError` with one sentence that names the key which is wrong, and what would do.
     """
-    table = _table(told, "options")
+    table = _table(tables, "options")
     for key in table:
         if key not in _READERS:
             raise _wrong(f"There is no option {quoted(key)}; allowed: {', '.join(sorted(_READERS))}.")
@@ -75,7 +75,7 @@ def _text(value: object, key: str) -> str:
 def _texts(value: object, key: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
         raise _wrong(f"The option {key} has to be a list of texts.")
-    return tuple(_text(each, key) for each in value)
+    return tuple(_text(item, key) for item in value)
 
 
 def _choice(of: type[Choice]) -> Callable[[object, str], Choice]:
@@ -95,7 +95,7 @@ def _labels(value: object, key: str) -> LabelNames:
             raise _wrong(
                 f"The option {key} has no key {quoted(name)}; allowed: {', '.join(LabelNames.__slots__)}."
             )
-    return LabelNames(**{name: _text(each, f"{key}.{name}") for name, each in table.items()})
+    return LabelNames(**{name: _text(item, f"{key}.{name}") for name, item in table.items()})
 
 
 def _utilisation(value: object, key: str) -> Utilisation:
@@ -105,7 +105,7 @@ def _utilisation(value: object, key: str) -> Utilisation:
             raise _wrong(
                 f"The option {key} has no key {quoted(name)}; allowed: {', '.join(sorted(_OF_UTILISATION))}."
             )
-    return Utilisation(**{name: _OF_UTILISATION[name](each, f"{key}.{name}") for name, each in table.items()})
+    return Utilisation(**{name: _OF_UTILISATION[name](item, f"{key}.{name}") for name, item in table.items()})
 
 
 def _divisor(value: object, key: str) -> Decimal:
@@ -139,10 +139,10 @@ def _models(value: object, key: str) -> dict[str, str]:
 
 def _parameters(value: object, key: str) -> dict[str, str | list[str]]:
     return {
-        name: list(_texts(each, f"{key}.{name}"))
-        if isinstance(each, list | tuple)
-        else _text(each, f"{key}.{name}")
-        for name, each in _table(value, key).items()
+        name: list(_texts(item, f"{key}.{name}"))
+        if isinstance(item, list | tuple)
+        else _text(item, f"{key}.{name}")
+        for name, item in _table(value, key).items()
     }
 
 

@@ -59,8 +59,8 @@ class LabelNames:
 
     def spellings(self, what: str) -> tuple[str, ...]:
         """Names to look under, the first that says something counts."""
-        told: str = getattr(self, what)
-        return (told,) if told else (f"exported_{what}", what)
+        name: str = getattr(self, what)
+        return (name,) if name else (f"exported_{what}", what)
 
 
 class Scope(StrEnum):
@@ -182,8 +182,8 @@ class PrometheusOptions:
     @property
     def busy_matcher(self) -> str:
         """That of series that tell how busy devices are."""
-        told = self.utilisation.matcher
-        return self.matcher if told is None else told
+        matcher = self.utilisation.matcher
+        return self.matcher if matcher is None else matcher
 
 
 def not_a_matcher(text: str) -> ConnectorError:
@@ -196,8 +196,8 @@ def not_a_matcher(text: str) -> ConnectorError:
 def is_matcher(text: str) -> bool:
     """Whether it can stand between the braces of a selector, and does nothing else there."""
     at = 0
-    while found := _MATCHER.match(text, at):
-        at = found.end()
+    while match := _MATCHER.match(text, at):
+        at = match.end()
         if at == len(text):
             return True
         if text[at] != ",":

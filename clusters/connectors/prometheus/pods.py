@@ -15,7 +15,7 @@ from clusters.connectors.prometheus.queries import DEVICES, FRACTIONS, Queries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class PodAllocation:
     """What one container of a pod holds: `count` of a resource, or with an annotation, parts of devices.
 
     `resource` is as kube-state-metrics spells it, or the annotation's name; `annotated` is what that says.
@@ -45,66 +45,66 @@ class Owners:
     queues: Mapping[str, str]
     source: AccountFrom
 
-    def account(self, held: Held) -> str:
+    def account(self, allocation: PodAllocation) -> str:
         """ "" where the label is missing."""
         if self.source is AccountFrom.NAMESPACE:
-            return held.namespace
+            return allocation.namespace
         if self.source is AccountFrom.QUEUE:
-            return self.queues.get(held.uid, "")
+            return self.queues.get(allocation.uid, "")
         if self.source is AccountFrom.NAMESPACE_LABEL:
-            return self.namespaces.get(held.namespace, "")
-        return self.pods.get(held.uid, "")
+            return self.namespaces.get(allocation.namespace, "")
+        return self.pods.get(allocation.uid, "")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PodGroup:
     """One way of holding devices: who holds what, and what is known of those pods."""
 
-    held: list[Held]
+    allocations: list[PodAllocation]
     lives: Mapping[str, Life]
     owners: Owners
     attributes: Attributes
 
 
-def held_in(client: PrometheusClient, queries: Queries, window: Window) -> Iterable[Found]:
+def pod_groups(client: PrometheusClient, queries: Queries, window: Window) -> Iterable[PodGroup]:
     """Pods that request devices, then those that hold parts of devices by an annotation. One at a time."""
     requested = _requested(client, queries, window)
-    known = {one.uid for one in requested}
-    yield _found(client, queries, window, requested, "")
+    uids = {one.uid for one in requested}
+    yield _pod_group(client, queries, window, requested, "")
     for annotation in FRACTIONS:
         annotated = {
             one.metric.get("uid", ""): one.metric
             for one in client.instant(queries.fractions(annotation, window.length), window.at)
         }
-        annotated = {uid: told for uid, told in annotated.items() if uid not in known}
+        annotated = {uid: labels for uid, labels in annotated.items() if uid not in uids}
         if annotated:
-            known.update(annotated)
+            uids.update(annotated)
             places = client.instant(queries.of(sorted(annotated)).places(window.length), window.at)
-            held = _in_part(places, annotated, annotation, queries.options.labels)
-            yield _found(client, queries, window, held, annotation)
+            allocations = _in_part(places, annotated, annotation, queries.options.labels)
+            yield _pod_group(client, queries, window, allocations, annotation)
 
 
-def _found(
-    client: PrometheusClient, queries: Queries, window: Window, held: list[Held], holder: str
-) -> Found:
+def _pod_group(
+    client: PrometheusClient, queries: Queries, window: Window, allocations: list[PodAllocation], holder: str
+) -> PodGroup:
     reserved = queries.options.reservations
-    held = [one for one in held if one.namespace not in reserved]
-    pods = dict.fromkeys(one.uid for one in held)
+    allocations = [one for one in allocations if one.namespace not in reserved]
+    pods = dict.fromkeys(one.uid for one in allocations)
     lives = Lifecycle(client, queries, window, holder=holder).read(pods)
-    if not held:
-        return Found(held, lives, _nobody(), Attributes())
+    if not allocations:
+        return PodGroup(allocations, lives, _nobody(), Attributes())
     attributes = attributes_of(client, queries, window, queries.gate(holder), lives)
-    return Found(held, lives, _owners(client, queries, window, holder, lives), attributes)
+    return PodGroup(allocations, lives, _owners(client, queries, window, holder, lives), attributes)
 
 
-def _requested(client: PrometheusClient, queries: Queries, window: Window) -> list[Held]:
+def _requested(client: PrometheusClient, queries: Queries, window: Window) -> list[PodAllocation]:
     """Replicas, rollouts and renamed labels give one row each; they fall into one."""
     names = queries.options.labels
-    rows: dict[str, Held] = {}
+    rows: dict[str, PodAllocation] = {}
     for one in client.instant(queries.requested(window.length), window.at):
         if one.value is None:
             continue
-        row = Held(
+        row = PodAllocation(
             uid=one.metric.get("uid", ""),
             namespace=spelled(one, "namespace", names),
             pod=spelled(one, "pod", names),
@@ -121,28 +121,28 @@ def _requested(client: PrometheusClient, queries: Queries, window: Window) -> li
 
 def _in_part(
     places: Iterable[Series], annotated: Mapping[str, Mapping[str, str]], annotation: str, names: LabelNames
-) -> list[Held]:
-    rows: dict[str, Held] = {}
+) -> list[PodAllocation]:
+    rows: dict[str, PodAllocation] = {}
     for one in places:
-        told = annotated.get(one.metric.get("uid", ""))
-        if told is None:  # a pod that nobody asked for
+        labels = annotated.get(one.metric.get("uid", ""))
+        if labels is None:  # a pod that nobody asked for
             continue
-        row = Held(
+        row = PodAllocation(
             uid=one.metric.get("uid", ""),
             namespace=spelled(one, "namespace", names),
             pod=spelled(one, "pod", names),
             node=spelled(one, "node", names),
             container="",
             resource=annotation.removeprefix("annotation_"),
-            count=_devices(told.get(DEVICES, "")),
-            annotated=told.get(annotation, ""),
+            count=_devices(labels.get(DEVICES, "")),
+            annotated=labels.get(annotation, ""),
         )
         rows[row.key] = row
     return [row for _, row in sorted(rows.items())]
 
 
-def _devices(told: str) -> Decimal:
-    return Decimal(told) if told.isascii() and told.isdecimal() else Decimal(1)
+def _devices(text: str) -> Decimal:
+    return Decimal(text) if text.isascii() and text.isdecimal() else Decimal(1)
 
 
 def _nobody() -> Owners:
@@ -152,32 +152,32 @@ def _nobody() -> Owners:
 def _owners(
     client: PrometheusClient, queries: Queries, window: Window, holder: str, lives: Mapping[str, Life]
 ) -> Owners:
-    told = queries.options.account
-    by_pod = told.label if told.source is AccountFrom.POD_LABEL else ""
+    attribution = queries.options.account
+    by_pod = attribution.label if attribution.source is AccountFrom.POD_LABEL else ""
     of_queues = queries.options.queue_labels
     names = tuple(dict.fromkeys((*of_queues, *filter(None, (by_pod,)))))
     pods: dict[str, str] = {}
     queues: dict[str, str] = {}
     namespaces: dict[str, str] = {}
-    found = ask_of_pods(
+    series = ask_of_pods(
         client,
         queries,
         window,
         queries.gate(holder),
         lambda some, gate, seconds: some.labels(names, gate, seconds),
-        lambda there: [uid for uid, life in lives.items() if uid not in there and life.ended is not None],
+        lambda uids: [uid for uid, life in lives.items() if uid not in uids and life.ended is not None],
     )
-    for one in sorted(found, key=lambda series: sorted(series.metric.items())):
+    for one in sorted(series, key=lambda series: sorted(series.metric.items())):
         uid = one.metric.get("uid", "")
         queue = next(filter(None, (one.metric.get(name, "") for name in of_queues)), "")
         queues[uid] = queue or queues.get(uid, "")
         if by_pod:
             pods[uid] = one.metric.get(by_pod, "") or pods.get(uid, "")
-    if told.source is AccountFrom.NAMESPACE_LABEL:
-        for one in client.instant(queries.namespaces(told.label, window.length), window.at):
+    if attribution.source is AccountFrom.NAMESPACE_LABEL:
+        for one in client.instant(queries.namespaces(attribution.label, window.length), window.at):
             namespace = spelled(one, "namespace", queries.options.labels)
-            namespaces[namespace] = max(one.metric.get(told.label, ""), namespaces.get(namespace, ""))
-    return Owners(pods, namespaces, queues, told.source)
+            namespaces[namespace] = max(one.metric.get(attribution.label, ""), namespaces.get(namespace, ""))
+    return Owners(pods, namespaces, queues, attribution.source)
 
 
 def spelled(series: Series, what: str, names: LabelNames) -> str:

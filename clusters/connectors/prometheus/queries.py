@@ -98,8 +98,8 @@ class Queries:
 
     def labels(self, names: Sequence[str], gate: str, seconds: int) -> str:
         """The labels of pods."""
-        found = most(f"uid,{','.join(names)}", self.pod(POD_LABELS), seconds)
-        return only(found, gate, seconds)
+        expression = most(f"uid,{','.join(names)}", self.pod(POD_LABELS), seconds)
+        return only(expression, gate, seconds)
 
     def priority_class(self, gate: str, seconds: int) -> str:
         return only(most("uid,priority_class", self.pod(POD_INFO), seconds), gate, seconds)
@@ -113,8 +113,8 @@ class Queries:
 
     def first(self, metric: str, gate: str, seconds: int) -> str:
         """The earliest value that a pod's series had: an epoch second."""
-        found = f"min by (uid) (min_over_time({self.pod(metric)}[{span(seconds)}]))"
-        return only(found, gate, seconds)
+        expression = f"min by (uid) (min_over_time({self.pod(metric)}[{span(seconds)}]))"
+        return only(expression, gate, seconds)
 
     def completed(self, gate: str, seconds: int) -> str:
         return only(most("uid", self.pod(COMPLETED), seconds), gate, seconds)

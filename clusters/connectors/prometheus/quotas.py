@@ -22,7 +22,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Above:
+class QuotaExcess:
     """A cluster queue held so many GPUs above its nominal quota in [since, until), epoch seconds.
 
     Flavors count each for itself and add up: what one of them leaves is not what another may take.
@@ -36,13 +36,13 @@ class Above:
 
 def above_quota(
     client: PrometheusClient, options: PrometheusOptions, *, since: int, until: int
-) -> list[Above]:
+) -> list[QuotaExcess]:
     """By queue and in order of time, also where it is 0; what neither gauge tells of is left out.
 
     A minute counts as the gauges stood at its end. Raises `ConnectorError`, also where there is no quota at all.
     """
     queries = Queries(options)
-    found: dict[Place, int] = {}
+    above: dict[Place, int] = {}
     begin = since - since % MINUTE
     while begin < until:
         end = min(begin + POINTS * MINUTE, until + -until % MINUTE)
@@ -50,35 +50,35 @@ def above_quota(
         used = _gauge(client, queries.selector(KUEUE.gauge, KUEUE.where), begin, end)
         for (queue, flavor, at), quota in nominal.items():
             more = max(used.get((queue, flavor, at), 0) - quota, 0)
-            found[queue, at] = found.get((queue, at), 0) + more
+            above[queue, at] = above.get((queue, at), 0) + more
         begin = end
-    if not found:
+    if not above:
         raise ConnectorError(
             f"{client.http.address} has no {NOMINAL} in this time: set metrics.enableClusterQueueResources in Kueue's "
             "configuration, and ask within the time that this server keeps.",
             retry=False,
         )
-    return list(_joined(found, since, until))
+    return list(_joined(above, since, until))
 
 
 def _gauge(client: PrometheusClient, selector: str, begin: int, end: int) -> dict[tuple[str, str, int], int]:
     """By queue, flavor and minute's end. Replicas of the exporter, and a queue's cohorts, tell the same."""
     query = f"max by ({KUEUE.name},flavor) ({selector})"
-    found = {}
+    counts = {}
     for one in client.range(query, start=begin + MINUTE, end=end, step=MINUTE):
         place = one.metric.get(KUEUE.name, ""), one.metric.get("flavor", "")
         for at, value in one.values:
             count = whole(value)
             if count is not None and count >= 0:
-                found[*place, int(at)] = count
-    return found
+                counts[*place, int(at)] = count
+    return counts
 
 
-def _joined(found: dict[Place, int], since: int, until: int) -> Iterator[Above]:
+def _joined(above: dict[Place, int], since: int, until: int) -> Iterator[QuotaExcess]:
     """Minutes of one queue that follow each other and tell the same are one."""
-    minutes = enumerate(sorted((queue, at, gpus) for (queue, at), gpus in found.items()))
+    minutes = enumerate(sorted((queue, at, gpus) for (queue, at), gpus in above.items()))
     for (queue, _, gpus), those in groupby(
         minutes, lambda one: (one[1][0], one[1][1] - one[0] * MINUTE, one[1][2])
     ):
         ends = [at for _, (_, at, _) in those]
-        yield Above(queue, max(ends[0] - MINUTE, since), min(ends[-1], until), gpus)
+        yield QuotaExcess(queue, max(ends[0] - MINUTE, since), min(ends[-1], until), gpus)

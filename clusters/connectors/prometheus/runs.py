@@ -41,14 +41,14 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class RunMatch:
     """Runs that a device's labels can mean, and how the pod is spelled there. `container`: "" where it is not told."""
 
     runs: Sequence[Run]
     spelled: str = ""
     container: str = ""
 
-    def meant(self, runs: Sequence[Run], labels: Labels) -> Run | None:
+    def resolve(self, runs: Sequence[Run], labels: Labels) -> Run | None:
         """The one of `runs`, all of one pod, that holds this device; None where that cannot be told."""
         if len(runs) > 1:
             runs = [run for run in runs if run.container == self.container] or runs
@@ -59,7 +59,7 @@ class Named:
         return runs[0]
 
 
-NOBODY = Named(())
+NO_MATCH = RunMatch(())
 
 
 class Runs:
@@ -73,15 +73,15 @@ class Runs:
             self._by_uid.setdefault(run.uid, []).append(run)
             self._by_name.setdefault(run.name, []).append(run)
 
-    def named(self, labels: Labels) -> Named:
+    def named(self, labels: Labels) -> RunMatch:
         """Of one pod where the uid is told; else of all that have had its name."""
         uid = first(labels, POD_UIDS)
         for namespace, pod, container in SPELLINGS:
             name = f"{labels.get(namespace, '')}/{labels.get(pod, '')}"
             if name in self._by_name:
                 runs = self._by_uid.get(uid, ()) if uid else self._by_name[name]
-                return Named(runs, pod, labels.get(container, ""))
-        return NOBODY
+                return RunMatch(runs, pod, labels.get(container, ""))
+        return NO_MATCH
 
 
 def _run(fact: UsageFact) -> Run:

@@ -56,14 +56,14 @@ class _Use:
 
     def total(self, hour: int) -> Slots:
         """Of all parts."""
-        found: Slots = {}
+        totals: Slots = {}
         for slots in self.hours[hour].values():
             for slot, value in slots.items():
-                found[slot] = found.get(slot, Decimal(0)) + value
-        return found
+                totals[slot] = totals.get(slot, Decimal(0)) + value
+        return totals
 
 
-class SampledSweep:
+class SampledUsage:
     """Reads whole hours of UTC. After `rows` the rest of it stands in its attributes."""
 
     def __init__(self, client: PrometheusClient, options: PrometheusOptions, series: SampledSeries) -> None:
@@ -100,13 +100,13 @@ class SampledSweep:
 
     def notes(self) -> list[str]:
         """What an operator should know of the pass."""
-        lost = sum(hour.read - hour.covered for hour in self.incomplete)
-        if not lost:
+        unseen = sum(hour.read - hour.covered for hour in self.incomplete)
+        if not unseen:
             return []
         hours = "1 hour" if len(self.incomplete) == 1 else f"{len(self.incomplete)} hours"
         begins = utc(self.incomplete[0].begins)
-        told = f"{self.series.metric} was not seen for {lost} s in {hours} from {begins} on"
-        return [f"{told}: what was held then is not known, and not billed."]
+        sentence = f"{self.series.metric} was not seen for {unseen} s in {hours} from {begins} on"
+        return [f"{sentence}: what was held then is not known, and not billed."]
 
     def _scrapes(self, begin: int, looked: int, now: int) -> str:
         """A selector of series that stand while the source is read: its `up`, else what it always tells.
@@ -115,16 +115,16 @@ class SampledSweep:
         """
         for seconds, at in ((looked - begin, looked), (HOUR, now)):
             jobs: set[str] = set()
-            kept = ""
+            last = ""
             for metric in (self.series.metric, self.series.always):
                 selector = self.queries.selector(metric)
-                found = self._seen(f"count by (job) (count_over_time({selector}[{span(seconds)}]))", at)
-                jobs |= {one.metric.get("job", "") for one in found}
-                kept = selector if found else kept
+                series = self._seen(f"count by (job) (count_over_time({selector}[{span(seconds)}]))", at)
+                jobs |= {one.metric.get("job", "") for one in series}
+                last = selector if series else last
             if jobs:
                 up = self.queries.selector("up", f'job=~"{alternatives(sorted(jobs))}"')
                 there = "" not in jobs and self._any(up, seconds, at)
-                return up if there else kept
+                return up if there else last
         raise ConnectorError(
             f"{self.client.http.address} has no {self.series.metric} since {utc(begin)}: check that it is "
             "scraped, and the matcher of the connection.",
@@ -148,11 +148,11 @@ class SampledSweep:
 
     def _window(self, scrapes: str, begin: int, end: int) -> list[Row]:
         looked = self.client.instant(f"{scrapes}[{span(end - begin)}]", end)
-        found = self.client.instant(f"{self.queries.selector(self.series.metric)}[{span(end - begin)}]", end)
-        interval = _interval([*looked, *found])
+        series = self.client.instant(f"{self.queries.selector(self.series.metric)}[{span(end - begin)}]", end)
+        interval = _interval([*looked, *series])
         self.incomplete += _incomplete(looked, begin, end, interval, of_up=scrapes.startswith("up{"))
         uses: dict[tuple[str, str], _Use] = {}
-        for number, one in enumerate(found):
+        for number, one in enumerate(series):
             self._take(number, one, interval, uses)
         rows: list[Row] = []
         for (host, user), use in sorted(uses.items()):
@@ -175,23 +175,25 @@ class SampledSweep:
         slots = use.total(hour)
         key = f"{host}/{user}/{datetime.fromtimestamp(hour, UTC):%Y-%m-%dT%HZ}"
         if any(value < 0 for value in slots.values()):
-            told = {
+            payload = {
                 "host": host,
                 "user": user,
                 "hour": hour,
                 "values": [str(v) for _, v in sorted(slots.items())],
             }
             reason = f"{self.series.metric} is below 0 in this hour, which no use can be."
-            return [BadRow(reason=reason, code="impossible-count", raw=json.dumps(told), source_key=key)]
-        held = min(sum(1 for value in slots.values() if value) * interval // 1000, HOUR)
+            return [BadRow(reason=reason, code="impossible-count", raw=json.dumps(payload), source_key=key)]
+        held_seconds = min(sum(1 for value in slots.values() if value) * interval // 1000, HOUR)
         exact = sum(slots.values(), Decimal(0)) * interval / 1000
         above, below = exact.as_integer_ratio()
         total = (2 * above + below) // (2 * below)  # whole unit-seconds; values may be averages
-        if not held or not total:
+        if not held_seconds or not total:
             return []
-        units, rest = divmod(total, held)
+        units, rest = divmod(total, held_seconds)
         steady = len(use.series[hour]) == 1 and len({value for value in slots.values() if value}) == 1
-        rows: list[Row] = [self._fact(key, host, user, units, hour, HOUR, HOUR - held)] if units else []
+        rows: list[Row] = (
+            [self._fact(key, host, user, units, hour, HOUR, HOUR - held_seconds)] if units else []
+        )
         if not steady or rest:
             rows.append(self._fact(f"{key}/rest", host, user, 1, hour, rest, 0))
         return rows
@@ -230,10 +232,10 @@ def _place(at: int, first: int, interval: int) -> tuple[int, int]:
     return hour, min(max((since - phase + interval // 2) // interval, 0), slots - 1)
 
 
-def _interval(found: Sequence[Series]) -> int:
+def _interval(series: Sequence[Series]) -> int:
     """The usual distance of two samples, in milliseconds, to the second."""
     steps = [
-        int((after - before) * 1000) for one in found for (before, _), (after, _) in pairwise(one.values)
+        int((after - before) * 1000) for one in series for (before, _), (after, _) in pairwise(one.values)
     ]
     return max((median_low(steps) + 500) // 1000, 1) * 1000 if steps else USUAL
 
@@ -247,16 +249,16 @@ def _incomplete(
     for number, one in enumerate(looked):
         for at, value in one.values:
             hour = (int(at * 1000) - 1) // (HOUR * 1000) * HOUR
-            told = down if of_up and value != 1 else good
-            counts = told.setdefault(hour, {})
+            target = down if of_up and value != 1 else good
+            counts = target.setdefault(hour, {})
             counts[number] = counts.get(number, 0) + 1
     hours = []
     for hour in range(begin, end, HOUR):
         unseen = HOUR * 1000 // interval - _most(good, hour) - _most(down, hour)
         missed = (unseen if unseen > MISSED else 0) + (_most(down, hour) if _most(down, hour) > MISSED else 0)
-        lost = min(missed * interval // 1000, HOUR)
-        if lost:
-            hours.append(IncompleteHour(hour, HOUR, HOUR - lost))
+        gap = min(missed * interval // 1000, HOUR)
+        if gap:
+            hours.append(IncompleteHour(hour, HOUR, HOUR - gap))
     return hours
 
 

@@ -47,8 +47,8 @@ class DeviceSeries:
     observer: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        told = first(self.labels, UUIDS)
-        place = (told,) if told else (first(self.labels, HOSTS), self.labels.get("gpu", ""))
+        uuid = first(self.labels, UUIDS)
+        place = (uuid,) if uuid else (first(self.labels, HOSTS), self.labels.get("gpu", ""))
         self.device = (*place, self.labels.get("GPU_I_ID", ""), self.labels.get("vgpu", ""))
         self.observer = tuple(self.labels.get(name, "") for name in OBSERVER)
 
@@ -62,7 +62,7 @@ class Samples:
         self.client = client
         self.metric = metric
         self.matchers = matchers
-        self.kept = (*OBSERVER, *DEVICE, *others)
+        self.label_names = (*OBSERVER, *DEVICE, *others)
         self.left_out = 0
         self._there = False
         self.peak = Decimal(0)  # of a percentage, as far as it matters
@@ -70,19 +70,21 @@ class Samples:
     def selector(self, *more: str) -> str:
         return f"{self.metric.name}{{{','.join(filter(None, (*more, *self.matchers)))}}}"
 
-    def there(self, hours: range) -> bool:
+    def exists(self, hours: range) -> bool:
         """Whether the metric has a series at all: in these hours, or in others that were asked after."""
         if self._there:
             return True
         seconds = hours.stop - hours.start
-        found = self.client.instant(f"count(count_over_time({self.selector()}[{span(seconds)}]))", hours.stop)
-        self._there = bool(found)
+        series = self.client.instant(
+            f"count(count_over_time({self.selector()}[{span(seconds)}]))", hours.stop
+        )
+        self._there = bool(series)
         return self._there
 
     def read(self, hours: range) -> list[DeviceSeries]:
         """All series of whole hours, `hours` being their begins. Raises `ConnectorError`."""
-        by, samples = ",".join(self.kept), f"{self.selector()}[{span(HOUR)}]"
-        found: dict[tuple[str, ...], DeviceSeries] = {}
+        by, samples = ",".join(self.label_names), f"{self.selector()}[{span(HOUR)}]"
+        by_key: dict[tuple[str, ...], DeviceSeries] = {}
         odd: dict[int, set[tuple[str, ...]]] = {}
         sums, counts, beyond = self.client.together(
             partial(self._range, query, hours)
@@ -93,13 +95,13 @@ class Samples:
             )
         )
         for one in sums:
-            series = found[self._key(one.metric)] = DeviceSeries(one.metric)
+            series = by_key[self._key(one.metric)] = DeviceSeries(one.metric)
             for at, total in one.values:
                 series.hours[int(at) - HOUR] = Tally(total, 0)
                 if not total.is_finite():
                     odd.setdefault(int(at) - HOUR, set()).add(self._key(one.metric))
         for one in counts:
-            counted = found.get(self._key(one.metric))
+            counted = by_key.get(self._key(one.metric))
             for at, value in one.values:
                 if counted is not None and int(at) - HOUR in counted.hours:
                     counted.hours[int(at) - HOUR].count = whole(value) or 0
@@ -107,10 +109,10 @@ class Samples:
             for at, _ in one.values:
                 odd.setdefault(int(at) - HOUR, set()).add(self._key(one.metric))
         for hour, keys in odd.items():
-            self._clean(found, hour, keys)
-        for series in found.values():  # samples that came between the two answers are for the next pass
+            self._clean(by_key, hour, keys)
+        for series in by_key.values():  # samples that came between the two answers are for the next pass
             series.hours = {hour: tally for hour, tally in series.hours.items() if tally.count}
-        return [series for series in found.values() if series.hours]
+        return [series for series in by_key.values() if series.hours]
 
     def raw(self, hour: int, matchers: Iterable[str]) -> Iterator[tuple[Labels, list[Sample]]]:
         """Labels and good samples, with their epoch seconds, of series in an hour."""
@@ -135,8 +137,8 @@ class Samples:
         self.peak = max(self.peak, max(means, default=Decimal(0)))
         if self.peak <= HIGHEST_RATIO:
             query = f"max(max_over_time({self.selector()}[{span(hours.stop - hours.start)}]))"
-            found = self.client.instant(query, hours.stop)
-            value = found[0].value[1] if found and found[0].value else Decimal(0)
+            peaks = self.client.instant(query, hours.stop)
+            value = peaks[0].value[1] if peaks and peaks[0].value else Decimal(0)
             self.peak = max(self.peak, value if value.is_finite() else self.peak)
 
     def _distance(self, hour: int, series: DeviceSeries) -> int:
@@ -149,27 +151,27 @@ class Samples:
         return max((median_low(steps) + 500) // 1000, 1) if steps else MINUTE
 
     def _clean(
-        self, found: dict[tuple[str, ...], DeviceSeries], hour: int, keys: set[tuple[str, ...]]
+        self, by_key: dict[tuple[str, ...], DeviceSeries], hour: int, keys: set[tuple[str, ...]]
     ) -> None:
         """Sums of those series from their single samples, without those that are none."""
         sums: dict[tuple[str, ...], Tally] = {}
-        for matchers in _parts([found[key].labels for key in sorted(keys) if key in found]):
+        for matchers in _parts([by_key[key].labels for key in sorted(keys) if key in by_key]):
             for labels, good, odd in self._samples(hour, matchers):
                 key = self._key(labels)
                 tally = sums.setdefault(key, Tally(Decimal(0), 0))
                 tally.total += sum(value for _, value in good)
                 tally.count += len(good)
                 self.left_out += odd if key in keys else 0
-        for key in keys & found.keys():
+        for key in keys & by_key.keys():
             tally = sums.get(key, Tally(Decimal(0), 0))
-            found[key].hours[hour] = tally
+            by_key[key].hours[hour] = tally
             if not tally.count:
-                del found[key].hours[hour]
+                del by_key[key].hours[hour]
 
     def _samples(self, hour: int, matchers: Iterable[str]) -> Iterator[tuple[Labels, list[Sample], int]]:
         """Labels, good samples, and the number of the others."""
         for one in self.client.instant(f"{self.selector(*matchers)}[{span(HOUR)}]", hour + HOUR):
-            labels = {name: one.metric[name] for name in self.kept if one.metric.get(name)}
+            labels = {name: one.metric[name] for name in self.label_names if one.metric.get(name)}
             good = [(at, value) for at, value in one.values if self._is_one(value)]
             yield labels, good, len(one.values) - len(good)
 
@@ -177,7 +179,7 @@ class Samples:
         return value.is_finite() and 0 <= value <= self.metric.limit
 
     def _key(self, labels: Labels) -> tuple[str, ...]:
-        return tuple(labels.get(name, "") for name in self.kept)
+        return tuple(labels.get(name, "") for name in self.label_names)
 
     def _range(self, query: str, hours: range) -> list[Series]:
         return self.client.range(query, start=hours.start + HOUR, end=hours.stop, step=HOUR)
@@ -186,12 +188,12 @@ class Samples:
 def left_out(samples: Samples) -> str:
     """A sentence on samples that are none."""
     metric = samples.metric
-    told = (
+    sentence = (
         f"{samples.left_out:,} samples of {metric.name} were blank or above {metric.limit}, and do not count"
     )
     if metric.divisor == RATIO:
-        return f"{told}. If it is a percentage here, set the option utilisation.divisor to 100."
-    return f"{told}."
+        return f"{sentence}. If it is a percentage here, set the option utilisation.divisor to 100."
+    return f"{sentence}."
 
 
 def first(labels: Labels, names: Iterable[str]) -> str:

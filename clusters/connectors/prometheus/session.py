@@ -10,11 +10,11 @@ from clusters.connectors.prometheus.coverage import watch
 from clusters.connectors.prometheus.lifecycle import Window
 from clusters.connectors.prometheus.queries import Queries
 
-LOOKED = 3600  # seconds before the present that are looked at
+CHECK_WINDOW = 3600  # seconds before the present that are looked at
 
 
 @dataclass
-class Visit(Findings):
+class CheckSession(Findings):
     client: PrometheusClient
     queries: Queries
     ours: int  # our clock, epoch seconds
@@ -23,12 +23,12 @@ class Visit(Findings):
 
     def count(self, selector: str) -> int:
         """Series of the selector in the time that is looked at."""
-        found = self.client.instant(f"count(count_over_time({selector}[{LOOKED}s]))", self.now)
-        return int(found[0].value[1]) if found and found[0].value else 0
+        series = self.client.instant(f"count(count_over_time({selector}[{CHECK_WINDOW}s]))", self.now)
+        return int(series[0].value[1]) if series and series[0].value else 0
 
     @property
     def window(self) -> Window:
-        since = self.now - LOOKED
+        since = self.now - CHECK_WINDOW
         return Window(
             since, self.now, self.now, watch(self.client, self.queries, since=since, until=self.now)
         )

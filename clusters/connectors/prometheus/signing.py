@@ -34,11 +34,11 @@ def signed(
     """
     parts = urlsplit(url)
     moment = f"{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}"
-    told = {name.lower(): " ".join(value.split()) for name, value in headers.items()}
-    told["x-amz-date"] = moment
+    signed_headers = {name.lower(): " ".join(value.split()) for name, value in headers.items()}
+    signed_headers["x-amz-date"] = moment
     if keys.session_token:
-        told["x-amz-security-token"] = keys.session_token.reveal()
-    lines = {**told, "host": _host(parts)}
+        signed_headers["x-amz-security-token"] = keys.session_token.reveal()
+    lines = {**signed_headers, "host": _host(parts)}
     names = ";".join(sorted(lines))
     request = "\n".join(
         (
@@ -54,10 +54,10 @@ def signed(
     scope = f"{moment[:8]}/{keys.region}/{keys.service}/aws4_request"
     text = "\n".join((ALGORITHM, moment, scope, hashlib.sha256(request.encode()).hexdigest()))
     signature = hmac.new(_key(keys, moment[:8]), text.encode(), hashlib.sha256).hexdigest()
-    told["authorization"] = (
+    signed_headers["authorization"] = (
         f"{ALGORITHM} Credential={keys.access_key}/{scope}, SignedHeaders={names}, Signature={signature}"
     )
-    return told
+    return signed_headers
 
 
 def _host(parts: SplitResult) -> str:

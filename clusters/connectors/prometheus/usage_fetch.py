@@ -15,7 +15,7 @@ from clusters.connectors.prometheus.diagnostics import Notes
 from clusters.connectors.prometheus.facts import Facts
 from clusters.connectors.prometheus.lifecycle import Window
 from clusters.connectors.prometheus.options import Scope
-from clusters.connectors.prometheus.pods import held_in
+from clusters.connectors.prometheus.pods import pod_groups
 from clusters.connectors.prometheus.queries import NODE_INFO, Queries
 
 SETTLE = (
@@ -29,11 +29,11 @@ AT_ONCE = 100  # of those
 
 
 @dataclass(slots=True)
-class _Pass:
+class _PullState:
     """What a pass has come to know. Keys are source keys, times epoch seconds."""
 
     since: int
-    asked: Collection[str]
+    open_keys: Collection[str]
     now: int  # Prometheus's own present
     closed: dict[str, Row] = field(default_factory=dict)
     running: dict[str, Row] = field(default_factory=dict)  # the newest row of each
@@ -42,7 +42,7 @@ class _Pass:
     gaps: list[tuple[int, int]] = field(default_factory=list)
 
 
-class Sweep:
+class UsageFetch:
     """Reads what held devices in a time. After `rows` the rest of it stands in its attributes."""
 
     def __init__(self, client: PrometheusClient, queries: Queries) -> None:
@@ -71,7 +71,7 @@ class Sweep:
         but kept in `earlier`.
         """
         end = min(until, now - SETTLE)
-        work = _Pass(since, frozenset(open_keys), now)
+        work = _PullState(since, frozenset(open_keys), now)
         whole = whole_hours(since, end) if self.queries.options.utilisation.scope is not Scope.OFF else None
         yield from self._windows(work, min(whole.start if whole else since, end - SETTLE), end)
         if work.through is None:
@@ -81,17 +81,17 @@ class Sweep:
                 retry=True,
             )
         if work.last is not None:
-            lost = self._lost(work, work.last)
-            yield from self._look_for(lost, work, work.last)
+            unseen = self._unseen_runs(work, work.last)
+            yield from self._find_unseen(unseen, work, work.last)
             self.running = list(work.running.values())
             labels = nodes.labels_in(self.client, self.queries, work.last)
             self.nodes = nodes.seen(self.client, self.queries, work.last, labels)
         else:  # all of it was a hole, which says nothing of any run
-            self.unasked = sorted(work.asked)
+            self.unasked = sorted(work.open_keys)
         self.complete_through = work.through
         self.gaps = [gap for gap in work.gaps if gap[0] < work.through]
 
-    def _windows(self, work: _Pass, since: int, end: int) -> Iterator[Row]:
+    def _windows(self, work: _PullState, since: int, end: int) -> Iterator[Row]:
         """A window that is too much for the server is cut in halves, then all that follow are as short."""
         length = LONGEST
         while since < end:
@@ -106,7 +106,7 @@ class Sweep:
             yield from rows
             since = until
 
-    def _window(self, work: _Pass, since: int, until: int) -> Iterator[Row]:
+    def _window(self, work: _PullState, since: int, until: int) -> Iterator[Row]:
         coverage = watch(self.client, self.queries, since=since, until=until + SETTLE)
         window = _settled(since, until, coverage)
         passed = window is not None and window.edge == until
@@ -126,10 +126,14 @@ class Sweep:
                 work.running[key] = row
             else:
                 work.running.pop(key, None)
-                known, work.closed[key] = work.closed.get(key), row
-                if isinstance(row, UsageFact) and (row.ended or 0) <= work.since and key not in work.asked:
+                previous, work.closed[key] = work.closed.get(key), row
+                if (
+                    isinstance(row, UsageFact)
+                    and (row.ended or 0) <= work.since
+                    and key not in work.open_keys
+                ):
                     self.earlier.append(row)
-                elif row != known:
+                elif row != previous:
                     yield row
         work.last = window
 
@@ -158,34 +162,34 @@ class Sweep:
         """All of a window, or nothing: rows with their keys. What began after its edge is for the next."""
         facts = Facts(queries.options, nodes.labels_in(self.client, self.queries, window), self.notes)
         rows = []
-        for found in held_in(self.client, queries, window):
-            for held in found.held:
-                life = found.lives.get(held.uid)
+        for group in pod_groups(self.client, queries, window):
+            for allocation in group.allocations:
+                life = group.lives.get(allocation.uid)
                 if life is not None and life.started < window.edge:
-                    row = facts.row(held, life, found.owners, found.attributes, edge=window.edge)
-                    rows.append((held.key, row))
+                    row = facts.row(allocation, life, group.owners, group.attributes, edge=window.edge)
+                    rows.append((allocation.key, row))
         return rows
 
-    def _lost(self, work: _Pass, last: Window) -> dict[str, Row | None]:
+    def _unseen_runs(self, work: _PullState, last: Window) -> dict[str, Row | None]:
         """Runs that were open, and that the last window does not have: with the row that an earlier one gave."""
-        found: dict[str, Row | None] = {
-            key: None for key in work.asked if key not in work.closed and key not in work.running
+        unseen: dict[str, Row | None] = {
+            key: None for key in work.open_keys if key not in work.closed and key not in work.running
         }
         for key, row in list(work.running.items()):
             if isinstance(row, UsageFact) and row.seen_until != max(last.edge, row.started or 0):
-                found[key] = work.running.pop(key)
-        return found
+                unseen[key] = work.running.pop(key)
+        return unseen
 
-    def _look_for(self, lost: dict[str, Row | None], work: _Pass, last: Window) -> Iterator[Row]:
+    def _find_unseen(self, unseen: dict[str, Row | None], work: _PullState, last: Window) -> Iterator[Row]:
         """Each of them from wherever it lies; what lies nowhere is missing."""
-        if not lost:
+        if not unseen:
             return
-        found = self._deep(sorted({key.partition("/")[0] for key in lost}), last)
-        for key, before in lost.items():
-            if key in found:
-                yield found[key]
+        rows = self._deep(sorted({key.partition("/")[0] for key in unseen}), last)
+        for key, before in unseen.items():
+            if key in rows:
+                yield rows[key]
                 continue
-            if key in work.asked:
+            if key in work.open_keys:
                 self.missing.append(key)
             if before is not None:
                 yield before
@@ -198,10 +202,10 @@ class Sweep:
                 since = last.at - depth
                 coverage = watch(self.client, self.queries, since=since, until=last.at)
                 window = Window(since, last.edge, last.at, coverage)
-                found: dict[str, Row] = {}
+                rows: dict[str, Row] = {}
                 for begin in range(0, len(uids), AT_ONCE):
-                    found |= self._read(window, self.queries.of(uids[begin : begin + AT_ONCE]))
-                return found
+                    rows |= self._read(window, self.queries.of(uids[begin : begin + AT_ONCE]))
+                return rows
             except (TooMuchError, TooLargeError):
                 depth //= 2
                 if depth < LONGEST:

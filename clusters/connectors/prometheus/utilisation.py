@@ -11,11 +11,11 @@ from clusters.connectors.base import BusyHour, BusySource, UsageFact
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.counters import ByParts, Tallies, busy, stands_for
 from clusters.connectors.prometheus.coverage import HOUR
-from clusters.connectors.prometheus.gaps import Silence
+from clusters.connectors.prometheus.gaps import TelemetryGaps
 from clusters.connectors.prometheus.metrics import Metric
 from clusters.connectors.prometheus.options import PrometheusOptions, Scope
 from clusters.connectors.prometheus.queries import alternatives
-from clusters.connectors.prometheus.runs import NAMES, Named, Run, Runs
+from clusters.connectors.prometheus.runs import NAMES, Run, RunMatch, Runs
 from clusters.connectors.prometheus.samples import AT_ONCE, DeviceSeries, Samples, Tally
 
 RunHour = tuple[int, str]
@@ -41,8 +41,8 @@ class _Part:
     """Some hours at work: what was held in them, and what has been told of it. Averages by source, hour and name."""
 
     hours: range
-    held: Mapping[RunHour, Run]
-    told: dict[RunHour, BusyHour] = field(default_factory=dict)
+    run_hours: Mapping[RunHour, Run]
+    rows: dict[RunHour, BusyHour] = field(default_factory=dict)
     averages: dict[tuple[BusySource, int, str, str], Average] = field(default_factory=dict)
 
     def average(self, source: BusySource, hour: int, name: str, metric: Metric) -> Average:
@@ -55,7 +55,7 @@ class Telemetry:
     def __init__(self, client: PrometheusClient, options: PrometheusOptions) -> None:
         self.client = client
         self.options = options.utilisation
-        self.silence = Silence(client.http.address)
+        self.gaps = TelemetryGaps(client.http.address)
         self.readers = [
             Samples(client, metric, matchers=(options.busy_matcher,), others=NAMES)
             for metric in self.options.metrics
@@ -76,55 +76,55 @@ class Telemetry:
 
     def _rows(self, parts: Iterator[_Part]) -> Iterator[BusyHour]:
         for part in parts:
-            self.silence.heard(part.held, part.told, self.readers)
-            yield from (row for _, row in sorted(part.told.items()))
+            self.gaps.add_hours(part.run_hours, part.rows, self.readers)
+            yield from (row for _, row in sorted(part.rows.items()))
 
     def _read(self, runs: Runs, hours: range) -> _Part:
-        held = {(hour, run.key): run for run in runs.all for hour in _hours_of(run, hours)}
-        part = _Part(hours, held)
-        if not held:
+        run_hours = {(hour, run.key): run for run in runs.all for hour in _hours_of(run, hours)}
+        part = _Part(hours, run_hours)
+        if not run_hours:
             return part
         for samples in self.readers:
-            if not self._wanted(part, samples.metric):
+            if not self._is_needed(part, samples.metric):
                 continue
-            if samples.there(hours):
-                self._tell(part, runs, samples)
-                self.silence.met(samples)
-        for (hour, key), run in held.items():
-            if (hour, key) not in part.told and (row := self._averaged(part, run, hour)):
-                part.told[hour, key] = row
+            if samples.exists(hours):
+                self._add_rows(part, runs, samples)
+                self.gaps.add_reader(samples)
+        for (hour, key), run in run_hours.items():
+            if (hour, key) not in part.rows and (row := self._averaged(part, run, hour)):
+                part.rows[hour, key] = row
         return part
 
-    def _wanted(self, part: _Part, metric: Metric) -> bool:
+    def _is_needed(self, part: _Part, metric: Metric) -> bool:
         """Whether a node is left that no metric before told of, with a run that this one may tell of."""
-        heard = {(hour, part.held[hour, key].node) for hour, key in part.told}
+        covered_nodes = {(hour, part.run_hours[hour, key].node) for hour, key in part.rows}
         return any(
-            (hour, run.node) not in heard and (metric.mig or not run.profile)
-            for (hour, _), run in part.held.items()
+            (hour, run.node) not in covered_nodes and (metric.mig or not run.profile)
+            for (hour, _), run in part.run_hours.items()
         )
 
-    def _tell(self, part: _Part, runs: Runs, samples: Samples) -> None:
+    def _add_rows(self, part: _Part, runs: Runs, samples: Samples) -> None:
         series = samples.read(part.hours)
         intervals = samples.interval(series)
-        heard = {(hour, part.held[hour, key].node) for hour, key in part.told}
-        found: dict[RunHour, Tallies] = {}
-        shared: dict[int, list[tuple[DeviceSeries, Named]]] = {}
+        covered_nodes = {(hour, part.run_hours[hour, key].node) for hour, key in part.rows}
+        by_run: dict[RunHour, Tallies] = {}
+        shared: dict[int, list[tuple[DeviceSeries, RunMatch]]] = {}
         for one in series:
             named = runs.named(one.labels)
             for hour, tally in one.hours.items():
                 if BusySource.CLUSTER in self.options.wider:
                     average = part.average(BusySource.CLUSTER, hour, "", samples.metric)
                     average.add(tally, samples.metric, intervals[one.labels.get("job", "")])
-                live = [run for run in named.runs if (hour, run.key) in part.held]
+                live = [run for run in named.runs if (hour, run.key) in part.run_hours]
                 if len({run.uid for run in live}) > 1:
                     shared.setdefault(hour, []).append((one, named))
-                elif run := named.meant(live, one.labels):
-                    found.setdefault((hour, run.key), Tallies()).add(one, tally)
+                elif run := named.resolve(live, one.labels):
+                    by_run.setdefault((hour, run.key), Tallies()).add(one, tally)
         for hour, those in shared.items():
-            _cut(samples, hour, those, found)
-        for (hour, key), tallies in found.items():
-            run = part.held[hour, key]
-            if (hour, run.node) not in heard:
+            _cut(samples, hour, those, by_run)
+        for (hour, key), tallies in by_run.items():
+            run = part.run_hours[hour, key]
+            if (hour, run.node) not in covered_nodes:
                 self._row(part, run, hour, tallies, samples.metric, intervals)
         samples.look_for_peak(series, part.hours)
 
@@ -132,7 +132,7 @@ class Telemetry:
         self, part: _Part, run: Run, hour: int, tallies: Tallies, metric: Metric, intervals: Mapping[str, int]
     ) -> None:
         worked, covered = tallies.worked(metric, intervals, seconds=run.seconds(hour), devices=run.gpus)
-        part.told[hour, run.key] = BusyHour(run.key, hour, worked, covered, BusySource.DEVICE, metric.name)
+        part.rows[hour, run.key] = BusyHour(run.key, hour, worked, covered, BusySource.DEVICE, metric.name)
         for source, name in ((BusySource.NODE, run.node), (BusySource.MODEL, run.model)):
             if source not in self.options.wider:
                 continue
@@ -144,10 +144,10 @@ class Telemetry:
         names = {BusySource.NODE: run.node, BusySource.MODEL: run.model, BusySource.CLUSTER: ""}
         for source in self.options.wider:
             for samples in self.readers:
-                found = part.averages.get((source, hour, names[source], samples.metric.name))
-                if found is not None:
-                    covered = run.seconds(hour) * run.gpus * found.covered // HOUR
-                    worked = busy(found.total / found.count, covered)
+                average = part.averages.get((source, hour, names[source], samples.metric.name))
+                if average is not None:
+                    covered = run.seconds(hour) * run.gpus * average.covered // HOUR
+                    worked = busy(average.total / average.count, covered)
                     return BusyHour(run.key, hour, worked, covered, source, samples.metric.name)
         return None
 
@@ -161,8 +161,8 @@ def _hours_of(run: Run, hours: range) -> range:
 def _cut(
     samples: Samples,
     hour: int,
-    shared: Sequence[tuple[DeviceSeries, Named]],
-    found: dict[RunHour, Tallies],
+    shared: Sequence[tuple[DeviceSeries, RunMatch]],
+    by_run: dict[RunHour, Tallies],
 ) -> None:
     """Pods that had one name in one hour: each sample is of the one that had begun last."""
     by_labels = {frozenset(one.labels.items()): named for one, named in shared}
@@ -171,20 +171,20 @@ def _cut(
         for begin in range(0, len(pods), AT_ONCE):
             matcher = f'{spelled}=~"{alternatives(pods[begin : begin + AT_ONCE])}"'
             for labels, values in samples.raw(hour, [matcher]):
-                named = by_labels.get(frozenset(labels.items()), Named(()))
-                _share_out(DeviceSeries(labels), named, hour, values, found)
+                named = by_labels.get(frozenset(labels.items()), RunMatch(()))
+                _share_out(DeviceSeries(labels), named, hour, values, by_run)
 
 
 def _share_out(
     series: DeviceSeries,
-    named: Named,
+    named: RunMatch,
     hour: int,
     values: Iterable[tuple[Decimal, Decimal]],
-    found: dict[RunHour, Tallies],
+    by_run: dict[RunHour, Tallies],
 ) -> None:
     live = sorted((run for run in named.runs if run.seconds(hour)), key=lambda run: run.started)
     for at, value in values:
         last = next((run.uid for run in reversed(live) if run.started <= at), None)
-        run = named.meant([run for run in live if run.uid == last], series.labels)
+        run = named.resolve([run for run in live if run.uid == last], series.labels)
         if run is not None:
-            found.setdefault((hour, run.key), Tallies()).add(series, Tally(value, 1))
+            by_run.setdefault((hour, run.key), Tallies()).add(series, Tally(value, 1))

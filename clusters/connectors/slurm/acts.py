@@ -110,35 +110,35 @@ class SlurmActs:
         """Slurm's name of the cluster. Raises `ConnectorError` where neither we nor slurmrestd know it."""
         if name := self._cluster or self.rest.api.cluster:
             return name
-        told = self.rest.get(self.rest.slurmdb("clusters"), wanted="clusters")["clusters"]
-        if len(told) != 1:
-            names = excerpt(", ".join(str(each.get("name")) for each in told))
+        rows = self.rest.get(self.rest.slurmdb("clusters"), key="clusters")["clusters"]
+        if len(rows) != 1:
+            names = excerpt(", ".join(str(row.get("name")) for row in rows))
             raise ActRefusedError(
                 f"slurmdbd serves several clusters ({names}): write into the connection which one this is.",
                 retry=False,
             )
-        self._cluster = str(told[0]["name"])
+        self._cluster = str(rows[0]["name"])
         return self._cluster
 
     def jobs(self, *, account: str = "", user: str = "") -> list[JobSeen]:
         """What slurmctld has, of that account and user where they are given, by number."""
-        found: list[JobSeen] = []
+        jobs: list[JobSeen] = []
 
         def keep(row: _Row) -> None:
             if account in {"", row.account or ""} and user in {"", row.user_name or ""}:
-                found.append(_job(row))
+                jobs.append(_job(row))
 
-        self.rest.each(self.rest.slurm("jobs"), _ROW, keep)
-        return sorted(found, key=lambda job: (job.id, job.submitted))
+        self.rest.read_jobs(self.rest.slurm("jobs"), _ROW, keep)
+        return sorted(jobs, key=lambda job: (job.id, job.submitted))
 
     def job(self, number: int) -> list[JobSeen]:
         """The job, or all tasks of the array of that number; nothing where slurmctld knows of none."""
-        found: list[JobSeen] = []
+        jobs: list[JobSeen] = []
         try:
-            self.rest.each(self.rest.slurm(f"job/{number}"), _ROW, lambda row: found.append(_job(row)))
+            self.rest.read_jobs(self.rest.slurm(f"job/{number}"), _ROW, lambda row: jobs.append(_job(row)))
         except faults.MissingError:
             return []
-        return found
+        return jobs
 
     def cancel(self, number: int) -> list[JobSeen]:
         """End the job, or all tasks of the array; what is left of it. Over already: nothing is sent."""
@@ -183,7 +183,7 @@ class SlurmActs:
     def limits(self, account: str) -> dict[str, int]:
         """The account's own limits, without those of the accounts above. Raises where there is no such account."""
         self.refuse_limits()
-        told = self.rest.get(
+        rows = self.rest.get(
             self.rest.slurmdb("associations"),
             {
                 "account": account,
@@ -192,9 +192,9 @@ class SlurmActs:
                 "without_parent_limits": "true",
                 "Exclude limits from parents": "true",
             },
-            wanted="associations",
+            key="associations",
         )["associations"]
-        for row in told:
+        for row in rows:
             its = (row.get("account"), row.get("cluster"), row.get("user") or "", row.get("partition") or "")
             if its == (account, self.cluster, "", ""):
                 return associations.limits_of(row)
@@ -205,43 +205,43 @@ class SlurmActs:
 
     def below(self, account: str) -> set[str]:
         """The accounts that lie below it, at any depth: its limits hold for them too."""
-        told = self.rest.get(
-            self.rest.slurmdb("associations"), {"cluster": self.cluster}, wanted="associations"
+        rows = self.rest.get(
+            self.rest.slurmdb("associations"), {"cluster": self.cluster}, key="associations"
         )["associations"]
         children: dict[str, set[str]] = {}
-        for row in told:
+        for row in rows:
             if row.get("account") and row.get("cluster") == self.cluster and not row.get("user"):
                 children.setdefault(row.get("parent_account") or "", set()).add(str(row["account"]))
-        found: set[str] = set()
-        asked = [account]
-        while asked:
-            new = children.get(asked.pop(), set()) - found - {account}
-            found |= new
-            asked += new
-        return found
+        accounts: set[str] = set()
+        queue = [account]
+        while queue:
+            new = children.get(queue.pop(), set()) - accounts - {account}
+            accounts |= new
+            queue += new
+        return accounts
 
-    def set_limits(self, account: str, wanted: Limits, *, before: Limits) -> dict[str, int]:
+    def set_limits(self, account: str, target: Limits, *, before: Limits) -> dict[str, int]:
         """Bring the account's limits from `before` to exactly `wanted`; what they are then.
 
         Nothing is sent where they are so, nor where they are not `before` any more.
         """
-        kept = self.limits(account)
-        if kept == dict(wanted):
-            return kept
-        if kept != dict(before):
+        current = self.limits(account)
+        if current == dict(target):
+            return current
+        if current != dict(before):
             raise ActRefusedError(
                 f"Somebody has changed the limits of {account}: "
-                f"{'; '.join(associations.differences(before, kept))}. Plan again.",
+                f"{'; '.join(associations.differences(before, current))}. Plan again.",
                 retry=False,
             )
-        sent = associations.body(cluster=self.cluster, account=account, kept=kept, wanted=wanted)
+        sent = associations.body(cluster=self.cluster, account=account, current=current, target=target)
         refused = self._sent(lambda: self.rest.post(self.rest.slurmdb("associations"), sent))
         return self._stands(
             lambda: self.limits(account),
-            lambda limits: limits == dict(wanted),
+            lambda limits: limits == dict(target),
             refused,
             f"Slurm took the limits of {account} and has others: ",
-            lambda limits: "; ".join(associations.differences(wanted, limits)),
+            lambda limits: "; ".join(associations.differences(target, limits)),
         )
 
     def refuse_limits(self) -> None:
@@ -267,8 +267,8 @@ class SlurmActs:
         self.rest.post(self.rest.slurm(f"job/{number}"), {"hold": hold})
 
     def _cancel(self, number: int) -> None:
-        told = self.rest.delete(self.rest.slurm(f"job/{number}"))
-        for status in told.get("status") or ():
+        response = self.rest.delete(self.rest.slurm(f"job/{number}"))
+        for status in response.get("status") or ():
             error = status.get("error") or {}
             if error.get("code"):
                 raise ActRefusedError(

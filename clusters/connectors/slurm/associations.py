@@ -40,33 +40,33 @@ _NO_LIMIT = {"set": False, "infinite": True, "number": 0}
 
 def limits_of(association: Mapping[str, Any]) -> dict[str, int]:
     """All limits of one association as GET gives it. Counts are as Slurm has them: minutes, MiB, numbers."""
-    told = association.get("max") or {}
-    found: dict[str, int] = {}
+    maxima = association.get("max") or {}
+    limits: dict[str, int] = {}
     for name, path in TRES.items():
-        for entry in _at(told.get("tres"), path) or ():
+        for entry in _at(maxima.get("tres"), path) or ():
             count = _number(entry.get("count"), unset_from=NO_TRES_COUNT)
             if count is not None:
-                found[f"{name}={_resource(entry)}"] = count
+                limits[f"{name}={_resource(entry)}"] = count
     for name, path in JOBS.items():
-        count = _number(_at(told.get("jobs"), path), unset_from=NO_COUNT)
+        count = _number(_at(maxima.get("jobs"), path), unset_from=NO_COUNT)
         if count is not None:
-            found[name] = count
-    return found
+            limits[name] = count
+    return limits
 
 
-def body(*, cluster: str, account: str, kept: Limits, wanted: Limits) -> dict[str, Any]:
+def body(*, cluster: str, account: str, current: Limits, target: Limits) -> dict[str, Any]:
     """What to POST so that the account's limits, now `kept`, become `wanted`.
 
     Limits on resources are all told, since those left out would be cleared; of the others only what changes.
     """
     tres: dict[str, Any] = {}
     for name, path in TRES.items():
-        entries = [_entry(key, wanted.get(key)) for key in sorted({*kept, *wanted}) if _kind(key) == name]
+        entries = [_entry(key, target.get(key)) for key in sorted({*current, *target}) if _kind(key) == name]
         _put(tres, path, entries)
     jobs: dict[str, Any] = {}
     for name, path in JOBS.items():
-        if kept.get(name) != wanted.get(name):
-            count = wanted.get(name)
+        if current.get(name) != target.get(name):
+            count = target.get(name)
             _put(
                 jobs, path, _NO_LIMIT if count is None else {"set": True, "infinite": False, "number": count}
             )
@@ -114,8 +114,8 @@ def _put(nested: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     nested[path[-1]] = value
 
 
-def _number(told: Any, *, unset_from: int) -> int | None:
+def _number(value: Any, *, unset_from: int) -> int | None:
     """A count in either form; None where it is not set, or is one of Slurm's words for that."""
-    if isinstance(told, dict):
-        told = told.get("number") if told.get("set") and not told.get("infinite") else None
-    return told if isinstance(told, int) and 0 <= told < unset_from else None
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set") and not value.get("infinite") else None
+    return value if isinstance(value, int) and 0 <= value < unset_from else None

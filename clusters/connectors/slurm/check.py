@@ -9,14 +9,14 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.findings import Finding, Level
 from clusters.connectors.slurm import check_access as access
 from clusters.connectors.slurm import check_usage as usage
-from clusters.connectors.slurm.session import Visit
+from clusters.connectors.slurm.session import CheckSession
 
 if TYPE_CHECKING:
     from clusters.connectors.slurm.rest import SlurmRest
 
 __all__ = ["Finding", "Level", "examine"]
 
-_CHECKS: tuple[tuple[str, tuple[str, ...], Callable[[Visit, str], None]], ...] = (
+_CHECKS: tuple[tuple[str, tuple[str, ...], Callable[[CheckSession, str], None]], ...] = (
     ("Address", (), access.reach),
     ("Daemons", ("slurmrestd",), access.daemons),
     ("AdminLevel", ("slurmdbd",), access.rights),
@@ -35,7 +35,7 @@ def examine(rest: SlurmRest, *, now: int, cluster: str = "") -> list[Finding]:
     """All checks, in the order in which one mends. `now` is our clock in epoch seconds; `cluster` the Slurm
     cluster that the connection names, "" for whichever it answers for. Never raises: what cannot be checked
     is a finding too."""
-    visit = Visit(rest, now, cluster)
+    visit = CheckSession(rest, now, cluster)
     for subject, needs, check in _CHECKS:
         missing = [need for need in needs if need not in visit.answers]
         if missing:

@@ -10,13 +10,13 @@ import jwt
 
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm import faults, nodes
-from clusters.connectors.slurm.session import Visit
+from clusters.connectors.slurm.session import CheckSession
 from portal.excerpt import excerpt
 
 SOON = 7 * 86_400  # seconds of life below which a token's end is told
 
 
-def reach(visit: Visit, subject: str) -> None:
+def reach(visit: CheckSession, subject: str) -> None:
     """Whether slurmrestd answers and takes the token, and which release of Slurm over which version of its API."""
     try:
         api = visit.rest.discover()
@@ -30,7 +30,7 @@ def reach(visit: Visit, subject: str) -> None:
     visit.answers.add("slurmrestd")
     visit.ok(subject, f"slurmrestd answers at {visit.rest.http.address}.")
     release = f"Slurm {api.release}" if api.release else "A Slurm that does not tell its release"
-    if api.known:
+    if api.is_supported:
         visit.ok("Version", f"{release}, read over {api.version}.")
     else:
         visit.warn(
@@ -40,7 +40,7 @@ def reach(visit: Visit, subject: str) -> None:
         )
 
 
-def daemons(visit: Visit, subject: str) -> None:
+def daemons(visit: CheckSession, subject: str) -> None:
     """Whether slurmctld and slurmdbd answer. Either one that does proves the token; ping proves nothing."""
     if other := visit.rest.login.other_user():
         visit.fail(
@@ -49,8 +49,8 @@ def daemons(visit: Visit, subject: str) -> None:
             _new_token(visit),
         )
         return
-    controller = _asked(visit, "slurmctld", visit.rest.slurm("nodes"), wanted="nodes", keep=_take_nodes)
-    database = _asked(visit, "slurmdbd", visit.rest.slurmdb("tres"), wanted="TRES")
+    controller = _probe(visit, "slurmctld", visit.rest.slurm("nodes"), key="nodes", keep=_take_nodes)
+    database = _probe(visit, "slurmdbd", visit.rest.slurmdb("tres"), key="TRES")
     refused = [error for error in (database, controller) if isinstance(error, faults.LoginRefusedError)]
     if controller and database and (refused or visit.rest.login.expired(now=visit.now)):
         visit.fail("Token", str(refused[0] if refused else database), _new_token(visit))
@@ -77,26 +77,31 @@ def daemons(visit: Visit, subject: str) -> None:
         visit.ok("slurmdbd", "slurmdbd answers.")
 
 
-def _asked(
-    visit: Visit, name: str, path: str, *, wanted: str, keep: Callable[[Visit, Any], None] | None = None
+def _probe(
+    visit: CheckSession,
+    name: str,
+    path: str,
+    *,
+    key: str,
+    keep: Callable[[CheckSession, Any], None] | None = None,
 ) -> ConnectorError | None:
     try:
-        told = visit.rest.get(path, wanted=wanted)[wanted]
+        rows = visit.rest.get(path, key=key)[key]
     except ConnectorError as error:
         return error
     visit.answers.add(name)
     if keep is not None:
-        keep(visit, told)
+        keep(visit, rows)
     return None
 
 
-def _take_nodes(visit: Visit, told: Any) -> None:
-    for node in told:
+def _take_nodes(visit: CheckSession, rows: Any) -> None:
+    for node in rows:
         for model, gpus in nodes.models(node.get("gres") or "").items():
             visit.models[model] = visit.models.get(model, 0) + gpus
 
 
-def _token(visit: Visit) -> None:
+def _token(visit: CheckSession) -> None:
     if visit.rest.login.mints:
         visit.ok("Token", f"Tokens of {visit.user} are made from the key as they are needed, and accepted.")
         return
@@ -116,7 +121,7 @@ def _token(visit: Visit) -> None:
         visit.ok("Token", f"The token of {visit.user} is accepted until {end}, for {_span(left)}.")
 
 
-def _claims(visit: Visit) -> dict[str, Any]:
+def _claims(visit: CheckSession) -> dict[str, Any]:
     try:
         token = visit.rest.login.token(now=visit.now).reveal()
         claims: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
@@ -125,25 +130,25 @@ def _claims(visit: Visit) -> dict[str, Any]:
     return claims
 
 
-def _new_token(visit: Visit) -> str:
+def _new_token(visit: CheckSession) -> str:
     return f"scontrol token username={visit.user} lifespan=31536000"
 
 
-def rights(visit: Visit, subject: str) -> None:
+def rights(visit: CheckSession, subject: str) -> None:
     """Whether accounting knows our user, with the AdminLevel by which it sees and acts on everybody's jobs."""
     try:
-        told = visit.rest.get(visit.rest.slurmdb(f"user/{visit.user}"), wanted="users")["users"]
+        users = visit.rest.get(visit.rest.slurmdb(f"user/{visit.user}"), key="users")["users"]
     except faults.MissingError:
-        told = []
-    found = [user for user in told if user.get("name") == visit.user]
-    if not found:
+        users = []
+    matches = [user for user in users if user.get("name") == visit.user]
+    if not matches:
         visit.fail(
             subject,
             f"Slurm's accounting has no user {visit.user}, so it shows no jobs to it.",
             f"sacctmgr add user {visit.user} account=root adminlevel=Operator",
         )
         return
-    level = found[0].get("administrator_level") or "None"
+    level = matches[0].get("administrator_level") or "None"
     visit.level = level if isinstance(level, str) else str(level[0])
     visit.answers.add("the user")
     if visit.operates:
@@ -160,10 +165,10 @@ def rights(visit: Visit, subject: str) -> None:
         )
 
 
-def clusters(visit: Visit, subject: str) -> None:
+def clusters(visit: CheckSession, subject: str) -> None:
     """Whether the connection's cluster is one that slurmdbd knows, and the one that slurmrestd answers for."""
-    told = visit.rest.get(visit.rest.slurmdb("clusters"), wanted="clusters")["clusters"]
-    names = sorted(str(each["name"]) for each in told)
+    rows = visit.rest.get(visit.rest.slurmdb("clusters"), key="clusters")["clusters"]
+    names = sorted(str(row["name"]) for row in rows)
     answers_for = visit.rest.api.cluster
     if visit.cluster and visit.cluster not in names:
         visit.fail(

@@ -8,7 +8,7 @@ from clusters.connectors.clocks import MEND, Clocks
 from clusters.connectors.slurm import query
 from clusters.connectors.slurm.acts import LIMITS_FROM
 from clusters.connectors.slurm.decode import NO_COUNT
-from clusters.connectors.slurm.session import Params, Visit
+from clusters.connectors.slurm.session import CheckSession, Params
 
 NOTABLE_SKEW = 5  # seconds between the clocks above which they are told
 SAMPLES = (3_600, 86_400)  # seconds of usage to look at: the longer where the shorter has too few
@@ -18,14 +18,14 @@ MANY = 3_000  # rows above which nothing is counted twice: building them costs s
 GPU, TYPED = "gpu", "gpu:"
 
 
-def tracked(visit: Visit, subject: str) -> None:
+def tracked(visit: CheckSession, subject: str) -> None:
     """Which GPUs slurmdbd has ever been told to record; what is not recorded cannot be had later."""
-    told = visit.rest.get(visit.rest.slurmdb("tres"), wanted="TRES")["TRES"]
-    names = {str(each.get("name") or "") for each in told if each.get("type") == "gres"}
+    tres = visit.rest.get(visit.rest.slurmdb("tres"), key="TRES")["TRES"]
+    names = {str(entry.get("name") or "") for entry in tres if entry.get("type") == "gres"}
     typed = sorted(name.removeprefix(TYPED) for name in names if name.startswith(TYPED))
     models = sorted(model for model in visit.models if model)
-    wanted = ",".join(["gres/gpu", *(f"gres/gpu:{model}" for model in models or ["a100"])])
-    mend = f"AccountingStorageTRES={wanted}  # in slurm.conf; then restart slurmctld"
+    setting = ",".join(["gres/gpu", *(f"gres/gpu:{model}" for model in models or ["a100"])])
+    mend = f"AccountingStorageTRES={setting}  # in slurm.conf; then restart slurmctld"
     if GPU not in names and not typed:
         visit.fail(
             subject,
@@ -53,14 +53,14 @@ def tracked(visit: Visit, subject: str) -> None:
         visit.ok(subject, f"Slurm records gres/gpu and the models {', '.join(typed)}.")
 
 
-def sample(visit: Visit, subject: str) -> None:
+def sample(visit: CheckSession, subject: str) -> None:
     """Whether jobs of the last hour, or day, carry GPUs."""
     for span in SAMPLES:
         visit.params = query.window(visit.rest.api, since=visit.now - span, until=visit.now + AHEAD)
         visit.rows = _rows(visit, visit.params)
         if len(visit.rows) >= ENOUGH:
             break
-    started = [row for row in visit.rows if _held(row)]
+    started = [row for row in visit.rows if _has_started(row)]
     with_gpus = sum(_has_gpus(row) for row in started)
     hours = "hour" if span == SAMPLES[0] else "day"
     if not started:
@@ -76,7 +76,7 @@ def sample(visit: Visit, subject: str) -> None:
         visit.ok(subject, f"{with_gpus} of {len(started)} jobs of the last {hours} carry GPUs.")
 
 
-def privacy(visit: Visit, subject: str) -> None:
+def privacy(visit: CheckSession, subject: str) -> None:
     """An ordinary user under PrivateData gets its own rows and no word of the others."""
     others = {row.get("user") for row in visit.rows} - {visit.user}
     mend = f"sacctmgr modify user {visit.user} set adminlevel=Operator"
@@ -101,7 +101,7 @@ def privacy(visit: Visit, subject: str) -> None:
         )
 
 
-def canary(visit: Visit, subject: str) -> None:
+def canary(visit: CheckSession, subject: str) -> None:
     """Some releases answer nothing, or less, to our flags. Then no amount could be trusted."""
     if len(visit.rows) > MANY:
         same, counts = query.canary(visit.rest, now=visit.now), "of a quarter of an hour"
@@ -120,7 +120,7 @@ def canary(visit: Visit, subject: str) -> None:
         )
 
 
-def _twice(visit: Visit, plain: Params) -> tuple[int, int]:
+def _twice(visit: CheckSession, plain: Params) -> tuple[int, int]:
     """Counts with and without our flags; counted anew once, should a row have come in between."""
     for _ in range(2):
         bare = len(_rows(visit, plain))
@@ -130,20 +130,24 @@ def _twice(visit: Visit, plain: Params) -> tuple[int, int]:
     return flagged, bare
 
 
-def clock(visit: Visit, subject: str) -> None:
+def clock(visit: CheckSession, subject: str) -> None:
     """slurmctld's present, and slurmdbd's: a running job's start and elapsed seconds together."""
-    running = [row["time"] for row in visit.rows if _held(row) and not _second(row["time"].get("end"))]
+    running = [row["time"] for row in visit.rows if _has_started(row) and not _second(row["time"].get("end"))]
     present = visit.present
-    told = [Clocks(present, _present(times)) for times in running]
-    found = [each for each in (visit.rest.clocks(), min(told, key=_distance, default=None)) if each]
-    if not found:
+    running_clocks = [Clocks(present, _present(times)) for times in running]
+    readings = [
+        reading
+        for reading in (visit.rest.clocks(), min(running_clocks, key=_distance, default=None))
+        if reading
+    ]
+    if not readings:
         visit.fail(
             subject,
             "Slurm does not tell its time, and no job runs: the watermark stays, since it may not pass Slurm's time.",
             "let the proxy before slurmrestd pass GET /slurm/*/diag",
         )
         return
-    clocks = max(found, key=_distance)
+    clocks = max(readings, key=_distance)
     if not clocks.agree:
         sentence = clocks.sentence("Slurm")
         visit.fail(
@@ -163,7 +167,7 @@ def _present(times: dict[str, Any]) -> int:
     return sum(_second(times.get(part)) for part in ("start", "elapsed", "suspended"))
 
 
-def acting(visit: Visit, subject: str) -> None:
+def acting(visit: CheckSession, subject: str) -> None:
     """What can be done to jobs and accounts. Nothing of it is needed for billing."""
     if not visit.operates:
         visit.warn(
@@ -181,28 +185,28 @@ def acting(visit: Visit, subject: str) -> None:
         )
 
 
-def _rows(visit: Visit, params: Params) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = visit.rest.get(visit.rest.slurmdb("jobs"), params, wanted="jobs")["jobs"]
+def _rows(visit: CheckSession, params: Params) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = visit.rest.get(visit.rest.slurmdb("jobs"), params, key="jobs")["jobs"]
     its = visit.cluster or visit.rest.api.cluster
-    return [row for row in found if not its or row.get("cluster") in {its, "", None}]
+    return [row for row in rows if not its or row.get("cluster") in {its, "", None}]
 
 
-def _held(row: dict[str, Any]) -> bool:
+def _has_started(row: dict[str, Any]) -> bool:
     return _second((row.get("time") or {}).get("start")) > 0
 
 
 def _has_gpus(row: dict[str, Any]) -> bool:
     allocated = (row.get("tres") or {}).get("allocated") or ()
     return any(
-        each.get("type") == "gres"
-        and ((name := str(each.get("name") or "")) == GPU or name.startswith(TYPED))
-        and _second(each.get("count")) > 0
-        for each in allocated
+        entry.get("type") == "gres"
+        and ((name := str(entry.get("name") or "")) == GPU or name.startswith(TYPED))
+        and _second(entry.get("count")) > 0
+        for entry in allocated
     )
 
 
-def _second(told: Any) -> int:
+def _second(value: Any) -> int:
     """A whole number in either form; 0 for what is not set."""
-    if isinstance(told, dict):
-        told = told.get("number") if told.get("set") else 0
-    return told if isinstance(told, int) and 0 < told < NO_COUNT else 0
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set") else 0
+    return value if isinstance(value, int) and 0 < value < NO_COUNT else 0

@@ -9,7 +9,7 @@ from clusters.connectors.mig import OwnShares
 from clusters.connectors.slurm import faults
 from clusters.connectors.slurm.diagnosis import without_slurmdbd
 from clusters.connectors.slurm.rest import SlurmRest
-from clusters.connectors.slurm.usage_fetch import Sweep
+from clusters.connectors.slurm.usage_fetch import UsageFetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -50,9 +50,11 @@ class SlurmConnector(Connected):
         slurmctld does not know are given without moving on and named in `reading.missing`.
         """
         self.reading = Reading()
-        sweep = Sweep(self.rest, self.reading, cluster=self._cluster, clock=self._clock, shares=self._shares)
+        fetch = UsageFetch(
+            self.rest, self.reading, cluster=self._cluster, clock=self._clock, shares=self._shares
+        )
         try:
-            yield from sweep.rows(since=since, until=until, open_keys=open_keys)
+            yield from fetch.rows(since=since, until=until, open_keys=open_keys)
         except faults.DatabaseDownError as error:
             self.reading.complete_through = None
             raise without_slurmdbd(self.rest) from error
@@ -67,6 +69,6 @@ class SlurmConnector(Connected):
         self.rest.close()
 
     def _remember(self) -> None:
-        found = self.rest.found
-        if found is not None:
-            self.api, self.release = found.version, found.release
+        api = self.rest.discovered
+        if api is not None:
+            self.api, self.release = api.version, api.release

@@ -245,13 +245,13 @@ class JobsReader(Reader[Jobs]):
         if pieces.jobs is None:
             return Jobs(meta=pieces.meta, errors=pieces.errors)
         good: list[Job] = []
-        found = PartOfJobs(meta=pieces.meta, errors=pieces.errors, jobs=good)
+        result = PartOfJobs(meta=pieces.meta, errors=pieces.errors, jobs=good)
         for piece in pieces.jobs:
             try:
                 good.append(one_job.read(bytes(piece)))
             except (OtherShapeError, NotJsonError) as error:
-                found.unread.append((bytes(piece), str(error)))
-        return found
+                result.unread.append((bytes(piece), str(error)))
+        return result
 
 
 def loose(body: bytes) -> Any:
@@ -280,8 +280,8 @@ def words(state: Words) -> list[str]:
     """The words of a state, base state first, in capitals."""
     if not state:
         return []
-    found = [state] if isinstance(state, str) else state
-    return [word.upper() for text in found for word in text.replace("+", " ").split()]
+    texts = [state] if isinstance(state, str) else state
+    return [word.upper() for text in texts for word in text.replace("+", " ").split()]
 
 
 raw_jobs: Reader[RawJobs] = Reader(RawJobs)

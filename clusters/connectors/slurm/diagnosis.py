@@ -14,7 +14,7 @@ def without_slurmdbd(rest: SlurmRest) -> ConnectorError:
     """What is wrong where slurmdbd gives no answer: asks slurmctld once."""
     user, address = rest.login.user, rest.http.address
     try:
-        rest.get(rest.slurm("nodes"), wanted="nodes")
+        rest.get(rest.slurm("nodes"), key="nodes")
     except faults.LoginRefusedError as refused:
         return refused
     except ConnectorError:

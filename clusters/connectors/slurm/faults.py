@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from clusters.connectors.http import Answer
     from clusters.connectors.slurm.decode import Fault
 
-NOTHING_FOUND = 9003  # v0.0.38 says so of every window without jobs
+EMPTY_RESULT = 9003  # v0.0.38 says so of every window without jobs
 _NO_AUTH, _DATABASE, _NO_JOB = 1007, 7000, 2017
 _DENIED = frozenset({2002, 2010})  # not allowed; the job is somebody else's
 _REASON = 160  # characters of why a job is refused something: the reason stands at the end of a long sentence
@@ -60,7 +60,7 @@ def refusal(
         )
     if answer.status in {401, 403, 407, 511} or _NO_AUTH in numbers:
         return LoginRefusedError(expired or _login(answer, faults, address, user), retry=False)
-    if numbers and numbers <= {NOTHING_FOUND, _NO_JOB}:
+    if numbers and numbers <= {EMPTY_RESULT, _NO_JOB}:
         return MissingError(f"Slurm has nothing at {path}.", retry=False)
     if _DATABASE in numbers:
         if expired:

@@ -23,7 +23,7 @@ _DRAINED = frozenset(
 def seen(node: Node, shares: OwnShares = ()) -> list[NodeSeen]:
     """One for each model of GPU in the node; none for a node without GPUs. MIG slices count as their GPUs."""
     gpus = models(node.gres or "", shares)
-    state = standing(node)
+    state = node_state(node)
     return [
         NodeSeen(name=node.name or "", gpu_model=model, gpus=number, state=state)
         for model, number in sorted(gpus.items())
@@ -34,12 +34,12 @@ def models(gres: str, shares: OwnShares = ()) -> dict[str, int]:
     """`gpu:a100:4(S:0-1),gpu:h100:2` → {"a100": 4, "h100": 2}; "" is the model of GPUs without one."""
     whole: dict[str, Fraction] = {}
     for part in _parts(gres):
-        found = _GRES.fullmatch(part)
-        if found is None:
+        match = _GRES.fullmatch(part)
+        if match is None:
             continue
-        number = int(found["count"]) * (1024 if found["unit"] else 1)
+        number = int(match["count"]) * (1024 if match["unit"] else 1)
         try:
-            of = kind(found["type"] or "", shares)
+            of = kind(match["type"] or "", shares)
         except UnreadableError:
             continue
         whole[of.model] = whole.get(of.model, Fraction(0)) + number * Fraction(*of.share)
@@ -51,9 +51,9 @@ def _parts(gres: str) -> list[str]:
     return re.split(r",(?![^(]*\))", gres)
 
 
-def standing(node: Node) -> NodeState:
+def node_state(node: Node) -> NodeState:
     """Down before drained: what does not answer is down, whoever keeps it empty."""
-    told = {
+    states = {
         word.strip(_MARKS)
         for listed in (node.state, node.state_flags)
         for word in words(listed)
@@ -61,8 +61,8 @@ def standing(node: Node) -> NodeState:
     }
     if isinstance(node.state, str) and "*" in node.state:
         return NodeState.DOWN
-    if told & _DOWN:
+    if states & _DOWN:
         return NodeState.DOWN
-    if told & _DRAINED:
+    if states & _DRAINED:
         return NodeState.DRAINED
     return NodeState.UP

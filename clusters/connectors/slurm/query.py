@@ -21,14 +21,14 @@ def window(api: Api, *, since: int, until: int) -> dict[str, str]:
     In newer versions `skip_steps` alone would leave out all runs but the last and cut times to the window; and
     some answer nothing at all to any flag without `scheduler_unset`. In older ones these flags are errors.
     """
-    asked = {"start_time": f"uts{since}", "end_time": f"uts{until}", "skip_steps": "true"}
+    params = {"start_time": f"uts{since}", "end_time": f"uts{until}", "skip_steps": "true"}
     if api.modern:
-        asked |= {
+        params |= {
             "show_duplicates": "true",
             "disable_truncate_usage_time": "true",
             "scheduler_unset": "true",
         }
-    return asked
+    return params
 
 
 def canary(rest: SlurmRest, *, now: int) -> bool:
@@ -47,5 +47,5 @@ def _agrees(rest: SlurmRest, since: int, until: int) -> bool:
 
 
 def _rows(rest: SlurmRest, params: dict[str, str]) -> int:
-    value, _ = rest.read(rest.slurmdb("jobs"), decode.jobs, wanted="jobs", params=params)
+    value, _ = rest.read(rest.slurmdb("jobs"), decode.jobs, key="jobs", params=params)
     return len(value.jobs or ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from clusters.connectors.mig import OwnShares
-from clusters.connectors.sacct_tres import Tres, held, is_read
+from clusters.connectors.sacct_tres import Tres, is_read, tres_of_counts
 from clusters.connectors.slurm.decode import TresCount, whole
 
 NOTHING = Tres()
@@ -17,36 +17,36 @@ def allocated(listed: tuple[TresCount, ...] | None, shares: OwnShares = ()) -> T
     if not listed:
         return NOTHING
     # No two jobs take the same energy; but for it few lists differ.
-    return _held(tuple([one for one in listed if one.type != "energy"]), shares)
+    return _allocated(tuple([one for one in listed if one.type != "energy"]), shares)
 
 
 @lru_cache(maxsize=8192)
-def _held(listed: tuple[TresCount, ...], shares: OwnShares) -> Tres:
+def _allocated(listed: tuple[TresCount, ...], shares: OwnShares) -> Tres:
     counts: list[tuple[str, int]] = []
     for one in listed:
         name = f"{one.type}/{one.name}" if one.name else one.type
         if is_read(name):
             counts.append((name, whole(one.count) or 0))
-    return held(tuple(counts), shares)
+    return tres_of_counts(tuple(counts), shares)
 
 
-def requested(asked: tuple[TresCount, ...] | None) -> tuple[str, int]:
+def requested(listed: tuple[TresCount, ...] | None) -> tuple[str, int]:
     """What was asked for as sacct prints it, and how many nodes of it.
 
     `billing=48,cpu=4,gres/gpu:a100=1,gres/gpu=1,mem=62.50G,node=1`.
     """
-    return _printed(asked) if asked else ("", 0)
+    return _printed(listed) if listed else ("", 0)
 
 
 @lru_cache(maxsize=8192)
-def _printed(asked: tuple[TresCount, ...]) -> tuple[str, int]:
+def _printed(listed: tuple[TresCount, ...]) -> tuple[str, int]:
     parts = []
-    for one in asked:
+    for one in listed:
         count = whole(one.count)
         if count is not None:
             shown = _amount(count) if one.type == "mem" and not one.name else count
             parts.append(f"{one.type}/{one.name}={shown}" if one.name else f"{one.type}={shown}")
-    nodes = next((whole(one.count) or 0 for one in asked if one.type == "node"), 0)
+    nodes = next((whole(one.count) or 0 for one in listed if one.type == "node"), 0)
     return ",".join(sorted(parts)), nodes
 
 

@@ -42,7 +42,7 @@ class Api:
         return self.number >= MODERN
 
     @property
-    def known(self) -> bool:
+    def is_supported(self) -> bool:
         """Whether answers of this version were read before; a newer one is read as the newest known."""
         return OLDEST <= self.number <= NEWEST
 
@@ -67,7 +67,7 @@ class SlurmRest(Connected):
         return self._api or self.discover()
 
     @property
-    def found(self) -> Api | None:
+    def discovered(self) -> Api | None:
         """What `discover` found, None before it."""
         return self._api
 
@@ -84,7 +84,7 @@ class SlurmRest(Connected):
             spec = decode.specs.read(answer.body)
         except ValueError:
             raise faults.not_json(answer, self.http.address) from None
-        offered = {int(found[1]) for path in spec.paths or () if (found := _VERSION.fullmatch(path))}
+        offered = {int(match[1]) for path in spec.paths or () if (match := _VERSION.fullmatch(path))}
         self._api = Api(_choice(offered, self.http.address))
         self._look()
         return self._api
@@ -99,14 +99,14 @@ class SlurmRest(Connected):
     def _now(self) -> int:
         self._date = None
         try:
-            value, _ = self.read(self.slurm("diag"), decode.diagnosis, wanted="statistics")
-            told = decode.instant(value.statistics.req_time) if value.statistics else None
+            value, _ = self.read(self.slurm("diag"), decode.diagnosis, key="statistics")
+            second = decode.instant(value.statistics.req_time) if value.statistics else None
         except ConnectorError:  # a proxy may let nothing through but the jobs
-            told = None
-        told = told or self._date
-        if told is None:
+            second = None
+        second = second or self._date
+        if second is None:
             raise ConnectorError(f"{self.http.address} does not tell its time.", retry=True)
-        return told
+        return second
 
     def slurm(self, rest: str) -> str:
         """The path of a question to slurmctld: `slurm("nodes")` → "/slurm/v0.0.42/nodes"."""
@@ -116,22 +116,20 @@ class SlurmRest(Connected):
         """The path of a question to slurmdbd."""
         return f"/slurmdb/{self.api.version}/{rest}"
 
-    def get(self, path: str, params: Mapping[str, str] | None = None, *, wanted: str = "") -> dict[str, Any]:
+    def get(self, path: str, params: Mapping[str, str] | None = None, *, key: str = "") -> dict[str, Any]:
         """The whole answer as plain values. `wanted` is the key that a success must have."""
-        return self._plain("GET", path, params=params, wanted=wanted)
+        return self._plain("GET", path, params=params, key=key)
 
-    def post(self, path: str, body: Any, *, wanted: str = "") -> dict[str, Any]:
+    def post(self, path: str, body: Any, *, key: str = "") -> dict[str, Any]:
         """Sends `body` as JSON; the whole answer as plain values. Status 200 with errors raises too."""
-        return self._plain("POST", path, json=body, wanted=wanted)
+        return self._plain("POST", path, json=body, key=key)
 
-    def delete(
-        self, path: str, params: Mapping[str, str] | None = None, *, wanted: str = ""
-    ) -> dict[str, Any]:
+    def delete(self, path: str, params: Mapping[str, str] | None = None, *, key: str = "") -> dict[str, Any]:
         """From v0.0.43 on a cancel that failed is a success here: its `status[].error.code` tells."""
-        return self._plain("DELETE", path, params=params, wanted=wanted)
+        return self._plain("DELETE", path, params=params, key=key)
 
     def read(
-        self, path: str, reader: decode.Reader[E], *, wanted: str, params: Mapping[str, str] | None = None
+        self, path: str, reader: decode.Reader[E], *, key: str, params: Mapping[str, str] | None = None
     ) -> tuple[E, Answer]:
         """The answer as the typed value of `reader`, with its bytes and how long it took.
 
@@ -140,10 +138,10 @@ class SlurmRest(Connected):
         answer = self._call("GET", path, params=params)
         if answer.status != 200:
             raise self._refusal(answer, path)
-        value = self._read(answer, path, reader, wanted)
+        value = self._read(answer, path, reader, key)
         return value, answer
 
-    def each(self, path: str, reader: decode.Reader[T], take: Callable[[T], None]) -> None:
+    def read_jobs(self, path: str, reader: decode.Reader[T], take: Callable[[T], None]) -> None:
         """Gives `take` each of the "jobs" of an answer as it comes; one is held, not the answer.
 
         Nothing that was given may be believed before this returns: it raises as `read` does, then too.
@@ -168,7 +166,7 @@ class SlurmRest(Connected):
     def close(self) -> None:
         self.http.close()
 
-    def _read(self, answer: Answer, path: str, reader: decode.Reader[E], wanted: str) -> E:
+    def _read(self, answer: Answer, path: str, reader: decode.Reader[E], key: str) -> E:
         try:
             value = reader.read(answer.body)
         except decode.NotJsonError:
@@ -177,8 +175,8 @@ class SlurmRest(Connected):
             raise faults.other_form(str(error), path, self.http.address) from None
         self._meet(value.meta)
         self._accept(answer, value, path)
-        if wanted and getattr(value, wanted) is None:
-            raise self._lacking(wanted, path)
+        if key and getattr(value, key) is None:
+            raise self._lacking(key, path)
         return value
 
     def _plain(
@@ -186,7 +184,7 @@ class SlurmRest(Connected):
         method: str,
         path: str,
         *,
-        wanted: str,
+        key: str,
         params: Mapping[str, str] | None = None,
         json: Any = None,
     ) -> dict[str, Any]:
@@ -200,16 +198,14 @@ class SlurmRest(Connected):
             raise faults.not_json(answer, self.http.address) from None
         self._meet(envelope.meta)
         self._accept(answer, envelope, path)
-        if not isinstance(value, dict) or (wanted and not isinstance(value.get(wanted), list | dict)):
-            raise self._lacking(wanted, path)
-        found: dict[str, Any] = value
-        if wanted:
-            found[wanted] = rows = list(
-                found[wanted].values() if isinstance(found[wanted], dict) else found[wanted]
-            )
-            if not all(isinstance(each, dict) for each in rows):
-                raise self._lacking(wanted, path)
-        return found
+        if not isinstance(value, dict) or (key and not isinstance(value.get(key), list | dict)):
+            raise self._lacking(key, path)
+        body: dict[str, Any] = value
+        if key:
+            body[key] = rows = list(body[key].values() if isinstance(body[key], dict) else body[key])
+            if not all(isinstance(row, dict) for row in rows):
+                raise self._lacking(key, path)
+        return body
 
     def _call(
         self,
@@ -229,7 +225,7 @@ class SlurmRest(Connected):
 
     def _accept(self, answer: Answer, envelope: decode.Envelope, path: str) -> None:
         errors = envelope.errors or []
-        if any(fault.error_number != faults.NOTHING_FOUND for fault in errors):
+        if any(fault.error_number != faults.EMPTY_RESULT for fault in errors):
             raise self._refusal(answer, path)
 
     def _refusal(self, answer: Answer, path: str) -> ConnectorError:
@@ -247,9 +243,9 @@ class SlurmRest(Connected):
             expired=self.login.expired(now=self._clock()),
         )
 
-    def _lacking(self, wanted: str, path: str) -> ConnectorError:
+    def _lacking(self, key: str, path: str) -> ConnectorError:
         return ConnectorError(
-            f'{self.http.address} answered {path} without "{wanted}": nothing was taken from it.', retry=True
+            f'{self.http.address} answered {path} without "{key}": nothing was taken from it.', retry=True
         )
 
     def _look(self) -> None:
@@ -262,16 +258,16 @@ class SlurmRest(Connected):
 
     def _meet(self, meta: decode.Meta | None) -> None:
         if meta is not None and self._api is not None:
-            told = meta.slurm
+            slurm = meta.slurm
             self._api = replace(
                 self._api,
-                release=told.release or self._api.release,
-                cluster=told.cluster or self._api.cluster,
+                release=slurm.release or self._api.release,
+                cluster=slurm.cluster or self._api.cluster,
             )
 
 
 def _choice(offered: set[int], address: str) -> str:
-    known = {number for number in offered if OLDEST <= number <= NEWEST}
+    supported = {number for number in offered if OLDEST <= number <= NEWEST}
     newer = {number for number in offered if number > NEWEST}
     if not offered:
         raise ConnectorError(
@@ -279,10 +275,10 @@ def _choice(offered: set[int], address: str) -> str:
             "slurmdbd is configured.",
             retry=False,
         )
-    if not known and not newer:
+    if not supported and not newer:
         raise ConnectorError(
             f"{address} speaks only v0.0.{max(offered)}: Slurm 22.05 or later is needed, which speaks v0.0.38. "
             "Import sacct files from older ones.",
             retry=False,
         )
-    return f"v0.0.{max(known) if known else min(newer)}"
+    return f"v0.0.{max(supported) if supported else min(newer)}"

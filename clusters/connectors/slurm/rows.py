@@ -36,7 +36,7 @@ class RowReader:
         self.shares = shares
         self.reading = reading
         self.cluster = cluster
-        self.taken = 0  # rows of our cluster
+        self.own_rows = 0  # rows of our cluster
         self.foreign: dict[str, int] = {}  # rows of other clusters
         self.names: set[str] = set()  # of clusters, where none is wanted above the others
         self._noted: dict[str, set[str]] = {}
@@ -47,7 +47,7 @@ class RowReader:
             name = job.cluster or ""
             self.foreign[name] = self.foreign.get(name, 0) + 1
             return None
-        self.taken += 1
+        self.own_rows += 1
         try:
             return self._fact(job)
         except UnreadableError as unreadable:
@@ -152,13 +152,13 @@ def _fact(job: Job, shares: OwnShares) -> tuple[UsageFact, str, bool]:
     number = _job_number(job)
     times = job.time or _NO_TIMES
     submitted, started, ended, seen_until, suspended, resized = _span(times)
-    held = resources.allocated(job.tres.allocated, shares) if job.tres else resources.NOTHING
-    requested, asked_nodes = resources.requested(job.tres.requested) if job.tres else ("", 0)
-    cpus, nodes = held.cpus, held.nodes
+    tres = resources.allocated(job.tres.allocated, shares) if job.tres else resources.NOTHING
+    requested, requested_nodes = resources.requested(job.tres.requested) if job.tres else ("", 0)
+    cpus, nodes = tres.cpus, tres.nodes
     if cpus is None:  # what waits holds none, whatever newer slurmdbd says it requires
         cpus = 0 if started is None else whole(job.required.cpus if job.required else None) or 0
     if nodes is None:
-        nodes = whole(job.allocation_nodes) or asked_nodes
+        nodes = whole(job.allocation_nodes) or requested_nodes
     limit, eligible = whole(times.limit), times.eligible
     account, user, name = job.account, job.user, job.name
     queue, qos, node_list = job.partition, job.qos, job.nodes
@@ -168,13 +168,13 @@ def _fact(job: Job, shares: OwnShares) -> tuple[UsageFact, str, bool]:
     fact = UsageFact(  # in the order of its fields: naming them takes as long as all the rest
         f"{number}@{submitted}", account or "", user or "", display_id(number, job.array, job.het),
         name or "", queue or "", qos or "", "",
-        held.gpus, held.gpu_model, held.mig_profile, held.gpu_share, cpus * 1000, held.memory_mib, nodes,
+        tres.gpus, tres.gpu_model, tres.mig_profile, tres.gpu_share, cpus * 1000, tres.memory_mib, nodes,
         node_list or "", requested, None if limit is None else limit * 60,
         submitted, submitted if eligible == submitted else instant(eligible), started, ended,
         seen_until, suspended, state_word(job.state.current if job.state else None), _exit_code(job.exit_code),
-        0, held.billing,
+        0, tres.billing,
     )  # fmt: skip
-    return fact, held.note, resized
+    return fact, tres.note, resized
 
 
 def _job_number(job: Job) -> int:
@@ -253,8 +253,8 @@ def state_word(state: decode.Words) -> str:
 
 @lru_cache(maxsize=256)
 def _word(state: str | tuple[str, ...]) -> str:
-    found = decode.words(state if isinstance(state, str) else list(state))
-    return next((word for word in found if word not in BASE_STATES), found[0]) if found else ""
+    words = decode.words(state if isinstance(state, str) else list(state))
+    return next((word for word in words if word not in BASE_STATES), words[0]) if words else ""
 
 
 def _exit_code(code: Exit | None) -> str:

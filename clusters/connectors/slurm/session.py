@@ -16,7 +16,7 @@ Params = Mapping[str, str]
 
 
 @dataclass
-class Visit(Findings):
+class CheckSession(Findings):
     rest: SlurmRest
     now: int
     cluster: str

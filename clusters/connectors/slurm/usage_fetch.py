@@ -35,7 +35,7 @@ ENDED = frozenset(
 _LIVE_JOB: decode.Reader[decode.LiveJob] = decode.Reader(decode.LiveJob)
 
 
-class Sweep:
+class UsageFetch:
     """The rows of one pass, in `rows`; `reading` is complete when it ends."""
 
     def __init__(
@@ -55,10 +55,10 @@ class Sweep:
         self.reader = rows.RowReader(reading, cluster=cluster, shares=shares)
         self.left: set[str] = set()  # keys that were asked after, or seen while open, and not given yet
         self.running: list[UsageFact] = []  # open and started, for slurmctld to confirm
-        self.told: set[int] = set()  # numbers of the jobs that slurmdbd told as running
+        self.open_numbers: set[int] = set()  # numbers of the jobs that slurmdbd told as running
         self.began: dict[int, int] = {}  # by number, the start of what runs by slurmctld
         self.live = False  # whether the pass reaches the present, or ends in the past
-        self.asked_at = 0  # our clock as the last window was asked for
+        self.requested_at = 0  # our clock as the last window was asked for
 
     def rows(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
         """As `Connector.usage`."""
@@ -74,7 +74,7 @@ class Sweep:
             if self.live:
                 self._nodes()
             if not self._behind(until):
-                self.reading.complete_through = min(until, self.asked_at - GRACE)
+                self.reading.complete_through = min(until, self.requested_at - GRACE)
         self.reader.finish()
 
     def _introduce(self, api: Api) -> None:
@@ -83,7 +83,7 @@ class Sweep:
         if api.cluster and not self.cluster:
             self.reader.names.add(api.cluster)
         visibility_check.require(self.rest)
-        if api.known:
+        if api.is_supported:
             return
         try:
             readable = query.canary(self.rest, now=self.clock())
@@ -110,9 +110,9 @@ class Sweep:
             end = begin + windows.length
             if last:
                 end = max(goal + AHEAD, begin + 1) if self.live else max(until, begin + 1)
-            self.asked_at = now
+            self.requested_at = now
             try:
-                ended, number, spent, found = self._window(begin, end, last=last)
+                ended, number, spent, batch = self._window(begin, end, last=last)
             except (TooLargeError, TooSlowError) as error:
                 windows.length = min(windows.length, max(goal - begin, 1))
                 if windows.shrink():
@@ -120,7 +120,7 @@ class Sweep:
                 if isinstance(error, TooLargeError):
                     raise _open_everywhere(error) from None
                 raise
-            yield from found
+            yield from batch
             if last:
                 return
             windows.learn(ended=ended, rows=number, spent=spent)
@@ -134,39 +134,39 @@ class Sweep:
         value, answer = self.rest.read(
             self.rest.slurmdb("jobs"),
             decode.jobs,
-            wanted="jobs",
+            key="jobs",
             params=query.window(self.rest.api, since=begin, until=end),
         )
         jobs = value.jobs or []
         unread = value.unread if isinstance(value, decode.PartOfJobs) else ()
-        found: list[Row] = [self.reader.unread(raw, why) for raw, why in unread]
+        result: list[Row] = [self.reader.unread(raw, why) for raw, why in unread]
         ended = 0
         for job in jobs:
             at = rows.ends(job)
             within = at is not None and at < end
             ended += within
             if within or last:
-                found.extend(self._taken(job))
+                result.extend(self._row_now(job))
             elif len(self.left) < REMEMBER and self.reader.is_ours(job):
                 self.left.add(rows.key(job) or "")
         self._check_names()
-        return ended, len(jobs), answer.spent, found
+        return ended, len(jobs), answer.spent, result
 
-    def _taken(self, job: decode.Job) -> Iterator[Row]:
+    def _row_now(self, job: decode.Job) -> Iterator[Row]:
         """The row to give now; one that runs is kept back until slurmctld has confirmed it."""
         row = self.reader.read(job)
         if row is None:
             return
         self.left.discard(row.source_key)
         if rows.ends(job) is None and (isinstance(row, BadRow) or row.started is not None):
-            self.told.add(decode.whole(job.job_id) or 0)
+            self.open_numbers.add(decode.whole(job.job_id) or 0)
         if isinstance(row, UsageFact) and row.started is not None and row.ended is None:
             self.running.append(row)
         else:
             yield row
 
     def _check_cluster(self) -> None:
-        if self.reader.foreign and not self.reader.taken:
+        if self.reader.foreign and not self.reader.own_rows:
             raise _other_cluster(min(self.reader.foreign), self.cluster)
 
     def _check_names(self) -> None:
@@ -192,7 +192,7 @@ class Sweep:
             )
         for place, key in enumerate(keys[:ASK_MOST]):
             try:
-                found = list(self._of_key(key))
+                result = list(self._of_key(key))
             except (TooLargeError, TooSlowError) as error:  # the number of an array brings all of its tasks
                 self.reading.unasked += keys[place:ASK_MOST]
                 self.reading.notes.append(
@@ -202,7 +202,7 @@ class Sweep:
             self._check_names()
             if key and key in self.left:
                 self.reading.missing.append(key)
-            yield from found
+            yield from result
 
     def _of_key(self, key: str) -> Iterator[Row]:
         """The row of a job id that was submitted then: ids are used again."""
@@ -210,17 +210,17 @@ class Sweep:
         if not number.isdecimal():
             return
         try:
-            value, _ = self.rest.read(self.rest.slurmdb(f"job/{number}"), decode.jobs, wanted="jobs")
+            value, _ = self.rest.read(self.rest.slurmdb(f"job/{number}"), decode.jobs, key="jobs")
         except MissingError:
             return
         for job in value.jobs or ():
             if rows.key(job) == key:
-                yield from self._taken(job)
+                yield from self._row_now(job)
 
     def _open(self) -> Generator[Row, None, bool]:
         """Gives what runs, moved on only as far as slurmdbd says and slurmctld confirms. Returns whether it could."""
         try:
-            known = self._live()
+            live = self._live()
         except ConnectorError as error:
             self.reading.notes.append(
                 f"Running jobs were not moved on, and the watermark stays, since nothing records how they end: {error}"
@@ -230,24 +230,24 @@ class Sweep:
         latest: dict[int, int] = {}
         for fact in self.running:
             latest[_number(fact)] = max(latest.get(_number(fact), 0), fact.submitted or 0)
-        lost: list[UsageFact] = []
+        unknown: list[UsageFact] = []
         stale: list[UsageFact] = []
         for fact in self.running:
-            submitted, holds = known.get(_number(fact), (None, False))
+            submitted, holds = live.get(_number(fact), (None, False))
             if submitted is None or submitted > (fact.submitted or 0):  # gone, or another job of the same id
-                lost.append(fact)
+                unknown.append(fact)
                 holds = False
             elif (fact.submitted or 0) < latest[_number(fact)]:
                 stale.append(fact)
                 holds = False
             yield _seen_by(self.clock(), fact) if holds else rows.unmoved(fact)
-        self._tell_lost(lost)
-        self._tell_stale(stale)
+        self._note_unknown(unknown)
+        self._note_stale(stale)
         return True
 
     def _live(self) -> dict[int, tuple[int, bool]]:
         """What slurmctld has in memory: job id → submission, and whether it holds anything."""
-        known: dict[int, tuple[int, bool]] = {}
+        jobs: dict[int, tuple[int, bool]] = {}
         began: dict[int, int] = {}
 
         def keep(job: decode.LiveJob) -> None:
@@ -255,19 +255,23 @@ class Sweep:
             if number:
                 states = decode.words(job.job_state)
                 holds = "COMPLETING" in states or not ENDED.intersection(states)
-                known[number] = (decode.instant(job.submit_time) or 0, holds)
+                jobs[number] = (decode.instant(job.submit_time) or 0, holds)
                 if RUNS.intersection(states):
-                    began[number] = decode.instant(job.start_time) or self.asked_at
+                    began[number] = decode.instant(job.start_time) or self.requested_at
 
-        self.rest.each(self.rest.slurm("jobs"), _LIVE_JOB, keep)
+        self.rest.read_jobs(self.rest.slurm("jobs"), _LIVE_JOB, keep)
         self.began.update(began)
-        return known
+        return jobs
 
     def _behind(self, until: int) -> bool:
         """Whether slurmctld could not tell slurmdbd all: then what ended meanwhile is missing too, and comes later
         with its true times, however old they are by then."""
-        told_by = min(until, self.asked_at - BEHIND)
-        late = {at: number for number, at in self.began.items() if at < told_by and number not in self.told}
+        deadline = min(until, self.requested_at - BEHIND)
+        late = {
+            at: number
+            for number, at in self.began.items()
+            if at < deadline and number not in self.open_numbers
+        }
         if late:
             self.reading.notes.append(
                 f"Job {late[min(late)]} runs and slurmdbd has not been told so: the watermark stays, since ended jobs "
@@ -275,18 +279,20 @@ class Sweep:
             )
         return bool(late)
 
-    def _tell_lost(self, lost: list[UsageFact]) -> None:
-        if not lost:
+    def _note_unknown(self, unknown: list[UsageFact]) -> None:
+        if not unknown:
             return
-        self.reading.missing.extend(fact.source_key for fact in lost)
-        shown = ", ".join(excerpt(fact.job_id) for fact in lost[:10]) + (", …" if len(lost) > 10 else "")
-        jobs = "1 job is" if len(lost) == 1 else f"{len(lost)} jobs are"
+        self.reading.missing.extend(fact.source_key for fact in unknown)
+        shown = ", ".join(excerpt(fact.job_id) for fact in unknown[:10]) + (
+            ", …" if len(unknown) > 10 else ""
+        )
+        jobs = "1 job is" if len(unknown) == 1 else f"{len(unknown)} jobs are"
         self.reading.notes.append(
             f"{jobs} open in the accounting database and unknown to slurmctld ({shown}), so nothing more is counted "
             "for them: end runaway jobs with `sacctmgr show runawayjobs`."
         )
 
-    def _tell_stale(self, stale: list[UsageFact]) -> None:
+    def _note_stale(self, stale: list[UsageFact]) -> None:
         """The end of such a row was lost when its job was resized or requeued; slurmctld has a job once."""
         if not stale:
             return
@@ -299,7 +305,7 @@ class Sweep:
 
     def _nodes(self) -> None:
         try:
-            value, _ = self.rest.read(self.rest.slurm("nodes"), decode.nodes, wanted="nodes")
+            value, _ = self.rest.read(self.rest.slurm("nodes"), decode.nodes, key="nodes")
         except ConnectorError as error:
             self.reading.notes.append(f"The nodes could not be read: {error}")
             return
@@ -326,9 +332,9 @@ def _open_everywhere(error: TooLargeError) -> TooLargeError:
     )
 
 
-def _other_cluster(found: str, wanted: str) -> ConnectorError:
+def _other_cluster(actual: str, expected: str) -> ConnectorError:
     return ConnectorError(
-        f"slurmrestd answers for the cluster {found}, and this connection is for {wanted}: correct the cluster's "
+        f"slurmrestd answers for the cluster {actual}, and this connection is for {expected}: correct the cluster's "
         "name in Slurm, or the address.",
         retry=False,
     )

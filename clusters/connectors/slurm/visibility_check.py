@@ -24,12 +24,12 @@ def require(rest: SlurmRest) -> None:
     if user in _BY_THEMSELVES:
         return
     try:
-        told = rest.get(rest.slurmdb(f"user/{user}"), wanted="users")["users"]
+        users = rest.get(rest.slurmdb(f"user/{user}"), key="users")["users"]
     except faults.NoSuchPathError:
         return  # a proxy that lets nothing through but the jobs: the connection's check tells of it
     except faults.MissingError:
-        told = []
-    levels = [each.get("administrator_level") for each in told if each.get("name") == user]
+        users = []
+    levels = [row.get("administrator_level") for row in users if row.get("name") == user]
     if any(_LEVELS.intersection(_words(level)) for level in levels):
         return
     mend = (
@@ -46,5 +46,5 @@ def require(rest: SlurmRest) -> None:
 
 def _words(level: object) -> list[str]:
     """A word in v0.0.38, a list of them later."""
-    found = level if isinstance(level, list) else [level]
-    return [str(word).lower() for word in found]
+    values = level if isinstance(level, list) else [level]
+    return [str(word).lower() for word in values]

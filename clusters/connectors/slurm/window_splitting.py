@@ -41,11 +41,11 @@ class Splitter:
     def __init__(self, *, largest: int = LARGEST) -> None:
         self.around = b""
         self.rest = b""
-        self.found = False
+        self.has_jobs = False
         self.stray = False
         self.texts = 0
         self._largest = largest
-        self._held = b""  # what has to be seen together with what follows
+        self._buffer = b""  # what has to be seen together with what follows
         self._seen = 0  # bytes of it that were looked at
         self._begun = False  # whether it begins with a job
         self._depth = 0
@@ -57,7 +57,7 @@ class Splitter:
 
         Raises `TooLongError`, and `NotJsonError` where brackets do not match.
         """
-        text, at, kept = self._held + block, self._seen, 0
+        text, at, around_from = self._buffer + block, self._seen, 0
         begin = 0 if self._begun else -1
         while mark := self._next(text, at, begin):
             token, place = mark[mark.re.groups], mark.start(mark.re.groups)
@@ -72,21 +72,21 @@ class Splitter:
                 if self._inside and self._depth == 2:
                     begin = place
                 elif not self._inside:
-                    kept = self._open(token, text, kept, place)
+                    around_from = self._open(token, text, around_from, place)
                 self._depth += 1
             elif self._close():
-                kept = place
+                around_from = place
             elif begin >= 0 and self._depth == 2:
                 yield text[begin:at]
                 begin = -1
         else:
             at = len(text)
-        self._hold(text, at, begin, kept)
+        self._hold(text, at, begin, around_from)
 
     def end(self) -> None:
         """There is no more."""
-        if self._depth or self._held.strip():
-            self.rest = self._held or b"{"
+        if self._depth or self._buffer.strip():
+            self.rest = self._buffer or b"{"
 
     def _next(self, text: bytes, at: int, begin: int) -> re.Match[bytes] | None:
         if not self._inside:
@@ -98,27 +98,27 @@ class Splitter:
             self.stray = True
         return mark
 
-    def _hold(self, text: bytes, at: int, begin: int, kept: int) -> None:
+    def _hold(self, text: bytes, at: int, begin: int, around_from: int) -> None:
         """Keeps what is needed with the next block, looked at as far as `at`."""
         if not self._inside:
-            self._keep(text[kept:at])
+            self._keep(text[around_from:at])
         self._begun = begin >= 0
-        self._held = text[begin:] if self._begun else text[at:]
+        self._buffer = text[begin:] if self._begun else text[at:]
         self._seen = at - begin if self._begun else 0
-        if len(self._held) > self._largest:
+        if len(self._buffer) > self._largest:
             raise TooLongError(f"A job is larger than {self._largest // 2**20} MiB.")
 
-    def _open(self, token: bytes, text: bytes, kept: int, place: int) -> int:
+    def _open(self, token: bytes, text: bytes, around_from: int, place: int) -> int:
         """From where on what stands around the jobs has not been kept."""
         if self._depth == 0:
             self.around = b""
-            kept = place if self.texts else kept
+            around_from = place if self.texts else around_from
             self.texts += 1
         self._inside = self._depth == 1 and token == b"[" and self._key == b'"jobs"'
         if self._inside:
-            self.found = True
-            self._keep(text[kept : place + 1])
-        return kept
+            self.has_jobs = True
+            self._keep(text[around_from : place + 1])
+        return around_from
 
     def _close(self) -> bool:
         """Whether this bracket ends the list of jobs."""

@@ -41,7 +41,7 @@ def rest(slurm: StandIn, user: str = "portal") -> SlurmRest:
     return client
 
 
-def a_door(slurm: StandIn, user: str = "portal", *, name: str = "gpu1") -> SchedulerPort:
+def a_port(slurm: StandIn, user: str = "portal", *, name: str = "gpu1") -> SchedulerPort:
     """To a cluster of that name; patience is short, since the stand-in is quick."""
     return SchedulerPort(a_cluster(name, kind=ClusterKind.SLURM), SlurmActs(rest(slurm, user), patience=0))
 
