@@ -57,11 +57,11 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
 def ingest_file(file: Path) -> None:
     """What `import_usage` does."""
     from billing.rating import ingest
-    from clusters.connectors import sacct
+    from clusters.connectors.sacct import text_export
     from clusters.models import Cluster
 
     cluster = Cluster.objects.get()
-    export = sacct.open_export(file, zone=ZoneInfo(cluster.timezone))
+    export = text_export.open_export(file, zone=ZoneInfo(cluster.timezone))
     ingest.ingest(
         cluster=cluster,
         rows=export.rows(),
@@ -99,10 +99,10 @@ def copy_bare(blocks: list[bytes]) -> None:
 
 def parse(scale: Scale, postmaster: int, file: Path, count: int) -> Result:
     """Reading alone, against splitting the same lines at their separators."""
-    from clusters.connectors import sacct
+    from clusters.connectors.sacct import text_export
 
     def ours() -> None:
-        for _ in sacct.open_export(file, zone=ZoneInfo("UTC")).rows():
+        for _ in text_export.open_export(file, zone=ZoneInfo("UTC")).rows():
             pass
 
     def bare() -> None:

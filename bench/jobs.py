@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import NamedTuple
 
-from clusters.connectors.sacct_header import COMMAND
+from clusters.connectors.sacct.layout import COMMAND
 
 FIRST = 1_767_225_600  # 2026-01-01T00:00:00Z
 DAY = 86_400

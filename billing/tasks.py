@@ -13,7 +13,7 @@ from billing.models import CloseRun, GatewayEvent, Invoice
 from billing.payments.gateways.base import GatewayError
 from billing.rating import engine
 from billing.wallets import booking, grants
-from clusters import due, pull_retention
+from clusters import pull_schedule
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 
@@ -60,7 +60,7 @@ def pull_usage(*, cluster_id: int, **_: object) -> None:
 @shared_task
 def pull_due(**_: object) -> None:
     """Tell workers which clusters are due. However many schedulers run, each is told of once."""
-    for cluster_id, every in due.claim(moment=datetime.now(UTC)):
+    for cluster_id, every in pull_schedule.claim(moment=datetime.now(UTC)):
         # Of no use once the next one is due: then that one does its work.
         pull_usage.apply_async(kwargs={"cluster_id": cluster_id}, expires=every)
 
@@ -112,7 +112,7 @@ def match_transfers(**_: object) -> None:
 @shared_task
 def forget_passes(**_: object) -> None:
     """Delete old passes that read nothing new; run again, there are none left."""
-    pull_retention.forget()
+    pull_schedule.delete_old_pulls()
 
 
 @shared_task

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clusters.connectors.mig import own_shares
-from clusters.connectors.sacct_fields import UnreadableError
-from clusters.connectors.sacct_tres import parse_tres
+from clusters.connectors.sacct.fields import UnreadableError
+from clusters.connectors.sacct.tres import parse_tres
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

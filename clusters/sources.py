@@ -13,7 +13,7 @@ from clusters.connectors.http import TIMEOUT, Endpoint
 from clusters.connectors.mig import by_profile, own_shares
 from clusters.connectors.prometheus import AwsKeys, PrometheusConnector, PrometheusLogin
 from clusters.connectors.prometheus.client import TIMEOUT as QUERY_TIMEOUT
-from clusters.connectors.prometheus.hpc_job import JobTelemetry
+from clusters.connectors.prometheus.connector import JobTelemetry
 from clusters.connectors.prometheus.option_parsing import options_from
 from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.connectors.slurm.connector import SlurmConnector

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from django.db.models import Count, OuterRef, Q, Subquery, Sum
 
-from clusters import capacity, declared, incomplete, open_runs
+from clusters import capacity, declared_nodes, incomplete_hours, open_runs
 from clusters.capacity import ModelCapacity
-from clusters.declared import Node
+from clusters.declared_nodes import Node
 from clusters.models import (
     AccountBlock,
     Cluster,
@@ -57,7 +57,7 @@ def clusters(*, moment: datetime) -> list[Stand]:
     lately = Pull.objects.filter(cluster=OuterRef("pk"), started_at__gt=moment - LATELY)
     brought = lately.values("cluster").annotate(n=Sum("new")).values("n")
     since = int((moment - STILL_TO_CLOSE).timestamp())
-    poor = incomplete.poor(since=since).filter(cluster=OuterRef("pk")).order_by()
+    poor = incomplete_hours.poor(since=since).filter(cluster=OuterRef("pk")).order_by()
     unseen = poor.values("cluster").annotate(n=Count("pk")).values("n")
     rows = Cluster.objects.annotate(
         account_count=Count("accounts"),
@@ -73,7 +73,7 @@ def clusters(*, moment: datetime) -> list[Stand]:
 
 
 @dataclass(frozen=True, slots=True)
-class Closer:
+class ClusterDetail:
     """One cluster closely: how it is reached, its newest passes first, what it has and what it lost."""
 
     cluster: Cluster
@@ -95,22 +95,22 @@ class Closer:
         )
 
 
-def closer(name: str) -> Closer | None:
+def cluster_detail(name: str) -> ClusterDetail | None:
     """The cluster of that name, None without one. Ten queries."""
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:
         return None
-    return Closer(
+    return ClusterDetail(
         cluster,
         Connection.objects.select_related("cluster").filter(cluster=cluster).first(),
         list(Pull.objects.filter(cluster=cluster).order_by("-started_at", "-pk")[:PASSES]),
         capacity.now(cluster),
         open_runs.vanished(cluster),
         VanishedRun.objects.filter(record__cluster=cluster).count(),
-        incomplete.newest(cluster, limit=HOURS),
+        incomplete_hours.newest(cluster, limit=HOURS),
         Telemetry.objects.filter(cluster=cluster).first(),
         AccountBlock.objects.filter(cluster=cluster, ended_at=None).count(),
-        declared.nodes_of(cluster),
+        declared_nodes.nodes_of(cluster),
     )
 
 
@@ -138,3 +138,28 @@ def set_aside(
         chosen &= Q(pk__lt=after)
     rows = list(Quarantined.objects.filter(chosen).select_related("cluster").order_by("-pk")[: PAGE + 1])
     return rows[:PAGE], rows[PAGE - 1].pk if len(rows) > PAGE else None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterHealth:
+    """One cluster. `failures` is None where it is not pulled: read from files, or its connection is turned off."""
+
+    cluster: str
+    complete_through: datetime | None  # None: never read
+    failures: int | None  # passes that failed in a row
+    last_success_at: datetime | None  # None: no pass has ended well yet
+
+
+def cluster_health() -> list[ClusterHealth]:
+    """All clusters by name. One query."""
+    rows = Cluster.objects.order_by("name").values_list(
+        "name",
+        "complete_through",
+        "connection__failures",
+        "connection__last_success_at",
+        "connection__enabled",
+    )
+    return [
+        ClusterHealth(name, through, failures if enabled else None, success)
+        for name, through, failures, success, enabled in rows
+    ]

@@ -16,7 +16,7 @@ from django.db import transaction
 from clusters import ledger, sources, utilisation, watermark
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.clocks import refuse_skew
-from clusters.connectors.prometheus.hpc_job import JobHour, JobTelemetry
+from clusters.connectors.prometheus.connector import JobHour, JobTelemetry
 from clusters.models import Connection, Telemetry
 from clusters.utilisation import StoredHours
 

@@ -12,7 +12,7 @@ from django.db import connection
 from django.db.models import Min, Q
 from django.db.models.functions import Coalesce
 
-from clusters import declared
+from clusters import declared_nodes
 from clusters.models import CapacityInterval, CapacityState, Cluster
 from portal.sql_files import Statements
 
@@ -66,8 +66,8 @@ def had(cluster: Cluster, *, since: int, until: int) -> Had | None:
     intervals = CapacityInterval.objects.filter(cluster=cluster)
     first = intervals.aggregate(first=Min("since"))["first"]
     through = cluster.complete_through
-    looked = declared.END if first is None else first
-    spoken = [row for row in declared.intervals(cluster) if row[3] < looked]
+    looked = declared_nodes.END if first is None else first
+    spoken = [row for row in declared_nodes.intervals(cluster) if row[3] < looked]
     begins = [row[3] for row in spoken] + ([first] if first is not None else [])
     if not begins or through is None:
         return None

@@ -20,7 +20,7 @@ from portal.excerpt import quoted
 from portal.sql_files import Statements
 
 if TYPE_CHECKING:
-    from clusters.connectors.prometheus.hpc_job import JobHour
+    from clusters.connectors.prometheus.connector import JobHour
 
 sql = Statements(__file__, "utilisation.sql")
 

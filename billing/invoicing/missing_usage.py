@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from billing.models import BillingPeriod
-from clusters import incomplete, watermark
-from clusters.incomplete import Sight
+from clusters import incomplete_hours, watermark
+from clusters.incomplete_hours import Sight
 from clusters.models import IncompleteHour
 
 SETTLED = timedelta(minutes=10)
@@ -53,7 +53,7 @@ def find_doubts(
     """By tenant, of whom each has one of the periods, what its clusters may hold that was not seen or not read."""
     if not periods:
         return {}
-    sights = incomplete.sights(
+    sights = incomplete_hours.sights(
         {account for ids in accounts.values() for account in ids},
         since=min(period.start for period in periods),
         until=max(period.end for period in periods),
@@ -76,7 +76,7 @@ def _cluster_doubts(sight: Sight, period: BillingPeriod) -> Iterator[Doubt]:
     if hours:
         named = ", ".join(f"{_utc(hour)} ({hour.seen} % seen)" for hour in hours[:LISTED])
         more = f" and {len(hours) - LISTED} more" if len(hours) > LISTED else ""
-        begin, end = hours[0].begins, hours[-1].begins + incomplete.HOUR
+        begin, end = hours[0].begins, hours[-1].begins + incomplete_hours.HOUR
         yield Doubt(
             f"{sight.cluster} was not watched all along in {'1 hour' if len(hours) == 1 else f'{len(hours)} hours'}, "
             f"so pods that came and went there are not known: {named}{more}.",
@@ -88,7 +88,7 @@ def _cluster_doubts(sight: Sight, period: BillingPeriod) -> Iterator[Doubt]:
         return  # which is told already
     if sight.reread_at is not None and sight.reread_at >= settled_at:
         return
-    if not incomplete.was_read(
+    if not incomplete_hours.was_read(
         sight.cluster, since=period.end - LAST_DAY, until=period.end, after=settled_at
     ):
         comes = (

@@ -19,7 +19,7 @@ from django.db import DatabaseError, transaction
 from django.db.models import F
 
 from billing.rating import engine, ingest
-from clusters import capacity, incomplete, open_runs, sources, telemetry, watermark
+from clusters import capacity, incomplete_hours, open_runs, sources, telemetry, watermark
 from clusters.connectors.base import Connector, ConnectorError, Reading, Row
 from clusters.connectors.clocks import refuse_skew
 from clusters.ledger import Stored
@@ -275,7 +275,7 @@ class _Pull:
             except capacity.CapacityError as error:
                 self._note(str(error))
         if reading.complete_through is not None:
-            incomplete.settle(
+            incomplete_hours.settle(
                 self.cluster,
                 reading.incomplete,
                 since=int(piece.since.timestamp()),

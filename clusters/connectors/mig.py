@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from types import MappingProxyType
 
 from clusters.connectors.base import ConnectorError
@@ -38,6 +40,20 @@ _SHARE = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})", re.ASCII)
 _MEMORY = re.compile(r"\d+gb")
 
 
+_TYPE = re.compile(
+    r"(?:(?P<model>.+?)[_-])?(?P<profile>(?:\d+c\.)?\dg\.\d+gb(?:[.+][a-z.+]+)?)", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuType:
+    """One type of GPU: its model, its MIG profile, and what one of them is of a whole GPU."""
+
+    model: str
+    profile: str
+    share: Share
+
+
 class UnknownShareError(ValueError):
     """The share cannot be told. The message is a sentence for the operator."""
 
@@ -63,6 +79,18 @@ def slice_share(model: str, own: str, profile: str, rows: Mapping[tuple[str, str
             f"The MIG profile {quoted(profile)} is not known: add its share of a {excerpt(model) or 'GPU'}."
         )
     return Fraction(slices, of)
+
+
+@lru_cache(maxsize=4096)
+def gpu_type(name: str, shares: OwnShares = ()) -> GpuType:
+    """`a100`, `a100_1g.5gb` or `1g.10gb`, as Slurm types GPUs. Raises `UnknownShareError`."""
+    match = _TYPE.fullmatch(name)
+    if match is None:
+        return GpuType(name, "", (1, 1))
+    model, profile = match["model"] or "", match["profile"].lower()
+    own = model.lower().replace("_", "-").removeprefix("nvidia-")
+    share = slice_share(model, own, profile, by_profile(shares))
+    return GpuType(model, profile, share.as_integer_ratio())
 
 
 def own_shares(value: object, key: str) -> OwnShares:

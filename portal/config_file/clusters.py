@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from clusters.connectors.base import Secret
-from clusters.declared import MOST_GPUS, Node, declare_nodes
+from clusters.declared_nodes import MOST_GPUS, Node, declare_nodes
 from clusters.models import CapacityState, Cluster, ClusterError, ClusterKind, Connection, Telemetry
 from clusters.models.connection import FITTING, SECRETS, WHERE
 from clusters.models.endpoint import validate_address
@@ -78,7 +78,7 @@ class TelemetryEntry(Entry, frozen=True, kw_only=True):
         """Set what differs; whether anything does. Raises ClusterError."""
         if not any(settings.get(name, getattr(row, name)) for name in ("base_url", "unix_socket")):
             raise ClusterError(f"its {what} has neither url nor unix_socket; write where {listener} listens.")
-        if again := entered_for_elsewhere(row, settings, given=self.secrets, secrets=secrets):
+        if again := entered_for_elsewhere(row, settings, entered=self.secrets, secrets=secrets):
             raise ClusterError(
                 f"its {what} leads to another address, and what is kept secret was given for {row.address}: "
                 f'give {", ".join(again)} again with it, or take it away with "".'

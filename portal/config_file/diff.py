@@ -40,7 +40,7 @@ from billing.models import (
 )
 from billing.rules.dunning import Policy
 from billing.rules.money import Money
-from clusters.declared import in_order
+from clusters.declared_nodes import in_order
 from clusters.models import Account, Cluster, ClusterKind, Connection, Telemetry
 from portal.core.tenants.models import Membership, Ownership, Tenant, User
 from portal.excerpt import quoted

@@ -13,12 +13,12 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from clusters import declared, due, status, watermark
+from clusters import declared_nodes, pull_schedule, status, watermark
 from clusters.capacity import ModelCapacity
 from clusters.connection_form import ConnectionForm
 from clusters.models import ClusterKind, Connection, IncompleteHour, Pull, Telemetry, VanishedRun
 from clusters.models.connection import SECRETS, WHERE
-from clusters.status import Closer
+from clusters.status import ClusterDetail
 from portal.core.outbox import outbox
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
@@ -107,17 +107,17 @@ def connection(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse
     return render(request, "operator/connection.html", {"shell": shell, "page": page})
 
 
-def _found(name: str) -> Closer:
-    detail = status.closer(name)
+def _found(name: str) -> ClusterDetail:
+    detail = status.cluster_detail(name)
     if detail is None:
         raise Http404
     return detail
 
 
-def _ask(request: HttpRequest, detail: Closer) -> None:
+def _ask(request: HttpRequest, detail: ClusterDetail) -> None:
     """Through the outbox: a worker takes it up although this process may die now."""
     with transaction.atomic():
-        if due.ask(detail.cluster):
+        if pull_schedule.ask(detail.cluster):
             outbox.add("billing.tasks.pull_due")
             messages.info(request, "Asked for: a worker begins in a moment.")
 
@@ -130,12 +130,12 @@ def _groups(form: ConnectionForm) -> tuple[FieldGroup, ...]:
     )
 
 
-def _page(detail: Closer, now: datetime, findings: Sequence[Finding] | None) -> ClusterPage:
+def _page(detail: ClusterDetail, now: datetime, findings: Sequence[Finding] | None) -> ClusterPage:
     row, at = detail.connection, detail.cluster.complete_through
     ahead = watermark.ahead(detail.cluster.name, at, moment=now)
     failing = row is not None and row.failures > 0 and detail.running is None
     today = now.astimezone(ZoneInfo(detail.cluster.timezone)).date()
-    capacity = detail.capacity or declared.capacity_on(detail.declared, today)
+    capacity = detail.capacity or declared_nodes.capacity_on(detail.declared, today)
     busy = detail.running is not None or (row is not None and row.enabled and _is_due(row, now))
     return ClusterPage(
         name=detail.cluster.name,
@@ -178,7 +178,7 @@ def _is_due(row: Connection, now: datetime) -> bool:
     return row.next_pull_at is None or row.next_pull_at <= now
 
 
-def _badge(detail: Closer, now: datetime) -> Badge:
+def _badge(detail: ClusterDetail, now: datetime) -> Badge:
     row, at = detail.connection, detail.cluster.complete_through
     if watermark.is_ahead(at, moment=now):
         return Badge(label="Watermark in the future", tone="late")
@@ -196,7 +196,7 @@ def _badge(detail: Closer, now: datetime) -> Badge:
     return Badge(label="Up to date", tone="ok") if now - at < FRESH else Badge(label="Behind", tone="wait")
 
 
-def _subtitle(detail: Closer) -> str:
+def _subtitle(detail: ClusterDetail) -> str:
     row = detail.connection
     if row is None:
         return f"{detail.cluster.get_kind_display()}, zone {detail.cluster.timezone}"
@@ -206,7 +206,7 @@ def _subtitle(detail: Closer) -> str:
     return f"{spoken} at {row.address}"
 
 
-def _last(detail: Closer, now: datetime) -> str:
+def _last(detail: ClusterDetail, now: datetime) -> str:
     row = detail.connection
     if row is None:
         ended = next((pull.ended_at for pull in detail.pulls if pull.outcome == Pull.Outcome.DONE), None)

@@ -10,9 +10,9 @@ from django.forms import formset_factory
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from clusters import declared
+from clusters import declared_nodes
 from clusters.capacity import CapacityError
-from clusters.declared import MOST_GPUS, Declaration, Node
+from clusters.declared_nodes import MOST_GPUS, Declaration, Node
 from clusters.models import CapacityState, Cluster
 from portal.excerpt import NO_CHOICE
 from portal.web.access_decorators import operator_page
@@ -74,10 +74,10 @@ def cluster_nodes(request: HttpRequest, shell: Shell, *, name: str) -> HttpRespo
         nodes = [form.node for form in rows if form.cleaned_data and form.node is not None]
         try:
             if request.POST.get("act") == "declare":
-                declared.declare_nodes(cluster=cluster, nodes=nodes)
+                declared_nodes.declare_nodes(cluster=cluster, nodes=nodes)
                 messages.success(request, f"The nodes of {name} are declared.")
                 return redirect("operator_cluster", name)
-            preview = _changes(declared.plan_nodes(cluster, nodes))
+            preview = _changes(declared_nodes.plan_nodes(cluster, nodes))
         except CapacityError as refusal:
             error = str(refusal)
     page = NodesPage(name=name, zone=cluster.timezone, error=error, preview=preview, rows=rows)
@@ -86,7 +86,8 @@ def cluster_nodes(request: HttpRequest, shell: Shell, *, name: str) -> HttpRespo
 
 def _declared(cluster: Cluster) -> list[dict[str, Any]]:
     return [
-        {name: getattr(node, name) for name in NodeForm.base_fields} for node in declared.nodes_of(cluster)
+        {name: getattr(node, name) for name in NodeForm.base_fields}
+        for node in declared_nodes.nodes_of(cluster)
     ]
 
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from clusters.connectors.base import BadRow, Reading, UsageFact
-from clusters.connectors.sacct import open_export
+from clusters.connectors.sacct.text_export import open_export
 
 UTC = ZoneInfo("UTC")
 LOS_ANGELES = ZoneInfo("America/Los_Angeles")

@@ -12,10 +12,10 @@ from clusters.connectors.base import ConnectorError, Row, Secret
 from clusters.connectors.http import Endpoint, TooLargeError
 from clusters.connectors.prometheus import PrometheusConnector, PrometheusLogin, PrometheusOptions
 from clusters.connectors.prometheus import client as client_module
-from clusters.connectors.prometheus.answers import TooMuchError
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, Coverage
 from clusters.connectors.prometheus.queries import Queries
+from clusters.connectors.prometheus.responses import TooMuchError
 from clusters.connectors.prometheus.usage_fetch import LONGEST, SETTLE, SHORTEST, UsageFetch
 from tests.contracts.prometheus_reading import connector, present, read, through
 from tests.fakes.prometheus import Reply, Request, StandIn, error, success

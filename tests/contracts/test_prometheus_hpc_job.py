@@ -11,7 +11,7 @@ import pytest
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.http import Endpoint
 from clusters.connectors.prometheus import PrometheusLogin, PrometheusOptions, Scope, Utilisation
-from clusters.connectors.prometheus.hpc_job import JobHour, JobTelemetry
+from clusters.connectors.prometheus.connector import JobHour, JobTelemetry
 from tests.contracts.prometheus_reading import HOUR, present
 from tests.contracts.prometheus_worlds import Worlds
 from tests.fakes.prometheus import Reply, Request, StandIn, success

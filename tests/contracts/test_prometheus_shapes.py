@@ -7,7 +7,7 @@ import pytest
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.mig import UnknownShareError
 from clusters.connectors.prometheus import AccountFrom, Attribution, LabelNames, PrometheusOptions
-from clusters.connectors.prometheus.shapes import fraction, shape
+from clusters.connectors.prometheus.nodes import fraction, shape
 from portal.excerpt import excerpt
 
 PRODUCT, REPLICAS = "label_nvidia_com_gpu_product", "label_nvidia_com_gpu_replicas"

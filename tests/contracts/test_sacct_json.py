@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.connectors import sacct_json
 from clusters.connectors.base import BadRow, ConnectorError, UsageFact
-from clusters.connectors.sacct_json import open_export
-from clusters.connectors.slurm.window_splitting import Splitter
+from clusters.connectors.sacct import json_export
+from clusters.connectors.sacct.json_export import open_export
+from clusters.connectors.slurm.json_stream import Splitter
 from clusters.models import UsageRecord
 from tests import builders
 from tests.contracts.slurm_recorded import NOW, VERSIONS, a_job, loaded, pytest_skip, recorded
@@ -128,4 +128,4 @@ def test_op_imports_it_with_the_command(tmp_path: Path) -> None:
     assert (report["new"], report["as_of"]) == (1, "2026-01-05T09:00:00Z")
     record = UsageRecord.objects.get()
     assert (record.source_key, record.gpus, record.gpu_model) == ("1@1767600000", 1, "a100")
-    assert sacct_json.COMMAND.startswith("sacct --json")
+    assert json_export.COMMAND.startswith("sacct --json")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clusters.connectors.base import BadRow, NodeSeen, NodeState, Reading, UsageFact
-from clusters.connectors.slurm import decode, nodes, rows
+from clusters.connectors.slurm import decode, resources, rows
 from tests.contracts.slurm_recorded import NOW, a_job
 
 SUBMIT = NOW - 7200
@@ -217,7 +217,7 @@ def test_a_bad_row_stays_readable_too() -> None:
     ],
 )
 def test_a_node_has_so_many_gpus(gres: str, models: dict[str, int]) -> None:
-    assert nodes.models(gres) == models
+    assert resources.gpu_models(gres) == models
 
 
 @pytest.mark.parametrize(
@@ -240,4 +240,6 @@ def test_a_node_is_up_drained_or_down(fields: dict[str, Any], state: NodeState) 
     body = json.dumps({"nodes": [{"name": "gpu1", "gres": "gpu:2", **fields}]}).encode()
     read_nodes = decode.nodes.read(body).nodes
     assert read_nodes is not None
-    assert nodes.seen(read_nodes[0]) == [NodeSeen(name="gpu1", gpu_model="", gpus=2, state=state)]
+    assert resources.node_capacity(read_nodes[0]) == [
+        NodeSeen(name="gpu1", gpu_model="", gpus=2, state=state)
+    ]

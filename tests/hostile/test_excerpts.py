@@ -12,11 +12,11 @@ from django.forms import MultipleChoiceField
 from billing.admin.plans import PriceForm
 from billing.models import PlanVersion
 from clusters.connection_form import ConnectionForm
-from clusters.connectors import sacct_json
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.prometheus import client
-from clusters.connectors.prometheus.diagnostics import naming
-from clusters.connectors.sacct import open_export
+from clusters.connectors.prometheus.facts import naming
+from clusters.connectors.sacct import json_export
+from clusters.connectors.sacct.text_export import open_export
 from portal.web.nodes import NodeForm
 from tests.contracts.prometheus_reading import connector as prometheus_at
 from tests.contracts.sacct_exports import COLUMNS, UTC, read_rows, row
@@ -47,7 +47,7 @@ def test_names_of_several_clusters_in_a_file(tmp_path: Path) -> None:
 
     jobs = [{**a_job(number, submit=NOW), "cluster": name} for number, name in enumerate(("alex", LONG), 1)]
     (tmp_path / "export.json").write_text(json.dumps({"jobs": jobs}))
-    export = sacct_json.open_export(tmp_path / "export.json")
+    export = json_export.open_export(tmp_path / "export.json")
     assert len(list(export.rows())) == 2
     assert export.reading.notes == [note]
 
@@ -56,7 +56,7 @@ def test_words_of_sacct_itself(tmp_path: Path) -> None:
     path = tmp_path / "export.json"
     path.write_text(json.dumps({"jobs": [], "errors": [{"error_number": 7000, "error": LONG}]}))
     with pytest.raises(ConnectorError, match=r'sacct failed as it wrote export.json \("x+…"\)') as caught:
-        list(sacct_json.open_export(path).rows())
+        list(json_export.open_export(path).rows())
     assert REPEATED not in str(caught.value)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from clusters.connectors.sacct_header import COMMAND
+from clusters.connectors.sacct.layout import COMMAND
 from tests.integration.slurm_lab import Lab
 
 FORMAT = "JobIDRaw,JobID,JobName,State,Submit,Start,End,ElapsedRaw,AllocTRES"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from clusters.connectors.prometheus.nodes import PRODUCT
 from clusters.connectors.prometheus.options import LabelNames, PrometheusOptions, Utilisation
-from clusters.connectors.prometheus.shapes import PRODUCT
 from portal.ops.grafana.dashboards import billing, cluster
 from portal.ops.grafana.panels import Json
 from tests.integration import promql

@@ -9,7 +9,7 @@ import pytest
 
 from billing import tasks
 from billing.rating.pulls import PullOutcome
-from clusters import due
+from clusters import pull_schedule
 from clusters.connectors.base import ConnectorError
 from clusters.models import ClusterKind, Connection, Pull, UsageRecord
 from tests.builders import a_cluster, a_job, at
@@ -68,11 +68,13 @@ def test_however_many_schedulers_run_each_due_cluster_is_told_of_once() -> None:
         a_connection(a_cluster(f"gpu{number}", kind=ClusterKind.SLURM))
     Connection.objects.filter(cluster__name="gpu3").update(enabled=False)
     moment = at("2026-03-01 12:00")
-    claims = at_once(*[lambda: due.claim(moment=moment)] * 3)
+    claims = at_once(*[lambda: pull_schedule.claim(moment=moment)] * 3)
     cluster_ids = [cluster_id for claim in claims for cluster_id, _ in claim]
     assert len(cluster_ids) == len(set(cluster_ids)) == 3
-    assert due.claim(moment=at("2026-03-01 12:04")) == []
-    assert len(due.claim(moment=at("2026-03-01 12:05"))) == 3  # nobody began them: they are due again
+    assert pull_schedule.claim(moment=at("2026-03-01 12:04")) == []
+    assert (
+        len(pull_schedule.claim(moment=at("2026-03-01 12:05"))) == 3
+    )  # nobody began them: they are due again
 
 
 def test_the_schedule_sends_what_is_due_and_backs_off_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,9 +87,9 @@ def test_the_schedule_sends_what_is_due_and_backs_off_with_it(monkeypatch: pytes
     tasks.pull_due()
     assert sent == [({"cluster_id": cluster.pk}, 120)]
     Scheduler(fails=ConnectorError("Away.", retry=False)).pulled(cluster, "2026-03-01 12:00")
-    assert due.claim(moment=at("2026-03-01 12:59")) == []
-    assert due.ask(cluster)
-    assert due.claim(moment=at("2026-03-01 12:59")) == [(cluster.pk, 120)]
+    assert pull_schedule.claim(moment=at("2026-03-01 12:59")) == []
+    assert pull_schedule.ask(cluster)
+    assert pull_schedule.claim(moment=at("2026-03-01 12:59")) == [(cluster.pk, 120)]
 
 
 def test_a_worker_whose_source_is_away_keeps_why_and_goes_on() -> None:

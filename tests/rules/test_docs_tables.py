@@ -22,8 +22,8 @@ from billing.rules.tax import Tax, TaxRow, breakdown, credited, tax_on
 from billing.rules.tiers import Graduated, Package, Tier, Volume
 from clusters.connectors.mig import slice_share
 from clusters.connectors.prometheus import PrometheusOptions
-from clusters.connectors.prometheus.shapes import PRODUCT, shape
-from clusters.connectors.sacct_tres import parse_tres
+from clusters.connectors.prometheus.nodes import PRODUCT, shape
+from clusters.connectors.sacct.tres import parse_tres
 from tests import builders
 from tests.documentation import number, table
 from tests.held import held_in_parts

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from clusters import capacity, declared
+from clusters import capacity, declared_nodes
 from clusters.capacity import CapacityError
 from clusters.connectors.base import NodeSeen, NodeState
-from clusters.declared import Node
+from clusters.declared_nodes import Node
 from clusters.models import Cluster, DeclaredNode
 from portal.core.audit.models import AuditEntry
 from portal.env import ROOT
@@ -50,7 +50,7 @@ def day_of_two_nodes() -> Cluster:
     cluster = a_cluster()
     a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     nodes = [Node("n1", "a100", 8), Node("n2", "a100", 8, state="down")]
-    declared.declare_nodes(cluster=cluster, nodes=nodes)
+    declared_nodes.declare_nodes(cluster=cluster, nodes=nodes)
     first = a_job(gpus=8, started="2026-03-02 00:00", ended="2026-03-02 06:00")
     second = a_job(gpus=4, submitted="2026-03-02 06:00", started="2026-03-02 09:00", ended="2026-03-02 15:00")
     hours = [busy(first.source_key, f"2026-03-02 0{hour}:00", str(8 * 1800), 8 * 3600) for hour in range(4)]
@@ -96,7 +96,7 @@ def test_worked_example_e_tells_down_idle_and_held_apart_and_they_add_up() -> No
 
 def test_a_slice_waits_and_idles_by_its_part_of_a_gpu() -> None:
     cluster = a_cluster()
-    declared.declare_nodes(cluster=cluster, nodes=[Node("n1", "a100", 1), Node("n2", "l4", 2)])
+    declared_nodes.declare_nodes(cluster=cluster, nodes=[Node("n1", "a100", 1), Node("n2", "l4", 2)])
     part = {"gpu_share": (1, 7), "mig_profile": "1g.5gb"}
     runs = a_job(gpus=3, started="2026-03-02 00:00", ended="2026-03-03 00:00", **part)
     waits = a_job(
@@ -110,7 +110,7 @@ def test_a_slice_waits_and_idles_by_its_part_of_a_gpu() -> None:
 
 def test_a_job_that_never_began_waited_until_it_was_withdrawn() -> None:
     cluster = a_cluster()
-    declared.declare_nodes(cluster=cluster, nodes=[Node("n1", "a100", 2)])
+    declared_nodes.declare_nodes(cluster=cluster, nodes=[Node("n1", "a100", 2)])
     gone = a_job(submitted="2026-03-02 01:00", started=None, ended=None, state="PENDING", gpu_model="")
     ingest(cluster, gone, as_of="2026-03-03")
     nodes = run("report_cost", "gpu1", *DAY)["capacity"]["gpu_hours"]
@@ -156,7 +156,7 @@ def test_what_cannot_be_declared_is_a_sentence(tmp_path: Path, text: str, senten
 
 def test_what_a_sync_observes_counts_from_its_first_look_on() -> None:
     cluster = a_cluster(complete_through="2026-03-03")
-    declared.declare_nodes(cluster=cluster, nodes=[Node("n1", "a100", 8)])
+    declared_nodes.declare_nodes(cluster=cluster, nodes=[Node("n1", "a100", 8)])
     capacity.observe(
         cluster, [NodeSeen(name="n1", gpu_model="a100", gpus=4, state=NodeState.UP)], at("2026-03-02 12:00")
     )
@@ -165,14 +165,14 @@ def test_what_a_sync_observes_counts_from_its_first_look_on() -> None:
 
 def test_days_begin_in_the_zone_of_the_cluster() -> None:
     cluster = a_cluster(timezone="Asia/Tokyo", complete_through="2026-03-03")
-    declared.declare_nodes(cluster=cluster, nodes=[Node("n1", "a100", 1, until=date(2026, 3, 3))])
+    declared_nodes.declare_nodes(cluster=cluster, nodes=[Node("n1", "a100", 1, until=date(2026, 3, 3))])
     assert run("report_cost", "gpu1", *DAY)["capacity"]["gpu_hours"]["total"] == "15"
 
 
 def test_two_states_at_once_are_refused_before_and_by_the_database() -> None:
     cluster = a_cluster()
     with pytest.raises(CapacityError, match="declared twice for one day"):
-        declared.declare_nodes(
+        declared_nodes.declare_nodes(
             cluster=cluster, nodes=[Node("n1", "a100", 8), Node("n1", "a100", 8, since=date(2026, 1, 1))]
         )
 
@@ -195,7 +195,7 @@ def test_op_declares_nodes_on_the_page_with_a_preview() -> None:
     assert "Add n1: 4 × rtx4090, up, from 2026-06-01" in preview
     assert not DeclaredNode.objects.exists()
     assert op.post(path, {**sent, "act": "declare"}).headers["Location"] == "/operator/clusters/farm/"
-    assert declared.nodes_of(cluster) == [Node("n1", "rtx4090", 4, since=date(2026, 6, 1))]
+    assert declared_nodes.nodes_of(cluster) == [Node("n1", "rtx4090", 4, since=date(2026, 6, 1))]
     assert "n1: 4 × rtx4090, up, from 2026-06-01" in words(
         op.get("/operator/clusters/farm/").content.decode()
     )

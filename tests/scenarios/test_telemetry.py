@@ -13,8 +13,8 @@ import pytest
 from clusters import connection_test, sources
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.clocks import Clocks
+from clusters.connectors.prometheus.connector import JobHour
 from clusters.connectors.prometheus.coverage import whole_hours
-from clusters.connectors.prometheus.hpc_job import JobHour
 from clusters.models import Cluster, ClusterKind, Pull, Telemetry, UsageRecord, UtilisationHour
 from tests.builders import a_cluster, a_job, at
 from tests.scenarios.configuring import Op

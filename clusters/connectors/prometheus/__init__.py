@@ -1,8 +1,9 @@
 """Usage of Kubernetes clusters from a Prometheus: kube-state-metrics for what was held, and from when to when; DCGM
 for how busy it was."""
 
+from clusters.connectors.prometheus.catalog import Preset
 from clusters.connectors.prometheus.connector import PrometheusConnector
-from clusters.connectors.prometheus.login import PrometheusLogin
+from clusters.connectors.prometheus.login import AwsKeys, PrometheusLogin
 from clusters.connectors.prometheus.options import (
     KAI,
     KUEUE,
@@ -15,8 +16,6 @@ from clusters.connectors.prometheus.options import (
     Scope,
     Utilisation,
 )
-from clusters.connectors.prometheus.presets import Preset
-from clusters.connectors.prometheus.signing import AwsKeys
 
 __all__ = [
     "KAI",

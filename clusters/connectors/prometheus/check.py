@@ -8,16 +8,15 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.clocks import MEND, Clocks
 from clusters.connectors.findings import Finding
 from clusters.connectors.mig import UnknownShareError
-from clusters.connectors.prometheus import check_presets, nodes
+from clusters.connectors.prometheus import check_metrics, nodes
 from clusters.connectors.prometheus import queries as metrics
-from clusters.connectors.prometheus.check_dcgm import telemetry
+from clusters.connectors.prometheus.check_metrics import CHECK_WINDOW, CheckSession, telemetry
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import watch
+from clusters.connectors.prometheus.nodes import PRODUCT, shape
 from clusters.connectors.prometheus.options import AccountFrom, PrometheusOptions
 from clusters.connectors.prometheus.pods import spelled
 from clusters.connectors.prometheus.queries import Queries, most
-from clusters.connectors.prometheus.session import CHECK_WINDOW, CheckSession
-from clusters.connectors.prometheus.shapes import PRODUCT, shape
 from portal.excerpt import excerpt
 
 SPARSE = 60  # seconds between two scrapes beyond which ends are known less closely
@@ -27,138 +26,138 @@ NODE_FLAG = "--metric-labels-allowlist=nodes=[nvidia.com/*]"
 def examine(client: PrometheusClient, options: PrometheusOptions, *, now: int) -> list[Finding]:
     """All checks, in the order in which one mends. `now` is our clock in epoch seconds. Never raises a
     ConnectorError: what cannot be checked is a finding too."""
-    visit = CheckSession(client, Queries(options), now)
+    session = CheckSession(client, Queries(options), now)
     for subject, check in _CHECKS_OF_SAMPLED if options.sampled else _CHECKS:
         try:
-            go_on = check(visit, subject)
+            go_on = check(session, subject)
         except ConnectorError as error:
-            visit.fail(subject, str(error))
+            session.fail(subject, str(error))
             go_on = subject not in _NEEDED
         if not go_on and subject in _NEEDED:
-            visit.warn(
+            session.warn(
                 "Everything else", f"Not checked, since {_NEEDED[subject]} did not answer as it should."
             )
             break
-    return visit.findings
+    return session.findings
 
 
-def _reach(visit: CheckSession, subject: str) -> bool:
-    visit.now = visit.client.now()
-    clocks = Clocks(visit.ours, visit.now)
+def _reach(session: CheckSession, subject: str) -> bool:
+    session.now = session.client.now()
+    clocks = Clocks(session.ours, session.now)
     if not clocks.agree:
-        visit.fail(
+        session.fail(
             subject,
-            f"{visit.client.http.address} answers, and nothing is read from it: {clocks.sentence('Prometheus')}",
+            f"{session.client.http.address} answers, and nothing is read from it: {clocks.sentence('Prometheus')}",
             MEND,
         )
     else:
-        visit.ok(subject, f"{visit.client.http.address} answers, and takes our login.")
+        session.ok(subject, f"{session.client.http.address} answers, and takes our login.")
     return True
 
 
-def _exporter(visit: CheckSession, subject: str) -> bool:
-    pods = visit.count(visit.queries.selector(metrics.POD_INFO))
+def _exporter(session: CheckSession, subject: str) -> bool:
+    pods = session.count(session.queries.selector(metrics.POD_INFO))
     if not pods:
-        visit.fail(
+        session.fail(
             subject,
             "There was no kube_pod_info in the last hour.",
             "Let Prometheus scrape kube-state-metrics, and see whether the connection's matcher fits its series.",
         )
         return False
-    coverage = watch(visit.client, visit.queries, since=visit.now - CHECK_WINDOW, until=visit.now)
-    gaps = coverage.gaps(visit.now - CHECK_WINDOW, visit.now)
+    coverage = watch(session.client, session.queries, since=session.now - CHECK_WINDOW, until=session.now)
+    gaps = coverage.gaps(session.now - CHECK_WINDOW, session.now)
     every = coverage.interval // 1000
     if gaps:
         unseen = sum(end - begin for begin, end in gaps)
-        visit.warn(
+        session.warn(
             subject,
             f"kube-state-metrics was not seen for {unseen} s of the last hour: such hours are kept as incomplete.",
         )
     elif every > SPARSE:
-        visit.warn(
+        session.warn(
             subject,
             f"kube-state-metrics is read every {every} s: deleted pods are billed up to that much too little.",
             "Set scrape_interval to 30s for it.",
         )
     else:
-        visit.ok(subject, f"It tells of {pods:,} pods in the last hour, every {every} s.")
+        session.ok(subject, f"It tells of {pods:,} pods in the last hour, every {every} s.")
     return True
 
 
-def _lifecycle(visit: CheckSession, subject: str) -> bool:
+def _lifecycle(session: CheckSession, subject: str) -> bool:
     needed = {
         metrics.SCHEDULED: "pods are billed from their first sample on",
         metrics.NODE_ALLOCATABLE: "GPUs up, drained and down are not known",
     }
-    phase = visit.count(visit.queries.selector(metrics.PHASE))
+    phase = session.count(session.queries.selector(metrics.PHASE))
     if not phase:
-        visit.fail(
+        session.fail(
             subject,
             f"There is no {metrics.PHASE}, by which pods that have ended are told from running ones: no pass succeeds.",
             f"Let kube-state-metrics export {metrics.PHASE}, and Prometheus keep it.",
         )
-    missing = {name: why for name, why in needed.items() if not visit.count(visit.queries.selector(name))}
+    missing = {name: why for name, why in needed.items() if not session.count(session.queries.selector(name))}
     for name, why in missing.items():
-        visit.warn(subject, f"There is no {name}: {why}.", f"Let kube-state-metrics export {name}.")
+        session.warn(subject, f"There is no {name}: {why}.", f"Let kube-state-metrics export {name}.")
     if phase and not missing:
-        visit.ok(subject, "Begin, phase and nodes are told.")
+        session.ok(subject, "Begin, phase and nodes are told.")
     return True
 
 
-def _devices(visit: CheckSession, subject: str) -> bool:
+def _devices(session: CheckSession, subject: str) -> bool:
     """Every kind of device on every kind of node, and what it is of a whole GPU."""
-    options = visit.queries.options
-    labels = nodes.labels_in(visit.client, visit.queries, visit.window)
-    selector = visit.queries.selector(metrics.NODE_ALLOCATABLE, f'resource=~"{options.resources}"')
-    query = f"{most('resource,' + visit.queries.spellings('node'), selector, CHECK_WINDOW)} > 0"
+    options = session.queries.options
+    labels = nodes.labels_in(session.client, session.queries, session.window)
+    selector = session.queries.selector(metrics.NODE_ALLOCATABLE, f'resource=~"{options.resources}"')
+    query = f"{most('resource,' + session.queries.spellings('node'), selector, CHECK_WINDOW)} > 0"
     devices: set[str] = set()
     bare: set[str] = set()
-    for one in visit.client.instant(query, visit.now):
+    for one in session.client.instant(query, session.now):
         node = spelled(one, "node", options.labels)
-        at = labels.at(node, visit.now)
+        at = labels.at(node, session.now)
         if PRODUCT not in at:
             bare.add(node)
         try:
             of = shape(one.metric.get("resource", ""), at, options)
         except UnknownShareError as error:
-            visit.fail(subject, f"{excerpt(node)}: {error}")
+            session.fail(subject, f"{excerpt(node)}: {error}")
             continue
         part = "" if of.share == (1, 1) else f" ({of.share[0]}/{of.share[1]} of a GPU)"
         devices.add(f"{excerpt(of.resource)} of {excerpt(of.model) or 'a model that is not told'}{part}")
     if devices:
-        visit.ok(subject, f"{', '.join(sorted(devices))}.")
+        session.ok(subject, f"{', '.join(sorted(devices))}.")
     else:
-        visit.fail(
+        session.fail(
             subject,
             f"No node offers a device whose name fits {options.resources}.",
             "Install NVIDIA's device plugin, or set the option resources.",
         )
     if bare:
-        visit.warn(
+        session.warn(
             "Node labels",
             f"{len(bare)} nodes with GPUs have no {PRODUCT}: their model is not known, and MIG slices of the single "
             "strategy cannot be told from whole GPUs.",
             NODE_FLAG,
         )
     elif devices:
-        visit.ok("Node labels", "Each node with GPUs tells its model.")
+        session.ok("Node labels", "Each node with GPUs tells its model.")
     return True
 
 
-def _account(visit: CheckSession, subject: str) -> bool:
-    account = visit.queries.options.account
+def _account(session: CheckSession, subject: str) -> bool:
+    account = session.queries.options.account
     if account.source is AccountFrom.NAMESPACE:
-        visit.ok(subject, "A pod's account is its namespace.")
+        session.ok(subject, "A pod's account is its namespace.")
         return True
-    label = visit.queries.options.account_label
+    label = session.queries.options.account_label
     of_pod = account.source is not AccountFrom.NAMESPACE_LABEL
     metric = metrics.POD_LABELS if of_pod else metrics.NAMESPACE_LABELS
-    count = visit.count(visit.queries.selector(metric, f'{label}!=""'))
+    count = session.count(session.queries.selector(metric, f'{label}!=""'))
     what = "pods" if of_pod else "namespaces"
     if count:
-        visit.ok(subject, f"{count:,} {what} have {label}.")
+        session.ok(subject, f"{count:,} {what} have {label}.")
     else:
-        visit.fail(
+        session.fail(
             subject,
             f'No {metric} has {label}: all usage would go to the account "".',
             f"Start kube-state-metrics with --metric-labels-allowlist={what}=[…] for that label.",
@@ -172,11 +171,11 @@ _CHECKS: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
     ("Lifecycle", _lifecycle),
     ("Devices", _devices),
     ("Account", _account),
-    ("Queues", check_presets.queues),
+    ("Queues", check_metrics.queues),
     ("DCGM", telemetry),
 )
 _CHECKS_OF_SAMPLED: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
     ("Address", _reach),
-    ("Users", check_presets.sampled),
+    ("Users", check_metrics.sampled),
 )
 _NEEDED = {"Address": "Prometheus", "kube-state-metrics": "kube-state-metrics"}

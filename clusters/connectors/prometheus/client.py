@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 from clusters.connectors.base import Connected, ConnectorError
 from clusters.connectors.clocks import Clocks, compare
 from clusters.connectors.http import Endpoint, Http, TooLargeError, TooSlowError
-from clusters.connectors.prometheus import answers
-from clusters.connectors.prometheus.answers import Series, TooMuchError
+from clusters.connectors.prometheus import responses
 from clusters.connectors.prometheus.login import PrometheusLogin
+from clusters.connectors.prometheus.responses import Series, TooMuchError
 
 Result = TypeVar("Result")
 
@@ -154,7 +154,7 @@ class PrometheusClient(Connected):
             answer = self._http().call("POST", path, content=body, headers=headers, timeout=self.timeout)
         except TooSlowError as error:
             raise TooMuchError(str(error), retry=True) from None
-        series, remarks = answers.series(answer, self.http.address)
+        series, remarks = responses.series(answer, self.http.address)
         self._remark(remarks)
         return series
 

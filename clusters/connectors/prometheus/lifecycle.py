@@ -8,7 +8,6 @@ from functools import partial
 from itertools import chain
 
 from clusters.connectors.base import ConnectorError
-from clusters.connectors.prometheus.answers import Series, whole
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, Coverage
 from clusters.connectors.prometheus.options import ChargeFrom
@@ -22,6 +21,7 @@ from clusters.connectors.prometheus.queries import (
     parts,
     span,
 )
+from clusters.connectors.prometheus.responses import Series, whole
 
 LONGEST_RAW = 2 * HOUR  # of a longer window, the hour that matters is found first
 LOOK_BACK = 31 * 24 * HOUR  # how far the first sight of a pod without a scheduled time is looked for

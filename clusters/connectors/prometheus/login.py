@@ -1,13 +1,17 @@
-"""Who we are to a Prometheus: nobody, a user with a password, the bearer of a token, or an AWS key."""
+"""Who we are to a Prometheus: nobody, a user with a password, the bearer of a token, or an AWS key (Signature
+Version 4)."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from urllib.parse import SplitResult, quote, urlsplit
 
 from clusters.connectors.base import ConnectorError, Secret
-from clusters.connectors.prometheus.signing import AwsKeys, signed
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -42,3 +46,68 @@ class PrometheusLogin:
         if self.bearer:
             headers["authorization"] = Secret(f"Bearer {self.bearer.reveal()}")
         return headers
+
+
+ALGORITHM = "AWS4-HMAC-SHA256"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsKeys:
+    """An access key, and the region of the workspace. Temporary credentials have a session token too."""
+
+    region: str
+    access_key: str
+    secret_key: Secret
+    session_token: Secret = field(default_factory=lambda: Secret(""))
+    service: str = "aps"
+
+
+def signed(
+    method: str, url: str, body: bytes, headers: Mapping[str, str], *, keys: AwsKeys, now: int
+) -> dict[str, str]:
+    """`headers` and those that sign them: date, session token and authorization. `now` is an epoch second.
+
+    `url` has no query: what is asked stands in the body.
+    """
+    parts = urlsplit(url)
+    moment = f"{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}"
+    signed_headers = {name.lower(): " ".join(value.split()) for name, value in headers.items()}
+    signed_headers["x-amz-date"] = moment
+    if keys.session_token:
+        signed_headers["x-amz-security-token"] = keys.session_token.reveal()
+    lines = {**signed_headers, "host": _host(parts)}
+    names = ";".join(sorted(lines))
+    request = "\n".join(
+        (
+            method,
+            quote(quote(parts.path or "/", safe="/-_.~%"), safe="/-_.~"),  # as it is sent, and once more
+            "",
+            *(f"{name}:{lines[name]}" for name in sorted(lines)),
+            "",
+            names,
+            hashlib.sha256(body).hexdigest(),
+        )
+    )
+    scope = f"{moment[:8]}/{keys.region}/{keys.service}/aws4_request"
+    text = "\n".join((ALGORITHM, moment, scope, hashlib.sha256(request.encode()).hexdigest()))
+    signature = hmac.new(_key(keys, moment[:8]), text.encode(), hashlib.sha256).hexdigest()
+    signed_headers["authorization"] = (
+        f"{ALGORITHM} Credential={keys.access_key}/{scope}, SignedHeaders={names}, Signature={signature}"
+    )
+    return signed_headers
+
+
+def _host(parts: SplitResult) -> str:
+    """As HTTP names it: in small letters, without a port that goes without saying."""
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    usual = {"https": 443, "http": 80}.get(parts.scheme)
+    return host if parts.port in {None, usual} else f"{host}:{parts.port}"
+
+
+def _key(keys: AwsKeys, day: str) -> bytes:
+    """The key of that day, region and service."""
+    key = b"AWS4" + keys.secret_key.reveal().encode()
+    for part in (day, keys.region, keys.service, "aws4_request"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    return key

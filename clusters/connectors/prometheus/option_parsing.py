@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.mig import Share, by_profile, own_shares
+from clusters.connectors.prometheus.catalog import QUEUES, SAMPLED, Preset
 from clusters.connectors.prometheus.options import (
     AccountFrom,
     Attribution,
@@ -19,7 +20,6 @@ from clusters.connectors.prometheus.options import (
     Scope,
     Utilisation,
 )
-from clusters.connectors.prometheus.presets import QUEUES, SAMPLED, Preset
 from portal.excerpt import quoted
 
 Choice = TypeVar("Choice", bound=StrEnum)

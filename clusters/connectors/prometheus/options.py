@@ -9,8 +9,15 @@ from decimal import Decimal
 from enum import StrEnum
 
 from clusters.connectors.base import BusySource, ConnectorError
-from clusters.connectors.prometheus.metrics import CATALOGUE, Metric, chosen
-from clusters.connectors.prometheus.presets import QUEUES, SAMPLED, Preset, SampledSeries
+from clusters.connectors.prometheus.catalog import (
+    CATALOGUE,
+    QUEUES,
+    SAMPLED,
+    Metric,
+    Preset,
+    SampledSeries,
+    chosen,
+)
 from portal.excerpt import quoted
 
 _MATCHER = re.compile(r'\s*[a-zA-Z_]\w*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"\s*', re.ASCII)

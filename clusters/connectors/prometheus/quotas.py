@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from clusters.connectors.base import ConnectorError
-from clusters.connectors.prometheus.answers import whole
+from clusters.connectors.prometheus.catalog import QUEUES, Preset
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import MINUTE, POINTS
 from clusters.connectors.prometheus.options import PrometheusOptions
-from clusters.connectors.prometheus.presets import QUEUES, Preset
 from clusters.connectors.prometheus.queries import Queries
+from clusters.connectors.prometheus.responses import whole
 
 KUEUE = QUEUES[Preset.KUEUE]
 NOMINAL = "kueue_cluster_queue_nominal_quota"

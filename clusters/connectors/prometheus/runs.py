@@ -1,13 +1,17 @@
-"""Which run a device's labels name: pods by uid, else by namespace and name, under all spellings of exporters."""
+"""Which run a device's labels name: pods by uid, else by namespace and name, under all spellings of exporters.
+
+And of which runs telemetry says nothing, or looks misread."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from clusters.connectors.base import UsageFact
+from clusters.connectors.prometheus.catalog import HIGHEST_RATIO, PREFERRED
 from clusters.connectors.prometheus.coverage import HOUR
-from clusters.connectors.prometheus.samples import Labels, first
+from clusters.connectors.prometheus.facts import count_of, naming
+from clusters.connectors.prometheus.samples import Labels, Samples, first, left_out
 
 POD_UIDS = ("pod_uid", "exported_pod_uid")
 # Namespace, pod, container. The exporter's own pod stands under the last where its target's labels win, so that the
@@ -99,4 +103,78 @@ def _run(fact: UsageFact) -> Run:
         gpus=fact.gpus,
         started=started,
         until=until if until is not None else started,
+    )
+
+
+SHORT = 120  # seconds in an hour; that a pod which held its devices for less has no sample is nothing to tell
+
+
+@dataclass(slots=True)
+class TelemetryGaps:
+    """Gathers while hours are read. Pods stand once, under their uid."""
+
+    address: str
+    silent: dict[str, str] = field(default_factory=dict)
+    covered_uids: set[str] = field(default_factory=set)
+    sliced: dict[str, str] = field(default_factory=dict)
+    readers: list[Samples] = field(default_factory=list)
+
+    def add_reader(self, samples: Samples) -> None:
+        """A metric that there is."""
+        if samples not in self.readers:
+            self.readers.append(samples)
+
+    def add_hours(
+        self,
+        runs: Mapping[tuple[int, str], Run],
+        covered: Iterable[tuple[int, str]],
+        readers: Sequence[Samples],
+    ) -> None:
+        covered = set(covered)
+        for at, run in runs.items():
+            if at in covered:
+                self.covered_uids.add(run.uid)
+            elif run.profile and not any(samples.metric.mig for samples in readers):
+                self.sliced[run.uid] = run.name
+            elif run.seconds(at[0]) >= SHORT:
+                self.silent[run.uid] = run.name
+
+    def sentences(self) -> list[str]:
+        silent = [name for uid, name in self.silent.items() if uid not in self.covered_uids]
+        sentences = []
+        if silent and not self.readers:
+            sentences.append(
+                f"{self.address} has no metric of DCGM that tells how busy devices are, so that the use of "
+                f"{count_of(len(silent), 'pod')} is unknown: let it scrape dcgm-exporter, or set the option "
+                "utilisation.scope to off."
+            )
+        elif silent:
+            sentences.append(
+                f"DCGM tells nothing of {count_of(len(silent), 'pod')}, and how busy their devices were is unknown: "
+                f"{naming(silent)}."
+            )
+        if self.sliced:
+            sentences.append(self.about_slices())
+        return sentences + self.doubts()
+
+    def about_slices(self) -> str:
+        return (
+            "The metric that is read does not work on MIG slices, so that the use of "
+            f"{count_of(len(self.sliced), 'pod')} is unknown: {naming(list(self.sliced.values()))}. {PREFERRED} does."
+        )
+
+    def doubts(self) -> list[str]:
+        """Whether a metric is read in the unit that it has here."""
+        sentences = [left_out(samples) for samples in self.readers if samples.left_out]
+        return sentences + [
+            never_above_a_ratio(samples.metric.name)
+            for samples in self.readers
+            if 0 < samples.peak <= HIGHEST_RATIO
+        ]
+
+
+def never_above_a_ratio(metric: str) -> str:
+    return (
+        f"{metric} never passed {HIGHEST_RATIO} while devices were held, though it is read as a percentage: if it is a "
+        "ratio here, set the option utilisation.divisor to 1."
     )

@@ -24,13 +24,12 @@ from statistics import median_low
 
 from clusters.connectors.base import BadRow, ConnectorError, IncompleteHour, Row, UsageFact
 from clusters.connectors.http import TooLargeError
-from clusters.connectors.prometheus.answers import Series, TooMuchError
+from clusters.connectors.prometheus.catalog import SampledSeries
 from clusters.connectors.prometheus.client import PrometheusClient
-from clusters.connectors.prometheus.coverage import HOUR, utc
-from clusters.connectors.prometheus.exporter_gaps import MISSED
+from clusters.connectors.prometheus.coverage import HOUR, MISSED, utc
 from clusters.connectors.prometheus.options import PrometheusOptions
-from clusters.connectors.prometheus.presets import SampledSeries
 from clusters.connectors.prometheus.queries import Queries, alternatives, span
+from clusters.connectors.prometheus.responses import Series, TooMuchError
 
 SETTLE = 600  # seconds after an hour in which its last samples come
 AT_ONCE = 6 * HOUR  # read in one query

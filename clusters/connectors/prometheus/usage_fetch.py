@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from clusters.connectors.base import ConnectorError, NodeSeen, Row, UsageFact
 from clusters.connectors.http import TooLargeError
 from clusters.connectors.prometheus import nodes
-from clusters.connectors.prometheus.answers import TooMuchError
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, Coverage, utc, watch, whole_hours
-from clusters.connectors.prometheus.diagnostics import Notes
-from clusters.connectors.prometheus.facts import Facts
+from clusters.connectors.prometheus.facts import Facts, Notes
 from clusters.connectors.prometheus.lifecycle import Window
 from clusters.connectors.prometheus.options import Scope
 from clusters.connectors.prometheus.pods import pod_groups
 from clusters.connectors.prometheus.queries import NODE_INFO, Queries
+from clusters.connectors.prometheus.responses import TooMuchError
 
 SETTLE = (
     600  # seconds up to Prometheus's present that are left to settle: scrapes and remote writes come late

@@ -8,15 +8,22 @@ from decimal import Decimal
 from functools import partial
 
 from clusters.connectors.base import BusyHour, BusySource, UsageFact
+from clusters.connectors.prometheus.catalog import Metric
 from clusters.connectors.prometheus.client import PrometheusClient
-from clusters.connectors.prometheus.counters import ByParts, Tallies, busy, stands_for
 from clusters.connectors.prometheus.coverage import HOUR
-from clusters.connectors.prometheus.gaps import TelemetryGaps
-from clusters.connectors.prometheus.metrics import Metric
 from clusters.connectors.prometheus.options import PrometheusOptions, Scope
 from clusters.connectors.prometheus.queries import alternatives
-from clusters.connectors.prometheus.runs import NAMES, Run, RunMatch, Runs
-from clusters.connectors.prometheus.samples import AT_ONCE, DeviceSeries, Samples, Tally
+from clusters.connectors.prometheus.runs import NAMES, Run, RunMatch, Runs, TelemetryGaps
+from clusters.connectors.prometheus.samples import (
+    AT_ONCE,
+    ByParts,
+    DeviceSeries,
+    Samples,
+    Tallies,
+    Tally,
+    busy,
+    stands_for,
+)
 
 RunHour = tuple[int, str]
 """Begin of an hour, and the key of a run."""

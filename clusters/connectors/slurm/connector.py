@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from clusters.connectors.base import Connected, ConnectorError, Reading
 from clusters.connectors.mig import OwnShares
 from clusters.connectors.slurm import faults
-from clusters.connectors.slurm.diagnosis import without_slurmdbd
+from clusters.connectors.slurm.access import without_slurmdbd
 from clusters.connectors.slurm.rest import SlurmRest
 from clusters.connectors.slurm.usage_fetch import UsageFetch
 

@@ -11,7 +11,7 @@ from clusters.connectors.base import Connected, ConnectorError, Secret
 from clusters.connectors.clocks import Clocks, compare
 from clusters.connectors.http import Answer, Endpoint, Http, TooLargeError
 from clusters.connectors.slurm import decode, faults
-from clusters.connectors.slurm.pieces import Pieces
+from clusters.connectors.slurm.json_stream import Pieces
 
 if TYPE_CHECKING:
     from clusters.connectors.slurm.login import SlurmLogin
@@ -75,7 +75,7 @@ class SlurmRest(Connected):
         """Asks which versions are offered and chooses the highest that both sides know.
 
         Where only newer ones are offered it is the oldest of them, and `known` is False: let
-        `query.canary` say whether it can be read. Raises `ConnectorError` if all are too old.
+        `flags_agree` say whether it can be read. Raises `ConnectorError` if all are too old.
         """
         answer = self._call("GET", "/openapi/v3")
         if answer.status != 200:

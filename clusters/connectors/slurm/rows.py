@@ -10,8 +10,8 @@ import msgspec
 
 from clusters.connectors.base import BadRow, Reading, UsageFact
 from clusters.connectors.mig import OwnShares
-from clusters.connectors.sacct_fields import UnreadableError
-from clusters.connectors.sacct_rows import NOTES
+from clusters.connectors.sacct.fields import UnreadableError
+from clusters.connectors.sacct.rows import NOTES
 from clusters.connectors.slurm import decode, resources
 from clusters.connectors.slurm.decode import Array, Exit, Het, Job, Number, Times, instant, whole
 from portal.excerpt import excerpt

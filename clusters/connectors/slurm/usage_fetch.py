@@ -9,9 +9,9 @@ from zlib import crc32
 from clusters.connectors.base import BadRow, ConnectorError, UsageFact
 from clusters.connectors.http import TooLargeError, TooSlowError
 from clusters.connectors.mig import OwnShares
-from clusters.connectors.slurm import decode, nodes, query, rows, visibility_check
+from clusters.connectors.slurm import access, decode, resources, rows
 from clusters.connectors.slurm.faults import MissingError, UnreadableFormError
-from clusters.connectors.slurm.windows import Windows
+from clusters.connectors.slurm.windows import Windows, flags_agree, window_params
 from portal.excerpt import excerpt
 
 if TYPE_CHECKING:
@@ -82,11 +82,11 @@ class UsageFetch:
             raise _other_cluster(api.cluster, self.cluster)
         if api.cluster and not self.cluster:
             self.reader.names.add(api.cluster)
-        visibility_check.require(self.rest)
+        access.require_operator(self.rest)
         if api.is_supported:
             return
         try:
-            readable = query.canary(self.rest, now=self.clock())
+            readable = flags_agree(self.rest, now=self.clock())
         except UnreadableFormError:
             readable = False
         if not readable:
@@ -135,7 +135,7 @@ class UsageFetch:
             self.rest.slurmdb("jobs"),
             decode.jobs,
             key="jobs",
-            params=query.window(self.rest.api, since=begin, until=end),
+            params=window_params(self.rest.api, since=begin, until=end),
         )
         jobs = value.jobs or []
         unread = value.unread if isinstance(value, decode.PartOfJobs) else ()
@@ -309,7 +309,9 @@ class UsageFetch:
         except ConnectorError as error:
             self.reading.notes.append(f"The nodes could not be read: {error}")
             return
-        self.reading.nodes = [seen for node in value.nodes or () for seen in nodes.seen(node, self.shares)]
+        self.reading.nodes = [
+            seen for node in value.nodes or () for seen in resources.node_capacity(node, self.shares)
+        ]
 
 
 def _number(fact: UsageFact) -> int:

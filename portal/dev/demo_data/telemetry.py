@@ -10,9 +10,9 @@ from random import Random
 
 from django.db import transaction
 
-from clusters import capacity, declared
+from clusters import capacity, declared_nodes
 from clusters.connectors.base import BusyHour, BusySource, NodeSeen, NodeState, UsageFact
-from clusters.declared import Node
+from clusters.declared_nodes import Node
 from clusters.models import CapacityInterval, Cluster
 from portal.dev.demo_data.cast import ATLAS, DAY, HOUR, NOTEBOOKS
 
@@ -80,7 +80,7 @@ def declare_nodes(*, since: datetime) -> None:
         replace(nodes[0], since=up_again),
     ]
     del nodes[0]
-    declared.declare_nodes(cluster=Cluster.objects.get(name="atlas"), nodes=nodes)
+    declared_nodes.declare_nodes(cluster=Cluster.objects.get(name="atlas"), nodes=nodes)
 
 
 def observe_nodes(*, since: datetime) -> None:

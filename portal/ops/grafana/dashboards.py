@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
+from clusters.connectors.prometheus.nodes import PRODUCT
 from clusters.connectors.prometheus.options import PrometheusOptions
-from clusters.connectors.prometheus.shapes import PRODUCT
 from portal.ops.grafana.expressions import Expressions
 from portal.ops.grafana.panels import Json, Panel, Query, dashboard, variable
 

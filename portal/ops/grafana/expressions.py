@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 
-from clusters.connectors.prometheus.metrics import Metric
+from clusters.connectors.prometheus.catalog import Metric
+from clusters.connectors.prometheus.nodes import PRODUCT
 from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.connectors.prometheus.queries import (
     HOLDING,
@@ -19,7 +20,6 @@ from clusters.connectors.prometheus.queries import (
     REQUESTS,
     Queries,
 )
-from clusters.connectors.prometheus.shapes import PRODUCT
 
 # Gauges of the schedulers' own, beside what pods hold; Volcano counts thousandths.
 KUEUE = "kueue_cluster_queue_resource_usage"

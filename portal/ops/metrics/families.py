@@ -14,8 +14,8 @@ from prometheus_client.core import Metric
 from billing.payments import gateway_access
 from billing.queries import books, spending
 from billing.rules.money import Money
-from clusters import health, status
-from clusters.health import Vital
+from clusters import status
+from clusters.status import ClusterHealth
 from portal.core.outbox.backlog import backlog
 from portal.core.tenants.unassigned import unassigned
 from portal.ops.metrics import broker
@@ -34,14 +34,14 @@ def families(*, moment: datetime, most: int) -> Iterator[Metric]:
 
     A part that cannot be told is left out, and said to be: alarms that hang on the others have to go on.
     """
-    vitals = health.vitals()
+    cluster_health = status.cluster_health()
     parts: dict[str, Callable[[], Iterable[Metric]]] = {
         "spend": lambda: _spend(moment, most),
         "jobs": lambda: _jobs(moment, most),
         "unpriced": lambda: [_unpriced(most)],
-        "clusters": lambda: _clusters(vitals, moment),
+        "clusters": lambda: _clusters(cluster_health, moment),
         "quarantine": lambda: [_quarantine(most)],
-        "unassigned": lambda: [_unassigned(vitals, moment)],
+        "unassigned": lambda: [_unassigned(cluster_health, moment)],
         "outbox": lambda: _outbox(moment),
         "reconciliation": lambda: _books(moment),
     }
@@ -134,16 +134,16 @@ def _unpriced(most: int) -> Metric:
     )
 
 
-def _clusters(vitals: list[Vital], moment: datetime) -> Iterator[Metric]:
+def _clusters(cluster_health: list[ClusterHealth], moment: datetime) -> Iterator[Metric]:
     def since(then: datetime | None) -> int | None:
         return None if then is None else int((moment - then).total_seconds())
 
-    pulled = [vital for vital in vitals if vital.failures is not None]
+    pulled = [vital for vital in cluster_health if vital.failures is not None]
     yield seconds_since(
         "clustertab_cluster_watermark_lag_seconds",
         "Seconds from the moment up to which all usage of the cluster has been read; +Inf where none was.",
         "cluster",
-        [(vital.cluster, since(vital.complete_through)) for vital in vitals],
+        [(vital.cluster, since(vital.complete_through)) for vital in cluster_health],
     )
     yield seconds_since(
         "clustertab_cluster_last_success_seconds",
@@ -170,8 +170,8 @@ def _quarantine(most: int) -> Metric:
     )
 
 
-def _unassigned(vitals: list[Vital], moment: datetime) -> Metric:
-    seconds: dict[Labels, Fraction] = {(vital.cluster,): Fraction(0) for vital in vitals}
+def _unassigned(cluster_health: list[ClusterHealth], moment: datetime) -> Metric:
+    seconds: dict[Labels, Fraction] = {(vital.cluster,): Fraction(0) for vital in cluster_health}
     for row in unassigned(begun=moment - timedelta(days=UNASSIGNED_DAYS)):
         seconds[(row.use.cluster,)] += row.use.gpu_seconds
     return gauge(

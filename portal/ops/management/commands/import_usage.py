@@ -13,9 +13,9 @@ from django.core.management.base import CommandParser
 
 from billing.rating import ingest
 from clusters import watermark
-from clusters.connectors import sacct, sacct_json
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.mig import own_shares
+from clusters.connectors.sacct import json_export, text_export
 from clusters.ledger import Stored
 from clusters.models import Cluster
 from portal.core.audit import acting_as
@@ -140,11 +140,11 @@ def _refuse_later_than_file(path: Path, as_of: datetime | None) -> None:
 
 def _opened(
     path: Path, cluster: Cluster, options: dict[str, Any]
-) -> sacct.SacctExport | sacct_json.SacctJson:
+) -> text_export.SacctExport | json_export.SacctJson:
     shares = own_shares(cluster.shares, "shares")
     if options["format"] == "sacct-json":
-        return sacct_json.open_export(path, shares=shares)
-    return sacct.open_export(
+        return json_export.open_export(path, shares=shares)
+    return text_export.open_export(
         path,
         zone=ZoneInfo(cluster.timezone),
         columns=options["columns"].split(",") if options["columns"] else None,

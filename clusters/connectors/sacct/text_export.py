@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 
 from clusters.connectors.base import ConnectorError, Reading, Row
 from clusters.connectors.mig import OwnShares
-from clusters.connectors.sacct_header import COMMAND, Layout, is_header, layout
-from clusters.connectors.sacct_lines import physical_lines, raw_rows
-from clusters.connectors.sacct_rows import RowReader
+from clusters.connectors.sacct.layout import COMMAND, Layout, is_header, layout, physical_lines, raw_rows
+from clusters.connectors.sacct.rows import RowReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import BinaryIO
     from zoneinfo import ZoneInfo
 
-    from clusters.connectors.sacct_lines import Line
+    from clusters.connectors.sacct.layout import Line
 
 _GZIP = b"\x1f\x8b"
 _OTHER_FORMATS = {

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import lcm
 
-from clusters.connectors.mig import OwnShares, UnknownShareError, by_profile, slice_share
-from clusters.connectors.sacct_fields import NO_COUNT, UnreadableError
+from clusters.connectors.mig import GpuType, OwnShares, UnknownShareError, gpu_type
+from clusters.connectors.sacct.fields import NO_COUNT, UnreadableError
 from portal.excerpt import excerpt, quoted
 
 _COUNT = re.compile(r"\d{1,20}", re.ASCII)
@@ -21,9 +21,6 @@ _KIB = {"K": 1, "": 2**10, "M": 2**10, "G": 2**20, "T": 2**30, "P": 2**40, "E": 
 _READ = frozenset({"cpu", "mem", "node", "gres/gpu", "billing"})
 _TYPED = ("gres/gpu:", "gres/shard")
 _MOST_MIB = 2**53  # 8 ZiB: beyond any machine, within any integer column
-_MIG = re.compile(
-    r"(?:(?P<model>.+?)[_-])?(?P<profile>(?:\d+c\.)?\dg\.\d+gb(?:[.+][a-z.+]+)?)", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +36,6 @@ class Tres:
     gpu_share: tuple[int, int] = (1, 1)
     billing: int = 0
     note: str = ""  # code of something an operator should know of
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One type of GPU: its model, its MIG profile, and what one of them is of a whole GPU."""
-
-    model: str
-    profile: str
-    share: tuple[int, int]
 
 
 @lru_cache(maxsize=65_536)
@@ -107,11 +95,17 @@ def _split(text: str) -> dict[str, str]:
     return values
 
 
-def _kinds(values: dict[str, int], shares: OwnShares) -> dict[Kind, int]:
-    kinds: dict[Kind, int] = {}
+def _kinds(values: dict[str, int], shares: OwnShares) -> dict[GpuType, int]:
+    kinds: dict[GpuType, int] = {}
     for name, number in values.items():
         if name.startswith("gres/gpu:") and number:
-            of = kind(name.removeprefix("gres/gpu:"), shares)
+            try:
+                of = gpu_type(name.removeprefix("gres/gpu:"), shares)
+            except UnknownShareError:
+                shown = excerpt(name.removeprefix("gres/gpu:"))
+                raise UnreadableError(
+                    "tres", f"AllocTRES has the MIG slice {shown}, which there is not."
+                ) from None
             kinds[of] = kinds.get(of, 0) + number
     return kinds
 
@@ -141,25 +135,8 @@ def mebibytes(text: str) -> int:
     return memory
 
 
-@lru_cache(maxsize=4096)
-def kind(name: str, shares: OwnShares = ()) -> Kind:
-    """`a100` or `a100_1g.5gb` or `1g.10gb`; what a slice is of its GPU, `mig.slice_share` says."""
-    match = _MIG.fullmatch(name)
-    if match is None:
-        return Kind(name, "", (1, 1))
-    model, profile = match["model"] or "", match["profile"].lower()
-    own = model.lower().replace("_", "-").removeprefix("nvidia-")
-    try:
-        share = slice_share(model, own, profile, by_profile(shares))
-    except UnknownShareError:
-        raise UnreadableError(
-            "tres", f"AllocTRES has the MIG slice {excerpt(name)}, which there is not."
-        ) from None
-    return Kind(model, profile, share.as_integer_ratio())
-
-
 def _gpus(
-    counts: tuple[tuple[str, int], ...], total: int, kinds: dict[Kind, int]
+    counts: tuple[tuple[str, int], ...], total: int, kinds: dict[GpuType, int]
 ) -> tuple[int, str, str, tuple[int, int], str]:
     """Count, model, MIG profile, share and note."""
     if not kinds:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from clusters.connectors.base import BadRow, Reading, Row, UsageFact
 from clusters.connectors.mig import OwnShares
-from clusters.connectors.sacct_fields import (
+from clusters.connectors.sacct.fields import (
     DISPLAY_ID,
     STEP_ID,
     UnreadableError,
@@ -23,16 +23,14 @@ from clusters.connectors.sacct_fields import (
     state_word,
     time_limit,
 )
-from clusters.connectors.sacct_spans import Span, Times, read_span
-from clusters.connectors.sacct_times import UNSET, Clock
-from clusters.connectors.sacct_tres import parse_tres
+from clusters.connectors.sacct.times import UNSET, Clock, Span, Times, read_span
+from clusters.connectors.sacct.tres import parse_tres
 from portal.excerpt import excerpt
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    from clusters.connectors.sacct_header import Layout
-    from clusters.connectors.sacct_lines import RawRow
+    from clusters.connectors.sacct.layout import Layout, RawRow
 
 NOTES = {
     "elapsed": "{rows} whose End minus Start is not the elapsed time, which was counted from Start.",

@@ -1,20 +1,16 @@
-"""Whether our user is shown everybody's jobs."""
+"""Whether our user may see everybody's jobs, and what is wrong where slurmdbd gives no answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm import faults
-
-if TYPE_CHECKING:
-    from clusters.connectors.slurm.rest import SlurmRest
+from clusters.connectors.slurm.rest import SlurmRest
 
 _LEVELS = frozenset({"operator", "administrator"})
 _BY_THEMSELVES = frozenset({"root", "slurm"})  # shown all without a level of their own
 
 
-def require(rest: SlurmRest) -> None:
+def require_operator(rest: SlurmRest) -> None:
     """Raises `ConnectorError` for a user without a level that shows it all jobs.
 
     Under PrivateData=jobs such a user is answered with its own jobs, successfully and without a word about the
@@ -48,3 +44,28 @@ def _words(level: object) -> list[str]:
     """A word in v0.0.38, a list of them later."""
     values = level if isinstance(level, list) else [level]
     return [str(word).lower() for word in values]
+
+
+def without_slurmdbd(rest: SlurmRest) -> ConnectorError:
+    """What is wrong where slurmdbd gives no answer: asks slurmctld once.
+
+    Most releases answer a refused token as they answer for a daemon that is down. The other daemon tells: one that
+    answers has taken the token.
+    """
+    user, address = rest.login.user, rest.http.address
+    try:
+        rest.get(rest.slurm("nodes"), key="nodes")
+    except faults.LoginRefusedError as refused:
+        return refused
+    except ConnectorError:
+        return faults.DatabaseDownError(
+            f"Neither slurmctld nor slurmdbd behind {address} answers {user}: its token is not accepted, or both are "
+            f"down. `scontrol ping` and `sacctmgr show cluster` show the daemons; `scontrol token username={user} "
+            "lifespan=31536000` makes a token.",
+            retry=True,
+        )
+    return faults.DatabaseDownError(
+        f"slurmdbd behind {address}, or its database, is down; slurmctld answers and takes the token of {user}. "
+        "Check them with `systemctl status slurmdbd mariadb`.",
+        retry=True,
+    )

@@ -13,10 +13,10 @@ import msgspec
 
 from clusters.connectors.base import BadRow, ConnectorError, Reading, Row, UsageFact
 from clusters.connectors.mig import OwnShares
-from clusters.connectors.sacct import check_same, opened
+from clusters.connectors.sacct.text_export import check_same, opened
 from clusters.connectors.slurm import decode, faults
+from clusters.connectors.slurm.json_stream import LARGEST, Splitter, TooLongError
 from clusters.connectors.slurm.rows import RowReader
-from clusters.connectors.slurm.window_splitting import LARGEST, Splitter, TooLongError
 from portal.excerpt import excerpt
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Accounting that sacct exports to files: text with columns, or JSON."""
