@@ -97,7 +97,7 @@ def _preview(cluster: Cluster, plan: enforcement_plan.Plan, form: QueryDict) -> 
     request = plan.request
     title = button = f"Block {request.account}"
     if request.kind == ActKind.UNBLOCK:
-        rows = blocks.reasons(blocks.standing(cluster, request.account))
+        rows = blocks.reasons(blocks.current_block(cluster, request.account))
         stays = any(row.source != request.source for row in rows)
         title = f"Take back the block by hand of {request.account}" if stays else f"Unblock {request.account}"
         button = "Take back" if stays else title

@@ -114,7 +114,7 @@ def test_any_text_is_cut_where_its_jobs_are(jobs: Any, before: Any, after: Any, 
     pieces = [json.loads(piece) for at in cuts for piece in splitter.feed(text[at : at + block])]
     splitter.end()
     assert pieces == jobs
-    assert (splitter.found, splitter.stray, splitter.texts) == (True, False, 1)
+    assert (splitter.has_jobs, splitter.stray, splitter.texts) == (True, False, 1)
     assert json.loads(splitter.around) == {"meta": before, "jobs": [], "errors": after}
     assert splitter.rest == b""
 
