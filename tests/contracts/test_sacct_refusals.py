@@ -254,7 +254,7 @@ def test_the_page_for_operators_names_the_command_every_column_and_every_reason(
     assert COMMAND in page.replace(" \\\n  ", " ")
     for column in (*NEEDED, *ELAPSED, *OPTIONAL):
         assert f"`{column}`" in page, column
-    sources = sorted((Path(__file__).parents[2] / "clusters" / "connectors").glob("sacct*.py"))
+    sources = sorted((Path(__file__).parents[2] / "clusters" / "connectors" / "sacct").glob("*.py"))
     codes = {
         code
         for source in sources
