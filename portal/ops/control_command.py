@@ -50,39 +50,39 @@ class ControlCommand(OperatorCommand):
 
     def answer(self, *, cluster: str, yes: bool, plan: str, why: str, **options: Any) -> Answer:
         request = self.request(options)
-        with enforcement_plan.open_door(cluster=the_cluster(cluster), clock=lambda: int(time.time())) as door:
+        with enforcement_plan.open_port(cluster=the_cluster(cluster), clock=lambda: int(time.time())) as port:
             if yes:
-                job_control.tidy(door=door)
-            current_plan = enforcement_plan.plan(door=door, request=request)
+                job_control.tidy(port=port)
+            current_plan = enforcement_plan.plan(port=port, request=request)
             if plan and plan != current_plan.fingerprint:
                 raise RefusedError(
                     f"What would be done now is plan {current_plan.fingerprint} and not {plan}: look at it again "
                     "without --yes."
                 )
             return (
-                _carried_out(door, current_plan, why, exactly=bool(plan))
+                _carried_out(port, current_plan, why, exactly=bool(plan))
                 if yes
-                else _previewed(door, current_plan)
+                else _previewed(port, current_plan)
             )
 
 
-def _previewed(door: SchedulerPort, plan: Plan) -> Answer:
+def _previewed(port: SchedulerPort, plan: Plan) -> Answer:
     steps = [
         {"target": step.target, "words": step.words, "outcome": None, "error": ""} for step in plan.steps
     ]
     lines = [*(step.words for step in plan.steps), *plan.notes]
     lines += [
         f"How act {act.pk} ended ({act}) is not known; --yes looks."
-        for act in job_control.unsettled(door.cluster)
+        for act in job_control.unsettled(port.cluster)
     ]
     if plan.steps:
         lines.append(f"Nothing was done yet: this is plan {plan.fingerprint}; --yes carries it out.")
-    return Answer(_data(door, plan, steps, yes=False), "\n".join(lines))
+    return Answer(_data(port, plan, steps, yes=False), "\n".join(lines))
 
 
-def _carried_out(door: SchedulerPort, plan: Plan, why: str, *, exactly: bool) -> Answer:
+def _carried_out(port: SchedulerPort, plan: Plan, why: str, *, exactly: bool) -> Answer:
     who = f"{getpass.getuser()} at the shell"
-    done = job_control.carry_out(door=door, plan=plan, who=who, why=why, exactly=exactly)
+    done = job_control.carry_out(port=port, plan=plan, who=who, why=why, exactly=exactly)
     acts = [*done.acts, *([None] * done.left)]
     steps, lines = [], []
     for step, act in zip(done.steps, acts, strict=True):
@@ -103,7 +103,7 @@ def _carried_out(door: SchedulerPort, plan: Plan, why: str, *, exactly: bool) ->
         steps.append({**entry, "error": why_not})
         lines.append(f"Left out: {step.words} {why_not}")
     lines += plan.notes
-    return Answer(_data(door, plan, steps, yes=True), "\n".join(lines), code=0 if done.good else 1)
+    return Answer(_data(port, plan, steps, yes=True), "\n".join(lines), code=0 if done.good else 1)
 
 
 def _line(words: str, act: Act | None) -> str:
@@ -112,9 +112,9 @@ def _line(words: str, act: Act | None) -> str:
     return f"{act.get_outcome_display()}: {words}" + (f" {act.error}" if act.error else "")
 
 
-def _data(door: SchedulerPort, plan: Plan, steps: list[dict[str, Any]], *, yes: bool) -> dict[str, Any]:
+def _data(port: SchedulerPort, plan: Plan, steps: list[dict[str, Any]], *, yes: bool) -> dict[str, Any]:
     return {
-        "cluster": door.cluster.name,
+        "cluster": port.cluster.name,
         "kind": plan.request.kind.value,
         "plan": plan.fingerprint,
         "carried_out": yes,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from billing.rating import pulls
 from clusters.borrowed_quota import Borrowed, QueueRun, latest_first
-from clusters.connectors.prometheus.quotas import Above
+from clusters.connectors.prometheus.quotas import QuotaExcess
 from clusters.models import Cluster, ClusterKind, Connection
 from tests.builders import a_cluster, a_plan, a_tenant
 from tests.contracts.prometheus_worlds import World, Worlds
@@ -168,7 +168,7 @@ RUN = st.builds(
 
 @given(st.lists(RUN, max_size=6, unique_by=lambda run: run.record), st.integers(0, 20))
 def test_no_more_is_taken_than_was_above_the_quota_and_than_was_held(runs: list[QueueRun], gpus: int) -> None:
-    borrowings = list(latest_first(runs, [Above("q", 10, 90, gpus)]))
+    borrowings = list(latest_first(runs, [QuotaExcess("q", 10, 90, gpus)]))
 
     for at in range(10, 90):
         now = [one for one in borrowings if one.since <= at < one.until]

@@ -10,7 +10,7 @@ from clusters.connectors.base import ConnectorError, Secret
 from clusters.connectors.http import Endpoint
 from clusters.connectors.prometheus import AwsKeys, PrometheusLogin
 from clusters.connectors.prometheus.client import PrometheusClient
-from clusters.connectors.prometheus.signing import signed
+from clusters.connectors.prometheus.login import signed
 from tests.fakes.prometheus import Request, StandIn, success
 
 NOW = 1_740_700_000

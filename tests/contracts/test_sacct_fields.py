@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clusters.connectors.sacct_fields import UnreadableError, duration, raw_seconds, state_word, time_limit
-from clusters.connectors.sacct_tres import mebibytes, tres
+from clusters.connectors.sacct.fields import UnreadableError, duration, raw_seconds, state_word, time_limit
+from clusters.connectors.sacct.tres import mebibytes, parse_tres
 from tests.contracts.sacct_exports import COLUMNS, read_rows, row
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ NO_VAL64 = "18446744073709551614"
     ],
 )
 def test_gpus_are_counted_once(text: str, gpus: int) -> None:
-    assert (tres(text).gpus, tres(text).gpu_share) == (gpus, (1, 1))
+    assert (parse_tres(text).gpus, parse_tres(text).gpu_share) == (gpus, (1, 1))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_gpus_are_counted_once(text: str, gpus: int) -> None:
     ],
 )
 def test_a_model_is_named_only_if_it_is_all_of_them(text: str, model: str, note: str) -> None:
-    assert (tres(text).gpu_model, tres(text).note) == (model, note)
+    assert (parse_tres(text).gpu_model, parse_tres(text).note) == (model, note)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_model_is_named_only_if_it_is_all_of_them(text: str, model: str, note:
 def test_a_slice_is_an_exact_fraction_of_its_gpu(
     text: str, gpus: int, model: str, profile: str, share: tuple[int, int]
 ) -> None:
-    resources = tres(text)
+    resources = parse_tres(text)
     assert (resources.gpus, resources.gpu_model, resources.mig_profile, resources.gpu_share) == (
         gpus,
         model,
@@ -96,7 +96,7 @@ def test_a_slice_is_an_exact_fraction_of_its_gpu(
 )  # fmt: skip
 def test_resources_that_cannot_be_read_bill_nothing(text: str) -> None:
     with pytest.raises(UnreadableError):
-        tres(text)
+        parse_tres(text)
 
 
 @pytest.mark.parametrize(

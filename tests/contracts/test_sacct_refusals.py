@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from clusters.connectors.base import ConnectorError, UsageFact
-from clusters.connectors.sacct import open_export
-from clusters.connectors.sacct_header import COMMAND, ELAPSED, NEEDED, OPTIONAL
+from clusters.connectors.sacct.layout import COMMAND, ELAPSED, NEEDED, OPTIONAL
+from clusters.connectors.sacct.text_export import open_export
 from tests.contracts.sacct_exports import COLUMNS, UTC, read_export, read_rows, row
 
 HEADER = "|".join(COLUMNS)

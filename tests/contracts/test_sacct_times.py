@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from clusters.connectors.sacct_fields import UnreadableError
-from clusters.connectors.sacct_times import Clock
+from clusters.connectors.sacct.fields import UnreadableError
+from clusters.connectors.sacct.times import Clock
 from tests.contracts.sacct_exports import LOS_ANGELES, read_rows, row
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clusters.connectors.base import Reading, UsageFact
-from clusters.connectors.sacct_header import layout
-from clusters.connectors.sacct_lines import physical_lines, raw_rows
-from clusters.connectors.sacct_rows import RowReader
+from clusters.connectors.sacct.layout import layout, physical_lines, raw_rows
+from clusters.connectors.sacct.rows import RowReader
 from tests.contracts.sacct_exports import LOS_ANGELES, ReadExport, read_export, shared
 from tests.contracts.sacct_exports import UTC as UTC_ZONE
 

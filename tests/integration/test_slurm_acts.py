@@ -27,24 +27,24 @@ pytestmark = pytest.mark.usefixtures("transactional_db")
 TOMORROW = "--begin=now+1day"
 
 
-def door(cluster: Cluster) -> SchedulerPort:
-    return enforcement_plan.open_door(cluster=cluster, clock=lambda: int(time.time()))
+def port(cluster: Cluster) -> SchedulerPort:
+    return enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time()))
 
 
 def holds(cluster: Cluster, account: str, user: str = "") -> CarriedOut:
-    with door(cluster) as opened:
-        plan = plan_hold(door=opened, account=account, user=user)
-        return carry_out(door=opened, plan=plan, who="op")
+    with port(cluster) as opened:
+        plan = plan_hold(port=opened, account=account, user=user)
+        return carry_out(port=opened, plan=plan, who="op")
 
 
 def releases(cluster: Cluster, account: str) -> CarriedOut:
-    with door(cluster) as opened:
-        return carry_out(door=opened, plan=plan_release(door=opened, account=account), who="op")
+    with port(cluster) as opened:
+        return carry_out(port=opened, plan=plan_release(port=opened, account=account), who="op")
 
 
 def cancels(cluster: Cluster, job: str) -> CarriedOut:
-    with door(cluster) as opened:
-        return carry_out(door=opened, plan=plan_cancel(door=opened, job=int(job)), who="op")
+    with port(cluster) as opened:
+        return carry_out(port=opened, plan=plan_cancel(port=opened, job=int(job)), who="op")
 
 
 def job_state(lab: Lab, job: str) -> str:
@@ -88,8 +88,8 @@ def test_a_running_job_and_an_array_are_cancelled(every_slurm: Lab) -> None:
     assert cancels(cluster, array).good
     until(lambda: not job_state(every_slurm, runs))
     until(lambda: every_slurm.slurm("squeue", "-h", "-A", "globex", "-t", "PD,R", "-j", array) == "")
-    with door(cluster) as opened:
-        assert plan_cancel(door=opened, job=int(runs)).steps == ()
+    with port(cluster) as opened:
+        assert plan_cancel(port=opened, job=int(runs)).steps == ()
     assert list(Act.objects.values_list("outcome", flat=True)) == ["done", "done"]
     for job in (runs, array):  # so that they come into no later test
         every_slurm.knows(job, "CANCELLED")
@@ -131,12 +131,12 @@ def test_limits_of_this_release_are_refused_and_slurmrestd_lives(slurm_lab: Lab)
     cluster = connected(slurm_lab)
     before = slurm_lab.slurm("sacctmgr", "-nP", "show", "assoc", "format=account,user,grptres,grptresmins")
     with (
-        door(cluster) as opened,
+        port(cluster) as opened,
         pytest.raises(
             ActRefusedError, match=rf"\({re.escape(slurm_lab.version)}\) cannot have its limits set"
         ),
     ):
-        enforcement_plan.plan_block(door=opened, account="globex")
+        enforcement_plan.plan_block(port=opened, account="globex")
     assert before == slurm_lab.slurm(
         "sacctmgr", "-nP", "show", "assoc", "format=account,user,grptres,grptresmins"
     )
@@ -159,7 +159,7 @@ def group_limits(lab: Lab, account: str) -> str:
 
 def test_an_account_is_blocked_by_its_limits_and_has_its_own_again(every_slurm: Lab) -> None:
     cluster = connected(every_slurm)
-    with door(cluster) as opened:
+    with port(cluster) as opened:
         try:
             opened.acts.refuse_limits()
         except ActRefusedError:
@@ -169,20 +169,20 @@ def test_an_account_is_blocked_by_its_limits_and_has_its_own_again(every_slurm: 
         ("initech", "gres/gpu=2||", "gres/gpu=0||0"),
     ):
         assert group_limits(every_slurm, account) == before
-        with door(cluster) as opened:
-            plan = enforcement_plan.plan_block(door=opened, account=account, submits=True)
-            assert carry_out(door=opened, plan=plan, who="op").good
+        with port(cluster) as opened:
+            plan = enforcement_plan.plan_block(port=opened, account=account, submits=True)
+            assert carry_out(port=opened, plan=plan, who="op").good
         assert group_limits(every_slurm, account) == blocked
-        with door(cluster) as opened:
-            plan = enforcement_plan.plan_unblock(door=opened, account=account)
-            assert carry_out(door=opened, plan=plan, who="op").good
+        with port(cluster) as opened:
+            plan = enforcement_plan.plan_unblock(port=opened, account=account)
+            assert carry_out(port=opened, plan=plan, who="op").good
         assert group_limits(every_slurm, account) == before
 
 
 @pytest.mark.larger
 def test_three_reasons_come_and_go_in_every_order(every_slurm: Lab) -> None:
     cluster = connected(every_slurm)
-    with door(cluster) as opened:
+    with port(cluster) as opened:
         try:
             opened.acts.refuse_limits()
         except ActRefusedError:
@@ -196,29 +196,29 @@ def test_three_reasons_come_and_go_in_every_order(every_slurm: Lab) -> None:
         assert group_limits(every_slurm, "initech") == expected, stands
 
     for order in orders.orders():
-        orders.play(order, account="initech", opens=lambda: door(cluster), look=look)
+        orders.play(order, account="initech", opens=lambda: port(cluster), look=look)
 
 
 def test_a_job_waits_until_the_last_reason_is_taken_back(every_slurm: Lab) -> None:
     cluster = connected(every_slurm)
-    with door(cluster) as opened:
+    with port(cluster) as opened:
         try:
             opened.acts.refuse_limits()
         except ActRefusedError:
             pytest.skip(f"Slurm {every_slurm.version} cannot have its limits set over REST.")
 
         def carries_out(plan: enforcement_plan.Plan) -> None:
-            assert carry_out(door=opened, plan=plan, who="op").good
+            assert carry_out(port=opened, plan=plan, who="op").good
 
         for source in ("dunning", "operator"):
-            carries_out(enforcement_plan.plan_block(door=opened, account="globex", source=source))
+            carries_out(enforcement_plan.plan_block(port=opened, account="globex", source=source))
         job = every_slurm.submits("cyd", "globex", "sleep 300", "-p", "a100", "--gres=gpu:a100:1")
         try:
             until(lambda: "Assoc" in job_state(every_slurm, job))
-            carries_out(enforcement_plan.plan_unblock(door=opened, account="globex", source="operator"))
+            carries_out(enforcement_plan.plan_unblock(port=opened, account="globex", source="operator"))
             time.sleep(3)  # slurmctld has looked again by then
             assert job_state(every_slurm, job).startswith("PENDING Assoc")
-            carries_out(enforcement_plan.plan_unblock(door=opened, account="globex", source="dunning"))
+            carries_out(enforcement_plan.plan_unblock(port=opened, account="globex", source="dunning"))
             until(lambda: job_state(every_slurm, job).startswith("RUNNING"))
         finally:
             every_slurm.slurm("scancel", job)
@@ -229,8 +229,8 @@ def test_while_slurmctld_is_away_an_act_is_unknown_and_later_settled(slurm_lab: 
     cluster = connected(slurm_lab)
     job = slurm_lab.submits("cyd", "globex", "true", "-p", "cpu", TOMORROW)
     try:
-        with door(cluster) as opened:
-            plan = plan_hold(door=opened, account="globex", user="cyd")
+        with port(cluster) as opened:
+            plan = plan_hold(port=opened, account="globex", user="cyd")
 
             class Away(SlurmActs):
                 def _update(self, number: int, *, hold: bool) -> None:
@@ -238,7 +238,7 @@ def test_while_slurmctld_is_away_an_act_is_unknown_and_later_settled(slurm_lab: 
                     slurm_lab.stop("slurmctld")  # it has done it, and cannot be asked any more
 
             away = SchedulerPort(cluster, Away(opened.acts.rest))
-            (act,) = carry_out(door=away, plan=plan, who="op").acts
+            (act,) = carry_out(port=away, plan=plan, who="op").acts
             assert act.outcome == "unknown"
             slurm_lab.start()
             assert holds(cluster, "globex", "cyd").acts == ()

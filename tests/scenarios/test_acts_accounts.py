@@ -15,7 +15,7 @@ from clusters.enforcement_plan import SchedulerPort, StalePlanError
 from clusters.job_control import CarriedOut, carry_out
 from clusters.models import AccountBlock, Act, ActKind
 from portal.core.audit.models import AuditEntry
-from tests.fakes.doors import a_door, a_world
+from tests.fakes.scheduler_port import a_port, a_world
 from tests.fakes.slurmrestd import StandIn
 from tests.history import history
 
@@ -28,20 +28,20 @@ def slurm(request: pytest.FixtureRequest) -> Iterator[StandIn]:
         yield slurm
 
 
-def carried(door: SchedulerPort, plan: enforcement_plan.Plan) -> CarriedOut:
-    return carry_out(door=door, plan=plan, who="op", why="invoice unpaid")
+def carried(port: SchedulerPort, plan: enforcement_plan.Plan) -> CarriedOut:
+    return carry_out(port=port, plan=plan, who="op", why="invoice unpaid")
 
 
-def blocked(door: SchedulerPort, account: str = "vision", *, submits: bool = False) -> CarriedOut:
-    return carried(door, enforcement_plan.plan_block(door=door, account=account, submits=submits))
+def blocked(port: SchedulerPort, account: str = "vision", *, submits: bool = False) -> CarriedOut:
+    return carried(port, enforcement_plan.plan_block(port=port, account=account, submits=submits))
 
 
-def unblocked(door: SchedulerPort, account: str = "vision") -> CarriedOut:
-    return carried(door, enforcement_plan.plan_unblock(door=door, account=account))
+def unblocked(port: SchedulerPort, account: str = "vision") -> CarriedOut:
+    return carried(port, enforcement_plan.plan_unblock(port=port, account=account))
 
 
 def test_a_plan_says_which_limit_would_change_and_does_nothing(slurm: StandIn) -> None:
-    plan = enforcement_plan.plan_block(door=a_door(slurm), account="vision", submits=True)
+    plan = enforcement_plan.plan_block(port=a_port(slurm), account="vision", submits=True)
     (step,) = plan.steps
     assert step.words == (
         "Block vision and the accounts below it: GrpSubmitJobs: none → 0; GrpTRES=gres/gpu: 8 → 0. "
@@ -53,11 +53,11 @@ def test_a_plan_says_which_limit_would_change_and_does_nothing(slurm: StandIn) -
 
 def test_a_block_changes_its_own_limit_and_keeps_every_other(slurm: StandIn) -> None:
     vision = slurm.world.limits("vision")
-    door = a_door(slurm)
-    assert blocked(door).good
+    port = a_port(slurm)
+    assert blocked(port).good
     assert vision.tres == {"total": {"cpu": 512, "gres/gpu": 0}, "group.minutes": {"mem": 2**40}}
     assert vision.jobs == {"per.count": 40, "active": 7}
-    assert unblocked(door).good
+    assert unblocked(port).good
     assert vision.tres == {"total": {"cpu": 512, "gres/gpu": 8}, "group.minutes": {"mem": 2**40}}
     assert vision.jobs == {"per.count": 40, "active": 7}
     assert len(slurm.writes()) == 2
@@ -65,26 +65,26 @@ def test_a_block_changes_its_own_limit_and_keeps_every_other(slurm: StandIn) -> 
 
 def test_an_account_without_limits_has_none_again(slurm: StandIn) -> None:
     speech = slurm.world.limits("speech")
-    door = a_door(slurm)
-    assert blocked(door, "speech", submits=True).good
+    port = a_port(slurm)
+    assert blocked(port, "speech", submits=True).good
     assert (speech.tres, speech.jobs) == ({"total": {"gres/gpu": 0}}, {"per.submitted": 0})
-    assert unblocked(door, "speech").good
+    assert unblocked(port, "speech").good
     assert (speech.tres, speech.jobs) == ({}, {})  # and what the account above has was not made its own
 
 
 def test_a_blocked_account_is_not_blocked_again(slurm: StandIn) -> None:
-    door = a_door(slurm)
-    blocked(door)
-    plan = enforcement_plan.plan_block(door=door, account="vision")
+    port = a_port(slurm)
+    blocked(port)
+    plan = enforcement_plan.plan_block(port=port, account="vision")
     assert plan.steps == ()
     assert plan.notes == (f"vision is blocked already, by act {Act.objects.get().pk}.",)
-    assert carried(door, plan).acts == ()
+    assert carried(port, plan).acts == ()
     assert len(slurm.writes()) == 1
 
 
 def test_a_limit_that_is_zero_already_is_kept_so_without_being_sent(slurm: StandIn) -> None:
     slurm.world.limits("vision").tres["total"]["gres/gpu"] = 0
-    (step,) = enforcement_plan.plan_block(door=a_door(slurm), account="vision").steps
+    (step,) = enforcement_plan.plan_block(port=a_port(slurm), account="vision").steps
     assert step.words == (
         "Keep vision blocked: somebody else has set its limits to 0 already, and that is what it has again "
         "afterwards. Nothing is sent to Slurm."
@@ -93,68 +93,68 @@ def test_a_limit_that_is_zero_already_is_kept_so_without_being_sent(slurm: Stand
 
 def test_a_limit_that_op_changed_meanwhile_is_left_as_it_is(slurm: StandIn) -> None:
     vision = slurm.world.limits("vision")
-    door = a_door(slurm)
-    blocked(door, submits=True)
+    port = a_port(slurm)
+    blocked(port, submits=True)
     vision.tres["total"]["gres/gpu"] = 2
     vision.tres["per.node"] = {"gres/gpu": 1}
-    again = enforcement_plan.plan_block(door=door, account="vision")
+    again = enforcement_plan.plan_block(port=port, account="vision")
     assert "GrpTRES=gres/gpu: 2 → 0" in again.steps[0].words
-    plan = enforcement_plan.plan_unblock(door=door, account="vision")
+    plan = enforcement_plan.plan_unblock(port=port, account="vision")
     assert plan.notes == ("GrpTRES=gres/gpu is 2 and not our 0 any more: it is left as it is.",)
-    assert carried(door, plan).good
+    assert carried(port, plan).good
     assert vision.tres["total"] == {"cpu": 512, "gres/gpu": 2}
     assert vision.tres["per.node"] == {"gres/gpu": 1}
     assert "per.submitted" not in vision.jobs
 
 
 def test_where_nothing_of_ours_is_left_only_the_block_ends(slurm: StandIn) -> None:
-    door = a_door(slurm)
-    blocked(door)
+    port = a_port(slurm)
+    blocked(port)
     slurm.world.limits("vision").tres["total"]["gres/gpu"] = 2
-    assert unblocked(door).good
+    assert unblocked(port).good
     assert len(slurm.writes()) == 1
-    assert enforcement_plan.plan_unblock(door=door, account="vision").notes == (
+    assert enforcement_plan.plan_unblock(port=port, account="vision").notes == (
         "vision is not blocked from here.",
     )
 
 
 def test_the_block_of_an_account_that_was_deleted_can_end(slurm: StandIn) -> None:
-    door = a_door(slurm)
-    blocked(door)
+    port = a_port(slurm)
+    blocked(port)
     slurm.world.associations = [row for row in slurm.world.associations if row.account != "vision"]
-    plan = enforcement_plan.plan_unblock(door=door, account="vision")
+    plan = enforcement_plan.plan_unblock(port=port, account="vision")
     assert "has no account 'vision'" in plan.notes[0]
-    assert carried(door, plan).good
+    assert carried(port, plan).good
     assert not AccountBlock.objects.filter(ended_at=None).exists()
 
 
 def test_a_limit_that_changed_between_plan_and_deed_stops_it(slurm: StandIn) -> None:
-    door = a_door(slurm)
-    plan = enforcement_plan.plan_block(door=door, account="vision")
+    port = a_port(slurm)
+    plan = enforcement_plan.plan_block(port=port, account="vision")
     slurm.world.limits("vision").tres["total"]["cpu"] = 256
     with pytest.raises(StalePlanError):
-        carried(door, plan)
+        carried(port, plan)
     assert slurm.writes() == []
 
 
 def test_an_account_that_slurm_does_not_have(slurm: StandIn) -> None:
     with pytest.raises(ActRefusedError, match="has no account 'nobody': see `sacctmgr show account`"):
-        enforcement_plan.plan_block(door=a_door(slurm), account="nobody")
+        enforcement_plan.plan_block(port=a_port(slurm), account="nobody")
 
 
 def test_a_block_that_does_not_stick_is_an_error_and_no_block(slurm: StandIn) -> None:
     slurm.world.deaf = True
-    door = a_door(slurm)
-    (act,) = blocked(door).acts
+    port = a_port(slurm)
+    (act,) = blocked(port).acts
     assert act.outcome == "failed"
     assert act.error == "Slurm took the limits of vision and has others: GrpTRES=gres/gpu: 0 → 8"
     assert not AccountBlock.objects.filter(ended_at=None).exists()
     slurm.world.deaf = False
-    assert blocked(door).good
+    assert blocked(port).good
 
 
 def test_eve_may_not_set_limits(slurm: StandIn) -> None:
-    (act,) = blocked(a_door(slurm, "eve")).acts
+    (act,) = blocked(a_port(slurm, "eve")).acts
     assert act.outcome == "failed"
     assert "`sacctmgr modify user eve set adminlevel=Operator`" in act.error
     assert slurm.world.limits("vision").tres["total"]["gres/gpu"] == 8
@@ -164,7 +164,7 @@ def test_eve_may_not_set_limits(slurm: StandIn) -> None:
 def test_an_old_slurmrestd_is_never_sent_a_limit(minor: int) -> None:
     with StandIn(minor, world=a_world()) as old:
         with pytest.raises(ActRefusedError, match=r"before 23\.11 slurmrestd drops the change or crashes"):
-            enforcement_plan.plan_block(door=a_door(old), account="vision")
+            enforcement_plan.plan_block(port=a_port(old), account="vision")
         assert old.writes() == []
 
 
@@ -172,47 +172,47 @@ def test_an_old_slurmrestd_is_never_sent_a_limit(minor: int) -> None:
 def test_a_process_killed_in_the_middle_leaves_an_act_that_looking_settles(
     slurm: StandIn, reached: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door = a_door(slurm)
+    port = a_port(slurm)
     real = job_control._DOES
 
-    def dies(door: SchedulerPort, act: Act) -> dict[str, int]:
+    def dies(port: SchedulerPort, act: Act) -> dict[str, int]:
         if reached:
-            job_control._set(door, act)
+            job_control._set(port, act)
         raise SystemExit(9)
 
     monkeypatch.setattr(job_control, "_DOES", {**real, ActKind.BLOCK: dies})
     with pytest.raises(SystemExit):
-        blocked(door)
+        blocked(port)
     monkeypatch.setattr(job_control, "_DOES", real)
     assert Act.objects.get().outcome == "intended"
 
     if reached:
-        plan = enforcement_plan.plan_block(door=door, account="vision")
+        plan = enforcement_plan.plan_block(port=port, account="vision")
         assert plan.steps == ()
-        assert unblocked(door).good
+        assert unblocked(port).good
         first, _ = Act.objects.order_by("pk")
         assert (first.outcome, first.error) == ("done", "")
         assert slurm.world.limits("vision").tres["total"]["gres/gpu"] == 8
     else:
-        plan = enforcement_plan.plan_block(door=door, account="vision")
+        plan = enforcement_plan.plan_block(port=port, account="vision")
         assert "has to be looked at first" in plan.notes[0]
-        job_control.tidy(door=door)
+        job_control.tidy(port=port)
         act = Act.objects.get()
         assert (act.outcome, act.error) == ("failed", "Looked at later, it had not been done.")
-        assert blocked(door).good
+        assert blocked(port).good
         assert len(slurm.writes()) == 1
 
 
 def test_an_answer_that_never_came_is_unknown_until_it_is_looked_at(slurm: StandIn) -> None:
-    door = a_door(slurm)
+    port = a_port(slurm)
     slurm.after = lambda request: slurm.down.add("slurmdbd") if request.startswith("POST") else None
-    (act,) = blocked(door).acts
+    (act,) = blocked(port).acts
     assert act.outcome == "unknown"
     with pytest.raises(ConnectorError):
-        enforcement_plan.plan_unblock(door=door, account="vision")
+        enforcement_plan.plan_unblock(port=port, account="vision")
     slurm.down.clear()
     slurm.after = lambda request: None
-    assert unblocked(door).good
+    assert unblocked(port).good
     act.refresh_from_db()
     assert act.outcome == "done"
     assert slurm.world.limits("vision").tres["total"]["gres/gpu"] == 8
@@ -220,13 +220,13 @@ def test_an_answer_that_never_came_is_unknown_until_it_is_looked_at(slurm: Stand
 
 @pytest.mark.django_db(transaction=True)
 def test_two_operators_who_block_one_account_at_once_block_it_once(slurm: StandIn) -> None:
-    door = a_door(slurm)
-    plan = enforcement_plan.plan_block(door=door, account="vision")
+    port = a_port(slurm)
+    plan = enforcement_plan.plan_block(port=port, account="vision")
     results: list[str] = []
     start = threading.Barrier(4)
 
     def block() -> None:
-        own = a_door(slurm)
+        own = a_port(slurm)
         start.wait()
         try:
             results.append("done" if carried(own, plan).good else "failed")
@@ -249,16 +249,16 @@ def test_two_operators_who_block_one_account_at_once_block_it_once(slurm: StandI
 def test_an_act_is_never_sent_from_inside_a_transaction(slurm: StandIn) -> None:
     from django.db import transaction
 
-    door = a_door(slurm)
-    plan = enforcement_plan.plan_block(door=door, account="vision")
+    port = a_port(slurm)
+    plan = enforcement_plan.plan_block(port=port, account="vision")
     with pytest.raises(RuntimeError, match="durable"), transaction.atomic():
-        carried(door, plan)
+        carried(port, plan)
     assert slurm.writes() == []
 
 
 def test_the_history_has_who_blocked_why_and_how_it_ended(slurm: StandIn) -> None:
-    door = a_door(slurm)
-    blocked(door)
+    port = a_port(slurm)
+    blocked(port)
     entries = AuditEntry.objects.of(Act.objects.get())
     assert [(entry.operation, entry.who, entry.why) for entry in entries] == [
         ("insert", "op", "invoice unpaid"),
@@ -271,6 +271,6 @@ def test_the_history_has_who_blocked_why_and_how_it_ended(slurm: StandIn) -> Non
 def test_what_was_done_cannot_be_rewritten(slurm: StandIn, change: str) -> None:
     from django.db import DatabaseError
 
-    blocked(a_door(slurm))
+    blocked(a_port(slurm))
     with pytest.raises(DatabaseError, match=r"kept for ever|told once"), connection.cursor() as cursor:
         cursor.execute(change)

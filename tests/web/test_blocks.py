@@ -14,7 +14,7 @@ from clusters import enforcement_plan
 from clusters.job_control import carry_out
 from clusters.models import Act, ClusterKind
 from tests.builders import a_cluster, an_operator
-from tests.fakes.doors import a_door, a_world, connected
+from tests.fakes.scheduler_port import a_port, a_world, connected
 from tests.fakes.slurm_world import Association
 from tests.fakes.slurmrestd import StandIn
 from tests.web.house import signed_in
@@ -59,9 +59,9 @@ def plan_of(html: str) -> str:
 
 
 def dunning_blocks(slurm: StandIn) -> None:
-    door = a_door(slurm)
-    plan = enforcement_plan.plan_block(door=door, account="vision", source="dunning")
-    assert carry_out(door=door, plan=plan, who="dunning", why="INV-1 is not paid").good
+    port = a_port(slurm)
+    plan = enforcement_plan.plan_block(port=port, account="vision", source="dunning")
+    assert carry_out(port=port, plan=plan, who="dunning", why="INV-1 is not paid").good
 
 
 def test_an_account_is_blocked_after_a_preview_and_shown_with_why_and_by_whom(
@@ -143,10 +143,10 @@ def test_the_page_asks_as_often_for_many_blocks_as_for_one(op: Client, slurm: St
 
     dunning_blocks(slurm)
     few = query_count()
-    door = a_door(slurm)
+    port = a_port(slurm)
     for n in range(12):
         slurm.world.associations.append(Association(100 + n, f"a{n}", parent="acme"))
         for source in ("operator", "quota"):
-            plan = enforcement_plan.plan_block(door=door, account=f"a{n}", source=source)
-            assert carry_out(door=door, plan=plan, who="op").good
+            plan = enforcement_plan.plan_block(port=port, account=f"a{n}", source=source)
+            assert carry_out(port=port, plan=plan, who="op").good
     assert query_count() == few

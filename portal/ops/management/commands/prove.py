@@ -12,10 +12,10 @@ from django.core.management.base import CommandParser
 from billing.proof import checks
 from billing.rules.period import parse_month
 from clusters import comparison, validation
-from clusters.comparison import Difference, Held
-from clusters.connectors import sacct
+from clusters.comparison import Difference, RecordedUsage
 from clusters.connectors.base import ConnectorError, UsageFact
 from clusters.connectors.mig import own_shares
+from clusters.connectors.sacct import text_export
 from clusters.models import Cluster
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress
@@ -129,7 +129,7 @@ def _verdict(proof: checks.Proof, *, same: bool) -> str:
 def _compare(file: Path, name: str | None) -> dict[str, Any]:
     """The file's facts against the ledger's records, job by job; at most twenty differences are named."""
     cluster = _cluster(name)
-    export = sacct.open_export(
+    export = text_export.open_export(
         file, zone=ZoneInfo(cluster.timezone), shares=own_shares(cluster.shares, "shares")
     )
     now = int(datetime.now(UTC).timestamp())
@@ -148,11 +148,11 @@ def _compare(file: Path, name: str | None) -> dict[str, Any]:
 
 
 def _difference(difference: Difference) -> str:
-    file, ledger = _usage_text(difference.read), _usage_text(difference.kept)
+    file, ledger = _usage_text(difference.read), _usage_text(difference.recorded)
     return f"{difference.read.job}: the file says {file}, the ledger {ledger}"
 
 
-def _usage_text(usage: Held | None) -> str:
+def _usage_text(usage: RecordedUsage | None) -> str:
     if usage is None:
         return "nothing"
     seconds, amount = usage.amounts
