@@ -16,9 +16,10 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from django.core import signing
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, QuerySet
 
 from portal.api.problems import bad_parameter
+from portal.core.pagination import behind
 
 M = TypeVar("M", bound=Model)
 SALT = "portal.api.cursors"
@@ -52,7 +53,10 @@ def page(
     of_what = _digest(listing, owner, order, filters)
     ordered = rows.order_by(*order)
     if query.get("cursor"):
-        ordered = ordered.filter(_after(order, _values(query["cursor"], of_what)))
+        values = _values(query["cursor"], of_what)
+        if len(values) != len(order):
+            raise _not_ours()
+        ordered = ordered.filter(behind(order, values))
     limit = query["limit"]
     found = list(ordered[: limit + 1])
     more = len(found) > limit
@@ -65,19 +69,6 @@ def page(
         number = rows.order_by()[: COUNTED + 1].count()
         count = number if number <= COUNTED else f"{COUNTED}+"
     return Page(found[:limit], following, count)
-
-
-def _after(order: Sequence[str], values: Sequence[Any]) -> Q:
-    """Rows behind these values: greater in the first field, or equal there and greater in the next, and so on."""
-    if len(values) != len(order):
-        raise _not_ours()
-    behind = Q()
-    equal: dict[str, Any] = {}
-    for name, value in zip(order, values, strict=True):
-        path = name.lstrip("-")
-        behind |= Q(**equal, **{f"{path}__{'lt' if name.startswith('-') else 'gt'}": value})
-        equal[path] = value
-    return behind
 
 
 def _attribute(row: Any, name: str) -> Any:

@@ -28,10 +28,12 @@ def page(rows: QuerySet[M], *order: str, after: str, size: int) -> Page[M]:
     The fields are the model's own, none is null, and together they are unique. A text that is no cursor begins at the
     top, as "" does.
     """
-    behind = _behind(rows.model, order, after)
-    page_rows = list(rows.filter(behind).order_by(*order)[: size + 1])
+    values = _values(rows.model, order, after)
+    if values is not None:
+        rows = rows.filter(behind(order, values))
+    page_rows = list(rows.order_by(*order)[: size + 1])
     more = _cursor(page_rows[size - 1], order) if len(page_rows) > size else ""
-    return Page(page_rows[:size], more, is_first=not behind)
+    return Page(page_rows[:size], more, is_first=values is None)
 
 
 def _cursor(row: Model, order: Sequence[str]) -> str:
@@ -39,18 +41,25 @@ def _cursor(row: Model, order: Sequence[str]) -> str:
     return BETWEEN.join(field.value_to_string(row) for field in fields)  # type: ignore[union-attr]  # no relation
 
 
-def _behind(model: type[Model], order: Sequence[str], cursor: str) -> Q:
-    """The first field alone is said as well: by it an index finds the place."""
+def behind(order: Sequence[str], values: Sequence[Any]) -> Q:
+    """Rows that come after the one with these values of the fields that a list is ordered by.
+
+    The first field alone is said as well: by it an index finds the place.
+    """
+    rows, same = Q(), Q()
+    for name, value in zip(order, values, strict=True):
+        field, beyond = name.lstrip("-"), "lt" if name.startswith("-") else "gt"
+        rows |= same & Q(**{f"{field}__{beyond}": value})
+        same &= Q(**{field: value})
+    first = f"{order[0].lstrip('-')}__{'lte' if order[0].startswith('-') else 'gte'}"
+    return rows & Q(**{first: values[0]})
+
+
+def _values(model: type[Model], order: Sequence[str], cursor: str) -> list[Any] | None:
+    """None for a text that is no cursor."""
     texts = cursor.replace("\0", "").split(BETWEEN, len(order) - 1)
     fields: list[Any] = [model._meta.get_field(name.lstrip("-")) for name in order]
     try:
-        values = [field.clean(text, None) for field, text in zip(fields, texts, strict=True)]
+        return [field.clean(text, None) for field, text in zip(fields, texts, strict=True)]
     except (ValidationError, ValueError):
-        return Q()
-    behind, same = Q(), Q()
-    for name, field, value in zip(order, fields, values, strict=True):
-        beyond = "lt" if name.startswith("-") else "gt"
-        behind |= same & Q(**{f"{field.name}__{beyond}": value})
-        same &= Q(**{field.name: value})
-    first = "lte" if order[0].startswith("-") else "gte"
-    return behind & Q(**{f"{fields[0].name}__{first}": values[0]})
+        return None
