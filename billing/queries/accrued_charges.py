@@ -77,7 +77,7 @@ class Accrued:
 
     def of_use(self, factor: Fraction) -> list[Money]:
         """What the period would come to with so many times its use, in the same mix of prices."""
-        return per_currency([each for books in self.books for each in scaled(books, factor)])
+        return per_currency([money for books in self.books for money in scaled(books, factor)])
 
 
 def accrued(*, tenant: Tenant, period: BillingPeriod) -> Accrued | None:
@@ -94,35 +94,35 @@ def accrued(*, tenant: Tenant, period: BillingPeriod) -> Accrued | None:
     if isinstance(statement, statements.MixedCurrenciesError) or statement.books is None:
         return None
     own = statement.books.period
-    lines = [line for each in (statement, *statement.others) for line in each.lines]
+    lines = [line for one in (statement, *statement.others) for line in one.lines]
     waiting = [
         Money.from_minor(line.amount, line.currency)
         for line in manual_lines.list_pending([tenant])[tenant.pk]
     ]
     extra_amounts = [
         *(
-            (f"Paid by {payer.name}", _sum(-amount for amount in _of_period(each).values()))
-            for payer, each in others
+            (f"Paid by {payer.name}", _sum(-amount for amount in _of_period(one).values()))
+            for payer, one in others
         ),
-        (BILLED, _sum(-each.amount for key, each in statement.books.billed.items() if key.service == own)),
+        (BILLED, _sum(-one.amount for key, one in statement.books.billed.items() if key.service == own)),
         *((name, _sum(line.amount for line in lines if _is(line, name, own))) for name in (EARLIER, AHEAD)),
         *(
-            (f"Used by {each.user.name}", _sum(line.amount for line in each.lines))
-            for each in statement.paid
-            if each.user is not None
+            (f"Used by {one.user.name}", _sum(line.amount for line in one.lines))
+            for one in statement.paid
+            if one.user is not None
         ),
         (BY_HAND, per_currency(waiting)),
     ]
     extras = [(name, amount) for name, amounts in extra_amounts for amount in amounts if amount.amount]
-    whole = [statement, *(each for _, each in others)]
-    amounts = [amount for each in whole for amount in _of_period(each).values()]
+    whole = [statement, *(one for _, one in others)]
+    amounts = [amount for one in whole for amount in _of_period(one).values()]
     return Accrued(
         _use(whole),
-        [term for each in whole for term in _terms(each)],
+        [term for one in whole for term in _terms(one)],
         extras,
         per_currency([*amounts, *(amount for _, amount in extras)]),
-        [each.books for each in whole if each.books is not None],
-        [row for each in _by_user(statement) for row in _paid(each)],
+        [one.books for one in whole if one.books is not None],
+        [row for one in _by_user(statement) for row in _paid(one)],
         _by_user(statement),
     )
 
@@ -131,14 +131,14 @@ def _of_period(statement: statements.Statement) -> dict[Key, Money]:
     """What is owed for the statement's own period, billed or not."""
     own = statement.books.period if statement.books else None
     return _amounts(
-        {key: each for key, each in statement.owed.items() if key.service == own}, statement.prices
+        {key: owed for key, owed in statement.owed.items() if key.service == own}, statement.prices
     )
 
 
 def _use(whole: Iterable[statements.Statement]) -> dict[tuple[str, int], Money]:
     use: dict[tuple[str, int], Money] = {}
-    for each in whole:
-        for key, amount in _of_period(each).items():
+    for one in whole:
+        for key, amount in _of_period(one).items():
             if isinstance(key, LineKey):
                 name = key.project, key.price_id
                 use[name] = use[name] + amount if name in use else amount
@@ -147,7 +147,7 @@ def _use(whole: Iterable[statements.Statement]) -> dict[tuple[str, int], Money]:
 
 def _by_user(statement: statements.Statement) -> list[statements.Statement]:
     """One of each whom the tenant pays for: its statements of other currencies tell of the same use."""
-    return list({each.user.pk: each for each in reversed(statement.paid) if each.user}.values())[::-1]
+    return list({one.user.pk: one for one in reversed(statement.paid) if one.user}.values())[::-1]
 
 
 def _paid(statement: statements.Statement) -> Iterator[Paid]:
@@ -160,7 +160,7 @@ def _paid(statement: statements.Statement) -> Iterator[Paid]:
             seconds = statement.owed[key].resource_seconds
         before, cost = sums.get((project, amount.currency), (Fraction(0), Money.zero(amount.currency)))
         sums[project, amount.currency] = before + seconds, cost + amount
-    for (project, _), (seconds, amount) in sorted(sums.items(), key=lambda each: (not each[0][0], each[0])):
+    for (project, _), (seconds, amount) in sorted(sums.items(), key=lambda item: (not item[0][0], item[0])):
         yield Paid(statement.user.name if statement.user else "", project, seconds, amount)
 
 
@@ -177,9 +177,9 @@ def accrued_by_tenant(periods: Iterable[BillingPeriod]) -> dict[int, list[Money]
     )
     others = statements.load_paid_statements(period_list)
     sums = {}
-    for tenant, each in outcomes.items():
-        if not isinstance(each, statements.MixedCurrenciesError) and each.books is not None:
-            whole = [each, *(statement for _, statement in others.get(tenant, []))]
+    for tenant, statement in outcomes.items():
+        if not isinstance(statement, statements.MixedCurrenciesError) and statement.books is not None:
+            whole = [statement, *(other for _, other in others.get(tenant, []))]
             sums[tenant] = per_currency([amount for one in whole for amount in _of_period(one).values()])
     return sums
 
@@ -204,11 +204,11 @@ def _is_plain(other: OtherCharges, period: BillingPeriod) -> bool:
 
 def _amounts(owed: Mapping[Key, Owed], prices: Mapping[int, Price]) -> dict[Key, Money]:
     amounts: dict[Key, Money] = {}
-    for key, each in owed.items():
+    for key, one in owed.items():
         if isinstance(key, LineKey):
-            amounts[key] = each.amount(prices[key.price_id].version.plan.currency)
-        elif each.share is not None:
-            amounts[key] = each.share.amount
+            amounts[key] = one.amount(prices[key.price_id].version.plan.currency)
+        elif one.share is not None:
+            amounts[key] = one.share.amount
     return amounts
 
 
@@ -236,7 +236,7 @@ def scaled(books: ChargeInputs, factor: Fraction) -> list[Money]:
     Earlier periods are looked at only where they may carry something over.
     """
     carried = books.terms is not None and any(
-        each.rollover for listed in books.terms.allowances.values() for each in listed
+        allowance.rollover for listed in books.terms.allowances.values() for allowance in listed
     )
     scaled = replace(
         books,
@@ -249,9 +249,7 @@ def scaled(books: ChargeInputs, factor: Fraction) -> list[Money]:
         periods=books.periods if carried else [books.period],
         in_order=_in_proportion,
     )
-    owed = {
-        key: each for key, each in charges.calculate_charges(scaled).items() if key.service == books.period
-    }
+    owed = {key: one for key, one in charges.calculate_charges(scaled).items() if key.service == books.period}
     return per_currency(_amounts(owed, books.prices).values())
 
 

@@ -185,7 +185,7 @@ def _at(second: int) -> datetime:
     return datetime.fromtimestamp(second, UTC)
 
 
-_HELD = """
+_USAGE = """
 WITH line AS (
     SELECT * FROM unnest(%(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
                          %(after)s::bigint[]) AS l (position, period_id, project_id, price_id, after)
@@ -202,7 +202,7 @@ WITH line AS (
 )
 """
 
-_COUNTS = f"{_HELD} SELECT position, count(DISTINCT record_id) FROM held GROUP BY position"  # noqa: S608 - built from constants
+_COUNTS = f"{_USAGE} SELECT position, count(DISTINCT record_id) FROM held GROUP BY position"  # noqa: S608 - built from constants
 
 # What is taken back is described as it was billed, what is charged as this document covers it.
 _JOB = """LEFT JOIN jobs_as_billed(%(tenant)s, %(moments)s::bigint[]) b
@@ -214,7 +214,7 @@ def _shown(name: str) -> str:
     return f'CASE WHEN b.record_id IS NULL THEN j."{name}" ELSE b."{name}" END'
 
 
-_PAGE = f"""{_HELD}
+_PAGE = f"""{_USAGE}
 SELECT * FROM (
     SELECT h.record_id, coalesce({_shown("job_id")}, ''), coalesce({_shown("user")}, ''), h.service_from, h.service_to,
            h.units, h.share_num, h.share_den, j.record_id IS NULL, (SELECT count(DISTINCT record_id) FROM held),
@@ -232,7 +232,7 @@ def _text(column: str) -> str:
     return f"CASE WHEN ({column}) ~ %(formula)s THEN '''' || ({column}) ELSE coalesce({column}, '') END"
 
 
-_CSV = f"""COPY ({_HELD}
+_CSV = f"""COPY ({_USAGE}
 SELECT {_text("%(number)s")} AS invoice, h.position AS line, {_text("t.description")} AS description,
        {_text("t.project")} AS project, {_text(_shown("job_id"))} AS job,
        {_text(_shown("name"))} AS name, {_text(_shown("user"))} AS "user", {_text(_shown("cluster"))} AS cluster,

@@ -54,7 +54,7 @@ def spending(*, moment: datetime) -> list[Spend]:
     """
     by_totals = priced_by_totals(moment=moment)
     slugs = dict(
-        Tenant.objects.filter(pk__in=[each.tenant_id for each in by_totals]).values_list("pk", "slug")
+        Tenant.objects.filter(pk__in=[period.tenant_id for period in by_totals]).values_list("pk", "slug")
     )
     accrued = {slugs[tenant]: amounts for tenant, amounts in accrued_by_tenant(by_totals).items()}
     lines: dict[tuple[str, int, int], Fraction] = defaultdict(Fraction)

@@ -48,7 +48,9 @@ class Going:
 
 def going(*, tenant: Tenant, accrued: Accrued) -> list[Going]:
     """Each of whom the tenant pays for, by name. Two queries, however many they are; none where it is nobody."""
-    others = [(each.user, each.books, _zone(each)) for each in accrued.others if each.user and each.books]
+    others = [
+        (other.user, other.books, _zone(other)) for other in accrued.others if other.user and other.books
+    ]
     if not others:
         return []
     users = {user.pk for user, *_ in others}
@@ -71,7 +73,7 @@ def going(*, tenant: Tenant, accrued: Accrued) -> list[Going]:
 
 def read_through(*, tenant: Tenant, accrued: Accrued, moment: datetime) -> datetime | None:
     """How far all clusters are read of the tenant and of whom it pays for; None where one never was. One query."""
-    tenants = [tenant.pk, *(each.user.pk for each in accrued.others if each.user)]
+    tenants = [tenant.pk, *(other.user.pk for other in accrued.others if other.user)]
     owned = Ownership.objects.filter(Q(until=None) | Q(until__gt=moment), tenant__in=tenants)
     marks = [mark.complete_through for mark in usage.marks(owned.values_list("account", flat=True))]
     watermarks = [mark for mark in marks if mark is not None]

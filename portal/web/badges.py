@@ -30,6 +30,13 @@ INVOICE_BADGES: Mapping[str, Badge] = {
 }
 """By how an invoice stands: `Settlement`."""
 
+GRANT_BADGES: Mapping[str, Badge] = {
+    "rule": Badge(label="By the scheme", tone="muted"),
+    "top-up": Badge(label="Top-up", tone="ok"),
+    "gift": Badge(label="Given", tone="run"),
+}
+"""By where credit came from: `GrantKind`."""
+
 JOB_TONES: Mapping[str, Tone] = {
     "COMPLETED": "ok",
     "SUCCEEDED": "ok",

@@ -24,8 +24,8 @@ from billing.rules.period import parse_month
 from portal.core.tenants.models import Tenant
 from portal.web.access_decorators import answer, operator_page
 from portal.web.closing import month_name
-from portal.web.invoices import shown
-from portal.web.shapes import INVOICE_BADGES, Draft, DraftsPage, Fact, InvoicePage, Shell
+from portal.web.invoice_document import InvoicePage, shown
+from portal.web.shapes import INVOICE_BADGES, Draft, DraftsPage, Fact, Shell
 
 T = TypeVar("T")
 

@@ -11,7 +11,6 @@ from billing.queries import invoices as reading
 from billing.queries import line_usage
 from portal.core.tenants.access import Action
 from portal.web.access_decorators import ScopedStream, TenantRequest, answer, tenant_page
-from portal.web.shapes import NotReadyPage
 
 log = structlog.get_logger("portal.web")
 
@@ -61,13 +60,13 @@ def xml(request: TenantRequest, number: str) -> HttpResponse:
 
 @tenant_page(Action.READ_INVOICES, area="invoices")
 def line_csv(request: TenantRequest, number: str, position: int) -> HttpResponseBase:
-    line = found_line(request, number, position)
+    line = get_line(request, number, position)
     return _table(request, line.invoice, [line], f"{number}-{position}.csv")
 
 
 def _not_ready(request: TenantRequest, number: str, why: str, *, later: bool = True) -> HttpResponse:
     """What a worker makes a moment after the invoice was issued: whoever waits is led there `later`."""
-    page = NotReadyPage(number=number, why=why, later=later)
+    page = {"number": number, "why": why, "later": later}
     response = answer(request, request.frame, page, whole="tenant/not_ready.html")
     response.status_code = 409
     if later:
@@ -82,7 +81,7 @@ def _invoice(request: TenantRequest, number: str) -> Invoice:
         raise Http404("no such invoice") from missing
 
 
-def found_line(request: TenantRequest, number: str, position: int) -> InvoiceLine:
+def get_line(request: TenantRequest, number: str, position: int) -> InvoiceLine:
     try:
         return reading.line(request.tenant, number, position)
     except InvoiceLine.DoesNotExist as missing:

@@ -8,9 +8,9 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
+from portal.core import pagination
 from portal.core.tenants.access import tenants_of
 from portal.web.access_decorators import answer, shell_of
-from portal.web.shapes import TenantRow, TenantsPage
 
 if TYPE_CHECKING:
     from portal.core.tenants.models import User
@@ -31,14 +31,5 @@ def home(request: HttpRequest) -> HttpResponse:
 @login_required
 def tenants(request: HttpRequest) -> HttpResponse:
     user = cast("User", request.user)
-    page = _page(user, request.GET.get("after", "").replace("\0", ""))
+    page = pagination.page(tenants_of(user), "slug", after=request.GET.get("after", ""), size=PAGE)
     return answer(request, shell_of(user, area="tenants"), page, whole="tenants.html")
-
-
-def _page(user: User, after: str) -> TenantsPage:
-    own_tenants = tenants_of(user).order_by("slug")
-    rows = list((own_tenants.filter(slug__gt=after) if after else own_tenants)[: PAGE + 1])
-    return TenantsPage(
-        rows=tuple(TenantRow(slug=row.slug, name=row.name, timezone=row.timezone) for row in rows[:PAGE]),
-        more=f"?after={rows[PAGE - 1].slug}" if len(rows) > PAGE else "",
-    )

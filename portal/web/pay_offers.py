@@ -24,11 +24,10 @@ from billing.rules.money import Money
 from portal.core.tenants.access import Action
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest
-from portal.web.payment import label_of, means_of
-from portal.web.shapes import OpenOffer, PayOffer
+from portal.web.cards import label_of, means_of
 
 
-def offer(request: TenantRequest, invoice: Invoice, stand: Balance, *, due: bool) -> PayOffer | None:
+def offer(request: TenantRequest, invoice: Invoice, stand: Balance, *, due: bool) -> dict[str, object] | None:
     """How the invoice can be paid by card, or why not now; None where it cannot, or need not. Six queries."""
     if not gateway_access.is_configured() or not due:
         return None
@@ -38,20 +37,20 @@ def offer(request: TenantRequest, invoice: Invoice, stand: Balance, *, due: bool
     confirm = newest is not None and newest.state == AttemptState.OFFERED and bool(newest.asked_by)
     note, tone = _note(request, invoice, newest, under_way=under_way, confirm=confirm)
     may_pay = Action.PAY in request.may and not under_way
-    return PayOffer(
-        note=note,
-        tone=tone,
-        button=may_pay,
-        sandbox=gateway_access.is_sandbox(),
-        amount=say.money(stand.due),
-        card=_card(request) if may_pay else "",
-        key=str(uuid4()),
-        seen=_written([stand.due]),
-        confirm=str(newest.pk) if newest is not None and confirm and may_pay else "",
-    )
+    return {
+        "note": note,
+        "tone": tone,
+        "button": may_pay,
+        "sandbox": gateway_access.is_sandbox(),
+        "amount": say.money(stand.due),
+        "card": _card(request) if may_pay else "",
+        "key": str(uuid4()),
+        "seen": _written([stand.due]),
+        "confirm": str(newest.pk) if newest is not None and confirm and may_pay else "",
+    }
 
 
-def open_offer(request: TenantRequest, to_pay: Open) -> OpenOffer | None:
+def open_offer(request: TenantRequest, to_pay: Open) -> dict[str, object] | None:
     """Where several invoices are open, a card is saved, and the visitor may pay. One query at most."""
     count = to_pay.count - to_pay.processing
     if not gateway_access.is_configured() or Action.PAY not in request.may or count < 2:
@@ -60,14 +59,14 @@ def open_offer(request: TenantRequest, to_pay: Open) -> OpenOffer | None:
     if not card:
         return None
     amount = say.sums(to_pay.sums) if not to_pay.processing else ""
-    return OpenOffer(
-        count=say.counted(count, "open invoice"),
-        amount=amount,
-        card=card,
-        key=str(uuid4()),
-        seen=_written(to_pay.sums),
-        sandbox=gateway_access.is_sandbox(),
-    )
+    return {
+        "count": say.counted(count, "open invoice"),
+        "amount": amount,
+        "card": card,
+        "key": str(uuid4()),
+        "seen": _written(to_pay.sums),
+        "sandbox": gateway_access.is_sandbox(),
+    }
 
 
 def _written(amounts: Iterable[Money]) -> str:

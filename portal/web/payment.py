@@ -32,65 +32,44 @@ from billing.payments import checkout_sessions, customers, gateway_access, payme
 from billing.payments.gateway_access import CollectionError, UnmatchedObjectError
 from billing.payments.gateways.base import GatewayError
 from billing.receivables import credit_balance
+from billing.rules.money import Money
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant, User
 from portal.web import form_input
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_act, tenant_page, tenant_return
-from portal.web.shapes import AttemptRow, Badge, MethodRow, PaymentPage
+from portal.web.cards import label_of, means_of
 
 SHOWN = 12
 LATER = "The payment service cannot be reached now; nothing was charged. Please try again in a few minutes."
 CONFIRMING = "Thank you. Your payment is being confirmed, which usually takes under a minute."
-PROCESSING = Badge(label="Processing", tone="run")
-BADGES = {
-    AttemptState.READY: PROCESSING,
-    AttemptState.UNKNOWN: PROCESSING,
-    AttemptState.PROCESSING: PROCESSING,
-    AttemptState.OFFERED: Badge(label="Page open", tone="wait"),
-    AttemptState.NEEDS_ACTION: Badge(label="Needs your confirmation", tone="late"),
-    AttemptState.NEEDS_REVIEW: Badge(label="Being looked at", tone="wait"),
-    AttemptState.SUCCEEDED: Badge(label="Paid", tone="ok"),
-    AttemptState.FAILED: Badge(label="Refused", tone="late"),
-    AttemptState.CANCELED: Badge(label="Not made", tone="muted"),
-}
 TRANSFER = "Bank transfer"
 _REFUND, _DISPUTE = ("Given back", "Came back again"), ("Charged back", "Dispute won")
 WENT = {"re": _REFUND, "pyr": _REFUND, "dp": _DISPUTE, "du": _DISPUTE}
 """By what its name at the gateway begins with: said of money that went back, and of what took that back."""
-METHOD_BADGES = {
-    MethodState.USABLE: Badge(label="Ready", tone="ok"),
-    MethodState.REFUSED: Badge(label="Refused by its bank", tone="late"),
-    MethodState.GONE: Badge(label="Removed", tone="muted"),
-}
 
 
 @tenant_page(Action.READ_INVOICES, area="payment")
 def payment(request: TenantRequest) -> HttpResponse:
-    account = BillingAccount.objects.filter(tenant=request.tenant).first()
-    saved = SavedMethod.objects.filter(tenant=request.tenant).exclude(state=MethodState.GONE)
-    tried = PaymentAttempt.objects.filter(tenant=request.tenant)
-    tried = tried.exclude(state=AttemptState.OFFERED, page_used=False)
-    page = PaymentPage(
-        methods=tuple(_method(row) for row in saved.order_by("-preferred", "-added_at")),
-        attempts=tuple(
-            _attempt(row, request)
-            for row in tried.select_related("invoice", "method").order_by("-made_at")[:SHOWN]
-        ),
-        automatic=account is None or account.automatic,
-        ready=gateway_access.is_configured(),
-        sandbox=gateway_access.is_sandbox(),
-        may_pay=Action.PAY in request.may,
-        credit=" + ".join(
-            say.minor(amount, currency)
-            for (_, currency), amount in credit_balance.list_balances([request.tenant.pk]).items()
-        ),
-        email=request.tenant.email,
-        email_field=form_input.last(request, reverse("payment_contact", args=[request.tenant.slug])).get(
-            "email", request.tenant.email
-        ),
-        refused=refused_addresses(request.tenant),
-    )
+    tenant = request.tenant
+    account = BillingAccount.objects.filter(tenant=tenant).first()
+    saved = SavedMethod.objects.filter(tenant=tenant).exclude(state=MethodState.GONE)
+    tried = PaymentAttempt.objects.filter(tenant=tenant).exclude(state=AttemptState.OFFERED, page_used=False)
+    form = reverse("payment_contact", args=[tenant.slug])
+    page = {
+        "methods": saved.order_by("-preferred", "-added_at"),
+        "attempts": tried.select_related("invoice", "method").order_by("-made_at")[:SHOWN],
+        "automatic": account is None or account.automatic,
+        "ready": gateway_access.is_configured(),
+        "sandbox": gateway_access.is_sandbox(),
+        "may_pay": Action.PAY in request.may,
+        "credit": [
+            Money.from_minor(amount, currency)
+            for (_, currency), amount in credit_balance.list_balances([tenant.pk]).items()
+        ],
+        "email_field": form_input.last(request, form).get("email", tenant.email),
+        "refused": refused_addresses(tenant),
+    }
     return answer(request, request.frame, page, whole="tenant/payment.html")
 
 
@@ -284,22 +263,6 @@ def person_of(request: HttpRequest) -> str:
     return cast("User", request.user).email
 
 
-def _method(row: SavedMethod) -> MethodRow:
-    return MethodRow(
-        pk=row.pk,
-        label=label_of(row),
-        expires=f"{row.exp_month:02d}/{row.exp_year}" if row.exp_month and row.exp_year else "",
-        badge=METHOD_BADGES[MethodState(row.state)],
-        usable=row.state == MethodState.USABLE,
-        preferred=row.preferred,
-    )
-
-
-def label_of(row: SavedMethod) -> str:
-    name = {"sepa_debit": "Bank account"}.get(row.kind) or row.brand.title() or row.kind
-    return f"{name} ending in {row.last4}" if row.last4 else name
-
-
 def moved_by(invoice: Invoice, payments: Iterable[Payment]) -> dict[int, tuple[str, str]]:
     """By payment how its money came or went, and the reference of a transfer. A query where the gateway moved some."""
     rows = list(payments)
@@ -323,25 +286,3 @@ def _moved(payment: Payment, means: Mapping[str | None, str]) -> tuple[str, str]
         return TRANSFER, payment.reference
     back, again = WENT[kind]
     return back if payment.amount < 0 else again, ""
-
-
-def means_of(row: PaymentAttempt) -> str:
-    """What it was, or is to be, paid with."""
-    return label_of(row.method) if row.method else row.paid_with or "Payment page"
-
-
-def badge_of(row: PaymentAttempt) -> Badge:
-    """How an attempt stands; one whose page was used is not offered any more."""
-    used = row.state == AttemptState.OFFERED and row.page_used
-    return PROCESSING if used else BADGES[AttemptState(row.state)]
-
-
-def _attempt(row: PaymentAttempt, request: TenantRequest) -> AttemptRow:
-    return AttemptRow(
-        at=say.moment(row.made_at, request.zone),
-        invoice=(row.invoice.number or "") if row.invoice else "",
-        method=means_of(row),
-        amount=say.minor(row.amount, row.currency),
-        badge=badge_of(row),
-        message=row.message if row.state in {AttemptState.FAILED, AttemptState.NEEDS_REVIEW} else "",
-    )

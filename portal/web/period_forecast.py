@@ -16,10 +16,26 @@ from billing.rules.forecast import DEVIATIONS, FEWEST, LAST, Coming, Pace, pace
 from billing.rules.money import Money
 from portal.web import drawing
 from portal.web import format as say
-from portal.web.shapes import Fact, Forecast, Plot
+from portal.web.shapes import Fact, Plot
 
 DAY = timedelta(days=1)
 NUMBERS = {2: "two", 3: "three", 7: "seven"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What the period will come to. `value` is empty where `why` says that it is too early for one."""
+
+    until: str  # "30 Nov 2026", the period's last day
+    value: str = ""
+    band: str = ""  # "from $11,204.10 to $13,020.00", "" where too few days tell
+    method: str = ""
+    why: str = ""
+    plot: Plot | None = None
+    rows: tuple[
+        Fact, ...
+    ] = ()  # of the table behind the plot: by day what had accrued, then what is forecast
+    parts: tuple[Fact, ...] = ()  # that add up to `value`: own use, and what is paid for others where it is
 
 
 @dataclass(frozen=True)
@@ -32,7 +48,7 @@ class _Days:
 
     def until(self, day: date) -> Fraction:
         """What the period's days up to and with that one come to."""
-        return sum((self.values[each] for each in self.values if self.first <= each <= day), Fraction(0))
+        return sum((value for on, value in self.values.items() if self.first <= on <= day), Fraction(0))
 
 
 Amount = Callable[[Fraction], Money]
@@ -77,7 +93,7 @@ def forecast(
         return None
     (currency,) = currencies
     own = _own(summary, accrued, through) if summary.currency else None
-    other_parts = [_of(each, through, currency) for each in others]
+    other_parts = [_of(other, through, currency) for other in others]
     parts = [own, *other_parts] if own else other_parts
     until = say.day(summary.end - DAY)
     if not any(part.pace for part in parts):
@@ -102,7 +118,7 @@ def _own(summary: Overview, accrued: Accrued | None, through: datetime) -> _Part
     days, period = _days(summary), summary.period
     rest = Fraction(int((period.end - through).total_seconds()), 86_400)
     if accrued is None:
-        amount = _beside(summary.spend[0])
+        amount = _added_to(summary.spend[0])
     else:
         amount = _by_statement(accrued.of_use, days.until(summary.end), summary.currency)
     return _Part(days, through.astimezone(ZoneInfo(period.timezone)).date(), rest, amount)
@@ -110,14 +126,14 @@ def _own(summary: Overview, accrued: Accrued | None, through: datetime) -> _Part
 
 def _of(other: Going, through: datetime, currency: str) -> _Part:
     period = other.books.period
-    first, end = (each.astimezone(other.zone).date() for each in (period.start, period.end))
+    first, end = (at.astimezone(other.zone).date() for at in (period.start, period.end))
     days = _Days(first, end, dict(other.days))
     last = min(through, period.end).astimezone(other.zone).date()
     amount = _by_statement(other.of_use, days.until(end), currency)
     return _Part(days, last, other.rest(through), amount)
 
 
-def _beside(spent: Money) -> Amount:
+def _added_to(spent: Money) -> Amount:
     def amount(more: Fraction) -> Money:
         return (spent + Money(more, spent.currency)).rounded()
 
@@ -126,7 +142,7 @@ def _beside(spent: Money) -> Amount:
 
 def _by_statement(of_use: Callable[[Fraction], list[Money]], so_far: Fraction, currency: str) -> Amount:
     def amount(more: Fraction) -> Money:
-        sums = {each.currency: each for each in of_use((so_far + more) / so_far if so_far else Fraction(1))}
+        sums = {one.currency: one for one in of_use((so_far + more) / so_far if so_far else Fraction(1))}
         return sums.get(currency, Money.zero(currency))
 
     return amount
@@ -139,7 +155,7 @@ def _paid(accrued: Accrued | None) -> Sequence[Paid]:
 def _added(ends: Sequence[tuple[Money, Money, Money]]) -> tuple[Money, Money, Money]:
     """Bands are added, as if all went one way: how the tenants vary together is not known."""
     zero = Money.zero(ends[0][0].currency)
-    low, expected, high = (sum(each, zero) for each in zip(*ends, strict=True))
+    low, expected, high = (sum(amounts, zero) for amounts in zip(*ends, strict=True))
     return low, expected, high
 
 
@@ -186,7 +202,7 @@ def _plot(
     points = [(Fraction(0), _sum(part.by(summary.first - DAY) for part in parts).amount)]
     points += [(x, money.amount) for x, _, money in _course(parts, through, summary)]
     there = _second(end, start)
-    low, expected, high = (each.amount for each in ends)
+    low, expected, high = (money.amount for money in ends)
     return drawing.plot(
         [*points, here],
         expected=[here, (there, expected)],

@@ -27,7 +27,8 @@ from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
 from portal.web import format as say
 from portal.web.access_decorators import tenant_act, tenant_return
-from portal.web.payment import CONFIRMING, LATER, back_of, behind_page, means_of, person_of
+from portal.web.cards import means_of
+from portal.web.payment import CONFIRMING, LATER, back_of, behind_page, person_of
 
 DIGITS = 19  # of an amount that can be kept
 
@@ -95,7 +96,7 @@ def _seen(request: HttpRequest) -> dict[str, int] | None:
     """By currency what the page said would be charged, in minor units; None where the form does not have it."""
     if "seen" not in request.POST:
         return None
-    pairs = (each.partition("=") for each in request.POST["seen"].split())
+    pairs = (text.partition("=") for text in request.POST["seen"].split())
     return {unit: int(minor) for unit, _, minor in pairs if minor.isdecimal() and len(minor) < DIGITS}
 
 

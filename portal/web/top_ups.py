@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -32,11 +31,8 @@ from portal.core.tenants.scope import acting_scope
 from portal.web import form_input
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, tenant_act
-from portal.web.invoices import bank_transfer
-from portal.web.payment import LATER, back_of, badge_of, label_of, means_of, person_of
-from portal.web.shapes import Badge
-from portal.web.shapes.invoices import BankTransfer
-from portal.web.shapes.wallets import AutomaticPanel, TopUpPanel, TopUpRow
+from portal.web.invoice_document import BankTransfer, bank_transfer
+from portal.web.payment import LATER, back_of, person_of
 
 SHOWN = 6
 
@@ -97,7 +93,7 @@ def set_automatic_top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> H
     return redirect("wallet", tenant.slug, wallet)
 
 
-def panel(request: TenantRequest, row: Wallet) -> TopUpPanel | None:
+def panel(request: TenantRequest, row: Wallet) -> dict[str, object] | None:
     """None for a wallet in tokens. Six queries. Cards, who bought and what a bank said are for who reads invoices."""
     if row.unit == TOKENS:
         return None
@@ -107,45 +103,36 @@ def panel(request: TenantRequest, row: Wallet) -> TopUpPanel | None:
             tenant=request.tenant, preferred=True, state=MethodState.USABLE
         ).first()
         tried = PaymentAttempt.objects.filter(top_up__wallet=row).select_related("top_up", "method")
-    return TopUpPanel(
-        currency=row.unit,
-        key=str(uuid4()),
-        amount=form_input.last(request, _form("wallet_top_up", row)).get("amount", ""),
-        card=label_of(card) if card else "",
-        by_card=gateway_access.is_configured(),
-        may_pay=Action.PAY in request.may,
-        sandbox=gateway_access.is_sandbox(),
-        rows=tuple(_row(attempt, request) for attempt in tried.order_by("-made_at")[:SHOWN]),
-        automatic=_automatic(row, request, form_input.last(request, _form("wallet_automatic", row))),
-        transfer=_transfer(request, row),
-    )
+    return {
+        "key": str(uuid4()),  # under which the form buys once
+        "amount": form_input.last(request, _form("wallet_top_up", row)).get("amount", ""),
+        "card": card,
+        "by_card": gateway_access.is_configured(),
+        "may_pay": Action.PAY in request.may,
+        "sandbox": gateway_access.is_sandbox(),
+        "attempts": tried.order_by("-made_at")[:SHOWN],
+        "automatic": _automatic(row, request),
+        "by_itself": automatic.BY,
+        "transfer": _transfer(request, row),
+    }
 
 
 def _form(name: str, row: Wallet) -> str:
     return reverse(name, args=[row.tenant.slug, row.pk])
 
 
-def _automatic(row: Wallet, request: TenantRequest, fields: Mapping[str, str]) -> AutomaticPanel:
+def _automatic(row: Wallet, request: TenantRequest) -> dict[str, object]:
+    """The rule, its amounts as they are typed, and why it does not go on."""
     rule = AutomaticTopUp.objects.filter(wallet=row).select_related("tenant", "wallet").first()
-    if rule is None or not rule.active:
-        sentence = "Off: the wallet is topped up when somebody does so."
-        amounts = [rule.below, rule.amount, rule.most] if rule else []
-    else:
-        amounts = [rule.below, rule.amount, rule.most]
-        below, amount, most = (say.minor(each, row.unit) for each in amounts)
-        sentence = f"When less than {below} is left, {amount} is bought, up to {most} in a month."
-    below, amount, most = (
-        (Money.from_minor(each, row.unit).text for each in amounts) if amounts else ("",) * 3
-    )
+    fields = form_input.last(request, _form("wallet_automatic", row))
+    amounts = {name: getattr(rule, name) for name in ("below", "amount", "most")} if rule else {}
     stand = automatic.check_readiness(rule, moment=request.moment) if rule and rule.active else None
-    return AutomaticPanel(
-        active=bool(rule and rule.active),
-        told=sentence,
-        below=fields.get("below", below),
-        amount=fields.get("amount", amount),
-        most=fields.get("most", most),
-        trouble=_trouble(stand, request) if stand else "",
-    )
+    return {
+        "rule": rule if rule and rule.active else None,
+        **{name: Money.from_minor(units, row.unit).text for name, units in amounts.items()},
+        **fields,
+        "trouble": _trouble(stand, request) if stand else "",
+    }
 
 
 def _trouble(stand: automatic.Readiness, request: TenantRequest) -> str:
@@ -166,20 +153,6 @@ def _transfer(request: TenantRequest, row: Wallet) -> BankTransfer | None:
     seller = dict(zip(("name", "iban", "bic"), account or ("", "", ""), strict=True))
     bank = bank_details(seller=seller, name=f"{WALLET}{row.pk}", amount=None)
     return bank_transfer(bank, amount="any") if bank is not None else None
-
-
-def _row(attempt: PaymentAttempt, request: TenantRequest) -> TopUpRow:
-    state = AttemptState(attempt.state)
-    badge = Badge(label="Credited", tone="ok") if state is AttemptState.SUCCEEDED else badge_of(attempt)
-    by = attempt.top_up.asked_by if attempt.top_up else ""
-    return TopUpRow(
-        at=say.moment(attempt.made_at, request.zone),
-        by="By itself" if by == automatic.BY else by,
-        method=means_of(attempt),
-        amount=say.minor(attempt.amount, attempt.currency),
-        badge=badge,
-        message=attempt.message if state in {AttemptState.FAILED, AttemptState.NEEDS_REVIEW} else "",
-    )
 
 
 def _say(request: HttpRequest, attempt: PaymentAttempt) -> None:

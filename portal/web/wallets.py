@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 from django.http import Http404, HttpResponse
 
 from billing.documents.csv import Cell, rows_to_csv
-from billing.models import EntrySide, GrantKind, Wallet, WalletGrant
+from billing.models import EntrySide, Wallet
 from billing.queries import wallets as reading
-from billing.queries.wallets import Booked, Month, WalletStatement
+from billing.queries.wallets import Month
 from billing.rules.money import Money
 from billing.rules.period import parse_month, period_starting_in
 from billing.wallets.wallet_holds import available
@@ -20,33 +20,18 @@ from portal.core.tenants.access import Action
 from portal.web import format as say
 from portal.web import top_ups
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
-from portal.web.shapes import Badge, Fact, Tile
-from portal.web.shapes.wallets import (
-    BookedRow,
-    GrantRow,
-    StatementPage,
-    TopUpPanel,
-    WalletPage,
-    WalletRow,
-    WalletsPage,
-)
-
-KINDS = {
-    GrantKind.RULE: Badge(label="By the scheme", tone="muted"),
-    GrantKind.TOP_UP: Badge(label="Top-up", tone="ok"),
-    GrantKind.GIFT: Badge(label="Given", tone="run"),
-}
+from portal.web.shapes import Tile
 
 
 @tenant_page(Action.READ, area="wallet")
 def wallets(request: TenantRequest) -> HttpResponse:
     listed = reading.wallets(request.tenant, after=request.GET.get("after", ""))
     free = available(listed.rows, day=request.today)
-    page = WalletsPage(
-        rows=tuple(_row(wallet, free[wallet.pk]) for wallet in listed.rows),
-        total=" + ".join(say.minor(sum_, unit) for unit, sum_, _ in reading.balances(request.tenant)),
-        more=f"?{urlencode({'after': listed.next})}" if listed.next else "",
-    )
+    page = {
+        "rows": [(row, max(free[row.pk], 0)) for row in listed.rows],
+        "balances": reading.balances(request.tenant),
+        "more": listed.next,
+    }
     return answer(request, request.frame, page, whole="tenant/wallets.html")
 
 
@@ -56,8 +41,15 @@ def wallet(request: TenantRequest, wallet: int) -> HttpResponse:
     wallet_statement = reading.statement(request.tenant, wallet, before=before)
     if wallet_statement is None:
         raise Http404("no such wallet")
-    panel = top_ups.panel(request, wallet_statement.wallet) if not before else None
-    page = _page(wallet_statement, request, panel, first=not before)
+    row = wallet_statement.wallet
+    page = {
+        "wallet": row,
+        "tiles": _tiles(row, request),
+        "statement": wallet_statement,
+        "months": _months(row, request) if not before else (),
+        "top_up": top_ups.panel(request, row) if not before else None,
+        "first": not before,
+    }
     return answer(request, request.frame, page, whole="tenant/wallet.html")
 
 
@@ -65,19 +57,18 @@ def wallet(request: TenantRequest, wallet: int) -> HttpResponse:
 def statement(request: TenantRequest, wallet: int) -> HttpResponse:
     month = request.GET.get("month") or f"{request.today:%Y-%m}"
     month_statement = _month(request, wallet, month, limit=ROWS)
-    page = StatementPage(
-        owner=str(month_statement.wallet),
-        of=_of(month_statement.wallet),
-        number=month_statement.wallet.pk,
-        zone=request.tenant.timezone,
-        month=say.span(*_ends(month, request), request.tenant.timezone),
-        sums=_sums(month_statement),
-        rows=tuple(_booked(booked, month_statement.wallet.unit, request) for booked in month_statement.rows),
-        more=f"{say.whole(month_statement.count - len(month_statement.rows))} more are in the CSV."
-        if month_statement.count > len(month_statement.rows)
-        else "",
-        csv=f"?{urlencode({'month': month})}",
-    )
+    page = {
+        "wallet": month_statement.wallet,
+        "statement": month_statement,
+        "month": say.span(*_ends(month, request), request.tenant.timezone),
+        "moved": [
+            (label, month_statement.sums[side])
+            for side, label in SUMS.items()
+            if month_statement.sums.get(side)
+        ],
+        "more": month_statement.count - len(month_statement.rows),
+        "csv": urlencode({"month": month}),
+    }
     return answer(request, request.frame, page, whole="tenant/statement.html")
 
 
@@ -121,24 +112,6 @@ def _month(request: TenantRequest, wallet: int, month: str, *, limit: int) -> Mo
     return month_statement
 
 
-def _sums(month_statement: Month) -> tuple[Fact, ...]:
-    unit = month_statement.wallet.unit
-    moved = [
-        Fact(
-            label=label,
-            value=("+" if month_statement.sums[side] > 0 else "")
-            + say.minor(month_statement.sums[side], unit),
-        )
-        for side, label in SUMS.items()
-        if month_statement.sums.get(side)
-    ]
-    return (
-        Fact(label="Opening balance", value=say.minor(month_statement.opening, unit)),
-        *moved,
-        Fact(label="Closing balance", value=say.minor(month_statement.closing, unit)),
-    )
-
-
 def _cells(month_statement: Month, request: TenantRequest, month: str) -> Iterator[Sequence[Cell]]:
     """From the opening to the closing balance; amounts as plain decimals."""
     unit = month_statement.wallet.unit
@@ -154,17 +127,16 @@ def _cells(month_statement: Month, request: TenantRequest, month: str) -> Iterat
     yield until, "Closing balance", None, None, amount(month_statement.closing), unit
 
 
-def _months(wallet_statement: WalletStatement, request: TenantRequest) -> tuple[Fact, ...]:
+def _months(row: Wallet, request: TenantRequest) -> list[tuple[str, str]]:
     """The last twelve months in which the wallet was open, the newest first: name and query."""
-    opened = wallet_statement.wallet.opened_at.astimezone(request.zone).date()
+    opened = row.opened_at.astimezone(request.zone).date()
     day = request.today.replace(day=1)
-    months: list[Fact] = []
+    months: list[tuple[str, str]] = []
     while len(months) < 12 and day >= opened.replace(day=1):
-        since, until = _ends(f"{day:%Y-%m}", request)
-        label = say.span(since, until, request.tenant.timezone)
-        months.append(Fact(label=label, value=f"?{urlencode({'month': f'{day:%Y-%m}'})}"))
+        label = say.span(*_ends(f"{day:%Y-%m}", request), request.tenant.timezone)
+        months.append((label, urlencode({"month": f"{day:%Y-%m}"})))
         day = (day - timedelta(days=1)).replace(day=1)
-    return tuple(months)
+    return months
 
 
 def _number(text: str) -> int:
@@ -172,76 +144,14 @@ def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
 
 
-def _of(wallet: Wallet) -> str:
-    return "User" if wallet.user else "Project" if wallet.project else "Tenant"
-
-
-def _row(wallet: Wallet, free: int) -> WalletRow:
-    return WalletRow(
-        number=wallet.pk,
-        owner=str(wallet),
-        of=_of(wallet),
-        balance=say.minor(wallet.balance, wallet.unit),
-        free=_spendable(free, wallet.unit),
-        debt=wallet.balance < 0,
-    )
-
-
-def _spendable(free: int, unit: str) -> str:
-    return say.minor(max(free, 0), unit)
-
-
-def _page(
-    wallet_statement: WalletStatement, request: TenantRequest, panel: TopUpPanel | None, *, first: bool
-) -> WalletPage:
-    row = wallet_statement.wallet
-    free = available([row], day=request.today)[row.pk]
-    overdraft = say.minor(row.scheme.overdraft, row.unit)
+def _tiles(row: Wallet, request: TenantRequest) -> list[Tile]:
     debt = "below zero: the next grant pays it first" if row.balance < 0 else "what is left of all grants"
-    return WalletPage(
-        number=row.pk,
-        owner=str(row),
-        of=_of(row),
-        zone=request.tenant.timezone,
-        tiles=(
-            Tile(label="Balance", value=say.minor(row.balance, row.unit), note=debt),
-            *(
-                (Tile(label="Held", value=say.minor(row.held, row.unit), note="set aside for admitted work"),)
-                if row.held
-                else ()
-            ),
-            Tile(
-                label="May still be spent",
-                value=_spendable(free, row.unit),
-                note=f"with {overdraft} of overdraft",
-            ),
-        ),
-        grants=tuple(_grant(grant, row.unit) for grant in wallet_statement.grants),
-        rows=tuple(_booked(booked, row.unit, request) for booked in wallet_statement.rows),
-        older=f"?{urlencode({'before': wallet_statement.older})}" if wallet_statement.older else "",
-        first=first,
-        months=_months(wallet_statement, request) if first else (),
-        top_up=panel,
-    )
-
-
-def _grant(grant: WalletGrant, unit: str) -> GrantRow:
-    return GrantRow(
-        name=grant.why or grant.key,
-        given=say.day(grant.usable_from),
-        amount=say.minor(grant.amount, unit),
-        left=say.minor(grant.left, unit),
-        expires=say.day(grant.expires_on) if grant.expires_on else "never",
-        badge=KINDS[GrantKind(grant.kind)],
-    )
-
-
-def _booked(booked: Booked, unit: str, request: TenantRequest) -> BookedRow:
-    return BookedRow(
-        at=say.moment(booked.at, request.zone),
-        memo=booked.memo,
-        day=say.day(booked.day) if booked.day else "",
-        amount=("+" if booked.amount > 0 else "") + say.minor(booked.amount, unit),
-        credit=booked.amount > 0,
-        balance=say.minor(booked.balance, unit),
-    )
+    free = max(available([row], day=request.today)[row.pk], 0)
+    overdraft = say.minor(row.scheme.overdraft, row.unit)
+    tiles = [Tile(label="Balance", value=say.minor(row.balance, row.unit), note=debt)]
+    if row.held:
+        tiles.append(
+            Tile(label="Held", value=say.minor(row.held, row.unit), note="set aside for admitted work")
+        )
+    note = f"with {overdraft} of overdraft"
+    return [*tiles, Tile(label="May still be spent", value=say.minor(free, row.unit), note=note)]

@@ -38,32 +38,15 @@ from portal.web.shapes.cluster import (
     VanishedRow,
 )
 from portal.web.shapes.collecting import CollectingPage, LateRow, LookRow
-from portal.web.shapes.frame import Area, Fact, Plot, Shell, TenantLink
-from portal.web.shapes.invoices import (
-    BankTransfer,
-    InvoicePage,
-    Line,
-    LineGroup,
-    LineJob,
-    LinePage,
-    NoticeRow,
-    NotReadyPage,
-    Party,
-    Payment,
-    Related,
-)
+from portal.web.shapes.frame import Area, Fact, Plot, Shell, TenantLink, Tile
 from portal.web.shapes.operator import (
     ClusterRow,
     ClustersPage,
     QuarantinePage,
     QuarantineRow,
-    TenantRow,
-    TenantsPage,
     UnassignedPage,
     UnassignedRow,
 )
-from portal.web.shapes.overview import Forecast, Tile
-from portal.web.shapes.payment import AttemptRow, MethodRow, OpenOffer, PaymentPage, PayOffer
 from portal.web.shapes.plans import (
     Bill,
     Curve,
@@ -75,15 +58,12 @@ from portal.web.shapes.plans import (
     PriceLine,
     VersionCard,
 )
-from portal.web.shapes.quotes import QuoteAnswer, QuoteField, QuotePage, QuoteRow
 from portal.web.shapes.reports import NodesRow, PeriodChoice, ReportPage, SplitRow, Stretch
 
 __all__ = [
     "INVOICE_BADGES",
     "Area",
-    "AttemptRow",
     "Badge",
-    "BankTransfer",
     "Bill",
     "BlockPreview",
     "BlockRow",
@@ -106,28 +86,14 @@ __all__ = [
     "EditorPage",
     "Fact",
     "FieldGroup",
-    "Forecast",
     "InTheWay",
-    "InvoicePage",
     "IssueConfirmation",
     "LateRow",
-    "Line",
-    "LineGroup",
-    "LineJob",
-    "LinePage",
     "LookRow",
-    "MethodRow",
     "MovementRow",
     "NodesRow",
-    "NotReadyPage",
-    "NoticeRow",
-    "OpenOffer",
     "Option",
-    "Party",
     "PassRow",
-    "PayOffer",
-    "Payment",
-    "PaymentPage",
     "PayoutPage",
     "PayoutRow",
     "PendingRow",
@@ -139,20 +105,13 @@ __all__ = [
     "PriceLine",
     "QuarantinePage",
     "QuarantineRow",
-    "QuoteAnswer",
-    "QuoteField",
-    "QuotePage",
-    "QuoteRow",
     "ReasonRow",
-    "Related",
     "ReportPage",
     "RunRow",
     "Shell",
     "SplitRow",
     "Stretch",
     "TenantLink",
-    "TenantRow",
-    "TenantsPage",
     "Tile",
     "Tone",
     "UnassignedPage",

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from portal.web.badges import Badge
     from portal.web.form_input import Option
-    from portal.web.shapes.invoices import InvoicePage
+    from portal.web.invoice_document import InvoicePage
 
 
 @dataclass(frozen=True, kw_only=True)

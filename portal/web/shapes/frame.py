@@ -35,6 +35,16 @@ class Fact:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tile:
+    label: str  # "Spend this period"
+    value: str  # "$84,366.49"
+    note: str  # "vs. $90,021.11 in the same days of October"
+    change: str = ""  # "−6.3 %"
+    direction: Literal["up", "down", ""] = ""
+    href: str = ""  # where the note leads
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plot:
     """A line drawing in a field of `width` × `height`, y downwards; each text is points of SVG, or empty."""
 

@@ -70,18 +70,3 @@ class QuarantinePage:
     total: str
     rows: tuple[QuarantineRow, ...]
     older: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class TenantRow:
-    slug: str
-    name: str
-    timezone: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class TenantsPage:
-    """The tenants that a person may open; without any, what to do."""
-
-    rows: tuple[TenantRow, ...]
-    more: str

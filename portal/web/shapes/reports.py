@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from portal.web.badges import Badge
     from portal.web.form_input import Option
-    from portal.web.shapes.overview import Tile
+    from portal.web.shapes.frame import Tile
 
 
 @dataclass(frozen=True, kw_only=True)

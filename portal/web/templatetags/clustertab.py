@@ -18,8 +18,8 @@ from django.urls import get_script_prefix
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from billing.models import Invoice, RatedJob
-from portal.web import badges
+from billing.models import Invoice, MethodState, PaymentAttempt, RatedJob
+from portal.web import badges, cards
 from portal.web import format as say
 
 register = template.Library()
@@ -49,6 +49,9 @@ _or_blank("long_hours", say.long_hours)
 _or_blank("exact_money", say.exact_money)
 _or_blank("price", say.price)  # {{ line.unit_price|price:invoice.currency }}
 _or_blank("counted_in", say.counted_in)  # {{ piece.share|counted_in:piece.meter }}
+_or_blank("card", cards.label_of)
+_or_blank("means", cards.means_of)  # that it was, or is to be, paid with
+_or_blank("attempt_message", cards.message_of)
 _or_blank("duration", say.duration)
 _or_blank("period", say.period)
 _or_blank("period_key", say.period_key)
@@ -99,6 +102,24 @@ def job_badge(state: str) -> SafeString:
 def invoice_badge(settlement: str) -> SafeString:
     """How an invoice stands."""
     return _badge(badges.INVOICE_BADGES[settlement])
+
+
+@register.filter
+def method_badge(state: str) -> SafeString:
+    """Whether a saved card can be charged."""
+    return _badge(cards.METHOD_BADGES[MethodState(state)])
+
+
+@register.filter
+def attempt_badge(attempt: PaymentAttempt) -> SafeString:
+    """How an attempt to be paid stands."""
+    return _badge(cards.badge_of(attempt))
+
+
+@register.filter
+def grant_badge(kind: str) -> SafeString:
+    """Where a wallet's credit came from."""
+    return _badge(badges.GRANT_BADGES[kind])
 
 
 def _badge(badge: badges.Badge) -> SafeString:
