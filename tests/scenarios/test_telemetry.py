@@ -33,7 +33,7 @@ class Dcgm:
     fails: Exception | None = None  # after its rows
     windows: list[tuple[int, int]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    read_until: int | None = None
+    complete_through: int | None = None
     clocks: Clocks | None = None
 
     def connect(self, row: Telemetry, *, clock: Callable[[], int]) -> Self:
@@ -51,7 +51,7 @@ class Dcgm:
         yield from (row for row in self.rows if row.hour in window)
         if self.fails is not None:
             raise self.fails
-        self.read_until = window.stop if window else None
+        self.complete_through = window.stop if window else None
 
     def tell(self, job: str, hour: str, busy: str, covered: int = 3600) -> None:
         self.rows.append(JobHour(job, int(at(hour).timestamp()), Decimal(busy), covered, GR))
