@@ -49,7 +49,7 @@ def pull_usage(*, cluster_id: int, **_: object) -> None:
         "pulled",
         cluster=cluster.name,
         outcome=pulled.outcome.value,
-        passes=pulled.passes,
+        passes=pulled.syncs,
         rows=pulled.stored.read,
         new=pulled.stored.new,
         revised=pulled.stored.revised,

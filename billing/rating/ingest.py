@@ -27,9 +27,9 @@ Progress = Callable[[Stored], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """What a pass over a live source stands on, beside its rows. Its proof is `Reading.complete_through`.
+    """What a pull over a live source stands on, beside its rows. Its proof is `Reading.complete_through`.
 
-    `clock` gives the present epoch second: such a pass may last longer than a node's clock may be wrong.
+    `clock` gives the present epoch second: such a pull may last longer than a node's clock may be wrong.
     `moves`: the watermark may follow the proof; not where something before the window was never read.
     `ending` is called in the transaction of the last rows, when the reading is complete.
     """
@@ -43,7 +43,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What a pass did. `as_of`: the watermark that it proved, None where it proved nothing."""
+    """What a pull did. `as_of`: the watermark that it proved, None where it proved nothing."""
 
     stored: Stored
     steps: int
@@ -65,7 +65,7 @@ def ingest(
 
     Run again, or after a kill at any point, it stores what is missing and changes nothing else.
     `as_of` defaults to the latest moment that the accepted rows prove; of a `live` source the reading
-    says it alone. What `rows` raises is kept as the pass's error and raised on; the batches before it
+    says it alone. What `rows` raises is kept as the pull's error and raised on; the batches before it
     stay, the watermark does not move.
     """
     window = {"since": live.since, "until": live.until} if live else {}
@@ -83,7 +83,7 @@ def ingest(
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """One pass at work."""
+    """One pull at work."""
 
     pull: Pull
     reading: Reading
@@ -92,7 +92,7 @@ class _Pass:
 
     @property
     def now(self) -> datetime:
-        """The clock where the source is live; a file's pass has one moment."""
+        """The clock where the source is live; a file's pull has one moment."""
         return datetime.fromtimestamp(self.live.clock(), UTC) if self.live else self.pull.started_at
 
     def sentence(self, error: BaseException) -> str:
@@ -151,7 +151,7 @@ TORN = (
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """The pass ends with this batch, having proved so much; `end` belongs into the same transaction."""
+    """The pull ends with this batch, having proved so much; `end` belongs into the same transaction."""
 
     as_of: datetime | None
     end: Callable[[Stored], None]

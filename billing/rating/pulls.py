@@ -1,6 +1,6 @@
-"""Pulling a live cluster: what its scheduler says since the watermark, pass by pass, one at a time.
+"""Pulling a live cluster: what its scheduler says since the watermark, pull by pull, one at a time.
 
-The network is outside of every transaction; what a pass brought, its watermark, the nodes' state and the
+The network is outside of every transaction; what a pull brought, its watermark, the nodes' state and the
 flags of vanished runs are in the transaction of its last rows. So a worker may die anywhere: the next
 pull goes on from the watermark.
 """
@@ -27,13 +27,13 @@ from clusters.models import Cluster, Connection, Pull
 from portal.core import locks
 from portal.core.locks import Work
 
-PIECE = timedelta(hours=24)  # by how much one pass moves the watermark at most
-OVERLAP = timedelta(minutes=15)  # that each pass reads again, for what reached the source late
+PIECE = timedelta(hours=24)  # by how much one pull moves the watermark at most
+OVERLAP = timedelta(minutes=15)  # that each pull reads again, for what reached the source late
 DEEP_EVERY = timedelta(hours=1)  # how often the whole look-back is read again
 FIRST_BACKOFF = timedelta(seconds=30)  # doubles with each failure
 LONGEST_BACKOFF = timedelta(hours=1)
 BURIED = (
-    "The worker that ran this pass ended before it did. What it had stored stays; the next pass reads its "
+    "The worker that ran this sync ended before it did. What it had stored stays; the next sync reads its "
     "window again."
 )
 UNTIMED = (
@@ -64,7 +64,7 @@ class Pulled:
     outcome: PullOutcome = PullOutcome.DONE
     stored: Stored = field(default_factory=Stored)
     steps: int = 0
-    passes: int = 0
+    syncs: int = 0
     complete_through: datetime | None = None
     vanished: int = 0  # open runs that the source no longer knows, flagged now
     healed: int = 0  # flagged ones that came back
@@ -84,9 +84,9 @@ def pull(
     """Read the cluster from its watermark, less a look-back, to `moment`; or any window anew.
 
     Safe to run again, at once and after a kill: what is known changes nothing, and of two at the same time
-    one says so and ends. A source that cannot be read is an outcome, kept with the pass; where no window was
+    one says so and ends. A source that cannot be read is an outcome, kept with the pull; where no window was
     asked for, with the connection too, which is then put off. The watermark never moves backwards, nor over
-    what was never read. `connect` makes the connector of a connection; `progress` gets the sum of all passes
+    what was never read. `connect` makes the connector of a connection; `progress` gets the sum of all pulls
     so far. Raises PullError where there is no connection, or the window is none.
     """
     connection = Connection.objects.select_related("cluster").filter(cluster=cluster).first()
@@ -121,7 +121,7 @@ class _Clock:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """One pass: the window, and the open runs that are asked after."""
+    """One pull: the window, and the open runs that are asked after."""
 
     since: datetime
     until: datetime
@@ -164,7 +164,7 @@ class _Pull:
         return self.pulled
 
     def bury(self) -> None:
-        """Nobody else pulls this cluster now, so a pass that is still said to run has died."""
+        """Nobody else pulls this cluster now, so a pull that is still said to run has died."""
         dead = Pull.objects.filter(cluster=self.cluster, outcome=Pull.Outcome.RUNNING, until__isnull=False)
         dead.update(outcome=Pull.Outcome.FAILED, ended_at=self.clock.now, error=BURIED)
 
@@ -220,7 +220,7 @@ class _Pull:
         )
         self.pulled.stored = before + result.stored
         self.pulled.steps += result.steps
-        self.pulled.passes += 1
+        self.pulled.syncs += 1
         self.pulled.notes += [note for note in self.reading.notes if note not in self.pulled.notes]
 
     def _joins(self, piece: _Piece) -> bool:
@@ -231,8 +231,8 @@ class _Pull:
         return piece.since <= mark
 
     def _rows(self, piece: _Piece) -> Iterator[Row]:
-        """The connector is made anew for each pass, inside of it, so that what keeps it from being made
-        is the pass's error too."""
+        """The connector is made anew for each pull, inside of it, so that what keeps it from being made
+        is the pull's error too."""
         connector = self.connect(self.connection, clock=self.clock)
         rows = iter(
             connector.usage(
@@ -254,7 +254,7 @@ class _Pull:
         )
 
     def _bound_watermark(self) -> None:
-        """What the pass proves never passes the source's own time; where that is not told, it proves nothing."""
+        """What the pull proves never passes the source's own time; where that is not told, it proves nothing."""
         proved, clocks = self.reading.complete_through, self.reading.clocks
         if proved is None:
             return

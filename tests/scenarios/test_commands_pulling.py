@@ -48,7 +48,7 @@ def test_op_pulls_and_reads_what_came(slurm: Scheduler) -> None:
                   builders.a_bad_row()]  # fmt: skip
     code, text = typed("gpu1")
     assert code == 0
-    assert text.startswith("gpu1: 2 rows read in one pass: 1 new, 0 unchanged, 0 revised, 1 quarantined.\n")
+    assert text.startswith("gpu1: 2 rows read in one sync: 1 new, 0 unchanged, 0 revised, 1 quarantined.\n")
     assert "Quarantined rows wait with their reason" in text
     assert "It is complete through 20" in text
     slurm.forgotten = {slurm.rows[0].source_key}
@@ -63,7 +63,7 @@ def test_a_window_is_read_again_in_the_clusters_zone(slurm: Scheduler) -> None:
     connection.cluster.timezone = "Europe/Berlin"
     connection.cluster.save()
     answer = answer_of("gpu1", "--since", "2026-03-01", "--until", "2026-03-02T00:00:00Z")
-    assert (answer["passes"], answer["complete_through"]) == (2, "2026-03-02T00:00:00Z")
+    assert (answer["syncs"], answer["complete_through"]) == (2, "2026-03-02T00:00:00Z")
     assert slurm.windows[0][0] == int(builders.at("2026-02-28 23:00").timestamp())
 
 

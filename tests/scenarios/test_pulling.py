@@ -33,7 +33,7 @@ def test_the_first_pull_begins_where_op_said_and_the_next_where_it_ended() -> No
     slurm = Scheduler([a_job(started="2026-03-01 10:00", ended="2026-03-01 12:00")])
 
     pulled = slurm.pulled(cluster, "2026-03-01 13:00")
-    assert (pulled.outcome, pulled.stored.new, pulled.passes) == (PullOutcome.DONE, 1, 1)
+    assert (pulled.outcome, pulled.stored.new, pulled.syncs) == (PullOutcome.DONE, 1, 1)
     assert slurm.windows == [(epoch("2026-03-01"), epoch("2026-03-01 13:00"))]
     assert read_through(cluster) == "2026-03-01 13:00"
     assert seconds(vision) == hours(2)
@@ -78,7 +78,7 @@ def test_after_days_of_downtime_it_catches_up_in_passes_of_a_day() -> None:
     slurm.rows.append(a_job(started="2026-03-01 14:00", ended="2026-03-04 14:00"))  # in every window
 
     pulled = slurm.pulled(cluster, "2026-03-05 00:00")
-    assert (pulled.passes, pulled.stored.new) == (4, 4)
+    assert (pulled.syncs, pulled.stored.new) == (4, 4)
     marks = [
         f"{mark:%d %H:%M}" for mark in Pull.objects.order_by("pk").values_list("as_of", flat=True) if mark
     ]
@@ -101,7 +101,7 @@ def test_a_catch_up_that_breaks_off_goes_on_where_it_was() -> None:
 
     slurm.during = stop_in_the_second_pass
     pulled = slurm.pulled(cluster, "2026-03-05 00:00")
-    assert (pulled.outcome, pulled.passes) == (PullOutcome.FAILED, 1)
+    assert (pulled.outcome, pulled.syncs) == (PullOutcome.FAILED, 1)
     assert read_through(cluster) == "2026-03-02 12:00"
     slurm.during = None
     assert slurm.pulled(cluster, "2026-03-05 00:05").outcome is PullOutcome.DONE

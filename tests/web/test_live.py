@@ -159,7 +159,7 @@ def test_a_run_that_the_last_pass_did_not_see_is_told_apart() -> None:
     builders.ingest(house.cluster, running(), running("42"))
     builders.ingest(house.cluster, running("42", seen_until="2026-05-06 15:00"))
     text = shown(house.ben)
-    assert "1 job that ran or waited was not seen by the last pass over its cluster." in text
+    assert "1 job that ran or waited was not seen by the last sync of its cluster." in text
     assert "last seen 6 May 2026, 12:00" in text
     assert "Running 1 job" in text
     assert "GPUs in use 2 2 × a100" in text
@@ -171,7 +171,7 @@ def test_what_the_scheduler_no_longer_knows_neither_runs_nor_waits() -> None:
     gone = UsageRecord.objects.filter(job_id__in=("42", "52")).values_list("source_key", flat=True)
     open_runs.settle(cluster=house.cluster, keys=gone, missing=gone, moment=builders.LATER)
     text = shown(house.ben)
-    assert "2 jobs that ran or waited were not seen by the last pass over their cluster." in text
+    assert "2 jobs that ran or waited were not seen by the last sync of their cluster." in text
     assert "Running 1 job 1 waiting" in text
     assert "Cost per hour $4.00" in text
     assert text.count("not seen lately") == 2

@@ -147,7 +147,7 @@ def _clusters(cluster_health: list[ClusterHealth], moment: datetime) -> Iterator
     )
     yield seconds_since(
         "clustertab_cluster_last_success_seconds",
-        "Seconds since a pass over the cluster last ended well; +Inf where none has.",
+        "Seconds since a sync of the cluster last ended well; +Inf where none has.",
         "cluster",
         [(vital.cluster, since(vital.last_success_at)) for vital in pulled],
     )

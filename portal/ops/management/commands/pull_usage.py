@@ -52,7 +52,7 @@ def _data(cluster: str, pulled: Pulled) -> dict[str, Any]:
     return {
         "cluster": cluster,
         "outcome": pulled.outcome.value,
-        "passes": pulled.passes,
+        "syncs": pulled.syncs,
         "read": stored.read,
         "new": stored.new,
         "unchanged": stored.unchanged,
@@ -70,9 +70,9 @@ def _text(cluster: str, pulled: Pulled) -> str:
     if pulled.outcome is PullOutcome.BUSY:
         return f"{cluster} is being pulled already; its page shows how far that is."
     stored = pulled.stored
-    passes = "one pass" if pulled.passes == 1 else f"{pulled.passes} passes"
+    syncs = "one sync" if pulled.syncs == 1 else f"{pulled.syncs} syncs"
     head = (
-        f"{cluster}: {stored.read:,} rows read in {passes}: {stored.new:,} new, {stored.unchanged:,} unchanged, "
+        f"{cluster}: {stored.read:,} rows read in {syncs}: {stored.new:,} new, {stored.unchanged:,} unchanged, "
         f"{stored.revised:,} revised, {stored.quarantined:,} quarantined."
     )
     lines = [head]

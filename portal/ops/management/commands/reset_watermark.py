@@ -25,7 +25,7 @@ class Command(OperatorCommand):
         parser.add_argument(
             "--to",
             metavar="T",
-            help="default: what was read before the first pass with a clock that ran ahead",
+            help="default: what was read before the first sync with a clock that ran ahead",
         )
         parser.add_argument("--why", metavar="REASON", default="", help="kept in the history")
         parser.add_argument("--yes", action="store_true", help="do not ask")
