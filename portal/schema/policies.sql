@@ -41,6 +41,9 @@ BEGIN
     END LOOP;
 END $$;
 
+-- People: whoever acts for a tenant sees those of the tenant alone.
+ALTER TABLE tenants_user ENABLE ROW LEVEL SECURITY;
+
 -- Names of accounts, which are often those of whoever they belong to.
 ALTER TABLE clusters_account ENABLE ROW LEVEL SECURITY;
 

@@ -109,6 +109,7 @@ def _admit(request: HttpRequest, slug: str, action: Action, area: Area) -> Tenan
         shell_of(user, area=area),
         tenant=TenantLink(slug=tenant.slug, name=tenant.name),
         invoices=Action.READ_INVOICES in may,
+        manages=Action.MANAGE in may,
         wallets=wallets,
     )
     return admitted

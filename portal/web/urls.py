@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, include, path
 
+from portal.web.api_keys import api_keys, change_api_keys, operator_api_keys
 from portal.web.bank_transfer import one_transfer
 from portal.web.blocks import account_blocks
 from portal.web.close_drafts import draft_pdf, drafts
@@ -48,6 +49,8 @@ tenant_patterns: list[URLPattern] = [
     path("jobs/", jobs, name="jobs"),
     path("quote/", job_quote, name="quote"),
     path("jobs/<int:record>/", job, name="job"),
+    path("api-keys/", api_keys, name="api_keys"),
+    path("api-keys/change/", change_api_keys, name="change_api_keys"),
     path("efficiency/", efficiency, name="efficiency"),
     path("efficiency/csv", efficiency_csv, name="efficiency_csv"),
     path("wallets/", wallets, name="wallets"),
@@ -84,6 +87,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(".well-known/clustertab-signing-keys.json", signing_keys, name="signing_keys"),
     path("tenants/", tenants, name="tenants"),
     path("t/<slug:slug>/", include(tenant_patterns)),
+    path("operator/api-keys/", operator_api_keys, name="operator_api_keys"),
     path("operator/clusters/", clusters, name="operator_clusters"),
     path("operator/clusters/<path:name>/connection/", connection, name="operator_connection"),
     path("operator/clusters/<path:name>/nodes/", cluster_nodes, name="operator_nodes"),

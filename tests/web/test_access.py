@@ -15,8 +15,8 @@ from tests.web.house import House, a_house, page, signed_in
 
 pytestmark = pytest.mark.django_db
 
-# Their own gates: a token of the monitoring, a signature, allauth's and the admin's. Public keys are anybody's.
-PUBLIC = ("healthz", "readyz", "metrics", "hooks/", "accounts/", "admin/", ".well-known/")
+# Their own gates: keys, a token of the monitoring, a signature, allauth's and the admin's. Public keys are anybody's.
+PUBLIC = ("healthz", "readyz", "metrics", "hooks/", "accounts/", "admin/", ".well-known/", "api/")
 
 
 def routes(patterns: list[URLPattern | URLResolver], before: str = "") -> Iterator[str]:
@@ -35,6 +35,7 @@ TENANTS = [route for route in OURS if "<slug:slug>" in route]
 ACTS = {
     "t/<slug:slug>/wallets/<int:wallet>/top-up/": 405,
     "t/<slug:slug>/wallets/<int:wallet>/automatic/": 405,
+    "t/<slug:slug>/api-keys/change/": 405,
     "t/<slug:slug>/payment/card/": 405,
     "t/<slug:slug>/payment/automatic/": 405,
     "t/<slug:slug>/payment/contact/": 405,

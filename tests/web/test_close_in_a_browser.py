@@ -72,7 +72,7 @@ def test_a_close_is_watched_and_what_is_parked_is_approved(live_server: LiveServ
         meanwhile(lambda: CloseRun.objects.update(done=0))
         meanwhile(perform)
         seen.page.wait_for_selector("text=To approve before it is issued")
-        seen.page.fill(".ct-cards [name=why]", "Ann expects it")
+        seen.page.fill(".ct-items [name=why]", "Ann expects it")
         seen.page.click("button[value=approved]")
         seen.page.wait_for_selector("text=Issue the month to send it.")
         confirms_issuing(seen.page)

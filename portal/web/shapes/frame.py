@@ -13,6 +13,7 @@ Area = Literal[
     "efficiency",
     "invoices",
     "wallet",
+    "api_keys",
     "payment",
     "tenants",
     "unassigned",
@@ -75,5 +76,6 @@ class Shell:
     more_tenants: bool = False  # there are more than these
     tenant: TenantLink | None
     invoices: bool = False  # the person may see the tenant's invoices
+    manages: bool = False  # the person may make keys and, later, manage people
     wallets: bool = False  # the tenant has, or had, some: wherever it is looked at from
     area: Area

@@ -1,0 +1,147 @@
+"""Keys of the REST API: made, rotated and revoked by owners for their tenant, and by operators for themselves."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+from typing import Any, cast
+
+from django import forms
+from django.contrib import messages
+from django.db.models import F, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext_lazy as _
+
+from portal.api import keys
+from portal.api.keys import KeyRefusedError, NewKey
+from portal.api.models import ApiKey
+from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
+from portal.core.tenants.access import Action
+from portal.core.tenants.models import Tenant, User
+from portal.core.tenants.scope import acting_scope
+from portal.core.vault.sealing import Sealed, seal
+from portal.web.access_decorators import TenantRequest, operator_page, tenant_act, tenant_page
+from portal.web.shapes import Shell
+
+SECRET = "new_api_key"  # noqa: S105 - where the session holds it, encrypted, until a page has shown it
+SHOWN = 200
+OVERLAP = timedelta(hours=24)
+SCOPES = forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"})
+
+
+class KeyForm(forms.Form):
+    """`expires_on` is the first day on which the key is not valid, in UTC."""
+
+    name = forms.CharField(
+        label=_("Name"), max_length=100, help_text=_("What uses the key, such as: finance export.")
+    )
+    scopes = forms.MultipleChoiceField(label=_("Scopes"), widget=SCOPES)
+    project = forms.ChoiceField(label=_("Project"), required=False)
+    expires_on = forms.DateField(
+        label=_("Expires on"),
+        required=False,
+        widget=forms.DateInput(attrs={"type": "date"}),
+        help_text=_("Blank: never."),
+    )
+    is_service = forms.BooleanField(
+        label=_("Service key"), required=False, help_text=_("Stays valid when you leave the tenant.")
+    )
+
+    def __init__(self, *args: Any, tenant: Tenant | None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        scopes = OPERATOR_SCOPES if tenant is None else tuple(TENANT_SCOPES)
+        cast("forms.MultipleChoiceField", self.fields["scopes"]).choices = [
+            (scope, scope) for scope in scopes
+        ]
+        if tenant is None:
+            del self.fields["project"], self.fields["is_service"]
+        else:
+            names = tenant.projects.order_by("name").values_list("name", flat=True)
+            choices = [("", _("All projects")), *((name, name) for name in names)]
+            cast("forms.ChoiceField", self.fields["project"]).choices = choices
+
+
+@tenant_page(Action.MANAGE, area="api_keys")
+def api_keys(request: TenantRequest) -> HttpResponse:
+    with acting_scope(request.tenant):  # the pages of a tenant may not read its keys
+        return _page(request, request.frame, request.tenant, KeyForm(tenant=request.tenant))
+
+
+@tenant_act(Action.MANAGE)
+def change_api_keys(request: HttpRequest, tenant: Tenant) -> HttpResponse:
+    _change(request, tenant)
+    return redirect("api_keys", tenant.slug)
+
+
+@operator_page("api_keys", acts=True)
+def operator_api_keys(request: HttpRequest, shell: Shell) -> HttpResponse:
+    if request.method == "POST":
+        _change(request, None)
+        return redirect("operator_api_keys")
+    return _page(request, shell, None, KeyForm(tenant=None))
+
+
+def _page(request: HttpRequest, frame: Shell, tenant: Tenant | None, form: KeyForm) -> HttpResponse:
+    secret = Sealed(request.session.pop(SECRET, "")).reveal()
+    page = {
+        "keys": _keys(tenant)[:SHOWN],
+        "form": form,
+        "secret": secret,
+        "moment": datetime.now(UTC),
+        "zone": tenant.zone if tenant else UTC,
+        "tenant": tenant,
+    }
+    return render(request, "api_keys.html", {"shell": frame, "page": page})
+
+
+def _keys(tenant: Tenant | None) -> QuerySet[ApiKey]:
+    rows = ApiKey.objects.filter(tenant=tenant).annotate(creator=F("maker__email")).select_related("project")
+    return rows.order_by("revoked_at", "-pk")
+
+
+def _change(request: HttpRequest, tenant: Tenant | None) -> None:
+    """What the pressed button says; a refusal is told on the page that follows."""
+    moment = datetime.now(UTC)
+    try:
+        if request.POST.get("act") == "create":
+            new = _create(request, tenant, moment)
+            _show_once(request, new)
+            return
+        key = _keys(tenant).filter(pk=_number(request.POST.get("key", ""))).first()
+        if key is None:
+            raise Http404("no such key")
+        if request.POST.get("act") == "rotate":
+            _show_once(request, keys.rotate(key=key, overlap=OVERLAP, moment=moment))
+        else:
+            keys.revoke(key=key, moment=moment)
+            messages.success(request, _("%(name)s is revoked.") % {"name": key.name})
+    except KeyRefusedError as refusal:
+        messages.error(request, str(refusal))
+
+
+def _create(request: HttpRequest, tenant: Tenant | None, moment: datetime) -> NewKey:
+    form = KeyForm(request.POST, tenant=tenant)
+    if not form.is_valid():
+        raise KeyRefusedError(
+            " ".join(f"{form[name].label}: {errors[0]}" for name, errors in form.errors.items())
+        )
+    values = form.cleaned_data
+    ends = values["expires_on"]
+    return keys.make(
+        maker=cast("User", request.user),
+        tenant=tenant,
+        name=values["name"],
+        scopes=values["scopes"],
+        moment=moment,
+        expires_at=datetime.combine(ends, time.min, UTC) if ends else None,
+        project=tenant.projects.get(name=values["project"]) if tenant and values["project"] else None,
+        is_service=values.get("is_service", False),
+    )
+
+
+def _show_once(request: HttpRequest, new: NewKey) -> None:
+    request.session[SECRET] = seal(new.secret).token
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else 0
