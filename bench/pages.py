@@ -106,7 +106,7 @@ def page(web: Site, address: str, least: Site, postmaster: int) -> Result:
     rows = (size - len(least.get("/floor/0/"))) // row
     cost, baseline = in_turn(web, address, least, f"/floor/{rows}/", postmaster)
     title = f"the overview over HTTP, p95, beside the smallest site ({size // 1024} KiB)"
-    return Result("page", title, 1, "pages", cost, baseline, Goal(at_most="2"), by_wall=True)
+    return Result("page", title, 1, "pages", cost, baseline, Goal(at_most="2.5"), by_wall=True)
 
 
 def in_turn(

@@ -105,7 +105,7 @@ def newest(tenant: Tenant, *, on: date, after: str = "", size: int = 0) -> tuple
 
 def outstanding(tenant: Tenant) -> tuple[Open, OwedBack]:
     """All that is to be paid, and all that is to be paid back. One query."""
-    rows = list(_unsettled().filter(tenant=tenant))
+    rows = list(_to_settle().filter(tenant=tenant))
     to_pay = [row for row in rows if row[1] > 0]
     back = [row for row in rows if row[1] < 0]
     return Open(
@@ -128,8 +128,8 @@ def _listed() -> QuerySet[WithAnnotations[Invoice, InvoiceSums]]:
 
 
 @cache
-def _unsettled() -> QuerySet[Invoice, tuple[str, int, str | None, date | None, bool]]:
-    invoices = invoice_balances.with_left(Invoice.objects.all()).exclude(left=0).order_by("number")
+def _to_settle() -> QuerySet[Invoice, tuple[str, int, str | None, date | None, bool]]:
+    invoices = invoice_balances.with_left(Invoice.objects.all()).order_by("number")
     invoices = invoices.annotate(is_processing=Exists(invoice_balances.under_way()))
     return invoices.values_list("currency", "left", "number", "due_on", "is_processing")
 

@@ -63,5 +63,7 @@ def _values(
         }
         for project, name in names.items()
     ]
+    if len(series) == 1:
+        return {"totals": series[0]["texts"], "series": series}
     totals = [sum((values[project, day] for project in names), Fraction(0)) for day in begun]
     return {"totals": [*(text(total) for total in totals), *coming], "series": series}
