@@ -1,4 +1,4 @@
-"""Keeping what a run found: differences as they come and go, payouts, and what each payout is made of."""
+"""Stores what a run finds: differences as they come and go, payouts and their lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from billing.models import Difference, GatewayMovement, GatewayPayout, PaymentAttempt
 from billing.payments import gateway_access
-from billing.reconciliation.comparison import Found
+from billing.reconciliation.comparison import Mismatch
 from billing.reconciliation.gateway_objects import There, moment_of
 
 AT_ONCE = 1000
@@ -18,29 +18,29 @@ AT_ONCE = 1000
 
 @transaction.atomic
 def keep_differences(
-    found: Iterable[Found], *, since: datetime, until: datetime, moment: datetime
+    mismatches: Iterable[Mismatch], *, since: datetime, until: datetime, moment: datetime
 ) -> tuple[int, int]:
-    """(how many are new or open again, how many are resolved). What is open and was looked at is resolved if not found.
+    """(how many are new or open again, how many are resolved). What is open and matches now is resolved.
 
     The same again changes nothing but when each was last seen.
     """
-    found = list(found)
-    kept = Difference.objects.filter(
-        Q(resolved_at=None) | Q(object_id__in=[each.object_id for each in found])
+    mismatches = list(mismatches)
+    current = Difference.objects.filter(
+        Q(resolved_at=None) | Q(object_id__in=[mismatch.object_id for mismatch in mismatches])
     )
-    rows = {(row.kind, row.object_id): row for row in kept.select_for_update()}
+    rows = {(row.kind, row.object_id): row for row in current.select_for_update()}
     opened, seen = 0, []
-    for each in found:
-        row = rows.pop((each.kind, each.object_id), None)
+    for mismatch in mismatches:
+        row = rows.pop((mismatch.kind, mismatch.object_id), None)
         if row is None:
             opened += 1
-            _new(each, moment)
+            _new(mismatch, moment)
             continue
-        if row.resolved_at is not None or _differs(row, each):
+        if row.resolved_at is not None or _differs(row, mismatch):
             opened += row.resolved_at is not None
             row.resolved_at = None
-            row.ours, row.theirs = each.ours, each.theirs
-            row.tenant_id, row.invoice_id = each.tenant, each.invoice
+            row.ours, row.theirs = mismatch.ours, mismatch.theirs
+            row.tenant_id, row.invoice_id = mismatch.tenant, mismatch.invoice
             row.save()
         seen.append(row.pk)
     Difference.objects.filter(pk__in=seen).update(last_seen=moment)
@@ -49,26 +49,26 @@ def keep_differences(
     return opened, len(gone)
 
 
-def _new(found: Found, moment: datetime) -> None:
+def _new(mismatch: Mismatch, moment: datetime) -> None:
     Difference.objects.create(
-        kind=found.kind,
-        object_id=found.object_id,
-        about_at=found.about_at,
-        tenant_id=found.tenant,
-        invoice_id=found.invoice,
-        ours=found.ours,
-        theirs=found.theirs,
+        kind=mismatch.kind,
+        object_id=mismatch.object_id,
+        about_at=mismatch.about_at,
+        tenant_id=mismatch.tenant,
+        invoice_id=mismatch.invoice,
+        ours=mismatch.ours,
+        theirs=mismatch.theirs,
         first_seen=moment,
         last_seen=moment,
     )
 
 
-def _differs(row: Difference, found: Found) -> bool:
+def _differs(row: Difference, mismatch: Mismatch) -> bool:
     return (row.ours, row.theirs, row.tenant_id, row.invoice_id) != (
-        found.ours,
-        found.theirs,
-        found.tenant,
-        found.invoice,
+        mismatch.ours,
+        mismatch.theirs,
+        mismatch.tenant,
+        mismatch.invoice,
     )
 
 
@@ -78,15 +78,15 @@ def keep_money(there: There, attempts: Mapping[str, PaymentAttempt]) -> None:
     GatewayPayout.objects.bulk_create(
         [
             GatewayPayout(
-                id=each.id,
-                amount=each.amount,
-                currency=each.currency,
-                state=each.state,
-                made_at=moment_of(each.created),
-                arrives_on=moment_of(each.arrives).date(),
-                itemised=each.itemised,
+                id=payout.id,
+                amount=payout.amount,
+                currency=payout.currency,
+                state=payout.state,
+                made_at=moment_of(payout.created),
+                arrives_on=moment_of(payout.arrives).date(),
+                itemised=payout.itemised,
             )
-            for each in there.payouts
+            for payout in there.payouts
         ],
         update_conflicts=True,
         unique_fields=["id"],
@@ -94,32 +94,35 @@ def keep_money(there: There, attempts: Mapping[str, PaymentAttempt]) -> None:
     )
     payout_of = {name: payout for payout, contents in there.contents.items() for name in contents}
     rows = [_movement(there, name, payout_of.get(name), attempts) for name in there.movements]
-    for told in (True, False):  # one that is not in a payout that was read may be in one that was read before
+    for in_payout in (
+        True,
+        False,
+    ):  # one that is not in a payout that was read may be in one that was read before
         GatewayMovement.objects.bulk_create(
-            [row for row in rows if (row.payout_id is not None) is told],
+            [row for row in rows if (row.payout_id is not None) is in_payout],
             batch_size=AT_ONCE,
             update_conflicts=True,
             unique_fields=["id"],
-            update_fields=["attempt", "amount", "fee", "net", "foreign", *(["payout"] if told else [])],
+            update_fields=["attempt", "amount", "fee", "net", "foreign", *(["payout"] if in_payout else [])],
         )
 
 
 def _movement(
     there: There, name: str, payout: str | None, attempts: Mapping[str, PaymentAttempt]
 ) -> GatewayMovement:
-    told = there.movements[name]
-    attempt = attempts.get(told.charge)
-    ours = attempt is not None or told.charge in there.charges or gateway_access.is_ours(told.tags)
+    movement = there.movements[name]
+    attempt = attempts.get(movement.charge)
+    ours = attempt is not None or movement.charge in there.charges or gateway_access.is_ours(movement.tags)
     return GatewayMovement(
-        id=told.id,
+        id=movement.id,
         payout_id=payout,
         attempt=attempt,
-        kind=told.kind,
-        source=told.source,
-        amount=told.amount,
-        fee=told.fee,
-        net=told.net,
-        currency=told.currency,
-        made_at=moment_of(told.created),
-        foreign=bool(told.charge) and not ours,
+        kind=movement.kind,
+        source=movement.source,
+        amount=movement.amount,
+        fee=movement.fee,
+        net=movement.net,
+        currency=movement.currency,
+        made_at=moment_of(movement.created),
+        foreign=bool(movement.charge) and not ours,
     )

@@ -41,53 +41,53 @@ class There:
 
 def read(*, gateway: Gateway, since: datetime, until: datetime) -> There:
     """Raises GatewayError where something cannot be read: a comparison with half of the books tells nothing."""
-    found = There()
+    there = There()
     first, end = int(since.timestamp()), int(until.timestamp())
     others: set[str] = set()
     for charge in gateway.charges(since=first):
         if charge.created > end:
             continue
         if gateway_access.is_ours(charge.tags):
-            found.charges[charge.id] = charge
+            there.charges[charge.id] = charge
         else:
             others.add(charge.id)
-            found.foreign += 1
-    _read_again(found, gateway, since, until)
-    known = _Known(found, others, gateway)
+            there.foreign += 1
+    _read_again(there, gateway, since, until)
+    own = _OwnCharges(there, others, gateway)
     for refund in gateway.refunds(since=first):
-        if refund.created <= end and known.has(refund.charge):
-            found.refunds.append(refund)
+        if refund.created <= end and own.has(refund.charge):
+            there.refunds.append(refund)
     for dispute in gateway.disputes(since=first):
-        if dispute.created <= end and known.has(dispute.charge):
-            found.disputes.append(dispute)
-    _read_money(found, gateway, first, end)
-    return found
+        if dispute.created <= end and own.has(dispute.charge):
+            there.disputes.append(dispute)
+    _read_money(there, gateway, first, end)
+    return there
 
 
-class _Known:
+class _OwnCharges:
     """Which charges are ours: by the window, by our rows, and by asking for those that neither tells of."""
 
-    def __init__(self, found: There, others: set[str], gateway: Gateway) -> None:
-        self.found, self.others, self.gateway = found, others, gateway
+    def __init__(self, there: There, others: set[str], gateway: Gateway) -> None:
+        self.there, self.others, self.gateway = there, others, gateway
 
     def has(self, charge: str) -> bool:
-        ours = charge in self.found.charges or charge in self.found.gone
+        ours = charge in self.there.charges or charge in self.there.gone
         if not ours and charge and charge not in self.others:
-            ours = self._asked(charge)
+            ours = self._is_ours(charge)
         if not ours:
-            self.found.foreign += 1
+            self.there.foreign += 1
         return ours
 
-    def _asked(self, charge: str) -> bool:
-        told = _found(self.gateway, charge)
-        if told is None or not gateway_access.is_ours(told.tags):
+    def _is_ours(self, charge: str) -> bool:
+        row = _charge(self.gateway, charge)
+        if row is None or not gateway_access.is_ours(row.tags):
             self.others.add(charge)
             return False
-        self.found.charges[charge] = told
+        self.there.charges[charge] = row
         return True
 
 
-def _read_again(found: There, gateway: Gateway, since: datetime, until: datetime) -> None:
+def _read_again(there: There, gateway: Gateway, since: datetime, until: datetime) -> None:
     """Charges, refunds and disputes that our rows of the window name and the list did not, one by one."""
     named = set(
         PaymentAttempt.objects.filter(external_id__isnull=False, made_at__gte=since, made_at__lte=until)
@@ -97,30 +97,30 @@ def _read_again(found: There, gateway: Gateway, since: datetime, until: datetime
     for of, at in ((PaymentRefund, "made_at"), (PaymentDispute, "opened_at")):
         rows = of.objects.filter(**{f"{at}__gte": since, f"{at}__lte": until, "external_id__isnull": False})
         named |= set(rows.values_list("attempt__external_id", flat=True))
-    for name in sorted(each for each in named if each and each not in found.charges):
-        told = _found(gateway, name)
-        if told is None:
-            found.gone.add(name)
+    for name in sorted(charge for charge in named if charge and charge not in there.charges):
+        row = _charge(gateway, name)
+        if row is None:
+            there.gone.add(name)
         else:
-            found.charges[name] = told
+            there.charges[name] = row
 
 
-def _read_money(found: There, gateway: Gateway, first: int, end: int) -> None:
+def _read_money(there: There, gateway: Gateway, first: int, end: int) -> None:
     for movement in gateway.movements(since=first):
         if movement.created <= end:
-            found.movements[movement.id] = movement
+            there.movements[movement.id] = movement
     for payout in gateway.payouts(since=first):
         if payout.created > end:
             continue
-        found.payouts.append(payout)
+        there.payouts.append(payout)
         if not payout.itemised:
             continue
-        made_of = list(gateway.movements(payout=payout.id))
-        found.movements |= {each.id: each for each in made_of}
-        found.contents[payout.id] = [each.id for each in made_of]
+        lines = list(gateway.movements(payout=payout.id))
+        there.movements |= {line.id: line for line in lines}
+        there.contents[payout.id] = [line.id for line in lines]
 
 
-def _found(gateway: Gateway, charge: str) -> Charge | None:
+def _charge(gateway: Gateway, charge: str) -> Charge | None:
     try:
         return gateway.find_charge(charge)
     except GatewayError as error:
@@ -131,12 +131,12 @@ def _found(gateway: Gateway, charge: str) -> Charge | None:
 
 def attempts_of(charges: Iterable[str]) -> dict[str, PaymentAttempt]:
     """Our rows of these charges, by the gateway's name; a query for each slice of them."""
-    wanted = sorted({each for each in charges if each})
+    names = sorted({charge for charge in charges if charge})
     rows: dict[str, PaymentAttempt] = {}
-    for start in range(0, len(wanted), SLICE):
-        for row in PaymentAttempt.objects.filter(
-            external_id__in=wanted[start : start + SLICE]
-        ).select_related("invoice", "tenant", "top_up"):
+    for start in range(0, len(names), SLICE):
+        for row in PaymentAttempt.objects.filter(external_id__in=names[start : start + SLICE]).select_related(
+            "invoice", "tenant", "top_up"
+        ):
             rows[row.external_id or ""] = row
     return rows
 

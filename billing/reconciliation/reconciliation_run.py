@@ -85,7 +85,7 @@ def is_due(*, moment: datetime) -> bool:
 def note(*, difference: Difference, text: str, by: str, moment: datetime) -> None:
     """Keep what somebody knows of a difference; another note takes its place, and the history has both."""
     if not text.strip():
-        raise CollectionError("Write what is known of it: a note of nothing helps nobody.")
+        raise CollectionError("Enter a note.")
     with transaction.atomic():
         row = Difference.objects.select_for_update().get(pk=difference.pk)
         row.note, row.noted_by, row.noted_at = text.strip(), by, moment
@@ -119,14 +119,14 @@ def _compared_until(moment: datetime) -> datetime:
 def _run(row: Reconciliation, gateway: Gateway, moment: datetime) -> None:
     there = gateway_objects.read(gateway=gateway, since=row.since, until=row.until)
     adopted, unplaced = _adopt(there, gateway, moment)
-    charges = {*there.charges, *there.gone, *(each.charge for each in there.movements.values())}
+    charges = {*there.charges, *there.gone, *(movement.charge for movement in there.movements.values())}
     attempts = gateway_objects.attempts_of(charges)
     books = Books(there, attempts, unplaced, row.since, row.until, moment)
-    found = comparison.differences(books)
+    mismatches = comparison.differences(books)
     with transaction.atomic():
         differences.keep_money(there, attempts)
         opened, resolved = differences.keep_differences(
-            found, since=row.since, until=row.until, moment=moment
+            mismatches, since=row.since, until=row.until, moment=moment
         )
         row.ended_at = moment
         row.counts = {
@@ -137,13 +137,13 @@ def _run(row: Reconciliation, gateway: Gateway, moment: datetime) -> None:
             "payouts": len(there.payouts),
             "foreign": there.foreign,
             "adopted": adopted,
-            "found": len(found),
+            "found": len(mismatches),
             "opened": opened,
             "resolved": resolved,
         }
         row.sums = _sums(there, attempts)
         row.save()
-    log.info("reconciled", found=len(found), opened=opened, resolved=resolved, adopted=adopted)
+    log.info("reconciled", found=len(mismatches), opened=opened, resolved=resolved, adopted=adopted)
 
 
 def _adopt(there: There, gateway: Gateway, moment: datetime) -> tuple[int, dict[str, str]]:
@@ -151,10 +151,10 @@ def _adopt(there: There, gateway: Gateway, moment: datetime) -> tuple[int, dict[
 
     What a payment cost is taken over too, where it was not told yet when it succeeded.
     """
-    known = gateway_objects.attempts_of(there.charges)
+    attempts = gateway_objects.attempts_of(there.charges)
     adopted, unplaced = 0, {}
     for charge in there.charges.values():
-        if (row := known.get(charge.id)) is not None:
+        if (row := attempts.get(charge.id)) is not None:
             if row.state == AttemptState.SUCCEEDED and row.fee is None and charge.fee is not None:
                 sync.apply_charge(charge, moment=moment)
             continue
@@ -215,4 +215,4 @@ def _sums(there: There, attempts: Mapping[str, PaymentAttempt]) -> dict[str, dic
     ]
     for amount, currency in (*moved, *bought, *back):
         add(currency, "booked", amount)
-    return {currency: dict(told) for currency, told in sorted(sums.items())}
+    return {currency: dict(amounts) for currency, amounts in sorted(sums.items())}
