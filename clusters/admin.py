@@ -51,7 +51,7 @@ class ConnectionAdmin(Recorded[Connection]):
     fieldsets = (
         (None, {"fields": ("cluster", "base_url", "unix_socket", "slurm_cluster", "options", "enabled")}),
         (
-            "As whom",
+            "Authentication",
             {
                 "fields": (
                     *("user", "new_password", "new_token", "new_jwt_key", "new_aws", "new_headers"),
@@ -60,9 +60,9 @@ class ConnectionAdmin(Recorded[Connection]):
             },
         ),
         ("TLS", {"fields": ("ca", "client_certificate", "new_client_key")}),
-        ("What and how often", {"fields": ("first_usage_from", "every", "look_back", "coverage_needed")}),
+        ("Schedule", {"fields": ("first_usage_from", "every", "look_back", "coverage_needed")}),
         (
-            "The last passes",
+            "Syncs",
             {
                 "fields": (
                     "release",
@@ -90,7 +90,7 @@ class ConnectionAdmin(Recorded[Connection]):
             for title, options in self.fieldsets
         ]
         has_secrets = any(getattr(obj, name) for name in SECRETS)
-        return [*fitting, ("Secrets to take away", {"fields": ("forget",)})] if has_secrets else fitting
+        return [*fitting, ("Remove secrets", {"fields": ("forget",)})] if has_secrets else fitting
 
     def get_readonly_fields(self, request: HttpRequest, obj: Connection | None = None) -> Any:
         return self.readonly_fields if obj is None else ("cluster", *self.readonly_fields)

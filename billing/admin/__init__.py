@@ -2,12 +2,12 @@
 
 from billing.admin import (
     approvals,
+    charges,
     closes,
-    collecting,
     costs,
     dunning,
     invoices,
-    manual,
+    manual_lines,
     payments,
     plans,
     tenants,
@@ -16,12 +16,12 @@ from billing.admin import (
 
 __all__ = [
     "approvals",
+    "charges",
     "closes",
-    "collecting",
     "costs",
     "dunning",
     "invoices",
-    "manual",
+    "manual_lines",
     "payments",
     "plans",
     "tenants",

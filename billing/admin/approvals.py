@@ -1,4 +1,4 @@
-"""What is issued without a look, and what waits for a decision: approved or refused with a reason."""
+"""Approval limits, and invoices held for approval: each is approved or refused with a reason."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from billing.admin.invoices import Why
 from billing.invoicing import approvals
@@ -30,9 +32,9 @@ class ApprovalLimitForm(forms.ModelForm[ApprovalLimit]):
         cleaned_data: dict[str, Any] = super().clean() or {}
         currency = cleaned_data.get("currency", "")
         if cleaned_data.get("measure") == ApprovalMetric.TOTAL and not is_currency(currency):
-            raise ValidationError({"currency": "A total is in a currency of ISO 4217, such as USD or EUR."})
+            raise ValidationError({"currency": _("Choose a currency of ISO 4217, such as USD or EUR.")})
         if cleaned_data.get("measure") not in {ApprovalMetric.TOTAL, None} and currency:
-            raise ValidationError({"currency": "Only a total has a currency."})
+            raise ValidationError({"currency": _("Only a total has a currency.")})
         return cleaned_data
 
 
@@ -45,18 +47,18 @@ class ApprovalLimitAdmin(Recorded[ApprovalLimit]):
     ordering = ("tenant__slug", "measure", "currency")
     autocomplete_fields = ("tenant",)
 
-    @admin.display(description="of", ordering="tenant__slug")
+    @admin.display(description=gettext_lazy("tenant"), ordering="tenant__slug")
     def whose(self, bound: ApprovalLimit) -> str:
-        return bound.tenant.name if bound.tenant else "everyone"
+        return bound.tenant.name if bound.tenant else _("everyone")
 
 
 @admin.register(PendingApproval)
-class ParkingAdmin(ReadOnly[PendingApproval]):
-    """Each is approved or refused alone; the next close issues what is approved."""
+class PendingApprovalAdmin(ReadOnly[PendingApproval]):
+    """Each is approved or refused on its own; the next close issues what is approved."""
 
     action_form = Why
     actions = ("approve", "refuse")
-    list_display = ("tenant", "month", "state", "comes_to", "lines", "reason", "by", "why", "decided_at")
+    list_display = ("tenant", "month", "state", "total_text", "lines", "reason", "by", "why", "decided_at")
     list_filter = ("state", "tenant")
     list_select_related = ("tenant", "period")
     ordering = ("-period__start", "tenant__slug")
@@ -65,19 +67,19 @@ class ParkingAdmin(ReadOnly[PendingApproval]):
     def month(self, row: PendingApproval) -> str:
         return f"{row.period.start.astimezone(ZoneInfo(row.period.timezone)):%Y-%m}"
 
-    @admin.display(description="total", ordering="total")
-    def comes_to(self, row: PendingApproval) -> str:
+    @admin.display(description=gettext_lazy("total"), ordering="total")
+    def total_text(self, row: PendingApproval) -> str:
         return approvals.format_total(row)
 
-    @admin.action(description="Approve, for the reason beside")
+    @admin.action(description=gettext_lazy("Approve (reason required)"))
     def approve(self, request: HttpRequest, queryset: QuerySet[PendingApproval]) -> None:
-        self._each(request, queryset, Decision.APPROVED)
+        self._decide(request, queryset, Decision.APPROVED)
 
-    @admin.action(description="Refuse, for the reason beside")
+    @admin.action(description=gettext_lazy("Refuse (reason required)"))
     def refuse(self, request: HttpRequest, queryset: QuerySet[PendingApproval]) -> None:
-        self._each(request, queryset, Decision.REFUSED)
+        self._decide(request, queryset, Decision.REFUSED)
 
-    def _each(self, request: HttpRequest, queryset: QuerySet[PendingApproval], decision: Decision) -> None:
+    def _decide(self, request: HttpRequest, queryset: QuerySet[PendingApproval], decision: Decision) -> None:
         why, by = request.POST.get("why", "").strip(), str(request.user)
         for row in queryset.select_related("period__tenant").order_by("pk"):
             try:

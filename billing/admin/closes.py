@@ -5,6 +5,7 @@ from __future__ import annotations
 from zoneinfo import ZoneInfo
 
 from django.contrib import admin
+from django.utils.translation import gettext_lazy
 
 from billing.models import CloseProof
 from portal.admin import ReadOnly
@@ -19,7 +20,7 @@ class CloseProofAdmin(ReadOnly[CloseProof]):
     search_fields = ("tenant__slug", "accepted_incomplete")
     ordering = ("-closed_at", "-pk")
 
-    @admin.display(description="month", ordering="period__start")
+    @admin.display(description=gettext_lazy("month"), ordering="period__start")
     def month(self, proof: CloseProof) -> str:
         """In which the period starts, in its zone."""
         return f"{proof.period.start.astimezone(ZoneInfo(proof.period.timezone)):%Y-%m}"

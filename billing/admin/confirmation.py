@@ -1,4 +1,4 @@
-"""The page between choosing an action on documents and doing it: what will happen to the money of each."""
+"""The page that confirms an action on documents: its effect on the money of each."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
+from django.utils.translation import gettext as _
 
 from billing.invoicing.credit_notes import CreditError
 from billing.invoicing.voids import VoidError
@@ -19,7 +20,7 @@ from billing.receivables.write_offs import WriteOffError
 
 REFUSALS = (CreditError, VoidError, CollectionError, WriteOffError)
 CONFIRMED = "confirmed"
-"""The field by which the page says that it was read."""
+"""The field that the confirmation sends."""
 
 
 def is_confirmed(request: HttpRequest) -> bool:
@@ -34,13 +35,13 @@ def page(
     title: str,
     effect: Callable[[Invoice], str],
 ) -> TemplateResponse:
-    """A sentence for each document, the newest first; what will be refused says so. Nothing is changed."""
+    """A sentence for each document, the newest first, with the reason where it cannot be done. Nothing is changed."""
     sentences = []
     for invoice in queryset.select_related("period", "tenant").order_by("-pk"):
         try:
             sentences.append(effect(invoice))
         except REFUSALS as refusal:
-            sentences.append(f"Will be refused: {refusal}")
+            sentences.append(_("Cannot be done: {reason}").format(reason=refusal))
     context: dict[str, Any] = {
         **site.each_context(request),
         "title": title,

@@ -1,8 +1,10 @@
-"""What GPUs cost to run."""
+"""Operating costs of GPUs."""
 
 from __future__ import annotations
 
 from django.contrib import admin
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from billing.models import OperatingCost
 from portal.admin import Recorded
@@ -15,10 +17,10 @@ class OperatingCostAdmin(Recorded[OperatingCost]):
     list_select_related = ("cluster",)
     ordering = ("gpu_model", "cluster__name", "currency", "valid_from")
 
-    @admin.display(description="GPU model", ordering="gpu_model")
+    @admin.display(description=gettext_lazy("GPU model"), ordering="gpu_model")
     def of_model(self, cost: OperatingCost) -> str:
-        return cost.gpu_model or "every model"
+        return cost.gpu_model or _("every model")
 
-    @admin.display(description="cluster", ordering="cluster__name")
+    @admin.display(description=gettext_lazy("cluster"), ordering="cluster__name")
     def where(self, cost: OperatingCost) -> str:
-        return cost.cluster.name if cost.cluster else "every cluster"
+        return cost.cluster.name if cost.cluster else _("every cluster")

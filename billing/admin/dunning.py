@@ -1,4 +1,4 @@
-"""What follows when an invoice is not paid: policies to set, pauses and what was written off to look at."""
+"""Dunning: policies, e-mails, suspensions, pauses and write-offs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from billing.admin.invoices import money_of
 from billing.dunning import send
@@ -55,15 +57,17 @@ class PolicyAdmin(Recorded[DunningPolicy]):
     ordering = ("tenant__slug", "-since")
     autocomplete_fields = ("tenant",)
 
-    @admin.display(description="of", ordering="tenant__slug")
+    @admin.display(description=gettext_lazy("tenant"), ordering="tenant__slug")
     def whose(self, row: DunningPolicy) -> str:
-        return row.tenant.name if row.tenant else "everyone"
+        return row.tenant.name if row.tenant else _("everyone")
 
 
 @admin.register(Notice)
 class NoticeAdmin(ReadOnly[Notice]):
-    """Every notice as it was sent, or kept where EMAIL_URL is not set. One that may have arrived is never sent again
-    by itself."""
+    """Every e-mail as it was sent, or drafted where EMAIL_URL is not set.
+
+    One that may have arrived is never sent again automatically.
+    """
 
     actions = ("send_again",)
     list_display = ("made_at", "kind", "step", "tenant", "invoice", "state", "addressed", "sent_at", "why")
@@ -74,15 +78,15 @@ class NoticeAdmin(ReadOnly[Notice]):
     fields = ("tenant", "invoice", "kind", "state", "why", "addressed", "sent_at", "subject", "shown")
     readonly_fields = ("addressed", "shown")
 
-    @admin.display(description="to")
+    @admin.display(description=gettext_lazy("to"))
     def addressed(self, row: Notice) -> str:
         return ", ".join(row.to) or "–"
 
-    @admin.display(description="text")
+    @admin.display(description=gettext_lazy("text"))
     def shown(self, row: Notice) -> str:
-        return row.text or "It is written when it is sent."
+        return row.text or _("Drafted when it is sent.")
 
-    @admin.action(description="Send what failed, was only kept, or may not have arrived")
+    @admin.action(description=gettext_lazy("Send again: failed, draft or unconfirmed"))
     def send_again(self, request: HttpRequest, queryset: QuerySet[Notice]) -> None:
         for row in queryset:
             try:
@@ -90,7 +94,9 @@ class NoticeAdmin(ReadOnly[Notice]):
             except NoticeError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
             else:
-                self.message_user(request, f"{row} is sent within a minute.", messages.SUCCESS)
+                self.message_user(
+                    request, _("{email} is sent within a minute.").format(email=row), messages.SUCCESS
+                )
 
 
 @admin.register(Suspension)
@@ -103,7 +109,7 @@ class SuspensionAdmin(ReadOnly[Suspension]):
 
 @admin.register(SuspendedAccount)
 class SuspendedAccountAdmin(ReadOnly[SuspendedAccount]):
-    """What of a suspension could not be done yet says why, and is tried again."""
+    """An account that could not be blocked yet has the error, and is retried."""
 
     list_display = ("account", "tenant", "state", "error", "tries", "next_at")
     list_filter = ("state", "tenant")
@@ -121,14 +127,24 @@ class PauseAdmin(ReadOnly[DunningPause]):
 
 @admin.register(WriteOff)
 class WriteOffAdmin(ReadOnly[WriteOff]):
-    """Written off in the list of invoices; what comes after all makes it smaller by itself."""
+    """Invoices are written off in their own list; later payments reduce the write-off automatically."""
 
-    list_display = ("invoice", "tenant", "lost", "on", "why", "by", "undone_at", "undone_by", "undone_why")
+    list_display = (
+        "invoice",
+        "tenant",
+        "amount_text",
+        "on",
+        "why",
+        "by",
+        "undone_at",
+        "undone_by",
+        "undone_why",
+    )
     list_filter = (("undone_at", admin.EmptyFieldListFilter), "tenant")
     list_select_related = ("invoice", "tenant")
     search_fields = ("invoice__number",)
     ordering = ("-on", "-pk")
 
-    @admin.display(description="amount")
-    def lost(self, row: WriteOff) -> str:
+    @admin.display(description=gettext_lazy("amount"))
+    def amount_text(self, row: WriteOff) -> str:
         return money_of(row.amount, row.invoice.currency)

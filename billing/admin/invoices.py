@@ -1,4 +1,4 @@
-"""Invoices and what was paid. Invoices are made by closing a period, never by hand."""
+"""Invoices, with their lines, taxes and payments. Closing a period issues them; none is entered here."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from billing.admin import confirmation
 from billing.catalog import billing_periods
@@ -41,7 +43,7 @@ from billing.rules.period import Period, label
 from portal.admin import ReadOnly, ReadOnlyInline, Recorded
 from portal.core.audit import acting_as
 
-TITLES = {"vat_id": "VAT id", "iban": "IBAN", "bic": "BIC"}
+TITLES = {"vat_id": "VAT ID", "iban": "IBAN", "bic": "BIC"}
 
 
 def money_of(minor: int, currency: str) -> str:
@@ -50,7 +52,7 @@ def money_of(minor: int, currency: str) -> str:
 
 
 def _lines(frozen: dict[str, Any]) -> SafeString:
-    """What was copied onto the invoice, a line each, the name first: `VAT id: DE123456789`."""
+    """What was copied onto the invoice, a line each, the name first: `VAT ID: DE123456789`."""
     names = sorted((name for name in frozen if frozen[name]), key=lambda name: (name != "name", name))
     rows = [
         (TITLES.get(name, name.replace("_", " ").capitalize()), ", ".join(str(frozen[name]).splitlines()))
@@ -60,12 +62,12 @@ def _lines(frozen: dict[str, Any]) -> SafeString:
 
 
 class SellerForm(forms.ModelForm[Seller]):
-    """Refuses a VAT id that cannot be one."""
+    """Refuses an impossible VAT ID."""
 
     def clean(self) -> dict[str, Any] | None:
         cleaned_data = super().clean() or self.cleaned_data
         if wrong := vat_ids.problem(cleaned_data.get("vat_id", ""), cleaned_data.get("country", "")):
-            raise forms.ValidationError(f"The VAT id {wrong}")
+            raise forms.ValidationError(_("The VAT ID {problem}").format(problem=wrong))
         return cleaned_data
 
 
@@ -81,7 +83,7 @@ class SellerAdmin(Recorded[Seller]):
 
 @admin.register(TaxRate)
 class TaxRateAdmin(Recorded[TaxRate]):
-    """What is issued keeps the rate that it was issued at."""
+    """Issued invoices keep their rate."""
 
     list_display = ("country", "region", "category", "rate", "since")
     list_filter = ("country", "category")
@@ -101,7 +103,7 @@ class LineInline(ReadOnlyInline):
         hours = Fraction(int(line.seconds_num), line.seconds_den * 3600)
         return f"{decimal_text(hours, 6)} {line.unit}s" if line.unit and hours else "–"
 
-    @admin.display(description="unit price")
+    @admin.display(description=gettext_lazy("unit price"))
     def price(self, line: InvoiceLine) -> str:
         currency = line.invoice.currency
         if line.unit_price is None:
@@ -115,17 +117,18 @@ class LineInline(ReadOnlyInline):
 class TaxInline(ReadOnlyInline):
     model = InvoiceTax
     show_change_link = False
-    fields = ("category", "rate", "on", "comes_to", "reason")
-    readonly_fields = ("on", "comes_to")
+    fields = ("category", "rate", "net_text", "tax_text", "reason")
+    readonly_fields = ("net_text", "tax_text")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).select_related("invoice").order_by("-rate", "category")
 
-    def on(self, row: InvoiceTax) -> str:
+    @admin.display(description=gettext_lazy("net"))
+    def net_text(self, row: InvoiceTax) -> str:
         return money_of(row.net, row.invoice.currency)
 
-    @admin.display(description="tax")
-    def comes_to(self, row: InvoiceTax) -> str:
+    @admin.display(description=gettext_lazy("tax"))
+    def tax_text(self, row: InvoiceTax) -> str:
         return money_of(row.tax, row.invoice.currency)
 
 
@@ -142,15 +145,15 @@ class PaymentInline(ReadOnlyInline):
 
 
 class Why(ActionForm):
-    why = forms.CharField(label="Reason", required=False, max_length=500)
+    why = forms.CharField(label=gettext_lazy("Reason"), required=False, max_length=500)
 
 
 @admin.register(Invoice)
 class InvoiceAdmin(ReadOnly[Invoice]):
-    """Nothing on a document can be changed: it is credited or made void, each with a reason."""
+    """Documents never change: they are credited or voided, with a reason."""
 
     action_form = Why
-    actions = ("credit_in_full", "make_void", "give_back", "write_off", "take_back")
+    actions = ("credit_in_full", "make_void", "refund_to_card", "write_off", "reverse_write_off")
     list_display = (
         "__str__",
         "tenant",
@@ -181,7 +184,7 @@ class InvoiceAdmin(ReadOnly[Invoice]):
             ("service_period", "timezone"),
             ("issued_on", "due_on"),
         ),
-        *("net", "rate", "vat", "gross", "from_seller", "to_buyer", "agreed"),
+        *("net", "rate", "vat", "gross", "from_seller", "to_buyer", "terms_text"),
     )
     readonly_fields = (
         "why",
@@ -193,25 +196,25 @@ class InvoiceAdmin(ReadOnly[Invoice]):
         "gross",
         "from_seller",
         "to_buyer",
-        "agreed",
+        "terms_text",
     )
 
-    @admin.action(description="Credit all that is left, for the reason beside")
+    @admin.action(description=gettext_lazy("Issue credit note…"))
     def credit_in_full(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         now, by = datetime.now(UTC), str(request.user)
 
         def credit(invoice: Invoice, why: str) -> str:
             today = billing_periods.day_of(now, invoice.period)
             note = credit_notes.issue_credit_note(invoice=invoice, reason=why, by=by, on=today, moment=now)
-            return f"{invoice} is credited by {note}."
+            return _("{invoice} is credited by {note}.").format(invoice=invoice, note=note)
 
         def effect(invoice: Invoice) -> str:
             on = billing_periods.day_of(now, invoice.period)
             return credit_note_previews.preview_credit(invoice=invoice, on=on, moment=now).sentence
 
-        return self._each(request, queryset, credit, title="Issue credit notes", effect=effect)
+        return self._confirmed(request, queryset, credit, title=_("Issue credit notes"), effect=effect)
 
-    @admin.action(description="Make void, for the reason beside")
+    @admin.action(description=gettext_lazy("Void invoice…"))
     def make_void(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         def void(invoice: Invoice, why: str) -> str:
             now, by = datetime.now(UTC), str(request.user)
@@ -219,56 +222,63 @@ class InvoiceAdmin(ReadOnly[Invoice]):
             voids.void_invoice(
                 invoice=invoice, reason=why, by=by, on=billing_periods.day_of(now, invoice.period), moment=now
             )
-            return f"{invoice} is void; close its period again to issue another."
+            return _("{invoice} is void. Close its period again to issue another.").format(invoice=invoice)
 
-        return self._each(request, queryset, void, title="Make invoices void", effect=voids.describe_effect)
+        return self._confirmed(
+            request, queryset, void, title=_("Void invoices"), effect=voids.describe_effect
+        )
 
-    @admin.action(description="Give back to the card what a credit note takes back")
-    def give_back(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
+    @admin.action(description=gettext_lazy("Refund credit note to card…"))
+    def refund_to_card(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         def refund(note: Invoice, why: str) -> str:
             del why
             rows = refunds.prepare_refunds(credit_note=note, who=str(request.user), moment=datetime.now(UTC))
-            return f"{money_of(sum(row.amount for row in rows), note.currency)} of {note} goes back within a minute."
+            return _("{amount} of {note} is refunded within a minute.").format(
+                amount=money_of(sum(row.amount for row in rows), note.currency), note=note
+            )
 
         def effect(note: Invoice) -> str:
             with transaction.atomic():
                 rows = refunds.prepare_refunds(credit_note=note, who="preview", moment=datetime.now(UTC))
                 transaction.set_rollback(True)
-            amount = money_of(sum(row.amount for row in rows), note.currency)
-            return f"{amount} of {note} go back to the card of {note.tenant}."
+            return _("{amount} of {note} will be refunded to the card of {tenant}.").format(
+                amount=money_of(sum(row.amount for row in rows), note.currency), note=note, tenant=note.tenant
+            )
 
-        return self._each(request, queryset, refund, title="Refund to cards", effect=effect)
+        return self._confirmed(request, queryset, refund, title=_("Refund to cards"), effect=effect)
 
-    @admin.action(description="Write off what is due, for the reason beside")
+    @admin.action(description=gettext_lazy("Write off…"))
     def write_off(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
-        def lose(invoice: Invoice, why: str) -> str:
+        def write_off(invoice: Invoice, why: str) -> str:
             today = billing_periods.day_of(datetime.now(UTC), invoice.period)
             row = write_offs.write_off_invoice(invoice=invoice, why=why, by=str(request.user), on=today)
-            return f"{money_of(row.amount, invoice.currency)} of {invoice} are written off."
+            return _("{amount} of {invoice} written off.").format(
+                amount=money_of(row.amount, invoice.currency), invoice=invoice
+            )
 
         def effect(invoice: Invoice) -> str:
             today = billing_periods.day_of(datetime.now(UTC), invoice.period)
             return write_offs.describe_effect(invoice, on=today)
 
-        return self._each(request, queryset, lose, title="Write off", effect=effect)
+        return self._confirmed(request, queryset, write_off, title=_("Write off"), effect=effect)
 
-    @admin.action(description="Take back what is written off, for the reason beside")
-    def take_back(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
-        def expect(invoice: Invoice, why: str) -> str:
+    @admin.action(description=gettext_lazy("Reverse write-off…"))
+    def reverse_write_off(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
+        def reverse(invoice: Invoice, why: str) -> str:
             write_offs.reverse_write_off(
                 invoice=invoice, why=why, by=str(request.user), moment=datetime.now(UTC)
             )
-            return f"{invoice} is due again, as far as it is not paid."
+            return _("{invoice} is due again.").format(invoice=invoice)
 
-        return self._each(
+        return self._confirmed(
             request,
             queryset,
-            expect,
-            title="Take back write-offs",
+            reverse,
+            title=_("Reverse write-offs"),
             effect=write_offs.describe_reversal,
         )
 
-    def _each(
+    def _confirmed(
         self,
         request: HttpRequest,
         queryset: QuerySet[Invoice],
@@ -277,7 +287,7 @@ class InvoiceAdmin(ReadOnly[Invoice]):
         title: str,
         effect: Callable[[Invoice], str],
     ) -> TemplateResponse | None:
-        """Once confirmed, one after the other, the newest first; each is done or refused alone."""
+        """Asks first; once confirmed, one by one, the newest first, each done or refused alone."""
         if not confirmation.is_confirmed(request):
             return confirmation.page(request, self.admin_site, queryset, title=title, effect=effect)
         why = request.POST.get("why", "").strip()
@@ -289,7 +299,7 @@ class InvoiceAdmin(ReadOnly[Invoice]):
                 self.message_user(request, str(refusal), messages.ERROR)
         return None
 
-    @admin.display(description="reason")
+    @admin.display(description=gettext_lazy("reason"))
     def why(self, invoice: Invoice) -> str:
         voided = Voiding.objects.filter(invoice=invoice).first()
         if voided is not None:
@@ -301,31 +311,31 @@ class InvoiceAdmin(ReadOnly[Invoice]):
         of = Period(invoice.period_start.astimezone(UTC), invoice.period_end.astimezone(UTC))
         return label(of, ZoneInfo(invoice.timezone))
 
-    @admin.display(description="seller")
+    @admin.display(description=gettext_lazy("seller"))
     def from_seller(self, invoice: Invoice) -> SafeString:
         return _lines(invoice.seller)
 
-    @admin.display(description="buyer")
+    @admin.display(description=gettext_lazy("buyer"))
     def to_buyer(self, invoice: Invoice) -> SafeString:
         return _lines(invoice.buyer)
 
-    @admin.display(description="terms")
-    def agreed(self, invoice: Invoice) -> SafeString:
+    @admin.display(description=gettext_lazy("terms"))
+    def terms_text(self, invoice: Invoice) -> SafeString:
         return _lines(invoice.terms)
 
-    @admin.display(description="tax rate")
+    @admin.display(description=gettext_lazy("tax rate"))
     def rate(self, invoice: Invoice) -> str:
         return f"{invoice.tax_name} {invoice.tax_rate.normalize():f} %"
 
-    @admin.display(description="total", ordering="total")
+    @admin.display(description=gettext_lazy("total"), ordering="total")
     def gross(self, invoice: Invoice) -> str:
         return money_of(invoice.total, invoice.currency)
 
-    @admin.display(description="subtotal")
+    @admin.display(description=gettext_lazy("subtotal"))
     def net(self, invoice: Invoice) -> str:
         return money_of(invoice.subtotal, invoice.currency)
 
-    @admin.display(description="tax")
+    @admin.display(description=gettext_lazy("tax"))
     def vat(self, invoice: Invoice) -> str:
         return money_of(invoice.tax, invoice.currency)
 

@@ -1,4 +1,4 @@
-"""What was paid. None of it is ever changed: a mistake is taken back by a negative payment."""
+"""Payments. None is ever changed: a mistake is reversed by a negative payment."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from django.contrib import admin
 from django.contrib.admin.widgets import AdminDateWidget
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from billing.admin.invoices import money_of
 from billing.models import DocumentKind, Invoice, InvoiceState, Payment
@@ -23,10 +25,12 @@ class NewPayment(forms.ModelForm[Payment]):
         Invoice.objects.filter(state=InvoiceState.ISSUED).exclude(kind=DocumentKind.CREDIT_NOTE)
     )
     paid = forms.CharField(
-        label="Amount",
+        label=gettext_lazy("Amount"),
         max_length=30,
-        help_text="In the invoice's currency, like 1250.00; what is more than due becomes the tenant's credit. "
-        "Below zero takes a payment back that was recorded by mistake.",
+        help_text=gettext_lazy(
+            "In the invoice's currency, like 1250.00. An overpayment becomes the tenant's credit. A negative amount "
+            "reverses a payment recorded by mistake."
+        ),
     )
     received_on = forms.DateField(widget=AdminDateWidget)
 
@@ -49,7 +53,7 @@ class NewPayment(forms.ModelForm[Payment]):
 
 @admin.register(Payment)
 class PaymentAdmin(Recorded[Payment]):
-    """Bank transfers that arrived. None is ever changed: a mistake is taken back by a negative one."""
+    """Bank transfers received. None is ever changed: a mistake is reversed by a negative one."""
 
     refusals = manual_payments.REFUSALS
     list_display = ("invoice", "tenant", "received_on", "paid", "reference", "recorded_by")
@@ -73,7 +77,7 @@ class PaymentAdmin(Recorded[Payment]):
     def has_delete_permission(self, request: HttpRequest, obj: Payment | None = None) -> bool:
         return False
 
-    @admin.display(description="amount", ordering="amount")
+    @admin.display(description=gettext_lazy("amount"), ordering="amount")
     def paid(self, payment: Payment) -> str:
         return money_of(payment.amount, payment.invoice.currency)
 
@@ -90,6 +94,7 @@ class PaymentAdmin(Recorded[Payment]):
         if received.to_credit.amount > 0:
             self.message_user(
                 request,
-                f"{received.to_credit.text} {obj.invoice.currency} more than was due are credit of "
-                f"{obj.invoice.tenant}: it pays what is due next.",
+                _("Overpaid by {amount} {currency}: added to the credit balance of {tenant}.").format(
+                    amount=received.to_credit.text, currency=obj.invoice.currency, tenant=obj.invoice.tenant
+                ),
             )

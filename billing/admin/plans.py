@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html_join
 from django.utils.safestring import mark_safe
+from django.utils.translation import gettext_lazy
 
 from billing.catalog import line_descriptions, plans, subscriptions
 from billing.catalog.plan_versions import SETTERS, Term
@@ -84,7 +85,7 @@ class PriceForm(forms.ModelForm[Price]):
         decimal_places=12,
         min_value=0,
         required=False,
-        help_text="Per unit of the meter; with a scale it follows from that.",
+        help_text=gettext_lazy("Per unit of the meter; with a scale, it follows from the scale."),
     )
     meter = forms.ChoiceField(
         choices=[(meter.value, meter.value) for meter in Meter], error_messages=NO_CHOICE
@@ -94,7 +95,7 @@ class PriceForm(forms.ModelForm[Price]):
         choices=[(scale.value, scale.value.replace("_", " ")) for scale in Scale],
         required=False,
         initial=Scale.PER_UNIT.value,
-        help_text="How the price depends on the quantity.",
+        help_text=gettext_lazy("How the price depends on the quantity."),
     )
 
     class Meta:
@@ -147,12 +148,12 @@ class UsedPrices(admin.TabularInline[Price, PlanVersion]):
         rows = super().get_queryset(request).filter(pk__in=_used()).select_related("version__plan", "tenant")
         return rows.order_by("position", "pk")
 
-    @admin.display(description="hours")
+    @admin.display(description=gettext_lazy("hours"))
     def when(self, price: Price) -> str:
         hours = clock.of_terms(price.hours)
         return hours.text if hours else "always"
 
-    @admin.display(description="unit price")
+    @admin.display(description=gettext_lazy("unit price"))
     def price(self, price: Price) -> str:
         currency = price.version.plan.currency
         if price.scale:
@@ -169,12 +170,12 @@ class OtherPrices(Choosing[Price], admin.StackedInline[Price, PlanVersion]):
     model = Price
     form = PriceForm
     formfield_overrides = Recorded.formfield_overrides
-    verbose_name_plural = "prices not in use yet"
+    verbose_name_plural = gettext_lazy("prices not in use yet")
     extra = 0
     fieldsets = (
         (None, {"fields": (("meter", "model", "unit_price", "valid_from", "valid_until"), "scale")}),
         (
-            "For usage of",
+            gettext_lazy("For usage of"),
             {"fields": (tuple(SELECTORS.values())[:4], tuple(SELECTORS.values())[4:], "hours", "tenant")},
         ),
     )
@@ -193,7 +194,7 @@ class VersionForm(forms.ModelForm[PlanVersion]):
         choices=Resource.choices,
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="The others are waived: 'not charged by this plan'.",
+        help_text=gettext_lazy("Other resources are free."),
         error_messages=NO_CHOICE,
     )
 
@@ -215,9 +216,9 @@ class PlanVersionAdmin(Recorded[PlanVersion]):
     def get_readonly_fields(self, request: HttpRequest, obj: PlanVersion | None = None) -> tuple[str, ...]:
         return ("plan", "effective_from", "terms") if obj else ()
 
-    @admin.display(description="terms")
+    @admin.display(description=gettext_lazy("terms"))
     def terms(self, version: PlanVersion) -> str:
-        """Its allowances, fees, commitment and discounts: by `apply`, or by pages of their own."""
+        """Its allowances, fees, commitment and discounts, which `apply` or their own pages change."""
         terms = [
             (line_descriptions.whose(row), _summary(row))
             for model in SETTERS
@@ -247,7 +248,7 @@ class PlanVersionAdmin(Recorded[PlanVersion]):
 
 @admin.register(Subscription)
 class SubscriptionAdmin(Recorded[Subscription]):
-    """A new one ends the one before it. What was, stays."""
+    """A new one ends the one before it; past ones never change."""
 
     refusals = (PlanError,)
     list_display = ("tenant", "plan", "since", "until")

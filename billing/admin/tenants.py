@@ -109,7 +109,7 @@ class NewOwnership(forms.ModelForm[Ownership]):
     """The cost centre by name, since most are made here."""
 
     project_name = forms.CharField(
-        label="Project", max_length=200, required=False, help_text="Cost centre; empty: the account's name."
+        label="Project", max_length=200, required=False, help_text="Cost center; blank = the account’s name."
     )
 
     class Meta:

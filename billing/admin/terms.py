@@ -1,4 +1,4 @@
-"""Terms of versions of plans: here one tenant gets its own, which can be ended, or dropped while unbilled."""
+"""Allowances, fees, commitments and discounts of one tenant: added, ended, or removed while unbilled."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from django import forms
 from django.contrib import admin
 from django.db.models import BooleanField, QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from billing.catalog import line_descriptions, plan_versions
 from billing.catalog.plan_versions import Term
@@ -32,10 +34,10 @@ class OwnTermForm(forms.ModelForm[Any]):
 
 @admin.register(*plan_versions.SETTERS)
 class TermAdmin(Recorded[Any]):
-    """Of a term for all everything stands; of a tenant's own the end can move, and what was not billed can go."""
+    """Terms for all never change here; a tenant's own can be ended, and removed while unbilled."""
 
     refusals = (PlanError,)
-    list_display = ("name", "version", "says", "whose")
+    list_display = ("name", "version", "value", "whose")
     list_filter = ("version__plan",)
     list_select_related = ("version__plan", "tenant")
     search_fields = ("name", "tenant__slug")
@@ -64,13 +66,13 @@ class TermAdmin(Recorded[Any]):
     def has_delete_permission(self, request: HttpRequest, obj: Term | None = None) -> bool:
         return obj is not None and obj.tenant_id is not None
 
-    @admin.display(description="says")
-    def says(self, term: Term) -> str:
+    @admin.display(description=gettext_lazy("value"))
+    def value(self, term: Term) -> str:
         return ", ".join(f"{name} {value}" for name, value in line_descriptions.term(term).items() if value)
 
-    @admin.display(description="for", ordering="tenant__slug")
+    @admin.display(description=gettext_lazy("for"), ordering="tenant__slug")
     def whose(self, term: Term) -> str:
-        return term.tenant.slug if term.tenant else "all on the plan"
+        return term.tenant.slug if term.tenant else _("all subscribers")
 
     def save_model(self, request: HttpRequest, obj: Term, form: Any, change: bool) -> None:
         until: date | None = form.cleaned_data["valid_until"]

@@ -306,9 +306,7 @@ def test_case_080_what_is_recorded_too_much_is_said_to_be_credit(op: Client) -> 
     invoice = Invoice.objects.get()
     form = {"invoice": invoice.pk, "paid": "9.50", "received_on": "2026-04-10", "reference": "SEPA 1"}
     sentences = messages(op, page("billing_payment", "add"), form)
-    assert sentences[0] == (
-        f"5.50 USD more than was due are credit of {invoice.tenant}: it pays what is due next."
-    )
+    assert sentences[0] == (f"Overpaid by 5.50 USD: added to the credit balance of {invoice.tenant}.")
     assert credit_balance.get_balance(invoice.tenant, "USD") == 550
 
 

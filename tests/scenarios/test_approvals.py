@@ -284,7 +284,7 @@ def test_op_sets_bounds_and_decides_in_the_administration(vision: Tenant, client
     client.force_login(an_operator())
     form = {"tenant": vision.pk, "measure": "total", "currency": "USD", "limit": "3"}
     refused = client.post(reverse("admin:billing_approvallimit_add"), {**form, "currency": ""})
-    assert "A total is in a currency of ISO 4217" in refused.content.decode()
+    assert "Choose a currency of ISO 4217" in refused.content.decode()
     client.post(reverse("admin:billing_approvallimit_add"), form)
     used("2026-06-02 10:00", "2026-06-02 12:00")
     assert closed("2026-06", vision).outcome == "waiting for approval"

@@ -130,6 +130,6 @@ def test_op_credits_and_voids_in_the_administration_with_a_reason(house: House) 
     assert "credit the rest of it instead" in again.content.decode()
     speech = Invoice.objects.get(tenant=house.speech)
     voided = op.post(address, {**chosen, "_selected_action": [speech.pk], "action": "make_void"}, follow=True)
-    assert "is void; close its period again" in voided.content.decode()
+    assert "is void. Close its period again" in voided.content.decode()
     shown = op.get(reverse("admin:billing_invoice_change", args=[speech.pk])).content.decode()
     assert "The queue was down. (op@cluster.example" in shown

@@ -1,4 +1,4 @@
-"""Collecting, to look at: how each attempt stands, what the gateway told of, and what waits for a person."""
+"""Card charges and what follows them: attempts, gateway events, refunds, disputes, saved methods."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from billing.admin.invoices import Why, money_of
 from billing.models import (
@@ -26,16 +28,16 @@ from portal.core.audit import acting_as
 
 @admin.register(PaymentAttempt)
 class AttemptAdmin(ReadOnly[PaymentAttempt]):
-    """What needs review stays until somebody says what became of it."""
+    """An attempt that needs review stays until an operator says what happened to it."""
 
     action_form = Why
-    actions = ("not_made",)
+    actions = ("mark_not_paid",)
     list_display = (
         "invoice",
         "tenant",
         "state",
-        "asked",
-        "kept",
+        "amount_text",
+        "fee_text",
         "method",
         "code",
         "message",
@@ -47,20 +49,20 @@ class AttemptAdmin(ReadOnly[PaymentAttempt]):
     search_fields = ("invoice__number", "external_id")
     ordering = ("-made_at",)
 
-    @admin.display(description="amount")
-    def asked(self, row: PaymentAttempt) -> str:
+    @admin.display(description=gettext_lazy("amount"))
+    def amount_text(self, row: PaymentAttempt) -> str:
         return money_of(row.amount, row.currency)
 
-    @admin.display(description="fee")
-    def kept(self, row: PaymentAttempt) -> str:
-        """What the gateway kept, in the currency in which it settled."""
+    @admin.display(description=gettext_lazy("fee"))
+    def fee_text(self, row: PaymentAttempt) -> str:
+        """In the settlement currency."""
         if row.fee is None:
             return "–"
         currency = row.fee_currency or row.currency
         return f"{gateway_amounts.as_money(row.fee, currency).rounded().text} {currency}"
 
-    @admin.action(description="No money came, for the reason beside")
-    def not_made(self, request: HttpRequest, queryset: QuerySet[PaymentAttempt]) -> None:
+    @admin.action(description=gettext_lazy("Mark as not paid (reason required)"))
+    def mark_not_paid(self, request: HttpRequest, queryset: QuerySet[PaymentAttempt]) -> None:
         why = request.POST.get("why", "").strip()
         for row in queryset:
             try:
@@ -69,12 +71,14 @@ class AttemptAdmin(ReadOnly[PaymentAttempt]):
             except CollectionError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
             else:
-                self.message_user(request, f"{row.invoice} can be paid again.", messages.SUCCESS)
+                self.message_user(
+                    request, _("{invoice} can be paid again.").format(invoice=row.invoice), messages.SUCCESS
+                )
 
 
 @admin.register(GatewayEvent)
 class EventAdmin(ReadOnly[GatewayEvent]):
-    """What needs review stops the charging of its tenant."""
+    """While one needs review, its tenant is not charged."""
 
     action_form = Why
     actions = ("apply_again", "dealt_with")
@@ -84,7 +88,7 @@ class EventAdmin(ReadOnly[GatewayEvent]):
     ordering = ("-received_at",)
     show_full_result_count = False
 
-    @admin.action(description="Apply again in the next round")
+    @admin.action(description=gettext_lazy("Apply again"))
     def apply_again(self, request: HttpRequest, queryset: QuerySet[GatewayEvent]) -> None:
         for row in queryset:
             try:
@@ -92,9 +96,13 @@ class EventAdmin(ReadOnly[GatewayEvent]):
             except CollectionError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
             else:
-                self.message_user(request, f"{row} is applied again within a minute.", messages.SUCCESS)
+                self.message_user(
+                    request,
+                    _("{event} is applied again within a minute.").format(event=row),
+                    messages.SUCCESS,
+                )
 
-    @admin.action(description="Dealt with, as the reason beside says")
+    @admin.action(description=gettext_lazy("Mark as resolved (reason required)"))
     def dealt_with(self, request: HttpRequest, queryset: QuerySet[GatewayEvent]) -> None:
         why = request.POST.get("why", "").strip()
         for row in queryset:
@@ -108,7 +116,7 @@ class EventAdmin(ReadOnly[GatewayEvent]):
 
 @admin.register(PaymentRefund)
 class RefundAdmin(ReadOnly[PaymentRefund]):
-    """What was given back at the gateway rests until a credit note, or somebody, says what for."""
+    """A refund made at the gateway needs review until it has a credit note, or the balance is kept open."""
 
     action_form = Why
     actions = ("stays_owed",)
@@ -116,7 +124,7 @@ class RefundAdmin(ReadOnly[PaymentRefund]):
         "attempt",
         "credit_note",
         "state",
-        "given",
+        "amount_text",
         "reason",
         "made_at",
         "asked_by",
@@ -127,7 +135,7 @@ class RefundAdmin(ReadOnly[PaymentRefund]):
     list_select_related = ("attempt__invoice", "credit_note")
     ordering = ("-made_at",)
 
-    @admin.action(description="It stays owed without a credit note, for the reason beside")
+    @admin.action(description=gettext_lazy("Keep balance open (reason required)"))
     def stays_owed(self, request: HttpRequest, queryset: QuerySet[PaymentRefund]) -> None:
         who, why = str(request.user), request.POST.get("why", "").strip()
         for row in queryset:
@@ -137,22 +145,26 @@ class RefundAdmin(ReadOnly[PaymentRefund]):
             except CollectionError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
             else:
-                self.message_user(request, f"{row.attempt.invoice} is charged again.", messages.SUCCESS)
+                self.message_user(
+                    request,
+                    _("{invoice} is charged again.").format(invoice=row.attempt.invoice),
+                    messages.SUCCESS,
+                )
 
-    @admin.display(description="amount", ordering="amount")
-    def given(self, row: PaymentRefund) -> str:
+    @admin.display(description=gettext_lazy("amount"), ordering="amount")
+    def amount_text(self, row: PaymentRefund) -> str:
         return money_of(row.amount, row.attempt.currency)
 
 
 @admin.register(PaymentDispute)
 class DisputeAdmin(ReadOnly[PaymentDispute]):
-    list_display = ("attempt", "state", "taken", "reason", "opened_at", "external_id")
+    list_display = ("attempt", "state", "amount_text", "reason", "opened_at", "external_id")
     list_filter = ("state", "tenant")
     list_select_related = ("attempt__invoice",)
     ordering = ("-opened_at",)
 
-    @admin.display(description="amount", ordering="amount")
-    def taken(self, row: PaymentDispute) -> str:
+    @admin.display(description=gettext_lazy("amount"), ordering="amount")
+    def amount_text(self, row: PaymentDispute) -> str:
         return money_of(row.amount, row.attempt.currency)
 
 

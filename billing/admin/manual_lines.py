@@ -1,4 +1,4 @@
-"""Lines by hand: added with who and why, removed before they are billed, never changed."""
+"""Manual lines: added with who and why, removed before they are billed, never changed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy
 
 from billing.admin.invoices import money_of
 from billing.invoicing import manual_lines
@@ -21,7 +22,9 @@ from portal.admin import Recorded
 
 class NewLine(forms.ModelForm[ManualLine]):
     net = forms.CharField(
-        label="Amount", max_length=30, help_text="Before tax, like 50.00; below zero takes off."
+        label=gettext_lazy("Amount"),
+        max_length=30,
+        help_text=gettext_lazy("Before tax, like 50.00. A negative amount is a credit."),
     )
 
     class Meta:
@@ -61,11 +64,11 @@ class ManualLineAdmin(Recorded[ManualLine]):
     def has_change_permission(self, request: HttpRequest, obj: ManualLine | None = None) -> bool:
         return False
 
-    @admin.display(description="amount", ordering="amount")
+    @admin.display(description=gettext_lazy("amount"), ordering="amount")
     def net_amount(self, line: ManualLine) -> str:
         return money_of(line.amount, line.currency)
 
-    @admin.display(description="billed by")
+    @admin.display(description=gettext_lazy("invoice"))
     def billed_on(self, line: ManualLine) -> str:
         invoice_lines = InvoiceLine.objects.filter(
             kind=LineKind.MANUAL, term_id=line.pk, invoice__number__isnull=False
