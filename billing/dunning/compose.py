@@ -1,4 +1,4 @@
-"""What an e-mail says: one text of short paragraphs, placed in a plain and a drawn layout; nothing in it is markup."""
+"""The text of an e-mail: short paragraphs, placed in a plain and an HTML layout; nothing in it is markup."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.template.loader import render_to_string
+from django.utils.translation import gettext as _
 
 from billing.dunning import compose_documents
 from billing.dunning.document_notices import KINDS
@@ -57,7 +58,7 @@ def compose_email(notices: Sequence[Notice], *, moment: datetime) -> Email:
     subject, parts = "", []
     for kind, group in _make_sections(notices, contexts):
         body = render_to_string(f"emails/{kind}.txt", _make_section(group)).strip()
-        head, _, rest = body.partition("\n")
+        head, _blank, rest = body.partition("\n")
         subject = subject or one_line(head)
         parts += [one_line(part) for part in rest.strip().split("\n\n") if part.strip()]
     placed = contexts[0] | {"subject": subject, "parts": parts} | _layout_context(notices[0].tenant, contexts)
@@ -86,7 +87,7 @@ def _make_sections(
     for place, (notice, context) in enumerate(zip(notices, contexts, strict=True)):
         key = (notice.kind, 0 if notice.kind in TOGETHER else place)
         groups.setdefault(key, []).append(context)
-    for (kind, _), group in groups.items():
+    for (kind, _place), group in groups.items():
         yield kind, group
 
 
@@ -109,7 +110,9 @@ def _layout_context(tenant: Tenant, contexts: Sequence[dict[str, Any]]) -> dict[
         return {}
     rows = [context["row"] for context in contexts if "row" in context]
     pages = {context["page"] for context in contexts}
-    button = {} if len(pages) == 1 else {"button": "Your invoices", "page": page_url("invoices", tenant.slug)}
+    button = (
+        {} if len(pages) == 1 else {"button": _("Your invoices"), "page": page_url("invoices", tenant.slug)}
+    )
     return {"facts": list(dict.fromkeys(rows))} | button
 
 
@@ -122,7 +125,7 @@ def _notice_context(notice: Notice, moment: datetime) -> dict[str, Any]:
         "cards": gateway_access.is_configured(),
         "facts": [],
         "seller": _load_seller(invoice),
-        "button": "Your means of payment",
+        "button": _("Payment methods"),
         "page": page_url("payment", tenant.slug),
         "card": one_line(str(notice.told.get("card", ""))),
         "blocked": one_line(", ".join(notice.told.get("blocked", ()))),
@@ -149,9 +152,9 @@ def _invoice_context(invoice: Invoice, moment: datetime) -> dict[str, Any]:
     stand = settlement.load_balance(invoice=invoice, on=moment.date())
     number, amount = invoice.number or "", money_text(stand.due)
     due_day = format_day(invoice.due_on) if invoice.due_on else ""
-    facts = [("Invoice", number), ("To pay", amount)]
+    facts = [("Invoice", number), (_("Amount due"), amount)]
     if due_day:
-        facts.append(("Due since", due_day))
+        facts.append((_("Due since"), due_day))
     if stand.due.minor > 0:
         facts += load_transfer_details(invoice)
     else:
@@ -163,22 +166,22 @@ def _invoice_context(invoice: Invoice, moment: datetime) -> dict[str, Any]:
         "due": stand.due,
         "due_day": due_day,
         "facts": facts,
-        "row": (f"Invoice {number}, due since {due_day}", amount),
-        "button": f"Invoice {number}",
+        "row": (_("Invoice {number}, due since {day}").format(number=number, day=due_day), amount),
+        "button": _("Invoice {number}").format(number=number),
         "page": page_url("invoice", invoice.tenant.slug, number),
     }
 
 
 def _payment_ways(invoice: Invoice) -> str:
-    """How it can be paid here: `by card on its page, or by bank transfer under its reference`."""
-    ways = ["by card on its page"] if gateway_access.is_configured() else []
+    """How it can be paid here: `by card on its page, or by bank transfer with its reference`."""
+    ways = [_("by card on its page")] if gateway_access.is_configured() else []
     if invoice.seller.get("iban"):
-        ways.append("by bank transfer under its reference")
-    return ", or ".join(ways) or "as its page says"
+        ways.append(_("by bank transfer with its reference"))
+    return _(", or ").join(ways) or _("as described on its page")
 
 
 def _attempt_context(attempt: PaymentAttempt) -> dict[str, Any]:
-    """Why it was refused, whether it is tried again by itself, and which other card is charged or could be."""
+    """Why it was refused, whether it is retried automatically, and which other card is charged or could be."""
     again = None
     if attempt.invoice is not None and attempt.invoice.due_on is not None and attempt.method is not None:
         policy = Policies([attempt.tenant_id]).of(attempt.tenant_id, attempt.invoice.due_on)
@@ -188,8 +191,8 @@ def _attempt_context(attempt: PaymentAttempt) -> dict[str, Any]:
     usable = SavedMethod.objects.filter(tenant=attempt.tenant_id, state=MethodState.USABLE, preferred=True)
     heir = usable.exclude(pk=attempt.method_id or 0).first()
     context = {
-        "card": one_line(format_card(attempt.method)) if attempt.method else "your means of payment",
-        "why": one_line(attempt.message) or "Your bank gave no reason.",
+        "card": one_line(format_card(attempt.method)) if attempt.method else _("your payment method"),
+        "why": one_line(attempt.message) or _("Your bank gave no reason."),
         "again": format_day(again.astimezone(attempt.tenant.zone).date()) if again else "",
         "hard": declines.is_hard(attempt),
         "asks": attempt.state == AttemptState.NEEDS_ACTION,
@@ -200,14 +203,14 @@ def _attempt_context(attempt: PaymentAttempt) -> dict[str, Any]:
         context |= {
             "amount": money_text(Money.from_minor(attempt.amount, attempt.currency)),
             "wallet": one_line(str(attempt.top_up.wallet)),
-            "button": "Your wallet",
+            "button": _("Your wallet"),
             "page": page_url("wallet", attempt.tenant.slug, attempt.top_up.wallet_id),
         }
     return context
 
 
 def _other_card(tenant: Tenant, method: str) -> str:
-    """Another saved card that could be charged, and is not by itself."""
+    """Another saved card that could be charged, and is not charged automatically."""
     usable = SavedMethod.objects.filter(tenant=tenant, state=MethodState.USABLE, preferred=False)
     spare = usable.exclude(pk=method).order_by("-added_at").first() if method.isdigit() else usable.first()
     return one_line(format_card(spare)) if spare else ""

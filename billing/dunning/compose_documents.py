@@ -1,10 +1,12 @@
-"""What e-mails about documents, payments and refunds say."""
+"""The text of e-mails about documents, payments and refunds."""
 
 from __future__ import annotations
 
 from datetime import date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from django.utils.translation import gettext as _
 
 from billing.bank_transfers.transfer_posting import payment_reference
 from billing.dunning.email_text import format_day, load_transfer_details, one_line, page_url
@@ -79,7 +81,11 @@ def _issued_context(invoice: Invoice, moment: datetime) -> Context:
         facts.append(("Paid from your wallet", money_text(stand.from_wallet)))
     due_day = format_day(invoice.due_on) if invoice.due_on else ""
     if stand.due.minor > 0:
-        facts += [("To pay", money_text(stand.due)), ("Due on", due_day), *load_transfer_details(invoice)]
+        facts += [
+            (_("Amount due"), money_text(stand.due)),
+            ("Due on", due_day),
+            *load_transfer_details(invoice),
+        ]
     return {
         "total": total,
         "amount": money_text(stand.due),
@@ -91,7 +97,7 @@ def _issued_context(invoice: Invoice, moment: datetime) -> Context:
 
 
 def _charged_card(invoice: Invoice, due: Money) -> str:
-    """The card that is charged by itself when it is due; "" where none is, or so much or so little cannot be."""
+    """The card that is charged automatically when it is due; "" where none is, or so much or so little cannot be."""
     by_hand = BillingAccount.objects.filter(tenant=invoice.tenant_id, automatic=False)
     chargeable = attempts.chargeable_amount(due.minor, due.currency)
     if not gateway_access.is_configured() or by_hand.exists() or isinstance(chargeable, NotChargeable):
@@ -124,7 +130,7 @@ def _payment_context(payment: Payment, moment: datetime) -> Context:
     facts = [("Amount", money_text(amount)), ("Paid by", how), ("Received on", on)]
     facts.append(("For invoice", invoice.number or ""))
     if left.minor > 0:
-        facts.append(("Left to pay", money_text(left)))
+        facts.append((_("Amount due"), money_text(left)))
     return {
         "amount": money_text(amount),
         "due": amount,
@@ -185,7 +191,7 @@ def _wallet_context(filled: Wallet, minor: int, how: str, day: date) -> Context:
             ("For wallet", wallet),
         ],
         "row": (f"Wallet {wallet}, {how}, {on}", money_text(amount)),
-        "button": "Your wallet",
+        "button": _("Your wallet"),
         "page": page_url("wallet", filled.tenant.slug, filled.pk),
     }
 

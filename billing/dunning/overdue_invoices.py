@@ -251,16 +251,16 @@ class _PauseReasons:
     def why(self, invoice: int, tenant: int, slug: str) -> str:
         pause = self.pauses.get((tenant, invoice)) or self.pauses.get((tenant, None))
         if pause is not None:
-            until = f"until {pause.until}" if pause.until else "for good"
+            until = f"until {pause.until}" if pause.until else "indefinitely"
             return f"Paused {until} by {pause.by}: {pause.why}"
         if invoice in self.disputes:
             if self.disputes[invoice] in UNDECIDED:
-                return "Its payer disputes a payment at the bank."
-            return "A payment was charged back: agree with the tenant, credit it, or write it off."
+                return "The payer disputes a payment at the bank."
+            return "A payment was charged back: agree with the tenant, issue a credit note, or write it off."
         if invoice in self.given_back:
-            return "Something was given back at the gateway: credit it, or say that it stays owed."
+            return "A refund at the gateway has no credit note: issue one, or keep the balance open."
         if slug in self.tenants_in_review:
-            return "A payment of this tenant belongs to nothing here: look at the gateway's events."
+            return "A payment of this tenant matches nothing in ClusterTab: review the gateway's events."
         return ""
 
 
@@ -268,9 +268,7 @@ def too_little_reason(left: int, currency: str) -> str:
     """Why nobody is written to about so little: it cannot even be charged, and a notice would cost more."""
     if gateway_amounts.to_stripe(left, currency)[0] >= gateway_amounts.least(currency):
         return ""
-    return (
-        "What is left is below the smallest amount that can be charged: it waits, and nobody is written to."
-    )
+    return "The amount due is below the smallest amount that can be charged: no e-mails are sent."
 
 
 def _worst_reasons(rows: Iterable[tuple[int | None, str]]) -> dict[int | None, str]:

@@ -114,7 +114,7 @@ def list_review_items(*, moment: datetime) -> list[ReviewItem]:
 
 def _list_lockout() -> Iterator[ReviewItem]:
     if why := overdue_invoices.lockout_reason():
-        yield ReviewItem("Key", f"{why} Nothing is charged and nobody is written to.", "")
+        yield ReviewItem("Key", f"{why} Nothing is charged and no e-mails are sent.", "")
 
 
 def _list_payments() -> Iterator[ReviewItem]:
@@ -128,17 +128,17 @@ def _list_payments() -> Iterator[ReviewItem]:
     for row in disputes.order_by("opened_at")[:AT_ONCE]:
         number = row.attempt.invoice.number or "" if row.attempt.invoice else ""
         amount = Money.from_minor(row.amount, row.attempt.currency)
-        message = f"Its payer disputes {amount.text} {amount.currency}: answer it at the gateway."
+        message = f"The payer disputes {amount.text} {amount.currency}: respond at the gateway."
         if row.state == DisputeState.INQUIRY:
-            message = f"A bank asks about {amount.text} {amount.currency}: answer it at the gateway, or give it back."
+            message = f"A bank inquires about {amount.text} {amount.currency}: respond at the gateway, or refund it."
         yield ReviewItem("Dispute", message, "paymentdispute", row.tenant.slug, number)
     open_refunds = refunds.list_unexplained()
     for back in open_refunds.select_related("attempt__invoice", "tenant").order_by("made_at")[:AT_ONCE]:
         number = back.attempt.invoice.number or "" if back.attempt.invoice else ""
         amount = Money.from_minor(back.amount, back.attempt.currency)
         message = (
-            f"{amount.text} {amount.currency} were given back at the gateway, and are owed again: write a credit "
-            "note, or say in the administration that they stay owed."
+            f"{amount.text} {amount.currency} refunded at the gateway without a credit note is due again: issue a "
+            "credit note, or keep the balance open in the administration."
         )
         yield ReviewItem("Refund", message, "paymentrefund", back.tenant.slug, number)
     failed = refunds.list_not_refunded().select_related("attempt__invoice", "credit_note", "tenant")
@@ -146,8 +146,8 @@ def _list_payments() -> Iterator[ReviewItem]:
         number = back.attempt.invoice.number or "" if back.attempt.invoice else ""
         amount = Money.from_minor(back.amount, back.attempt.currency)
         message = (
-            f"{amount.text} {amount.currency} were not given back for {back.credit_note}: {back.reason.rstrip('.')}. "
-            "Give them back again, or transfer them and record that."
+            f"The refund of {amount.text} {amount.currency} for {back.credit_note} failed: {back.reason.rstrip('.')}. "
+            "Refund it again, or transfer the money and record the transfer."
         )
         yield ReviewItem("Refund", message, "paymentrefund", back.tenant.slug, number, "refund")
     for event in GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW).order_by("received_at")[:AT_ONCE]:
@@ -168,9 +168,9 @@ def _list_notices(moment: datetime) -> Iterator[ReviewItem]:
     stuck = Q(state=NoticeState.SENDING, sent_at__lt=moment - UNTOLD)
     rows = Notice.objects.filter(stuck | Q(state=NoticeState.FAILED)).select_related("tenant", "invoice")
     for row in rows.order_by("made_at").defer("text", "html")[:AT_ONCE]:
-        why = row.why or "The mail server was not heard of again: it may have arrived or not."
+        why = row.why or "No answer from the mail server: the e-mail may have arrived."
         number = row.invoice.number or "" if row.invoice else ""
-        yield ReviewItem("Notice", f"{row.get_kind_display()}: {why}", "notice", row.tenant.slug, number)
+        yield ReviewItem("E-mail", f"{row.get_kind_display()}: {why}", "notice", row.tenant.slug, number)
 
 
 def _list_refused_addresses() -> Iterator[ReviewItem]:
@@ -185,7 +185,7 @@ def _list_accounts() -> Iterator[ReviewItem]:
     rows = rows.select_related("account__cluster", "tenant", "suspension__invoice")
     for row in rows.order_by("pk")[:AT_ONCE]:
         act = "blocked" if row.state == BlockState.ASKED else "unblocked"
-        message = f"{row.account} is not {act} yet: {row.error} It is tried again."
+        message = f"{row.account} is not {act} yet: {row.error} Retrying."
         yield ReviewItem(
             "Suspension", message, "suspendedaccount", row.tenant.slug, row.suspension.invoice.number or ""
         )

@@ -58,7 +58,7 @@ def write_report(run: CloseRun, tallies: Sequence[Tally]) -> None:
         *_list_blocked(run, waits),
         "The preview changed nothing."
         if is_preview
-        else "What waits is not tried again by itself: issue it by hand.",
+        else "What is blocked or held for approval is not retried automatically: issue it manually.",
     ]
     if checkout := page_url("operator_close"):
         paragraphs.append(f"{checkout}?month={run.month}")

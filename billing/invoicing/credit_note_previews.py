@@ -34,15 +34,15 @@ class CreditPreview:
         if self.less_due.amount:
             sentences.append(f"The tenant has {self.less_due.text} less to pay.")
         if self.to_wallet.amount:
-            sentences.append(f"{self.to_wallet.text} go back to its wallet.")
+            sentences.append(f"{self.to_wallet.text} returns to its wallet.")
         if self.owed_back.amount:
             sentences.append(
-                f"{self.owed_back.text} were paid and will be owed to the tenant; no money moves by itself."
+                f"{self.owed_back.text} were paid and will be owed to the tenant; no money moves automatically."
             )
             sentences.append(
-                f"{self.to_card.text} can be refunded to the card afterwards, on the page Collecting."
+                f"{self.to_card.text} can be refunded to the card afterwards, on the page Collections."
                 if self.to_card.amount
-                else "Transfer the money afterwards and record that, on the page Collecting."
+                else "Transfer the money afterwards and record that, on the page Collections."
             )
         return " ".join(sentences)
 

@@ -285,7 +285,7 @@ def _blocking_reason(invoice: Invoice, moment: datetime) -> str | None:
     if credit_balance.get_balance(invoice.tenant_id, invoice.currency) > 0:
         return "The credit balance pays it first."
     if PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=invoice).exists():
-        return "Something was given back at the gateway: write a credit note, or say that it stays owed."
+        return "A refund at the gateway has no credit note: issue one, or keep the balance open."
     rest = retries.load_card_rests([invoice.tenant_id], Policies([invoice.tenant_id])).get(invoice.tenant_id)
     if rest is not None and rest.until > moment:
         return f"The card was refused: it is charged again from {rest.until:%Y-%m-%d} on."

@@ -15,7 +15,7 @@ from billing.payments.gateway_access import CollectionError
 def mark_unpaid(*, attempt: PaymentAttempt, why: str) -> PaymentAttempt:
     """No money came by this attempt, and none will: the invoice can be paid again. A second call is refused.
 
-    Raises CollectingError for an attempt that is not to be looked at, for one that the gateway has a charge of, and
+    Raises CollectionError for an attempt that is not to be looked at, for one that the gateway has a charge of, and
     without a reason.
     """
     if not why.strip():
@@ -25,7 +25,7 @@ def mark_unpaid(*, attempt: PaymentAttempt, why: str) -> PaymentAttempt:
         raise CollectionError(f"{attempt} is not to be looked at.")
     if row.external_id is not None:
         raise CollectionError(
-            f"The gateway has {row.external_id} of it: give it back or cancel it there, and it ends by itself."
+            f"The gateway has {row.external_id} of it: refund or cancel it there, and it ends automatically."
         )
     row.state, row.message = AttemptState.CANCELED, why.strip()
     row.version += 1
@@ -37,7 +37,7 @@ def mark_unpaid(*, attempt: PaymentAttempt, why: str) -> PaymentAttempt:
 def retry_event(*, event: GatewayEvent) -> None:
     """Have the next round try what needs review, without waiting for its hour. A second call changes nothing.
 
-    Raises CollectingError for an event that does not need review.
+    Raises CollectionError for an event that does not need review.
     """
     row = GatewayEvent.objects.select_for_update().get(pk=event.pk)
     if row.state != EventState.NEEDS_REVIEW:
@@ -68,9 +68,9 @@ def keep_refund_owed(*, refund: PaymentRefund, who: str, why: str) -> None:
     A second call is refused, as for one that has a credit note.
     """
     if not why.strip():
-        raise CollectionError("Say why it is owed all the same: the reason is kept with it.")
+        raise CollectionError("Enter a reason: why the balance stays open.")
     row = PaymentRefund.objects.select_for_update().get(pk=refund.pk)
     if row.credit_note_id is not None or row.dealt_with:
-        raise CollectionError(f"It is said already what the {row} is for.")
+        raise CollectionError(f"The {row} was already dealt with.")
     row.dealt_with = f"{who}: {why.strip()}"
     row.save(update_fields=["dealt_with"])

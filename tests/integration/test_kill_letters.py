@@ -201,7 +201,7 @@ def assert_sent_or_in_review(server: Counting, killed: int) -> None:
         for list_review_item in upcoming_steps.list_review_items(moment=later)
         if list_review_item.what == "Notice"
     ]
-    why = "Reminder: The mail server was not heard of again: it may have arrived or not."
+    why = "Reminder: No answer from the mail server: the e-mail may have arrived."
     assert looks == [why] * len(unknown)
     for row in unknown:
         send.resend_notice(notice=row, moment=later)

@@ -29,7 +29,7 @@ def test_collecting_case_27_a_refund_that_was_made_at_stripe_by_hand_is_seen(
     scenario.collect()
     scenario.collect()
     assert scenario.charge() == NotChargeable(
-        "Something was given back at the gateway: write a credit note, or say that it stays owed."
+        "A refund at the gateway has no credit note: issue one, or keep the balance open."
     )
     (row,) = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=scenario.invoice)
     assert (row.amount, row.asked_by, scenario.paid) == (150, "made at the gateway", "2.50")
@@ -142,13 +142,13 @@ def test_op_says_that_what_was_given_back_at_stripe_stays_owed_and_it_is_charged
     scenario.collect()
     (sentence,) = refund_steps(scenario)
     assert sentence.startswith(
-        "1.50 USD were given back at the gateway, and are owed again: write a credit note"
+        "1.50 USD refunded at the gateway without a credit note is due again: issue a credit note"
     )
     row = PaymentRefund.objects.get()
-    with pytest.raises(CollectionError, match="Say why it is owed all the same"):
+    with pytest.raises(CollectionError, match="Enter a reason: why the balance stays open"):
         manual_review.keep_refund_owed(refund=row, who="op", why=" ")
     manual_review.keep_refund_owed(refund=row, who="op", why="By mistake")
-    with pytest.raises(CollectionError, match="It is said already"):
+    with pytest.raises(CollectionError, match="already dealt with"):
         manual_review.keep_refund_owed(refund=row, who="op", why="Again")
     scenario.wait(hours=1)
     scenario.collect()
@@ -195,7 +195,7 @@ def test_a_bank_that_only_asks_has_taken_nothing_and_the_payment_can_be_given_ba
     scenario.collect()
     assert (scenario.paid, scenario.settlement) == ("4.00", "disputed")
     (look,) = upcoming_steps.list_review_items(moment=scenario.now)
-    assert look.sentence == "A bank asks about 4.00 USD: answer it at the gateway, or give it back."
+    assert look.sentence == "A bank inquires about 4.00 USD: respond at the gateway, or refund it."
     refunds.prepare_refunds(credit_note=credited(scenario, "4.00"), who="op", moment=scenario.now)
     scenario.collect()
     scenario.wait(minutes=20)

@@ -199,8 +199,8 @@ def test_op_is_told_of_a_refund_that_came_back(scenario: Scenario) -> None:
         if list_review_item.what == "Refund"
     ]
     assert look.sentence == (
-        "1.00 USD were not given back for CN-2026-0001: expired_or_canceled_card. Give them back again, or transfer "
-        "them and record that."
+        "The refund of 1.00 USD for CN-2026-0001 failed: expired_or_canceled_card. Refund it again, or transfer the "
+        "money and record the transfer."
     )
     scenario.stripe.dashboard.behave(
         row.attempt.method.external_id if row.attempt.method else "", "4242424242424242"

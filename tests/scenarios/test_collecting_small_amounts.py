@@ -47,7 +47,7 @@ def test_case_052_what_is_below_the_smallest_charge_waits_and_nobody_is_dunned_f
         assert [str(message.subject)[:11] for message in mail.outbox] == ["Credit note"]
         assert not Notice.objects.exclude(kind="credit-note").exists()
         (late,) = overdue_invoices.list_overdue(moment=scenario.now)
-        assert late.pause_reason.startswith("What is left is below the smallest amount that can be charged")
+        assert late.pause_reason.startswith("The amount due is below the smallest amount that can be charged")
         card.refresh_from_db()
         assert card.state == "usable"
         scenario.books_agree()

@@ -77,7 +77,7 @@ def test_an_invoice_is_emailed_with_amount_due_date_link_pdf_and_e_invoice(
     assert sent["To"] == "bills@vision.example"
     assert sent["Subject"] == "Invoice INV-2026-0001: $4.00, due on 15 April 2026"
     text = text_of(sent)
-    assert "Your invoice INV-2026-0001 over $4.00 is attached." in text
+    assert "Your invoice INV-2026-0001 for $4.00 is attached." in text
     assert "Please pay $4.00 by 15 April 2026." in text
     assert "https://billing.example.org/t/vision-lab/invoices/INV-2026-0001/" in text
     document = InvoiceDocument.objects.get()
@@ -140,7 +140,7 @@ def test_a_credit_note_is_emailed_and_says_what_is_left(server: Counting, lab: T
     (sent,) = server.mails
     assert sent["Subject"] == f"Credit note {note.number}: $1.50"
     assert "We have credited $1.50 of invoice INV-2026-0001. Slow disks." in text_of(sent)
-    assert "$2.50 of the invoice are left to pay." in text_of(sent)
+    assert "$2.50 of the invoice is still due." in text_of(sent)
     assert f"{note.number}.pdf" in names_of(sent)
 
 
@@ -188,7 +188,7 @@ def test_an_address_that_is_refused_is_shown_to_ann_and_to_op_until_it_is_correc
     for address in ("/t/vision-lab/invoices/", "/t/vision-lab/payment/"):
         assert sentence in page(ann, address)
     assert "The mail server refuses bills@vision.example" in page(
-        builders.an_operator(), "/operator/collecting/"
+        builders.an_operator(), "/operator/receivables/"
     )
     with pytest.raises(ContactError, match="is no e-mail address"):
         contacts.set_billing_email(tenant=lab, email="bills at vision", moment=NOW)

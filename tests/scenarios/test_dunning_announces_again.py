@@ -33,7 +33,7 @@ def subjects() -> list[str]:
 
 
 def announced(day: str, number: str = "INV-2026-0001") -> str:
-    return f"From {day} on no jobs start: invoice {number} is not paid"
+    return f"GPU jobs will be suspended on {day}: invoice {number} is overdue"
 
 
 def pays_and_it_goes_back(lab: Lab) -> None:

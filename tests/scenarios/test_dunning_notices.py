@@ -93,13 +93,13 @@ def test_case_078_who_pays_by_transfer_is_reminded_by_the_calendar_each_time_onc
         assert len(about_debts()) == written
     goes_by(scenario, 60)
     assert subjects() == [
-        "A reminder: invoice INV-2026-0001 is not paid yet",
-        "Reminder 2: invoice INV-2026-0001 is not paid yet",
-        "Reminder 3: invoice INV-2026-0001 is not paid yet",
+        "Reminder: invoice INV-2026-0001 is overdue",
+        "Reminder 2: invoice INV-2026-0001 is overdue",
+        "Reminder 3: invoice INV-2026-0001 is overdue",
     ]
     message = about_debts()[0]
     assert message.to == ["bills@vision.example"]
-    assert "Invoice INV-2026-0001 was due on 15 April 2026, and $4.00 of it" in " ".join(
+    assert "Invoice INV-2026-0001 was due on 15 April 2026. Amount due: $4.00" in " ".join(
         str(message.body).split()
     )
     assert "https://billing.example.org/t/vision-lab/invoices/INV-2026-0001/" in str(message.body)
@@ -132,9 +132,7 @@ def test_two_rounds_at_once_and_two_workers_that_send_make_one_letter(scenario: 
 def test_after_a_time_without_runs_only_the_step_that_is_reached_is_written(scenario: Scenario) -> None:
     scenario.wait(days=30)
     goes_by(scenario)
-    assert subjects() == [
-        "A reminder: invoice INV-2026-0001 is not paid yet"
-    ]  # the first that comes is no third
+    assert subjects() == ["Reminder: invoice INV-2026-0001 is overdue"]  # the first that comes is no third
     assert list(Notice.objects.order_by("step").values_list("step", "state")) == [
         (1, "skipped"),
         (2, "skipped"),
@@ -147,19 +145,19 @@ def test_collecting_cases_11_and_12_a_refusal_says_why_and_what_to_do(scenario: 
     scenario.collect()
     dunning_run.run_dunning(moment=scenario.now)
     send.send_notices(moment=scenario.now)
-    assert subjects() == ["Your payment of invoice INV-2026-0001 was refused"]
-    assert "We tried to charge $4.00 to your Visa ending in 9995" in body()
+    assert subjects() == ["Your payment of invoice INV-2026-0001 was declined"]
+    assert "Your bank declined the charge of $4.00 to your Visa ending in 9995" in body()
     assert "Your card has insufficient funds." in body()
     assert "We try again on 18 April 2026" in body()
 
     scenario.stripe.dashboard.behave(card.external_id, LOST_CARD)
     goes_by(scenario, 3)
     assert subjects()[1:] == [
-        "Your payment of invoice INV-2026-0001 was refused"
+        "Your payment of invoice INV-2026-0001 was declined"
     ]  # which says all of a reminder
     assert Notice.objects.get(kind="reminder").why == "The same e-mail says more of its invoice."
-    refused = next(m for m in reversed(about_debts()) if "refused" in m.subject)
-    assert "This card cannot be charged again. Please add another one" in " ".join(str(refused.body).split())
+    refused = next(m for m in reversed(about_debts()) if "declined" in m.subject)
+    assert "This card cannot be charged again. Please add another card" in " ".join(str(refused.body).split())
     scenario.books_agree()
 
 
@@ -190,7 +188,7 @@ def test_case_084_and_collecting_case_29_a_card_that_vanished_is_asked_for_once(
     dashboard.detach(card.external_id) if way == "detach" else dashboard.delete_customer(customer or "")
     goes_by(scenario, 3)
     assert subjects() == ["Please add a card"]
-    assert "Your Visa ending in 4242 is not saved with our payment service any more" in body()
+    assert "Your Visa ending in 4242 is no longer saved with our payment service" in body()
     assert "https://billing.example.org/t/vision-lab/payment/" in body()
 
 
@@ -260,7 +258,7 @@ def test_what_is_paused_is_not_written_and_goes_on_where_it_stands(scenario: Sce
     goes_by(scenario, 10)  # 25 April
     assert about_debts() == []
     goes_by(scenario)
-    assert subjects() == ["A reminder: invoice INV-2026-0001 is not paid yet"]
+    assert subjects() == ["Reminder: invoice INV-2026-0001 is overdue"]
 
 
 def test_a_policy_without_emails_writes_none_and_with_receipts_sends_them(scenario: Scenario) -> None:
@@ -329,7 +327,7 @@ def test_without_a_mail_server_letters_are_kept_for_op_to_read(
     assert notice.get_state_display() == "Kept here: EMAIL_URL is not set"
     client.force_login(builders.an_operator())
     assert (
-        "Perhaps it was overlooked"
+        "If you have already paid, please ignore this e-mail."
         in client.get(f"/admin/billing/notice/{notice.pk}/change/").content.decode()
     )
     with pytest.raises(send.NoticeError, match="it is not sent again"):
@@ -337,7 +335,7 @@ def test_without_a_mail_server_letters_are_kept_for_op_to_read(
     settings.CLUSTERTAB_SENDS_MAIL = True
     send.resend_notice(notice=notice, moment=scenario.now)
     send.send_notices(moment=scenario.now)
-    assert subjects() == ["A reminder: invoice INV-2026-0001 is not paid yet"]
+    assert subjects() == ["Reminder: invoice INV-2026-0001 is overdue"]
 
 
 def test_ann_sees_on_the_invoice_what_was_sent_to_whom(scenario: Scenario, client: Client) -> None:

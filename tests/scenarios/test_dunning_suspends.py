@@ -122,12 +122,12 @@ def subjects() -> list[str]:
 
 def test_case_078_it_is_announced_then_done_and_paying_undoes_all_of_it(lab: Lab) -> None:
     lab.until("2026-05-08")
-    assert subjects() == ["From 15 May 2026 on no jobs start: invoice INV-2026-0001 is not paid"]
+    assert subjects() == ["GPU jobs will be suspended on 15 May 2026: invoice INV-2026-0001 is overdue"]
     lab.until("2026-05-14")
     assert (lab.gpus, lab.accounts) == (8, [])
     lab.until("2026-05-15")
     assert (lab.gpus, lab.accounts) == (0, ["blocked"])
-    assert subjects()[1:] == ["No new jobs start until invoice INV-2026-0001 is paid"]
+    assert subjects()[1:] == ["GPU jobs suspended: invoice INV-2026-0001 is overdue"]
     lab.goes_by(10)
     assert len(mail.outbox) == 2
     assert Act.objects.count() == 1
@@ -135,7 +135,7 @@ def test_case_078_it_is_announced_then_done_and_paying_undoes_all_of_it(lab: Lab
     lab.pay()
     lab.acts()
     assert (lab.gpus, lab.accounts) == (8, ["lifted"])
-    assert subjects()[2:] == ["Jobs of Vision Lab start again"]
+    assert subjects()[2:] == ["GPU jobs of Vision Lab start again"]
     assert Suspension.objects.get().why_ended == "Nothing that is owed demands it any more."
     lab.goes_by(30)
     assert (len(mail.outbox), Act.objects.count()) == (3, 2)
@@ -165,7 +165,7 @@ def test_a_credit_note_over_a_part_does_not_end_a_suspension_that_is_still_deman
     assert (lab.gpus, subjects()[2:]) == (0, [])
     lab.pay("2.00")
     lab.goes_by()
-    assert subjects()[2:] == ["Jobs of Vision Lab start again"]
+    assert subjects()[2:] == ["GPU jobs of Vision Lab start again"]
 
 
 def test_suspension_is_off_unless_the_policy_says_so(lab: Lab) -> None:
@@ -177,7 +177,7 @@ def test_suspension_is_off_unless_the_policy_says_so(lab: Lab) -> None:
 def test_nobody_is_suspended_before_it_was_announced_so_many_days_ago(lab: Lab) -> None:
     lab.now = at("2026-06-01 09:00")  # nothing ran until then
     lab.acts()
-    assert subjects() == ["From 8 June 2026 on no jobs start: invoice INV-2026-0001 is not paid"]
+    assert subjects() == ["GPU jobs will be suspended on 8 June 2026: invoice INV-2026-0001 is overdue"]
     lab.until("2026-06-07")
     assert lab.gpus == 8
     lab.until("2026-06-08")
@@ -204,7 +204,7 @@ def test_an_account_that_op_blocked_by_hand_stays_blocked_until_it_is_paid_too(l
     lab.pay()
     lab.goes_by()
     assert (lab.gpus, lab.accounts) == (8, ["lifted"])
-    assert subjects()[2:] == ["Jobs of Vision Lab start again"]
+    assert subjects()[2:] == ["GPU jobs of Vision Lab start again"]
 
 
 def test_who_pays_stays_blocked_where_op_blocked_it_and_the_letter_says_so(lab: Lab) -> None:
@@ -233,7 +233,7 @@ def test_a_scheduler_that_does_not_answer_is_shown_and_asked_again(lab: Lab) -> 
     assert (
         scheduler_blocks.enforce_blocks(moment=lab.now, opens=fails).troubles == []
     )  # not before five minutes have gone by
-    assert [s for s in subjects() if s.startswith("No new jobs")] == []
+    assert [s for s in subjects() if s.startswith("GPU jobs suspended")] == []
     lab.now += timedelta(minutes=5)
     lab.acts()
     assert (lab.gpus, lab.accounts) == (0, ["blocked"])
@@ -373,7 +373,7 @@ def test_killed_at_any_statement_it_goes_on_and_each_act_is_done_once(lab: Lab, 
         lab.acts()
     assert (lab.gpus, lab.accounts) == (0, ["blocked"])
     assert len([row for row in Act.objects.all() if row.outcome == "done"]) == 1
-    assert len([s for s in subjects() if s.startswith("No new jobs")]) == 1
+    assert len([s for s in subjects() if s.startswith("GPU jobs suspended")]) == 1
     assert killed or at_statement > 20
 
 

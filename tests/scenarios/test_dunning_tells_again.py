@@ -20,8 +20,8 @@ from tests.scenarios.test_dunning_notices import NO_FUNDS, body, goes_by, pay, s
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-FIRST = "A reminder: invoice INV-2026-0001 is not paid yet"
-AGAIN = "Invoice INV-2026-0001 is to be paid again"
+FIRST = "Reminder: invoice INV-2026-0001 is overdue"
+AGAIN = "Payment for invoice INV-2026-0001 was reversed"
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def test_a_transfer_that_goes_back_after_the_last_reminder_is_told_once(scenario
     goes_back(scenario)
     goes_by(scenario, 40)
     assert subjects()[3:] == [AGAIN]
-    assert "Invoice INV-2026-0001, due on 15 April 2026, was settled for a time." in body()
-    assert "so $4.00 of it are to be paid again" in body()
+    assert "The payment for invoice INV-2026-0001, due on 15 April 2026, was reversed." in body()
+    assert "Amount due again: $4.00." in body()
 
 
 def test_each_time_it_is_told_anew(scenario: Scenario) -> None:
@@ -68,7 +68,7 @@ def test_the_steps_that_were_not_reached_yet_follow_on_their_days(scenario: Scen
     goes_by(scenario)
     assert subjects() == [FIRST, AGAIN]
     goes_by(scenario, 40)
-    second, third = (f"Reminder {step}: invoice INV-2026-0001 is not paid yet" for step in (2, 3))
+    second, third = (f"Reminder {step}: invoice INV-2026-0001 is overdue" for step in (2, 3))
     assert subjects() == [FIRST, AGAIN, second, third]
     assert Notice.objects.exclude(state="sent").count() == 0
 

@@ -54,7 +54,7 @@ def test_six_open_invoices_are_one_decline_and_one_email_and_the_others_wait_for
     scenario.save_card(NO_FUNDS)
     (message,) = a_day(scenario)
     assert scenario.states == ["failed"]
-    assert message.startswith("Your payment of invoice INV-2026-0001 was refused")
+    assert message.startswith("Your payment of invoice INV-2026-0001 was declined")
     assert "We try again on 18 April 2026" in message
     for day in (16, 17):
         assert a_day(scenario, days=1) == []
@@ -110,8 +110,8 @@ def test_a_refusal_at_night_and_the_mornings_reminders_are_one_email(scenario: S
     scenario.save_card(NO_FUNDS)
     assert a_day(scenario, minutes=5) == []
     (message,) = a_day(scenario, hours=7)
-    assert message.startswith("Your payment of invoice INV-2026-0001 was refused")
-    assert "5 invoices were due, and $20.00 of them have not reached us." in message
+    assert message.startswith("Your payment of invoice INV-2026-0001 was declined")
+    assert "5 invoices are overdue. Amount due: $20.00." in message
     assert "COPY-" in message
     assert set(Notice.objects.values_list("state", flat=True)) == {"sent", "skipped"}
     assert a_day(scenario, hours=8) == []
@@ -119,8 +119,8 @@ def test_a_refusal_at_night_and_the_mornings_reminders_are_one_email(scenario: S
 
 def test_six_reminders_of_one_day_are_one(scenario: Scenario) -> None:
     (message,) = a_day(scenario, days=3)
-    assert message.startswith("A reminder: 6 invoices are not paid yet")
-    assert "6 invoices were due, and $24.00 of them have not reached us." in message
+    assert message.startswith("Reminder: 6 invoices are overdue")
+    assert "6 invoices are overdue. Amount due: $24.00." in message
     assert Notice.objects.filter(state="sent").count() == 6
 
 

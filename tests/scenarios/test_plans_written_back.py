@@ -7,11 +7,8 @@ from datetime import date
 import pytest
 from django.db.models import NOT_PROVIDED, Model
 
-from billing.catalog.plan_versions import own_columns
 from billing.models import Allowance, Commitment, Discount, Fee, PlanVersion, Price
-from portal.config_file.entries import fields_of
 from portal.config_file.export import plan_text
-from portal.config_file.plan_entries import TermEntry
 from tests.configuring_terms import apply
 
 pytestmark = pytest.mark.django_db
@@ -114,8 +111,3 @@ def test_every_column_is_told_in_the_example(model: type[Model]) -> None:
             continue
         default = None if field.default is NOT_PROVIDED else field.get_default()
         assert any(row[field.name] != default for row in records), f"say {field.name} in FULL"
-
-
-@pytest.mark.parametrize("kind", TermEntry.__subclasses__())
-def test_every_column_of_a_term_is_a_key_of_its_table(kind: type[TermEntry]) -> None:
-    assert set(own_columns(kind.model)) <= {field.name for field in fields_of(kind)}

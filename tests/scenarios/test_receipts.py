@@ -165,7 +165,7 @@ def test_a_refund_to_the_card_is_told_of_once(scenario: Scenario) -> None:
     scenario.collect()
     messages = [post for post in posts(scenario) if post.startswith("Refund")]
     assert len(messages) == 1
-    assert "We have given $1.50 back to your Visa ending in 4242." in messages[0]
+    assert "We have refunded $1.50 to your Visa ending in 4242." in messages[0]
     assert f"Credit note: {note.number}" in messages[0]
     assert posts(scenario) == []
 
@@ -207,7 +207,7 @@ def test_a_top_up_has_a_receipt_and_an_automatic_one_that_fails_is_told_of_in_th
     scenario.wait(hours=7)
     (failed,) = posts(scenario)
     assert failed.startswith("Your wallet was not topped up")
-    assert "We tried to charge $50.00 to your Visa ending in 4242" in failed
+    assert "We could not charge $50.00 to your Visa ending in 4242" in failed
     assert "Your card has insufficient funds." in failed
     assert "please add another card" in failed.lower()
     scenario.wait(days=3)

@@ -130,7 +130,8 @@ def test_a_month_is_previewed_on_one_day_and_what_is_ready_issued_on_another(lab
     assert [row.tenant.slug for row in PendingApproval.objects.all()] == ["speech-lab"]
     assert mail.outbox[1].subject == "March 2026 issued: 1 tenant, 2 waiting"
     assert "1 tenant got their invoices: $2.00." in str(mail.outbox[1].body)
-    assert "What waits is not tried again by itself: issue it by hand." in str(mail.outbox[1].body)
+    text = str(mail.outbox[1].body)
+    assert "What is blocked or held for approval is not retried automatically: issue it manually." in text
 
     ApprovalLimit.objects.all().delete()
     assert beat("2026-04-20 09:00") == []  # what waits is for people
