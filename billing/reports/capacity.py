@@ -1,4 +1,4 @@
-"""What nodes had to give beside what was held of them, and in words where the two do not fit."""
+"""Capacity of a cluster's nodes compared with what was allocated, and notes where the two differ."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from clusters import usage_reports
 from clusters.models import CapacityState, Cluster
 
 UNKNOWN = (
-    "What the nodes had to give in this period is not known, so idle GPUs cannot be told: passes over a live cluster "
-    "keep it from the first one on, and for one that is read from files its nodes can be declared."
+    "The capacity in this period is unknown, so idle GPUs are not shown. A connected cluster records its capacity from "
+    "the first sync on; for file import, declare the nodes."
 )
 
 
@@ -21,10 +21,10 @@ def capacity_of(cluster: Cluster, *, since: int, until: int) -> Capacity | None:
     had = usage_reports.had(cluster, since=since, until=until)
     if had is None:
         return None
-    held = usage_reports.allocated(cluster, since=had.since, until=had.until)
+    allocated = usage_reports.allocated(cluster, since=had.since, until=had.until)
     waited = usage_reports.idle_while_waiting(cluster, had)
     seconds = had.seconds
-    names = sorted({model for model, _ in seconds} | held.keys())
+    names = sorted({model for model, _ in seconds} | allocated.keys())
     return Capacity(
         had.since,
         had.until,
@@ -34,7 +34,7 @@ def capacity_of(cluster: Cluster, *, since: int, until: int) -> Capacity | None:
                 down=Fraction(seconds.get((name, CapacityState.DOWN), 0)),
                 drained=Fraction(seconds.get((name, CapacityState.DRAINED), 0)),
                 up=Fraction(seconds.get((name, CapacityState.UP), 0)),
-                allocated=held.get(name, Fraction(0)),
+                allocated=allocated.get(name, Fraction(0)),
                 waited=waited.get(name, Fraction(0)),
             )
             for name in names
@@ -46,19 +46,19 @@ def doubts(capacity: Capacity | None, *, since: int, until: int) -> list[str]:
     """Sentences: what of the period is not covered, and where more was held than the nodes had."""
     if capacity is None:
         return [UNKNOWN]
-    told = []
+    notes = []
     if (capacity.since, capacity.until) != (since, until):
-        told.append(
-            f"What the nodes had to give is known from {_moment(capacity.since)} to {_moment(capacity.until)} only; "
-            "the figures of capacity are of that part."
+        notes.append(
+            f"Capacity is known only from {_moment(capacity.since)} to {_moment(capacity.until)}; its figures cover "
+            "that part."
         )
-    told += [
-        f"{_hours(-of.idle)} GPU-hours more of {of.gpu_model or 'an unnamed model'} were held than its nodes had up: "
-        "nodes that were down, drained or changed between two passes, or a model that goes by two names."
+    notes += [
+        f"{_hours(-of.idle)} more GPU-hours of {of.gpu_model or 'an unknown model'} were allocated than its nodes had "
+        "up: nodes changed between two syncs, or the model has two names."
         for of in capacity.models
         if of.idle < 0
     ]
-    return told
+    return notes
 
 
 def _moment(second: int) -> str:

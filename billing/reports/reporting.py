@@ -25,10 +25,10 @@ sql = Statements(__file__, "report.sql")
 
 MOST_PODS = 1_000  # told one by one, unless said otherwise
 HOUR = 3600
-UNPRICED = "Some use has no price yet: it has GPU-hours without money, and blocks its tenant's close."
+UNPRICED = "Some usage has no price yet: it has GPU-hours but no cost, and blocks its tenant's close."
 SCALED = (
-    "Some use is priced by tiers or packages: its money here is at the price of the first unit, since only an invoice "
-    "knows all that a tier counts."
+    "Some usage is priced by tiers or packages. Its cost here is at the price of the first unit; the invoice applies "
+    "the tiers."
 )
 Key = tuple[Any, ...]
 

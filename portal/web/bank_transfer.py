@@ -1,19 +1,19 @@
-"""One bank transfer, to look at: what the bank said, what became of it when and by whom, and what it is booked on."""
+"""One bank transfer: the bank's entry, what it is booked on, and its history."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
 
 from billing.models import Transfer, TransferState
 from billing.queries import transfers as reading
 from billing.rules.references import in_groups
-from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.shapes import Shell
-from portal.web.shapes.transfers import StepRow, TransferPage
-from portal.web.transfers import BADGES, UTC_ZONE, amount_of, part_of
+from portal.web.templatetags.clustertab import moment
+from portal.web.transfers import BADGES
 
 
 @operator_page("transfers")
@@ -25,35 +25,26 @@ def one_transfer(request: HttpRequest, shell: Shell, *, transfer: int) -> HttpRe
     return answer(request, shell, _page(row), whole="operator/transfer.html")
 
 
-def _page(row: Transfer) -> TransferPage:
+def _page(row: Transfer) -> dict[str, object]:
     undone = getattr(row, "undone_by", None)
-    other, sentence = row.undoes or undone, ""
-    if other is not None:
-        way = "It takes back" if row.undoes else "It was taken back by"
-        sentence = f"{way} the transfer of {amount_of(other)} on {say.day(other.booked_on)}."
-    return TransferPage(
-        title=f"{amount_of(row)} on {say.day(row.booked_on)}",
-        payer=row.payer or "No name",
-        badge=BADGES[TransferState(row.state)],
-        facts=tuple((label, text) for label, text in _facts(row) if text),
-        raw=row.raw,
-        steps=tuple(
-            StepRow(when=say.moment(step.at, UTC_ZONE), badge=BADGES[step.state], by=step.by, why=step.why)
-            for step in reading.steps(row)
-        ),
-        parts=tuple(part_of(part, row.currency) for part in reading.all_parts(row)),
-        undoes=sentence,
-        other=other.pk if other is not None else None,
-    )
+    return {
+        "transfer": row,
+        "badge": BADGES[TransferState(row.state)],
+        "facts": [(label, text) for label, text in _facts(row) if text],
+        "steps": [(step, BADGES[step.state]) for step in reading.steps(row)],
+        "parts": reading.all_parts(row),
+        "other": row.undoes or undone,
+    }
 
 
 def _facts(row: Transfer) -> Iterator[tuple[str, str]]:
-    yield "Paid by" if row.amount > 0 else "Paid to", row.payer
-    yield "Their account", in_groups(row.payer_iban)
-    yield "Text", " ".join(row.text.split())
-    yield "Creditor reference", row.reference
-    yield "Payer’s reference", row.end_to_end
-    yield "Bank’s reference", row.bank_reference
-    yield "Our account", in_groups(row.account)
-    yield "Statement", f"{row.statement.name}, {row.statement.file}"
-    yield "Taken in", f"{say.moment(row.statement.imported_at, UTC_ZONE)} by {row.statement.imported_by}"
+    yield _("Paid by") if row.amount > 0 else _("Paid to"), row.payer
+    yield _("Payer’s account") if row.amount > 0 else _("Payee’s account"), in_groups(row.payer_iban)
+    yield _("Text"), " ".join(row.text.split())
+    yield _("Creditor reference"), row.reference
+    yield _("Payer’s reference"), row.end_to_end
+    yield _("Bank’s reference"), row.bank_reference
+    yield _("Our account"), in_groups(row.account)
+    yield _("Statement"), f"{row.statement.name}, {row.statement.file}"
+    imported = _("{at} by {by}")
+    yield _("Imported"), imported.format(at=moment(row.statement.imported_at), by=row.statement.imported_by)

@@ -1,17 +1,20 @@
-"""The question before invoices are issued: how many, and what they come to."""
+"""The question before invoices are issued: how many, and their total."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from urllib.parse import urlencode
-from zoneinfo import ZoneInfo
+
+from django.utils.translation import gettext as _
 
 from billing.invoicing import close_runs
 from billing.invoicing.close_results import Outcome
+from billing.invoicing.close_runs import Tally
 from billing.models import CloseKind, CloseRun
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
 from portal.web import format as say
-from portal.web.shapes import IssueConfirmation
+from portal.web.templatetags.clustertab import moment
 
 
 def address(month: str, why: str) -> str:
@@ -19,45 +22,45 @@ def address(month: str, why: str) -> str:
     return "?" + urlencode({"month": month, "confirm": "yes"} | ({"why": why} if why else {}))
 
 
+def sums(tallies: Iterable[Tally]) -> list[Money]:
+    """What they come to, one amount for each currency; none of zero."""
+    totals: dict[str, Money] = {}
+    for tally in tallies:
+        if tally.currency and tally.total:
+            amount = Money.from_minor(tally.total, tally.currency)
+            totals[tally.currency] = totals.get(tally.currency, Money.zero(tally.currency)) + amount
+    return list(totals.values())
+
+
 def _is_of_some(run: CloseRun) -> bool:
     return run.scheduled and run.total < Tenant.objects.count()
 
 
-def question(run: CloseRun | None, name: str, why: str) -> IssueConfirmation:
-    """By the last preview of the month; where there is none since it was issued, neither is known.
+def question(run: CloseRun | None, name: str) -> str:
+    """By the last preview of the month; where there is none since it was issued, no figure is known.
 
-    Nor is it by one of the schedule's that was of some tenants alone: all are issued.
+    Nor is one by a scheduled preview of some tenants alone: all are issued.
     """
     if run is None or run.kind != CloseKind.PREVIEW or run.ended_at is None or _is_of_some(run):
-        return IssueConfirmation(
-            sentence=f"Issue the invoices of {name}? How many and how much is not known: preview the month first to "
-            "see it.",
-            button=f"Issue {name}",
-            why=why,
-        )
+        return _(
+            "Issue the invoices of {month}? To see how many and how much, preview the month first."
+        ).format(month=name)
     ready = [
         tally
         for tally in close_runs.count_outcomes(run)
         if tally.outcome in {Outcome.ISSUED, Outcome.CORRECTED}
     ]
-    amounts: dict[str, Money] = {}
-    for tally in ready:
-        if tally.currency:
-            amount = Money.from_minor(tally.total, tally.currency)
-            amounts[tally.currency] = amounts.get(tally.currency, Money.zero(tally.currency)) + amount
-    tenants = sum(tally.tenants for tally in ready)
-    at = f"the preview of {say.moment(run.ended_at, ZoneInfo('UTC'))} (UTC)"
+    tenants, amounts, at = sum(tally.tenants for tally in ready), sums(ready), moment(run.ended_at)
     if not tenants:
-        return IssueConfirmation(
-            sentence=f"No tenant was ready in {at}. Issue what has become ready in {name} since?",
-            button=f"Issue {name}",
-            why=why,
-        )
-    count = say.counted(tenants, "tenant")
-    come_to = f": {say.sums(list(amounts.values()))}" if amounts else ""
-    return IssueConfirmation(
-        sentence=f"Issue the invoices of {name} to {count}{come_to}? These are the figures of {at}; what "
-        "changed since is billed as it is now.",
-        button=f"Issue {name}",
-        why=why,
+        return _(
+            "No tenant was ready in the preview of {at} (UTC). Issue what is ready in {month} now?"
+        ).format(at=at, month=name)
+    return _(
+        "Issue the invoices of {month} to {tenants}{total}? Figures are from the preview of {at} (UTC); later changes "
+        "are included."
+    ).format(
+        month=name,
+        tenants=say.counted(tenants, "tenant"),
+        total=f": {say.sums(amounts)}" if amounts else "",
+        at=at,
     )

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
-from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from billing.catalog import billing_periods
 from billing.documents import pdf as pdfs
@@ -25,7 +24,7 @@ from portal.core.tenants.models import Tenant
 from portal.web.access_decorators import answer, operator_page
 from portal.web.closing import month_name
 from portal.web.invoice_document import InvoicePage, shown
-from portal.web.shapes import INVOICE_BADGES, Draft, DraftsPage, Fact, Shell
+from portal.web.shapes import INVOICE_BADGES, Fact, Shell
 
 T = TypeVar("T")
 
@@ -38,23 +37,20 @@ def drafts(request: HttpRequest, shell: Shell, month: str, tenant: str) -> HttpR
     closed = preview.closed
     reason = " ".join(block.sentence for block in closed.blocks) or closed.reason
     if closed.outcome is Outcome.ALREADY:
-        reason = f"{closed.number} is issued already."
-    page = DraftsPage(
-        tenant=tenant_row.name,
-        name=month_name(month),
-        back=f"{reverse('operator_close')}?{urlencode({'month': month})}",
-        reason=" ".join(filter(None, (reason, closed.note))),
-        drafts=tuple(
-            Draft(page=each, pdf=reverse("operator_draft_pdf", args=[month, tenant, place]))
-            for place, each in enumerate(preview.documents, start=1)
-        ),
-    )
+        reason = _("{number} is already issued.").format(number=closed.number)
+    page = {
+        "tenant": tenant_row,
+        "month": month,
+        "name": month_name(month),
+        "reason": " ".join(filter(None, (reason, closed.note))),
+        "drafts": preview.documents,
+    }
     return answer(request, shell, page, whole="operator/drafts.html")
 
 
 @operator_page("close")
 def draft_pdf(request: HttpRequest, shell: Shell, month: str, tenant: str, place: int) -> HttpResponse:
-    """The same template as of what is sent, marked as a draft on each page; 404 where there is no such document."""
+    """The invoice's own template, marked as a draft on each page; 404 where there is no such document."""
     del request, shell
     now = datetime.now(UTC).replace(microsecond=0)
     tenant_row = get_object_or_404(Tenant, slug=tenant)
@@ -73,7 +69,7 @@ def draft_pdf(request: HttpRequest, shell: Shell, month: str, tenant: str, place
 
 
 def _drafted(month: str, tenant: Tenant, now: datetime, read: Callable[[Invoice], T]) -> Drafts[T]:
-    """As the last preview of the month was asked for."""
+    """With the options of the month's last preview."""
     try:
         year, number = parse_month(month)
     except ValueError as error:
@@ -92,7 +88,7 @@ def _drafted(month: str, tenant: Tenant, now: datetime, read: Callable[[Invoice]
 
 
 def _page(row: Invoice, now: datetime) -> InvoicePage:
-    """Without what its number makes, and without addresses that nobody can open."""
+    """Without its number, and without links that cannot be opened yet."""
     page = shown(reading.draft_detail(row.pk, on=billing_periods.day_of(now, row.period)))
     groups = tuple(
         replace(group, lines=tuple(replace(line, jobs="") for line in group.lines)) for group in page.groups

@@ -1,4 +1,4 @@
-"""On which days months close by themselves: the form for everyone and for single tenants, with a preview in words."""
+"""The days on which months are closed automatically: the form for all and for single tenants, with a preview."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from django.contrib import messages
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, gettext_noop
 
 from billing.invoicing import close_schedules
 from billing.invoicing.close_schedules import ScheduleError, Upcoming
@@ -22,45 +24,50 @@ from portal.core.tenants.models import Tenant
 from portal.web import format as say
 from portal.web.access_decorators import operator_page
 from portal.web.shapes import Shell
-from portal.web.shapes.closing import CloseScheduleRow, SchedulePage
 
 SHOWN = 6  # that come next
-OFF = "No month closes by itself: preview and issue by hand."
-LATER = "Nothing yet: it begins with the periods that end on"
-VERBS = {CloseKind.PREVIEW: "Previews", CloseKind.ISSUE: "Issues"}
+OFF = gettext_noop("Scheduled close is off: preview and issue manually.")
+STEPS = {
+    CloseKind.PREVIEW: gettext_noop("Previews {month} of {tenants} {when}."),
+    CloseKind.ISSUE: gettext_noop("Issues {month} of {tenants} {when}."),
+}
 
 
 class ScheduleForm(forms.Form):
     tenant = forms.SlugField(
-        label="Tenant",
+        label=gettext_lazy("Tenant"),
         required=False,
-        help_text="Its slug. Blank: every tenant without a schedule of its own.",
+        help_text=gettext_lazy("Its slug. Blank = every tenant without its own schedule."),
     )
     preview_day = forms.IntegerField(
-        label="Preview on day",
+        label=gettext_lazy("Preview on day"),
         required=False,
         min_value=FIRST_DAY,
         max_value=LAST_DAY,
-        help_text="1 is the first day after the tenant’s billing period, in its zone. Blank: by hand.",
+        help_text=gettext_lazy(
+            "1 is the first day after the tenant’s billing period, in its time zone. Blank = manually."
+        ),
     )
     issue_day = forms.IntegerField(
-        label="Issue on day",
+        label=gettext_lazy("Issue on day"),
         required=False,
         min_value=FIRST_DAY,
         max_value=LAST_DAY,
-        help_text="Issues what has no blocker and is within its bounds; the rest waits for you. Blank: by hand.",
+        help_text=gettext_lazy(
+            "Issues what has no blocker and is within its approval limits. Blank = manually."
+        ),
     )
     since = forms.DateField(
-        label="From",
+        label=gettext_lazy("From"),
         widget=forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"}),
-        help_text="Periods whose last day is earlier are closed by hand.",
+        help_text=gettext_lazy("Periods that end earlier are closed manually."),
     )
 
     def clean_tenant(self) -> Tenant | None:
         slug = self.cleaned_data["tenant"]
         tenant = Tenant.objects.filter(slug=slug).first() if slug else None
         if slug and tenant is None:
-            raise forms.ValidationError("There is no tenant of this slug.")
+            raise forms.ValidationError(_("There is no tenant with this slug."))
         return tenant
 
 
@@ -74,20 +81,20 @@ def close_schedule(request: HttpRequest, shell: Shell) -> HttpResponse:
         try:
             if act in {"save", "delete"}:
                 _change(act, values)
-                messages.success(request, "Schedule removed." if act == "delete" else "Schedule saved.")
+                messages.success(request, _("Schedule removed.") if act == "delete" else _("Schedule saved."))
                 return redirect("operator_close_schedule")
             preview = _preview(request.POST.get("remove", ""), values, now)
         except ScheduleError as refusal:
             error = str(refusal)
     rows = CloseSchedule.objects.select_related("tenant").order_by("tenant__name", "pk")
-    page = SchedulePage(
-        rows=tuple(_row(row) for row in rows),
-        upcoming=coming(now) if preview is None else preview,
-        is_preview=preview is not None,
-        removes=bool(request.POST.get("remove")),
-        error=error,
-        form=form,
-    )
+    page = {
+        "rows": rows,
+        "upcoming": upcoming_text(now) if preview is None else preview,
+        "is_preview": preview is not None,
+        "removes": bool(request.POST.get("remove")),
+        "error": error,
+        "form": form,
+    }
     return render(request, "operator/close_schedule.html", {"shell": shell, "page": page})
 
 
@@ -109,55 +116,54 @@ def _change(act: str, values: dict[str, Any]) -> None:
 
 
 def _preview(removes: str, values: dict[str, Any], now: datetime) -> tuple[str, ...]:
-    """What would come next, by doing it and taking it back."""
+    """What would come next, by a change that is rolled back."""
     with transaction.atomic():
         _change("delete" if removes else "save", values)
-        sentences = coming(now)
+        sentences = upcoming_text(now)
         transaction.set_rollback(True)
-    whose = values["tenant"].name if values["tenant"] else "Every tenant without a schedule of its own"
+    whose = values["tenant"].name if values["tenant"] else _("Every tenant without its own schedule")
     if removes:
-        return (f"{whose}: the schedule is removed.", *sentences)
+        return (_("{whose}: schedule removed.").format(whose=whose), *sentences)
     preview, issue = (
-        f"on day {day}" if day else "by hand" for day in (values["preview_day"], values["issue_day"])
+        _("on day {day}").format(day=day) if day else _("manually")
+        for day in (values["preview_day"], values["issue_day"])
     )
-    return (f"{whose}: previewed {preview}, issued {issue}, from {say.day(values['since'])}.", *sentences)
-
-
-def _row(row: CloseSchedule) -> CloseScheduleRow:
-    return CloseScheduleRow(
-        slug=row.tenant.slug if row.tenant else "",
-        tenant=row.tenant.name if row.tenant else "Everyone else",
-        preview=f"Day {row.preview_day}" if row.preview_day else "By hand",
-        issue=f"Day {row.issue_day}" if row.issue_day else "By hand",
-        since=say.day(row.since),
-        preview_day=str(row.preview_day or ""),
-        issue_day=str(row.issue_day or ""),
-        written_since=f"{row.since:%Y-%m-%d}",
+    text = _("{whose}: previewed {preview}, issued {issue}, from {since}.").format(
+        whose=whose, preview=preview, issue=issue, since=say.day(values["since"])
     )
+    return (text, *sentences)
 
 
-def coming(now: datetime, month: str = "") -> tuple[str, ...]:
-    """What the schedule does next and when, in sentences; of one month alone if one is named."""
+def upcoming_text(now: datetime, month: str = "") -> tuple[str, ...]:
+    """The next steps of the schedule, a sentence each; of one month alone if one is named."""
     steps = close_schedules.list_upcoming(moment=now)
     if not steps:
         first = CloseSchedule.objects.exclude(preview_day=None, issue_day=None).order_by("since").first()
-        return (f"{LATER} {say.day(first.since)} or later.",) if first else (OFF,)
-    sentences = [_sentence(each, now) for each in steps if month in {"", each.month}]
+        if first is None:
+            return (_(OFF),)
+        since = say.day(first.since)
+        return (_("Scheduled close starts with periods that end on {day} or later.").format(day=since),)
+    sentences = [_sentence(step, now) for step in steps if month in {"", step.month}]
     left = len(sentences) - SHOWN
-    return (*sentences[:SHOWN], f"And {left} more after that.") if left > 0 else tuple(sentences)
+    if left <= 0:
+        return tuple(sentences)
+    return (*sentences[:SHOWN], _("And {count} more after that.").format(count=left))
 
 
-def _sentence(each: Upcoming, now: datetime) -> str:
-    year, number = parse_month(each.month)
+def _sentence(step: Upcoming, now: datetime) -> str:
+    year, number = parse_month(step.month)
     name = format_date(datetime(year, number, 1, tzinfo=UTC).date(), "MMMM y", locale=LOCALE)
-    when = f"on {say.day(each.day)}" if each.day > now.date() else "in the next hours"
-    return f"{VERBS[each.kind]} {name} of {say.counted(each.tenants, 'tenant')} {when}."
+    later = step.day > now.date()
+    when = _("on {day}").format(day=say.day(step.day)) if later else _("in the next hours")
+    return _(STEPS[step.kind]).format(month=name, tenants=say.counted(step.tenants, "tenant"), when=when)
 
 
-def report_of(run: CloseRun | None) -> str:
-    """What became of the e-mail about a scheduled run; "" where there is none."""
+def report_text(run: CloseRun | None) -> str:
+    """The state of the e-mail about a scheduled run; "" where there is none."""
     report = getattr(run, "report", None) if run is not None and run.scheduled else None
     if report is None:
         return ""
-    to = f" to {', '.join(report.to)}" if report.to else ""
-    return f"E-mail to operators: {ReportState(report.state).label}{to}. {report.why}".strip()
+    state = ReportState(report.state).label + (
+        _(" to {to}").format(to=", ".join(report.to)) if report.to else ""
+    )
+    return _("E-mail to operators: {state}. {why}").format(state=state, why=report.why).strip()

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.utils.translation import gettext as _
+
 from billing.catalog import line_descriptions
 from billing.models import Price
 from billing.models.plans import model_of
 from billing.rules.curve import Point, cliffs, curve
 from billing.rules.meters import Meter
+from billing.rules.money import Money
 from portal.web import drawing
 from portal.web import format as say
-from portal.web.shapes import Curve, CurveRow
+from portal.web.shapes import Plot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """What a price comes to by quantity; `cliffs` are sentences where a little more costs less."""
+
+    title: str
+    text: str  # "graduated: up to 100 at $3.00, …"
+    unit: str  # "GPU-hours"
+    plot: Plot
+    rows: Sequence[tuple[str, Money, Money | None]]  # units, total, average price
+    cliffs: Sequence[str]
 
 
 def curve_of(price: Price) -> Curve:
@@ -17,42 +35,43 @@ def curve_of(price: Price) -> Curve:
     currency = price.version.plan.currency
     unit = f"{Meter(price.meter).unit}s"
     points = curve(model_of(price), currency)
-    for_whom = f" for {price.tenant.slug}" if price.tenant else ""
+    title = line_descriptions.describe(price)
+    top = say.money(max(point.amount for point in points))
     return Curve(
-        title=f"{line_descriptions.describe(price)}{for_whom}",
-        says=says(price),
+        title=_("{price} for {tenant}").format(price=title, tenant=price.tenant.slug)
+        if price.tenant
+        else title,
+        text=price_words(price),
         unit=unit,
         plot=drawing.plot(
             [(point.units, point.amount.amount) for point in points],
-            marks=(
-                say.money(max(point.amount for point in points)),
-                f"0 {unit}",
-                f"{_units(points[-1])} {unit}",
-            ),
+            marks=(top, f"0 {unit}", f"{_units(points[-1])} {unit}"),
         ),
-        rows=tuple(_row(point) for point in points),
-        cliffs=tuple(
-            f"Above {_units(at)} {unit} all of it costs less: {say.money(at.amount)} at {_units(at)}, "
-            f"{say.money(above.amount)} just above."
+        rows=[
+            (_units(point), point.amount, point.amount * (1 / point.units) if point.units else None)
+            for point in points
+        ],
+        cliffs=[
+            _("Above {units} {unit} the total drops: {amount} at {units}, {less} just above.").format(
+                units=_units(at), unit=unit, amount=say.money(at.amount), less=say.money(above.amount)
+            )
             for at, above in cliffs(points)
-        ),
+        ],
     )
 
 
-def says(price: Price) -> str:
+def price_words(price: Price) -> str:
     """How it depends on the quantity, or what a unit costs; and what it includes."""
     words = line_descriptions.scale(price)
     if not words:
         unit = Meter(price.meter).unit
-        words = f"{say.price(price.unit_price, price.version.plan.currency)} per {unit}"
-    return f"{words}, after “{price.allowance.name}”" if price.allowance else words
-
-
-def _row(point: Point) -> CurveRow:
-    average = say.money(point.amount * (1 / point.units)) if point.units else ""
-    return CurveRow(units=_units(point), amount=say.money(point.amount), average=average)
+        amount = say.price(price.unit_price, price.version.plan.currency)
+        words = _("{amount} per {unit}").format(amount=amount, unit=unit)
+    if price.allowance:
+        return _("{price}, after “{allowance}”").format(price=words, allowance=price.allowance.name)
+    return words
 
 
 def _units(point: Point) -> str:
     text = say.hours(point.units * 3600).removesuffix(".00")
-    return f"just above {text}" if point.just_above else text
+    return _("just above {units}").format(units=text) if point.just_above else text

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import messages
 from django.forms import formset_factory
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from clusters import declared_nodes
 from clusters.capacity import CapacityError
@@ -17,38 +19,46 @@ from clusters.models import CapacityState, Cluster
 from portal.excerpt import NO_CHOICE
 from portal.web.access_decorators import operator_page
 from portal.web.shapes import Shell
-from portal.web.shapes.cluster import NodesPage
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
 
 EMPTY_ROWS = 3
 
 
-def _day(label: str) -> forms.DateField:
+def _day(label: StrOrPromise) -> forms.DateField:
     return forms.DateField(label=label, required=False, widget=forms.DateInput(attrs={"type": "date"}))
 
 
 class NodeForm(forms.Form):
-    """One node; a row that is left empty, or whose name is taken away, is none."""
+    """One node; a row without a name is none."""
 
     use_required_attribute = False
 
     name = forms.CharField(
-        label="Node",
+        label=gettext_lazy("Node"),
         max_length=255,
         required=False,
-        widget=forms.TextInput(attrs={"placeholder": "Node name"}),
+        widget=forms.TextInput(attrs={"placeholder": gettext_lazy("Node name")}),
     )
-    gpu_model = forms.CharField(label="GPU model", max_length=255, required=False)
-    gpus = forms.IntegerField(label="GPUs", min_value=1, max_value=MOST_GPUS, required=False)
+    gpu_model = forms.CharField(label=gettext_lazy("GPU model"), max_length=255, required=False)
+    gpus = forms.IntegerField(label=gettext_lazy("GPUs"), min_value=1, max_value=MOST_GPUS, required=False)
     state = forms.ChoiceField(
-        label="State", choices=CapacityState.choices, initial=CapacityState.UP, error_messages=NO_CHOICE
+        label=gettext_lazy("State"),
+        choices=CapacityState.choices,
+        initial=CapacityState.UP,
+        error_messages=NO_CHOICE,
     )
-    since = _day("From")
-    until = _day("Until")
+    since = _day(gettext_lazy("From"))
+    until = _day(gettext_lazy("Until"))
 
     def clean(self) -> dict[str, Any]:
         values: dict[str, Any] = super().clean() or {}
         if values.get("name"):
-            for key, what in (("gpu_model", "Name the model as jobs do."), ("gpus", "Say how many GPUs.")):
+            for key, what in (
+                ("gpu_model", _("Enter the model as jobs name it.")),
+                ("gpus", _("Enter the number of GPUs.")),
+            ):
                 if not values.get(key) and key not in self.errors:
                     self.add_error(key, what)
         return values
@@ -69,18 +79,18 @@ def cluster_nodes(request: HttpRequest, shell: Shell, *, name: str) -> HttpRespo
         raise Http404
     rows = NodeForms(request.POST) if request.method == "POST" else NodeForms(initial=_declared(cluster))
     error = ""
-    preview: tuple[tuple[str, str], ...] = ()
+    preview: list[tuple[str, str]] = []
     if request.method == "POST" and rows.is_valid():
         nodes = [form.node for form in rows if form.cleaned_data and form.node is not None]
         try:
             if request.POST.get("act") == "declare":
                 declared_nodes.declare_nodes(cluster=cluster, nodes=nodes)
-                messages.success(request, f"The nodes of {name} are declared.")
+                messages.success(request, _("Nodes of {name} saved.").format(name=name))
                 return redirect("operator_cluster", name)
             preview = _changes(declared_nodes.plan_nodes(cluster, nodes))
         except CapacityError as refusal:
             error = str(refusal)
-    page = NodesPage(name=name, zone=cluster.timezone, error=error, preview=preview, rows=rows)
+    page = {"cluster": cluster, "error": error, "preview": preview, "rows": rows}
     return render(request, "operator/nodes.html", {"shell": shell, "page": page})
 
 
@@ -91,10 +101,10 @@ def _declared(cluster: Cluster) -> list[dict[str, Any]]:
     ]
 
 
-def _changes(planned: Declaration) -> tuple[tuple[str, str], ...]:
+def _changes(planned: Declaration) -> list[tuple[str, str]]:
     """Each change as a word and a sentence."""
     changes = [
-        *(("Add", node.sentence) for node in planned.added),
-        *(("Remove", node.sentence) for node in planned.removed),
+        *((_("Add"), node.sentence) for node in planned.added),
+        *((_("Remove"), node.sentence) for node in planned.removed),
     ]
-    return tuple(changes) or (("No change", "The declared nodes stay as they are."),)
+    return changes or [(_("No change"), _("The declared nodes stay the same."))]

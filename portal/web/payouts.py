@@ -4,36 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC
-from zoneinfo import ZoneInfo
 
 from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from billing.documents.csv import Cell, rows_to_csv
 from billing.models import GatewayMovement, GatewayPayout
 from billing.queries import books as reading
+from billing.queries.books import PayoutTotal
 from billing.rules import gateway_amounts
 from billing.rules.money import Money
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
-from portal.web.shapes import Badge, MovementRow, PayoutPage, Shell
+from portal.web.shapes import Badge, Shell
 
-UTC_ZONE = ZoneInfo("UTC")
 LINES = 300  # that a page shows
 PAYOUT_BADGES = {
-    "paid": Badge(label="Arrived", tone="ok"),
-    "in_transit": Badge(label="On its way", tone="run"),
-    "pending": Badge(label="Pending", tone="wait"),
-    "failed": Badge(label="Failed", tone="late"),
-    "canceled": Badge(label="Canceled", tone="muted"),
+    "paid": Badge(label=gettext_noop("Arrived"), tone="ok"),
+    "in_transit": Badge(label=gettext_noop("In transit"), tone="run"),
+    "pending": Badge(label=gettext_noop("Pending"), tone="wait"),
+    "failed": Badge(label=gettext_noop("Failed"), tone="late"),
+    "canceled": Badge(label=gettext_noop("Canceled"), tone="muted"),
 }
-WORDS = {
-    "charge": "Payment",
-    "payment": "Payment",
-    "refund": "Refund",
-    "payment_refund": "Refund",
-    "refund_failure": "Refund that came back",
-    "payment_failure_refund": "Payment that failed later",
-    "stripe_fee": "Fee of Stripe",
+KINDS = {
+    "charge": gettext_noop("Payment"),
+    "payment": gettext_noop("Payment"),
+    "refund": gettext_noop("Refund"),
+    "payment_refund": gettext_noop("Refund"),
+    "refund_failure": gettext_noop("Failed refund"),
+    "payment_failure_refund": gettext_noop("Payment that failed later"),
+    "stripe_fee": gettext_noop("Stripe fee"),
 }
 COLUMNS = (
     "payout", "movement", "booked", "kind", "source", "payment", "tenant", "invoice", "paid", "paid_currency",
@@ -43,13 +44,13 @@ COLUMNS = (
 
 @operator_page("reconciliation")
 def payout(request: HttpRequest, shell: Shell, payout: str) -> HttpResponse:
-    return answer(request, shell, _payout_page(_found(payout)), whole="operator/payout.html")
+    return answer(request, shell, _payout_page(_payout_named(payout)), whole="operator/payout.html")
 
 
 @operator_page("reconciliation")
 def payout_csv(request: HttpRequest, shell: Shell, payout: str) -> HttpResponse:
     del request, shell
-    gateway_payout = _found(payout)
+    gateway_payout = _payout_named(payout)
     return HttpResponse(
         b"".join(rows_to_csv(COLUMNS, _cells(gateway_payout))),
         content_type="text/csv; charset=utf-8",
@@ -57,7 +58,7 @@ def payout_csv(request: HttpRequest, shell: Shell, payout: str) -> HttpResponse:
     )
 
 
-def _found(name: str) -> GatewayPayout:
+def _payout_named(name: str) -> GatewayPayout:
     gateway_payout = GatewayPayout.objects.filter(pk=name.replace("\0", "")).first()
     if gateway_payout is None:
         raise Http404("no such payout")
@@ -68,64 +69,38 @@ def badge_of(row: GatewayPayout) -> Badge:
     return PAYOUT_BADGES.get(row.state) or Badge(label=row.state, tone="muted")
 
 
-def _money(amount: int, currency: str) -> Money:
-    return gateway_amounts.as_money(amount, currency)
+def _payout_page(row: GatewayPayout) -> dict[str, object]:
+    total, rows = reading.total(row), list(reading.lines(row)[: LINES + 1])
+    shown = rows[:LINES]
+    return {
+        "payout": row,
+        "badge": badge_of(row),
+        "note": _note(row, total),
+        "rows": [(movement, _kind(movement)) for movement in shown],
+        "other_currencies": any(line.attempt and line.attempt.currency != line.currency for line in shown),
+        "more": total.lines - LINES if len(rows) > LINES else 0,
+        "total": total,
+    }
 
 
-def _payout_page(row: GatewayPayout) -> PayoutPage:
-    total = reading.total(row)
-    rows = list(reading.lines(row)[: LINES + 1])
-    note = ""
+def _note(row: GatewayPayout, total: PayoutTotal) -> str:
     if not row.itemised:
-        note = "Stripe does not say what it is made of: never of payouts that were asked for by hand, of others later."
-    elif total.net != row.amount:
-        note = (
-            f"Its lines come to {say.money(_money(total.net, row.currency))}: that is no sum of this payout."
-        )
-    elif total.untraced:
+        return _("Stripe never itemizes manual payouts, and automatic ones only after a while.")
+    if total.net != row.amount:
+        amount = say.money(gateway_amounts.as_money(total.net, row.currency))
+        return _("The lines total {amount}, which is not the amount of this payout.").format(amount=amount)
+    if total.untraced:
         lines = say.counted(total.untraced, "line")
-        note = f"{lines} of it lead to no payment of ours: fees, or something else in the account."
-    shown = tuple(_movement(each) for each in rows[:LINES])
-    return PayoutPage(
-        name=row.pk,
-        badge=badge_of(row),
-        amount=say.money(_money(row.amount, row.currency)),
-        made=say.moment(row.made_at, UTC_ZONE),
-        arrives=say.day(row.arrives_on),
-        note=note,
-        rows=shown,
-        others=any(each.paid for each in shown),
-        more=f"{say.whole(total.lines - LINES)} more lines: the CSV has all of them."
-        if len(rows) > LINES
-        else "",
-        total_amount=say.money(_money(total.amount, row.currency)),
-        total_fee=say.money(_money(total.fee, row.currency)),
-        total_net=say.money(_money(total.net, row.currency)),
-    )
+        return _(
+            "{lines} without a payment in ClusterTab: fees, or other activity of the Stripe account."
+        ).format(lines=lines)
+    return ""
 
 
-def _movement(row: GatewayMovement) -> MovementRow:
-    paid = row.attempt
-    other = paid is not None and paid.currency != row.currency
-    return MovementRow(
-        name=row.pk,
-        at=say.moment(row.made_at, UTC_ZONE),
-        what=_what(row),
-        source=row.source,
-        tenant=paid.tenant.name if paid else ("somebody else’s" if row.foreign else ""),
-        slug=paid.tenant.slug if paid else "",
-        invoice=(paid.invoice.number or "") if paid and paid.invoice else "",
-        paid=say.minor(paid.amount, paid.currency) if paid and other else "",
-        amount=say.money(_money(row.amount, row.currency)),
-        fee=say.money(_money(row.fee, row.currency)) if row.fee else "",
-        net=say.money(_money(row.net, row.currency)),
-    )
-
-
-def _what(row: GatewayMovement) -> str:
+def _kind(row: GatewayMovement) -> str:
     if row.source.startswith(("du_", "dp_")):
-        return "Dispute" if row.amount < 0 else "Dispute that was won"
-    return WORDS.get(row.kind) or row.kind.replace("_", " ").capitalize()
+        return _("Dispute") if row.amount < 0 else _("Dispute won")
+    return _(KINDS[row.kind]) if row.kind in KINDS else row.kind.replace("_", " ").capitalize()
 
 
 def _cells(gateway_payout: GatewayPayout) -> Iterator[Sequence[Cell]]:
@@ -142,6 +117,9 @@ def _cells(gateway_payout: GatewayPayout) -> Iterator[Sequence[Cell]]:
             (paid.invoice.number or "") if paid and paid.invoice else ("top-up" if paid else ""),
             Money.from_minor(paid.amount, paid.currency).text if paid else "",
             paid.currency if paid else "",
-            *(_money(each, row.currency).rounded().text for each in (row.amount, row.fee, row.net)),
+            *(
+                gateway_amounts.as_money(units, row.currency).rounded().text
+                for units in (row.amount, row.fee, row.net)
+            ),
             row.currency,
         )

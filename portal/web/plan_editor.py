@@ -1,9 +1,9 @@
-"""Writing a version of a plan: its curves and example bills while it is a draft, then publishing it."""
+"""The editor of a plan version: price curves, example bills and a simulation of the draft, then publishing it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 
@@ -11,6 +11,8 @@ from django.contrib import messages
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from billing.models import Plan, PlanVersion, Price
 from billing.queries import plans as reading
@@ -29,13 +31,15 @@ from portal.ops.cli import BadInputError
 from portal.ops.management.commands.simulate_plan import months_of
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
-from portal.web.curves import curve_of
-from portal.web.shapes import Bill, Curve, EditorPage, Shell
+from portal.web.curves import Curve, curve_of
+from portal.web.shapes import Shell
 
 FIELDS = ("text", "plan", "since", "until", "tenants")
 LONGEST = 200_000  # characters of a draft
-TOO_LONG = f"A page takes {LONGEST:,} characters, and the draft has {{:,}}: give it to apply as a file."
-AT_ONCE = 200_000  # records that a page tries a plan on; more is for the command
+TOO_LONG = gettext_noop(
+    "The draft has {size:,} characters, and a page takes {limit:,}. Publish it as a file with apply."
+)
+AT_ONCE = 200_000  # records that a page simulates; more is for the command
 EXAMPLE = 50_000  # records of an example bill
 
 NEW = """[[plan]]
@@ -51,10 +55,30 @@ tiers = [{{ up_to = 1000, unit_price = "2.50" }}, {{ unit_price = "2.00" }}]
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class EditorPage:
+    text: str
+    plan: str  # "" for a new one
+    errors: Sequence[str] = ()
+    checked: bool = False  # the text could be published as it stands
+    begins: date | None = None
+    curves: Sequence[Curve] = ()
+    bills: Sequence[dict[str, object]] = ()
+    bills_of: str = ""  # "March 2026"
+    no_bills: str = ""  # why there are none
+    since: str = ""  # of the simulation, as months
+    until: str = ""
+    tenants: str = ""
+    trial: Sequence[dict[str, object]] = ()
+    trial_now: Sequence[Money] = ()
+    trial_total: Sequence[Money] = ()
+    trial_of: str = ""
+
+
 @operator_page("plans", acts=True)
 def plan_editor(request: HttpRequest, shell: Shell) -> HttpResponse:
     if request.method != "POST":
-        return _answer(request, shell, _begun(request))
+        return _answer(request, shell, _initial(request))
     fields = {name: request.POST.get(name, "").replace("\0", "") for name in FIELDS}
     text = fields["text"].replace("\r\n", "\n")
     page = EditorPage(
@@ -65,13 +89,18 @@ def plan_editor(request: HttpRequest, shell: Shell) -> HttpResponse:
         tenants=fields["tenants"][:1000],
     )
     if len(text) > LONGEST:  # cut, it might be a plan all the same: one without its last prices
-        return _answer(request, shell, replace(page, errors=(TOO_LONG.format(len(text)),)))
+        return _answer(
+            request, shell, replace(page, errors=(_(TOO_LONG).format(size=len(text), limit=LONGEST),))
+        )
     act = request.POST.get("act", "preview")
     try:
         if act == "publish":
             published = publish(text)
-            sentence = f"Plan {published.version} is published."
-            messages.success(request, f"{sentence} {_rated(published.tenants)}".strip())
+            text = _("Plan {version} published.").format(version=published.version)
+            if published.tenants:
+                tenants = say.counted(published.tenants, "tenant")
+                text += _(" The usage of {tenants} is rated again.").format(tenants=tenants)
+            messages.success(request, text)
             return redirect("operator_plan", published.version.plan.name)
         return _answer(request, shell, _previewed(page, trial=act == "try"))
     except (ConfigError, BadInputError) as error:
@@ -82,11 +111,7 @@ def _answer(request: HttpRequest, shell: Shell, page: EditorPage) -> HttpRespons
     return answer(request, shell, page, whole="operator/plan_editor.html")
 
 
-def _rated(tenants: int) -> str:
-    return f"The usage of {say.counted(tenants, 'tenant')} is rated again." if tenants else ""
-
-
-def _begun(request: HttpRequest) -> EditorPage:
+def _initial(request: HttpRequest) -> EditorPage:
     """A new plan, a new version of one, or one that is not in use yet."""
     name, key = request.GET.get("plan", ""), request.GET.get("version", "")
     tomorrow = datetime.now(UTC).date() + timedelta(days=1)
@@ -108,7 +133,7 @@ def _begun(request: HttpRequest) -> EditorPage:
 
 
 def _previewed(page: EditorPage, *, trial: bool) -> EditorPage:
-    """With its curves and example bills, and what a trial came to. Raises ConfigError and BadInputError."""
+    """With its curves, example bills and the simulation. Raises ConfigError and BadInputError."""
     entry = one_plan(page.text)
     now = datetime.now(UTC)
     month = reading.last_month(moment=now)
@@ -117,7 +142,7 @@ def _previewed(page: EditorPage, *, trial: bool) -> EditorPage:
         page,
         checked=True,
         plan=entry.name,
-        begins=say.day(entry.begins),
+        begins=entry.begins,
         curves=_curves(entry),
         bills=bills,
         no_bills=why,
@@ -128,7 +153,7 @@ def _previewed(page: EditorPage, *, trial: bool) -> EditorPage:
 
 
 def _curves(entry: PlanEntry) -> tuple[Curve, ...]:
-    """As the version would be, were it published; it is written and taken back."""
+    """Of the version as it would be published: it is written and rolled back."""
     with transaction.atomic():
         drafts.write([entry], f"trial~{entry.name}"[:50])
         prices = Price.objects.filter(version__plan__name=f"trial~{entry.name}"[:50])
@@ -138,25 +163,22 @@ def _curves(entry: PlanEntry) -> tuple[Curve, ...]:
     return curves
 
 
-def _examples(entry: PlanEntry, month: tuple[int, int] | None) -> tuple[tuple[Bill, ...], str]:
+def _examples(entry: PlanEntry, month: tuple[int, int] | None) -> tuple[tuple[dict[str, object], ...], str]:
     chosen = reading.examples(plan=entry.name, month=month) if month else []
     if month is None or not chosen:
-        return (), "Nobody has used anything yet: bills of real tenants are shown once a month is over."
+        return (), _("No usage yet. Example bills appear after the first full month.")
     months = (month, month)
     small = [
         (size, tenant)
         for size, tenant in chosen
         if what_if.count_records(tenants=[tenant], months=months) <= EXAMPLE
     ]
-    trials = _simulate(entry, [tenant for _, tenant in small], months)
+    trials = _simulate(entry, [tenant for _size, tenant in small], months)
     by_slug = {trial.tenant: trial for trial in trials}
     bills = tuple(_bill(by_slug[tenant.slug], size) for size, tenant in small)
-    why = (
-        ""
-        if len(small) == len(chosen)
-        else "A tenant of too many jobs is left out; try the plan on it below."
-    )
-    return bills, why
+    if len(small) == len(chosen):
+        return bills, ""
+    return bills, _("A tenant with too many jobs is left out. Simulate the plan for it below.")
 
 
 def _simulate(entry: PlanEntry, tenants: Sequence[Tenant], months: Months) -> list[Simulation]:
@@ -169,7 +191,7 @@ def _simulated(page: EditorPage, entry: PlanEntry) -> EditorPage:
     slugs = page.tenants.replace(",", " ").split()
     by_slug = {tenant.slug: tenant for tenant in Tenant.objects.filter(slug__in=slugs)}
     if missing := [slug for slug in slugs if slug not in by_slug]:
-        raise BadInputError(f"There is no tenant {quoted(missing[0])}.")
+        raise BadInputError(_("There is no tenant {slug}.").format(slug=quoted(missing[0])))
     tenants = [by_slug[slug] for slug in sorted(by_slug)] or what_if.tenants_on(
         plan=entry.name, months=months
     )
@@ -177,40 +199,32 @@ def _simulated(page: EditorPage, entry: PlanEntry) -> EditorPage:
     if count > AT_ONCE:
         until = f" --to {page.until}" if page.until else ""
         raise BadInputError(
-            f"These are {count:,} jobs, more than a page tries at once ({AT_ONCE:,}): name fewer tenants or months, "
+            f"These are {count:,} jobs, more than a page simulates ({AT_ONCE:,}): choose fewer tenants or months, "
             f"or save the draft and run simulate_plan FILE.toml --from {page.since}{until}."
         )
     trials = _simulate(entry, tenants, months)
-    now = per_currency(amount for trial in trials for amount in trial.now)
-    tried = per_currency(amount for trial in trials for amount in trial.tried)
     return replace(
         page,
-        trial=tuple(_bill(trial, "") for trial in trials),
-        trial_total=(say.sums(now), say.sums(tried)),
+        trial=tuple(_bill(trial) for trial in trials),
+        trial_now=per_currency(amount for trial in trials for amount in trial.now),
+        trial_total=per_currency(amount for trial in trials for amount in trial.tried),
         trial_of=page.since if page.until in {"", page.since} else f"{page.since} to {page.until}",
     )
 
 
-def _bill(trial: Simulation, size: str) -> Bill:
+def _bill(trial: Simulation, size: str = "") -> dict[str, object]:
+    """One tenant's months now and under the draft."""
     lines: dict[str, tuple[list[Money], list[Money]]] = {}
     for row in trial.rows:
-        now, tried = lines.setdefault(row.line, ([], []))
+        now, draft = lines.setdefault(row.line, ([], []))
         now += [row.now] if row.now else []
-        tried += [row.tried] if row.tried else []
-    hours = (
-        f"{say.hours(hours * 3600)} {resource}-hours{f' on {model}' if model else ''}"
-        for resource, model, hours in trial.unpriced
-    )
-    return Bill(
-        size=size,
-        tenant=trial.tenant,
-        now=say.sums(trial.now),
-        tried=say.sums(trial.tried),
-        lines=tuple(_line(name, sums) for name, sums in lines.items()),
-        unpriced=", ".join(hours),
-    )
-
-
-def _line(name: str, sums: tuple[list[Money], list[Money]]) -> tuple[str, str, str]:
-    now, tried = sums
-    return name, say.sums(per_currency(now)), say.sums(per_currency(tried))
+        draft += [row.tried] if row.tried else []
+    return {
+        "size": size,
+        "trial": trial,
+        "lines": [(name, per_currency(now), per_currency(draft)) for name, (now, draft) in lines.items()],
+        "unpriced": ", ".join(
+            f"{say.hours(hours * 3600)} {resource}-hours{f' on {model}' if model else ''}"
+            for resource, model, hours in trial.unpriced
+        ),
+    }

@@ -1,4 +1,4 @@
-"""Plans and their versions: what holds when, and ending or deleting what may be."""
+"""Price plans and their versions; a price can be ended here, and a plan without subscribers deleted."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from django.contrib import messages
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from billing.catalog import line_descriptions, plans
 from billing.catalog.plan_versions import Term
@@ -20,22 +22,25 @@ from billing.rules.formatting import grouped
 from portal.core.outbox import outbox
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
-from portal.web.curves import curve_of, says
-from portal.web.shapes import Badge, Fact, PlanPage, PlanRow, PlansPage, PriceLine, Shell, VersionCard
+from portal.web.curves import curve_of, price_words
+from portal.web.shapes import Badge, Shell
 
 TENANTS = 50  # that a plan's page names
 SETTLES = {
-    Settles.INVOICE: "the period’s invoice",
-    Settles.WALLET: "wallets",
-    Settles.WALLET_FIRST: "the period’s invoice, the wallet first",
+    Settles.INVOICE: gettext_noop("the period’s invoice"),
+    Settles.WALLET: gettext_noop("wallets"),
+    Settles.WALLET_FIRST: gettext_noop("the wallet first, then the period’s invoice"),
 }
 
 
 @operator_page("plans")
 def plan_list(request: HttpRequest, shell: Shell) -> HttpResponse:
     now = datetime.now(UTC)
-    rows = tuple(_row(versioned_plan, now.date()) for versioned_plan in reading.plans(moment=now))
-    return answer(request, shell, PlansPage(rows=rows), whole="operator/plans.html")
+    rows = [
+        (plan, SETTLES[Settles(plan.row.settles)], _current(plan, now.date()), _badge(plan, now.date()))
+        for plan in reading.plans(moment=now)
+    ]
+    return answer(request, shell, {"rows": rows}, whole="operator/plans.html")
 
 
 @operator_page("plans", acts=True)
@@ -54,7 +59,7 @@ def _act(request: HttpRequest, versioned_plan: VersionedPlan) -> HttpResponse:
     try:
         if request.POST.get("act") == "delete":
             plans.delete_plan(plan=versioned_plan.row)
-            messages.success(request, f"Plan {name} is deleted.")
+            messages.success(request, _("Plan {name} deleted.").format(name=name))
             return redirect("operator_plans")
         _end(request, versioned_plan)
     except PlanError as error:
@@ -66,15 +71,17 @@ def _end(request: HttpRequest, versioned_plan: VersionedPlan) -> None:
     prices = {str(price.pk): price for version in versioned_plan.versions for price in version.prices}
     price = prices.get(request.POST.get("price", ""))
     if price is None:
-        raise PlanError("There is no such price in this plan.")
+        raise PlanError(_("There is no such price in this plan."))
     try:
         on = date.fromisoformat(request.POST.get("on", ""))
     except ValueError:
-        raise PlanError("Say on which day the price ends, like 2027-01-01.") from None
+        raise PlanError(_("Enter the day on which the price ends, like 2027-01-01.")) from None
     if on <= datetime.now(UTC).date():
         raise PlanError(
-            f"{say.day(on)} is not ahead: a price ends here on a day from tomorrow on, because one that is past "
-            "would rate again what was used since. Where it has to, write `until` in a file and `apply` it."
+            _(
+                "{day} is not in the future: a price can end from tomorrow on. To end it earlier and have past usage "
+                "rated again, write `until` in a file and `apply` it."
+            ).format(day=say.day(on))
         )
     with transaction.atomic():
         plans.end_price(price=price, on=on)
@@ -82,113 +89,96 @@ def _end(request: HttpRequest, versioned_plan: VersionedPlan) -> None:
         if tenants:
             outbox.add("billing.tasks.rate_tenants", tenant_ids=tenants)
     messages.success(
-        request, f"{line_descriptions.describe(price)} ends on {say.day(on)}; usage is rated again."
+        request,
+        _("{price} ends on {day}; usage is rated again.").format(
+            price=line_descriptions.describe(price), day=say.day(on)
+        ),
     )
 
 
-def _row(versioned_plan: VersionedPlan, today: date) -> PlanRow:
-    holding = _holding(versioned_plan, today)
-    return PlanRow(
-        name=versioned_plan.row.name,
-        currency=versioned_plan.row.currency,
-        settles=SETTLES[Settles(versioned_plan.row.settles)],
-        versions=say.counted(len(versioned_plan.versions), "version"),
-        since=say.day(holding.row.effective_from) if holding else "",
-        tenants=say.whole(versioned_plan.now),
-        badge=_badge(versioned_plan, today),
-    )
-
-
-def _holding(versioned_plan: VersionedPlan, today: date) -> Version | None:
+def _current(versioned_plan: VersionedPlan, today: date) -> Version | None:
     begun = [version for version in versioned_plan.versions if version.row.effective_from <= today]
     return begun[-1] if begun else None
 
 
 def _badge(versioned_plan: VersionedPlan, today: date) -> Badge:
     if versioned_plan.now:
-        return Badge(label="In force", tone="ok")
+        return Badge(label=_("Active"), tone="ok")
     if versioned_plan.ever:
-        return Badge(label="Archived", tone="muted")
-    return Badge(label="Nobody on it", tone="wait" if _holding(versioned_plan, today) else "muted")
+        return Badge(label=_("Archived"), tone="muted")
+    return Badge(label=_("No subscribers"), tone="wait" if _current(versioned_plan, today) else "muted")
 
 
-def _page(versioned_plan: VersionedPlan, now: datetime) -> PlanPage:
-    on = reading.subscribers(versioned_plan.row, moment=now, limit=TENANTS)
-    row = _row(versioned_plan, now.date())
-    return PlanPage(
-        name=versioned_plan.row.name,
-        badge=row.badge,
-        subtitle=f"In {row.currency}, paid by {row.settles}.",
-        versions=tuple(
-            _card(version, versioned_plan.used_prices, now.date())
+def _page(versioned_plan: VersionedPlan, now: datetime) -> dict[str, object]:
+    subscribers = reading.subscribers(versioned_plan.row, moment=now, limit=TENANTS)
+    return {
+        "plan": versioned_plan.row,
+        "settles": SETTLES[Settles(versioned_plan.row.settles)],
+        "badge": _badge(versioned_plan, now.date()),
+        "versions": [
+            _version(version, versioned_plan.used_prices, now.date())
             for version in reversed(versioned_plan.versions)
-        ),
-        tenants=tuple(Fact(label=slug, value=f"since {say.day(since.date())}") for slug, since in on),
-        more_tenants=versioned_plan.now - len(on),
-        deletable=not versioned_plan.ever,
-    )
+        ],
+        "subscribers": subscribers,
+        "more_subscribers": versioned_plan.now - len(subscribers),
+        "deletable": not versioned_plan.ever,
+    }
 
 
-def _card(version: Version, used: set[int], today: date) -> VersionCard:
-    row, until = version.row, version.until
-    return VersionCard(
-        since=say.day(row.effective_from),
-        until=say.day(until) if until else "",
-        key=row.effective_from.isoformat(),
-        charges=", ".join(row.charges) or "nothing",
-        badge=_version_badge(version, today),
-        used=version.used,
-        prices=tuple(_price(price, price.pk in used, today) for price in version.prices),
-        terms=tuple(
-            Fact(label=line_descriptions.whose(term), value=_said(term, row.plan.currency))
-            for term in version.terms
-        ),
-        curves=tuple(curve_of(price) for price in version.prices if price.scale),
-    )
+def _version(version: Version, used: set[int], today: date) -> dict[str, object]:
+    currency = version.row.plan.currency
+    return {
+        "version": version,
+        "badge": _version_badge(version, today),
+        "prices": [_price(price, price.pk in used, today) for price in version.prices],
+        "terms": [
+            (line_descriptions.whose(term), _term_text(term, currency), term) for term in version.terms
+        ],
+        "curves": [curve_of(price) for price in version.prices if price.scale],
+    }
 
 
 def _version_badge(version: Version, today: date) -> Badge:
     if version.row.effective_from > today:
-        return Badge(label="Begins later", tone="wait")
+        return Badge(label=_("Scheduled"), tone="wait")
     if version.until is not None and version.until <= today:
-        return Badge(label="Has been", tone="muted")
-    return Badge(label="Holds now", tone="ok")
+        return Badge(label=_("Ended"), tone="muted")
+    return Badge(label=_("Current"), tone="ok")
 
 
-def _price(price: Price, used: bool, today: date) -> PriceLine:
+def _price(price: Price, used: bool, today: date) -> dict[str, object]:
+    """`ends`: the first day on which it may end, as a form writes it; blank where it has ended."""
     ended = price.valid_until is not None and price.valid_until <= today
-    holds = f"from {say.day(price.valid_from)}"
-    if price.valid_until:
-        holds = f"{say.day(price.valid_from)} until {say.day(price.valid_until)}"
-    first = max(price.valid_from, today) + timedelta(days=1)
-    return PriceLine(
-        key=price.pk,
-        description=line_descriptions.describe(price),
-        says=says(price),
-        holds=holds,
-        tenant=price.tenant.slug if price.tenant else "",
-        used=used,
-        ends="" if ended else first.isoformat(),
-    )
+    return {
+        "price": price,
+        "description": line_descriptions.describe(price),
+        "text": price_words(price),
+        "used": used,
+        "ends": "" if ended else f"{max(price.valid_from, today) + timedelta(days=1)}",
+    }
 
 
-def _said(term: Term, currency: str) -> str:
-    """What it comes to per period, and when a tenant's own, or a discount, holds."""
+def _term_text(term: Term, currency: str) -> str:
+    """What it comes to per period."""
     if isinstance(term, Allowance):
-        text = f"{_plain(term.hours)} hours included" + (", what is left rolls over" if term.rollover else "")
-    elif isinstance(term, Fee):
-        text = say.price(term.amount, currency) + (", in advance" if term.in_advance else "")
-    elif isinstance(term, Commitment):
-        text = f"at least {say.price(term.amount, currency)}"
+        text = (
+            _("{hours} hours included; unused hours roll over")
+            if term.rollover
+            else _("{hours} hours included")
+        )
+        return text.format(hours=_number(term.hours))
+    if isinstance(term, Fee):
+        text = _("{amount}, in advance") if term.in_advance else "{amount}"
+        return text.format(amount=say.price(term.amount, currency))
+    if isinstance(term, Commitment):
+        text = _("at least {amount}")
         if term.overage_factor != 1:
-            text += f", what lies above counts {_plain(term.overage_factor)} times"
-    elif term.amount is not None:
-        text = f"{say.price(term.amount, currency)} off"
-    else:
-        text = f"{_plain(term.percent or Decimal(0))} % off"
-    begins = f", from {say.day(term.valid_from)}" if term.valid_from else ""
-    return text + begins + (f" until {say.day(term.valid_until)}" if term.valid_until else "")
+            text = _("at least {amount}; overage is charged {factor} times")
+        return text.format(amount=say.price(term.amount, currency), factor=_number(term.overage_factor))
+    if term.amount is not None:
+        return _("{amount} off").format(amount=say.price(term.amount, currency))
+    return _("{percent} % off").format(percent=_number(term.percent or Decimal(0)))
 
 
-def _plain(number: Decimal) -> str:
+def _number(number: Decimal) -> str:
     return grouped(f"{number.normalize():f}")

@@ -1,8 +1,9 @@
-"""What the operator sees of money that has not come: who owes since when, what comes next, what needs a person."""
+"""Overdue invoices, the next dunning step of each, and what needs an operator's decision."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
@@ -12,10 +13,11 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from billing.dunning import overdue_invoices, upcoming_steps
 from billing.dunning.overdue_invoices import OverdueInvoice
-from billing.dunning.upcoming_steps import ReviewItem
 from billing.models import DunningPause, Invoice, InvoiceState
 from billing.payments import refunds_due
 from billing.payments.gateway_access import CollectionError
@@ -29,153 +31,119 @@ from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
-from portal.web.shapes import Badge, CloseTile, CollectingPage, LateRow, LookRow, Shell
+from portal.web.shapes import Badge, Shell, Tile
 
 PAGE = 50
 STEPS = {
-    Step.PAST_DUE: "Past due",
-    Step.ANNOUNCE: "Suspension announced",
-    Step.SUSPEND: "Suspension",
-    Step.WRITE_OFF: "Proposal to write it off",
+    Step.PAST_DUE: gettext_noop("Past due"),
+    Step.ANNOUNCE: gettext_noop("Suspension announced"),
+    Step.SUSPEND: gettext_noop("Suspension"),
+    Step.WRITE_OFF: gettext_noop("Write-off proposed"),
 }
-KEPT = (
-    "Notices are written and kept, and none is sent: EMAIL_URL is not set. Nobody is suspended either, since nobody "
-    "was told."
-)
-PROCESSING = "Nothing while its payment is processing"
 
 
-@operator_page("collecting", acts=True)
-def collecting(request: HttpRequest, shell: Shell) -> HttpResponse:
+@dataclass(frozen=True, kw_only=True)
+class OverdueRow:
+    late: OverdueInvoice
+    badge: Badge
+    note: str  # why no step follows, "" where one may
+    next: str  # "Reminder 2", "" where no step is left
+    on: date | None  # of the next step
+    paused: bool  # this invoice can be resumed
+    all_paused: bool  # and so can all of the tenant's
+
+
+@operator_page("receivables", acts=True)
+def receivables(request: HttpRequest, shell: Shell) -> HttpResponse:
     now = datetime.now(UTC).replace(microsecond=0)
     if request.method == "POST":
         _act(request, now)
-        return redirect(f"{reverse('operator_collecting')}{_back(request.POST.get('before', ''))}")
+        return redirect(f"{reverse('operator_receivables')}{_back(request.POST.get('before', ''))}")
     page = _page(request.GET.get("before", ""), now)
-    return answer(request, shell, page, whole="operator/collecting.html")
+    return answer(request, shell, page, whole="operator/receivables.html")
 
 
-def _page(before: str, now: datetime) -> CollectingPage:
+def _page(before: str, now: datetime) -> dict[str, object]:
     after = _cursor(before)
     late = overdue_invoices.list_overdue_page(moment=now, after=after, limit=PAGE + 1)
     policies, shown = Policies(), late[:PAGE]
     paused = {(row.tenant_id, row.invoice_id) for row in pauses.filter_active(now.date())}
     looks = upcoming_steps.list_review_items(moment=now)
     last = shown[-1] if len(late) > PAGE else None
-    return CollectingPage(
-        tiles=_tiles(now, len(looks)),
-        rows=tuple(_row(each, policies.of(each.tenant, each.due_on), paused) for each in shown),
-        more=f"?{urlencode({'before': f'{last.due_on}_{last.pk}'})}" if last else "",
-        first=after is None,
-        looks=tuple(_look(each) for each in looks),
-        notice="" if settings.CLUSTERTAB_SENDS_MAIL else KEPT,
-        notices=reverse("admin:billing_notice_changelist"),
-    )
+    return {
+        "tiles": _tiles(now, len(looks)),
+        "rows": [_row(row, policies.of(row.tenant, row.due_on), paused) for row in shown],
+        "more": f"?{urlencode({'before': f'{last.due_on}_{last.pk}'})}" if last else "",
+        "first": after is None,
+        "looks": looks,
+        "sends_mail": settings.CLUSTERTAB_SENDS_MAIL,
+    }
 
 
-def _tiles(now: datetime, looks: int) -> tuple[CloseTile, ...]:
-    owed = upcoming_steps.total_overdue(moment=now)
-    tiles = [
-        CloseTile(
-            label=f"Late in {each.amount.currency}",
-            value=say.money(each.amount),
-            note=f"{say.counted(each.invoices, 'invoice')} of {say.counted(each.tenants, 'tenant')}",
-            href="",
-            current=False,
+def _tiles(now: datetime, looks: int) -> list[Tile]:
+    overdue = [
+        Tile(
+            label=_("Overdue ({currency})").format(currency=owed.amount.currency),
+            value=say.money(owed.amount),
+            note=f"{say.counted(owed.invoices, 'invoice')} of {say.counted(owed.tenants, 'tenant')}",
         )
-        for each in owed
-    ] or [
-        CloseTile(
-            label="Late", value="nothing", note="Everything that was due is paid", href="", current=False
-        )
+        for owed in upcoming_steps.total_overdue(moment=now)
     ]
-    tiles += [
-        CloseTile(
-            label=f"Owed to tenants in {each.amount.currency}",
-            value=say.money(each.amount),
-            note=f"{say.counted(each.invoices, 'invoice')} to be paid back",
-            href="",
-            current=False,
+    owed_back = [
+        Tile(
+            label=_("Owed to tenants ({currency})").format(currency=owed.amount.currency),
+            value=say.money(owed.amount),
+            note=_("{invoices} to refund").format(invoices=say.counted(owed.invoices, "invoice")),
         )
-        for each in refunds_due.total_due()
+        for owed in refunds_due.total_due()
     ]
-    tiles.append(
-        CloseTile(
-            label="Suspended",
-            value=say.counted(upcoming_steps.count_suspended(), "tenant"),
-            note="Their GPU jobs do not start",
-            href="",
-            current=False,
-        )
-    )
-    tiles.append(
-        CloseTile(
-            label="To look at",
-            value=say.whole(looks),
-            note="What only people can decide",
-            href="",
-            current=False,
-        )
-    )
-    return tuple(tiles)
+    suspended = say.counted(upcoming_steps.count_suspended(), "tenant")
+    return [
+        *(overdue or [Tile(label=_("Overdue"), value=_("none"), note=_("Every due invoice is paid"))]),
+        *owed_back,
+        Tile(label=_("Suspended"), value=suspended, note=_("New GPU jobs do not start")),
+        Tile(label=_("Needs review"), value=say.whole(looks), note=_("Items that need your decision")),
+    ]
 
 
-def _row(late: OverdueInvoice, policy: Policy, paused: set[tuple[int, int | None]]) -> LateRow:
-    note = late.pause_reason or (PROCESSING if late.under_way else "")
+def _row(late: OverdueInvoice, policy: Policy, paused: set[tuple[int, int | None]]) -> OverdueRow:
+    note = late.pause_reason or (_("No step while a payment is processing") if late.under_way else "")
     ahead = None if note else upcoming_steps.next_step(late, policy)
-    return LateRow(
-        slug=late.slug,
-        tenant=late.name,
-        number=late.number,
-        due=say.minor(late.left, late.currency),
-        since=say.day(late.due_on),
-        days=say.counted(late.days, "day"),
+    return OverdueRow(
+        late=late,
         badge=_badge(late, policy),
-        next=_said(ahead, late, policy) if ahead else "",
-        when=say.day(ahead.day) if ahead else "",
         note=note,
+        next=_step(ahead, late, policy) if ahead else "",
+        on=ahead.day if ahead else None,
         paused=(late.tenant, late.pk) in paused,
         all_paused=(late.tenant, None) in paused,
     )
 
 
-def _said(ahead: Mark, late: OverdueInvoice, policy: Policy) -> str:
+def _step(ahead: Mark, late: OverdueInvoice, policy: Policy) -> str:
     if ahead.step is Step.REMINDER:
-        return f"Reminder {ahead.number}"
-    untold = ahead.step is Step.SUSPEND and policy.announces and late.announced_on is None
-    return f"{STEPS[ahead.step]}, once its announcement is sent" if untold else STEPS[ahead.step]
+        return _("Reminder {number}").format(number=ahead.number)
+    if ahead.step is Step.SUSPEND and policy.announces and late.announced_on is None:
+        return _("Suspension, after its announcement is sent")
+    return _(STEPS[ahead.step])
 
 
 def _badge(late: OverdueInvoice, policy: Policy) -> Badge:
     if late.pause_reason:
-        return Badge(label="Rests", tone="muted")
+        return Badge(label=_("On hold"), tone="muted")
     if late.under_way:
-        return Badge(label="Processing", tone="run")
+        return Badge(label=_("Processing"), tone="run")
     if late.suspended:
-        return Badge(label="Suspended", tone="late")
+        return Badge(label=_("Suspended"), tone="late")
     if policy.write_off and late.days >= policy.write_off:
-        return Badge(label="Write it off?", tone="late")
+        return Badge(label=_(STEPS[Step.WRITE_OFF]), tone="late")
     if late.announced:
-        return Badge(label="Suspension announced", tone="late")
+        return Badge(label=_(STEPS[Step.ANNOUNCE]), tone="late")
     if late.reminders:
-        return Badge(label=f"Reminder {late.reminders}", tone="wait")
-    return (
-        Badge(label="Past due", tone="late")
-        if upcoming_steps.is_past_due(late, policy)
-        else Badge(label="Due", tone="wait")
-    )
-
-
-def _look(look: ReviewItem) -> LookRow:
-    href = reverse(f"admin:billing_{look.table}_changelist") if look.table else ""
-    return LookRow(
-        what=look.what,
-        sentence=look.sentence,
-        slug=look.slug,
-        number=look.number,
-        href=href,
-        act=look.act if look.number else "",
-    )
+        return Badge(label=_("Reminder {number}").format(number=late.reminders), tone="wait")
+    if upcoming_steps.is_past_due(late, policy):
+        return Badge(label=_(STEPS[Step.PAST_DUE]), tone="late")
+    return Badge(label=_("Due"), tone="wait")
 
 
 def _cursor(text: str) -> tuple[date, int] | None:
@@ -195,18 +163,22 @@ def _act(request: HttpRequest, now: datetime) -> None:
     form, by = request.POST, str(request.user)
     why = form.get("why", "").replace("\0", "").strip()[:500]
     tenant, invoice = _target(form)
-    whose = str(invoice) if invoice else f"Every invoice of {tenant}"
+    whose = str(invoice) if invoice else _("All invoices of {tenant}").format(tenant=tenant)
     try:
         with acting_as(by, why=why):
             if invoice is not None and form.get("act") in {"refund", "transfer"}:
                 messages.success(request, _pay_back(form, invoice, by=by, now=now))
             elif form.get("act") == "resume":
                 pauses.resume_dunning(tenant=tenant, invoice=invoice, by=by, moment=now)
-                messages.success(request, f"{whose} goes on.")
+                messages.success(request, _("{whose}: dunning resumed.").format(whose=whose))
             else:
                 row = _paused(form, tenant, invoice, why=why, by=by, now=now)
-                until = f"until {say.day(row.until)}" if row.until else "until somebody resumes it"
-                messages.success(request, f"{whose} rests {until}.")
+                until = (
+                    _("until {day}").format(day=say.day(row.until)) if row.until else _("until you resume it")
+                )
+                messages.success(
+                    request, _("{whose}: dunning paused {until}.").format(whose=whose, until=until)
+                )
     except (PauseError, CollectionError, PaymentError) as error:
         messages.error(request, str(error))
 
@@ -215,11 +187,15 @@ def _pay_back(form: QueryDict, invoice: Invoice, *, by: str, now: datetime) -> s
     """Refund to the card, or record a transfer; says what was done."""
     if form["act"] == "refund":
         amount = refunds_due.refund_to_card(invoice=invoice, who=by, moment=now)
-        return f"{say.money(amount)} of {invoice} are refunded to the card within a minute."
+        return _("Refunding {amount} of {invoice} to the card. This takes about a minute.").format(
+            amount=say.money(amount), invoice=invoice
+        )
     on = now.astimezone(ZoneInfo(invoice.timezone)).date()
     reference = form.get("reference", "").replace("\0", "").strip()[:200]
     payment = refunds_due.record_transfer(invoice=invoice, reference=reference, who=by, on=on)
-    return f"{say.minor(-payment.amount, invoice.currency)} are recorded as paid back to {invoice.tenant}."
+    return _("Recorded: {amount} paid back to {tenant}.").format(
+        amount=say.minor(-payment.amount, invoice.currency), tenant=invoice.tenant
+    )
 
 
 def _paused(
@@ -229,7 +205,11 @@ def _paused(
     try:
         until = date.fromisoformat(text) if text else None
     except ValueError as error:
-        raise PauseError(f"{quoted(text)} is no day: write one like 2026-12-31, or none.") from error
+        raise PauseError(
+            _("{text} is not a date. Use a date like 2026-12-31, or leave it blank.").format(
+                text=quoted(text)
+            )
+        ) from error
     return pauses.pause_dunning(tenant=tenant, invoice=invoice, until=until, why=why, by=by, moment=now)
 
 

@@ -1,11 +1,15 @@
-"""A report's rows, tiles and bars, ready to print."""
+"""A report's tiles, rows and bars, for its template to print."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from zoneinfo import ZoneInfo
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from billing.reports import margin as margins
 from billing.reports.margin import MarginError
@@ -13,107 +17,126 @@ from billing.reports.shapes import ZERO, By, ModelCapacity, Report, Row, Split, 
 from billing.rules.money import Money
 from clusters.models import Cluster
 from portal.web import format as say
-from portal.web.shapes import Badge, NodesRow, SplitRow, Stretch, Tile
+from portal.web.shapes import Badge, Tile
 
 MOST_ROWS = 100
 STANDINGS = {
-    Standing.WAIVED: Badge(label="Not charged", tone="muted"),
-    Standing.UNPRICED: Badge(label="No price", tone="late"),
-    Standing.UNASSIGNED: Badge(label="No owner", tone="wait"),
+    Standing.WAIVED: Badge(label=gettext_noop("Not charged"), tone="muted"),
+    Standing.UNPRICED: Badge(label=gettext_noop("No price"), tone="late"),
+    Standing.UNASSIGNED: Badge(label=gettext_noop("Unassigned"), tone="wait"),
 }
 SOURCES = {
-    "device": "its devices",
-    "node": "its node’s average",
-    "model": "the model’s average",
-    "cluster": "the cluster’s average",
+    "device": gettext_noop("measured on its GPUs"),
+    "node": gettext_noop("node average"),
+    "model": gettext_noop("model average"),
+    "cluster": gettext_noop("cluster average"),
 }
 NAMELESS = {
-    By.TENANT: "Nobody’s",
-    By.PROJECT: "Nobody’s",
-    By.NAMESPACE: "(no account)",
-    By.USER: "(no user)",
-    By.MODEL: "(model not told)",
-    By.POD: "(no number)",
+    By.TENANT: gettext_noop("(no tenant)"),
+    By.PROJECT: gettext_noop("(no project)"),
+    By.NAMESPACE: gettext_noop("(no account)"),
+    By.USER: gettext_noop("(no user)"),
+    By.MODEL: gettext_noop("(unknown model)"),
+    By.POD: gettext_noop("(no job ID)"),
 }
-PARTS = ("effective", "waste", "unknown")
+PARTS = {
+    "effective": gettext_noop("Effective GPU-hours"),
+    "waste": gettext_noop("Wasted GPU-hours"),
+    "unknown": gettext_noop("Unknown GPU-hours"),
+}
+
+Stretch = tuple[str, str, str]
+"""One part of a bar: its name, where it begins and its width, in per cent of the bar."""
 
 
-def tiles(report: Report) -> tuple[Tile, ...]:
-    """What was held, and what came of it."""
+@dataclass(frozen=True, kw_only=True)
+class ReportRow:
+    """A group of a report, or their total. Its shares and hours are those of `seconds`."""
+
+    name: str
+    detail: str = ""  # "jupyter-ada of ben in notebooks"
+    badge: Badge | None = None  # None where it is charged
+    seconds: Split
+    bar: Sequence[Stretch]
+    width: str = "100"  # of the bar, in per cent of the longest one
+    cost: Sequence[Money]  # empty unless charged
+    wasted: Sequence[Money]  # the cost of the waste; empty where no telemetry covers it
+    sources: str = ""  # "measured on its GPUs, node average"
+    jobs: int
+
+
+def tiles(report: Report) -> list[Tile]:
+    """Allocated GPU-hours with their cost, and each part of them."""
     split = report.seconds
-    hours = _hours(split)
-    notes = {"allocated": f"{_money(report, 'allocated')}, {say.counted(report.jobs, 'job')}"}
-    for part in PARTS:
-        share = say.percent(getattr(split, part), split.allocated)
-        text = f"{_money(report, part)}, {share} of it"
-        notes[part] = "no telemetry tells" if hours[part] == say.NOTHING else text
-    return tuple(
-        Tile(label=f"{part.capitalize()}, GPU-hours", value=hours[part], note=note)
-        for part, note in notes.items()
-    )
+    jobs = f"{say.sums(_money(report, 'allocated'))}, {say.counted(report.jobs, 'job')}"
+    allocated = Tile(label=_("Allocated GPU-hours"), value=say.hours(split.allocated), note=jobs)
+    return [allocated, *(_tile(report, part, _(label)) for part, label in PARTS.items())]
 
 
-def margin_of(report: Report, cluster: Cluster) -> tuple[tuple[Tile, ...], str]:
-    """Tiles of what is charged, costs to run and is left, or the sentence why that cannot be told.
+def _tile(report: Report, part: str, label: str) -> Tile:
+    split = report.seconds
+    seconds = getattr(split, part)
+    if not split.covered and part != "unknown":
+        return Tile(label=label, value=say.NOTHING, note=_("no telemetry"))
+    note = f"{say.sums(_money(report, part))}, {say.percent(seconds, split.allocated)}"
+    return Tile(label=label, value=say.hours(seconds), note=note)
+
+
+def margin_of(report: Report, cluster: Cluster) -> tuple[list[Tile], str]:
+    """Tiles of revenue, operating cost and margin, or the sentence why there are none.
 
     Neither where no operating cost was entered.
     """
     if not margins.known(cluster):
-        return (), ""
+        return [], ""
     try:
         cluster_margin = margins.by_models(report, cluster)
     except MarginError as error:
-        return (), str(error)
-    share = say.percent(cluster_margin.margin, cluster_margin.revenue) if cluster_margin.revenue > 0 else ""
+        return [], str(error)
+    revenue = cluster_margin.revenue
+    share = _("{share} of revenue").format(share=say.percent(cluster_margin.margin, revenue))
     tiles = (
-        ("Charged", cluster_margin.revenue, "at unit prices, processors and memory included"),
-        ("Costs to run", cluster_margin.operating_cost, "all capacity, idle or not"),
-        ("Margin", cluster_margin.margin, f"{share} of what is charged" if share else ""),
+        (_("Revenue"), revenue, _("at unit prices, CPU and memory included")),
+        (_("Operating cost"), cluster_margin.operating_cost, _("all capacity, idle or not")),
+        (_("Margin"), cluster_margin.margin, share if revenue > 0 else ""),
     )
-    return tuple(
+    return [
         Tile(label=label, value=say.money(Money(amount, cluster_margin.currency)), note=note)
         for label, amount, note in tiles
-    ), ""
+    ], ""
 
 
-def shown(report: Report, tenants: Mapping[str, str]) -> tuple[tuple[SplitRow, ...], str]:
-    """The first rows that held a GPU, and how many are in the CSV beyond them; `tenants` are names by slug."""
+def rows(report: Report, tenants: Mapping[str, str]) -> tuple[list[ReportRow], int]:
+    """The first rows with GPU usage, and how many more the CSV has; `tenants` are names by slug."""
     gpu_rows = [row for row in report.rows if row.seconds.allocated]
-    rows = gpu_rows[:MOST_ROWS]
-    longest = max((row.seconds.allocated for row in rows), default=ZERO)
-    left = len(gpu_rows) - len(rows)
-    more = f"{say.counted(left, 'more row')} {'is' if left == 1 else 'are'} in the CSV." if left else ""
-    return tuple(_row(row, report, longest, tenants) for row in rows), more
+    longest = max((row.seconds.allocated for row in gpu_rows[:MOST_ROWS]), default=ZERO)
+    shown = [_row(row, report, longest, tenants) for row in gpu_rows[:MOST_ROWS]]
+    return shown, len(gpu_rows) - len(shown)
 
 
-def total(report: Report) -> SplitRow:
-    split = report.seconds
-    return SplitRow(
-        name="Total",
-        detail="",
-        standing=None,
-        bar=_bar(split),
-        width="100",
-        **_hours(split),
+def total(report: Report) -> ReportRow:
+    return ReportRow(
+        name=_("Total"),
+        seconds=report.seconds,
+        bar=_bar(report.seconds),
         cost=_money(report, "allocated"),
-        wasted=_money(report, "waste") if split.covered else "",
-        **_shares(split),
-        sources="",
-        jobs=say.whole(report.jobs),
+        wasted=_money(report, "waste") if report.seconds.covered else [],
+        jobs=report.jobs,
     )
 
 
-def nodes(report: Report) -> tuple[NodesRow, ...]:
-    """By model what nodes had to give, with their sum where there are several."""
+def capacity_rows(report: Report) -> list[tuple[str, ModelCapacity, Sequence[Stretch]]]:
+    """Capacity by model, with its sum where there are several."""
     if report.capacity is None:
-        return ()
-    of = list(report.capacity.models)
-    rows = [_nodes(one.gpu_model or "(model not told)", one) for one in of]
-    return (*rows, _nodes("Total", report.capacity.whole)) if len(rows) > 1 else tuple(rows)
+        return []
+    models = [(model.gpu_model or _(NAMELESS[By.MODEL]), model) for model in report.capacity.models]
+    if len(models) > 1:
+        models.append((_("Total"), report.capacity.whole))
+    return [(name, model, _capacity_bar(model)) for name, model in models]
 
 
-def nodes_of(report: Report, zone: ZoneInfo) -> str:
-    """The part of the period that nodes were looked at in, "" where it is all of it."""
+def capacity_period(report: Report, zone: ZoneInfo) -> str:
+    """The part of the period in which capacity is known, "" where it is all of it."""
     capacity = report.capacity
     if capacity is None or (capacity.since, capacity.until) == (report.since, report.until):
         return ""
@@ -121,96 +144,69 @@ def nodes_of(report: Report, zone: ZoneInfo) -> str:
     return " – ".join(ends)
 
 
-def _row(row: Row, report: Report, longest: Fraction, tenants: Mapping[str, str]) -> SplitRow:
-    name, detail = _named(row, report.by, tenants)
+def _row(row: Row, report: Report, longest: Fraction, tenants: Mapping[str, str]) -> ReportRow:
+    name, detail = _name(row, report.by, tenants)
     money = row.money
-    return SplitRow(
+    sources = dict.fromkeys(SOURCES.get(of.source, of.source) for of in row.sources)
+    return ReportRow(
         name=name,
         detail=detail,
-        standing=STANDINGS.get(row.standing),
+        badge=STANDINGS.get(row.standing),
+        seconds=row.seconds,
         bar=_bar(row.seconds),
         width=say.plain(row.seconds.allocated * 100 / longest) if longest else "0",
-        **_hours(row.seconds),
-        cost=say.money(Money(money.allocated, row.currency)) if money else "",
-        wasted=say.money(Money(money.waste, row.currency)) if money and money.covered else "",
-        **_shares(row.seconds),
-        sources=", ".join(dict.fromkeys(SOURCES.get(of.source, of.source) for of in row.sources)),
-        jobs=say.whole(row.jobs),
+        cost=[Money(money.allocated, row.currency)] if money else [],
+        wasted=[Money(money.waste, row.currency)] if money and money.covered else [],
+        sources=", ".join(_(source) for source in sources),
+        jobs=row.jobs,
     )
 
 
-def _named(row: Row, by: By, tenants: Mapping[str, str]) -> tuple[str, str]:
+def _name(row: Row, by: By, tenants: Mapping[str, str]) -> tuple[str, str]:
+    """Its name, and what else is to be said of it."""
     if row.rest:
-        return "All others", ""
-    of = row.labels
+        return _("All others"), ""
+    of, nameless = row.labels, _(NAMELESS[by])
     match by:
         case By.POD:
             name = of["name"] if of["name"] != of["pod"] else ""
-            user = f"of {of['user']}" if of["user"] else ""
-            parts = [name, user, f"in {of['namespace'] or '(no account)'}"]
-            return of["pod"] or NAMELESS[by], " ".join(filter(None, parts))
+            user = _("of {user}").format(user=of["user"]) if of["user"] else ""
+            account = _("in {account}").format(account=of["namespace"] or _(NAMELESS[By.NAMESPACE]))
+            return of["pod"] or nameless, " ".join(filter(None, (name, user, account)))
         case By.PROJECT:
-            return of["project"] or NAMELESS[by], of["tenant"]
+            return of["project"] or nameless, of["tenant"]
         case By.NAMESPACE:
-            return of["namespace"] or NAMELESS[by], of["cluster"]
+            return of["namespace"] or nameless, of["cluster"]
         case By.TENANT if of["tenant"] in tenants:
             return tenants[of["tenant"]], of["tenant"]
         case _:
-            (name,) = of.values()
-            return name or NAMELESS[by], ""
+            (label,) = of.values()
+            return label or nameless, ""
 
 
-def _hours(split: Split) -> dict[str, str]:
-    """What was not covered at all shows no zeros: nobody knows that nothing was done."""
-    texts = {part: say.hours(getattr(split, part)) for part in ("allocated", *PARTS)}
-    return texts if split.covered else texts | dict.fromkeys(("effective", "waste"), say.NOTHING)
+def _money(report: Report, part: str) -> list[Money]:
+    return [Money(getattr(money, part), code) for code, money in report.money.items()]
 
 
-def _shares(split: Split) -> dict[str, str]:
-    return {
-        "utilisation": say.percent(split.effective, split.covered),
-        "coverage": say.percent(split.covered, split.allocated),
-    }
-
-
-def _money(report: Report, part: str) -> str:
-    return say.sums(Money(getattr(money, part), code) for code, money in report.money.items())
-
-
-def _bar(split: Split) -> tuple[Stretch, ...]:
+def _bar(split: Split) -> Sequence[Stretch]:
     return _stretches([(part, getattr(split, part)) for part in PARTS], split.allocated)
 
 
-def _nodes(name: str, of: ModelCapacity) -> NodesRow:
+def _capacity_bar(of: ModelCapacity) -> Sequence[Stretch]:
     parts = [
         ("effective", of.allocated),
         ("idle", max(of.idle, ZERO)),
         ("drained", of.drained),
         ("down", of.down),
     ]
-    return NodesRow(
-        model=name,
-        bar=_stretches(parts, sum((seconds for _, seconds in parts), ZERO)),
-        total=say.hours(of.total),
-        down=say.hours(of.down),
-        drained=say.hours(of.drained),
-        idle=say.hours(of.idle),
-        waited=say.hours(of.waited) if of.waited else "",
-        allocated=say.hours(of.allocated),
-    )
+    return _stretches(parts, sum((seconds for _part, seconds in parts), ZERO))
 
 
-def _stretches(parts: Iterable[tuple[str, Fraction]], whole: Fraction) -> tuple[Stretch, ...]:
+def _stretches(parts: Iterable[tuple[str, Fraction]], whole: Fraction) -> Sequence[Stretch]:
     """Side by side, those that are not empty."""
-    stretches, before = [], ZERO
+    stretches, begin = [], ZERO
     for part, seconds in parts:
         if seconds > 0:
-            stretches.append(
-                Stretch(
-                    part=part,  # type: ignore[arg-type]  # one of them: callers name no other
-                    x=say.plain(before * 100 / whole),
-                    width=say.plain(seconds * 100 / whole),
-                )
-            )
-            before += seconds
-    return tuple(stretches)
+            stretches.append((part, say.plain(begin * 100 / whole), say.plain(seconds * 100 / whole)))
+            begin += seconds
+    return stretches

@@ -1,15 +1,17 @@
-"""What GPUs were held for: the operator's report of a cluster, and a tenant's of its own use."""
+"""GPU efficiency: the operator's report of a cluster, and a tenant's of its own usage."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from billing.reports.reporting import of_cluster, of_tenant
 from billing.reports.shapes import By, Report
@@ -17,31 +19,30 @@ from billing.reports.table import as_csv
 from clusters.models import Cluster
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
-from portal.web import format as say
+from portal.web import reporting
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_page
-from portal.web.reporting import margin_of, nodes, nodes_of, shown, tiles, total
-from portal.web.shapes import Option, PeriodChoice, ReportPage, Shell, Tile
+from portal.web.shapes import Option, Shell, Tile
 
 UTC_ZONE = ZoneInfo("UTC")
 LONGEST = 400  # days that a page reports at once
 PODS = 25
 PODS_IN_CSV = 10_000
 NAMES = {
-    By.TENANT: "Tenant",
-    By.PROJECT: "Project",
-    By.NAMESPACE: "Account",
-    By.USER: "User",
-    By.MODEL: "GPU model",
-    By.POD: "Job",
+    By.TENANT: gettext_noop("Tenant"),
+    By.PROJECT: gettext_noop("Project"),
+    By.NAMESPACE: gettext_noop("Account"),
+    By.USER: gettext_noop("User"),
+    By.MODEL: gettext_noop("GPU model"),
+    By.POD: gettext_noop("Job"),
 }
-TOO_LONG = f"A page reports {LONGEST} days at most: choose a shorter period, or ask report_cost."
-NO_DAY = "Write both days as 2026-03-01, in the years 1971 to 8999."
-BACKWARDS = "The period ends before it begins: choose a later last day."
+TOO_LONG = gettext_noop("A page reports {days} days at most. Choose a shorter period, or run report_cost.")
+NO_DAY = gettext_noop("Enter both days like 2026-03-01, in the years 1971 to 8999.")
+BACKWARDS = gettext_noop("The period ends before it begins. Choose a later last day.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What the address asks for: whole days of a zone, the last one included."""
+class Selection:
+    """The days of a zone that are reported, the last one included, and by what."""
 
     first: date
     last: date
@@ -61,10 +62,11 @@ class Asked:
     @property
     def error(self) -> str:
         if not self.readable:
-            return NO_DAY
+            return _(NO_DAY)
         if self.first > self.last:
-            return BACKWARDS
-        return TOO_LONG if self.last - self.first >= timedelta(days=LONGEST) else ""
+            return _(BACKWARDS)
+        too_long = self.last - self.first >= timedelta(days=LONGEST)
+        return _(TOO_LONG).format(days=LONGEST) if too_long else ""
 
     def query(self, **more: str) -> str:
         parameters = {"from": f"{self.first}", "through": f"{self.last}", "by": self.by.value, **more}
@@ -78,7 +80,7 @@ def reports(request: HttpRequest, shell: Shell) -> HttpResponse:
         selection,
         offered=tuple(By),
         make=(lambda: _cluster_report(selection, cluster, PODS)) if cluster else None,
-        margin=(lambda report: margin_of(report, cluster)) if cluster else None,
+        margin=(lambda report: reporting.margin_of(report, cluster)) if cluster else None,
         address=reverse("operator_reports"),
         csv=reverse("operator_reports_csv"),
         cluster=tuple(Option(value=one.name, label=one.name, selected=one == cluster) for one in clusters),
@@ -89,7 +91,7 @@ def reports(request: HttpRequest, shell: Shell) -> HttpResponse:
 @operator_page("reports")
 def reports_csv(request: HttpRequest, shell: Shell) -> HttpResponse:
     del shell
-    selection, _, cluster = _of_operator(request)
+    selection, _clusters, cluster = _of_operator(request)
     if cluster is None or selection.error:
         raise Http404(selection.error or "no cluster yet")
     return _csv(
@@ -123,24 +125,24 @@ def efficiency_csv(request: TenantRequest) -> HttpResponse:
     )
 
 
-def _of_operator(request: HttpRequest) -> tuple[Asked, list[Cluster], Cluster | None]:
+def _of_operator(request: HttpRequest) -> tuple[Selection, list[Cluster], Cluster | None]:
     clusters = list(Cluster.objects.order_by("name"))
     name = request.GET.get("cluster", "")
     chosen = next((one for one in clusters if one.name == name), None) if name else None
     if name and chosen is None:
         raise Http404("no such cluster")
-    selection = _asked(request.GET, UTC_ZONE, datetime.now(UTC), by=By.TENANT)
+    selection = _selection(request.GET, UTC_ZONE, datetime.now(UTC), by=By.TENANT)
     return selection, clusters, chosen or (clusters[0] if clusters else None)
 
 
-def _of_tenant(request: TenantRequest) -> Asked:
-    selection = _asked(request.GET, request.zone, request.moment, by=By.PROJECT)
+def _of_tenant(request: TenantRequest) -> Selection:
+    selection = _selection(request.GET, request.zone, request.moment, by=By.PROJECT)
     if selection.by is By.TENANT:
         raise Http404("a tenant's page tells of one")
     return selection
 
 
-def _asked(query: QueryDict, zone: ZoneInfo, moment: datetime, *, by: By) -> Asked:
+def _selection(query: QueryDict, zone: ZoneInfo, moment: datetime, *, by: By) -> Selection:
     """Without a period the present month. What is no group is no choice: 404. A day is typed, so it may be wrong."""
     today = moment.astimezone(zone).date()
     try:
@@ -149,7 +151,7 @@ def _asked(query: QueryDict, zone: ZoneInfo, moment: datetime, *, by: By) -> Ask
         raise Http404("no such choice") from unknown
     first = _day(query.get("from", ""), today.replace(day=1))
     last = _day(query.get("through", ""), today)
-    return Asked(
+    return Selection(
         first=first or today.replace(day=1),
         last=last or today,
         by=chosen,
@@ -168,52 +170,51 @@ def _day(typed: str, otherwise: date) -> date | None:
     return day if 1970 < day.year < 9000 else None
 
 
-def _cluster_report(selection: Asked, cluster: Cluster, limit: int) -> Report:
+def _cluster_report(selection: Selection, cluster: Cluster, limit: int) -> Report:
     return of_cluster(cluster, since=selection.since, until=selection.until, by=selection.by, limit=limit)
 
 
-def _tenant_report(selection: Asked, request: TenantRequest, limit: int) -> Report:
+def _tenant_report(selection: Selection, request: TenantRequest, limit: int) -> Report:
     return of_tenant(
         request.tenant, since=selection.since, until=selection.until, by=selection.by, limit=limit
     )
 
 
 def _page(
-    selection: Asked,
+    selection: Selection,
     *,
     offered: tuple[By, ...],
     make: Callable[[], Report] | None,
-    margin: Callable[[Report], tuple[tuple[Tile, ...], str]] | None = None,
+    margin: Callable[[Report], tuple[list[Tile], str]] | None = None,
     address: str,
     csv: str,
     cluster: tuple[Option, ...] = (),
-) -> ReportPage:
+) -> dict[str, object]:
     report = make() if make is not None and not selection.error else None
     of = next((option.value for option in cluster if option.selected), "")
-    rows, more = shown(report, _names(report)) if report else ((), "")
-    left, no_margin = margin(report) if report and margin else ((), "")
-    return ReportPage(
-        cluster=cluster,
-        by=tuple(Option(value=by.value, label=NAMES[by], selected=by is selection.by) for by in offered),
-        first=f"{selection.first}",
-        last=f"{selection.last}",
-        choices=tuple(_choices(selection, address, of)),
-        zone=str(selection.zone),
-        period=f"{say.day(selection.first)} – {say.day(selection.last)}",
-        of=NAMES[selection.by],
-        error=selection.error,
-        tiles=tiles(report) if report else (),
-        rows=rows,
-        more=more,
-        total=total(report) if report and rows else None,
-        nodes=nodes(report) if report else (),
-        nodes_of=nodes_of(report, selection.zone) if report else "",
-        notes=tuple(report.notes) if report else (),
-        csv=csv + selection.query(cluster=of),
-        margin=left,
-        no_margin=no_margin,
-        has_unknown=bool(report and report.seconds.unknown),
-    )
+    page: dict[str, object] = {
+        "cluster": cluster,
+        "by": [Option(value=by.value, label=_(NAMES[by]), selected=by is selection.by) for by in offered],
+        "selection": selection,
+        "choices": _choices(selection, address, of),
+        "of": NAMES[selection.by],
+        "csv": csv + selection.query(cluster=of),
+    }
+    if report is None:
+        return page
+    rows, more = reporting.rows(report, _names(report))
+    tiles, no_margin = margin(report) if margin else ([], "")
+    return page | {
+        "report": report,
+        "tiles": reporting.tiles(report),
+        "rows": rows,
+        "more": more,
+        "total": reporting.total(report),
+        "capacity": reporting.capacity_rows(report),
+        "capacity_period": reporting.capacity_period(report, selection.zone),
+        "margin": tiles,
+        "no_margin": no_margin,
+    }
 
 
 def _names(report: Report) -> dict[str, str]:
@@ -227,29 +228,27 @@ def _names(report: Report) -> dict[str, str]:
     )
 
 
-def _choices(selection: Asked, address: str, cluster: str) -> list[PeriodChoice]:
+def _choices(selection: Selection, address: str, cluster: str) -> list[tuple[str, str, bool]]:
+    """The usual periods: label, address, and whether it is the one shown."""
     today, this = selection.today, selection.today.replace(day=1)
     before = this - timedelta(days=1)
     periods = {
-        "Last 7 days": (today - timedelta(days=6), today),
-        "This month": (this, today),
-        "Last month": (before.replace(day=1), before),
-        "Last 90 days": (today - timedelta(days=89), today),
+        _("Last 7 days"): (today - timedelta(days=6), today),
+        _("This month"): (this, today),
+        _("Last month"): (before.replace(day=1), before),
+        _("Last 90 days"): (today - timedelta(days=89), today),
     }
     return [
-        PeriodChoice(
-            label=label,
-            href=address
-            + Asked(first=first, last=last, by=selection.by, zone=selection.zone, today=today).query(
-                cluster=cluster
-            ),
-            chosen=(first, last) == (selection.first, selection.last),
+        (
+            label,
+            address + replace(selection, first=first, last=last).query(cluster=cluster),
+            (first, last) == (selection.first, selection.last),
         )
         for label, (first, last) in periods.items()
     ]
 
 
-def _csv(report: Report, name: str, selection: Asked) -> HttpResponse:
+def _csv(report: Report, name: str, selection: Selection) -> HttpResponse:
     file = f"{name}-{selection.first}-{selection.last}.csv".replace('"', "")
     return HttpResponse(
         b"".join(as_csv(report)),

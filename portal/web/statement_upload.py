@@ -1,4 +1,4 @@
-"""A statement of the bank that is uploaded: previewed, or taken in, with what the file leaves open said beside it."""
+"""An uploaded bank statement: previewed or imported, with the options for what its file leaves open."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from datetime import datetime
 
 from django.http import HttpRequest, QueryDict
+from django.utils.translation import gettext as _
 
 from billing.bank_transfers import statement_import
 from billing.bank_transfers.entities import MOST_BYTES, ReadOptions, StatementError, parse_meanings
@@ -17,22 +18,24 @@ OPTIONS = ("account", "currency", "decimal", "dates", "columns", "words", "unche
 FIELDS = {
     "account": "Your account",
     "currency": "Currency",
-    "decimal": "Sign before cents",
-    "dates": "Order of dates",
-    "column": "What columns mean",
-    "word": "What words mean",
+    "decimal": "Decimal separator",
+    "dates": "Date order",
+    "column": "Column meanings",
+    "word": "Word meanings",
 }
 """By option of `import_statement` the label of the field that says the same."""
 AT_ONCE = 200  # new transfers that are matched before the page answers; a worker does the others
 
 
 def upload(request: HttpRequest, *, by: str, now: datetime, preview: bool) -> str:
-    """What came of the file, or would, in a sentence. Raises StatementError, and then nothing was kept."""
+    """The result of the import, or of its preview, in a sentence. Raises StatementError, and then nothing is stored."""
     file = request.FILES.get("file")
     if file is None or not file.size:
-        raise StatementError("Choose a file: a statement in camt.053, or CSV.")
+        raise StatementError(_("Choose a file: a bank statement in camt.053 or CSV."))
     if file.size > MOST_BYTES:
-        raise StatementError(f"The file is larger than {MOST_BYTES >> 20} MiB: cut it into shorter periods.")
+        raise StatementError(
+            _("The file is larger than {limit} MiB. Export shorter periods.").format(limit=MOST_BYTES >> 20)
+        )
     try:
         done = statement_import.import_statement(
             data=file.read(),
@@ -46,17 +49,21 @@ def upload(request: HttpRequest, *, by: str, now: datetime, preview: bool) -> st
     except StatementError as refusal:
         raise StatementError(with_fields(str(refusal))) from refusal
     count = done.states
-    parts = [f"{say.counted(len(done.rows), 'new transfer')}, {done.known} known before"]
-    parts.append(f"{count[TransferState.BOOKED]} booked, {count[TransferState.WAITING]} to be looked at")
+    parts = [f"{say.counted(len(done.rows), 'new transfer')}, {done.known} already imported"]
+    parts.append(f"{count[TransferState.BOOKED]} matched, {count[TransferState.WAITING]} need review")
     if count[TransferState.NEW]:
-        parts.append(f"{count[TransferState.NEW]} are matched in a moment")
+        parts.append(f"{count[TransferState.NEW]} still matching")
     if done.refused:
         place, reason = done.refused[0]
         parts.append(
             f"{len(done.refused)} in quarantine" + (f", as {place}: {with_fields(reason)}" if preview else "")
         )
     text = "; ".join(parts).removesuffix(".") + "."
-    return f"Preview, nothing is kept: {text} Choose the file again to import it." if preview else text
+    return (
+        _("Preview, nothing imported: {result} Choose the file again to import it.").format(result=text)
+        if preview
+        else text
+    )
 
 
 def with_fields(sentence: str) -> str:
@@ -65,7 +72,7 @@ def with_fields(sentence: str) -> str:
 
 
 def options_of(posted: QueryDict) -> ReadOptions:
-    """What somebody says of a file that it does not say itself, as the options of `import_statement` do."""
+    """The form's options for what the file leaves open, as those of `import_statement`."""
     return ReadOptions(
         account=_line(posted, "account"),
         currency=_line(posted, "currency").upper()[:3],

@@ -33,7 +33,7 @@ from portal.web.payouts import payout, payout_csv
 from portal.web.plan_editor import plan_editor
 from portal.web.plans import plan, plan_list
 from portal.web.quotes import job_quote
-from portal.web.receivables import collecting
+from portal.web.receivables import receivables
 from portal.web.reconciliation import reconciliation
 from portal.web.reports import efficiency, efficiency_csv, reports, reports_csv
 from portal.web.saved_card import confirm, pay_open, pay_saved
@@ -101,9 +101,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/close/schedule/", close_schedule, name="operator_close_schedule"),
     path("operator/close/<str:month>/<slug:tenant>/", drafts, name="operator_drafts"),
     path("operator/close/<str:month>/<slug:tenant>/<int:place>/pdf", draft_pdf, name="operator_draft_pdf"),
-    path("operator/transfers/", transfers, name="operator_transfers"),
-    path("operator/transfers/<int:transfer>/", one_transfer, name="operator_transfer"),
-    path("operator/collecting/", collecting, name="operator_collecting"),
+    path("operator/bank-transfers/", transfers, name="operator_transfers"),
+    path("operator/bank-transfers/<int:transfer>/", one_transfer, name="operator_transfer"),
+    path("operator/receivables/", receivables, name="operator_receivables"),
     path("operator/reports/", reports, name="operator_reports"),
     path("operator/reports/csv", reports_csv, name="operator_reports_csv"),
     path("operator/unassigned/", unassigned, name="operator_unassigned"),

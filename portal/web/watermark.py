@@ -1,4 +1,4 @@
-"""The form that takes a cluster's watermark back, with a preview of what is read again then."""
+"""The form that resets a cluster's watermark, with a preview of what is read again."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext_lazy as _
 
 from clusters import watermark
 from clusters.models import Cluster
@@ -16,7 +17,6 @@ from clusters.watermark import WatermarkError
 from portal.core.audit import acting_as
 from portal.web.access_decorators import operator_page
 from portal.web.shapes import Shell
-from portal.web.shapes.cluster import WatermarkPage
 
 WRITTEN = "%Y-%m-%dT%H:%M"
 
@@ -25,13 +25,13 @@ class ResetForm(forms.Form):
     """`to` in UTC; blank: to none."""
 
     to = forms.DateTimeField(
-        label="Data through, in UTC",
+        label=_("Data through (UTC)"),
         required=False,
         input_formats=[WRITTEN, "%Y-%m-%dT%H:%M:%S"],
         widget=forms.DateTimeInput(format=WRITTEN, attrs={"type": "datetime-local"}),
-        help_text="All usage after this is read again. Blank: the next sync begins where the first one did.",
+        help_text=_("All usage after this is read again. Blank = from the first usage."),
     )
-    why = forms.CharField(label="Reason", max_length=500, help_text="Kept in the history of changes.")
+    why = forms.CharField(label=_("Reason"), max_length=500, help_text=_("Shown in the audit history."))
 
 
 @operator_page("clusters", acts=True)
@@ -55,7 +55,11 @@ def reset_watermark(request: HttpRequest, shell: Shell, *, name: str) -> HttpRes
         except WatermarkError as refusal:
             error = str(refusal)
     ahead = watermark.ahead(name, cluster.complete_through, moment=now)
-    page = WatermarkPage(
-        name=name, warning=ahead.fact if ahead else "", error=error, preview=preview, form=form
-    )
+    page = {
+        "name": name,
+        "warning": ahead.fact if ahead else "",
+        "error": error,
+        "preview": preview,
+        "form": form,
+    }
     return render(request, "operator/watermark.html", {"shell": shell, "page": page})

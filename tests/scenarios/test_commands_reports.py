@@ -116,8 +116,8 @@ def test_programs_get_every_quantity_as_text_with_its_digits(gpu1: Cluster) -> N
     assert (answer["other_cost"], answer["capacity"]) == ({"USD": "0"}, None)
     assert answer["notes"] == [
         (
-            "What the nodes had to give in this period is not known, so idle GPUs cannot be told: passes over a live "
-            "cluster keep it from the first one on, and for one that is read from files its nodes can be declared."
+            "The capacity in this period is unknown, so idle GPUs are not shown. A connected cluster records its "
+            "capacity from the first sync on; for file import, declare the nodes."
         )
     ]
 

@@ -180,7 +180,7 @@ def test_two_states_at_once_are_refused_before_and_by_the_database() -> None:
 def test_op_declares_nodes_on_the_page_with_a_preview() -> None:
     cluster = a_cluster("farm")
     op = signed_in(an_operator())
-    assert "No nodes are declared, so reports cannot tell idle GPUs" in words(
+    assert "No nodes are declared, so reports show neither idle GPUs" in words(
         op.get("/operator/clusters/farm/").content.decode()
     )
     path = "/operator/clusters/farm/nodes/"
@@ -190,7 +190,7 @@ def test_op_declares_nodes_on_the_page_with_a_preview() -> None:
     }  # fmt: skip
     assert "Declare nodes" in words(op.get(path).content.decode())
     missing = op.post(path, {**sent, "form-0-gpus": "", "act": "preview"}).content.decode()
-    assert "Say how many GPUs." in words(missing)
+    assert "Enter the number of GPUs." in words(missing)
     preview = words(op.post(path, {**sent, "act": "preview"}).content.decode())
     assert "Add n1: 4 × rtx4090, up, from 2026-06-01" in preview
     assert not DeclaredNode.objects.exists()
@@ -199,9 +199,7 @@ def test_op_declares_nodes_on_the_page_with_a_preview() -> None:
     assert "n1: 4 × rtx4090, up, from 2026-06-01" in words(
         op.get("/operator/clusters/farm/").content.decode()
     )
-    assert "GPUs now 4 all of them up, as declared" in words(
-        op.get("/operator/clusters/farm/").content.decode()
-    )
+    assert "GPUs now 4 all up, as declared" in words(op.get("/operator/clusters/farm/").content.decode())
     entry = AuditEntry.objects.of_table(DeclaredNode).get()
     assert (entry.operation, entry.who) == ("insert", "op@cluster.example")
 

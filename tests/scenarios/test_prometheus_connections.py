@@ -216,7 +216,7 @@ def test_op_connects_one_with_the_form_of_its_kind(browser: Client) -> None:
         assert source.options.charge_from is ChargeFrom.STARTED
     shown = words(browser.get("/operator/clusters/kube/").content.decode())
     assert "Kubernetes over Prometheus at https://prom.example.org" in shown
-    assert "Secrets kept AWS keys; entered" in shown
+    assert "Stored secrets AWS keys; entered" in shown
     assert "Slurm" not in shown.partition("Syncs")[0]
     assert "Test connection" in shown
     again = browser.get("/operator/clusters/kube/connection/").content.decode()

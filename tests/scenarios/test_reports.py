@@ -311,8 +311,8 @@ def test_a_period_that_nodes_were_not_looked_at_says_so() -> None:
     assert usage_report.capacity is None
     (note,) = usage_report.notes
     assert note == (
-        "What the nodes had to give in this period is not known, so idle GPUs cannot be told: passes over a live "
-        "cluster keep it from the first one on, and for one that is read from files its nodes can be declared."
+        "The capacity in this period is unknown, so idle GPUs are not shown. A connected cluster records its capacity "
+        "from the first sync on; for file import, declare the nodes."
     )
     nodes = [NodeSeen(name="n1", gpu_model="a100", gpus=4, state=NodeState.UP)]
     capacity.observe(cluster, nodes, at("2026-03-02 12:00"))
@@ -324,14 +324,13 @@ def test_a_period_that_nodes_were_not_looked_at_says_so() -> None:
     ] == [48, 32]
     (note,) = usage_report.notes
     assert note == (
-        "What the nodes had to give is known from 2026-03-02 12:00 UTC to 2026-03-03 00:00 UTC only; the figures of "
-        "capacity are of that part."
+        "Capacity is known only from 2026-03-02 12:00 UTC to 2026-03-03 00:00 UTC; its figures cover that part."
     )
     usage_report = report(cluster, "2026-03-02 12:00", "2026-03-02 16:00")
     (note,) = usage_report.notes
     assert note == (
-        "16 GPU-hours more of a100 were held than its nodes had up: nodes that were down, drained or changed between "
-        "two passes, or a model that goes by two names."
+        "16 more GPU-hours of a100 were allocated than its nodes had up: nodes changed between two syncs, or the model "
+        "has two names."
     )
 
 

@@ -67,14 +67,14 @@ def dunning_blocks(slurm: StandIn) -> None:
 def test_an_account_is_blocked_after_a_preview_and_shown_with_why_and_by_whom(
     op: Client, slurm: StandIn
 ) -> None:
-    assert "No account of this cluster is blocked." in shown(op)
+    assert "No blocked accounts." in shown(op)
     html = posts(op, "preview", kind="block", why="noisy", submits="yes")
     assert "Block vision?" in words(html)
     assert "GrpSubmitJobs: none → 0; GrpTRES=gres/gpu: 8 → 0" in words(html)
     assert (gpus(slurm), Act.objects.count()) == (8, 0)
     text = words(posts(op, "confirm", kind="block", why="noisy", submits="yes", plan=plan_of(html)))
     assert gpus(slurm) == 0
-    assert "vision Blocked by hand noisy No job can be submitted" in text
+    assert "vision Blocked manually noisy New jobs are rejected" in text
     assert "op@cluster.example" in text
     assert Act.objects.get().who == "op@cluster.example"
     assert "Blocked accounts: 1" in words(op.get("/operator/clusters/gpu1/").content.decode())
@@ -82,19 +82,19 @@ def test_an_account_is_blocked_after_a_preview_and_shown_with_why_and_by_whom(
 
 def test_every_reason_is_shown_and_op_takes_back_the_own_one_alone(op: Client, slurm: StandIn) -> None:
     dunning_blocks(slurm)
-    assert "vision Unpaid invoice INV-1 is not paid GPU jobs do not start" in shown(op)
+    assert "vision Overdue invoice INV-1 is not paid GPU jobs do not start" in shown(op)
     assert 'value="unblock"' not in op.get(PATH).content.decode()
     html = posts(op, "preview", kind="unblock")
     assert "vision is not blocked by operator: it stays blocked for dunning (INV-1 is not paid)." in words(
         html
     )
     posts(op, "confirm", kind="block", plan=plan_of(posts(op, "preview", kind="block")))
-    assert "Blocked by hand" in shown(op)
+    assert "Blocked manually" in shown(op)
     html = posts(op, "preview", kind="unblock")
-    assert "Take back the block by hand of vision?" in words(html)
+    assert "Remove the manual block of vision?" in words(html)
     assert "vision stays blocked for dunning (INV-1 is not paid)." in words(html)
     posts(op, "confirm", kind="unblock", plan=plan_of(html))
-    assert "Blocked by hand" not in shown(op)
+    assert "Blocked manually" not in shown(op)
     assert gpus(slurm) == 0
 
 
@@ -102,7 +102,7 @@ def test_what_changed_since_the_preview_is_not_done(op: Client, slurm: StandIn) 
     plan = plan_of(posts(op, "preview", kind="block"))
     slurm.world.limits("vision").tres["total"]["gres/gpu"] = 4
     text = words(posts(op, "confirm", kind="block", plan=plan))
-    assert "What would be done now differs from the preview, so nothing was done: preview it again." in text
+    assert "The changes differ from the preview, so nothing was done. Preview again." in text
     assert (gpus(slurm), slurm.writes()) == (4, [])
 
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_done_is_a_sentence(op: Client, slurm: StandIn) -> None:
     assert 'value="yes" checked' in html
     for fields in ({"kind": "cancel", "account": "x"}, {"kind": "block", "account": "\0"}, {}):
         text = words(op.post(PATH, fields).content.decode())
-        assert "Name the account to block or unblock." in text
+        assert "Enter the account to block or unblock." in text
     slurm.world.deaf = True
     text = words(posts(op, "confirm", kind="block", plan=plan_of(posts(op, "preview", kind="block"))))
     assert "Slurm took the limits of vision and has others" in text
@@ -129,7 +129,7 @@ def test_a_cluster_that_cannot_be_acted_on_says_so(op: Client) -> None:
     for name in ("files", "kube"):
         path = f"/operator/clusters/{name}/blocks/"
         html = op.get(path).content.decode()
-        assert "this cluster is not connected to one" in words(html)
+        assert "Blocking needs a connection to slurmrestd" in words(html)
         assert (f"/operator/clusters/{name}/connection/?kind=slurm" in html) == (name == "files")
         assert op.post(path, {"act": "preview", "kind": "block", "account": "a"}).status_code == 200
     assert op.get("/operator/clusters/none/blocks/").status_code == 404

@@ -81,6 +81,6 @@ def test_op_notes_what_is_known_of_a_difference(live_server: LiveServer, scenari
         row = seen.page.locator("li").filter(has_text="Another amount")
         row.get_by_role("textbox").fill("Asked Stripe on the phone.")
         row.get_by_role("button", name="Save note").click()
-        expect(seen.page.get_by_role("status").filter(has_text="Noted of")).to_be_visible()
+        expect(seen.page.get_by_role("status").filter(has_text="Note on")).to_be_visible()
         expect(row.get_by_text("Asked Stripe on the phone.")).to_be_visible()
         assert seen.complaints() == []

@@ -38,14 +38,14 @@ def test_the_preview_leads_to_the_drafts(house: House) -> None:
     post(op, act="issue", confirmed="yes")
     work()
     assert f'href="{DRAFT}"' not in page(house.op, MARCH)
-    assert "INV-2026-0002 is issued already." in page(house.op, DRAFT)
+    assert "INV-2026-0002 is already issued." in page(house.op, DRAFT)
 
 
 @pytest.mark.django_db
 def test_a_draft_looks_as_the_invoice_will(house: House) -> None:
     shown = page(house.op, DRAFT)
     text = words(shown)
-    assert "Vision Lab Draft What issuing March 2026 now would send: no number is used up" in text
+    assert "Vision Lab Draft What issuing March 2026 now would send. No number is used" in text
     assert "Total $13.00" in text
     assert "/t/vision-lab/" not in shown.partition("<main")[2]  # nothing of it can be opened yet
     assert f'href="{PDF}"' in shown
@@ -70,7 +70,7 @@ def test_what_is_parked_is_opened_before_it_is_approved(house: House) -> None:
     work()
     shown = page(house.op, MARCH)
     assert shown.count(f'href="{DRAFT}"') == 2  # beside the decision, and in the table
-    assert "Waiting for approval Open the draft. Issuing the month lists it above" in words(shown)
+    assert "Held for approval Open the draft. Issuing the month lists it above" in words(shown)
     text = words(page(house.op, DRAFT))
     assert "13.00 USD is more than 10.00 USD" in text
     assert "Total $13.00" in text
@@ -98,7 +98,7 @@ def test_what_an_xrechnung_lacks_leads_to_where_it_is_entered(house: House) -> N
     work()
     shown = page(house.op, MARCH)
     text = words(shown)
-    assert "Missing for an XRechnung The sentence beside the tenant names it" in text
+    assert "Missing for an XRechnung See the note at the tenant." in text
     assert "Vision Lab Blocked Vision Lab has a buyer reference" in text
     assert 'href="/admin/tenants/tenant/"' in shown
 

@@ -71,7 +71,7 @@ def test_a_close_is_watched_and_what_is_parked_is_approved(live_server: LiveServ
         seen.page.wait_for_selector("text=Issuing March 2026: 1 of 3 tenants.")
         meanwhile(lambda: CloseRun.objects.update(done=0))
         meanwhile(perform)
-        seen.page.wait_for_selector("text=To approve before it is issued")
+        seen.page.wait_for_selector("text=Invoices held for approval")
         seen.page.fill(".ct-items [name=why]", "Ann expects it")
         seen.page.click("button[value=approved]")
         seen.page.wait_for_selector("text=Issue the month to send it.")
@@ -89,7 +89,7 @@ def test_without_scripts_a_reload_shows_how_far_it_is(live_server: LiveServer) -
         seen.page.click("button[value=preview]")
         seen.page.wait_for_selector("text=waiting for a worker")
         meanwhile(perform)
-        seen.page.click("text=Reload to see how far it is.")
+        seen.page.click("text=Reload to see the progress.")
         seen.page.wait_for_selector("text=Ready to issue")
 
 
@@ -137,6 +137,6 @@ def test_the_schedule_fits_every_window(live_server: LiveServer) -> None:
                     if seen.overflow() > 0:
                         complaints.append(f"{width} {theme}: {seen.overflow()} px too wide")
                     seen.page.click("button:text-is('Preview')")
-                    seen.page.wait_for_selector("text=What would come next")
+                    seen.page.wait_for_selector("text=Next steps with this change")
                     complaints += seen.complaints()
     assert complaints == []

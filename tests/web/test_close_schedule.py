@@ -18,7 +18,7 @@ from tests.web.test_overview import words
 pytestmark = pytest.mark.django_db
 
 PATH = "/operator/close/schedule/"
-OFF = "No month closes by itself: preview and issue by hand."
+OFF = "Scheduled close is off: preview and issue manually."
 FORM = {"tenant": "", "preview_day": "3", "issue_day": "5", "since": "2026-03-01"}
 
 
@@ -34,18 +34,18 @@ def test_op_sets_changes_and_removes_schedules_after_a_preview(house: House) -> 
 
     previewed = words(op.post(PATH, {**FORM, "act": "preview"}).content.decode())
     assert (
-        "What would come next Every tenant without a schedule of its own: previewed on day 3, issued on day 5, "
+        "Next steps with this change Every tenant without its own schedule: previewed on day 3, issued on day 5, "
         "from 1 Mar 2026. Issues March 2026 of 2 tenants in the next hours."
     ) in previewed
     assert not CloseSchedule.objects.exists()
     later = words(op.post(PATH, {**FORM, "since": "2090-01-01", "act": "preview"}).content.decode())
-    assert "Nothing yet: it begins with the periods that end on 1 Jan 2090 or later." in later
+    assert "Scheduled close starts with periods that end on 1 Jan 2090 or later." in later
     saved = words(op.post(PATH, {**FORM, "act": "save"}, follow=True).content.decode())
     assert "Schedule saved." in saved
     assert "Everyone else Day 3 Day 5 1 Mar 2026" in saved
 
     op.post(PATH, {**FORM, "tenant": "speech-lab", "issue_day": "", "act": "save"})
-    assert "Speech Lab Day 3 By hand" in words(page(house.op, PATH))
+    assert "Speech Lab Day 3 Manually" in words(page(house.op, PATH))
     assert 'value="speech-lab"' in page(house.op, f"{PATH}?tenant=speech-lab")
     assert "Issues March 2026 of 1 tenant in the next hours." in words(
         page(house.op, "/operator/close/?month=2026-03")
@@ -59,7 +59,7 @@ def test_op_sets_changes_and_removes_schedules_after_a_preview(house: House) -> 
 @pytest.mark.parametrize(
     ("form", "sentence"),
     [
-        ({"tenant": "nobody"}, "There is no tenant of this slug."),
+        ({"tenant": "nobody"}, "There is no tenant with this slug."),
         ({"tenant": "a\0b"}, "Null characters are not allowed."),
         ({"preview_day": "29"}, "Ensure this value is less than or equal to 28."),
         ({"preview_day": "9"}, "comes after the issue on day 5: choose an earlier day for it."),

@@ -45,12 +45,12 @@ def test_op_previews_issues_and_finds_the_invoices(house: House) -> None:
     assert "No preview yet" in page(house.op, MARCH)
 
     reply = post(op, act="preview")
-    assert "Asked for: a worker begins in a moment." in reply
+    assert "Requested. It starts shortly." in reply
     assert "Previewing March 2026: waiting for a worker." in reply
     assert "Preview</button>" not in page(house.op, MARCH)
     work()
     text = words(page(house.op, MARCH))
-    assert "Ready to issue 2 $14.25 Blocked 0 see the blockers below Waiting for approval 0" in text
+    assert "Ready to issue 2 $14.25 Blocked 0 see the blockers below Held for approval 0" in text
     assert "Speech Lab Ready – Open draft – $1.25 Vision Lab Ready – Open draft – $13.00" in text
     assert "Previewed by op@cluster.example" in text
     assert not Invoice.objects.exists()
@@ -71,9 +71,9 @@ def test_what_is_parked_is_approved_with_a_reason_and_issued(house: House) -> No
     post(op, act="issue", confirmed="yes")
     work()
     text = words(page(house.op, MARCH))
-    assert "Waiting for approval 1 $13.00" in text
+    assert "Held for approval 1 $13.00" in text
     assert (
-        "Vision Lab March 2026 Waiting for approval $13.00 on 1 line Open draft 13.00 USD is more than 10.00 USD"
+        "Vision Lab March 2026 Held for approval $13.00 on 1 line Open draft 13.00 USD is more than 10.00 USD"
         in text
     )
 
@@ -93,7 +93,7 @@ def test_what_is_parked_is_approved_with_a_reason_and_issued(house: House) -> No
     post(op, act="issue", confirmed="yes")
     work()
     assert stories.total(stories.invoice_of(house.vision, "2026-03")) == "13.00"
-    assert "To approve before it is issued" not in page(house.op, MARCH)
+    assert "Invoices held for approval" not in page(house.op, MARCH)
 
 
 def test_what_blocks_is_told_with_what_to_do_and_whom_it_stops(house: House) -> None:
@@ -110,7 +110,7 @@ def test_what_blocks_is_told_with_what_to_do_and_whom_it_stops(house: House) -> 
     assert "Tenants: Usage without a price" in alone
     assert "Audio Lab Blocked No price covers 1.00 GPU-hours on a100" in alone
     assert "Vision Lab Ready" not in alone
-    assert "No tenant of this kind." in page(house.op, f"{MARCH}&show=pending")
+    assert "No tenants." in page(house.op, f"{MARCH}&show=pending")
 
 
 def test_what_differs_from_last_month_is_told(house: House) -> None:
@@ -128,7 +128,7 @@ def test_what_differs_from_last_month_is_told(house: House) -> None:
         "Vision Lab Ready vision, GPU time, a100: $13.00 → $40.00 Open draft +$27.00 (+207.7 %) $40.00"
         in text
     )
-    assert "Speech Lab Nothing to bill speech, GPU time, a100: $1.25 → $0.00 – -$1.25 (-100 %) –" in text
+    assert "Speech Lab No charges speech, GPU time, a100: $1.25 → $0.00 – -$1.25 (-100 %) –" in text
 
 
 def test_two_operators_at_once_are_told_of_each_other(house: House) -> None:
@@ -189,8 +189,8 @@ def test_issuing_asks_first_with_count_and_sum(house: House) -> None:
     answer = op.post(PATH, {"month": "2026-03", "act": "issue", "why": "known gap"}, follow=True)
     question = words(answer.content.decode())
     assert "Issue the invoices of March 2026 to 2 tenants: $14.25?" in question
-    assert re.search(r"These are the figures of the preview of \d+ \w+ \d{4}, \d\d:\d\d \(UTC\)", question)
-    assert "Incomplete usage is billed, because: known gap" in question
+    assert re.search(r"Figures are from the preview of \d+ \w+ \d{4}, \d\d:\d\d \(UTC\)", question)
+    assert "Incomplete usage is billed. Reason: known gap" in question
     assert "Preview</button>" not in answer.content.decode()
     assert not CloseRun.objects.undone().exists()
     post(op, act="issue", why="known gap", confirmed="yes")
@@ -204,7 +204,7 @@ def test_where_no_tenant_was_ready_the_question_says_so(house: House) -> None:
     work()
     question = words(op.post(PATH, {"month": "2026-03", "act": "issue"}, follow=True).content.decode())
     assert re.search(
-        r"No tenant was ready in the preview of .*? Issue what has become ready in March 2026 since\?",
+        r"No tenant was ready in the preview of .*? Issue what is ready in March 2026 now\?",
         question,
     )
 
@@ -213,8 +213,7 @@ def test_issuing_unseen_says_that_the_month_was_not_previewed(house: House) -> N
     answer = signed_in(house.op).post(PATH, {"month": "2026-03", "act": "issue"}, follow=True)
     question = words(answer.content.decode())
     assert (
-        "Issue the invoices of March 2026? How many and how much is not known: preview the month first"
-        in question
+        "Issue the invoices of March 2026? To see how many and how much, preview the month first." in question
     )
 
 
@@ -225,7 +224,7 @@ def test_without_a_seller_the_page_leads_to_where_it_is_entered(house: House) ->
     shown = page(house.op, MARCH)
     text = words(shown)
     assert (
-        "The seller is not entered Name, address and, in the EU, VAT id stand on every invoice. Enter it 2 tenants"
+        "No seller Invoices need the seller’s name, address and, in the EU, VAT ID. Enter it 2 tenants"
         in text
     )
     assert 'href="/admin/billing/seller/"' in shown
@@ -242,4 +241,4 @@ def test_what_the_schedule_previewed_of_one_tenant_is_not_said_of_all_that_would
     answer = signed_in(house.op).post(PATH, {"month": "2026-03", "act": "issue"}, follow=True)
     question = words(answer.content.decode())
     assert "to 1 tenant" not in question
-    assert "Issue the invoices of March 2026? How many and how much is not known" in question
+    assert "Issue the invoices of March 2026? To see how many and how much" in question

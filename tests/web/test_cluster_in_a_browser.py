@@ -58,14 +58,14 @@ def test_a_pass_is_watched_without_a_click(live_server: LiveServer) -> None:
     )  # fmt: skip
     with chromium() as browser, visit(browser) as seen:
         _sign_in(seen.page, f"{live_server.url}/operator/clusters/gpu1/")
-        seen.page.wait_for_selector("text=100 rows taken in so far")
+        seen.page.wait_for_selector("text=100 rows imported so far")
         meanwhile(pull, read=5100)
-        seen.page.wait_for_selector("text=5,100 rows taken in so far")
+        seen.page.wait_for_selector("text=5,100 rows imported so far")
         meanwhile(pull, outcome=Pull.Outcome.DONE, ended_at=timezone.now())
-        seen.page.wait_for_selector("text=Pulling now", state="detached")
-        assert seen.page.is_enabled("text=Pull now")
-        seen.page.click("text=Pull now")
-        seen.page.wait_for_selector("text=Asked for: a worker begins in a moment.")
+        seen.page.wait_for_selector("text=Syncing now", state="detached")
+        assert seen.page.is_enabled("text=Sync now")
+        seen.page.click("text=Sync now")
+        seen.page.wait_for_selector("text=Sync requested. It starts shortly.")
         assert seen.complaints() == []
 
 
@@ -102,7 +102,7 @@ def test_op_declares_nodes_and_resets_a_watermark(live_server: LiveServer) -> No
         page.wait_for_selector("text=n1: 4 × rtx4090, up, from 2026-06-01")
         complaints += [*seen.complaints(), *["too wide"] * (seen.overflow() > 0)]
         page.click("main button:has-text('Declare nodes')")
-        page.wait_for_selector("text=The nodes of farm are declared.")
+        page.wait_for_selector("text=Nodes of farm saved.")
         page.click("text=the watermark is reset")
         page.fill("[name=to]", "2026-06-01T12:00")
         page.fill("[name=why]", "The clock ran ahead.")

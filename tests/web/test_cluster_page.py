@@ -52,7 +52,7 @@ def test_a_cluster_that_is_read_says_how_far_and_with_what(op: Client) -> None:
     assert "GPUs now 20 8 drained, 4 down" in text
     assert "a100 8 8 0 16 h100 0 0 4 4" in text
     assert "1 Mar 2026, 12:00 Done 1 Mar 2026, 00:00 – 1 Mar 2026, 12:00" in text
-    assert "Secrets kept headers, token, signing key; entered" in text
+    assert "Stored secrets headers, token, signing key; entered" in text
     assert not any(secret in op.get(PATH).content.decode() for secret in PASSWORDS)
     assert f'href="{PATH}"' in op.get("/operator/clusters/").content.decode()
 
@@ -67,9 +67,9 @@ def test_a_cluster_that_cannot_be_read_says_why_and_when_it_is_tried_again(op: C
         slurm.pulled(cluster, f"{moment:%Y-%m-%d %H:%M:%S}")
     text = shown(op)
     assert "gpu1 Not readable" in text
-    assert "The token has expired: make one with `scontrol token`. The last 2 passes failed" in text
-    assert "it is tried again by itself in 59 min 5" in text
-    assert "Nothing is lost meanwhile: the next pass reads on from the watermark." in text
+    assert "The token has expired: make one with `scontrol token`. The last 2 syncs failed." in text
+    assert "Retrying automatically in 59 min 5" in text
+    assert "No data is lost: the next sync continues from the watermark." in text
 
 
 def test_op_pulls_now_and_watches_it(op: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_op_pulls_now_and_watches_it(op: Client, monkeypatch: pytest.MonkeyPatch
     Connection.objects.update(next_pull_at=at("2031-01-01"))
     assert 'hx-trigger="every 15s"' in op.get(PATH).content.decode()
     assert op.post(PATH, {"act": "pull"}).headers["Location"] == PATH
-    assert "Asked for: a worker begins in a moment." in shown(op)
+    assert "Sync requested. It starts shortly." in shown(op)
     assert "Next sync due now" in shown(op)
     assert 'hx-trigger="every 2s"' in op.get(PATH).content.decode()
 
@@ -96,9 +96,9 @@ def test_op_pulls_now_and_watches_it(op: Client, monkeypatch: pytest.MonkeyPatch
     assert part.startswith('<div class="ct-stack" id="cluster"')
     assert 'hx-trigger="every 2s"' in part
     text = words(part)
-    assert "gpu1 Pulling now" in text
-    assert "A pass over 1 Mar 2026, 00:00 – 2 Mar 2026, 00:00 is under way" in text
-    assert "5,000 rows taken in so far." in text
+    assert "gpu1 Syncing now" in text
+    assert "Sync of 1 Mar 2026, 00:00 – 2 Mar 2026, 00:00, running for" in text
+    assert "5,000 rows imported so far." in text
     assert 'value="pull" disabled' in part
 
 
@@ -110,7 +110,7 @@ def test_runs_that_the_scheduler_lost_are_listed_with_what_to_do(op: Client) -> 
     slurm.forgotten = {job.source_key}
     slurm.pulled(cluster, "2026-03-01 12:05")
     text = shown(op)
-    assert "Open here, unknown to the scheduler: 1 run" in text
+    assert "Open runs unknown to the scheduler: 1 run" in text
     assert "77 vision ben 4 × a100 1 Mar 2026, 10:00 1 Mar 2026, 11:59 1 Mar 2026, 12:05" in text
     assert "sacctmgr show runawayjobs" in text
 
@@ -127,8 +127,8 @@ def test_op_tests_the_connection_and_reads_what_mends_it(op: Client, monkeypatch
     assert "Test connection" in shown(op)
     html = op.post(PATH, {"act": "check"}).content.decode()
     text = words(html)
-    assert "Good Address slurmrestd answers. Look at this Clock The clocks differ by 40 s." in text
-    assert "Fails AdminLevel The user" in text
+    assert "OK Address slurmrestd answers. Warning Clock The clocks differ by 40 s." in text
+    assert "Failed AdminLevel The user" in text
     assert mend in text
     assert "<b>is</b>" not in html
     assert "hx-trigger" not in html  # what was found stays to be read
@@ -137,7 +137,7 @@ def test_op_tests_the_connection_and_reads_what_mends_it(op: Client, monkeypatch
 def test_a_test_of_what_does_not_answer_says_so(op: Client) -> None:
     a_connection(base_url="http://127.0.0.1:9")
     text = words(op.post(PATH, {"act": "check"}).content.decode())
-    assert "Fails Address" in text
+    assert "Failed Address" in text
     assert "127.0.0.1" in text
 
 
@@ -145,8 +145,8 @@ def test_a_cluster_of_files_is_shown_too_and_can_be_connected(op: Client) -> Non
     cluster = builders.a_cluster()
     builders.ingest(cluster, a_job(), as_of="2026-03-03")
     text = shown(op)
-    assert "gpu1 Fed by files" in text
-    assert "Pull now" not in text
+    assert "gpu1 File import" in text
+    assert "Sync now" not in text
     assert "hx-trigger" not in op.get(PATH).content.decode()
     assert op.post(PATH, {"act": "pull"}).status_code == 302  # nothing to ask: nothing happens
 
@@ -182,7 +182,7 @@ def test_what_cannot_be_kept_is_said_and_no_secret_comes_back(op: Client) -> Non
         "Ensure this value is greater than or equal to 30.",
         "Write one header a line, as Name: value.",
         "This is not base64",
-        "Enter secrets anew: what was typed is not shown again.",
+        "Enter secrets again: they are never shown.",
     ):
         assert sentence in html
     assert not any(typed in html for typed in ("typed-in-vain", "no colon here", "not base64!", *PASSWORDS))
@@ -222,14 +222,14 @@ def test_hours_that_nobody_watched_are_listed_with_what_they_mean(op: Client) ->
     hour = int(at("2026-03-01 10:00").timestamp())
     Scheduler(gaps=[(hour + 1800, hour + 3600 + 600)]).pulled(cluster, "2026-03-01 20:00")
     text = shown(op)
-    assert "1 Mar 2026, 11:00 83 % goes on 1 Mar 2026, 10:00 50 % action required" in text
+    assert "1 Mar 2026, 11:00 83 % sufficient 1 Mar 2026, 10:00 50 % action required" in text
     assert "Below 80 %, the month is closed only with --accept-incomplete ." in text
-    assert "To be seen of each hour 80 %" in text
-    assert "not seen" not in shown(op, "/operator/clusters/")  # of a month that is long closed
+    assert "Coverage required of each hour 80 %" in text
+    assert "with missing data" not in shown(op, "/operator/clusters/")  # of a month that is long closed
 
     begins = int(timezone.now().timestamp()) // 3600 * 3600 - 7200
     cluster.incomplete_hours.create(begins=begins, read=3600, covered=0)
-    assert "1 hour not seen" in shown(op, "/operator/clusters/")
+    assert "1 hour with missing data" in shown(op, "/operator/clusters/")
 
 
 def test_telemetry_has_its_own_standing_on_the_page(op: Client) -> None:
@@ -242,16 +242,16 @@ def test_telemetry_has_its_own_standing_on_the_page(op: Client) -> None:
     row.save()
     text = shown(op)
     assert (
-        "Telemetry Address http://127.0.0.1:9090 Data through 1 Mar 2026, 11:00 Last read successfully never"
+        "Telemetry Address http://127.0.0.1:9090 Data through 1 Mar 2026, 11:00 Last successful sync never"
         in text
     )
-    assert "Noticed 2 values could not be true." in text
-    assert "How busy jobs were cannot be read" not in text
+    assert "Note 2 values could not be true." in text
+    assert "Telemetry cannot be read" not in text
 
     Telemetry.objects.update(last_error="127.0.0.1:9090 does not answer.", failures=1)
     assert (
-        "How busy jobs were cannot be read: 127.0.0.1:9090 does not answer. Usage is read and billed all the same; it "
-        "is tried again by itself, from where it stopped." in shown(op)
+        "Telemetry cannot be read: 127.0.0.1:9090 does not answer. Usage is still read and billed. "
+        "Telemetry is retried automatically, from where it stopped." in shown(op)
     )
     for page in (PATH, f"/admin/clusters/telemetry/{row.pk}/change/"):
         answered = op.get(page).content.decode()

@@ -20,7 +20,7 @@ from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db
 
-PATH = "/operator/collecting/"
+PATH = "/operator/receivables/"
 
 
 NOW = "2026-04-28 09:00"
@@ -43,8 +43,8 @@ def test_op_sees_who_owes_what_since_when_and_what_comes_next(house: House) -> N
     dunning_run.run_dunning(moment=at(NOW))
     send.send_notices(moment=at(NOW))
     text = words(page(house.op, PATH))
-    assert "Late in USD $14.25 2 invoices of 2 tenants Suspended 0 tenants" in text
-    assert "Notices are written and kept, and none is sent: EMAIL_URL is not set." in text
+    assert "Overdue (USD) $14.25 2 invoices of 2 tenants Suspended 0 tenants" in text
+    assert "E-mail is not configured (EMAIL_URL): reminders are drafted but not sent" in text
     assert (
         "Vision Lab INV-2026-0002 17 Apr 2026 11 days Reminder 2 Reminder 3 8 May 2026 $13.00 Pause" in text
     )
@@ -52,16 +52,18 @@ def test_op_sees_who_owes_what_since_when_and_what_comes_next(house: House) -> N
 
 def test_op_pauses_an_invoice_or_a_tenant_and_resumes(house: House) -> None:
     op, number = signed_in(house.op), house.invoice.number or ""
-    assert f"{number} rests until somebody resumes it." in post(op, act="pause", number=number, why="agreed")
+    assert f"{number}: dunning paused until you resume it." in post(
+        op, act="pause", number=number, why="agreed"
+    )
     row = DunningPause.objects.get()
     assert (row.invoice, row.by, row.why, row.until) == (house.invoice, "op@cluster.example", "agreed", None)
-    assert "Rests Paused for good by op@cluster.example: agreed" in words(page(house.op, PATH))
-    assert f"{number} goes on." in post(op, act="resume", number=number)
+    assert "On hold Paused indefinitely by op@cluster.example: agreed" in words(page(house.op, PATH))
+    assert f"{number}: dunning resumed." in post(op, act="resume", number=number)
 
     later = "2026-05-07"
     post(op, act="pause", number=number, all="yes", until=later, why="merging")
     assert "Resume all" in words(page(house.op, PATH))
-    assert "Every invoice of Vision Lab goes on." in post(op, act="resume", number=number, all="yes")
+    assert "All invoices of Vision Lab: dunning resumed." in post(op, act="resume", number=number, all="yes")
     assert DunningPause.objects.filter(ended_at=None).count() == 0
 
 
@@ -69,7 +71,7 @@ def test_what_cannot_be_meant_is_a_sentence_and_what_is_not_there_is_not_found(h
     op, number = signed_in(house.op), house.invoice.number or ""
     assert "Say why" in post(op, act="pause", number=number, why=" ")
     assert "is not to come" in post(op, act="pause", number=number, why="x", until="2020-01-01")
-    assert "'soon' is no day" in post(op, act="pause", number=number, why="x", until="soon")
+    assert "'soon' is not a date" in post(op, act="pause", number=number, why="x", until="soon")
     assert op.post(PATH, {"tenant": "nobody", "act": "pause"}).status_code == 404
     assert op.post(PATH, {"tenant": "vision-lab", "number": "INV-9"}).status_code == 404
     speech = Invoice.objects.get(tenant=house.speech).number
@@ -82,16 +84,15 @@ def test_a_letter_that_could_not_be_sent_waits_for_a_person(house: House) -> Non
     dunning_run.run_dunning(moment=at(NOW))
     send.send_notices(moment=at(NOW))
     text = words(page(house.op, PATH))
-    assert "To look at 1 What only people can decide" in text
+    assert "Needs review 1 Items that need your decision" in text
     assert (
-        "Reminder: There is nobody to write to: give the tenant a billing e-mail or an owner. Deal with it"
-        in text
+        "Reminder: There is nobody to write to: give the tenant a billing e-mail or an owner. Review" in text
     )
 
 
 def test_nothing_late_is_said_so(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_at(monkeypatch, "2026-04-16 09:00", of="portal.web.receivables")
-    assert "Nothing is overdue" in page(house.op, PATH)
+    assert "No overdue invoices" in page(house.op, PATH)
 
 
 def test_many_late_invoices_are_told_page_by_page_with_as_many_queries(house: House) -> None:

@@ -37,20 +37,20 @@ def test_op_pauses_an_invoice_without_scripts_and_the_page_fits(
     notice = Notice.objects.get(tenant=house.vision, state="kept").html
     with chromium() as browser, visit(browser, width=width, theme=theme, scripts=width > 700) as seen:
         page = seen.page
-        page.goto(f"{live_server.url}/accounts/login/?next=/operator/collecting/")
+        page.goto(f"{live_server.url}/accounts/login/?next=/operator/receivables/")
         page.fill("[name=login]", house.op.email)
         page.fill("[name=password]", PASSWORD)
         page.click("main button[type=submit]")
-        expect(page.get_by_role("heading", name="Collecting")).to_be_visible()
+        expect(page.get_by_role("heading", name="Collections")).to_be_visible()
         page.screenshot(path=tmp_path / f"collecting-{width}-{theme}.png", full_page=True)
         assert seen.page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
         row = page.get_by_role("row", name="Vision Lab")
         row.get_by_text("Pause", exact=True).first.click()
-        row.get_by_label("Why").fill("They pay next week")
+        row.get_by_label("Reason").fill("They pay next week")
         page.screenshot(path=tmp_path / f"pause-{width}-{theme}.png", full_page=True)
         assert seen.page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
         row.get_by_role("button", name="Pause").click()
-        expect(page.get_by_text("rests until somebody resumes it.")).to_be_visible()
+        expect(page.get_by_text("dunning paused until you resume it.")).to_be_visible()
         expect(page.get_by_role("button", name="Resume")).to_be_visible()
         page.goto("about:blank")
         page.set_content(notice)

@@ -83,7 +83,7 @@ def test_clusters_show_how_far_they_are_read() -> None:
     text = words(page(house.op, "/operator/clusters/"))
     assert "gpu1 Accounting files UTC 20 Apr 2026, 00:00" in text
     assert "Done" in text
-    assert "gpu2 Accounting files UTC no import yet never read – 0 0" in text
+    assert "gpu2 Accounting files UTC no import yet no data – 0 0" in text
 
 
 def test_quarantine_shows_each_row_with_its_reason() -> None:
@@ -100,8 +100,8 @@ def test_quarantine_shows_each_row_with_its_reason() -> None:
     for query, shown, total in (
         ("?cluster=gpu2", "It ends early.", "1 row"),
         ("?code=truncated", "The line is cut off.", "1 row"),
-        ("?cluster=gpu2&code=truncated", "Nothing is held back", "0 rows"),
-        ("?state=resolved", "Nothing is held back", "0 rows"),
+        ("?cluster=gpu2&code=truncated", "No quarantined rows", "0 rows"),
+        ("?state=resolved", "No quarantined rows", "0 rows"),
     ):
         page_text = words(page(house.op, f"/operator/quarantine/{query}"))
         assert (query, shown in page_text, total in page_text) == (query, True, True)
@@ -112,8 +112,8 @@ def test_a_settled_row_moves_to_the_settled() -> None:
     fact = builders.a_job(job_id="17x")
     builders.ingest(house.cluster, builders.a_bad_row(source_key=fact.source_key))
     builders.ingest(house.cluster, fact)
-    assert "Nothing is held back" in page(house.op, "/operator/quarantine/")
-    assert "Settled:" in words(page(house.op, "/operator/quarantine/?state=resolved"))
+    assert "No quarantined rows" in page(house.op, "/operator/quarantine/")
+    assert "Resolved:" in words(page(house.op, "/operator/quarantine/?state=resolved"))
 
 
 def test_a_long_quarantine_is_read_page_by_page() -> None:

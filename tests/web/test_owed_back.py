@@ -25,7 +25,7 @@ from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-COLLECTING = "/operator/collecting/"
+COLLECTING = "/operator/receivables/"
 
 
 @pytest.fixture
@@ -66,14 +66,14 @@ def test_what_was_paid_by_card_and_credited_is_shown_and_refunded_from_the_list(
     assert "Owed to you $3.00 to be paid back to you, from INV-2026-0001" in shown(ann, "/t/vision-lab/")
     assert "Owed to you: $3.00" in shown(ann, "/t/vision-lab/invoices/")
     text = shown(op, COLLECTING)
-    assert "Owed to tenants in USD $3.00 1 invoice to be paid back" in text
+    assert "Owed to tenants (USD) $3.00 1 invoice to refund" in text
     assert (
         "Refund due INV-2026-0001 3.00 USD are owed to Vision Lab: more was paid of INV-2026-0001 than is owed for it. "
         "3.00 USD can be refunded to the card. Refund to card" in text
     )
     form = {"tenant": "vision-lab", "number": "INV-2026-0001", "act": "refund"}
     done = words(op.post(COLLECTING, form, follow=True).content.decode())
-    assert "$3.00 of INV-2026-0001 are refunded to the card within a minute." in done
+    assert "Refunding $3.00 of INV-2026-0001 to the card." in done
     assert "Refund due" not in done
     again = words(op.post(COLLECTING, form, follow=True).content.decode())
     assert "Nothing of INV-2026-0001 can be refunded to a card" in again
@@ -93,7 +93,7 @@ def test_what_was_paid_by_transfer_is_recorded_as_paid_back_from_the_list(
     assert "A payment needs its reference" in words(op.post(COLLECTING, form, follow=True).content.decode())
     form["reference"] = "out 77"
     done = words(op.post(COLLECTING, form, follow=True).content.decode())
-    assert "$1.00 are recorded as paid back to Vision Lab." in done
+    assert "Recorded: $1.00 paid back to Vision Lab." in done
     assert Payment.objects.latest("pk").amount == -100
     assert "Owed to you" not in shown(ann, "/t/vision-lab/")
     again = words(op.post(COLLECTING, form, follow=True).content.decode())
@@ -112,7 +112,7 @@ def test_crediting_in_the_administration_says_what_will_happen_to_the_money_and_
     assert "Nothing has been changed yet. This cannot be undone." in question
     assert (
         "INV-2026-0001 of Vision Lab: a credit note over 4.00 USD. 4.00 were paid and will be owed to the tenant; "
-        "no money moves by itself. 4.00 can be refunded to the card afterwards, on the page Collecting."
+        "no money moves automatically. 4.00 can be refunded to the card afterwards, on the page Collections."
         in question
     )
     assert not Invoice.objects.filter(kind=DocumentKind.CREDIT_NOTE).exists()

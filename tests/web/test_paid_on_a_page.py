@@ -92,8 +92,8 @@ def test_while_stripe_does_not_answer_the_invoice_is_processing_everywhere_and_i
     answer = ann.post(f"{INVOICE}pay/", follow=True)
     assert "Please try again in a few minutes" in words(answer.content.decode())
     assert [overdue.under_way for overdue in overdue_invoices.list_overdue(moment=scenario.now)] == [True]
-    late = shown(signed_in(builders.an_operator()), "/operator/collecting/")
-    assert "Processing Nothing while its payment is processing $4.00" in late
+    late = shown(signed_in(builders.an_operator()), "/operator/receivables/")
+    assert "Processing No step while a payment is processing $4.00" in late
 
     scenario.stripe.faults.lift(away)
     scenario.collect()

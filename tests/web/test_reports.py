@@ -51,10 +51,10 @@ def test_ann_reads_what_came_of_her_gpus() -> None:
     house = a_busy_house()
     text = page(house.ann, ANNS + MARCH)
     assert cells(text, "vision") == [
-        "vision", "6.50", "2.00", "2.00", "2.50", "50 %", "61.5 % its devices", "2", "$4.00", "$13.00",
+        "vision", "6.50", "2.00", "2.00", "2.50", "50 %", "61.5 % measured on its GPUs", "2", "$4.00", "$13.00",
     ]  # fmt: skip
     assert cells(text, "Total")[1:5] == ["6.50", "2.00", "2.00", "2.50"]
-    assert "nobody can tell what those GPUs did, so it counts neither as work nor as waste" in text
+    assert "Unknown = GPU-hours without telemetry; counted neither as effective nor as waste." in text
     assert "speech" not in text
     assert "whose" not in text
 
@@ -64,12 +64,12 @@ def test_op_reads_everybodys_use_and_what_nobody_owns() -> None:
     text = page(house.op, OPS + MARCH)
     assert cells(text, "Vision Lab")[:5] == ["Vision Lab vision-lab", "6.50", "2.00", "2.00", "2.50"]
     assert cells(text, "Speech Lab")[1:] == [
-        "1.00", "0.25", "0.75", "0.00", "25 %", "100 % its devices", "1", "$0.94", "$1.25",
+        "1.00", "0.25", "0.75", "0.00", "25 %", "100 % measured on its GPUs", "1", "$0.94", "$1.25",
     ]  # fmt: skip
-    assert cells(text, "Nobody’s")[:2] == ["Nobody’s No owner", "4.00"]
-    assert cells(text, "Nobody’s")[-1] == "–"
+    assert cells(text, "(no tenant)")[:2] == ["(no tenant) Unassigned", "4.00"]
+    assert cells(text, "(no tenant)")[-1] == "–"
     assert cells(text, "Total")[-1] == "$14.25"
-    assert "What the nodes had to give in this period is not known" in text
+    assert "The capacity in this period is unknown" in text
 
 
 @pytest.mark.parametrize("by", [by for by in By if by is not By.TENANT])
@@ -155,13 +155,13 @@ def test_a_period_without_use_says_so() -> None:
     house = a_busy_house()
     for person, path in ((house.ann, ANNS), (house.op, OPS)):
         text = page(person, f"{path}?from=2026-05-01&through=2026-05-31")
-        assert "No GPU was held in this period" in text
+        assert "No GPU usage in this period" in text
         assert "1 May 2026 – 31 May 2026" in text
 
 
 def test_an_operator_without_a_cluster_is_told_how_to_begin() -> None:
     op = builders.an_operator()
-    assert "No cluster yet" in page(op, OPS)
+    assert "No clusters yet" in page(op, OPS)
     assert signed_in(op).get(f"{OPS}csv").status_code == 404
 
 
@@ -170,9 +170,9 @@ def test_an_operator_without_a_cluster_is_told_how_to_begin() -> None:
     [
         ("?from=2026-03-31&through=2026-03-01", "The period ends before it begins"),
         ("?from=2024-01-01&through=2026-03-31", "A page reports 400 days at most"),
-        ("?from=soon&through=2026-03-31", "Write both days as 2026-03-01, in the years 1971 to 8999."),
-        ("?from=0002-03-01&through=2026-03-31", "Write both days as 2026-03-01"),
-        ("?through=9999-12-31", "Write both days as 2026-03-01"),
+        ("?from=soon&through=2026-03-31", "Enter both days like 2026-03-01, in the years 1971 to 8999."),
+        ("?from=0002-03-01&through=2026-03-31", "Enter both days like 2026-03-01"),
+        ("?through=9999-12-31", "Enter both days like 2026-03-01"),
     ],
 )
 def test_a_period_that_is_none_is_one_sentence(query: str, sentence: str) -> None:
@@ -211,15 +211,15 @@ def test_op_reads_the_margin_where_costs_were_entered_and_ann_never() -> None:
     capacity.observe(house.cluster, seen, builders.at("2026-05-01"))
     capacity.observe(house.cluster, seen, builders.at("2026-05-02"))
     day = "?from=2026-05-01&through=2026-05-01"
-    assert "Costs to run" not in page(house.op, OPS + day)
+    assert "Operating cost" not in page(house.op, OPS + day)
 
     operating_costs.set_costs([Cost("", "a100", "USD", Decimal("0.50"), date(2026, 5, 1))])
     text = page(house.op, OPS + day)
     page_text = " ".join(re.sub(r"<[^>]*>", " ", text).split())
-    assert "Charged $48.00" in page_text  # 24 hours at 2.00
-    assert "Costs to run $24.00" in page_text  # two GPUs for 24 hours at 0.50
-    assert "Margin $24.00 50 % of what is charged" in page_text
-    assert "Costs to run" not in page(house.ann, ANNS + day)
+    assert "Revenue $48.00" in page_text  # 24 hours at 2.00
+    assert "Operating cost $24.00" in page_text  # two GPUs for 24 hours at 0.50
+    assert "Margin $24.00 50 % of revenue" in page_text
+    assert "Operating cost" not in page(house.ann, ANNS + day)
 
     operating_costs.set_costs([Cost("", "h100", "USD", Decimal("0.50"), date(2026, 5, 1))])
     OperatingCost.objects.filter(gpu_model="a100").delete()

@@ -22,7 +22,7 @@ from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db
 
-PATH = "/operator/transfers/"
+PATH = "/operator/bank-transfers/"
 
 
 @pytest.fixture
@@ -55,14 +55,14 @@ def only() -> Transfer:
 
 
 def test_op_uploads_a_statement_and_sees_what_came_of_it(op: Client, invoice: Invoice) -> None:
-    assert "Every transfer is booked or set aside." in words(op.get(PATH).content.decode())
+    assert "Every transfer is matched or ignored." in words(op.get(PATH).content.decode())
     text = upload(op, camt(Line(amount="20.00", text="INV-2026-0001"), Line(amount="7.00", text="?")))
-    assert "2 new transfers, 0 known before; 1 booked, 1 to be looked at." in text
-    assert "To be looked at 1 €7.00 Booked 1 €20.00" in text
+    assert "2 new transfers, 0 already imported; 1 matched, 1 need review." in text
+    assert "Unmatched 1 €7.00 Matched 1 €20.00" in text
     assert "2026-04-08 april.xml DE89 3704 0044 0532 0130 00" in text
     assert stands(invoice)[0] == "paid"
     again = upload(op, camt(Line(amount="20.00", text="INV-2026-0001"), Line(amount="7.00", text="?")))
-    assert "0 new transfers, 2 known before" in again
+    assert "0 new transfers, 2 already imported" in again
 
 
 def test_op_previews_a_csv_and_says_what_it_leaves_open(op: Client, invoice: Invoice) -> None:
@@ -73,7 +73,7 @@ def test_op_previews_a_csv_and_says_what_it_leaves_open(op: Client, invoice: Inv
 
     refused = sent("preview")
     assert "not known what the column 'Richtung' means" in refused
-    assert "Say it with “What columns mean” 'NAME=ignore'" in refused
+    assert "Say it with “Column meanings” 'NAME=ignore'" in refused
     assert "--column" not in refused
     assert "is given as NAME=MEANING, not as 'Richtung'" in sent("preview", columns="Richtung")
     fields = {
@@ -84,9 +84,9 @@ def test_op_previews_a_csv_and_says_what_it_leaves_open(op: Client, invoice: Inv
     }
     seen = sent("preview", **fields)
     assert "Choose the file again to import it." in seen
-    assert "Preview, nothing is kept: 1 new transfer, 0 known before; 1 booked, 0 to be looked at." in seen
+    assert "Preview, nothing imported: 1 new transfer, 0 already imported; 1 matched, 0 need review." in seen
     assert not Transfer.objects.exists()
-    assert "1 new transfer, 0 known before; 1 booked" in sent("upload", **fields)
+    assert "1 new transfer, 0 already imported; 1 matched" in sent("upload", **fields)
     assert (stands(invoice)[0], str(only().booked_on)) == ("paid", "2026-04-08")
 
 
@@ -118,7 +118,7 @@ def test_hints_say_why_and_one_press_books(op: Client, invoice: Invoice) -> None
     text = words(op.get(PATH).content.decode())
     assert "INV-2026-0001 of Vision Lab same amount, a similar name €20.00" in text
     page_text = post(op, act="assign", transfer=only().pk, invoices="INV-2026-0001")
-    assert "€20.00 booked." in page_text
+    assert "€20.00 matched." in page_text
     assert stands(invoice) == ("paid", "20.00", "0.00")
     assert AuditEntry.objects.of(only()).latest("pk").who == "op@cluster.example"
 
@@ -132,7 +132,7 @@ def test_case_080_what_op_books_beyond_what_is_due_is_credit_and_is_paid_back(
     assert "Vision Lab €6.00" in words(op.get(PATH).content.decode())
     fields = {"act": "pay-back", "tenant": "vision-lab", "currency": "EUR", "reference": "B77"}
     assert "The credit balance is 6.00 EUR: pay back that much at most." in post(op, **fields, amount="6.01")
-    assert "€6.00 of Vision Lab are paid back." in post(op, **fields, amount="6.00")
+    assert "Recorded: €6.00 paid back to Vision Lab." in post(op, **fields, amount="6.00")
     post(op, **fields, amount="6.00")  # pressed twice
     assert credit_balance.get_balance(lab, "EUR") == 0
 
@@ -185,7 +185,7 @@ def test_op_says_which_transfer_a_debit_takes_back(op: Client, invoice: Invoice)
     imported(camt(Line(amount="20.00", text="INV-2026-0001")))
     imported(camt(Line(amount="-20.00", text="recalled", reversal=True), name="next"))
     first, debit = Transfer.objects.order_by("pk")
-    assert "Takes back 8 Apr 2026, Vision Lab booked, same amount" in words(op.get(PATH).content.decode())
+    assert "Returns 8 Apr 2026, Vision Lab booked, same amount" in words(op.get(PATH).content.decode())
     post(op, act="returns", transfer=debit.pk, original=first.pk)
     assert stands(invoice) == ("due", "0.00", "20.00")
 
@@ -200,7 +200,7 @@ def test_an_entry_in_quarantine_shows_what_the_bank_wrote_until_it_is_settled(
     entry = re.search(r'name="entry" value="(\d+)"', answer)
     assert entry is not None
     post(op, act="settle", entry=entry[1], why="Booked by hand")
-    assert "In quarantine" not in words(op.get(PATH).content.decode()).split("Statements")[0]
+    assert "Quarantined entries" not in words(op.get(PATH).content.decode()).split("Statements")[0]
 
 
 def test_ann_sees_neither_the_page_nor_the_transfers_of_others(lab: Tenant) -> None:
@@ -254,19 +254,19 @@ def test_a_transfer_has_a_page_of_what_became_of_it(op: Client, invoice: Invoice
     post(op, act="assign", transfer=only().pk, invoices="INV-2026-0001")
     post(op, act="again", transfer=only().pk, why="It was for another", show="booked")
     text = words(op.get(path).content.decode())
-    assert "€25.00 on 8 Apr 2026 VISION LAB GmbH Waits for you" in text
-    assert "Paid by VISION LAB GmbH Their account DE75 5121 0800 1245 1261 99 Text thank you" in text
+    assert "€25.00 on 8 Apr 2026 VISION LAB GmbH Needs review" in text
+    assert "Paid by VISION LAB GmbH Payer’s account DE75 5121 0800 1245 1261 99 Text thank you" in text
     assert "Payer’s reference E1 Bank’s reference B1 Our account DE89 3704 0044 0532 0130 00" in text
-    assert "Taken in 9 Apr 2026, 08:00 by op" in text
+    assert "Imported 9 Apr 2026, 08:00 by op" in text
     assert "INV-2026-0001, Vision Lab €20.00 Credit, Vision Lab €5.00" in text
     assert "INV-2026-0001, Vision Lab taken back -€20.00" in text
     steps = re.findall(
-        r"(To be matched|Waits for you|Booked) (bank statement|op@cluster.example) ([^,]+?) \d", text
+        r"(Matching|Needs review|Matched) (bank statement|op@cluster.example) ([^,]+?) \d", text
     )
     assert [step[:2] for step in steps] == [
-        ("To be matched", "bank statement"),
-        ("Waits for you", "bank statement"),
-        ("Booked", "op@cluster.example"),
+        ("Matching", "bank statement"),
+        ("Needs review", "bank statement"),
+        ("Matched", "op@cluster.example"),
     ]
     assert text.count("It was for another") == 1
 
@@ -276,9 +276,9 @@ def test_a_transfer_and_what_took_it_back_lead_to_each_other(op: Client, invoice
     imported(camt(Line(amount="-20.00", name="B2", end_to_end="E1", returned="AC04"), name="next"))
     came, went = Transfer.objects.order_by("pk")
     first, second = (op.get(f"{PATH}{row.pk}/").content.decode() for row in (came, went))
-    assert "It was taken back by the transfer of -€20.00 on 8 Apr 2026." in words(first)
+    assert "Returned by the transfer of -€20.00 on 8 Apr 2026." in words(first)
     assert f'href="{PATH}{went.pk}/"' in first
-    assert "It takes back the transfer of €20.00 on 8 Apr 2026." in words(second)
+    assert "Returns the transfer of €20.00 on 8 Apr 2026." in words(second)
     assert f'href="{PATH}{came.pk}/"' in second
 
 

@@ -48,11 +48,11 @@ def scenario(settings: Any) -> Iterator[Scenario]:
 
 
 def sign_in_as_op(page: Page, site: str) -> None:
-    page.goto(f"{site}/operator/transfers/")
+    page.goto(f"{site}/operator/bank-transfers/")
     page.fill("[name=login]", "op@cluster.example")
     page.fill("[name=password]", PASSWORD)
     page.click("main button[type=submit]")
-    page.wait_for_url("**/operator/transfers/")
+    page.wait_for_url("**/operator/bank-transfers/")
 
 
 def statement() -> None:
@@ -82,7 +82,7 @@ def test_op_books_what_waits_with_one_press_and_ann_tops_up_on_the_payment_page(
         sign_in_as_op(page, live_server.url)
         page.get_by_role("link", name="Transfers").click()
         page.get_by_role("button", name="INV-2026-0001 of Vision Lab").click()
-        expect(page.get_by_text("€4.00 booked.")).to_be_visible()
+        expect(page.get_by_text("€4.00 matched.")).to_be_visible()
         assert seen.complaints() == []
     assert Transfer.objects.get().state == "booked"
     with chromium() as browser, visit(browser) as seen:
@@ -126,6 +126,6 @@ def test_the_pages_of_transfers_and_top_ups_fit(
         page = seen.page
         sign_in_as_op(page, live_server.url)
         for name, address in addresses.items():
-            page.goto(f"{live_server.url}/operator/transfers/{address}")
+            page.goto(f"{live_server.url}/operator/bank-transfers/{address}")
             looked_at(seen, tmp_path / f"{name}-{width}-{theme}.png")
         assert seen.complaints() == []

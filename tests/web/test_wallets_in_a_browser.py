@@ -75,7 +75,7 @@ def test_what_a_wallet_paid_its_statement_and_the_margin_are_seen_at_both_widths
             f"/t/vision-lab/wallets/{wallet.pk}/statement/?month=2026-03",
             "Closing balance",
         ),
-        ("op@cluster.example", "/operator/reports/?from=2026-03-01&through=2026-03-31", "Costs to run"),
+        ("op@cluster.example", "/operator/reports/?from=2026-03-01&through=2026-03-31", "Operating cost"),
     )
     with chromium() as browser:
         for place, (email, path, words) in enumerate(pages):

@@ -21,7 +21,7 @@ Area = Literal[
     "plans",
     "close",
     "transfers",
-    "collecting",
+    "receivables",
     "reports",
     "quarantine",
     "reconciliation",

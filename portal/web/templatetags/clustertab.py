@@ -19,6 +19,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from billing.models import Invoice, MethodState, PaymentAttempt, RatedJob
+from billing.rules import gateway_amounts
+from billing.rules.references import in_groups
 from portal.web import badges, cards
 from portal.web import format as say
 
@@ -42,6 +44,7 @@ def _or_blank(name: str, text_of: Callable[..., str]) -> None:
 _or_blank("money", say.money)
 _or_blank("sums", say.sums)
 _or_blank("minor", say.minor)  # {{ row.total|minor:row.currency }}
+_or_blank("gateway_money", lambda units, currency: say.money(gateway_amounts.as_money(units, currency)))
 _or_blank("whole", say.whole)
 _or_blank("counted", say.counted)  # {{ tile.invoices|counted:"invoice" }}
 _or_blank("gpu_hours", say.hours)
@@ -56,6 +59,12 @@ _or_blank("duration", say.duration)
 _or_blank("period", say.period)
 _or_blank("period_key", say.period_key)
 _or_blank("percent", say.percent)  # {{ split.waste|percent:split.allocated }}
+
+
+@register.filter
+def iban(account: str) -> str:
+    """In groups of four, with or without spaces before."""
+    return in_groups(account.replace(" ", ""))
 
 
 @register.filter
