@@ -13,6 +13,7 @@ from clusters.connectors.prometheus import check as prometheus_check
 from clusters.connectors.prometheus.client import TIMEOUT, PrometheusClient
 from clusters.connectors.slurm import check
 from clusters.connectors.slurm.rest import SlurmRest
+from clusters.messages import sentence
 from clusters.models import Cluster, ClusterKind, Connection, Telemetry
 from clusters.sources import Clock, endpoint, job_telemetry, login, prometheus_login, prometheus_options
 
@@ -26,16 +27,9 @@ def slurm(*, cluster: Cluster, clock: Clock) -> tuple[Connection, SlurmRest]:
     """
     connection = Connection.objects.filter(cluster=cluster).first()
     if cluster.kind == ClusterKind.PROMETHEUS:
-        raise ConnectorError(
-            f"{cluster.name} is a Kubernetes cluster, which is read and billed; jobs and accounts are acted on in "
-            "Slurm only.",
-            retry=False,
-        )
+        raise ConnectorError("cluster-cannot-be-acted-on", retry=False, cluster=cluster.name)
     if connection is None or cluster.kind != ClusterKind.SLURM:
-        raise ConnectorError(
-            f"{cluster.name} has no connection to a Slurm: give it one, as docs/how-to/connect-slurm.md says.",
-            retry=False,
-        )
+        raise ConnectorError("no-slurm-connection", retry=False, cluster=cluster.name)
     return connection, SlurmRest(endpoint(connection), login(connection), clock=clock)
 
 
@@ -81,7 +75,7 @@ def _slurm(cluster: Cluster, clock: Clock) -> list[Finding]:
     try:
         connection, rest = slurm(cluster=cluster, clock=clock)
     except ConnectorError as error:
-        return [Finding(Level.FAIL, "Connection", str(error))]
+        return [Finding(Level.FAIL, "Connection", sentence(error))]
     with rest:
         findings = check.examine(rest, now=clock(), cluster=connection.slurm_cluster)
     row = Telemetry.objects.filter(cluster=cluster).first()
@@ -96,15 +90,13 @@ def _telemetry(row: Telemetry, clock: Clock) -> list[Finding]:
             hours = list(source.hours(since=now - LATELY, until=now))
             notes = source.notes
     except ConnectorError as error:
-        return [Finding(Level.FAIL, "Telemetry", str(error))]
+        return [Finding(Level.FAIL, "Telemetry", sentence(error))]
     findings = [Finding(Level.WARN, "Telemetry", note) for note in notes]
     jobs, metrics = {one.job_id for one in hours}, sorted({one.metric for one in hours})
     if jobs:
         count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
-        sentence = (
-            f"It tells how busy the devices of {count} were in the last hours, by {', '.join(metrics)}."
-        )
-        findings.insert(0, Finding(Level.OK, "Telemetry", sentence))
+        summary = f"It tells how busy the devices of {count} were in the last hours, by {', '.join(metrics)}."
+        findings.insert(0, Finding(Level.OK, "Telemetry", summary))
     return findings or [Finding(Level.WARN, "Telemetry", "It has no whole hour to tell of yet.")]
 
 
@@ -123,6 +115,6 @@ def _prometheus(cluster: Cluster, clock: Clock) -> list[Finding]:
         who = prometheus_login(connection)
         end = endpoint(connection, timeout=TIMEOUT)
     except ConnectorError as error:
-        return [Finding(Level.FAIL, "Connection", str(error))]
+        return [Finding(Level.FAIL, "Connection", sentence(error))]
     with PrometheusClient(end, who, clock=clock, parameters=options.parameters) as client:
         return prometheus_check.examine(client, options, now=clock())

@@ -50,9 +50,7 @@ def present(secret: Secret, *, what: str) -> Secret:
     try:
         return Secret(_read(path, what).decode().strip())
     except UnicodeDecodeError:
-        raise ConnectorError(
-            f"The {what} names {quoted(str(path))}, which holds no text.", retry=True
-        ) from None
+        raise ConnectorError("credential-no-text", retry=True, what=what, path=quoted(str(path))) from None
 
 
 def present_key(secret: Secret, *, what: str) -> Secret:
@@ -66,7 +64,7 @@ def present_certificates(text: str, *, what: str) -> str:
     pem = present(Secret(text), what=what).reveal()
     if path_of(text) is not None and "-----BEGIN CERTIFICATE-----" not in pem:
         raise ConnectorError(
-            f"The {what} names {quoted(str(path_of(text)))}, which holds no certificate in PEM.", retry=True
+            "credential-no-certificate", retry=True, what=what, path=quoted(str(path_of(text)))
         )
     return pem
 
@@ -76,13 +74,7 @@ def _read(path: Path, what: str) -> bytes:
     try:
         body = content(path)
     except CredentialFileError as error:
-        raise ConnectorError(
-            f"The {what} names {error} It is read at each pass, where the workers run: make it readable to them, or "
-            'give it as "env:NAME", which is kept.',
-            retry=True,
-        ) from None
+        raise ConnectorError("credential-unreadable", retry=True, what=what, reason=error) from None
     if not body.strip():
-        raise ConnectorError(
-            f"The {what} names {quoted(str(path))}, which is empty: is it being written?", retry=True
-        )
+        raise ConnectorError("credential-empty", retry=True, what=what, path=quoted(str(path)))
     return body

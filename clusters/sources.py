@@ -34,9 +34,10 @@ def connect(connection: Connection, *, clock: Clock) -> Connector:
     """
     if connection.cluster.kind not in KINDS:
         raise ConnectorError(
-            f"{connection.cluster.name} is read from {connection.cluster.get_kind_display().lower()}: "
-            f"give it a kind that can be pulled.",
+            "cluster-not-pulled",
             retry=False,
+            cluster=connection.cluster.name,
+            source=connection.cluster.get_kind_display().lower(),
         )
     return KINDS[ClusterKind(connection.cluster.kind)](connection, clock)
 
@@ -93,7 +94,7 @@ def opened(sealed: Sealed) -> Secret:
     try:
         return Secret(sealed.reveal())
     except VaultError as error:
-        raise ConnectorError(str(error), retry=False) from None
+        raise ConnectorError("secret-unreadable", retry=False, reason=str(error)) from None
 
 
 @sensitive_variables()
@@ -104,15 +105,11 @@ def _headers(text: Secret) -> dict[str, Secret]:
         headers = json.loads(text.reveal())
         named = {str(name): Secret(str(value)) for name, value in headers.items()}
     except (ValueError, AttributeError):  # without the cause, which holds the text
-        raise ConnectorError(
-            "The extra headers that are kept cannot be read: enter them anew.", retry=False
-        ) from None
+        raise ConnectorError("headers-unreadable", retry=False) from None
     values = {name: present(value, what=f"header {name}") for name, value in named.items()}
     for name, value in values.items():
         if not value.reveal().isprintable():
-            raise ConnectorError(
-                f"The header {name} has line breaks or other control characters.", retry=True
-            )
+            raise ConnectorError("header-control-characters", retry=True, header=name)
     return values
 
 
@@ -127,9 +124,7 @@ def _aws(text: Secret) -> AwsKeys | None:
         }
         region = str(values["region"])
     except (ValueError, KeyError, TypeError, AttributeError):  # without the cause, which holds the text
-        raise ConnectorError(
-            "The AWS keys that are kept cannot be read: enter them anew.", retry=False
-        ) from None
+        raise ConnectorError("aws-keys-unreadable", retry=False) from None
     keys = {name: present(secret, what=f"aws, {name}") for name, secret in secrets.items()}
     return AwsKeys(
         region=region,

@@ -72,7 +72,7 @@ def _read(
     total, now = StoredHours(), datetime.fromtimestamp(clock(), UTC)
     name = row.cluster.name
     if ahead := watermark.ahead(name, row.complete_through, moment=now, whose=f"{name}'s telemetry"):
-        raise ConnectorError(ahead.sentence, retry=False)
+        raise ConnectorError("watermark-ahead", retry=False, sentence=ahead.sentence)
     with sources.job_telemetry(row, clock=clock) as source:
         hours = source.hours(since=int(since.timestamp()), until=clock())
         for batch in _batches(hours):

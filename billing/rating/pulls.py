@@ -176,7 +176,7 @@ class _Pull:
         """Windows in order of time; `until` is looked up when its turn comes, since a catch-up lasts."""
         mark = _watermark(self.cluster)
         if since is None and (ahead := watermark.ahead(self.cluster.name, mark, moment=self.clock.now)):
-            raise ConnectorError(ahead.sentence, retry=False)
+            raise ConnectorError("watermark-ahead", retry=False, sentence=ahead.sentence)
         begin = since or self._beginning(mark, deep=deep)
         border = max(begin, mark) if since is None and mark is not None else begin
         while True:

@@ -13,6 +13,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, Self
 
+from clusters.connectors.messages import sentence
+
 if TYPE_CHECKING:
     from clusters.connectors.clocks import Clocks
 
@@ -23,11 +25,20 @@ Nothing in the ledger is decided by it; plans may price by it."""
 
 
 class ConnectorError(Exception):
-    """A source could not be read. `retry` answers the caller's one question."""
+    """A source could not be read. `retry` answers the caller's one question.
 
-    def __init__(self, message: str, *, retry: bool) -> None:
-        super().__init__(message)
+    What happened is a stable `code` with its `values`. The words stand in `messages`; as text it is its sentence in
+    English, for logs, and `clusters.messages.sentence` says it to people.
+    """
+
+    def __init__(self, code: str, *, retry: bool, **values: object) -> None:
+        super().__init__(code)
+        self.code = code
+        self.values = values
         self.retry = retry
+
+    def __str__(self) -> str:
+        return sentence(self.code, self.values)
 
 
 @dataclass(slots=True, unsafe_hash=True)

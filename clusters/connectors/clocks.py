@@ -49,12 +49,7 @@ def compare(clock: Callable[[], int], ask: Callable[[], int]) -> Clocks:
 def refuse_skew(clocks: Clocks, source: str) -> None:
     """Raises `ConnectorError` where the clocks are further apart than `SKEW`."""
     if not clocks.agree:
-        raise ConnectorError(
-            f"{clocks.sentence(source)} Nothing was read, since runs would begin and end in the wrong period and the "
-            "watermark could pass what has not happened yet. Set the wrong clock right (`timedatectl set-ntp true`); "
-            "the next pass reads on from the watermark.",
-            retry=True,
-        )
+        raise ConnectorError("clocks-differ", retry=True, difference=clocks.sentence(source))
 
 
 def utc(second: int) -> str:

@@ -135,11 +135,7 @@ class Http(Connected):
             ) as response:
                 answered = True
                 if "," in response.headers.get("content-encoding", ""):  # a thousandfold each time
-                    return ConnectorError(
-                        f"{self.address} sent an answer that is compressed more than once, which is not read: check "
-                        "the proxies before it.",
-                        retry=True,
-                    )
+                    return ConnectorError("compressed-twice", retry=True, address=self.address)
                 body = self._body(response, begun + timeout * 10**9, timeout, into)
                 if isinstance(body, ConnectorError):
                     return body
@@ -170,8 +166,7 @@ class Http(Connected):
                 size += len(piece)
                 if size > largest:
                     return TooLargeError(
-                        f"{self.address} answered with more than {largest // 2**20} MiB; ask for less.",
-                        retry=True,
+                        "answer-too-large", retry=True, address=self.address, mebibytes=largest // 2**20
                     )
                 if monotonic_ns() > deadline:
                     return _too_slow(self.address, timeout)
@@ -192,19 +187,13 @@ def _checked(endpoint: Endpoint) -> tuple[str, str]:
         parts = urlsplit(endpoint.base_url.strip() or ("http://localhost" if endpoint.unix_socket else ""))
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise ConnectorError("The base URL is not one: check its host and port.", retry=False) from None
+        raise ConnectorError("base-url-unreadable", retry=False) from None
     if parts.scheme not in {"http", "https"} or not host:
-        raise ConnectorError(
-            "The base URL must begin with http:// or https:// and name a host, like https://slurm.example.org:6820.",
-            retry=False,
-        )
+        raise ConnectorError("base-url-without-host", retry=False)
     if parts.username or parts.password:
-        raise ConnectorError(
-            "The base URL holds a user or a password: give what a proxy wants as an extra header instead.",
-            retry=False,
-        )
+        raise ConnectorError("base-url-with-password", retry=False)
     if parts.query or parts.fragment:
-        raise ConnectorError("The base URL must end with its path: take off the ? or #.", retry=False)
+        raise ConnectorError("base-url-with-query", retry=False)
     if ":" in host:
         host = f"[{host}]"
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}", parts.path.rstrip("/")
@@ -226,16 +215,14 @@ def _client(endpoint: Endpoint) -> httpx.Client:
 
 
 class _TlsError(ValueError):
-    """What the endpoint gives for TLS cannot be used; the message may be shown."""
+    """What the endpoint gives for TLS cannot be used; the message is the code of the `ConnectorError`."""
 
 
 def _tls(endpoint: Endpoint) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cadata=endpoint.ca or None)
     except (ssl.SSLError, ValueError):
-        raise _TlsError(
-            "The CA certificate cannot be read: give it as PEM, with its BEGIN and END lines."
-        ) from None
+        raise _TlsError("ca-unreadable") from None
     if endpoint.client_certificate:
         # OpenSSL reads a key from a file only; nobody else may, and it is gone before the first byte is sent.
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:
@@ -245,10 +232,7 @@ def _tls(endpoint: Endpoint) -> ssl.SSLContext:
             try:
                 context.load_cert_chain(file.name, password=lambda: "")
             except (ssl.SSLError, ValueError):
-                raise _TlsError(
-                    "The client certificate and its key cannot be used: give both as PEM, the key without a "
-                    "passphrase, and check that they belong together."
-                ) from None
+                raise _TlsError("client-certificate-unusable") from None
     return context
 
 
@@ -265,10 +249,7 @@ def _date(header: str) -> int | None:
 
 
 def _too_slow(address: str, timeout: int) -> TooSlowError:
-    return TooSlowError(
-        f"{address} gave no whole answer within {timeout} s; it is overloaded, or was asked for too much.",
-        retry=True,
-    )
+    return TooSlowError("answer-too-slow", retry=True, address=address, seconds=timeout)
 
 
 def _failure(error: Exception, address: str, timeout: int, *, answered: bool) -> ConnectorError:
@@ -277,32 +258,23 @@ def _failure(error: Exception, address: str, timeout: int, *, answered: bool) ->
         return ConnectorError(str(error), retry=False)
     if isinstance(error, httpx.ConnectTimeout):
         return ConnectorError(
-            f"{address} did not take the connection within {min(CONNECT_TIMEOUT, timeout)} s: check the address, "
-            "the port and any firewall between.",
-            retry=True,
+            "connect-timeout", retry=True, address=address, seconds=min(CONNECT_TIMEOUT, timeout)
         )
     if isinstance(error, httpx.TimeoutException):
         return _too_slow(address, timeout)
     if isinstance(error, httpx.ConnectError):
         return _no_connection(error, address)
     if isinstance(error, httpx.DecodingError):
-        return ConnectorError(f"{address} sent an answer whose compression is broken.", retry=True)
+        return ConnectorError("broken-compression", retry=True, address=address)
     if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError | httpx.CloseError):
         # A server of https resets a connection in clear, sometimes before its own words about it were read.
-        perhaps = ", or it speaks https only" if address.startswith("http:") and not answered else ""
-        return ConnectorError(
-            f"{address} broke its answer off: it, or a proxy before it, was stopped or crashed{perhaps}.",
-            retry=True,
-        )
+        in_clear = address.startswith("http:") and not answered
+        return ConnectorError("broke-off-in-clear" if in_clear else "broke-off", retry=True, address=address)
     if isinstance(error, OSError):
         return ConnectorError(
-            f"{address} cannot be reached: {error.strerror or type(error).__name__}.", retry=True
+            "unreachable", retry=True, address=address, reason=error.strerror or type(error).__name__
         )
-    return ConnectorError(
-        f"The request to {address} cannot be made: check the base URL, and that the user, the token and the "
-        "extra headers are single lines of plain letters.",
-        retry=False,
-    )
+    return ConnectorError("request-impossible", retry=False, address=address)
 
 
 def _no_connection(error: httpx.ConnectError, address: str) -> ConnectorError:
@@ -310,23 +282,13 @@ def _no_connection(error: httpx.ConnectError, address: str) -> ConnectorError:
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return ConnectorError(
-                f"The certificate of {address} is not trusted ({cause.verify_message}): give the CA that signed "
-                "it, and check the name in the base URL.",
-                retry=False,
+                "certificate-untrusted", retry=False, address=address, reason=cause.verify_message
             )
         if isinstance(cause, ssl.SSLError):
             return ConnectorError(
-                f"{address} and we could not agree on TLS ({cause.reason or 'handshake failed'}): check http "
-                "against https, and whether it wants a client certificate.",
-                retry=False,
+                "tls-failed", retry=False, address=address, reason=cause.reason or "handshake failed"
             )
         if isinstance(cause, FileNotFoundError | PermissionError):
-            return ConnectorError(
-                f"The socket {address} is not there or not ours to open: check its path and its permissions.",
-                retry=True,
-            )
+            return ConnectorError("socket-unreachable", retry=True, address=address)
         cause = cause.__cause__ or cause.__context__
-    return ConnectorError(
-        f"Nothing answers at {address}: check that the server, or the proxy before it, runs, and the name and port.",
-        retry=True,
-    )
+    return ConnectorError("connection-refused", retry=True, address=address)

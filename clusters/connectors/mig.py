@@ -101,9 +101,12 @@ def own_shares(value: object, key: str) -> OwnShares:
             part = _SHARE.fullmatch(text) if type(text) is str else None
             if part is None or int(part[1]) > int(part[2]):
                 raise ConnectorError(
-                    f"The option {key} has {quoted(text)} for {quoted(profile)} of {quoted(model)}: write the part of "
-                    'a whole GPU as text, like "1/7".',
+                    "option-share",
                     retry=False,
+                    key=key,
+                    value=quoted(text),
+                    profile=quoted(profile),
+                    model=quoted(model),
                 )
             rows.append((model, profile, int(part[1]), int(part[2])))
     return tuple(rows)
@@ -116,7 +119,7 @@ def by_profile(rows: OwnShares) -> dict[tuple[str, str], Share]:
 
 def _table(value: object, key: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
-        raise ConnectorError(f"The option {key} has to be a table.", retry=False)
+        raise ConnectorError("option-no-table", retry=False, key=key)
     return value
 
 

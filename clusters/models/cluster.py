@@ -96,11 +96,12 @@ class Cluster(models.Model):
     def clean(self) -> None:
         from clusters.connectors.base import ConnectorError  # not for every process: it loads the client
         from clusters.connectors.mig import own_shares
+        from clusters.messages import sentence
 
         try:
             own_shares(self.shares, "shares")
         except ConnectorError as error:
-            raise ValidationError({"shares": str(error)}) from None
+            raise ValidationError({"shares": sentence(error)}) from None
         stored = Cluster.objects.filter(pk=self.pk).first()
         if stored is not None and stored.timezone != self.timezone:
             try:

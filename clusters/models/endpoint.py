@@ -31,11 +31,12 @@ def refuse_wrong_options(options: object) -> None:
     """Raises ValidationError."""
     from clusters.connectors.base import ConnectorError  # not for every process: it loads the client
     from clusters.connectors.prometheus.option_parsing import options_from
+    from clusters.messages import sentence
 
     try:
         options_from(options)
     except ConnectorError as error:
-        raise ValidationError({"options": str(error)}) from None
+        raise ValidationError({"options": sentence(error)}) from None
 
 
 def stamps(name: str, secrets: Sequence[str]) -> pgtrigger.Trigger:

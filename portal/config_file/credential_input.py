@@ -20,6 +20,7 @@ from clusters.connectors.base import ConnectorError, Secret
 from clusters.connectors.mig import own_shares
 from clusters.connectors.prometheus.option_parsing import options_from
 from clusters.credential_files import CredentialFileError
+from clusters.messages import sentence
 from clusters.models.secrets_guard import holds_private_key
 from portal.config_file.entries import Entry, Rule, read
 from portal.config_file.toml_table import Table
@@ -117,7 +118,7 @@ def _read_by(table: Table, key: str, reader: Callable[[Any], object]) -> bool:
     try:
         reader(table.data[key])
     except ConnectorError as error:
-        table.errors.append(f"{table.name}: {error}")
+        table.errors.append(f"{table.name}: {sentence(error)}")
         return False
     return True
 

@@ -22,6 +22,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DataError, OperationalError
 
 from billing.rules import period as periods
+from clusters.messages import sentence
 from portal.core.audit import acting_as
 from portal.excerpt import excerpt, quoted
 
@@ -134,7 +135,7 @@ class OperatorCommand(BaseCommand):
             with acting_as(through=f"command {name}"):
                 return self.answer(**options)
         except self.refusals as error:
-            raise RefusedError(str(error)) from error
+            raise RefusedError(sentence(error)) from error
         except (DataError, OverflowError, UnicodeEncodeError) as error:
             raise BadInputError(
                 f"Something that was given is too long, too large or no text: {excerpt(first_line(error))}"

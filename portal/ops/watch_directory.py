@@ -229,9 +229,7 @@ def whole(rows: Iterable[Row]) -> Iterator[Row]:
         torn = isinstance(row, BadRow) and row.code in CUT_OFF
         yield row
     if torn:
-        raise ConnectorError(
-            "It ends in a torn line, though its name says how far it reaches: export it again.", retry=False
-        )
+        raise ConnectorError("file-torn", retry=False)
 
 
 def _free(path: Path) -> Path:

@@ -61,6 +61,7 @@ def _act(request: HttpRequest, cluster: Cluster) -> tuple[dict[str, object] | No
     """The preview, or, once confirmed, none; and why nothing was done, "" where it was."""
     from clusters import enforcement_plan  # the connectors load 5 MiB that other pages do without
     from clusters.connectors.base import ConnectorError
+    from clusters.messages import sentence
 
     form = request.POST
     kind = KINDS.get(form.get("kind", ""))
@@ -74,7 +75,7 @@ def _act(request: HttpRequest, cluster: Cluster) -> tuple[dict[str, object] | No
                 return None, _carried_out(request, port, block_request)
             return _preview(cluster, enforcement_plan.plan(port=port, request=block_request), form), ""
     except (enforcement_plan.LimitError, ConnectorError) as error:
-        return None, str(error)
+        return None, sentence(error)
 
 
 def _carried_out(

@@ -76,7 +76,7 @@ class PrometheusClient(Connected):
         series = self._series("query", {"query": "time()"})
         value = series[0].value if series else None
         if value is None or not value[1].is_finite():
-            raise ConnectorError(f"{self.http.address} does not tell its time.", retry=True)
+            raise ConnectorError("clock-missing", retry=True, address=self.http.address)
         return int(value[1])
 
     def instant(self, query: str, at: int) -> list[Series]:
@@ -153,7 +153,7 @@ class PrometheusClient(Connected):
         try:
             answer = self._http().call("POST", path, content=body, headers=headers, timeout=self.timeout)
         except TooSlowError as error:
-            raise TooMuchError(str(error), retry=True) from None
+            raise TooMuchError(error.code, retry=True, **error.values) from None
         series, remarks = responses.series(answer, self.http.address)
         self._remark(remarks)
         return series

@@ -155,9 +155,7 @@ class Lifecycle:
             self._at(self.queries.any(PHASE, seconds)) for seconds in (settling, self.window.length)
         ):
             raise ConnectorError(
-                f"{self.client.http.address} has no {PHASE}: without it, pods that have ended cannot be told from "
-                "running ones. Let kube-state-metrics export it and Prometheus keep it.",
-                retry=False,
+                "prometheus-no-phases", retry=False, address=self.client.http.address, metric=PHASE
             )
         return {one.metric.get("uid", ""): one.metric.get("phase", "") for one in series}
 

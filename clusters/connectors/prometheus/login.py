@@ -32,10 +32,7 @@ class PrometheusLogin:
     def headers(self, url: str, body: bytes, *, clock: Callable[[], int]) -> dict[str, Secret]:
         """What goes with a POST of this form. Raises `ConnectorError` for two ways at once."""
         if sum((bool(self.user), bool(self.bearer), self.aws is not None)) > 1:
-            raise ConnectorError(
-                "The connection has more than one of user, bearer token and AWS key: keep the one that is meant.",
-                retry=False,
-            )
+            raise ConnectorError("prometheus-logins", retry=False)
         if self.aws is not None:
             signed_headers = signed("POST", url, body, {"content-type": FORM}, keys=self.aws, now=clock())
             return {name: Secret(value) for name, value in signed_headers.items()}

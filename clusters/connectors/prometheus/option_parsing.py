@@ -38,43 +38,40 @@ def options_from(tables: object) -> PrometheusOptions:
     table = _table(tables, "options")
     for key in table:
         if key not in _READERS:
-            raise _wrong(f"There is no option {quoted(key)}; allowed: {', '.join(sorted(_READERS))}.")
+            raise _wrong("option-unknown", key=quoted(key), allowed=", ".join(sorted(_READERS)))
     read = {key: _READERS[key](value, key) for key, value in table.items()}
     preset = read.get("preset")
     if preset in SAMPLED and (other := sorted(read.keys() - _OF_SAMPLED)):
-        raise _wrong(
-            f"The option {other[0]} is of pods, which the preset {preset} does not read; "
-            f"allowed with it: {', '.join(_OF_SAMPLED)}."
-        )
+        raise _wrong("option-of-pods", key=other[0], preset=preset, allowed=", ".join(_OF_SAMPLED))
     source = AccountFrom.QUEUE if preset in QUEUES else AccountFrom.NAMESPACE
     account = Attribution(source=read.pop("account_from", source), label=read.pop("account_label", ""))
     labelled = account.source in {AccountFrom.NAMESPACE_LABEL, AccountFrom.POD_LABEL}
     if account.label and not labelled:
-        raise _wrong("The option account_label needs account_from: 'namespace label' or 'pod label'.")
+        raise _wrong("option-account-from-missing")
     if labelled and not account.label:
-        raise _wrong(f"The option account_from is {quoted(account.source.value)}: name it, as account_label.")
+        raise _wrong("option-account-label-unnamed", value=quoted(account.source.value))
     return PrometheusOptions(**read, account=account)
 
 
-def _wrong(sentence: str) -> ConnectorError:
-    return ConnectorError(sentence, retry=False)
+def _wrong(code: str, **values: object) -> ConnectorError:
+    return ConnectorError(code, retry=False, **values)
 
 
 def _table(value: object, key: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise _wrong(f"The option {key} has to be a table." if key != "options" else "Options are a table.")
+        raise _wrong("option-no-table" if key != "options" else "options-no-table", key=key)
     return value
 
 
 def _text(value: object, key: str) -> str:
     if type(value) is not str or not value.isprintable():
-        raise _wrong(f"The option {key} has to be text of one line, in quotes.")
+        raise _wrong("option-no-text", key=key)
     return value.strip()
 
 
 def _texts(value: object, key: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
-        raise _wrong(f"The option {key} has to be a list of texts.")
+        raise _wrong("option-no-list", key=key)
     return tuple(_text(item, key) for item in value)
 
 
@@ -83,7 +80,7 @@ def _choice(of: type[Choice]) -> Callable[[object, str], Choice]:
         try:
             return of(_text(value, key))
         except ValueError:
-            raise _wrong(f"The option {key} is {quoted(value)}; allowed: {', '.join(of)}.") from None
+            raise _wrong("option-no-choice", key=key, value=quoted(value), allowed=", ".join(of)) from None
 
     return read
 
@@ -93,7 +90,7 @@ def _labels(value: object, key: str) -> LabelNames:
     for name in table:
         if name not in LabelNames.__slots__:
             raise _wrong(
-                f"The option {key} has no key {quoted(name)}; allowed: {', '.join(LabelNames.__slots__)}."
+                "option-unknown-key", key=key, name=quoted(name), allowed=", ".join(LabelNames.__slots__)
             )
     return LabelNames(**{name: _text(item, f"{key}.{name}") for name, item in table.items()})
 
@@ -103,7 +100,7 @@ def _utilisation(value: object, key: str) -> Utilisation:
     for name in table:
         if name not in _OF_UTILISATION:
             raise _wrong(
-                f"The option {key} has no key {quoted(name)}; allowed: {', '.join(sorted(_OF_UTILISATION))}."
+                "option-unknown-key", key=key, name=quoted(name), allowed=", ".join(sorted(_OF_UTILISATION))
             )
     return Utilisation(**{name: _OF_UTILISATION[name](item, f"{key}.{name}") for name, item in table.items()})
 
@@ -112,7 +109,7 @@ def _divisor(value: object, key: str) -> Decimal:
     """A count, or a decimal number as text: never a float, which is not what was written."""
     if type(value) is int or (type(value) is str and _NUMBER.fullmatch(value)):
         return Decimal(value)
-    raise _wrong(f'The option {key} has to be a number: 100, or as text "0.5".')
+    raise _wrong("option-no-number", key=key)
 
 
 def _resources(value: object, key: str) -> str:
@@ -122,10 +119,7 @@ def _resources(value: object, key: str) -> str:
     except re.error:
         text = ""
     if not _SPELLED.fullmatch(text):
-        raise _wrong(
-            f"The option {key} is {quoted(value)}: write a regular expression of names as kube-state-metrics spells "
-            "them, like nvidia_com_(gpu|mig_.+)(_shared)?."
-        )
+        raise _wrong("option-no-expression", key=key, value=quoted(value))
     return text
 
 

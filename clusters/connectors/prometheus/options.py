@@ -104,20 +104,16 @@ class Utilisation:
     def __post_init__(self) -> None:
         if self.metric and not _LABEL.fullmatch(self.metric):
             raise ConnectorError(
-                f"{quoted(self.metric)} is no name of a metric: write one like {CATALOGUE[0].name}.",
-                retry=False,
+                "option-metric-name", retry=False, metric=quoted(self.metric), example=CATALOGUE[0].name
             )
         if self.divisor is not None and not (self.divisor.is_finite() and self.divisor > 0):
-            raise ConnectorError("The divisor of utilisation has to be above 0.", retry=False)
+            raise ConnectorError("option-divisor", retry=False)
         if self.matcher and not is_matcher(self.matcher):
             raise not_a_matcher(self.matcher)
         try:
             chosen(self.metric, self.divisor)
         except KeyError:
-            raise ConnectorError(
-                f"It is not known what {self.metric} counts in: give the divisor that makes 0 to 1 of it.",
-                retry=False,
-            ) from None
+            raise ConnectorError("option-divisor-missing", retry=False, metric=self.metric) from None
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -159,16 +155,11 @@ class PrometheusOptions:
         names = (self.account.label, *(getattr(self.labels, name) for name in self.labels.__slots__))
         for name in filter(None, names):
             if not _LABEL.fullmatch(name):
-                raise ConnectorError(
-                    f"{quoted(name)} is no label name: write it as kube-state-metrics does, like label_team.",
-                    retry=False,
-                )
+                raise ConnectorError("option-label-name", retry=False, label=quoted(name))
         if self.account.source is AccountFrom.QUEUE and self.preset not in QUEUES:
-            raise ConnectorError(
-                f"Say with preset whose queue is the account: {', '.join(QUEUES)}.", retry=False
-            )
+            raise ConnectorError("option-preset-missing", retry=False, presets=", ".join(QUEUES))
         if self.account.source not in {AccountFrom.NAMESPACE, AccountFrom.QUEUE} and not self.account.label:
-            raise ConnectorError("Name the label that holds the account.", retry=False)
+            raise ConnectorError("option-account-label-missing", retry=False)
 
     @property
     def queue_labels(self) -> tuple[str, ...]:
@@ -194,10 +185,7 @@ class PrometheusOptions:
 
 
 def not_a_matcher(text: str) -> ConnectorError:
-    return ConnectorError(
-        f'The matcher {quoted(text)} is none: write it as cluster="x", several with commas between.',
-        retry=False,
-    )
+    return ConnectorError("option-matcher", retry=False, matcher=quoted(text))
 
 
 def is_matcher(text: str) -> bool:

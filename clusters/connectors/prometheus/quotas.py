@@ -53,11 +53,7 @@ def above_quota(
             above[queue, at] = above.get((queue, at), 0) + more
         begin = end
     if not above:
-        raise ConnectorError(
-            f"{client.http.address} has no {NOMINAL} in this time: set metrics.enableClusterQueueResources in Kueue's "
-            "configuration, and ask within the time that this server keeps.",
-            retry=False,
-        )
+        raise ConnectorError("kueue-no-quota", retry=False, address=client.http.address, metric=NOMINAL)
     return list(_joined(above, since, until))
 
 

@@ -90,91 +90,80 @@ def _response(answer: Answer, address: str) -> _Response:
         raise refused(answer.status, response.error_type, response.error, address)
     if response.warnings:
         raise ConnectorError(
-            f"{address} answered with a warning, so its answer may be incomplete and nothing of it is kept: "
-            f"{_quoted('; '.join(response.warnings))}",
-            retry=True,
+            "prometheus-warning", retry=True, address=address, warnings=_quoted("; ".join(response.warnings))
         )
     return response
 
 
 def refused(status: int, kind: str, message: str, address: str) -> ConnectorError:
-    """One sentence for an error that was answered as documented."""
+    """The error of an answer that is one, as documented."""
     words = _quoted(message or kind or f"HTTP {status}")
     if status in {401, 403}:
         return _not_let_in(status, address)
     if status == 429:
-        return ConnectorError(f"{address} limits how often it is asked (HTTP 429): {words}", retry=True)
-    if (limit := _limit(status, kind, message)) is not None:
-        return TooMuchError(f"{address} {limit}", retry=True)
+        return ConnectorError("prometheus-rate-limited", retry=True, address=address, words=words)
+    if (code := _limit(status, kind, message)) is not None:
+        return TooMuchError(code, retry=True, address=address, words=words)
     if status == 422 or kind == "execution":
-        return ConnectorError(f"{address} could not work a query out (HTTP {status}): {words}", retry=False)
+        return ConnectorError(
+            "prometheus-query-failed", retry=False, address=address, status=status, words=words
+        )
     if status == 400 or kind == "bad_data":
         return ConnectorError(
-            f"{address} does not understand a query (HTTP {status}); check the matcher and the label names of "
-            f"the connection: {words}",
-            retry=False,
+            "prometheus-query-refused", retry=False, address=address, status=status, words=words
         )
-    return ConnectorError(f"{address} cannot answer now (HTTP {status}): {words}", retry=status >= 500)
+    return ConnectorError(
+        "prometheus-unavailable", retry=status >= 500, address=address, status=status, words=words
+    )
 
 
 def _limit(status: int, kind: str, message: str) -> str | None:
-    """What the server does where it was asked for too much; None where that was not it."""
+    """The code of the server's limit where it was asked for too much; None where that was not it."""
     if "maximum resolution" in message or "11,000 points" in message:
-        return "gives at most 11,000 points of a series in one answer: ask for a shorter time."
+        return "prometheus-too-many-points"
     if "too many samples" in message:
-        return (
-            "was asked for more samples than --query.max-samples allows: raise it, or ask for a shorter time."
-        )
+        return "prometheus-too-many-samples"
     if kind == "timeout" or "timed out" in message:
-        return f"gave up on a query after its own time limit (--query.timeout): {_quoted(message or kind)}"
+        return "prometheus-timed-out"
     if status in {400, 422} and "exceed" in message:  # Mimir and Thanos have limits of their own
-        return f"has a limit on what one query may ask for: {_quoted(message)}"
+        return "prometheus-limit"
     return None
 
 
 def _without_words(answer: Answer, address: str) -> ConnectorError:
-    """A sentence for an answer that is none of the query API."""
+    """The error of an answer that is none of the query API."""
     if answer.status in {401, 403}:
         return _not_let_in(answer.status, address)
     if 300 <= answer.status < 400:
         return ConnectorError(
-            f"{address} sends us elsewhere ({excerpt(answer.location) or 'it does not say where'}), as a login page "
-            "does: give the address of the query API itself.",
+            "prometheus-redirect",
             retry=False,
+            address=address,
+            location=excerpt(answer.location) or "it does not say where",
         )
     if answer.status in {404, 405}:
-        return ConnectorError(
-            f"{address} has no /api/v1/query (HTTP {answer.status}): check the path of the base URL; Mimir's "
-            "ends in /prometheus.",
-            retry=False,
-        )
+        return ConnectorError("prometheus-no-query-api", retry=False, address=address, status=answer.status)
     if answer.status == 429:
-        return ConnectorError(f"{address} limits how often it is asked (HTTP 429).", retry=True)
+        return ConnectorError("rate-limited", retry=True, address=address)
     if answer.status == 200 and "json" in answer.content_type:
         return _unread(address)
     if answer.status == 200:
         return ConnectorError(
-            f"{address} answered with {excerpt(answer.content_type) or 'something'} instead of JSON: it is not the "
-            "query API of a Prometheus.",
+            "prometheus-not-json",
             retry=False,
+            address=address,
+            content_type=excerpt(answer.content_type) or "something",
         )
-    return ConnectorError(f"{address} cannot answer now (HTTP {answer.status}).", retry=answer.status >= 500)
+    return ConnectorError("unavailable", retry=answer.status >= 500, address=address, status=answer.status)
 
 
 def _not_let_in(status: int, address: str) -> ConnectorError:
-    why = "does not know us" if status == 401 else "does not let us read"
-    return ConnectorError(
-        f"{address} {why} (HTTP {status}): check the user and password, the token, the AWS key or the headers "
-        "of the connection.",
-        retry=False,
-    )
+    code = "prometheus-login-refused" if status == 401 else "prometheus-forbidden"
+    return ConnectorError(code, retry=False, address=address, status=status)
 
 
 def _unread(address: str) -> ConnectorError:
-    return ConnectorError(
-        f"{address} sent JSON that is cut off, or is not what the query API documents; nothing of it is kept.",
-        retry=True,
-    )
+    return ConnectorError("prometheus-unreadable", retry=True, address=address)
 
 
 def _quoted(message: str) -> str:

@@ -125,9 +125,11 @@ class SampledUsage:
                 there = "" not in jobs and self._any(up, seconds, at)
                 return up if there else last
         raise ConnectorError(
-            f"{self.client.http.address} has no {self.series.metric} since {utc(begin)}: check that it is "
-            "scraped, and the matcher of the connection.",
+            "prometheus-no-samples",
             retry=True,
+            address=self.client.http.address,
+            metric=self.series.metric,
+            since=utc(begin),
         )
 
     def _seen_through(self, scrapes: str, begin: int, end: int, looked: int, now: int) -> int:

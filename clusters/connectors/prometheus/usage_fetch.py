@@ -75,9 +75,11 @@ class UsageFetch:
         yield from self._windows(work, min(whole.start if whole else since, end - SETTLE), end)
         if work.through is None:
             raise ConnectorError(
-                f"{self.client.http.address} has no series of kube-state-metrics between {utc(since)} and {utc(end)}: "
-                "check that it is scraped, and the matcher of the connection.",
+                "prometheus-no-kube-state-metrics",
                 retry=True,
+                address=self.client.http.address,
+                since=utc(since),
+                until=utc(end),
             )
         if work.last is not None:
             unseen = self._unseen_runs(work, work.last)

@@ -90,9 +90,7 @@ class SacctJson:
         if splitter.rest:
             return
         if not splitter.has_jobs:
-            raise ConnectorError(
-                f'{self._path.name} has no "jobs" in it: make it with {COMMAND}', retry=False
-            )
+            raise ConnectorError("sacct-no-jobs", retry=False, file=self._path.name, command=COMMAND)
         try:
             errors = decode.envelopes.read(splitter.around).errors or []
         except ValueError:
@@ -100,9 +98,7 @@ class SacctJson:
         failures = [fault for fault in errors if fault.error_number != faults.EMPTY_RESULT]
         if failures:
             text = excerpt(" ".join((failures[0].description or failures[0].error or "").split()))
-            raise ConnectorError(
-                f'sacct failed as it wrote {self._path.name} ("{text}"): export it again.', retry=False
-            )
+            raise ConnectorError("sacct-failed", retry=False, file=self._path.name, words=text)
 
 
 def open_export(path: str | Path, *, shares: OwnShares = ()) -> SacctJson:
@@ -112,12 +108,9 @@ def open_export(path: str | Path, *, shares: OwnShares = ()) -> SacctJson:
         seen = os.fstat(file.fileno())
         start = stream.read(_BLOCK).removeprefix(b"\xef\xbb\xbf").lstrip()
         if not start:
-            raise ConnectorError(f"{path.name} is empty.", retry=False)
+            raise ConnectorError("file-empty", retry=False, file=path.name)
         if not start.startswith(b"{"):
-            raise ConnectorError(
-                f"{path.name} is not JSON. If it is text with columns, leave out --format; else make it with {COMMAND}",
-                retry=False,
-            )
+            raise ConnectorError("sacct-not-json", retry=False, file=path.name, command=COMMAND)
         while stream.read(2**20):  # a broken archive is found out here, not in the middle of an import
             pass
     return SacctJson(path, seen, shares)
@@ -128,13 +121,9 @@ def _pieces(stream: BinaryIO, splitter: Splitter) -> Iterator[bytes]:
         while block := stream.read(_BLOCK):
             yield from splitter.feed(block)
     except TooLongError:
-        raise ConnectorError(
-            f"A job in this file is larger than {LARGEST // 2**20} MiB: is it a file of sacct?", retry=False
-        ) from None
+        raise ConnectorError("sacct-job-too-large", retry=False, mebibytes=LARGEST // 2**20) from None
     except decode.NotJsonError:
-        raise ConnectorError(
-            "The file is not JSON: a bracket closes what was never opened.", retry=False
-        ) from None
+        raise ConnectorError("sacct-brackets", retry=False) from None
     splitter.end()
 
 

@@ -64,7 +64,7 @@ def layout(names: Sequence[str], *, delimiter: str) -> Layout:
     if not any(name in columns for name in ELAPSED):
         missing.append("ElapsedRaw (or Elapsed)")
     if missing:
-        raise ConnectorError(_refusal(list(names), columns, missing, delimiter), retry=False)
+        raise _refusal(list(names), columns, missing, delimiter)
     places: dict[str, list[int]] = {}
     for at, name in enumerate(columns):
         if name is not None:
@@ -85,25 +85,26 @@ def is_header(names: Sequence[str]) -> bool:
     )
 
 
-def _refusal(names: list[str], columns: list[str | None], missing: list[str], delimiter: str) -> str:
+def _refusal(
+    names: list[str], columns: list[str | None], missing: list[str], delimiter: str
+) -> ConnectorError:
     line = delimiter.join(names)
     if other := _other_delimiter(line, sum(name is not None for name in columns), delimiter):
-        option = "$'\\t'" if other == "\t" else f"'{other}'"
-        return (
-            f"The header's columns are separated by {_OTHERS[other]}, not by {quoted(delimiter)}: "
-            f"import it with --delimiter {option}."
+        return ConnectorError(
+            "sacct-other-delimiter",
+            retry=False,
+            separator=_OTHERS[other],
+            delimiter=quoted(delimiter),
+            option="$'\\t'" if other == "\t" else f"'{other}'",
         )
     if len(names) == 1 and _SACCT.match(line):
-        return f"The columns are aligned with blanks: run sacct with --parsable2. The command is: {COMMAND}"
+        return ConnectorError("sacct-aligned", retry=False, command=COMMAND)
     if not all(_NAME.fullmatch(name) or not name for name in names):
-        return (
-            "There is no header line: run sacct without --noheader, or name the columns with --columns. "
-            f"The command is: {COMMAND}"
-        )
+        return ConnectorError("sacct-no-header", retry=False, command=COMMAND)
     if not {"JobIDRaw", "JobID"} & set(columns):
         shown = excerpt(", ".join(name.strip() for name in names[:5])).removesuffix("…")
-        return f"This is not a listing of jobs: its columns are {shown} … The command is: {COMMAND}"
-    return f"The export lacks {', '.join(missing)}. The command that gives all columns is: {COMMAND}"
+        return ConnectorError("sacct-no-listing", retry=False, columns=shown, command=COMMAND)
+    return ConnectorError("sacct-columns-missing", retry=False, columns=", ".join(missing), command=COMMAND)
 
 
 def _other_delimiter(line: str, recognised: int, delimiter: str) -> str | None:

@@ -83,7 +83,7 @@ def check_same(path: Path, file: BinaryIO, then: os.stat_result) -> None:
     """Raises `ConnectorError(retry=True)` if the file is no longer the one that was opened first."""
     now = os.fstat(file.fileno())
     if (now.st_ino, now.st_size, now.st_mtime_ns) != (then.st_ino, then.st_size, then.st_mtime_ns):
-        raise ConnectorError(f"{path.name} changed while it was read: import it again.", retry=True)
+        raise ConnectorError("file-changed", retry=True, file=path.name)
 
 
 def open_export(
@@ -102,12 +102,12 @@ def open_export(
     """
     path = Path(path)
     if not delimiter or "\n" in delimiter:
-        raise ConnectorError("The delimiter must be at least one character and no line break.", retry=False)
+        raise ConnectorError("sacct-delimiter", retry=False)
     with opened(path) as (stream, file):
         seen = os.fstat(file.fileno())
         first = next((line for line in physical_lines(stream) if line.text.strip()), None)
         if first is None:
-            raise ConnectorError(f"{path.name} is empty: not even a header line is in it.", retry=False)
+            raise ConnectorError("sacct-empty", retry=False, file=path.name)
         header, skip = _columns_of(first, columns, delimiter)
         while stream.read(2**20):  # a broken archive is found out here, not in the middle of an import
             pass
@@ -124,9 +124,7 @@ def _columns_of(first: Line, columns: Sequence[str] | None, delimiter: str) -> t
     if not is_header(names):
         return own_layout, 0
     if [name.strip().lower() for name in names] != [name.strip().lower() for name in columns]:
-        raise ConnectorError(
-            "The file has a header line with other columns: leave out --columns.", retry=False
-        )
+        raise ConnectorError("sacct-other-columns", retry=False)
     return own_layout, first.number
 
 
@@ -135,15 +133,14 @@ def opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """The uncompressed bytes, and the file that they are from; what fails is a `ConnectorError`."""
     try:
         if not S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer
-            raise ConnectorError(f"{path.name} is not a file.", retry=False)
+            raise ConnectorError("file-irregular", retry=False, file=path.name)
         with path.open("rb") as file:
             start = file.read(6)
             file.seek(0)
             for magic, what in _OTHER_FORMATS.items():
                 if start.startswith(magic):
                     raise ConnectorError(
-                        f"{path.name} is {what}: give it as plain text or gzip. The command is: {COMMAND}",
-                        retry=False,
+                        "file-format", retry=False, file=path.name, format=what, command=COMMAND
                     )
             if start.startswith(_GZIP):
                 with gzip.GzipFile(fileobj=file, mode="rb") as stream:
@@ -151,12 +148,12 @@ def opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
             else:
                 yield file, file
     except FileNotFoundError as error:
-        raise ConnectorError(f"There is no file {path}.", retry=False) from error
+        raise ConnectorError("file-missing", retry=False, path=path) from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ConnectorError(f"{path.name} is a broken or cut gzip file: {error}", retry=False) from error
+        raise ConnectorError("file-gzip-broken", retry=False, file=path.name, reason=error) from error
     except OSError as error:
         raise ConnectorError(
-            f"{path.name} cannot be read: {error.strerror or error}.", retry=False
+            "file-unreadable", retry=False, file=path.name, reason=error.strerror or error
         ) from error
 
 
@@ -170,9 +167,5 @@ class _Inflated:
     def read(self, size: int) -> bytes:
         data = self._stream.read(size)
         if self._stream.tell() > self._most:
-            raise ConnectorError(
-                f"{self._path.name} holds more than {MOST_INFLATED} times its own size: that is no accounting of "
-                "jobs. If it is, unpack it and import it as plain text.",
-                retry=False,
-            )
+            raise ConnectorError("file-inflates", retry=False, file=self._path.name, times=MOST_INFLATED)
         return data

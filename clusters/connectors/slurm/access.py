@@ -33,11 +33,7 @@ def require_operator(rest: SlurmRest) -> None:
         if levels
         else f"sacctmgr add user {user} account=root adminlevel=Operator"
     )
-    raise ConnectorError(
-        f"{user} may be shown only a part of the jobs, without being told so, since its AdminLevel is not "
-        f"Operator: nothing was read. Let an administrator of Slurm run `{mend}`.",
-        retry=False,
-    )
+    raise ConnectorError("slurm-not-operator", retry=False, user=user, command=mend)
 
 
 def _words(level: object) -> list[str]:
@@ -58,14 +54,5 @@ def without_slurmdbd(rest: SlurmRest) -> ConnectorError:
     except faults.LoginRefusedError as refused:
         return refused
     except ConnectorError:
-        return faults.DatabaseDownError(
-            f"Neither slurmctld nor slurmdbd behind {address} answers {user}: its token is not accepted, or both are "
-            f"down. `scontrol ping` and `sacctmgr show cluster` show the daemons; `scontrol token username={user} "
-            "lifespan=31536000` makes a token.",
-            retry=True,
-        )
-    return faults.DatabaseDownError(
-        f"slurmdbd behind {address}, or its database, is down; slurmctld answers and takes the token of {user}. "
-        "Check them with `systemctl status slurmdbd mariadb`.",
-        retry=True,
-    )
+        return faults.DatabaseDownError("slurm-all-down", retry=True, address=address, user=user)
+    return faults.DatabaseDownError("slurmdbd-down", retry=True, address=address, user=user)

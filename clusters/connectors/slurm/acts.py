@@ -113,10 +113,7 @@ class SlurmActs:
         rows = self.rest.get(self.rest.slurmdb("clusters"), key="clusters")["clusters"]
         if len(rows) != 1:
             names = excerpt(", ".join(str(row.get("name")) for row in rows))
-            raise ActRefusedError(
-                f"slurmdbd serves several clusters ({names}): write into the connection which one this is.",
-                retry=False,
-            )
+            raise ActRefusedError("slurm-several-clusters", retry=False, names=names)
         self._cluster = str(rows[0]["name"])
         return self._cluster
 
@@ -150,7 +147,8 @@ class SlurmActs:
             lambda: self.job(number),
             lambda jobs: all(job.over for job in jobs),
             refused,
-            f"Job {number} was cancelled and goes on all the same: look at it with `scontrol show job {number}`.",
+            "slurm-cancel-without-effect",
+            job=number,
         )
 
     def hold(self, number: int) -> list[JobSeen]:
@@ -161,12 +159,13 @@ class SlurmActs:
             lambda: self.job(number),
             lambda jobs: all(job.held for job in jobs if job.waits),
             refused,
-            f"Job {number} was held and is not: look at it with `scontrol show job {number}`.",
+            "slurm-hold-without-effect",
+            job=number,
         )
         if not any(job.waits for job in seen):
             if any(job.held for job in seen if not job.over):
                 self._sent(self._update, number, hold=False)  # it would wait for ever when it is requeued
-            raise ActRefusedError(f"Job {number} started or ended before it could be held.", retry=False)
+            raise ActRefusedError("slurm-hold-too-late", retry=False, job=number)
         return seen
 
     def release(self, number: int) -> list[JobSeen]:
@@ -177,7 +176,8 @@ class SlurmActs:
             lambda: self.job(number),
             lambda jobs: not any(job.held for job in jobs if job.waits),
             refused,
-            f"Job {number} was released and is still held: look at it with `scontrol show job {number}`.",
+            "slurm-release-without-effect",
+            job=number,
         )
 
     def limits(self, account: str) -> dict[str, int]:
@@ -198,10 +198,7 @@ class SlurmActs:
             its = (row.get("account"), row.get("cluster"), row.get("user") or "", row.get("partition") or "")
             if its == (account, self.cluster, "", ""):
                 return associations.limits_of(row)
-        raise NoAccountError(
-            f"Slurm's cluster {self.cluster} has no account {quoted(account)}: see `sacctmgr show account`.",
-            retry=False,
-        )
+        raise NoAccountError("slurm-no-account", retry=False, cluster=self.cluster, account=quoted(account))
 
     def below(self, account: str) -> set[str]:
         """The accounts that lie below it, at any depth: its limits hold for them too."""
@@ -230,9 +227,10 @@ class SlurmActs:
             return current
         if current != dict(before):
             raise ActRefusedError(
-                f"Somebody has changed the limits of {account}: "
-                f"{'; '.join(associations.differences(before, current))}. Plan again.",
+                "slurm-limits-changed",
                 retry=False,
+                account=account,
+                differences="; ".join(associations.differences(before, current)),
             )
         sent = associations.body(cluster=self.cluster, account=account, current=current, target=target)
         refused = self._sent(lambda: self.rest.post(self.rest.slurmdb("associations"), sent))
@@ -240,28 +238,24 @@ class SlurmActs:
             lambda: self.limits(account),
             lambda limits: limits == dict(target),
             refused,
-            f"Slurm took the limits of {account} and has others: ",
-            lambda limits: "; ".join(associations.differences(target, limits)),
+            "slurm-limits-without-effect",
+            account=account,
+            differences=lambda limits: "; ".join(associations.differences(target, limits)),
         )
 
     def refuse_limits(self) -> None:
         """Raises `ActRefusedError` where an association must not be written."""
         if self.rest.api.number < LIMITS_FROM:
             raise ActRefusedError(
-                f"This Slurm ({self.rest.api.release or self.rest.api.version}) cannot have its limits set over "
-                "REST: before 23.11 slurmrestd drops the change or crashes from it. Hold the account's waiting "
-                "jobs and cancel running ones instead, or use `sacctmgr modify account`.",
+                "slurm-limits-unsupported",
                 retry=False,
+                release=self.rest.api.release or self.rest.api.version,
             )
 
     def refuse_updates(self) -> None:
         """Raises `ActRefusedError` where jobs cannot be held or released."""
         if self.rest.api.number == _UPDATE_BROKEN:
-            raise ActRefusedError(
-                "This slurmrestd speaks v0.0.39 at most, which cannot hold or release jobs: use `scontrol hold` "
-                "and `scontrol release`, or update to Slurm 23.11.",
-                retry=False,
-            )
+            raise ActRefusedError("slurm-updates-unsupported", retry=False)
 
     def _update(self, number: int, *, hold: bool) -> None:
         self.rest.post(self.rest.slurm(f"job/{number}"), {"hold": hold})
@@ -272,9 +266,11 @@ class SlurmActs:
             error = status.get("error") or {}
             if error.get("code"):
                 raise ActRefusedError(
-                    f"Slurm did not cancel job {number}: {error.get('string') or error.get('message')} "
-                    f"({error['code']}).",
+                    "slurm-cancel-refused",
                     retry=False,
+                    job=number,
+                    words=error.get("string") or error.get("message"),
+                    number=error["code"],
                 )
 
     def _sent(self, call: Callable[..., Any], *args: Any, **options: Any) -> ConnectorError | None:
@@ -289,15 +285,17 @@ class SlurmActs:
         look: Callable[[], T],
         so: Callable[[T], bool],
         refused: ConnectorError | None,
-        sentence: str,
-        instead: Callable[[T], str] = lambda _: "",
+        code: str,
+        *,
+        differences: Callable[[T], str] = lambda _: "",
+        **values: object,
     ) -> T:
         """What is seen once it is `so`. What was refused is looked at once, what was not for a while."""
         end = time.monotonic() + (0 if refused else self._patience)
         wait, following = _WAIT
         while not so(seen := look()):
             if time.monotonic() >= end:
-                raise refused or NotStuckError(f"{sentence}{instead(seen)}", retry=False)
+                raise refused or NotStuckError(code, retry=False, differences=differences(seen), **values)
             time.sleep(wait / 100)
             wait, following = following, min(following * 2, 50)
         return seen

@@ -49,111 +49,84 @@ class UnreadableFormError(ConnectorError):
 
 
 def refusal(
-    answer: Answer, faults: Sequence[Fault], *, path: str, address: str, user: str, expired: str
+    answer: Answer,
+    faults: Sequence[Fault],
+    *,
+    path: str,
+    address: str,
+    user: str,
+    expired: ConnectorError | None,
 ) -> ConnectorError:
-    """The error for an answer that is no success. `expired`: that the stored token is past its end, else ""."""
+    """The error for an answer that is no success. `expired`: that the stored token is past its end."""
     numbers = {fault.error_number for fault in faults}
     if 300 <= answer.status < 400:
         return ConnectorError(
-            f"{address} sends us on to {excerpt(answer.location) or 'another address'}: give that as the base URL.",
+            "slurm-redirect",
             retry=False,
+            address=address,
+            location=excerpt(answer.location) or "another address",
         )
     if answer.status in {401, 403, 407, 511} or _NO_AUTH in numbers:
-        return LoginRefusedError(expired or _login(answer, faults, address, user), retry=False)
+        return expired or _login(answer, faults, address, user)
     if numbers and numbers <= {EMPTY_RESULT, _NO_JOB}:
-        return MissingError(f"Slurm has nothing at {path}.", retry=False)
+        return MissingError("slurm-nothing-there", retry=False, path=path)
     if _DATABASE in numbers:
-        if expired:
-            return LoginRefusedError(expired, retry=False)
-        return DatabaseDownError(_database(answer, address, user), retry=True)
+        code = "slurm-database-down" if answer.status == 200 else "slurm-database-or-token"
+        return expired or DatabaseDownError(code, retry=True, address=address, user=user)
     if numbers & _DENIED:
-        return LoginRefusedError(
-            f"Slurm does not let {user} do this: `sacctmgr modify user {user} set adminlevel=Operator`. Where it has "
-            f"that level, the hosts of slurmctld and slurmdbd did not know a user {user} when it was added: make it "
-            f"there (`useradd --system {user}`), then `scontrol reconfigure` and `sacctmgr reconfigure`.",
-            retry=False,
-        )
+        return LoginRefusedError("slurm-denied", retry=False, user=user)
     if answer.status in {400, 422} or numbers & _NOT_UNDERSTOOD:
         return ConnectorError(
-            f"{address} does not understand the question {path}{_words(faults)}: its version is not one that "
-            "this release was tried with.",
-            retry=False,
+            "slurm-question-refused", retry=False, address=address, path=path, words=_words(faults)
         )
     return _by_place(answer, faults, path=path, address=address, expired=expired)
 
 
 def _by_place(
-    answer: Answer, faults: Sequence[Fault], *, path: str, address: str, expired: str
+    answer: Answer, faults: Sequence[Fault], *, path: str, address: str, expired: ConnectorError | None
 ) -> ConnectorError:
     if answer.status == 404 and not faults:
         if path.startswith("/openapi"):
-            return NoSuchPathError(
-                f"There is no slurmrestd at {address}, only something that answers 404: check the base URL and "
-                "its path prefix.",
-                retry=False,
-            )
-        return NoSuchPathError(
-            f"{address} has no {path}: Slurm was changed, or slurmrestd runs without that plugin "
-            "(slurmrestd -s openapi/slurmctld,openapi/slurmdbd).",
-            retry=True,
-        )
+            return NoSuchPathError("slurm-no-slurmrestd", retry=False, address=address)
+        return NoSuchPathError("slurm-no-path", retry=True, address=address, path=path)
     if "/job/" in path and any(fault.error_number in _JOB_REFUSALS for fault in faults):
-        return ConnectorError(f"Slurm refuses it{_words(faults, _REASON)}.", retry=False)
+        return ConnectorError("slurm-job-refused", retry=False, words=_words(faults, _REASON))
     if path.startswith("/slurm/") and answer.status >= 500 and faults:
-        if expired:
-            return LoginRefusedError(expired, retry=False)
-        return ControllerDownError(
-            f"slurmctld behind {address} does not answer{_words(faults)}: check it with `scontrol ping`; older "
-            "versions say the same of an expired token.",
-            retry=True,
+        return expired or ControllerDownError(
+            "slurmctld-down", retry=True, address=address, words=_words(faults)
         )
     if answer.status >= 500 and not faults:
-        return ConnectorError(
-            f"{address} answered HTTP {answer.status} without a word from Slurm: slurmrestd, or the proxy before "
-            "it, is in trouble.",
-            retry=True,
-        )
+        return ConnectorError("slurm-wordless", retry=True, address=address, status=answer.status)
     return ConnectorError(
-        f"{address} answered {path} with HTTP {answer.status}{_words(faults)}.",
+        "slurm-refused",
         retry=answer.status >= 500 or answer.status in {200, 408, 425, 429},
+        address=address,
+        path=path,
+        status=answer.status,
+        words=_words(faults),
     )
 
 
-def _login(answer: Answer, faults: Sequence[Fault], address: str, user: str) -> str:
+def _login(answer: Answer, faults: Sequence[Fault], address: str, user: str) -> LoginRefusedError:
     if answer.status in {403, 407}:
-        return f"{address} refuses us (HTTP {answer.status}): check what the proxy wants as extra headers."
-    return (
-        f"Slurm behind {address} does not accept the token of {user}{_words(faults)}: it is expired, made with "
-        f"another key or for another user. Make a new one with `scontrol token username={user} lifespan=31536000`."
-    )
-
-
-def _database(answer: Answer, address: str, user: str) -> str:
-    if answer.status == 200:
-        return f"slurmrestd at {address} cannot reach slurmdbd, or slurmdbd its database: check both."
-    return (
-        f"slurmrestd at {address} cannot open the accounting database: slurmdbd or its database is down, or the "
-        f"token of {user} is not valid (Slurm says the same of both)."
+        return LoginRefusedError("slurm-proxy-refused", retry=False, address=address, status=answer.status)
+    return LoginRefusedError(
+        "slurm-login-refused", retry=False, address=address, user=user, words=_words(faults)
     )
 
 
 def not_json(answer: Answer, address: str) -> ConnectorError:
     """The error for an answer of status 200 whose body is no whole JSON."""
     if "json" in answer.content_type:
-        return ConnectorError(f"{address} sent an answer that breaks off in the middle.", retry=True)
+        return ConnectorError("slurm-answer-cut", retry=True, address=address)
     kind = excerpt(answer.content_type) or "nothing readable"
-    return ConnectorError(
-        f"{address} answers with {kind} where JSON is expected: a proxy's login page? Check the base URL and "
-        "the extra headers.",
-        retry=False,
-    )
+    return ConnectorError("slurm-not-json", retry=False, address=address, content_type=kind)
 
 
 def other_form(why: str, path: str, address: str) -> UnreadableFormError:
     """The error for JSON that is built otherwise."""
     return UnreadableFormError(
-        f"{address} answered {path} in a form that is not known ({excerpt(' '.join(why.split()))}): update ClusterTab.",
-        retry=False,
+        "slurm-form-unknown", retry=False, address=address, path=path, reason=excerpt(" ".join(why.split()))
     )
 
 

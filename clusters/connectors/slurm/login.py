@@ -10,6 +10,7 @@ from typing import Any
 import jwt
 
 from clusters.connectors.base import ConnectorError, Secret
+from clusters.connectors.slurm.faults import LoginRefusedError
 
 LIFE = 1800  # seconds that a minted token is good for
 RENEW = 600  # seconds before its end at which a new one is minted: longer than any one answer may take
@@ -40,9 +41,7 @@ class SlurmLogin:
     def headers(self, *, now: int) -> dict[str, Secret]:
         """The two headers that every version takes. Raises `ConnectorError` if there is nothing to prove with."""
         if not self.user:
-            raise ConnectorError(
-                "The connection has no Slurm user: name the one the token is for.", retry=False
-            )
+            raise ConnectorError("slurm-no-user", retry=False)
         return {"X-SLURM-USER-NAME": Secret(self.user), "X-SLURM-USER-TOKEN": self.token(now=now)}
 
     def token(self, *, now: int) -> Secret:
@@ -53,23 +52,16 @@ class SlurmLogin:
             return self._minted
         if self._token:
             return self._token
-        raise ConnectorError(
-            "The connection has neither a token nor a JWT key: store the output of "
-            f"`scontrol token username={self.user} lifespan=31536000`.",
-            retry=False,
-        )
+        raise ConnectorError("slurm-no-token", retry=False, user=self.user)
 
-    def expired(self, *, now: int) -> str:
-        """A sentence if the stored token is past its own `exp`, else "". Its signature is Slurm's to check."""
+    def expired(self, *, now: int) -> LoginRefusedError | None:
+        """The error of a stored token that is past its own `exp`. Its signature is Slurm's to check."""
         if self._key or not self._token:
-            return ""
+            return None
         until = _claims(self._token).get("exp")
         if not isinstance(until, int) or until > now:
-            return ""
-        return (
-            f"The stored token expired on {_utc(until)}: make a new one with "
-            f"`scontrol token username={self.user} lifespan=31536000` and store it."
-        )
+            return None
+        return LoginRefusedError("slurm-token-expired", retry=False, end=_utc(until), user=self.user)
 
     def other_user(self) -> str:
         """The user that a stored token is really for, where it is not ours; "" where it fits or cannot be told."""
@@ -79,9 +71,7 @@ class SlurmLogin:
     def _mint(self, now: int) -> Secret:
         key = _key_bytes(self._key)
         if key is None:
-            raise ConnectorError(
-                "The JWT key is not base64: store the output of `base64 -w0 jwt_hs256.key`.", retry=False
-            )
+            raise ConnectorError("slurm-key-unreadable", retry=False)
         return Secret(_signed({"sun": self.user, "iat": now, "exp": now + LIFE}, self._key))
 
 

@@ -105,7 +105,7 @@ class SlurmRest(Connected):
             second = None
         second = second or self._date
         if second is None:
-            raise ConnectorError(f"{self.http.address} does not tell its time.", retry=True)
+            raise ConnectorError("clock-missing", retry=True, address=self.http.address)
         return second
 
     def slurm(self, rest: str) -> str:
@@ -151,9 +151,11 @@ class SlurmRest(Connected):
             answer = self._call("GET", path, into=pieces.take)
         except TooLargeError:
             raise TooLargeError(
-                f"{self.http.address} answered {path} with more than {self.http.largest_poured // 2**20} MiB: set "
-                "SLURMRESTD_JSON=compact in slurmrestd's environment, which halves it on newer releases.",
+                "slurm-answer-too-large",
                 retry=True,
+                address=self.http.address,
+                path=path,
+                mebibytes=self.http.largest_poured // 2**20,
             ) from None
         if answer.status != 200:
             raise self._refusal(answer, path)
@@ -244,9 +246,7 @@ class SlurmRest(Connected):
         )
 
     def _lacking(self, key: str, path: str) -> ConnectorError:
-        return ConnectorError(
-            f'{self.http.address} answered {path} without "{key}": nothing was taken from it.', retry=True
-        )
+        return ConnectorError("slurm-key-missing", retry=True, address=self.http.address, path=path, key=key)
 
     def _look(self) -> None:
         """Takes release and cluster from an answer that costs nothing; they come with refusals too."""
@@ -270,15 +270,7 @@ def _choice(offered: set[int], address: str) -> str:
     supported = {number for number in offered if OLDEST <= number <= NEWEST}
     newer = {number for number in offered if number > NEWEST}
     if not offered:
-        raise ConnectorError(
-            f"{address} offers no accounting: start slurmrestd with the openapi/slurmdbd plugin, and check that "
-            "slurmdbd is configured.",
-            retry=False,
-        )
+        raise ConnectorError("slurm-no-accounting", retry=False, address=address)
     if not supported and not newer:
-        raise ConnectorError(
-            f"{address} speaks only v0.0.{max(offered)}: Slurm 22.05 or later is needed, which speaks v0.0.38. "
-            "Import sacct files from older ones.",
-            retry=False,
-        )
+        raise ConnectorError("slurm-too-old", retry=False, address=address, version=max(offered))
     return f"v0.0.{max(supported) if supported else min(newer)}"

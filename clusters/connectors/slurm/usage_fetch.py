@@ -90,11 +90,7 @@ class UsageFetch:
         except UnreadableFormError:
             readable = False
         if not readable:
-            raise ConnectorError(
-                f"Slurm's API {api.version} is newer than this release knows, and it counts other rows when asked "
-                "as the older ones are: nothing was taken. Update ClusterTab, or import sacct files until then.",
-                retry=False,
-            )
+            raise ConnectorError("slurm-too-new", retry=False, version=api.version)
         self.reading.notes.append(
             f"Slurm's API {api.version} is newer than this release knows; it is read like the newest known one, and "
             "a small window agreed. Update ClusterTab soon."
@@ -174,10 +170,7 @@ class UsageFetch:
         names = sorted(self.reader.names)
         if len(names) > 1:
             raise ConnectorError(
-                f"Rows of several clusters come ({excerpt(', '.join(names))}), and the connection does not say "
-                "which of them this is: write its ClusterName into the connection as Slurm's cluster name "
-                "(slurm_cluster in a configuration file).",
-                retry=False,
+                "slurm-rows-of-several-clusters", retry=False, names=excerpt(", ".join(names))
             )
 
     def _one_by_one(self) -> Iterator[Row]:
@@ -326,17 +319,8 @@ def _seen_by(now: int, fact: UsageFact) -> UsageFact:
 
 
 def _open_everywhere(error: TooLargeError) -> TooLargeError:
-    return TooLargeError(
-        f"{error} The shortest window is asked for already, and the jobs that wait or run come in every one: set "
-        "SLURMRESTD_JSON=compact in slurmrestd's environment, which halves the bytes on newer releases, or lower "
-        "MaxJobCount.",
-        retry=True,
-    )
+    return TooLargeError("slurm-open-jobs-too-large", retry=True, cause=str(error))
 
 
 def _other_cluster(actual: str, expected: str) -> ConnectorError:
-    return ConnectorError(
-        f"slurmrestd answers for the cluster {actual}, and this connection is for {expected}: correct the cluster's "
-        "name in Slurm, or the address.",
-        retry=False,
-    )
+    return ConnectorError("slurm-other-cluster", retry=False, actual=actual, expected=expected)
