@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from clusters.connectors.base import ConnectorError
 
 SKEW = 60  # seconds by which the clocks may differ
+MINUTES = "%Y-%m-%d %H:%M"  # of `utc`, where seconds do not matter
 MEND = "timedatectl set-ntp true  # on both machines"
 
 
@@ -52,9 +53,9 @@ def refuse_skew(clocks: Clocks, source: str) -> None:
         raise ConnectorError("clocks-differ", retry=True, difference=clocks.sentence(source))
 
 
-def utc(second: int) -> str:
+def utc(second: int, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     """`2026-10-03 07:20:00 UTC`; what no calendar holds stays a number."""
     try:
-        return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f"{datetime.fromtimestamp(second, UTC):{form}} UTC"
     except (ValueError, OverflowError, OSError):
         return f"second {second}"

@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median_low
 from typing import TypeVar
 
+from clusters.connectors import clocks
 from clusters.connectors.base import IncompleteHour
 from clusters.connectors.http import TooLargeError
 from clusters.connectors.prometheus.client import PrometheusClient
@@ -132,7 +132,7 @@ def _of_minutes(client: PrometheusClient, selector: str, since: int, until: int)
 
 def utc(second: int) -> str:
     """`2025-03-01 15:05 UTC`."""
-    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M} UTC"
+    return clocks.utc(second, clocks.MINUTES)
 
 
 Result = TypeVar("Result")

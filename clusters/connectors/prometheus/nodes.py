@@ -18,10 +18,9 @@ from clusters.connectors.prometheus.lifecycle import Window
 from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.connectors.prometheus.pods import spelled
 from clusters.connectors.prometheus.queries import Queries, alternatives, most, span
-from clusters.connectors.prometheus.responses import Series, whole
+from clusters.connectors.prometheus.responses import Labels, Series, whole
 from portal.excerpt import excerpt, quoted
 
-Labels = Mapping[str, str]
 GPU = "label_nvidia_com_"
 
 

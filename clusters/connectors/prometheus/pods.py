@@ -10,7 +10,7 @@ from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.lifecycle import Life, Lifecycle, Window, ask_of_pods
 from clusters.connectors.prometheus.options import AccountFrom, LabelNames
 from clusters.connectors.prometheus.queries import CREATED, DEVICES, FRACTIONS, POD_INFO, QOS_CLASS, Queries
-from clusters.connectors.prometheus.responses import Series, whole
+from clusters.connectors.prometheus.responses import Series, first, whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +168,7 @@ def _owners(
     )
     for one in sorted(series, key=lambda series: sorted(series.metric.items())):
         uid = one.metric.get("uid", "")
-        queue = next(filter(None, (one.metric.get(name, "") for name in of_queues)), "")
+        queue = first(one.metric, of_queues)
         queues[uid] = queue or queues.get(uid, "")
         if by_pod:
             pods[uid] = one.metric.get(by_pod, "") or pods.get(uid, "")
@@ -181,7 +181,7 @@ def _owners(
 
 def spelled(series: Series, what: str, names: LabelNames) -> str:
     """A label under whichever name it has here."""
-    return next(filter(None, (series.metric.get(name, "") for name in names.spellings(what))), "")
+    return first(series.metric, names.spellings(what))
 
 
 @dataclass(frozen=True, slots=True)

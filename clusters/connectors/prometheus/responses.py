@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from itertools import pairwise
+from statistics import median_low
 from typing import Any
 
 import msgspec
@@ -11,6 +14,7 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.http import Answer
 from portal.excerpt import excerpt
 
+Labels = Mapping[str, str]
 Sample = tuple[Decimal, Decimal]
 """Epoch second with its milliseconds, and the value."""
 
@@ -169,6 +173,19 @@ def _unread(address: str) -> ConnectorError:
 def _quoted(message: str) -> str:
     """The server's words as the end of our sentence."""
     return f"{excerpt(' '.join(message.split()).rstrip('.'))}."
+
+
+def first(labels: Labels, names: Iterable[str]) -> str:
+    """The value of the first of these labels that has one."""
+    return next(filter(None, (labels.get(name, "") for name in names)), "")
+
+
+def usual_step(series: Iterable[Sequence[Sample]]) -> int | None:
+    """Seconds from sample to sample, as most often; whole, so that some milliseconds of jitter do not matter."""
+    steps = [
+        int((after - before) * 1000) for samples in series for (before, _), (after, _) in pairwise(samples)
+    ]
+    return max((median_low(steps) + 500) // 1000, 1) if steps else None
 
 
 def whole(value: Any) -> int | None:

@@ -11,7 +11,8 @@ from clusters.connectors.base import UsageFact
 from clusters.connectors.prometheus.catalog import HIGHEST_RATIO, PREFERRED
 from clusters.connectors.prometheus.coverage import HOUR
 from clusters.connectors.prometheus.facts import count_of, naming
-from clusters.connectors.prometheus.samples import Labels, Samples, first, left_out
+from clusters.connectors.prometheus.responses import Labels, first
+from clusters.connectors.prometheus.samples import Samples, left_out
 
 POD_UIDS = ("pod_uid", "exported_pod_uid")
 # Namespace, pod, container. The exporter's own pod stands under the last where its target's labels win, so that the

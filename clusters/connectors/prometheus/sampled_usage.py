@@ -19,8 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from itertools import pairwise
-from statistics import median_low
 
 from clusters.connectors.base import BadRow, ConnectorError, IncompleteHour, Row, UsageFact
 from clusters.connectors.http import TooLargeError
@@ -29,12 +27,12 @@ from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, MISSED, utc
 from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.connectors.prometheus.queries import Queries, alternatives, span
-from clusters.connectors.prometheus.responses import Series, TooMuchError
+from clusters.connectors.prometheus.responses import Series, TooMuchError, first, usual_step
 
 SETTLE = 600  # seconds after an hour in which its last samples come
 AT_ONCE = 6 * HOUR  # read in one query
 FAR = 72 * HOUR  # after what is read in which a sign is looked for that the source went on
-USUAL = 60_000  # milliseconds between two samples, where none tell
+USUAL = 60  # seconds between two samples, where none tell
 STATE = "SAMPLED"
 
 Slots = dict[int, Decimal]
@@ -163,7 +161,7 @@ class SampledUsage:
 
     def _take(self, number: int, one: Series, interval: int, uses: dict[tuple[str, str], _Use]) -> None:
         labels = one.metric
-        host = next(filter(None, (labels.get(name, "") for name in self.series.hosts)), "")
+        host = first(labels, self.series.hosts)
         user = labels.get(self.series.user, "")
         part = "/".join(labels.get(name, "") for name in self.series.parts)
         use = uses.setdefault((host, user), _Use())
@@ -235,10 +233,7 @@ def _place(at: int, first: int, interval: int) -> tuple[int, int]:
 
 def _interval(series: Sequence[Series]) -> int:
     """The usual distance of two samples, in milliseconds, to the second."""
-    steps = [
-        int((after - before) * 1000) for one in series for (before, _), (after, _) in pairwise(one.values)
-    ]
-    return max((median_low(steps) + 500) // 1000, 1) * 1000 if steps else USUAL
+    return 1000 * (usual_step(one.values for one in series) or USUAL)
 
 
 def _incomplete(

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from itertools import pairwise
-from statistics import median_low
 from typing import TypeVar
 
 from clusters.connectors.http import TooLargeError
@@ -17,7 +15,15 @@ from clusters.connectors.prometheus.catalog import HIGHEST_RATIO, ONE, RATIO, Me
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, MINUTE
 from clusters.connectors.prometheus.queries import alternatives, equal, span
-from clusters.connectors.prometheus.responses import Sample, Series, TooMuchError, whole
+from clusters.connectors.prometheus.responses import (
+    Labels,
+    Sample,
+    Series,
+    TooMuchError,
+    first,
+    usual_step,
+    whole,
+)
 
 AT_ONCE = 250  # devices or pods whose samples one query asks for
 UUIDS = ("UUID", "uuid")
@@ -25,7 +31,6 @@ HOSTS = ("Hostname", "hostname")
 DEVICE = (*UUIDS, *HOSTS, "gpu", "GPU_I_ID", "GPU_I_PROFILE", "vgpu")
 OBSERVER = ("job", "replica", "prometheus_replica")
 
-Labels = Mapping[str, str]
 Device = tuple[str, ...]
 
 
@@ -147,12 +152,8 @@ class Samples:
 
     def _distance(self, hour: int, series: DeviceSeries) -> int:
         """In whole seconds, so that scrapes which come a few milliseconds early or late tell the same each time."""
-        steps = [
-            int((after - before) * 1000)
-            for _, samples in self.raw(hour, [equal(name, value) for name, value in series.labels.items()])
-            for (before, _), (after, _) in pairwise(samples)
-        ]
-        return max((median_low(steps) + 500) // 1000, 1) if steps else MINUTE
+        matchers = [equal(name, value) for name, value in series.labels.items()]
+        return usual_step(samples for _, samples in self.raw(hour, matchers)) or MINUTE
 
     def _clean(
         self, by_key: dict[tuple[str, ...], DeviceSeries], hour: int, keys: set[tuple[str, ...]]
@@ -198,11 +199,6 @@ def left_out(samples: Samples) -> str:
     if metric.divisor == RATIO:
         return f"{sentence}. If it is a percentage here, set the option utilisation.divisor to 100."
     return f"{sentence}."
-
-
-def first(labels: Labels, names: Iterable[str]) -> str:
-    """What is told under the first of these names that says something."""
-    return next(filter(None, (labels.get(name, "") for name in names)), "")
 
 
 def _parts(devices: Sequence[Labels]) -> Iterator[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from clusters.connectors.slurm.decode import NO_COUNT
+from clusters.connectors.slurm.decode import plain_number
 
 NO_TRES_COUNT = 2**64 - 2  # counts of resources have 64 bits: memory-minutes of a large account need them
 
@@ -44,11 +44,11 @@ def limits_of(association: Mapping[str, Any]) -> dict[str, int]:
     limits: dict[str, int] = {}
     for name, path in TRES.items():
         for entry in _at(maxima.get("tres"), path) or ():
-            count = _number(entry.get("count"), unset_from=NO_TRES_COUNT)
+            count = plain_number(entry.get("count"), below=NO_TRES_COUNT)
             if count is not None:
                 limits[f"{name}={_resource(entry)}"] = count
     for name, path in JOBS.items():
-        count = _number(_at(maxima.get("jobs"), path), unset_from=NO_COUNT)
+        count = plain_number(_at(maxima.get("jobs"), path))
         if count is not None:
             limits[name] = count
     return limits
@@ -112,10 +112,3 @@ def _put(nested: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     for key in path[:-1]:
         nested = nested.setdefault(key, {})
     nested[path[-1]] = value
-
-
-def _number(value: Any, *, unset_from: int) -> int | None:
-    """A count in either form; None where it is not set, or is one of Slurm's words for that."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set") and not value.get("infinite") else None
-    return value if isinstance(value, int) and 0 <= value < unset_from else None

@@ -11,7 +11,7 @@ from clusters.connectors.findings import Finding, Level
 from clusters.connectors.slurm import check_access
 from clusters.connectors.slurm.acts import LIMITS_FROM
 from clusters.connectors.slurm.check_access import CheckSession, Params
-from clusters.connectors.slurm.decode import NO_COUNT
+from clusters.connectors.slurm.decode import plain_number
 from clusters.connectors.slurm.windows import flags_agree, window_params
 
 if TYPE_CHECKING:
@@ -216,9 +216,7 @@ def _has_gpus(row: dict[str, Any]) -> bool:
 
 def _second(value: Any) -> int:
     """A whole number in either form; 0 for what is not set."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set") else 0
-    return value if isinstance(value, int) and 0 < value < NO_COUNT else 0
+    return plain_number(value) or 0
 
 
 __all__ = ["Finding", "Level", "examine"]

@@ -271,6 +271,13 @@ def whole(number: Number) -> int | None:
     return number if 0 <= number < NO_COUNT else None
 
 
+def plain_number(value: Any, *, below: int = NO_COUNT) -> int | None:
+    """`whole` of an answer that was not read into types, for counts of any size."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set") and not value.get("infinite") else None
+    return value if isinstance(value, int) and 0 <= value < below else None
+
+
 def instant(number: Number) -> int | None:
     """An epoch second; 0 and the sentinels are "not set"."""
     return whole(number) or None

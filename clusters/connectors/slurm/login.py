@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from datetime import UTC, datetime
 from typing import Any
 
 import jwt
 
 from clusters.connectors.base import ConnectorError, Secret
+from clusters.connectors.clocks import MINUTES, utc
 from clusters.connectors.slurm.faults import LoginRefusedError
 
 LIFE = 1800  # seconds that a minted token is good for
@@ -61,7 +61,11 @@ class SlurmLogin:
         until = _claims(self._token).get("exp")
         if not isinstance(until, int) or until > now:
             return None
-        return LoginRefusedError("slurm-token-expired", retry=False, end=_utc(until), user=self.user)
+        return LoginRefusedError("slurm-token-expired", retry=False, end=utc(until, MINUTES), user=self.user)
+
+    def claims(self, *, now: int) -> dict[str, Any]:
+        """What the token that is sent says of itself, {} where it cannot be read. Raises as `token`."""
+        return _claims(self.token(now=now))
 
     def other_user(self) -> str:
         """The user that a stored token is really for, where it is not ours; "" where it fits or cannot be told."""
@@ -96,10 +100,3 @@ def _claims(token: Secret) -> dict[str, Any]:
     except jwt.PyJWTError:
         return {}
     return claims
-
-
-def _utc(second: int) -> str:
-    try:
-        return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M} UTC"
-    except (OverflowError, ValueError, OSError):
-        return f"second {second}"
