@@ -1,4 +1,4 @@
-"""Credentials that stay in files: the connection keeps where, and each pass reads what stands there by then.
+"""Credentials that stay in files: the connection keeps where, and each pull reads what stands there by then.
 
 Renewed tokens and authorities are taken up so, without anybody entering them. Only a configuration file names files:
 a form could be used to send any file of the host to an address of one's own.

@@ -1,4 +1,4 @@
-"""What sources that look by themselves did not see: kept hour by hour, until a later pass finds it."""
+"""What sources that look by themselves did not see: kept hour by hour, until a later pull finds it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DELETE FROM clusters_incompletehour
 WHERE cluster_id = %(cluster)s AND begins >= %(since)s AND begins <= %(until)s - 3600 AND begins <> ALL(%(begins)s)
 """
 
-# What an earlier pass saw of an hour was seen, also where the source has lost it since. A part of an hour adds what is
+# What an earlier pull saw of an hour was seen, also where the source has lost it since. A part of an hour adds what is
 # missing in it to no more than what another part lacks: which part that was is not kept, and the whole is read soon.
 _KEEP = """
 INSERT INTO clusters_incompletehour AS h (cluster_id, begins, read, covered)
@@ -43,9 +43,9 @@ SET read = greatest(h.read, excluded.read),
 
 
 def settle(cluster: Cluster, unseen: Iterable[Unseen], *, since: int, until: int) -> None:
-    """Keep what the pass over [since, until), epoch seconds, did not see; forget what it saw in full.
+    """Keep what the pull over [since, until), epoch seconds, did not see; forget what it saw in full.
 
-    Told in the transaction of the pass's last rows. The same again changes nothing. An hour that a pass read whole is
+    Told in the transaction of the pull's last rows. The same again changes nothing. An hour that a pull read whole is
     known as well as that pass or an earlier one saw it.
     """
     hours = [hour for hour in unseen if hour.covered < hour.read]
@@ -70,7 +70,7 @@ class Sight:
     cluster: str
     complete_through: datetime | None
     poor: list[IncompleteHour]  # below what its connection wants, in order
-    reread_at: datetime | None  # when the pass began that last read the whole look-back
+    reread_at: datetime | None  # when the pull began that last read the whole look-back
     paused: bool = False  # its connection is turned off, so that nothing is read unless somebody asks
 
     def poor_in(self, since: datetime, until: datetime) -> list[IncompleteHour]:
@@ -107,7 +107,7 @@ def sights(account_ids: Collection[int], *, since: datetime, until: datetime) ->
 
 
 def was_read(cluster: str, *, since: datetime, until: datetime, after: datetime) -> bool:
-    """Whether one pass that began then or later read all of [since, until). One query."""
+    """Whether one pull that began then or later read all of [since, until). One query."""
     passes = Pull.objects.filter(cluster__name=cluster, outcome=Pull.Outcome.DONE, started_at__gte=after)
     return passes.filter(since__lte=since, as_of__gte=until).exists()
 

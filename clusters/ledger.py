@@ -86,7 +86,7 @@ def store(
 def finish(
     *, cluster: Cluster, pull: Pull, stored: Stored, steps: int, as_of: datetime | None, moment: datetime
 ) -> None:
-    """Close the pass and move the watermark forward to `as_of`, in the transaction of its last rows."""
+    """Close the pull and move the watermark forward to `as_of`, in the transaction of its last rows."""
     record(pull=pull, stored=stored, steps=steps)
     Pull.objects.filter(pk=pull.pk).update(outcome=Pull.Outcome.DONE, ended_at=moment, as_of=as_of)
     if as_of is not None:
@@ -103,7 +103,7 @@ def rename_users(names: Sequence[tuple[int, str]]) -> None:
 
 
 def record(*, pull: Pull, stored: Stored, steps: int) -> None:
-    """Write the pass's counts so far."""
+    """Write the pull's counts so far."""
     Pull.objects.filter(pk=pull.pk).update(
         read=stored.read,
         new=stored.new,

@@ -47,7 +47,7 @@ def open_keys(cluster: Cluster, *, vanished: bool = True) -> list[str]:
 def settle(
     *, cluster: Cluster, keys: Collection[str], missing: Collection[str], moment: datetime
 ) -> tuple[int, int]:
-    """Flag the open runs that a pass asked after in vain, unflag those that came back: (flagged, healed).
+    """Flag the open runs that a pull asked after in vain, unflag those that came back: (flagged, healed).
 
     Run again with the same, it changes nothing.
     """

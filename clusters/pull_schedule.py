@@ -12,7 +12,7 @@ from clusters.models import Cluster, Connection, Pull
 
 
 def claim(*, moment: datetime) -> list[tuple[int, int]]:
-    """Clusters that are due as (id, seconds until the next pass), each given to one caller only.
+    """Clusters that are due as (id, seconds until the next pull), each given to one caller only.
 
     A claim puts the cluster off by its interval: should the pull never begin, it is due again then.
     """

@@ -30,7 +30,7 @@ STILL_TO_CLOSE = timedelta(days=62)  # what lies before is closed
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """One cluster and its last pass. `jobs`: records that its passes of the last day brought.
+    """One cluster and its last pull. `jobs`: records that its pulls of the last day brought.
 
     `poor_hours`: hours of the last two months that were seen less than its connection wants.
     """
@@ -74,7 +74,7 @@ def clusters(*, moment: datetime) -> list[Stand]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDetail:
-    """One cluster closely: how it is reached, its newest passes first, what it has and what it lost."""
+    """One cluster closely: how it is reached, its newest pulls first, what it has and what it lost."""
 
     cluster: Cluster
     connection: Connection | None
@@ -89,7 +89,7 @@ class ClusterDetail:
 
     @property
     def running(self) -> Pull | None:
-        """The pass under way; one whose worker died is told from it by the next pull only."""
+        """The pull under way; one whose worker died is told from it by the next pull only."""
         return next(
             (pull for pull in self.pulls if pull.outcome == Pull.Outcome.RUNNING and pull.until), None
         )

@@ -2,7 +2,7 @@
 
 Set-based readers get usage as the session-local table `usage_input`, one row per record that may
 have held something: plain columns, `finish` being the end or, while it runs, the second up to
-which a pass proved it.
+which a pull proved it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The moment before which all of a cluster's usage was read, when a clock that ran ahead has moved it too far.
 
-It moves forward by itself alone. What stands in the future makes every later pass blind, so that all who depend on it
+It moves forward by itself alone. What stands in the future makes every later pull blind, so that all who depend on it
 refuse, until an operator resets it.
 """
 

@@ -144,19 +144,19 @@ class Reading:
         None  # live sources: the epoch second before which all was read; None: nothing proved
     )
     nodes: list[NodeSeen] | None = (
-        None  # live sources: every node with GPUs at the end of the pass; None: not told
+        None  # live sources: every node with GPUs at the end of the pull; None: not told
     )
     missing: list[str] = field(
         default_factory=list
     )  # of the open keys asked after, those the source has no row of
     unasked: list[str] = field(
         default_factory=list
-    )  # of them, those that this pass did not come to: it says nothing of them
+    )  # of them, those that this pull did not come to: it says nothing of them
     incomplete: list[IncompleteHour] = field(
         default_factory=list
     )  # sources that look by themselves: hours of what was read that they did not see all of, in order
     clocks: Clocks | None = (
-        None  # live sources: both clocks as the pass began, known before its first row; None: not told
+        None  # live sources: both clocks as the pull began, known before its first row; None: not told
     )
 
 
@@ -170,7 +170,7 @@ class NodeState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSeen:
-    """The GPUs of one model in one node, as a pass saw them."""
+    """The GPUs of one model in one node, as a pull saw them."""
 
     name: str
     gpu_model: str  # "" where the source does not say
@@ -221,7 +221,7 @@ class Connected(ABC):
 
 
 Row = UsageFact | BadRow | BusyHour
-"""A `BusyHour` comes any time after a fact of its key was given, in this pass or an earlier one."""
+"""A `BusyHour` comes any time after a fact of its key was given, in this pull or an earlier one."""
 
 
 class Connector(Protocol):

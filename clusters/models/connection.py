@@ -1,4 +1,4 @@
-"""How a live cluster is reached and as whom, and how the last passes over it went."""
+"""How a live cluster is reached and as whom, and how the last pulls over it went."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from clusters.models.cluster import Cluster
 
 
 class Pull(models.Model):
-    """One pass over a source: what it read and what became of it."""
+    """One pull over a source: what it read and what became of it."""
 
     class Outcome(models.TextChoices):
         RUNNING = "running", "Running"

@@ -20,7 +20,7 @@ STATE = ("complete_through", "next_at", "failures", "last_error", "last_success_
 
 @track(exclude=[*TELEMETRY_SECRETS, *STATE])
 class Telemetry(Reach):
-    """Read after the passes over the scheduler, whose jobs it tells of; its trouble is never theirs.
+    """Read after the pulls over the scheduler, whose jobs it tells of; its trouble is never theirs.
 
     The history has every change of it but no secret: of those it has who changed one, and when.
     """

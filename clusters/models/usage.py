@@ -109,7 +109,7 @@ class VanishedRun(models.Model):
     """A run that is open here while the scheduler no longer has a row of it: billed up to where it was last seen.
 
     Beside the record, so that flagging writes neither a revision nor a row of the large table. It goes
-    when a pass returns the run again.
+    when a pull returns the run again.
     """
 
     record = models.OneToOneField(UsageRecord, on_delete=models.CASCADE, related_name="vanished")

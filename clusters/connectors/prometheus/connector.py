@@ -46,9 +46,9 @@ class PrometheusConnector(Connected):
     def usage(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
         """As the protocol says, but for pods that wait for a node: they hold nothing and are not told.
 
-        The last ten minutes of Prometheus's own time are left for a later pass. After the facts comes how busy their
+        The last ten minutes of Prometheus's own time are left for a later pull. After the facts comes how busy their
         devices were, for each hour of UTC that ends in the time read: also of pods that ended in it before `since`,
-        whose facts an earlier pass gave. Facts are held in memory, and the telemetry of some hours at a time.
+        whose facts an earlier pull gave. Facts are held in memory, and the telemetry of some hours at a time.
         """
         self.reading = Reading()
         self.reading.clocks = clocks = self.client.clocks()
@@ -148,7 +148,7 @@ class JobTelemetry(Connected):
     def hours(self, *, since: int, until: int) -> Iterator[JobHour]:
         """Each job in each hour of UTC that ends in (since, until], epoch seconds, in order of hours.
 
-        The last ten minutes of Prometheus's own time are left for a later pass. Reading again tells the same, or what
+        The last ten minutes of Prometheus's own time are left for a later pull. Reading again tells the same, or what
         came late too. Some hours are held in memory at a time. Raises `ConnectorError`: then what was given is true,
         and the rest is not known.
         """

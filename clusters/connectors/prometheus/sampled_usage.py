@@ -1,7 +1,7 @@
 """Usage of machines without a scheduler, from a gauge of what each user holds: netdata's and Genv's.
 
 Nothing tells when a use began or ended, so samples are all there is: each stands for the interval before it. There is
-one fact for each host, user and hour of UTC, under a key of those three, made when the hour has settled. So a pass may
+one fact for each host, user and hour of UTC, under a key of those three, made when the hour has settled. So a pull may
 read any hours in any order, and again: the same samples make the same fact, and late ones a revision of it.
 
 What was held in an hour is a whole number of units × seconds. Where it stayed the same, the fact holds that many units
@@ -96,7 +96,7 @@ class SampledUsage:
         self.complete_through = through if through > begin else None
 
     def notes(self) -> list[str]:
-        """What an operator should know of the pass."""
+        """What an operator should know of the pull."""
         unseen = sum(hour.read - hour.covered for hour in self.incomplete)
         if not unseen:
             return []

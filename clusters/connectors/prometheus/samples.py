@@ -119,7 +119,7 @@ class Samples:
                 odd.setdefault(int(at) - HOUR, set()).add(self._key(one.metric))
         for hour, keys in odd.items():
             self._clean(by_key, hour, keys)
-        for series in by_key.values():  # samples that came between the two answers are for the next pass
+        for series in by_key.values():  # samples that came between the two answers are for the next pull
             series.hours = {hour: tally for hour, tally in series.hours.items() if tally.count}
         return [series for series in by_key.values() if series.hours]
 

@@ -1,4 +1,4 @@
-"""One pass: windows in order of time, then the open runs that none of them had."""
+"""One pull: windows in order of time, then the open runs that none of them had."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AT_ONCE = 100  # of those
 
 @dataclass(slots=True)
 class _PullState:
-    """What a pass has come to know. Keys are source keys, times epoch seconds."""
+    """What a pull has come to know. Keys are source keys, times epoch seconds."""
 
     since: int
     open_keys: Collection[str]

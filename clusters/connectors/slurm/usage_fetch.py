@@ -1,4 +1,4 @@
-"""One pass over a cluster's accounting: windows of ended rows, then what is open, then the nodes."""
+"""One pull over a cluster's accounting: windows of ended rows, then what is open, then the nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GRACE = 60  # seconds: rows reach slurmdbd some seconds late, so the last minute
 AHEAD = 60  # seconds beyond our clock that are asked for, should slurmrestd's be ahead
 BEHIND = 600  # seconds: a start that slurmdbd has not by then waits in slurmctld's queue
 LATELY = 300  # seconds: an `until` no older than this means "now"
-ASK_MOST = 500  # rows that are asked for one by one in a pass
+ASK_MOST = 500  # rows that are asked for one by one in a pull
 REMEMBER = 200_000  # keys of open rows that were seen and not given yet
 RUNS = frozenset({"RUNNING", "SUSPENDED"})
 ENDED = frozenset(
@@ -36,7 +36,7 @@ _LIVE_JOB: decode.Reader[decode.LiveJob] = decode.Reader(decode.LiveJob)
 
 
 class UsageFetch:
-    """The rows of one pass, in `rows`; `reading` is complete when it ends."""
+    """The rows of one pull, in `rows`; `reading` is complete when it ends."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class UsageFetch:
         self.running: list[UsageFact] = []  # open and started, for slurmctld to confirm
         self.open_numbers: set[int] = set()  # numbers of the jobs that slurmdbd told as running
         self.began: dict[int, int] = {}  # by number, the start of what runs by slurmctld
-        self.live = False  # whether the pass reaches the present, or ends in the past
+        self.live = False  # whether the pull reaches the present, or ends in the past
         self.requested_at = 0  # our clock as the last window was asked for
 
     def rows(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:
@@ -175,7 +175,7 @@ class UsageFetch:
 
     def _one_by_one(self) -> Iterator[Row]:
         """Rows that no window had: held back from accounting until after their end, moved in time, or gone."""
-        now = self.clock()  # another order in each pass, so that each has its turn
+        now = self.clock()  # another order in each pull, so that each has its turn
         keys = sorted(self.left, key=lambda key: crc32(f"{now} {key}".encode()))
         if len(keys) > ASK_MOST:
             self.reading.unasked += keys[ASK_MOST:]
