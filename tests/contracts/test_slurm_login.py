@@ -46,7 +46,7 @@ def test_it_is_minted_anew_in_time_and_not_for_each_question() -> None:
     assert login.token(now=NOW + LIFE - RENEW) == first
     later = login.token(now=NOW + LIFE - RENEW + 1)
     assert claims(later)["exp"] == NOW + LIFE - RENEW + 1 + LIFE
-    assert login.expired(now=NOW + 10**9) == ""
+    assert login.expired(now=NOW + 10**9) is None
 
 
 def test_a_clock_that_was_put_back_mints_anew() -> None:
@@ -85,7 +85,7 @@ def test_a_stored_token_that_is_past_its_end_is_said_to_be(reply: Reply) -> None
 
 @pytest.mark.parametrize("token", [Secret("no-token"), a_token(), a_token(exp=NOW + 1)])
 def test_of_another_token_no_end_is_claimed(token: Secret) -> None:
-    assert SlurmLogin("portal", token).expired(now=NOW) == ""
+    assert SlurmLogin("portal", token).expired(now=NOW) is None
 
 
 def test_whose_token_it_is_can_be_told() -> None:

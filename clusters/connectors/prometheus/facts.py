@@ -10,10 +10,10 @@ from clusters.connectors.base import BadRow, Row, UsageFact
 from clusters.connectors.mig import UnknownShareError
 from clusters.connectors.prometheus.coverage import utc
 from clusters.connectors.prometheus.lifecycle import Life
-from clusters.connectors.prometheus.nodes import PRODUCT, Labels, NodeLabels, Shape, fraction, model_of, shape
+from clusters.connectors.prometheus.nodes import PRODUCT, NodeLabels, Shape, fraction, model_of, shape
 from clusters.connectors.prometheus.options import AccountFrom, PrometheusOptions
 from clusters.connectors.prometheus.pods import Attributes, Owners, PodAllocation
-from clusters.connectors.prometheus.responses import whole
+from clusters.connectors.prometheus.responses import Labels, whole
 from portal.excerpt import excerpt
 
 MOST = 2**31 - 1  # devices of one container that can be told; an annotation may say anything
