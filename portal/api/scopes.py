@@ -11,18 +11,10 @@ TENANT_SCOPES: Mapping[str, Action] = {
     "jobs:read": Action.READ,
     "invoices:read": Action.READ_INVOICES,
     "wallets:read": Action.READ_INVOICES,
-    "payments:write": Action.PAY,
-    "keys:write": Action.MANAGE,
 }
 """Of a key that belongs to a tenant, each with what its maker's role has to allow."""
 
-OPERATOR_SCOPES = (
-    "ops:read",
-    "tenants:write",
-    "plans:write",
-    "closes:write",
-    "credits:write",
-)
+OPERATOR_SCOPES = ("ops:read",)
 """Of an operator's key. `ops:read` reads what tenants' scopes read, of every tenant."""
 
 READING = frozenset(scope for scope in TENANT_SCOPES if scope.endswith(":read"))
