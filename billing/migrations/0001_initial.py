@@ -1311,7 +1311,7 @@ class Migration(migrations.Migration):
                         ('hours', models.JSONField(blank=True, default=dict, help_text='The windows of the week in which it holds, as `billing.rules.hours` writes them; none: always.')),
                         ('tenant', models.ForeignKey(blank=True, help_text='For this tenant alone; it wins over every price for all.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
                         ('specificity', models.PositiveSmallIntegerField(default=0, help_text='How many selectors are not empty; ten more with hours, a hundred more for one tenant alone.')),
-                        ('selector', models.TextField(blank=True, help_text='The selectors in canonical form; `describing` has them in words.')),
+                        ('selector', models.TextField(blank=True, help_text='The selectors in canonical form; `line_descriptions` has them in words.')),
                         ('model', models.CharField(choices=[('per_unit', 'per unit'), ('graduated', 'graduated'), ('volume', 'volume'), ('package', 'package')], default='per_unit', help_text='How the price depends on the quantity.', max_length=10)),
                         ('scale', models.JSONField(blank=True, default=dict, help_text='Tiers or package, as `billing.rules.tiers` writes them; none per unit.')),
                         ('unit_price', models.DecimalField(decimal_places=12, help_text="Per unit of the meter; of a model with a scale the first unit's, by which use is valued until its period is totalled.", max_digits=24)),
