@@ -141,14 +141,18 @@ def _collect(gateway: Gateway, clock: Clock) -> CollectionTally:
     )
     credit_balance.use_balances(moment=clock())  # behind the pages: one that has ended frees its invoice
     if polls and not webhook_events.is_behind(moment=moment):
-        for invoice in chargeable_invoices.list_chargeable(moment=moment, limit=AT_ONCE):
-            if gateway_access.is_locked_out() or done.unanswered >= PATIENCE:
-                break
-            _charge_invoice(done, invoice, gateway, clock)
+        _charge_invoices(done, gateway, clock, moment)
         _act_on_each(
             done, automatic.list_due_rules(), lambda rule: _fire_rule(done, rule, gateway, clock), clock
         )
     return done
+
+
+def _charge_invoices(done: CollectionTally, gateway: Gateway, clock: Clock, moment: datetime) -> None:
+    for invoice in chargeable_invoices.list_chargeable(moment=moment, limit=AT_ONCE):
+        if gateway_access.is_locked_out() or done.unanswered >= PATIENCE:
+            break
+        _charge_invoice(done, invoice, gateway, clock)
 
 
 def _fire_rule(done: CollectionTally, rule: AutomaticTopUp, gateway: Gateway, clock: Clock) -> None:
