@@ -31,7 +31,7 @@ from portal.core.tenants.access import Action, DeniedError, entered, tenants_of
 from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.ownership import accounts_of
 from portal.core.tenants.scope import acting_scope, stream_in_scope, tenant_scope
-from portal.web.shapes import Area, Shell, TenantLink
+from portal.web.page_frame import Area, PageFrame, TenantLink
 
 Page = Callable[..., HttpResponseBase]
 SWITCHER = 20  # tenants that the switcher names; the list of tenants has them all
@@ -41,7 +41,7 @@ class TenantRequest(HttpRequest):
     """A request for a tenant's page, by somebody who may open it: what `tenant_page` adds to Django's."""
 
     tenant: Tenant
-    frame: Shell
+    frame: PageFrame
     may: frozenset[Action]
     moment: datetime  # the clock, read once
     zone: ZoneInfo  # the tenant's
@@ -55,7 +55,7 @@ TenantView = Callable[..., HttpResponseBase]
 
 
 OperatorView = Callable[..., HttpResponse]
-"""Takes the request, the shell and what the address holds, by name."""
+"""Takes the request, the frame and what the address holds, by name."""
 
 
 class ScopedStream(StreamingHttpResponse):
@@ -106,7 +106,7 @@ def _admit(request: HttpRequest, slug: str, action: Action, area: Area) -> Tenan
     moments = [mark.complete_through for mark in marks if mark.complete_through]
     admitted.complete_through = min(moments) if moments and len(moments) == len(marks) else None
     admitted.frame = replace(
-        shell_of(user, area=area),
+        frame_of(user, area=area),
         tenant=TenantLink(slug=tenant.slug, name=tenant.name),
         invoices=Action.READ_INVOICES in may,
         manages=Action.MANAGE in may,
@@ -161,7 +161,7 @@ def operator_page(area: Area, *, acts: bool = False) -> Callable[[OperatorView],
                 return _to_sign_in(request)
             if not request.user.is_staff:
                 raise DeniedError("not an operator")
-            response = view(request, shell_of(request.user, area=area), **kwargs)
+            response = view(request, frame_of(request.user, area=area), **kwargs)
             patch_cache_control(response, private=True, no_store=True)
             return response
 
@@ -170,20 +170,22 @@ def operator_page(area: Area, *, acts: bool = False) -> Callable[[OperatorView],
     return decorate
 
 
-def answer(request: HttpRequest, shell: Shell, page: object, *, whole: str, part: str = "") -> HttpResponse:
+def answer(
+    request: HttpRequest, frame: PageFrame, page: object, *, whole: str, part: str = ""
+) -> HttpResponse:
     """The whole page, or its part for a request of htmx."""
     chosen = part if part and request.headers.get("HX-Request") == "true" else whole
-    response = render(request, chosen, {"shell": shell, "page": page})
+    response = render(request, chosen, {"frame": frame, "page": page})
     if part:
         patch_vary_headers(response, ["HX-Request"])
     return response
 
 
-def shell_of(user: User, *, area: Area) -> Shell:
+def frame_of(user: User, *, area: Area) -> PageFrame:
     """Of a page outside of any tenant. One query."""
     named = tenants_of(user).values_list("slug", "name")[: SWITCHER + 1]
     links = [TenantLink(slug=slug, name=name) for slug, name in named]
-    return Shell(
+    return PageFrame(
         user=user.get_full_name() or user.email,
         email=user.email,
         operator=user.is_staff,

@@ -21,7 +21,7 @@ from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.scope import acting_scope
 from portal.core.vault.sealing import Sealed, seal
 from portal.web.access_decorators import TenantRequest, operator_page, tenant_act, tenant_page
-from portal.web.shapes import Shell
+from portal.web.page_frame import PageFrame
 
 SECRET = "new_api_key"  # noqa: S105 - where the session holds it, encrypted, until a page has shown it
 SHOWN = 200
@@ -74,14 +74,14 @@ def change_api_keys(request: HttpRequest, tenant: Tenant) -> HttpResponse:
 
 
 @operator_page("api_keys", acts=True)
-def operator_api_keys(request: HttpRequest, shell: Shell) -> HttpResponse:
+def operator_api_keys(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     if request.method == "POST":
         _change(request, None)
         return redirect("operator_api_keys")
-    return _page(request, shell, None, KeyForm(tenant=None))
+    return _page(request, frame, None, KeyForm(tenant=None))
 
 
-def _page(request: HttpRequest, frame: Shell, tenant: Tenant | None, form: KeyForm) -> HttpResponse:
+def _page(request: HttpRequest, frame: PageFrame, tenant: Tenant | None, form: KeyForm) -> HttpResponse:
     secret = Sealed(request.session.pop(SECRET, "")).reveal()
     page = {
         "keys": _keys(tenant)[:SHOWN],
@@ -91,7 +91,7 @@ def _page(request: HttpRequest, frame: Shell, tenant: Tenant | None, form: KeyFo
         "zone": tenant.zone if tenant else UTC,
         "tenant": tenant,
     }
-    return render(request, "api_keys.html", {"shell": frame, "page": page})
+    return render(request, "api_keys.html", {"frame": frame, "page": page})
 
 
 def _keys(tenant: Tenant | None) -> QuerySet[ApiKey]:

@@ -11,18 +11,18 @@ from billing.models import Transfer, TransferState
 from billing.queries import transfers as reading
 from billing.rules.references import in_groups
 from portal.web.access_decorators import answer, operator_page
-from portal.web.shapes import Shell
+from portal.web.page_frame import PageFrame
 from portal.web.templatetags.clustertab import moment
 from portal.web.transfers import BADGES
 
 
 @operator_page("transfers")
-def one_transfer(request: HttpRequest, shell: Shell, *, transfer: int) -> HttpResponse:
+def one_transfer(request: HttpRequest, frame: PageFrame, *, transfer: int) -> HttpResponse:
     rows = Transfer.objects.select_related("statement", "undoes", "undone_by")
     row = rows.filter(pk=transfer).first() if transfer < 1 << 63 else None
     if row is None:
         raise Http404
-    return answer(request, shell, _page(row), whole="operator/transfer.html")
+    return answer(request, frame, _page(row), whole="operator/transfer.html")
 
 
 def _page(row: Transfer) -> dict[str, object]:

@@ -15,7 +15,7 @@ from clusters import blocks
 from clusters.models import AccountBlock, ActKind, BlockReason, Cluster, ClusterKind
 from clusters.models.acts import OPEN
 from portal.web.access_decorators import answer, operator_page
-from portal.web.shapes import Shell
+from portal.web.page_frame import PageFrame
 
 if TYPE_CHECKING:
     from clusters import enforcement_plan
@@ -33,7 +33,7 @@ KINDS = {"block": ActKind.BLOCK, "unblock": ActKind.UNBLOCK}
 
 
 @operator_page("clusters", acts=True)
-def account_blocks(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
+def account_blocks(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResponse:
     cluster = Cluster.objects.select_related("connection").filter(name=name).first()
     if cluster is None:
         raise Http404
@@ -54,7 +54,7 @@ def account_blocks(request: HttpRequest, shell: Shell, *, name: str) -> HttpResp
         "why": request.POST.get("why", "")[:500] if blocking else "",
         "submits": bool(request.POST.get("submits")) if blocking else False,
     }
-    return answer(request, shell, page, whole="operator/blocks.html")
+    return answer(request, frame, page, whole="operator/blocks.html")
 
 
 def _act(request: HttpRequest, cluster: Cluster) -> tuple[dict[str, object] | None, str]:

@@ -22,15 +22,16 @@ from billing.queries import invoices as reading
 from billing.rules.period import parse_month
 from portal.core.tenants.models import Tenant
 from portal.web.access_decorators import answer, operator_page
+from portal.web.badges import INVOICE_BADGES
 from portal.web.closing import month_name
-from portal.web.invoice_document import InvoicePage, shown
-from portal.web.shapes import INVOICE_BADGES, Fact, Shell
+from portal.web.invoice_document import Fact, InvoicePage, shown
+from portal.web.page_frame import PageFrame
 
 T = TypeVar("T")
 
 
 @operator_page("close")
-def drafts(request: HttpRequest, shell: Shell, month: str, tenant: str) -> HttpResponse:
+def drafts(request: HttpRequest, frame: PageFrame, month: str, tenant: str) -> HttpResponse:
     now = datetime.now(UTC).replace(microsecond=0)
     tenant_row = get_object_or_404(Tenant, slug=tenant)
     preview = _drafted(month, tenant_row, now, lambda row: _page(row, now))
@@ -45,13 +46,13 @@ def drafts(request: HttpRequest, shell: Shell, month: str, tenant: str) -> HttpR
         "reason": " ".join(filter(None, (reason, closed.note))),
         "drafts": preview.documents,
     }
-    return answer(request, shell, page, whole="operator/drafts.html")
+    return answer(request, frame, page, whole="operator/drafts.html")
 
 
 @operator_page("close")
-def draft_pdf(request: HttpRequest, shell: Shell, month: str, tenant: str, place: int) -> HttpResponse:
+def draft_pdf(request: HttpRequest, frame: PageFrame, month: str, tenant: str, place: int) -> HttpResponse:
     """The invoice's own template, marked as a draft on each page; 404 where there is no such document."""
-    del request, shell
+    del request, frame
     now = datetime.now(UTC).replace(microsecond=0)
     tenant_row = get_object_or_404(Tenant, slug=tenant)
     documents = _drafted(

@@ -6,7 +6,7 @@ from django.utils.translation import gettext_noop
 
 from billing.invoicing.close_results import Outcome
 from billing.models import Decision
-from portal.web.shapes import Badge
+from portal.web.badges import Badge
 
 READY = "ready"
 SHOWN: dict[str, tuple[str, ...]] = {

@@ -23,7 +23,7 @@ from billing.rules.period import parse_month
 from portal.core.tenants.models import Tenant
 from portal.web import format as say
 from portal.web.access_decorators import operator_page
-from portal.web.shapes import Shell
+from portal.web.page_frame import PageFrame
 
 SHOWN = 6  # that come next
 OFF = gettext_noop("Scheduled close is off: preview and issue manually.")
@@ -72,7 +72,7 @@ class ScheduleForm(forms.Form):
 
 
 @operator_page("close", acts=True)
-def close_schedule(request: HttpRequest, shell: Shell) -> HttpResponse:
+def close_schedule(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     now = datetime.now(UTC).replace(microsecond=0)
     form = ScheduleForm(request.POST or None, initial=_initial(request.GET.get("tenant", ""), now))
     error, preview = "", None
@@ -95,7 +95,7 @@ def close_schedule(request: HttpRequest, shell: Shell) -> HttpResponse:
         "error": error,
         "form": form,
     }
-    return render(request, "operator/close_schedule.html", {"shell": shell, "page": page})
+    return render(request, "operator/close_schedule.html", {"frame": frame, "page": page})
 
 
 def _initial(slug: str, now: datetime) -> dict[str, Any]:

@@ -30,8 +30,10 @@ from portal.core.outbox import outbox
 from portal.web import close_confirmation, close_schedule
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
+from portal.web.badges import Badge
 from portal.web.close_labels import BADGES, BLOCKERS, DECISIONS, ENTRIES, READY, READY_BADGE, SHOWN, TITLES
-from portal.web.shapes import Badge, Option, Shell
+from portal.web.form_input import Option
+from portal.web.page_frame import PageFrame
 from portal.web.templatetags.clustertab import moment
 
 PAGE = 50  # tenants
@@ -42,7 +44,7 @@ DIGITS = 30  # of a number that a form sends: more than any figure here has
 
 
 @operator_page("close", acts=True)
-def close(request: HttpRequest, shell: Shell) -> HttpResponse:
+def close(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     now = datetime.now(UTC).replace(microsecond=0)
     parameters = request.POST if request.method == "POST" else request.GET
     month = _month(parameters.get("month", ""), now)
@@ -53,7 +55,7 @@ def close(request: HttpRequest, shell: Shell) -> HttpResponse:
         return redirect(f"{reverse('operator_close')}?{urlencode({'month': month})}")
     return answer(
         request,
-        shell,
+        frame,
         _page(month, request.GET, now),
         whole="operator/close.html",
         part="operator/_close.html",

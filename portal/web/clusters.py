@@ -24,7 +24,8 @@ from clusters.status import ClusterDetail
 from portal.core.outbox import outbox
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
-from portal.web.shapes import Badge, Shell
+from portal.web.badges import Badge
+from portal.web.page_frame import PageFrame
 from portal.web.templatetags.clustertab import ago, moment
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ GROUPS = (
 
 
 @operator_page("clusters", acts=True)
-def cluster(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
+def cluster(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResponse:
     detail = _detail_of(name)
     findings = None
     if request.method == "POST":
@@ -68,11 +69,11 @@ def cluster(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
             _request_sync(request, detail)
             return redirect("operator_cluster", name)
     page = _page(detail, datetime.now(UTC), findings)
-    return answer(request, shell, page, whole="operator/cluster.html", part="operator/_cluster.html")
+    return answer(request, frame, page, whole="operator/cluster.html", part="operator/_cluster.html")
 
 
 @operator_page("clusters", acts=True)
-def connection(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
+def connection(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResponse:
     """The form; saved, the cluster is due at once. A cluster of files becomes one that is pulled."""
     detail = _detail_of(name)
     before = detail.cluster.kind
@@ -102,7 +103,7 @@ def connection(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse
             if any(field in form.fields for field in names)
         ],
     }
-    return render(request, "operator/connection.html", {"shell": shell, "page": page})
+    return render(request, "operator/connection.html", {"frame": frame, "page": page})
 
 
 def _detail_of(name: str) -> ClusterDetail:

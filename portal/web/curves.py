@@ -15,7 +15,7 @@ from billing.rules.meters import Meter
 from billing.rules.money import Money
 from portal.web import drawing
 from portal.web import format as say
-from portal.web.shapes import Plot
+from portal.web.drawing import Plot
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from portal.web.shapes import Plot
-
 Point = tuple[Fraction, Fraction]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """A line drawing in a field of `width` × `height`, y downwards; each text is points of SVG, or empty."""
+
+    line: str  # what is known
+    dashed: str = ""  # what is expected
+    band: str = ""  # a polygon around it
+    high: str = ""  # of the axes, as shown
+    first: str = ""
+    last: str = ""
+    width: int = 600
+    height: int = 200
 
 
 @dataclass(frozen=True, slots=True)

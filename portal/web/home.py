@@ -10,7 +10,7 @@ from django.shortcuts import redirect
 
 from portal.core import pagination
 from portal.core.tenants.access import tenants_of
-from portal.web.access_decorators import answer, shell_of
+from portal.web.access_decorators import answer, frame_of
 
 if TYPE_CHECKING:
     from portal.core.tenants.models import User
@@ -32,4 +32,4 @@ def home(request: HttpRequest) -> HttpResponse:
 def tenants(request: HttpRequest) -> HttpResponse:
     user = cast("User", request.user)
     page = pagination.page(tenants_of(user), "slug", after=request.GET.get("after", ""), size=PAGE)
-    return answer(request, shell_of(user, area="tenants"), page, whole="tenants.html")
+    return answer(request, frame_of(user, area="tenants"), page, whole="tenants.html")

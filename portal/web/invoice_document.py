@@ -22,7 +22,12 @@ from billing.rules.money import Money
 from portal.web import format as say
 from portal.web.badges import INVOICE_BADGES, Badge
 from portal.web.payment import moved_by
-from portal.web.shapes import Fact
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact:
+    label: str
+    value: str
 
 
 @dataclass(frozen=True, kw_only=True)

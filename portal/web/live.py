@@ -14,7 +14,7 @@ from billing.queries.live import Live, OpenJob
 from portal.core.tenants.access import Action
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
-from portal.web.shapes import Tile
+from portal.web.tiles import Tile
 
 LATE = timedelta(hours=2)  # that a cluster may go unread before the page says so aloud
 NO_BREAK = "\N{NO-BREAK SPACE}"

@@ -18,7 +18,7 @@ from clusters.declared_nodes import MOST_GPUS, Declaration, Node
 from clusters.models import CapacityState, Cluster
 from portal.excerpt import NO_CHOICE
 from portal.web.access_decorators import operator_page
-from portal.web.shapes import Shell
+from portal.web.page_frame import PageFrame
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -73,7 +73,7 @@ NodeForms = formset_factory(NodeForm, extra=EMPTY_ROWS)
 
 
 @operator_page("clusters", acts=True)
-def cluster_nodes(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
+def cluster_nodes(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResponse:
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:
         raise Http404
@@ -91,7 +91,7 @@ def cluster_nodes(request: HttpRequest, shell: Shell, *, name: str) -> HttpRespo
         except CapacityError as refusal:
             error = str(refusal)
     page = {"cluster": cluster, "error": error, "preview": preview, "rows": rows}
-    return render(request, "operator/nodes.html", {"shell": shell, "page": page})
+    return render(request, "operator/nodes.html", {"frame": frame, "page": page})
 
 
 def _declared(cluster: Cluster) -> list[dict[str, Any]]:

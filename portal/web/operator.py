@@ -16,14 +16,16 @@ from portal.core.tenants import unassigned as reading
 from portal.core.tenants.unassigned import Span
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
+from portal.web.badges import Badge, Tone
 from portal.web.clusters import OUTCOMES
-from portal.web.shapes import Badge, Option, Shell, Tone
+from portal.web.form_input import Option
+from portal.web.page_frame import PageFrame
 
 FRESH, OLD = timedelta(hours=1), timedelta(days=2)
 
 
 @operator_page("clusters")
-def clusters(request: HttpRequest, shell: Shell) -> HttpResponse:
+def clusters(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     now = datetime.now(UTC)
     rows = [
         (
@@ -33,24 +35,24 @@ def clusters(request: HttpRequest, shell: Shell) -> HttpResponse:
         )
         for row in status.clusters(moment=now)
     ]
-    return answer(request, shell, {"rows": rows}, whole="operator/clusters.html")
+    return answer(request, frame, {"rows": rows}, whole="operator/clusters.html")
 
 
 @operator_page("unassigned")
-def unassigned(request: HttpRequest, shell: Shell) -> HttpResponse:
+def unassigned(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     rows = [
         (row.use, [_command(row.use.cluster, row.use.account, gap) for gap in row.gaps])
         for row in reading.unassigned()
     ]
-    return answer(request, shell, {"rows": rows}, whole="operator/unassigned.html")
+    return answer(request, frame, {"rows": rows}, whole="operator/unassigned.html")
 
 
 @operator_page("quarantine")
-def quarantine(request: HttpRequest, shell: Shell) -> HttpResponse:
+def quarantine(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     parameters = {
         name: request.GET.get(name, "").replace("\0", "") for name in ("cluster", "code", "state", "before")
     }
-    return answer(request, shell, _quarantine(**parameters), whole="operator/quarantine.html")
+    return answer(request, frame, _quarantine(**parameters), whole="operator/quarantine.html")
 
 
 def _lag(through: datetime | None, now: datetime) -> Badge:

@@ -17,7 +17,8 @@ from billing.rules import gateway_amounts
 from billing.rules.money import Money
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
-from portal.web.shapes import Badge, Shell
+from portal.web.badges import Badge
+from portal.web.page_frame import PageFrame
 
 LINES = 300  # that a page shows
 PAYOUT_BADGES = {
@@ -43,13 +44,13 @@ COLUMNS = (
 
 
 @operator_page("reconciliation")
-def payout(request: HttpRequest, shell: Shell, payout: str) -> HttpResponse:
-    return answer(request, shell, _payout_page(_payout_named(payout)), whole="operator/payout.html")
+def payout(request: HttpRequest, frame: PageFrame, payout: str) -> HttpResponse:
+    return answer(request, frame, _payout_page(_payout_named(payout)), whole="operator/payout.html")
 
 
 @operator_page("reconciliation")
-def payout_csv(request: HttpRequest, shell: Shell, payout: str) -> HttpResponse:
-    del request, shell
+def payout_csv(request: HttpRequest, frame: PageFrame, payout: str) -> HttpResponse:
+    del request, frame
     gateway_payout = _payout_named(payout)
     return HttpResponse(
         b"".join(rows_to_csv(COLUMNS, _cells(gateway_payout))),

@@ -16,7 +16,7 @@ from billing.rules.forecast import DEVIATIONS, FEWEST, LAST, Coming, Pace, pace
 from billing.rules.money import Money
 from portal.web import drawing
 from portal.web import format as say
-from portal.web.shapes import Fact, Plot
+from portal.web.drawing import Plot
 
 DAY = timedelta(days=1)
 NUMBERS = {2: "two", 3: "three", 7: "seven"}
@@ -33,9 +33,11 @@ class Forecast:
     why: str = ""
     plot: Plot | None = None
     rows: tuple[
-        Fact, ...
+        tuple[str, str], ...
     ] = ()  # of the table behind the plot: by day what had accrued, then what is forecast
-    parts: tuple[Fact, ...] = ()  # that add up to `value`: own use, and what is paid for others where it is
+    parts: tuple[
+        tuple[str, str], ...
+    ] = ()  # that add up to `value`: own use, and what is paid for others where it is
 
 
 @dataclass(frozen=True)
@@ -159,15 +161,15 @@ def _added(ends: Sequence[tuple[Money, Money, Money]]) -> tuple[Money, Money, Mo
     return low, expected, high
 
 
-def _parts(own: _Part | None, other_parts: Sequence[_Part], currency: str) -> tuple[Fact, ...]:
+def _parts(own: _Part | None, other_parts: Sequence[_Part], currency: str) -> tuple[tuple[str, str], ...]:
     """What is expected of the tenant's own use and of all for whom it pays; nothing where it pays for nobody."""
     if not other_parts:
         return ()
     zero = Money.zero(currency)
     paid = sum((part.ends()[1] for part in other_parts), zero)
     return (
-        Fact(label="Own use", value=say.money(own.ends()[1] if own else zero)),
-        Fact(label="Paid for others", value=say.money(paid)),
+        ("Own use", say.money(own.ends()[1] if own else zero)),
+        ("Paid for others", say.money(paid)),
     )
 
 
@@ -231,14 +233,14 @@ def _sum(amounts: Iterable[Money]) -> Money:
     return sum(rest, first)
 
 
-def _rows(parts: Sequence[_Part], through: datetime, summary: Overview) -> tuple[Fact, ...]:
+def _rows(parts: Sequence[_Part], through: datetime, summary: Overview) -> tuple[tuple[str, str], ...]:
     course = _course(parts, through, summary)
-    return tuple(Fact(label=say.day(day), value=say.money(money)) for _, day, money in course)
+    return tuple((say.day(day), say.money(money)) for _, day, money in course)
 
 
-def _expected(until: str, ends: tuple[Money, Money, Money], band: str) -> tuple[Fact, ...]:
-    rows = (Fact(label=f"{until}, expected", value=say.money(ends[1])),)
-    return (*rows, Fact(label=f"{until}, band", value=band)) if band else rows
+def _expected(until: str, ends: tuple[Money, Money, Money], band: str) -> tuple[tuple[str, str], ...]:
+    rows = ((f"{until}, expected", say.money(ends[1])),)
+    return (*rows, (f"{until}, band", band)) if band else rows
 
 
 def _methods(own: _Part | None, currency: str) -> Iterator[str]:

@@ -32,7 +32,7 @@ from portal.ops.management.commands.simulate_plan import months_of
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.curves import Curve, curve_of
-from portal.web.shapes import Shell
+from portal.web.page_frame import PageFrame
 
 FIELDS = ("text", "plan", "since", "until", "tenants")
 LONGEST = 200_000  # characters of a draft
@@ -76,9 +76,9 @@ class EditorPage:
 
 
 @operator_page("plans", acts=True)
-def plan_editor(request: HttpRequest, shell: Shell) -> HttpResponse:
+def plan_editor(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     if request.method != "POST":
-        return _answer(request, shell, _initial(request))
+        return _answer(request, frame, _initial(request))
     fields = {name: request.POST.get(name, "").replace("\0", "") for name in FIELDS}
     text = fields["text"].replace("\r\n", "\n")
     page = EditorPage(
@@ -90,7 +90,7 @@ def plan_editor(request: HttpRequest, shell: Shell) -> HttpResponse:
     )
     if len(text) > LONGEST:  # cut, it might be a plan all the same: one without its last prices
         return _answer(
-            request, shell, replace(page, errors=(_(TOO_LONG).format(size=len(text), limit=LONGEST),))
+            request, frame, replace(page, errors=(_(TOO_LONG).format(size=len(text), limit=LONGEST),))
         )
     act = request.POST.get("act", "preview")
     try:
@@ -102,13 +102,13 @@ def plan_editor(request: HttpRequest, shell: Shell) -> HttpResponse:
                 text += _(" The usage of {tenants} is rated again.").format(tenants=tenants)
             messages.success(request, text)
             return redirect("operator_plan", published.version.plan.name)
-        return _answer(request, shell, _previewed(page, trial=act == "try"))
+        return _answer(request, frame, _previewed(page, trial=act == "try"))
     except (ConfigError, BadInputError) as error:
-        return _answer(request, shell, replace(page, errors=error.sentences))
+        return _answer(request, frame, replace(page, errors=error.sentences))
 
 
-def _answer(request: HttpRequest, shell: Shell, page: EditorPage) -> HttpResponse:
-    return answer(request, shell, page, whole="operator/plan_editor.html")
+def _answer(request: HttpRequest, frame: PageFrame, page: EditorPage) -> HttpResponse:
+    return answer(request, frame, page, whole="operator/plan_editor.html")
 
 
 def _initial(request: HttpRequest) -> EditorPage:

@@ -22,8 +22,9 @@ from billing.rules.formatting import grouped
 from portal.core.outbox import outbox
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
+from portal.web.badges import Badge
 from portal.web.curves import curve_of, price_words
-from portal.web.shapes import Badge, Shell
+from portal.web.page_frame import PageFrame
 
 TENANTS = 50  # that a plan's page names
 SETTLES = {
@@ -34,24 +35,24 @@ SETTLES = {
 
 
 @operator_page("plans")
-def plan_list(request: HttpRequest, shell: Shell) -> HttpResponse:
+def plan_list(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     now = datetime.now(UTC)
     rows = [
         (plan, SETTLES[Settles(plan.row.settles)], _current(plan, now.date()), _badge(plan, now.date()))
         for plan in reading.plans(moment=now)
     ]
-    return answer(request, shell, {"rows": rows}, whole="operator/plans.html")
+    return answer(request, frame, {"rows": rows}, whole="operator/plans.html")
 
 
 @operator_page("plans", acts=True)
-def plan(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
+def plan(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResponse:
     now = datetime.now(UTC)
     versioned_plan = next(iter(reading.plans(moment=now, name=name)), None)
     if versioned_plan is None:
         raise Http404("no such plan")
     if request.method == "POST":
         return _act(request, versioned_plan)
-    return answer(request, shell, _page(versioned_plan, now), whole="operator/plan.html")
+    return answer(request, frame, _page(versioned_plan, now), whole="operator/plan.html")
 
 
 def _act(request: HttpRequest, versioned_plan: VersionedPlan) -> HttpResponse:

@@ -31,7 +31,9 @@ from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
-from portal.web.shapes import Badge, Shell, Tile
+from portal.web.badges import Badge
+from portal.web.page_frame import PageFrame
+from portal.web.tiles import Tile
 
 PAGE = 50
 STEPS = {
@@ -54,13 +56,13 @@ class OverdueRow:
 
 
 @operator_page("receivables", acts=True)
-def receivables(request: HttpRequest, shell: Shell) -> HttpResponse:
+def receivables(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     now = datetime.now(UTC).replace(microsecond=0)
     if request.method == "POST":
         _act(request, now)
         return redirect(f"{reverse('operator_receivables')}{_back(request.POST.get('before', ''))}")
     page = _page(request.GET.get("before", ""), now)
-    return answer(request, shell, page, whole="operator/receivables.html")
+    return answer(request, frame, page, whole="operator/receivables.html")
 
 
 def _page(before: str, now: datetime) -> dict[str, object]:

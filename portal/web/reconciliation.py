@@ -22,9 +22,11 @@ from portal.core.audit import acting_as
 from portal.core.outbox import outbox
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
+from portal.web.badges import Badge
+from portal.web.page_frame import PageFrame
 from portal.web.payouts import badge_of
-from portal.web.shapes import Badge, Shell, Tile
 from portal.web.templatetags.clustertab import ago
+from portal.web.tiles import Tile
 
 PAGE, PAYOUTS, RUNS = 30, 12, 8
 LATE = timedelta(hours=36)  # without a run that compared anything
@@ -82,12 +84,12 @@ MEANS: dict[str, tuple[str, str]] = {
 
 
 @operator_page("reconciliation", acts=True)
-def reconciliation(request: HttpRequest, shell: Shell) -> HttpResponse:
+def reconciliation(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     now = datetime.now(UTC)
     if request.method == "POST":
         _act(request, now)
         return redirect("operator_reconciliation")
-    return answer(request, shell, _page(request.GET, now), whole="operator/reconciliation.html")
+    return answer(request, frame, _page(request.GET, now), whole="operator/reconciliation.html")
 
 
 def _act(request: HttpRequest, now: datetime) -> None:

@@ -17,7 +17,8 @@ from billing.reports.shapes import ZERO, By, ModelCapacity, Report, Row, Split, 
 from billing.rules.money import Money
 from clusters.models import Cluster
 from portal.web import format as say
-from portal.web.shapes import Badge, Tile
+from portal.web.badges import Badge
+from portal.web.tiles import Tile
 
 MOST_ROWS = 100
 STANDINGS = {

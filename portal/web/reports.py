@@ -21,7 +21,9 @@ from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
 from portal.web import reporting
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_page
-from portal.web.shapes import Option, Shell, Tile
+from portal.web.form_input import Option
+from portal.web.page_frame import PageFrame
+from portal.web.tiles import Tile
 
 UTC_ZONE = ZoneInfo("UTC")
 LONGEST = 400  # days that a page reports at once
@@ -74,7 +76,7 @@ class Selection:
 
 
 @operator_page("reports")
-def reports(request: HttpRequest, shell: Shell) -> HttpResponse:
+def reports(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     selection, clusters, cluster = _of_operator(request)
     page = _page(
         selection,
@@ -85,12 +87,12 @@ def reports(request: HttpRequest, shell: Shell) -> HttpResponse:
         csv=reverse("operator_reports_csv"),
         cluster=tuple(Option(value=one.name, label=one.name, selected=one == cluster) for one in clusters),
     )
-    return answer(request, shell, page, whole="operator/reports.html")
+    return answer(request, frame, page, whole="operator/reports.html")
 
 
 @operator_page("reports")
-def reports_csv(request: HttpRequest, shell: Shell) -> HttpResponse:
-    del shell
+def reports_csv(request: HttpRequest, frame: PageFrame) -> HttpResponse:
+    del frame
     selection, _clusters, cluster = _of_operator(request)
     if cluster is None or selection.error:
         raise Http404(selection.error or "no cluster yet")

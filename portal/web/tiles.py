@@ -1,10 +1,11 @@
-"""What an overview says first, in one figure each."""
+"""Figures in tiles, and those that an overview shows first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Literal
 
 from django.urls import reverse
 
@@ -15,9 +16,18 @@ from billing.queries.overview import Elapsed, Overview
 from billing.rules.money import Money
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest
-from portal.web.shapes import Tile
 
 MANIFOLD = 10  # a change by more than this many times is no longer shown in per cent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    label: str  # "Spend this period"
+    value: str  # "$84,366.49"
+    note: str  # "vs. $90,021.11 in the same days of October"
+    change: str = ""  # "−6.3 %"
+    direction: Literal["up", "down", ""] = ""
+    href: str = ""  # where the note leads
 
 
 def _accrued(summary: Overview, accrued: Accrued | None, *, running: bool) -> Tile:

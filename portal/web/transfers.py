@@ -30,7 +30,8 @@ from portal.excerpt import quoted
 from portal.web import form_input
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
-from portal.web.shapes import Badge, Shell
+from portal.web.badges import Badge
+from portal.web.page_frame import PageFrame
 from portal.web.statement_upload import OPTIONS, upload, with_fields
 
 M = TypeVar("M", Transfer, RefusedEntry)
@@ -75,14 +76,14 @@ class TransferRow:
 
 
 @operator_page("transfers", acts=True)
-def transfers(request: HttpRequest, shell: Shell) -> HttpResponse:
+def transfers(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     show = (request.POST if request.method == "POST" else request.GET).get("show", "")
     show = show if show in SHOWN else ""
     if request.method == "POST":
         _act(request, datetime.now(UTC).replace(microsecond=0))
         return redirect(f"{reverse('operator_transfers')}{_href(show)}")
     options = form_input.last(request, request.path)
-    return answer(request, shell, _page(show, request.GET, options), whole="operator/transfers.html")
+    return answer(request, frame, _page(show, request.GET, options), whole="operator/transfers.html")
 
 
 def _act(request: HttpRequest, now: datetime) -> None:

@@ -20,7 +20,7 @@ from portal.core.tenants.access import Action
 from portal.web import format as say
 from portal.web import top_ups
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
-from portal.web.shapes import Tile
+from portal.web.tiles import Tile
 
 
 @tenant_page(Action.READ, area="wallet")

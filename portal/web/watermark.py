@@ -16,7 +16,7 @@ from clusters.models import Cluster
 from clusters.watermark import WatermarkError
 from portal.core.audit import acting_as
 from portal.web.access_decorators import operator_page
-from portal.web.shapes import Shell
+from portal.web.page_frame import PageFrame
 
 WRITTEN = "%Y-%m-%dT%H:%M"
 
@@ -35,7 +35,7 @@ class ResetForm(forms.Form):
 
 
 @operator_page("clusters", acts=True)
-def reset_watermark(request: HttpRequest, shell: Shell, *, name: str) -> HttpResponse:
+def reset_watermark(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResponse:
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:
         raise Http404
@@ -62,4 +62,4 @@ def reset_watermark(request: HttpRequest, shell: Shell, *, name: str) -> HttpRes
         "preview": preview,
         "form": form,
     }
-    return render(request, "operator/watermark.html", {"shell": shell, "page": page})
+    return render(request, "operator/watermark.html", {"frame": frame, "page": page})

@@ -1,4 +1,4 @@
-"""What surrounds every page, and the small parts that all pages share."""
+"""What surrounds every page."""
 
 from __future__ import annotations
 
@@ -30,43 +30,13 @@ Area = Literal[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fact:
-    label: str
-    value: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tile:
-    label: str  # "Spend this period"
-    value: str  # "$84,366.49"
-    note: str  # "vs. $90,021.11 in the same days of October"
-    change: str = ""  # "−6.3 %"
-    direction: Literal["up", "down", ""] = ""
-    href: str = ""  # where the note leads
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plot:
-    """A line drawing in a field of `width` × `height`, y downwards; each text is points of SVG, or empty."""
-
-    line: str  # what is known
-    dashed: str = ""  # what is expected
-    band: str = ""  # a polygon around it
-    high: str = ""  # of the axes, as shown
-    first: str = ""
-    last: str = ""
-    width: int = 600
-    height: int = 200
-
-
-@dataclass(frozen=True, kw_only=True)
 class TenantLink:
     slug: str
     name: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shell:
+class PageFrame:
     """What surrounds every page. `tenant` is None on operator pages and on a person's own."""
 
     user: str  # how the person is addressed: name or e-mail
