@@ -122,7 +122,7 @@ def text_of(quote: Quote) -> str:
         f"  No price covers {rounded_text(seconds / HOUR, 2)} {resource}-hours: ask the operator for one."
         for resource, seconds in quote.unpriced
     ]
-    lines += [_columns("It adds to the invoice, before tax", amount) for amount in quote.total]
+    lines += [_columns("Estimated cost (before tax)", amount) for amount in quote.total]
     return "\n".join(lines if quote.total or quote.unpriced else [*lines, "  Nothing of it is charged."])
 
 

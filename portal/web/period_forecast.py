@@ -268,15 +268,12 @@ def _method(going: Pace, currency: str, rest: Fraction) -> str:
     daily = say.money(Money(going.mean, currency))
     left = say.plain(Fraction(round(rest * 10), 10))
     words = (
-        f"The last {going.days} whole days used {daily} a day at the first unit’s prices. Carried on for the {left} "
-        f"days left, and priced as the invoice will be: with tiers, included hours, fees, commitment and discounts."
+        f"Based on your last {going.days} whole days ({daily} a day at the first unit’s prices), continued for the "
+        f"{left} days left and priced like the invoice: with tiers, included hours, fees, commitment and discounts."
     )
     if going.variance is None:
-        return f"{words} With fewer than {NUMBERS[LAST]} whole days there is no band yet."
-    return (
-        f"{words} The band is {NUMBERS[DEVIATIONS]} standard deviations of what days like these add up to, "
-        f"as far as they vary from day to day."
-    )
+        return f"{words} A likely range needs at least {NUMBERS[LAST]} whole days."
+    return f"{words} The likely range is {NUMBERS[DEVIATIONS]} standard deviations of the daily use."
 
 
 def _second(moment: datetime, start: datetime) -> Fraction:

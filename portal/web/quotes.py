@@ -1,4 +1,4 @@
-"""What a job would cost, for whoever is about to submit it."""
+"""Cost calculator, for whoever is about to submit it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _fields(fields: Mapping[str, str], suggestions: Shapes) -> list[dict[str, ob
             offered=suggestions.gpu_models,
         ),
         one("hours", "Hours", begin="1", numeric=True),
-        one("at", "Starts", "now, where it is empty", kind="datetime-local"),
+        one("at", "Starts", "blank = now", kind="datetime-local"),
         one("cpus", "CPU cores", numeric=True),
         one("memory_gib", "Memory, GiB", numeric=True),
         one("queue", "Queue", begin=next(iter(suggestions.queues), ""), offered=suggestions.queues),
@@ -78,5 +78,5 @@ def _fields(fields: Mapping[str, str], suggestions: Shapes) -> list[dict[str, ob
         one("gpu_share", "Part of a GPU each", "1/7 for a slice", offered=("1", "1/7", "2/7", "3/7", "1/2")),
         one("mig_profile", "MIG profile", offered=suggestions.mig_profiles),
         one("priority_class", "Priority class"),
-        one("account", "Account", "any of yours, where it is empty"),
+        one("account", "Account", "blank = any account"),
     ]

@@ -32,9 +32,9 @@ class Tile:
 
 def _accrued(summary: Overview, accrued: Accrued | None, *, running: bool) -> Tile:
     """Days are kept at first units' prices: what a statement comes to is not compared with them."""
-    tile = Tile(label="Accrued so far" if running else "Spend", value=say.sums(summary.spend), note="")
+    tile = Tile(label="Spend to date" if running else "Spend", value=say.sums(summary.spend), note="")
     if accrued is not None:
-        note = "as an invoice would say it now" if running else "fees and discounts included"
+        note = "invoice preview" if running else "fees and discounts included"
         if for_others := per_currency(row.amount for row in accrued.paid):
             whole = say.sums(per_currency([*summary.spend, *for_others]))
             return replace(tile, value=whole, note=f"{note}, {say.sums(for_others)} of it for others")

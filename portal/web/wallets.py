@@ -145,7 +145,7 @@ def _number(text: str) -> int:
 
 
 def _tiles(row: Wallet, request: TenantRequest) -> list[Tile]:
-    debt = "below zero: the next grant pays it first" if row.balance < 0 else "what is left of all grants"
+    debt = "below zero: the next grant pays it first" if row.balance < 0 else "remaining credits"
     free = max(available([row], day=request.today)[row.pk], 0)
     overdraft = say.minor(row.scheme.overdraft, row.unit)
     tiles = [Tile(label="Balance", value=say.minor(row.balance, row.unit), note=debt)]
@@ -154,4 +154,4 @@ def _tiles(row: Wallet, request: TenantRequest) -> list[Tile]:
             Tile(label="Held", value=say.minor(row.held, row.unit), note="set aside for admitted work")
         )
     note = f"with {overdraft} of overdraft"
-    return [*tiles, Tile(label="May still be spent", value=say.minor(free, row.unit), note=note)]
+    return [*tiles, Tile(label="Available", value=say.minor(free, row.unit), note=note)]

@@ -32,7 +32,7 @@ IBAN = "DE89370400440532013000"
 BACK = checkout_sessions.ReturnUrls(
     done="https://bills.example/back/", stopped="https://bills.example/invoice/"
 )
-HINT = re.compile(r"The card 4242 4242 4242 4242 pays, .* asks its owner\.")
+HINT = re.compile(r"The card 4242 4242 4242 4242 pays, .* requires 3-D Secure\.")
 """What the sandbox tells newcomers to type: Stripe's published test numbers, shown nowhere else."""
 CARD = re.compile(r"(?<![\w-])(?:\d[ -]?){13,19}(?![\w-])")
 PAGES = (

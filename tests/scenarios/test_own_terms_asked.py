@@ -101,8 +101,8 @@ def test_where_its_own_price_ends_a_quote_goes_on_by_the_plans(
 def test_the_page_and_the_command_say_the_same(cluster: Cluster) -> None:
     ben = a_person("ben@vision.example", Tenant.objects.get(), Role.MEMBER)
     text = words(page(ben, "/t/vision-lab/quote/?gpus=12&hours=1&at=2026-03-26T10:00"))
-    assert "It adds to the invoice, before tax $13.50" in text
-    assert "Offer comes out differently with this job -$1.50" in text
+    assert "Estimated cost (before tax) $13.50" in text
+    assert "Offer changes with this job -$1.50" in text
     estimate = run(
         *("quote", "vision-lab", "--cluster", "gpu1", "--gpus", "12", "--hours", "1"), *("--at", "2026-03-26")
     )

@@ -152,7 +152,7 @@ def test_op_asks_at_the_shell_and_a_program_reads_it() -> None:
     )
     assert "GPU time, 100 GPU-hours" in out.getvalue()
     assert "graduated: up to 100 at $3.00" in out.getvalue()
-    assert "It adds to the invoice, before tax" in out.getvalue()
+    assert "Estimated cost (before tax)" in out.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -183,13 +183,13 @@ def test_ann_reads_tiers_allowance_fee_and_discount_and_what_they_come_to(
     ann = builders.a_person(tenant=lab)
     stand_at(monkeypatch, "2026-03-15 10:00")
     text = words(page(ann, "/t/vision-lab/"))
-    assert "Accrued so far $409.50 as an invoice would say it now" in text
+    assert "Spend to date $409.50 invoice preview" in text
     assert (
-        "As an invoice would say it now Use of this period $405.00 Platform fee $50.00 Friends -$45.50 "
+        "Invoice preview Use of this period $405.00 Platform fee $50.00 Friends -$45.50 "
         "Before tax $409.50" in text
     )
     # 246/7 a day at 3.00 for 17 days more: 351.142857 hours, of which 341.142857 are charged.
-    assert "Forecast to 31 Mar 2026 about $857.57 The band goes from $701.75 to $1,013.39." in text
+    assert "Forecast to 31 Mar 2026 about $857.57 Likely range from $701.75 to $1,013.39." in text
     assert "Spend at first unit’s prices, USD Day vision Total 1 Mar $30.00" in text
     assert "14 Mar 2026 $409.50 31 Mar 2026, expected $857.57" in text
     assert "at the first unit’s price" in text  # of jobs, which tiers do not tell one by one
@@ -209,10 +209,10 @@ def test_a_price_per_unit_is_carried_on_at_its_price(monkeypatch: pytest.MonkeyP
     stand_at(monkeypatch, "2026-03-15 10:00")
     html = page(ann, "/t/vision-lab/")
     text = words(html)
-    assert "Accrued so far $280.00" in text
-    assert "about $620.00 The band goes from $620.00 to $620.00." in text
+    assert "Spend to date $280.00" in text
+    assert "about $620.00 Likely range from $620.00 to $620.00." in text
     assert "at the first unit’s price</span>" not in html
-    assert "As an invoice would say it now" not in text
+    assert "Invoice preview" not in text
 
 
 def test_too_few_days_tell_no_band_and_still_fewer_no_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,8 +230,8 @@ def test_too_few_days_tell_no_band_and_still_fewer_no_forecast(monkeypatch: pyte
     )
     stand_at(monkeypatch, "2026-03-05 10:00")
     text = words(page(ann, "/t/vision-lab/"))
-    assert "about $31.00 The last 4 whole days" in text  # 1.00 a day for 27 days on top of 4.00
-    assert "With fewer than seven whole days there is no band yet." in text
+    assert "about $31.00 Based on your last 4 whole days" in text  # 1.00 a day for 27 days on top of 4.00
+    assert "A likely range needs at least seven whole days." in text
 
 
 def test_case_024_late_usage_before_the_close_refreshes_what_it_would_say() -> None:

@@ -66,9 +66,9 @@ def test_what_it_pays_for_others_is_in_what_has_accrued_and_in_the_forecast_as_t
 
     text = words(page(dean, PAYS))
 
-    assert "Accrued so far $420.00 as an invoice would say it now, $280.00 of it for others" in text
+    assert "Spend to date $420.00 invoice preview, $280.00 of it for others" in text
     assert "Forecast to 30 Apr 2026 about $900.00 Own use $300.00, Paid for others $600.00." in text
-    assert "The band goes from $900.00 to $900.00." in text
+    assert "Likely range from $900.00 to $900.00." in text
     assert "14 Apr 2026 $420.00 30 Apr 2026, expected $900.00" in text
     assert "Used by Vision Lab $280.00 Before tax $420.00" in text
 
@@ -86,7 +86,7 @@ def test_a_payer_that_uses_nothing_itself_is_told_what_comes_all_the_same(
     used_daily(cluster, "vision", 10, range(1, 15), as_of="2026-04-15")
     stand_at(monkeypatch, "2026-04-15 10:00")
     text = words(page(dean, PAYS))
-    assert "Accrued so far $280.00" in text
+    assert "Spend to date $280.00" in text
     assert "about $600.00 Own use $0.00, Paid for others $600.00." in text
 
 
@@ -103,7 +103,7 @@ def test_it_is_told_until_it_pays_no_longer_and_with_the_terms_of_the_others_pla
     used_daily(cluster, "vision", 10, range(1, 15), as_of="2026-04-15")
     stand_at(monkeypatch, "2026-04-15 10:00")
     text = words(page(dean, PAYS))
-    assert "Accrued so far $480.00" in text
+    assert "Spend to date $480.00" in text
     assert "about $600.00 Own use $0.00, Paid for others $600.00." in text  # 200.00 and 20 × 20.00
 
 

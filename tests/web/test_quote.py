@@ -18,7 +18,7 @@ def test_ben_reads_the_tier_that_his_job_falls_into() -> None:
     builders.ingest(cluster, builders.a_job(gpus=95), as_of="2026-03-03")
     ben = builders.a_person("ben@vision.example", lab)
     text = words(page(ben, "/t/vision-lab/quote/?gpus=10&hours=1&at=2026-03-20T10:00"))
-    assert "It adds to the invoice, before tax $27.50" in text  # 5 hours at 3.00 are left, 5 are at 2.50
+    assert "Estimated cost (before tax) $27.50" in text  # 5 hours at 3.00 are left, 5 are at 2.50
     assert "20 Mar 2026, 10:00 – 20 Mar 2026, 11:00, account robots." in text
     assert "As usage stood on 3 Mar 2026, 00:00" in text
     assert (
@@ -61,7 +61,7 @@ def test_the_form_begins_with_what_ran_last() -> None:
         ("hours=1&at=9999-12-31T23:00-10:00", "9999-12-31T23:00-10:00 is too late"),
         ("hours=1&at=1971-01-01T00:00", "nothing is known of before."),
         ("hours=1&gpus=1&gpu_model=mi300x", "No price covers 1.00 gpu-hours"),
-        ("hours=1&gpus=0", "before tax Nothing"),
+        ("hours=1&gpus=0", "(before tax) Nothing"),
     ],
 )
 def test_what_cannot_be_quoted_is_said(query: str, sentence: str) -> None:
