@@ -76,7 +76,7 @@ def perform_close(*, run_id: int, **_: object) -> None:
 @shared_task
 def closes_due(**_: object) -> None:
     """Tell workers of the closes that are undone; one whose worker died is taken up again so."""
-    for run_id in CloseRun.objects.undone().order_by("pk").values_list("pk", flat=True):
+    for run_id in CloseRun.objects.unfinished().order_by("pk").values_list("pk", flat=True):
         perform_close.apply_async(kwargs={"run_id": run_id}, expires=30)
 
 
@@ -130,7 +130,11 @@ def collect(**_: object) -> None:
     done = collection_run.run_collection(gateway=gateway, clock=lambda: datetime.now(UTC))
     if done.followed or done.applied or done.charged or done.troubles:
         log.info(
-            "collected", followed=done.followed, applied=done.applied, charged=done.charged, held=done.held
+            "collected",
+            followed=done.followed,
+            applied=done.applied,
+            charged=done.charged,
+            held=done.not_chargeable,
         )
 
 
@@ -190,14 +194,14 @@ def dun(**_: object) -> None:
     from billing.dunning import dunning_run
 
     done = dunning_run.run_dunning(moment=datetime.now(UTC).replace(microsecond=0))
-    if done.written or done.suspended or done.ended or done.waits:
+    if done.written or done.suspended or done.ended or done.hold_reason:
         log.info(
             "dunned",
             late=done.late,
             written=done.written,
             suspended=done.suspended,
             ended=done.ended,
-            waits=done.waits,
+            waits=done.hold_reason,
         )
 
 
@@ -210,8 +214,10 @@ def send_notices(**_: object) -> None:
     moment = datetime.now(UTC).replace(microsecond=0)
     close_reports.send_reports(moment=moment)
     done = send.send_notices(moment=moment)
-    if done.sent or done.kept or done.skipped or done.troubles:
-        log.info("posted", sent=done.sent, kept=done.kept, skipped=done.skipped, troubles=len(done.troubles))
+    if done.sent or done.drafted or done.skipped or done.troubles:
+        log.info(
+            "posted", sent=done.sent, kept=done.drafted, skipped=done.skipped, troubles=len(done.troubles)
+        )
 
 
 @shared_task

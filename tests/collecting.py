@@ -90,7 +90,7 @@ class Scenario:
     @property
     def states(self) -> list[str]:
         """How each attempt stands, oldest first."""
-        return list(PaymentAttempt.objects.order_by("made_at").values_list("state", flat=True))
+        return list(PaymentAttempt.objects.order_by("created_at").values_list("state", flat=True))
 
     @property
     def paid(self) -> str:
@@ -172,10 +172,10 @@ def more_labs(scenario: Scenario, names: list[str]) -> list[Tenant]:
 def a_top_up(card: SavedMethod, wallet: Wallet, amount: int, *, now: datetime) -> PaymentAttempt:
     """Somebody buys credit for the wallet with the card: committed, and to be sent by the next round."""
     top_up = TopUp.objects.create(
-        tenant=card.tenant, wallet=wallet, amount=amount, made_at=now, asked_by="ann@vision.example"
+        tenant=card.tenant, wallet=wallet, amount=amount, created_at=now, requested_by="ann@vision.example"
     )
     attempt = PaymentAttempt(
-        tenant=card.tenant, top_up=top_up, amount=amount, currency=wallet.unit, method=card, made_at=now
+        tenant=card.tenant, top_up=top_up, amount=amount, currency=wallet.unit, method=card, created_at=now
     )
     attempt.params = {
         "amount": amount,

@@ -156,4 +156,4 @@ def march(lab: Tenant) -> Invoice:
 def transfers(*, state: str = "") -> list[tuple[str, str, str]]:
     """Each transfer as (amount, state, why), in the order in which they came."""
     rows = Transfer.objects.filter(state=state) if state else Transfer.objects.all()
-    return [(decimal(row.amount), row.state, row.why) for row in rows.order_by("pk")]
+    return [(decimal(row.amount), row.state, row.reason) for row in rows.order_by("pk")]

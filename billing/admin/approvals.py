@@ -26,14 +26,14 @@ from portal.core.audit import acting_as
 class ApprovalLimitForm(forms.ModelForm[ApprovalLimit]):
     class Meta:
         model = ApprovalLimit
-        fields = ("tenant", "measure", "currency", "limit")
+        fields = ("tenant", "metric", "currency", "limit")
 
     def clean(self) -> dict[str, Any]:
         cleaned_data: dict[str, Any] = super().clean() or {}
         currency = cleaned_data.get("currency", "")
-        if cleaned_data.get("measure") == ApprovalMetric.TOTAL and not is_currency(currency):
+        if cleaned_data.get("metric") == ApprovalMetric.TOTAL and not is_currency(currency):
             raise ValidationError({"currency": _("Choose a currency of ISO 4217, such as USD or EUR.")})
-        if cleaned_data.get("measure") not in {ApprovalMetric.TOTAL, None} and currency:
+        if cleaned_data.get("metric") not in {ApprovalMetric.TOTAL, None} and currency:
             raise ValidationError({"currency": _("Only a total has a currency.")})
         return cleaned_data
 
@@ -41,10 +41,10 @@ class ApprovalLimitForm(forms.ModelForm[ApprovalLimit]):
 @admin.register(ApprovalLimit)
 class ApprovalLimitAdmin(Recorded[ApprovalLimit]):
     form = ApprovalLimitForm
-    list_display = ("whose", "measure", "limit", "currency")
-    list_filter = ("measure", "tenant")
+    list_display = ("whose", "metric", "limit", "currency")
+    list_filter = ("metric", "tenant")
     list_select_related = ("tenant",)
-    ordering = ("tenant__slug", "measure", "currency")
+    ordering = ("tenant__slug", "metric", "currency")
     autocomplete_fields = ("tenant",)
 
     @admin.display(description=gettext_lazy("tenant"), ordering="tenant__slug")
@@ -58,7 +58,17 @@ class PendingApprovalAdmin(ReadOnly[PendingApproval]):
 
     action_form = Why
     actions = ("approve", "refuse")
-    list_display = ("tenant", "month", "state", "total_text", "lines", "reason", "by", "why", "decided_at")
+    list_display = (
+        "tenant",
+        "month",
+        "state",
+        "total_text",
+        "lines",
+        "reason",
+        "decided_by",
+        "decision_reason",
+        "decided_at",
+    )
     list_filter = ("state", "tenant")
     list_select_related = ("tenant", "period")
     ordering = ("-period__start", "tenant__slug")
@@ -88,7 +98,7 @@ class PendingApprovalAdmin(ReadOnly[PendingApproval]):
                         period=row.period,
                         decision=decision,
                         by=by,
-                        why=why,
+                        reason=why,
                         moment=datetime.now(UTC).replace(microsecond=0),
                     )
                 self.message_user(request, f"{pending}.", messages.SUCCESS)

@@ -41,13 +41,13 @@ class AttemptAdmin(ReadOnly[PaymentAttempt]):
         "method",
         "code",
         "message",
-        "made_at",
+        "created_at",
         "external_id",
     )
     list_filter = ("state", "tenant")
     list_select_related = ("invoice", "tenant", "method")
     search_fields = ("invoice__number", "external_id")
-    ordering = ("-made_at",)
+    ordering = ("-created_at",)
 
     @admin.display(description=gettext_lazy("amount"))
     def amount_text(self, row: PaymentAttempt) -> str:
@@ -67,7 +67,7 @@ class AttemptAdmin(ReadOnly[PaymentAttempt]):
         for row in queryset:
             try:
                 with acting_as(str(request.user), why=why):
-                    manual_review.mark_unpaid(attempt=row, why=why)
+                    manual_review.mark_unpaid(attempt=row, reason=why)
             except CollectionError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
             else:
@@ -82,7 +82,7 @@ class EventAdmin(ReadOnly[GatewayEvent]):
 
     action_form = Why
     actions = ("apply_again", "dealt_with")
-    list_display = ("id", "type", "object_id", "state", "tenant_slug", "why", "received_at", "applied_at")
+    list_display = ("id", "type", "object_id", "state", "tenant_slug", "reason", "received_at", "applied_at")
     list_filter = ("state", "type")
     search_fields = ("id", "object_id")
     ordering = ("-received_at",)
@@ -108,7 +108,7 @@ class EventAdmin(ReadOnly[GatewayEvent]):
         for row in queryset:
             try:
                 manual_review.settle_event(
-                    event=row, who=str(request.user), why=why, moment=datetime.now(UTC)
+                    event=row, who=str(request.user), reason=why, moment=datetime.now(UTC)
                 )
             except CollectionError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
@@ -126,14 +126,14 @@ class RefundAdmin(ReadOnly[PaymentRefund]):
         "state",
         "amount_text",
         "reason",
-        "made_at",
-        "asked_by",
-        "dealt_with",
+        "created_at",
+        "requested_by",
+        "resolution",
         "external_id",
     )
     list_filter = ("state", "tenant")
     list_select_related = ("attempt__invoice", "credit_note")
-    ordering = ("-made_at",)
+    ordering = ("-created_at",)
 
     @admin.action(description=gettext_lazy("Keep balance open (reason required)"))
     def stays_owed(self, request: HttpRequest, queryset: QuerySet[PaymentRefund]) -> None:
@@ -141,7 +141,7 @@ class RefundAdmin(ReadOnly[PaymentRefund]):
         for row in queryset:
             try:
                 with acting_as(who, why=why):
-                    manual_review.keep_refund_owed(refund=row, who=who, why=why)
+                    manual_review.keep_refund_owed(refund=row, who=who, reason=why)
             except CollectionError as refusal:
                 self.message_user(request, str(refusal), messages.ERROR)
             else:

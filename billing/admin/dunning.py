@@ -70,12 +70,22 @@ class NoticeAdmin(ReadOnly[Notice]):
     """
 
     actions = ("send_again",)
-    list_display = ("made_at", "kind", "step", "tenant", "invoice", "state", "addressed", "sent_at", "why")
+    list_display = (
+        "created_at",
+        "kind",
+        "step",
+        "tenant",
+        "invoice",
+        "state",
+        "addressed",
+        "sent_at",
+        "reason",
+    )
     list_filter = ("state", "kind", "tenant")
     list_select_related = ("tenant", "invoice")
     search_fields = ("invoice__number", "subject")
-    ordering = ("-made_at", "-pk")
-    fields = ("tenant", "invoice", "kind", "state", "why", "addressed", "sent_at", "subject", "shown")
+    ordering = ("-created_at", "-pk")
+    fields = ("tenant", "invoice", "kind", "state", "reason", "addressed", "sent_at", "subject", "shown")
     readonly_fields = ("addressed", "shown")
 
     @admin.display(description=gettext_lazy("to"))
@@ -101,7 +111,7 @@ class NoticeAdmin(ReadOnly[Notice]):
 
 @admin.register(Suspension)
 class SuspensionAdmin(ReadOnly[Suspension]):
-    list_display = ("tenant", "invoice", "began_at", "ended_at", "why_ended")
+    list_display = ("tenant", "invoice", "began_at", "ended_at", "end_reason")
     list_filter = (("ended_at", admin.EmptyFieldListFilter), "tenant")
     list_select_related = ("tenant", "invoice")
     ordering = ("-began_at",)
@@ -119,7 +129,7 @@ class SuspendedAccountAdmin(ReadOnly[SuspendedAccount]):
 
 @admin.register(DunningPause)
 class PauseAdmin(ReadOnly[DunningPause]):
-    list_display = ("tenant", "invoice", "until", "why", "by", "since", "ended_at", "ended_by")
+    list_display = ("tenant", "invoice", "until", "reason", "by", "since", "ended_at", "ended_by")
     list_filter = (("ended_at", admin.EmptyFieldListFilter), "tenant")
     list_select_related = ("tenant", "invoice")
     ordering = ("-since",)
@@ -134,11 +144,11 @@ class WriteOffAdmin(ReadOnly[WriteOff]):
         "tenant",
         "amount_text",
         "on",
-        "why",
+        "reason",
         "by",
         "undone_at",
         "undone_by",
-        "undone_why",
+        "undo_reason",
     )
     list_filter = (("undone_at", admin.EmptyFieldListFilter), "tenant")
     list_select_related = ("invoice", "tenant")

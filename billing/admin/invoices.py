@@ -251,7 +251,7 @@ class InvoiceAdmin(ReadOnly[Invoice]):
     def write_off(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         def write_off(invoice: Invoice, why: str) -> str:
             today = billing_periods.day_of(datetime.now(UTC), invoice.period)
-            row = write_offs.write_off_invoice(invoice=invoice, why=why, by=str(request.user), on=today)
+            row = write_offs.write_off_invoice(invoice=invoice, reason=why, by=str(request.user), on=today)
             return _("{amount} of {invoice} written off.").format(
                 amount=money_of(row.amount, invoice.currency), invoice=invoice
             )
@@ -266,7 +266,7 @@ class InvoiceAdmin(ReadOnly[Invoice]):
     def reverse_write_off(self, request: HttpRequest, queryset: QuerySet[Invoice]) -> TemplateResponse | None:
         def reverse(invoice: Invoice, why: str) -> str:
             write_offs.reverse_write_off(
-                invoice=invoice, why=why, by=str(request.user), moment=datetime.now(UTC)
+                invoice=invoice, reason=why, by=str(request.user), moment=datetime.now(UTC)
             )
             return _("{invoice} is due again.").format(invoice=invoice)
 

@@ -29,7 +29,7 @@ class NewLine(forms.ModelForm[ManualLine]):
 
     class Meta:
         model = ManualLine
-        fields = ("tenant", "description", "currency", "why")
+        fields = ("tenant", "description", "currency", "reason")
 
     def clean(self) -> dict[str, Any]:
         cleaned_data: dict[str, Any] = super().clean() or {}
@@ -49,14 +49,14 @@ class ManualLineAdmin(Recorded[ManualLine]):
     list_display = ("description", "tenant", "net_amount", "added_on", "by", "billed_on")
     list_filter = ("tenant",)
     list_select_related = ("tenant",)
-    search_fields = ("description", "why", "tenant__slug")
+    search_fields = ("description", "reason", "tenant__slug")
     ordering = ("-pk",)
     autocomplete_fields = ("tenant",)
 
     def get_fields(self, request: HttpRequest, obj: ManualLine | None = None) -> tuple[str, ...]:
         if obj is None:
-            return ("tenant", "description", "net", "currency", "why")
-        return ("tenant", "description", "net_amount", "why", "by", "added_on", "billed_on")
+            return ("tenant", "description", "net", "currency", "reason")
+        return ("tenant", "description", "net_amount", "reason", "by", "added_on", "billed_on")
 
     def get_readonly_fields(self, request: HttpRequest, obj: ManualLine | None = None) -> tuple[str, ...]:
         return self.get_fields(request, obj) if obj else ()
@@ -81,7 +81,7 @@ class ManualLineAdmin(Recorded[ManualLine]):
             tenant=obj.tenant,
             description=obj.description,
             net=form.cleaned_data["money"],
-            why=obj.why,
+            reason=obj.reason,
             by=str(request.user),
             on=datetime.now(UTC).date(),
         ).pk

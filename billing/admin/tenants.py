@@ -203,6 +203,6 @@ class PayerAdmin(Recorded[Payer]):
 class ArchiveAdmin(ReadOnly[Archive]):
     """Tenants that have left; `archive_tenant` says what is left to do before."""
 
-    list_display = ("tenant", "at", "by", "why", "erased_at")
+    list_display = ("tenant", "at", "by", "reason", "erased_at")
     list_select_related = ("tenant",)
     ordering = ("-at",)

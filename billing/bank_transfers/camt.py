@@ -107,16 +107,16 @@ def _read_statement(node: Node, account: str, unchecked: bool) -> Statement:
     entries: list[Entry] = []
     bad: list[BadEntry] = []
     moved = pending = 0
-    for place, each in enumerate(_all(node, "Ntry"), 1):
-        if _state(each) != "BOOK":
+    for place, node_of_entry in enumerate(_all(node, "Ntry"), 1):
+        if _state(node_of_entry) != "BOOK":
             pending += 1
             continue
         try:
-            amount = _signed(each, currency)
+            amount = _signed(node_of_entry, currency)
             moved += amount
-            entries += _read_entries(each, amount, currency)
+            entries += _read_entries(node_of_entry, amount, currency)
         except ValueError as error:
-            bad.append(BadEntry(place=f"entry {place}", reason=str(error), raw=_raw(each)))
+            bad.append(BadEntry(place=f"entry {place}", reason=str(error), raw=_raw(node_of_entry)))
     if opening is not None and closing is not None and opening + moved != closing:
         raise StatementError(
             f"Statement {name} does not add up: it opens with {_money(opening, currency)}, its entries come to "
@@ -148,8 +148,8 @@ def _read_balances(node: Node, name: str, unchecked: bool) -> tuple[int | None, 
             f"Statement {name} has no balance {kind}: without it, it cannot be told to be whole. Ask the bank for one "
             "that has it, or have it read without this check (import_statement --unchecked)."
         )
-    amounts = (_child(each, "Amt") for kind in ("Bal", "Ntry") for each in _all(node, kind))
-    units = (each.get("Ccy", "") for each in amounts if each is not None)
+    amounts = (_child(amount, "Amt") for kind in ("Bal", "Ntry") for amount in _all(node, kind))
+    units = (amount.get("Ccy", "") for amount in amounts if amount is not None)
     currency = _text(node, "Acct", "Ccy") or next(units, "")
     if currency and not is_currency(currency):
         raise StatementError(f"Statement {name} is in {quoted(currency)}, which is no currency.")
@@ -157,7 +157,9 @@ def _read_balances(node: Node, name: str, unchecked: bool) -> tuple[int | None, 
 
 
 def _read_balance(node: Node, name: str, kinds: tuple[str, ...]) -> tuple[int, str] | None:
-    by_kind = {_text(each, "Tp", "CdOrPrtry", "Cd"): each for each in reversed(list(_all(node, "Bal")))}
+    by_kind = {
+        _text(balance, "Tp", "CdOrPrtry", "Cd"): balance for balance in reversed(list(_all(node, "Bal")))
+    }
     for kind in kinds:
         if kind in by_kind:
             amount = _child(by_kind[kind], "Amt")
@@ -178,25 +180,25 @@ def _read_entries(node: Node, amount: int, currency: str) -> list[Entry]:
         raise ValueError(f"It was booked on {quoted(text)}, which is no day.") from error
     if not amount:
         raise ValueError("It is over nothing.")
-    details = [each for group in _all(node, "NtryDtls") for each in _all(group, "TxDtls")]
+    details = [detail for group in _all(node, "NtryDtls") for detail in _all(group, "TxDtls")]
     back = _text(node, "RvslInd") in {"true", "1"} or any(
-        _child(each, "RtrInf") is not None for each in details
+        _child(detail, "RtrInf") is not None for detail in details
     )
     common: dict[str, Any] = {"currency": currency, "booked_on": booked_on, "reversal": back}
     name = _text(node, "AcctSvcrRef")
-    amounts = [_part_amount(each, currency, amount) for each in details]
-    parts = [each for each in amounts if each is not None]
+    amounts = [_part_amount(detail, currency, amount) for detail in details]
+    parts = [detail for detail in amounts if detail is not None]
     if len(details) > 1 and len(parts) == len(details) and sum(parts) == amount and all(parts):
         return [
             Entry(
                 amount=part,
-                bank_reference=_entry_reference(_text(each, "Refs", "AcctSvcrRef"), name, place),
-                raw=_raw(each),
-                **(common | _remittance([each], part, back)),
+                bank_reference=_entry_reference(_text(detail, "Refs", "AcctSvcrRef"), name, place),
+                raw=_raw(detail),
+                **(common | _remittance([detail], part, back)),
             )
-            for place, (each, part) in enumerate(zip(details, parts, strict=True), 1)
+            for place, (detail, part) in enumerate(zip(details, parts, strict=True), 1)
         ]
-    name = name or next((own for each in details if (own := _text(each, "Refs", "AcctSvcrRef"))), "")
+    name = name or next((own for detail in details if (own := _text(detail, "Refs", "AcctSvcrRef"))), "")
     fields = _remittance(details, amount, back)
     if not fields["text"]:
         fields["text"] = _text(node, "AddtlNtryInf")[:TEXT]
@@ -226,11 +228,11 @@ def _remittance(details: list[Node], amount: int, reversal: bool) -> dict[str, A
             fields["end_to_end"] or clean_reference(_text(node, "Refs", "EndToEndId"))[:NAME]
         )
         written = _child(node, "RmtInf")
-        lines += [_squeeze(each.text) for each in _all(written, "Ustrd")]
-        for each in _all(written, "Strd"):
-            reference = _text(each, "CdtrRefInf", "Ref")
+        lines += [_squeeze(element.text) for element in _all(written, "Ustrd")]
+        for element in _all(written, "Strd"):
+            reference = _text(element, "CdtrRefInf", "Ref")
             fields["reference"] = fields["reference"] or reference[:NAME]
-            lines += [reference, *(_squeeze(more.text) for more in _all(each, "AddtlRmtInf"))]
+            lines += [reference, *(_squeeze(more.text) for more in _all(element, "AddtlRmtInf"))]
     payer = ", ".join(dict.fromkeys(name for name in names if name))
     return fields | {"payer": payer[:NAME], "text": "\n".join(line for line in lines if line)[:TEXT]}
 

@@ -169,7 +169,12 @@ def parse_columns(columns: Mapping[str, str]) -> dict[str, str]:
     """What somebody says of columns, by their names as they are compared. StatementError for no such meaning."""
     for name, meaning in columns.items():
         if meaning != "ignore" and meaning not in MEANINGS:
-            allowed = ", ".join((*(each for each in MEANINGS if each != "text_or_kind"), "ignore"))
+            allowed = ", ".join(
+                (
+                    *(name_of_meaning for name_of_meaning in MEANINGS if name_of_meaning != "text_or_kind"),
+                    "ignore",
+                )
+            )
             raise StatementError(
                 f"A column {quoted(name)} cannot mean {quoted(meaning)}; it is one of {allowed}."
             )
@@ -222,7 +227,7 @@ def _refuse_ambiguous(header: Sequence[str], by_rank: Mapping[str, Sequence[tupl
             continue
         rank, count = Counter(rank for rank, _ in ranked).most_common(1)[0]
         if count > 1 and rank == min(ranked)[0]:
-            name = next(header[place].strip() for each, place in ranked if each == rank)
+            name = next(header[place].strip() for place_rank, place in ranked if place_rank == rank)
             raise StatementError(
                 f"The column {quoted(name)} is there twice: take the one out that says something else."
             )

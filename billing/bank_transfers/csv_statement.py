@@ -88,7 +88,7 @@ def read_csv(data: bytes, options: ReadOptions) -> Statement:
 def _detect_formats(table: _Table, rows: Sequence[Sequence[str]], options: ReadOptions) -> _Table:
     """With the order of days and the decimal mark that its rows tell, or that are said."""
     columns = table.columns
-    amounts = [columns.cell(row, each) for row in rows for each in ("amount", "credit", "debit")]
+    amounts = [columns.cell(row, column) for row in rows for column in ("amount", "credit", "debit")]
     return _Table(
         columns=columns,
         words=table.words,
@@ -118,8 +118,8 @@ def _names_balance(row: Sequence[str]) -> bool:
 
 def _is_balance(row: Sequence[str], columns: Columns) -> bool:
     """Whether it says how much there is. A payer may write the same words: then the row names who paid."""
-    names = [each for each in _PARTIES if each in columns.places]
-    return bool(names) and _names_balance(row) and not any(columns.cell(row, each) for each in names)
+    names = [party for party in _PARTIES if party in columns.places]
+    return bool(names) and _names_balance(row) and not any(columns.cell(row, party) for party in names)
 
 
 def _filter_account(
@@ -221,7 +221,7 @@ def _is_pending(row: Sequence[str], table: _Table) -> bool:
 
 def _read_entry(row: Sequence[str], table: _Table) -> Entry:
     columns = table.columns
-    if _names_balance(row) and not any(each in columns.places for each in _PARTIES):
+    if _names_balance(row) and not any(party in columns.places for party in _PARTIES):
         raise ValueError("It may be a balance, or a payment with those words: no column says who paid.")
     _check_row(row, table)
     unit = _currency(row, table)
@@ -299,7 +299,7 @@ def _signed_amount(row: Sequence[str], unit: str, table: _Table) -> int:
 
 def _two_column_amount(row: Sequence[str], unit: str, table: _Table) -> int:
     """Money in, or below zero money out, which some banks write with a minus."""
-    cells = [table.columns.cell(row, each) for each in ("credit", "debit")]
+    cells = [table.columns.cell(row, column) for column in ("credit", "debit")]
     came, went = (_minor_units(cell, unit, table.mark) if cell else 0 for cell in cells)
     if bool(came) == bool(went):
         raise ValueError("It has to have an amount either below money in or below money out.")

@@ -97,7 +97,7 @@ def is_reversal(text: str) -> bool:
 
 def parse_words(words: Mapping[str, str]) -> dict[str, Word]:
     """What somebody says of words. StatementError for no such meaning."""
-    meanings = {each.value for each in Word}
+    meanings = {word.value for word in Word}
     for meaning in words.values():
         if meaning not in meanings:
             raise StatementError(

@@ -28,7 +28,7 @@ def hold_duplicates(fresh: Sequence[Transfer]) -> None:
         existing[row.booked_on, row.amount, row.currency].append(row)
     for row in fresh:
         alike = existing.get((row.booked_on, row.amount, row.currency), ())
-        twin = next((each for each in alike if _may_be(row, each)), None)
+        twin = next((candidate for candidate in alike if _may_be(row, candidate)), None)
         if twin is not None:
             _wait(row, twin)
 
@@ -76,10 +76,10 @@ def _letters(text: str) -> str:
 
 def _wait(row: Transfer, twin: Transfer) -> None:
     """Nobody is asked about money that left the account and was none of ours already."""
-    left = row.amount < 0 and twin.state == TransferState.ASIDE
-    row.state = TransferState.ASIDE if left else TransferState.WAITING
+    left = row.amount < 0 and twin.state == TransferState.IGNORED
+    row.state = TransferState.IGNORED if left else TransferState.WAITING
     name = f"{twin.bank_reference} of " if twin.bank_reference else ""
-    row.why = (
+    row.reason = (
         f"It may be known already, from {name}{twin.statement.file}: the same day and amount. "
         "Set it aside if it is that one; else book it."
     )

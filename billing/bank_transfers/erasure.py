@@ -29,7 +29,7 @@ def list_waiting(*, tenant: Tenant) -> list[Transfer]:
 
 def list_unsettled(*, tenant: Tenant) -> list[RefusedEntry]:
     """What is in quarantine, names an account that paid for the tenant alone, and nobody has settled yet."""
-    entries = _list_refused(_list_accounts(list(_list_own(tenant).only("payer_iban")))).filter(settled_why="")
+    entries = _list_refused(_list_accounts(list(_list_own(tenant).only("payer_iban")))).filter(resolution="")
     return list(entries.select_related("statement").order_by("pk"))
 
 
@@ -50,14 +50,14 @@ def erase_payers(*, tenant: Tenant) -> int:
             if name := getattr(row, field):
                 alike |= same & Q(payer_iban__in={"", row.payer_iban}, **{field: name})
     booked = Exists(TransferPart.objects.filter(transfer=OuterRef("pk")))
-    aside = Transfer.objects.filter(alike, ~booked, state=TransferState.ASIDE)
+    aside = Transfer.objects.filter(alike, ~booked, state=TransferState.IGNORED)
     keys = [row.pk for row in rows] + list(aside.values_list("pk", flat=True))
     condition = Q()
     for name in STATEMENT_TEXTS:
         condition |= ~Q(**{name: ""})
     done = Transfer.objects.filter(condition, pk__in=keys).update(**dict.fromkeys(STATEMENT_TEXTS, ""))
-    WalletGrant.objects.filter(transfer_parts__transfer__in=keys).update(who=transfer_posting.BY)
-    _list_refused(theirs).exclude(settled_why="").update(raw="")
+    WalletGrant.objects.filter(transfer_parts__transfer__in=keys).update(granted_by=transfer_posting.BY)
+    _list_refused(theirs).exclude(resolution="").update(raw="")
     return done
 
 

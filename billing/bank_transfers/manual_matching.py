@@ -34,7 +34,7 @@ def _lock_transfer(
     """
     with transaction.atomic():
         lock_tenants(tenants)
-        keys = [each.pk for each in transfers]
+        keys = [transfer.pk for transfer in transfers]
         by_pk = {
             row.pk: row for row in Transfer.objects.select_for_update().filter(pk__in=keys).order_by("pk")
         }
@@ -58,8 +58,8 @@ def assign_transfer(
     `tenant`. A second call is refused. Raises DecisionError.
     """
     invoices = _load_invoices(transfer, numbers)
-    heir = tenant or (invoices[0].tenant if len({each.tenant_id for each in invoices}) == 1 else None)
-    concerned = [each.tenant for each in invoices] + ([heir] if heir else [])
+    heir = tenant or (invoices[0].tenant if len({invoice.tenant_id for invoice in invoices}) == 1 else None)
+    concerned = [invoice.tenant for invoice in invoices] + ([heir] if heir else [])
     if not concerned:
         raise DecisionError("Say which invoices it pays, or whose credit it is.")
     with _lock_transfer([transfer], concerned, TransferState.WAITING) as (row,):
@@ -95,35 +95,45 @@ def _make_rest(row: Transfer, left: int, heir: Tenant | None, invoices: Sequence
     return CreditShare(heir, left)
 
 
-def ignore_transfer(*, transfer: Transfer, why: str, by: str, moment: datetime) -> Transfer:
+def ignore_transfer(*, transfer: Transfer, reason: str, by: str, moment: datetime) -> Transfer:
     """It is none of what is collected here, for this reason. A second call is refused. Raises DecisionError."""
-    if not why.strip():
+    if not reason.strip():
         raise DecisionError("Say why it is set aside: the reason is kept with it.")
     with _lock_transfer([transfer], (), TransferState.WAITING) as (row,):
-        row.state, row.why, row.decided_by, row.decided_at = TransferState.ASIDE, why.strip(), by, moment
+        row.state, row.reason, row.decided_by, row.decided_at = (
+            TransferState.IGNORED,
+            reason.strip(),
+            by,
+            moment,
+        )
         row.save()
     return row
 
 
-def reopen_transfer(*, transfer: Transfer, why: str, by: str, moment: datetime) -> Transfer:
+def reopen_transfer(*, transfer: Transfer, reason: str, by: str, moment: datetime) -> Transfer:
     """Take back what was decided: it waits again, and what it was booked on is due again. Raises DecisionError.
 
     A debit that took a transfer back gives it free: both wait, and that one is booked again by who knows on what.
     """
-    if not why.strip():
+    if not reason.strip():
         raise DecisionError("Say why it is taken back: the reason is kept with it.")
     tenants = [part.tenant for part in transfer.parts.select_related("tenant")]
     seen = Transfer.objects.select_related("undoes").get(pk=transfer.pk)
     both = [seen] if seen.undoes is None else [seen, seen.undoes]
-    with _lock_transfer(both, tenants, TransferState.BOOKED, TransferState.ASIDE) as rows:
+    with _lock_transfer(both, tenants, TransferState.BOOKED, TransferState.IGNORED) as rows:
         row = rows[0]
         if row.undoes_id != seen.undoes_id:
             raise DecisionError(MEANWHILE)
         row.undoes = None
-        for each in rows:
-            _refuse_others(each, tenants)
+        for locked_row in rows:
+            _refuse_others(locked_row, tenants)
             transfer_posting.undo_booking(
-                each, state=TransferState.WAITING, why=why.strip(), by=by, at=moment, on=row.booked_on
+                locked_row,
+                state=TransferState.WAITING,
+                reason=reason.strip(),
+                by=by,
+                at=moment,
+                on=row.booked_on,
             )
     return row
 
@@ -137,7 +147,7 @@ def match_return(*, transfer: Transfer, original: Transfer, by: str, moment: dat
     ):
         raise DecisionError("They are not over the same amount of the same account.")
     tenants = [part.tenant for part in original.parts.select_related("tenant")]
-    with _lock_transfer([transfer, original], tenants, TransferState.WAITING, TransferState.ASIDE) as (
+    with _lock_transfer([transfer, original], tenants, TransferState.WAITING, TransferState.IGNORED) as (
         row,
         other,
     ):
@@ -156,14 +166,14 @@ def _refuse_others(row: Transfer, locked: Sequence[Tenant]) -> None:
 
 
 @transaction.atomic
-def settle_entry(*, entry: RefusedEntry, why: str, by: str) -> None:
+def settle_entry(*, entry: RefusedEntry, reason: str, by: str) -> None:
     """Somebody did what is to be done about an entry in quarantine. A second call is refused."""
-    if not why.strip():
+    if not reason.strip():
         raise DecisionError("Say what was done: the reason is kept with it.")
     row = RefusedEntry.objects.select_for_update().get(pk=entry.pk)
-    if row.settled_why:
+    if row.resolution:
         raise DecisionError("It is settled already.")
-    row.settled_by, row.settled_why = by, why.strip()
+    row.settled_by, row.resolution = by, reason.strip()
     row.save()
 
 

@@ -33,7 +33,7 @@ from billing.wallets.entries import WalletError
 class NoMatch:
     """Why nobody can be sure of it, in a sentence."""
 
-    why: str
+    reason: str
 
 
 REFUSALS = (settlement.PaymentError, credit_balance.CreditBalanceError, WalletError)
@@ -64,18 +64,18 @@ def match_transfer(*, transfer: int, moment: datetime) -> Transfer:
     seen = Transfer.objects.get(pk=transfer)
     others = _list_counterparts(seen)
     invoices, wallets = find_references(seen)
-    concerned = [each.tenant for each in invoices] + [each.tenant for each in wallets]
+    concerned = [item.tenant for item in invoices] + [item.tenant for item in wallets]
     for other in others:
         concerned += [part.tenant for part in other.parts.select_related("tenant")]
     lock_tenants(concerned)
-    keys = [seen.pk, *(each.pk for each in others)]
+    keys = [seen.pk, *(item.pk for item in others)]
     rows = {row.pk: row for row in Transfer.objects.select_for_update().filter(pk__in=keys).order_by("pk")}
     row = rows[seen.pk]
     if row.state != TransferState.NEW:
         return row
-    if any(rows[each.pk].state != each.state for each in others):
+    if any(rows[item.pk].state != item.state for item in others):
         return row  # somebody was quicker, and what it was booked on then is not locked: the next round finds it so
-    others = [rows[each.pk] for each in others]
+    others = [rows[item.pk] for item in others]
     try:
         with transaction.atomic():
             if row.amount < 0:
@@ -95,13 +95,13 @@ def _match_incoming(
 ) -> None:
     decision = _find_shares(row, invoices, wallets)
     if isinstance(decision, NoMatch):
-        _leave_waiting(row, decision.why)
+        _leave_waiting(row, decision.reason)
     else:
         transfer_posting.book_transfer(row, decision, by=transfer_posting.BY, at=moment)
 
 
-def _leave_waiting(row: Transfer, why: str) -> None:
-    row.state, row.why = TransferState.WAITING, why
+def _leave_waiting(row: Transfer, reason: str) -> None:
+    row.state, row.reason = TransferState.WAITING, reason
     row.save()
 
 
@@ -127,10 +127,10 @@ def _find_shares(
         return NoMatch("It names no open invoice and no wallet.")
     if wallets:
         return _find_wallet_share(row, invoices, wallets)
-    wrong = next((each for each in invoices if each.currency != row.currency), None)
+    wrong = next((invoice for invoice in invoices if invoice.currency != row.currency), None)
     if wrong is not None:
         return NoMatch(f"{wrong} is in {wrong.currency}, the transfer in {row.currency}.")
-    if len({each.tenant_id for each in invoices}) > 1:
+    if len({invoice.tenant_id for invoice in invoices}) > 1:
         return NoMatch("It names invoices of several tenants.")
     return spread_amount(row, invoices)
 
@@ -158,7 +158,7 @@ def spread_amount(row: Transfer, invoices: Sequence[Invoice]) -> list[Share] | N
             shares.append(InvoiceShare(invoice, amount))
             left -= amount
     if not shares:
-        names = " and ".join(str(each) for each in invoices)
+        names = " and ".join(str(invoice) for invoice in invoices)
         are = "is" if len(invoices) == 1 else "are"
         return NoMatch(f"{names} {are} paid already: see whether this was recorded by hand.")
     if left:
@@ -187,7 +187,7 @@ def _list_counterparts(row: Transfer) -> list[Transfer]:
         candidates = candidates.filter(undone_by=None, booked_on__lte=row.booked_on)
         candidates = candidates.exclude(state=TransferState.RETURNED)
     else:
-        unexplained = (TransferState.WAITING, TransferState.ASIDE)
+        unexplained = (TransferState.WAITING, TransferState.IGNORED)
         candidates = candidates.filter(state__in=unexplained, booked_on__gte=row.booked_on)
     return list(candidates.order_by("pk")[:2])
 
@@ -212,14 +212,14 @@ def _match_outgoing(row: Transfer, others: Sequence[Transfer], moment: datetime)
         day = others[0].booked_on
         _leave_waiting(row, f"It may take back the transfer of {day}, of the same reference: say so.")
     else:
-        row.state, row.why = TransferState.ASIDE, OUTGOING
+        row.state, row.reason = TransferState.IGNORED, OUTGOING
         row.save()
 
 
 def _match_returned(row: Transfer, debits: Sequence[Transfer], moment: datetime) -> None:
     """Money that came, and seems to have left again by a debit of a statement that was taken in before."""
     debit = debits[0]
-    alone = len(debits) == 1 and [each.pk for each in _list_counterparts(debit)] == [row.pk]
+    alone = len(debits) == 1 and [counterpart.pk for counterpart in _list_counterparts(debit)] == [row.pk]
     if alone and not debit.decided_by and _is_return(debit, row):
         book_return(debit, row, by=transfer_posting.BY, moment=moment)
         return
@@ -239,7 +239,7 @@ def _is_return(debit: Transfer, original: Transfer) -> bool:
 
 def book_return(row: Transfer, original: Transfer, *, by: str, moment: datetime) -> None:
     """The debit `row` takes `original` back. For a caller that holds the locks of both, and of its tenants."""
-    row.undoes, row.state, row.why = (
+    row.undoes, row.state, row.reason = (
         original,
         TransferState.BOOKED,
         f"Takes back the transfer of {original.booked_on}.",
@@ -249,7 +249,7 @@ def book_return(row: Transfer, original: Transfer, *, by: str, moment: datetime)
     transfer_posting.undo_booking(
         original,
         state=TransferState.RETURNED,
-        why=f"Went back on {row.booked_on}.",
+        reason=f"Went back on {row.booked_on}.",
         by=by,
         at=moment,
         on=row.booked_on,

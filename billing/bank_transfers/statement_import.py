@@ -32,7 +32,7 @@ class ImportResult:
     """What came of a file; amounts of `states` are how many entries became what."""
 
     statements: list[BankStatement] = field(default_factory=list)
-    known: int = 0  # entries that were taken in before
+    duplicates: int = 0  # entries that were taken in before
     refused: list[tuple[str, str]] = field(default_factory=list)  # place and reason
     rows: list[Transfer] = field(default_factory=list)
     finished: list[Transfer] = field(default_factory=list)  # left by an import that was killed, matched now
@@ -103,7 +103,7 @@ def _save_statements(
     for statement in statements:
         existing = BankStatement.objects.filter(sha256=digest, account=statement.account, name=statement.name)
         if existing.exists():
-            done.known += len(statement.entries)
+            done.duplicates += len(statement.entries)
             continue
         row = BankStatement.objects.create(
             account=statement.account,
@@ -136,7 +136,7 @@ def _save_entries(row: BankStatement, statement: Statement, done: ImportResult) 
         if same is None:
             fresh.append(_make_transfer(row, key, entry))
         elif (same.amount, same.currency, same.booked_on) == (entry.amount, entry.currency, entry.booked_on):
-            done.known += 1
+            done.duplicates += 1
         else:
             other = f"{matching.format_amount(same)} on {same.booked_on}"
             reason = f"The bank called another entry {entry.bank_reference} before: {other}."

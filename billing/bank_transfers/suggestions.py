@@ -30,7 +30,7 @@ class Hint:
     slug: str
     left: int  # minor units
     currency: str
-    why: str  # "same amount, paid from this account before"
+    reason: str  # "same amount, paid from this account before"
 
 
 def list_hints(rows: Sequence[Transfer]) -> dict[int, list[Hint]]:
@@ -80,7 +80,7 @@ def _hints_of(row: Transfer, invoices: Iterable[Any], payers: set[int]) -> list[
                 ", ".join(why),
             )
             ranking.append((-weight, hint))
-    ranking.sort(key=lambda each: each[0])
+    ranking.sort(key=lambda hint: hint[0])
     return [hint for _, hint in ranking[:MOST]]
 
 

@@ -65,7 +65,9 @@ def book_transfer(row: Transfer, shares: Sequence[Share], *, by: str, at: dateti
             credit_balance.use_credit(tenant=share.tenant, currency=row.currency, at=at, on=row.booked_on)
 
 
-def undo_booking(row: Transfer, *, state: TransferState, why: str, by: str, at: datetime, on: date) -> None:
+def undo_booking(
+    row: Transfer, *, state: TransferState, reason: str, by: str, at: datetime, on: date
+) -> None:
     """Take back all that the transfer was booked on: invoices are due again, credit and wallets lose it."""
     name = payment_reference(row)
     went = "went back" if state == TransferState.RETURNED else "taken back"
@@ -87,15 +89,15 @@ def undo_booking(row: Transfer, *, state: TransferState, why: str, by: str, at: 
                 tenant=part.tenant,
                 currency=row.currency,
                 amount=part.amount,
-                memo=f"{name}: {why}",
+                memo=f"{name}: {reason}",
                 at=at,
                 on=on,
             )
             TransferPart.objects.create(credit=credit, **fields)
         elif part.grant is not None:
-            clawback.take_back(grant=part.grant, amount=part.amount, why=f"{name}: {why}", moment=at)
+            clawback.take_back(grant=part.grant, amount=part.amount, why=f"{name}: {reason}", moment=at)
             TransferPart.objects.create(grant=part.grant, **fields)
-    _decide(row, state, why, by, at)
+    _decide(row, state, reason, by, at)
 
 
 def payable_amount(invoice: Invoice, on: date) -> int:
@@ -170,6 +172,6 @@ def _book_on_wallet(row: Transfer, share: WalletShare, at: datetime, turn: int) 
     )
 
 
-def _decide(row: Transfer, state: TransferState, why: str, by: str, at: datetime) -> None:
-    row.state, row.why, row.decided_by, row.decided_at = state, why, by, at
+def _decide(row: Transfer, state: TransferState, reason: str, by: str, at: datetime) -> None:
+    row.state, row.reason, row.decided_by, row.decided_at = state, reason, by, at
     row.save()

@@ -52,7 +52,7 @@ def document_of(invoice: Invoice) -> InvoiceDocument:
     is_credit = invoice.kind == DocumentKind.CREDIT_NOTE
     taxes = told_taxes(invoice)
     lines = list(invoice.lines.select_related("service_period").order_by("position"))
-    left = Money.from_minor(invoice.asked, invoice.currency)
+    left = Money.from_minor(invoice.amount_requested, invoice.currency)
     bank = None if is_credit else bank_details(seller=seller, name=invoice.number, amount=left)
     return InvoiceDocument(
         number=invoice.number,
@@ -125,7 +125,7 @@ def drawn_text(invoice: Invoice) -> str:
     if invoice.prepaid <= 0:
         return ""
     grants = ", ".join(
-        f"{_minor(amount, invoice.currency)} of {grant.why or grant.key}"
+        f"{_minor(amount, invoice.currency)} of {grant.reason or grant.key}"
         + (f" (until {grant.expires_on - timedelta(days=1)})" if grant.expires_on else "")
         for grant, amount in invoice_payments.entries(invoice)
     )

@@ -99,7 +99,7 @@ def terms_of(invoice: Invoice, lines: Sequence[InvoiceLine], taxes: Sequence[Inv
         "BT-110": _money(sign * invoice.tax, invoice.currency),
         "BT-112": _money(sign * invoice.total, invoice.currency),
         "BT-113": _money(sign * before, invoice.currency) if before else "",
-        "BT-115": _money(sign * invoice.asked, invoice.currency),
+        "BT-115": _money(sign * invoice.amount_requested, invoice.currency),
     }
     if is_credit:  # whose amount is above zero, so that BR-CO-25 wants a due date or terms of it too
         terms["BT-20"] = GIVEN_BACK

@@ -82,7 +82,7 @@ def document_of(invoice: Invoice, lines: list[InvoiceLine]) -> dict[str, Any]:
             for grant, amount in (invoice_payments.entries(invoice) if invoice.prepaid else [])
         ],
         "from_credit": invoice.from_credit,
-        "due": invoice.asked,
+        "due": invoice.amount_requested,
     }
 
 

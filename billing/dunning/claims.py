@@ -41,7 +41,7 @@ class SendTally:
     """What was done with notices, in numbers; `troubles` in sentences."""
 
     sent: int = 0
-    kept: int = 0
+    drafted: int = 0
     skipped: int = 0
     troubles: list[str] = field(default_factory=list)
 
@@ -78,24 +78,24 @@ def _write_email(notices: list[Notice], tenant: Tenant, done: SendTally, moment:
     to = compose.list_recipients(tenant)
     for notice in notices:
         if notice.kind in overdue_invoices.STEPS and notice.invoice is not None:
-            notice.told |= _current_crossing(notice.invoice, moment)
+            notice.details |= _current_crossing(notice.invoice, moment)
         if notice.kind == NoticeKind.REMINDER:
-            notice.told |= {"number": _sent_reminders(notice) + 1}
+            notice.details |= {"number": _sent_reminders(notice) + 1}
     written = compose.compose_email(notices, moment=moment) if to else None
     for notice in notices:
         if written is None:  # of a document it is no trouble: its page has it
             is_document = notice.kind in document_notices.KINDS
             notice.state = NoticeState.SKIPPED if is_document else NoticeState.FAILED
-            notice.why = NOBODY
+            notice.reason = NOBODY
         else:
             notice.subject, notice.text, notice.html = written.subject, written.text, written.html
-            notice.state = NoticeState.SENDING if settings.CLUSTERTAB_SENDS_MAIL else NoticeState.KEPT
-            notice.to, notice.sent_at, notice.why = to, moment, ""
+            notice.state = NoticeState.SENDING if settings.CLUSTERTAB_SENDS_MAIL else NoticeState.DRAFTED
+            notice.to, notice.sent_at, notice.reason = to, moment, ""
             notice.refused = {}
         notice.save()
     if written is None:
         return []
-    done.kept += 0 if settings.CLUSTERTAB_SENDS_MAIL else len(notices)
+    done.drafted += 0 if settings.CLUSTERTAB_SENDS_MAIL else len(notices)
     return notices
 
 
@@ -112,13 +112,13 @@ def _is_needed(notice: Notice, done: SendTally, moment: datetime) -> bool:
     return True
 
 
-def _put_off(notice: Notice, until: datetime, why: str) -> None:
-    notice.not_before, notice.why = until, why
+def _put_off(notice: Notice, until: datetime, reason: str) -> None:
+    notice.not_before, notice.reason = until, reason
     notice.save()
 
 
-def _skip(notice: Notice, why: str, done: SendTally) -> None:
-    notice.state, notice.why = NoticeState.SKIPPED, why
+def _skip(notice: Notice, reason: str, done: SendTally) -> None:
+    notice.state, notice.reason = NoticeState.SKIPPED, reason
     notice.save()
     done.skipped += 1
 
@@ -127,7 +127,7 @@ def _current_crossing(invoice: Invoice, moment: datetime) -> dict[str, int | boo
     """Until when it counts: until that is settled. `again`: the first since it is due anew, which has to say so."""
     left = settlement.load_balance(invoice=invoice, on=moment.date()).due.minor
     crossing = reopened_invoices.count_reopenings({invoice.pk: left})[invoice.pk]
-    notices = Notice.objects.filter(invoice=invoice, told__crossing=crossing, state__in=daily_digest.OUT)
+    notices = Notice.objects.filter(invoice=invoice, details__crossing=crossing, state__in=daily_digest.OUT)
     return {"crossing": crossing, "again": crossing > 0 and not notices.exists()}
 
 
@@ -137,7 +137,7 @@ def _sent_reminders(notice: Notice) -> int:
         invoice=notice.invoice_id,
         kind=NoticeKind.REMINDER,
         state__in=daily_digest.OUT,
-        told__crossing=notice.told["crossing"],
+        details__crossing=notice.details["crossing"],
     )
     return rows.exclude(pk=notice.pk).count()
 
@@ -180,7 +180,7 @@ def _skip_reason_of_attempt(attempt: PaymentAttempt) -> str:
     rows = PaymentAttempt.objects.filter(invoice=attempt.invoice_id)
     if attempt.top_up is not None:
         rows = PaymentAttempt.objects.filter(top_up__wallet=attempt.top_up.wallet_id)
-    newest = rows.order_by("-made_at").first()
+    newest = rows.order_by("-created_at").first()
     return "" if newest == attempt else "The payment has been tried again since."
 
 
@@ -197,8 +197,8 @@ def _is_suspended(notice: Notice) -> bool:
     return Suspension.objects.filter(tenant=notice.tenant, ended_at=None).exists()
 
 
-def failed_to_write(pk: int, why: str, moment: datetime) -> None:
+def failed_to_write(pk: int, reason: str, moment: datetime) -> None:
     """Put off what could not be written, to be tried alone: it stops no other notice of its tenant."""
     for notice in Notice.objects.filter(pk=pk, state=NoticeState.WAITING):
-        notice.told |= {daily_digest.ALONE: True}
-        _put_off(notice, moment + REST, why)
+        notice.details |= {daily_digest.ALONE: True}
+        _put_off(notice, moment + REST, reason)

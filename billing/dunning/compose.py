@@ -120,15 +120,15 @@ def _notice_context(notice: Notice, moment: datetime) -> dict[str, Any]:
     tenant, invoice = notice.tenant, notice.invoice
     context: dict[str, Any] = {
         "tenant": one_line(tenant.name),
-        "number_of_reminder": notice.told.get("number", notice.step),
-        "again": bool(notice.told.get("again")),
+        "number_of_reminder": notice.details.get("number", notice.step),
+        "again": bool(notice.details.get("again")),
         "cards": gateway_access.is_configured(),
         "facts": [],
         "seller": _load_seller(invoice),
         "button": _("Payment methods"),
         "page": page_url("payment", tenant.slug),
-        "card": one_line(str(notice.told.get("card", ""))),
-        "blocked": one_line(", ".join(notice.told.get("blocked", ()))),
+        "card": one_line(str(notice.details.get("card", ""))),
+        "blocked": one_line(", ".join(notice.details.get("blocked", ()))),
     }
     if notice.kind in KINDS:
         return context | compose_documents.document_context(notice, moment)
@@ -136,8 +136,8 @@ def _notice_context(notice: Notice, moment: datetime) -> dict[str, Any]:
         context |= _invoice_context(invoice, moment)
     if notice.attempt is not None:
         context |= _attempt_context(notice.attempt)
-    elif "last_day" in notice.told:
-        last_day = datetime.fromisoformat(notice.told["last_day"]).date()
+    elif "last_day" in notice.details:
+        last_day = datetime.fromisoformat(notice.details["last_day"]).date()
         context |= {"last_day": format_day(last_day), "spare": _other_card(tenant, notice.key.split(":")[1])}
     if notice.kind == NoticeKind.ANNOUNCE and invoice is not None and invoice.due_on is not None:
         policy = Policies([tenant.pk]).of(tenant.pk, invoice.due_on)

@@ -41,15 +41,15 @@ def document_context(notice: Notice, moment: datetime) -> Context:
         return _refund_context(notice)
     if notice.kind == NoticeKind.RECEIPT and notice.attempt is not None:
         return _top_up_context(notice.attempt)
-    if "part" in notice.told:
+    if "part" in notice.details:
         return _transfer_context(
-            TransferPart.objects.select_related("transfer", "grant").get(pk=notice.told["part"])
+            TransferPart.objects.select_related("transfer", "grant").get(pk=notice.details["part"])
         )
     if notice.invoice is None:
         raise TypeError("a document, and a payment of an invoice, has its invoice")
     page = _invoice_page(notice.invoice)
     if notice.kind == NoticeKind.RECEIPT:
-        return page | _payment_context(Payment.objects.get(pk=notice.told["payment"]), moment)
+        return page | _payment_context(Payment.objects.get(pk=notice.details["payment"]), moment)
     page |= {"attached": InvoiceDocument.objects.filter(invoice=notice.invoice_id).exists()}
     if notice.kind == NoticeKind.CREDIT_NOTE:
         return page | _credit_note_context(notice.invoice, moment)
@@ -164,7 +164,7 @@ def payment_method_text(attempt: PaymentAttempt) -> str:
 def _top_up_context(attempt: PaymentAttempt) -> Context:
     if attempt.top_up is None:
         raise TypeError("without an invoice it is for a wallet")
-    on = (attempt.settled_at or attempt.made_at).astimezone(attempt.tenant.zone).date()
+    on = (attempt.settled_at or attempt.created_at).astimezone(attempt.tenant.zone).date()
     return _wallet_context(attempt.top_up.wallet, attempt.amount, payment_method_text(attempt), on)
 
 
@@ -198,14 +198,14 @@ def _wallet_context(filled: Wallet, minor: int, how: str, day: date) -> Context:
 
 def _refund_context(notice: Notice) -> Context:
     note = ""
-    if "refund" in notice.told:
+    if "refund" in notice.details:
         refund = PaymentRefund.objects.select_related("attempt__method", "credit_note").get(
-            pk=notice.told["refund"]
+            pk=notice.details["refund"]
         )
         amount = Money.from_minor(refund.amount, refund.attempt.currency)
         how, note = payment_method_text(refund.attempt), str(refund.credit_note or "")
     else:
-        payment = Payment.objects.select_related("invoice").get(pk=notice.told["payment"])
+        payment = Payment.objects.select_related("invoice").get(pk=notice.details["payment"])
         amount = Money.from_minor(-payment.amount, payment.invoice.currency)
         how = f"bank transfer {payment.reference}"
     facts = [("Refund", money_text(amount)), ("To", how)]
@@ -214,7 +214,7 @@ def _refund_context(notice: Notice) -> Context:
         facts.append(("Of invoice", notice.invoice.number or ""))
     if note:
         facts.append(("Credit note", note))
-    by_transfer = "payment" in notice.told
+    by_transfer = "payment" in notice.details
     return page | {
         "amount": money_text(amount),
         "how": how,

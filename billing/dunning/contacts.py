@@ -40,7 +40,7 @@ def set_billing_email(*, tenant: Tenant, email: str, moment: datetime) -> Tenant
         tenant.save(update_fields=["email"])
         refused = Notice.objects.filter(tenant=tenant).exclude(refused={})
         refused.filter(state=NoticeState.WAITING).update(not_before=moment)
-        unsent = Notice.objects.filter(tenant=tenant, why=claims.NOBODY, made_at__gte=moment - OLD)
+        unsent = Notice.objects.filter(tenant=tenant, reason=claims.NOBODY, created_at__gte=moment - OLD)
         failed = refused.filter(state=NoticeState.FAILED) | unsent.filter(
             state__in=(NoticeState.SKIPPED, NoticeState.FAILED)
         )

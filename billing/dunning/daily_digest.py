@@ -27,7 +27,7 @@ SAYS_IT_TOO = (NoticeKind.REMINDER, NoticeKind.PAST_DUE)
 """Left out where the same e-mail says more of the same invoice."""
 ALONE = "alone"
 """Of a notice that could not be written: so that it stops no other."""
-OUT = (NoticeState.SENDING, NoticeState.SENT, NoticeState.KEPT)
+OUT = (NoticeState.SENDING, NoticeState.SENT, NoticeState.DRAFTED)
 
 
 def list_email_notices(notice: Notice, moment: datetime) -> QuerySet[Notice]:
@@ -37,9 +37,9 @@ def list_email_notices(notice: Notice, moment: datetime) -> QuerySet[Notice]:
     written is tried alone.
     """
     rows = Notice.objects.filter(state=NoticeState.WAITING, tenant=notice.tenant_id)
-    if ALONE in notice.told:
+    if ALONE in notice.details:
         return rows.filter(pk=notice.pk)
-    rows = rows.exclude(told__has_key=ALONE)
+    rows = rows.exclude(details__has_key=ALONE)
     if notice.kind in DAILY:
         return rows.filter(Q(tries=0) | Q(not_before__lte=moment), kind__in=DAILY)
     if notice.kind == NoticeKind.RECEIPT:
@@ -77,7 +77,7 @@ def next_send_time(notices: Sequence[Notice], tenant: Tenant, moment: datetime) 
     What an operator has sent again goes at once.
     """
     if not all(notice.kind in DAILY for notice in notices) or any(
-        notice.told.get("at_once") for notice in notices
+        notice.details.get("at_once") for notice in notices
     ):
         return None
     local = moment.astimezone(tenant.zone)

@@ -38,7 +38,7 @@ def next_look(notice: Notice, *, moment: datetime) -> datetime | None:
     """When to look again for the PDF of what is to be sent; None where it is there, or was waited for long enough."""
     if notice.kind not in DOCUMENTS or InvoiceDocument.objects.filter(invoice=notice.invoice_id).exists():
         return None
-    since = datetime.fromisoformat(notice.told.setdefault("since", moment.isoformat()))
+    since = datetime.fromisoformat(notice.details.setdefault("since", moment.isoformat()))
     return moment + LOOK if moment - since < LONGEST else None
 
 
@@ -61,13 +61,13 @@ def skip_reason(notice: Notice, *, moment: datetime) -> str:
     if notice.kind in DOCUMENTS and invoice is not None and invoice.issued_on is not None:
         if invoice.state == InvoiceState.VOID:
             return "It is void."
-        if invoice.issued_on < (moment - OLD).date() and not notice.told.get("notify"):
+        if invoice.issued_on < (moment - OLD).date() and not notice.details.get("notify"):
             return TOO_OLD
-    if notice.kind == NoticeKind.RECEIPT and "part" in notice.told:
-        is_reversed = TransferPart.objects.filter(undoes=notice.told["part"]).exists()
+    if notice.kind == NoticeKind.RECEIPT and "part" in notice.details:
+        is_reversed = TransferPart.objects.filter(undoes=notice.details["part"]).exists()
         return "The payment was taken back." if is_reversed else ""
-    if notice.kind == NoticeKind.RECEIPT and "payment" in notice.told:
-        payment = Payment.objects.get(pk=notice.told["payment"])
+    if notice.kind == NoticeKind.RECEIPT and "payment" in notice.details:
+        payment = Payment.objects.get(pk=notice.details["payment"])
         same = Payment.objects.filter(invoice=payment.invoice_id, reference=payment.reference)
         undone = TransferPart.objects.filter(undoes__payment=payment)
         if undone.exists() or (same.aggregate(sum=Sum("amount"))["sum"] or 0) <= 0:
@@ -95,8 +95,8 @@ def _payment_notices(policies: Policies, moment: datetime) -> Iterator[Notice]:
                 invoice=payment.invoice,
                 kind=NoticeKind.RECEIPT,
                 key=f"receipt:{payment.pk}",
-                told={"payment": payment.pk},
-                made_at=moment,
+                details={"payment": payment.pk},
+                created_at=moment,
                 not_before=moment,
             )
 
@@ -115,7 +115,7 @@ def _top_up_notices(policies: Policies, moment: datetime) -> Iterator[Notice]:
                 attempt=attempt,
                 kind=NoticeKind.RECEIPT,
                 key=f"receipt:{attempt.pk}",
-                made_at=moment,
+                created_at=moment,
                 not_before=moment,
             )
 
@@ -134,25 +134,25 @@ def _wallet_transfer_notices(policies: Policies, moment: datetime) -> Iterator[N
                 tenant_id=part.tenant_id,
                 kind=NoticeKind.RECEIPT,
                 key=f"receipt:transfer:{part.pk}",
-                told={"part": part.pk},
-                made_at=moment,
+                details={"part": part.pk},
+                created_at=moment,
                 not_before=moment,
             )
 
 
 def _refund_notices(policies: Policies, moment: datetime) -> Iterator[Notice]:
     rows = PaymentRefund.objects.filter(
-        ~_has_notice("refund"), state=RefundState.SUCCEEDED, made_at__gte=moment - RECENT
+        ~_has_notice("refund"), state=RefundState.SUCCEEDED, created_at__gte=moment - RECENT
     )
-    for refund in rows.select_related("attempt__invoice").order_by("made_at"):
+    for refund in rows.select_related("attempt__invoice").order_by("created_at"):
         if policies.of(refund.tenant_id, moment.date()).receipts:
             yield Notice(
                 tenant_id=refund.tenant_id,
                 invoice=refund.attempt.invoice,
                 kind=NoticeKind.REFUND,
                 key=f"refund:{refund.pk}",
-                told={"refund": str(refund.pk)},
-                made_at=moment,
+                details={"refund": str(refund.pk)},
+                created_at=moment,
                 not_before=moment,
             )
 

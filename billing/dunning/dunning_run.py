@@ -23,7 +23,7 @@ class DunningTally:
     written: int = 0
     suspended: int = 0
     ended: int = 0
-    waits: str = ""
+    hold_reason: str = ""
     tenants: set[int] = field(default_factory=set)  # who are suspended
 
 
@@ -35,15 +35,15 @@ def run_dunning(*, moment: datetime) -> DunningTally:
     late = overdue_invoices.list_overdue(moment=moment)
     done.late = len(late)
     done.ended = suspensions.end_suspensions(late, policies, moment=moment)
-    done.waits = _hold_reason(moment)
-    if done.waits:
+    done.hold_reason = _hold_reason(moment)
+    if done.hold_reason:
         return done
-    acted = [each for each in late if not each.pause_reason and not each.under_way]
+    acted = [invoice for invoice in late if not invoice.pause_reason and not invoice.under_way]
     rows = [
         notice
-        for each in acted
+        for invoice in acted
         for notice in notices.list_calendar_notices(
-            each, policies.of(each.tenant, each.due_on), moment=moment
+            invoice, policies.of(invoice.tenant, invoice.due_on), moment=moment
         )
     ]
     rows += notices.list_attempt_notices(late, policies, moment=moment)

@@ -20,15 +20,15 @@ def announce_documents(invoices: Iterable[Invoice], *, moment: datetime | None) 
 def _make_notice(invoice: Invoice, moment: datetime | None) -> Notice:
     if invoice.issued_on is None:
         raise TypeError("only what is issued is sent")
-    made_at = moment or datetime.combine(invoice.issued_on, time.min, UTC)
+    issued_at = moment or datetime.combine(invoice.issued_on, time.min, UTC)
     is_note = invoice.kind == DocumentKind.CREDIT_NOTE
     return Notice(
         tenant_id=invoice.tenant_id,
         invoice_id=invoice.pk,
         kind=NoticeKind.CREDIT_NOTE if is_note else NoticeKind.INVOICE,
         key=f"document:{invoice.pk}",
-        made_at=made_at,
-        not_before=made_at,
+        created_at=issued_at,
+        not_before=issued_at,
     )
 
 
@@ -37,16 +37,16 @@ def resend_documents(*, numbers: Collection[str], moment: datetime) -> int:
     notices = Notice.objects.filter(
         invoice__number__in=numbers, kind__in=(NoticeKind.INVOICE, NoticeKind.CREDIT_NOTE)
     )
-    left_out = notices.filter(state=NoticeState.SKIPPED, why=TOO_OLD) | notices.filter(
+    left_out = notices.filter(state=NoticeState.SKIPPED, reason=TOO_OLD) | notices.filter(
         state=NoticeState.WAITING
     )
     rows = list(left_out)
     for row in rows:
-        row.told, row.state, row.why, row.not_before = (
-            row.told | {"notify": True},
+        row.details, row.state, row.reason, row.not_before = (
+            row.details | {"notify": True},
             NoticeState.WAITING,
             "",
             moment,
         )
-    Notice.objects.bulk_update(rows, ["told", "state", "why", "not_before"], batch_size=500)
+    Notice.objects.bulk_update(rows, ["details", "state", "reason", "not_before"], batch_size=500)
     return len(rows)

@@ -63,7 +63,7 @@ def list_calendar_notices(late: OverdueInvoice, policy: Policy, *, moment: datet
 def _is_written(late: OverdueInvoice, step: Step, number: int) -> bool:
     if step is Step.REMINDER:
         return number <= late.reminders
-    return late.past_due_told if step is Step.PAST_DUE else late.announced
+    return late.past_due_notified if step is Step.PAST_DUE else late.announced
 
 
 def _make_notice(
@@ -75,11 +75,11 @@ def _make_notice(
         kind=kind,
         step=number,
         key=_notice_key(late, kind, number),
-        told={"crossing": late.crossing} if late.crossing else {},
-        made_at=moment,
+        details={"crossing": late.crossing} if late.crossing else {},
+        created_at=moment,
         not_before=moment,
         state=NoticeState.SKIPPED if stale else NoticeState.WAITING,
-        why="A later step had been reached before it could be written." if stale else "",
+        reason="A later step had been reached before it could be written." if stale else "",
     )
 
 
@@ -94,13 +94,15 @@ def list_attempt_notices(
     late: Iterable[OverdueInvoice], policies: Policies, *, moment: datetime
 ) -> Iterator[Notice]:
     """Of payments that were refused, or that a bank asks its customer about: off session, where nobody saw it."""
-    by_invoice = {each.pk: each for each in late if not each.pause_reason and not each.under_way}
+    by_invoice = {
+        overdue.pk: overdue for overdue in late if not overdue.pause_reason and not overdue.under_way
+    }
     for attempt in _list_refused(moment).filter(invoice__isnull=False):
         invoice = attempt.invoice
         if invoice is None or invoice.due_on is None:
             continue
-        each = by_invoice.get(invoice.pk)
-        rested = each is None and invoice.due_on < moment.date() - timedelta(days=1)
+        overdue = by_invoice.get(invoice.pk)
+        rested = overdue is None and invoice.due_on < moment.date() - timedelta(days=1)
         if rested or not policies.of(attempt.tenant_id, invoice.due_on).emails:
             continue
         asks = attempt.state == AttemptState.NEEDS_ACTION
@@ -119,10 +121,10 @@ def _list_refused(moment: datetime) -> QuerySet[PaymentAttempt]:
         ~Exists(Notice.objects.filter(attempt=OuterRef("pk"))),
         state__in=(AttemptState.FAILED, AttemptState.NEEDS_ACTION),
         checkout__isnull=True,
-        asked_by="",
-        made_at__gte=moment - RECENT,
+        requested_by="",
+        created_at__gte=moment - RECENT,
     )
-    return rows.select_related("invoice", "tenant").order_by("made_at")
+    return rows.select_related("invoice", "tenant").order_by("created_at")
 
 
 def _make_attempt_notice(attempt: PaymentAttempt, kind: NoticeKind, moment: datetime) -> Notice:
@@ -134,7 +136,7 @@ def _make_attempt_notice(attempt: PaymentAttempt, kind: NoticeKind, moment: date
         attempt=attempt,
         kind=kind,
         key=f"attempt:{attempt.pk}",
-        made_at=moment,
+        created_at=moment,
         not_before=max(moment, morning(moment.astimezone(zone).date(), zone)),
     )
 
@@ -157,8 +159,8 @@ def make_suspension_notice(
                     invoice=row.invoice,
                     kind=kind,
                     key=f"{kind}:{row.pk}",
-                    told={"suspension": row.pk, "blocked": list(blocked)},
-                    made_at=moment,
+                    details={"suspension": row.pk, "blocked": list(blocked)},
+                    created_at=moment,
                     not_before=moment,
                 )
             ]

@@ -57,7 +57,7 @@ class OverdueInvoice:
     today: date  # where it was issued, from eight in the morning
     crossing: int  # how often it was due again after nothing was left of it
     reminders: int  # the last that was written, or left out, since it was last due
-    past_due_told: bool  # since then
+    past_due_notified: bool  # since then
     announced: bool  # since it was last due, and not so long ago that it is forgotten
     announced_on: date | None  # when that was sent, not only kept here
     announcements: int  # that were ever written, needed or not
@@ -102,7 +102,7 @@ def _load_details(
         rows.annotate(reopened=reopened_invoices.may_be_reopened()).values_list(*_COLUMNS, named=True)
     )
     notices, suspended = _load_notices([row.pk for row in records]), _load_suspended()
-    rests, under_way, ended = _PauseReasons(moment), _load_under_way(), _load_suspension_ends()
+    pause_reasons, under_way, ended = _PauseReasons(moment), _load_under_way(), _load_suspension_ends()
     policies = Policies({row.tenant for row in records})
     crossed = reopened_invoices.count_reopenings({row.pk: row.left for row in records if row.reopened})
     invoices = []
@@ -127,12 +127,12 @@ def _load_details(
                 today=today,
                 crossing=crossing,
                 reminders=written.reminder(crossing),
-                past_due_told=written.past_due(crossing),
+                past_due_notified=written.past_due(crossing),
                 announced=bool(announced),
                 announced_on=max((day for day in announced if day), default=None),
                 announcements=len(written.announcements),
                 suspended=row.tenant in suspended,
-                pause_reason=rests.why(row.pk, row.tenant, row.tenant__slug)
+                pause_reason=pause_reasons.find_reason(row.pk, row.tenant, row.tenant__slug)
                 or too_little_reason(row.left, row.currency),
                 under_way=row.pk in under_way,
             )
@@ -204,7 +204,7 @@ def _load_notices(invoice_ids: list[int]) -> Mapping[int, _WrittenNotices]:
     by_invoice: dict[int, _WrittenNotices] = defaultdict(_WrittenNotices)
     for some_of in _slices(invoice_ids):
         rows = Notice.objects.filter(invoice__in=some_of, kind__in=STEPS)
-        records = rows.values_list("invoice", "kind", "step", "state", "sent_at", "told")
+        records = rows.values_list("invoice", "kind", "step", "state", "sent_at", "details")
         for invoice, kind, step, state, at, more in records:
             written = by_invoice[invoice]
             of = int(more.get("crossing", 0))
@@ -248,11 +248,11 @@ class _PauseReasons:
         tenants_in_review = GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW).exclude(tenant_slug="")
         self.tenants_in_review = set(tenants_in_review.values_list("tenant_slug", flat=True))
 
-    def why(self, invoice: int, tenant: int, slug: str) -> str:
+    def find_reason(self, invoice: int, tenant: int, slug: str) -> str:
         pause = self.pauses.get((tenant, invoice)) or self.pauses.get((tenant, None))
         if pause is not None:
             until = f"until {pause.until}" if pause.until else "indefinitely"
-            return f"Paused {until} by {pause.by}: {pause.why}"
+            return f"Paused {until} by {pause.by}: {pause.reason}"
         if invoice in self.disputes:
             if self.disputes[invoice] in UNDECIDED:
                 return "The payer disputes a payment at the bank."
@@ -282,10 +282,10 @@ def lockout_reason() -> str:
     """Why the payment service refuses our key, so that nobody knows what is paid; "" where it does not."""
     if not gateway_access.is_configured():
         return ""
-    rows = GatewayAccount.objects.exclude(locked_out_at=None).values_list("locked_out_why", flat=True)
+    rows = GatewayAccount.objects.exclude(locked_out_at=None).values_list("lockout_reason", flat=True)
     return rows.first() or ""
 
 
 def pause_reason(*, invoice: Invoice, moment: datetime) -> str:
     """Why nothing is done about this one; "" where it is."""
-    return _PauseReasons(moment).why(invoice.pk, invoice.tenant_id, invoice.tenant.slug)
+    return _PauseReasons(moment).find_reason(invoice.pk, invoice.tenant_id, invoice.tenant.slug)

@@ -54,7 +54,9 @@ def enforce_blocks(*, moment: datetime, opens: PortOpener) -> BlockTally:
     suspensions.follow_owners(moment=moment)
     done = BlockTally()
     rows = (
-        SuspendedAccount.objects.filter(state__in=(BlockState.LIFTING, BlockState.ASKED), next_at__lte=moment)
+        SuspendedAccount.objects.filter(
+            state__in=(BlockState.LIFTING, BlockState.REQUESTED), next_at__lte=moment
+        )
         .select_related("account__cluster", "suspension", "suspension__invoice", "tenant")
         .order_by("account__cluster", "-state", "pk")[:AT_ONCE]
     )
@@ -117,8 +119,8 @@ def _lift(port: SchedulerPort, row: SuspendedAccount, moment: datetime) -> Block
     return BlockState.LIFTED
 
 
-def _carry_out(port: SchedulerPort, plan: Plan, why: str) -> None:
-    done = job_control.carry_out(port=port, plan=plan, who=DUNNING, why=why)
+def _carry_out(port: SchedulerPort, plan: Plan, reason: str) -> None:
+    done = job_control.carry_out(port=port, plan=plan, who=DUNNING, why=reason)
     if not done.good:
         message = next((act.error for act in done.acts if act.error), "It was not read back.")
         raise LimitError(message)
@@ -137,14 +139,14 @@ def _refuse_others(port: SchedulerPort, row: SuspendedAccount, moment: datetime)
         )
 
 
-def _record_failure(row: SuspendedAccount, why: str, done: BlockTally, moment: datetime) -> None:
+def _record_failure(row: SuspendedAccount, reason: str, done: BlockTally, moment: datetime) -> None:
     wait = min(FIRST * (1 << min(row.tries, 16)), LONGEST)
     SuspendedAccount.objects.filter(pk=row.pk, state=row.state).update(
-        error=why, tries=row.tries + 1, next_at=moment + wait
+        error=reason, tries=row.tries + 1, next_at=moment + wait
     )
-    done.troubles.append(f"{row.account}: {why}")
+    done.troubles.append(f"{row.account}: {reason}")
     log.warning(
-        "not suspended" if row.state == BlockState.ASKED else "not restored",
+        "not suspended" if row.state == BlockState.REQUESTED else "not restored",
         account=str(row.account),
-        why=why,
+        why=reason,
     )

@@ -61,7 +61,7 @@ def send_notices(*, moment: datetime) -> SendTally:
             _send_claimed(pk, server, done, moment)
     except (OSError, smtplib.SMTPException) as error:  # before anything was claimed
         done.troubles.append(f"The mail server cannot be reached: {error}")
-        Notice.objects.filter(pk__in=notice_ids, state=NoticeState.WAITING).update(why=done.troubles[-1])
+        Notice.objects.filter(pk__in=notice_ids, state=NoticeState.WAITING).update(reason=done.troubles[-1])
     finally:
         if server is not None:
             server.close()
@@ -100,7 +100,7 @@ def _send_email(pk: int, server: BaseEmailBackend | None, done: SendTally, momen
     notices = claims.claim_email(pk, done, moment)
     if not notices or server is None:
         return
-    claimed = Notice.objects.filter(pk__in=[each.pk for each in notices], state=NoticeState.SENDING)
+    claimed = Notice.objects.filter(pk__in=[notice.pk for notice in notices], state=NoticeState.SENDING)
     try:
         _make_message(notices, server).send()
     except REFUSALS as error:
@@ -113,19 +113,19 @@ def _send_email(pk: int, server: BaseEmailBackend | None, done: SendTally, momen
             state=NoticeState.FAILED if tries + 1 >= TRIES else NoticeState.WAITING,
             tries=tries + 1,
             not_before=moment + min(FIRST * (1 << min(tries, 16)), LONGEST),
-            why=why,
+            reason=why,
             refused=refused,
         )
         done.troubles.append(f"{notices[0]}: {why}")
     except ValueError as error:  # before anything was handed over
-        claimed.update(state=NoticeState.FAILED, why=UNWRITABLE)
+        claimed.update(state=NoticeState.FAILED, reason=UNWRITABLE)
         done.troubles.append(f"{notices[0]}: {error}")
     except (OSError, smtplib.SMTPException) as error:
-        claimed.update(why=f"The mail server did not answer: it may have arrived or not. {error}")
+        claimed.update(reason=f"The mail server did not answer: it may have arrived or not. {error}")
         done.troubles.append(f"{notices[0]}: {error}")
     else:
         refused = _describe_refusals(getattr(getattr(server, "connection", None), "refused", None))
-        claimed.update(state=NoticeState.SENT, why="", refused=refused)
+        claimed.update(state=NoticeState.SENT, reason="", refused=refused)
         done.sent += 1
 
 
@@ -139,10 +139,10 @@ def _describe_refusals(refused: Refusals | None) -> Mapping[str, str]:
 
 def _make_message(notices: Sequence[Notice], server: BaseEmailBackend) -> EmailMultiAlternatives:
     """Under the same id each time, that of the oldest, so that a mailbox knows it again."""
-    notice = min(notices, key=lambda each: each.pk)
+    notice = min(notices, key=lambda notice: notice.pk)
     sender = settings.DEFAULT_FROM_EMAIL
     host = parseaddr(sender)[1].partition("@")[2] or "localhost"
-    name = f"<notice-{notice.pk}.{notice.made_at:%Y%m%d%H%M%S}@{host}>"
+    name = f"<notice-{notice.pk}.{notice.created_at:%Y%m%d%H%M%S}@{host}>"
     mail = EmailMultiAlternatives(
         notice.subject, notice.text, sender, notice.to, headers={"Message-ID": name}, connection=server
     )
@@ -160,10 +160,10 @@ def resend_notice(*, notice: Notice, moment: datetime) -> Notice:
     """
     row = Notice.objects.select_for_update(of=("self",)).get(pk=notice.pk)
     stuck = row.state == NoticeState.SENDING and row.sent_at is not None and row.sent_at < moment - UNTOLD
-    is_kept = row.state == NoticeState.KEPT and settings.CLUSTERTAB_SENDS_MAIL
-    if row.state != NoticeState.FAILED and not stuck and not is_kept:
+    was_drafted = row.state == NoticeState.DRAFTED and settings.CLUSTERTAB_SENDS_MAIL
+    if row.state != NoticeState.FAILED and not stuck and not was_drafted:
         raise NoticeError(f"{row} is {row.get_state_display().lower()}: it is not sent again.")
     row.state, row.not_before, row.tries, row.sent_at = NoticeState.WAITING, moment, 0, None
-    row.why, row.told = "", row.told | {"at_once": True}
+    row.reason, row.details = "", row.details | {"at_once": True}
     row.save()
     return row

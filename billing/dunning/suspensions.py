@@ -20,7 +20,7 @@ from clusters.models import Account, AccountBlock
 from portal.core.tenants.models import Ownership, Tenant
 
 AT_ONCE = 200
-BLOCKING = (BlockState.ASKED, BlockState.BLOCKED)
+BLOCKING = (BlockState.REQUESTED, BlockState.BLOCKED)
 GONE = (BlockState.LIFTING, BlockState.LIFTED)
 
 
@@ -36,10 +36,10 @@ def is_suspension_due(late: OverdueInvoice, policies: Policies) -> bool:
 def begin_suspensions(late: Iterable[OverdueInvoice], policies: Policies, *, moment: datetime) -> int:
     """Suspend tenants that owe too long; how many. Of those that are suspended already, nothing."""
     by_tenant: dict[int, OverdueInvoice] = {}
-    for each in late:
-        if not each.suspended and each.tenant not in by_tenant and is_suspension_due(each, policies):
-            by_tenant[each.tenant] = each
-    return sum(_begin(each, moment) for each in list(by_tenant.values())[:AT_ONCE])
+    for invoice in late:
+        if not invoice.suspended and invoice.tenant not in by_tenant and is_suspension_due(invoice, policies):
+            by_tenant[invoice.tenant] = invoice
+    return sum(_begin(invoice, moment) for invoice in list(by_tenant.values())[:AT_ONCE])
 
 
 @transaction.atomic
@@ -85,7 +85,7 @@ def _follow_one(pk: int, moment: datetime) -> None:
     owned = {account for _, account in _load_owned_accounts([row.tenant_id], moment)}
     _request_blocks(row, owned, moment)
     back = row.accounts.filter(account__in=owned, state__in=GONE)
-    back.update(state=BlockState.ASKED, next_at=moment, tries=0, error="")
+    back.update(state=BlockState.REQUESTED, next_at=moment, tries=0, error="")
     _lift(row.accounts.exclude(account__in=owned), moment)
 
 
@@ -111,7 +111,7 @@ def _lift(rows: QuerySet[SuspendedAccount], moment: datetime) -> None:
 
 def end_suspensions(late: Iterable[OverdueInvoice], policies: Policies, *, moment: datetime) -> int:
     """End suspensions that nothing demands any more, since it was paid, credited, given up, paused or is disputed."""
-    demanded = {each.tenant for each in late if is_suspension_due(each, policies)}
+    demanded = {invoice.tenant for invoice in late if is_suspension_due(invoice, policies)}
     rows = Suspension.objects.filter(ended_at=None).exclude(tenant__in=demanded)
     return sum(_end(row.pk, moment) for row in rows[:AT_ONCE])
 
@@ -121,7 +121,7 @@ def _end(pk: int, moment: datetime) -> bool:
     row = Suspension.objects.select_for_update().filter(pk=pk, ended_at=None).first()
     if row is None:
         return False
-    row.ended_at, row.why_ended = moment, "Nothing that is owed demands it any more."
+    row.ended_at, row.end_reason = moment, "Nothing that is owed demands it any more."
     row.save()
     _lift(SuspendedAccount.objects.filter(suspension=row), moment)
     return True

@@ -52,7 +52,7 @@ def next_step(late: OverdueInvoice, policy: Policy) -> Mark | None:
 def _is_step_done(late: OverdueInvoice, mark: Mark) -> bool:
     if mark.step is Step.REMINDER:
         return mark.number <= late.reminders
-    return late.past_due_told if mark.step is Step.PAST_DUE else late.announced or late.suspended
+    return late.past_due_notified if mark.step is Step.PAST_DUE else late.announced or late.suspended
 
 
 def is_past_due(late: OverdueInvoice, policy: Policy) -> bool:
@@ -121,9 +121,9 @@ def _list_payments() -> Iterator[ReviewItem]:
     attempts = PaymentAttempt.objects.filter(state=AttemptState.NEEDS_REVIEW).select_related(
         "invoice", "tenant"
     )
-    for each in attempts.order_by("made_at")[:AT_ONCE]:
-        number = each.invoice.number or "" if each.invoice else ""
-        yield ReviewItem("Payment", each.message, "paymentattempt", each.tenant.slug, number)
+    for attempt in attempts.order_by("created_at")[:AT_ONCE]:
+        number = attempt.invoice.number or "" if attempt.invoice else ""
+        yield ReviewItem("Payment", attempt.message, "paymentattempt", attempt.tenant.slug, number)
     disputes = PaymentDispute.objects.filter(state__in=UNDECIDED).select_related("attempt__invoice", "tenant")
     for row in disputes.order_by("opened_at")[:AT_ONCE]:
         number = row.attempt.invoice.number or "" if row.attempt.invoice else ""
@@ -133,7 +133,7 @@ def _list_payments() -> Iterator[ReviewItem]:
             message = f"A bank inquires about {amount.text} {amount.currency}: respond at the gateway, or refund it."
         yield ReviewItem("Dispute", message, "paymentdispute", row.tenant.slug, number)
     open_refunds = refunds.list_unexplained()
-    for back in open_refunds.select_related("attempt__invoice", "tenant").order_by("made_at")[:AT_ONCE]:
+    for back in open_refunds.select_related("attempt__invoice", "tenant").order_by("created_at")[:AT_ONCE]:
         number = back.attempt.invoice.number or "" if back.attempt.invoice else ""
         amount = Money.from_minor(back.amount, back.attempt.currency)
         message = (
@@ -142,7 +142,7 @@ def _list_payments() -> Iterator[ReviewItem]:
         )
         yield ReviewItem("Refund", message, "paymentrefund", back.tenant.slug, number)
     failed = refunds.list_not_refunded().select_related("attempt__invoice", "credit_note", "tenant")
-    for back in failed.order_by("made_at")[:AT_ONCE]:
+    for back in failed.order_by("created_at")[:AT_ONCE]:
         number = back.attempt.invoice.number or "" if back.attempt.invoice else ""
         amount = Money.from_minor(back.amount, back.attempt.currency)
         message = (
@@ -151,24 +151,24 @@ def _list_payments() -> Iterator[ReviewItem]:
         )
         yield ReviewItem("Refund", message, "paymentrefund", back.tenant.slug, number, "refund")
     for event in GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW).order_by("received_at")[:AT_ONCE]:
-        yield ReviewItem("Event", event.why, "gatewayevent", event.tenant_slug)
+        yield ReviewItem("Event", event.reason, "gatewayevent", event.tenant_slug)
 
 
 def _list_refunds_due() -> Iterator[ReviewItem]:
     """Without those whose refund failed, which `_list_payments` tells with its reason."""
     failed = set(refunds.list_not_refunded().values_list("attempt__invoice", flat=True))
-    for each in refunds_due.list_due(limit=AT_ONCE):
-        if each.invoice.pk not in failed:
-            act = "refund" if each.to_card.amount else "transfer"
-            number, slug = each.invoice.number or "", each.invoice.tenant.slug
-            yield ReviewItem("Refund due", each.sentence, "", slug, number, act)
+    for refund_due in refunds_due.list_due(limit=AT_ONCE):
+        if refund_due.invoice.pk not in failed:
+            act = "refund" if refund_due.to_card.amount else "transfer"
+            number, slug = refund_due.invoice.number or "", refund_due.invoice.tenant.slug
+            yield ReviewItem("Refund due", refund_due.sentence, "", slug, number, act)
 
 
 def _list_notices(moment: datetime) -> Iterator[ReviewItem]:
     stuck = Q(state=NoticeState.SENDING, sent_at__lt=moment - UNTOLD)
     rows = Notice.objects.filter(stuck | Q(state=NoticeState.FAILED)).select_related("tenant", "invoice")
-    for row in rows.order_by("made_at").defer("text", "html")[:AT_ONCE]:
-        why = row.why or "No answer from the mail server: the e-mail may have arrived."
+    for row in rows.order_by("created_at").defer("text", "html")[:AT_ONCE]:
+        why = row.reason or "No answer from the mail server: the e-mail may have arrived."
         number = row.invoice.number or "" if row.invoice else ""
         yield ReviewItem("E-mail", f"{row.get_kind_display()}: {why}", "notice", row.tenant.slug, number)
 
@@ -181,10 +181,12 @@ def _list_refused_addresses() -> Iterator[ReviewItem]:
 
 
 def _list_accounts() -> Iterator[ReviewItem]:
-    rows = SuspendedAccount.objects.filter(state__in=(BlockState.ASKED, BlockState.LIFTING)).exclude(error="")
+    rows = SuspendedAccount.objects.filter(state__in=(BlockState.REQUESTED, BlockState.LIFTING)).exclude(
+        error=""
+    )
     rows = rows.select_related("account__cluster", "tenant", "suspension__invoice")
     for row in rows.order_by("pk")[:AT_ONCE]:
-        act = "blocked" if row.state == BlockState.ASKED else "unblocked"
+        act = "blocked" if row.state == BlockState.REQUESTED else "unblocked"
         message = f"{row.account} is not {act} yet: {row.error} Retrying."
         yield ReviewItem(
             "Suspension", message, "suspendedaccount", row.tenant.slug, row.suspension.invoice.number or ""

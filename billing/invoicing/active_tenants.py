@@ -19,9 +19,9 @@ def list_billable_tenants(periods: Iterable[BillingPeriod]) -> set[int]:
         *Ownership.objects.filter(tenant__in=ends).values_list("tenant", "until"),
         *Subscription.objects.filter(tenant__in=ends).values_list("tenant", "until"),
         *(
-            (each.payer, each.until)
-            for each in third_party_payers.stretches_of(payers=ends)
-            if each.payer in ends
+            (stretch.payer, stretch.until)
+            for stretch in third_party_payers.stretches_of(payers=ends)
+            if stretch.payer in ends
         ),
     ]
     return {tenant for tenant, until in relations if until is None or until > ends[tenant]}

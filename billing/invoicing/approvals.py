@@ -61,7 +61,7 @@ def decide_approval(
     period: BillingPeriod,
     decision: Decision,
     by: str,
-    why: str,
+    reason: str,
     moment: datetime,
     seen: tuple[int, int] | None = None,
 ) -> PendingApproval:
@@ -78,14 +78,14 @@ def decide_approval(
         raise ApprovalError(
             f"Nothing of {period.tenant.slug} is held for approval in that month: close it first."
         )
-    if not why.strip():
+    if not reason.strip():
         raise ApprovalError("Say why: the reason is kept with the decision.")
     if seen is not None and seen != (row.total, row.lines):
         raise ApprovalError(f"It comes to {format_total(row)} on {row.lines} lines by now: look at it again.")
     if Invoice.objects.of_periods().issued().filter(period=period).exists():
         raise ApprovalError("It has been issued already: credit it, or make it void.")
     if row.state != decision:
-        row.state, row.by, row.why, row.decided_at = decision, by, why.strip(), moment
+        row.state, row.decided_by, row.decision_reason, row.decided_at = decision, by, reason.strip(), moment
         row.save()
     return row
 
@@ -115,17 +115,17 @@ def hold_for_approval(bills: Sequence[DraftInvoice], *, moment: datetime) -> dic
     """
     if not bills:
         return {}
-    limits = load_limits([bill.owing.tenant for bill in bills])
+    limits = load_limits([bill.charges.tenant for bill in bills])
     existing = {
         row.period_id: row
-        for row in PendingApproval.objects.filter(period__in=[b.owing.period for b in bills])
+        for row in PendingApproval.objects.filter(period__in=[b.charges.period for b in bills])
     }
     usual = _usual_totals(
-        [bill for bill in bills if limits[bill.owing.tenant.pk].get((ApprovalMetric.USUAL, ""))]
+        [bill for bill in bills if limits[bill.charges.tenant.pk].get((ApprovalMetric.USUAL, ""))]
     )
     pending = {}
     for bill in bills:
-        tenant, row = bill.owing.tenant, existing.get(bill.owing.period.pk)
+        tenant, row = bill.charges.tenant, existing.get(bill.charges.period.pk)
         figures = compute_figures(bill)
         bounds = _limits_in(limits[tenant.pk], figures.total.currency)
         reasons = [
@@ -135,7 +135,7 @@ def hold_for_approval(bills: Sequence[DraftInvoice], *, moment: datetime) -> dic
         covered = (
             row is not None
             and _is_approved(row, figures)
-            and all(each in row.reason for each in other_reasons)
+            and all(other_reason in row.reason for other_reason in other_reasons)
         )
         if (reasons or other_reasons) and not covered:
             pending[tenant.pk] = _save_pending(
@@ -153,17 +153,17 @@ def load_limits(tenants: Iterable[Tenant]) -> Mapping[int, Limits]:
     own: dict[int, dict[tuple[str, str], Decimal]] = defaultdict(dict)
     for row in ApprovalLimit.objects.filter(Q(tenant__in=ids) | Q(tenant__isnull=True)):
         to = common if row.tenant_id is None else own[row.tenant_id]
-        to[row.measure, row.currency] = row.limit
+        to[row.metric, row.currency] = row.limit
     return {pk: common | own[pk] for pk in ids}
 
 
 def compute_figures(bill: DraftInvoice) -> Figures:
     """What the bill asks to be paid; what it gives back on credit notes is beside it."""
-    zero = Money.zero(bill.owing.due.currency or "USD")
-    apart = line_taxes.sum_taxes(bill.divided.apart, zero.currency)
+    zero = Money.zero(bill.charges.due.currency or "USD")
+    apart = line_taxes.sum_taxes(bill.divided.separate, zero.currency)
     total = sum((row.net + row.tax for row in (*bill.taxes, *apart)), zero)
     other_lines = sum(compute_figures(other).lines for other in bill.others)
-    return Figures(total, len(bill.divided.lines) + len(bill.divided.apart) + other_lines)
+    return Figures(total, len(bill.divided.lines) + len(bill.divided.separate) + other_lines)
 
 
 def _other_currency_reasons(bill: DraftInvoice, limits: Limits) -> Iterator[str]:
@@ -188,11 +188,11 @@ def _usual_totals(bills: Sequence[DraftInvoice]) -> dict[int, Money]:
     """By tenant the mean of its last invoices before the period, in the currency of the bill. One query, if any."""
     if not bills:
         return {}
-    by_tenant = {bill.owing.tenant.pk: bill for bill in bills}
+    by_tenant = {bill.charges.tenant.pk: bill for bill in bills}
     rows = (
         Invoice.objects.issued()
         .of_periods()
-        .filter(tenant__in=by_tenant, total__gt=0, period_end__lte=max(b.owing.period.start for b in bills))
+        .filter(tenant__in=by_tenant, total__gt=0, period_end__lte=max(b.charges.period.start for b in bills))
         .annotate(place=Window(RowNumber(), partition_by=F("tenant"), order_by=F("period_start").desc()))
         .values_list("tenant", "period_end", "currency", "total")
         .order_by("tenant", "-period_start")
@@ -201,7 +201,7 @@ def _usual_totals(bills: Sequence[DraftInvoice]) -> dict[int, Money]:
     amounts: dict[int, list[Money]] = defaultdict(list)
     for tenant, end, currency, total in rows:
         bill = by_tenant[tenant]
-        mine = end <= bill.owing.period.start and currency == bill.owing.due.currency
+        mine = end <= bill.charges.period.start and currency == bill.charges.due.currency
         if mine and len(amounts[tenant]) < LAST:
             amounts[tenant].append(Money.from_minor(total, currency))
     return {tenant: usual for tenant, totals in amounts.items() if (usual := rules.mean(totals)) is not None}
@@ -229,10 +229,10 @@ def _save_pending(
     }
     if row is not None and all(getattr(row, name) == value for name, value in values.items()):
         return row
-    row = row or PendingApproval(tenant=bill.owing.tenant, period=bill.owing.period)
+    row = row or PendingApproval(tenant=bill.charges.tenant, period=bill.charges.period)
     for name, value in values.items():
         setattr(row, name, value)
-    row.state, row.by, row.why, row.decided_at = Decision.WAITING, "", "", None
+    row.state, row.decided_by, row.decision_reason, row.decided_at = Decision.WAITING, "", "", None
     row.since = moment.astimezone(UTC)
     row.save()
     return row

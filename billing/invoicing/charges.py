@@ -41,16 +41,16 @@ class ChargeInputs:
     in_order: InOrder
 
 
-def calculate_charges(books: ChargeInputs) -> dict[Key, Owed]:
+def calculate_charges(inputs: ChargeInputs) -> dict[Key, Owed]:
     """By key what is owed since ever, in whole minor units.
 
     A key that was billed and holds nothing any more still has its part, of zero, in a price that is
     computed over all projects, so that its line says how the rest is shared.
     """
     charges: dict[Key, Owed] = {}
-    free = _apply_allowances(books)
-    for (service, price_id), together in _usage_by_price(books).items():
-        price = books.prices[price_id]
+    free = _apply_allowances(inputs)
+    for (service, price_id), together in _usage_by_price(inputs).items():
+        price = inputs.prices[price_id]
         part, allowance = free.get((service, price_id), (Fraction(0), None))
         if price.scale or price.allowance_id is not None:
             parts = shared(
@@ -60,56 +60,60 @@ def calculate_charges(books: ChargeInputs) -> dict[Key, Owed]:
         else:
             model = PerUnit(price.unit_price)
             charges |= {key: Owed(seconds, model) for key, seconds in together.items() if seconds}
-    if books.terms is not None:
-        for service in books.periods:
-            charges |= _term_charges(books, books.terms, service, charges)
+    if inputs.terms is not None:
+        for service in inputs.periods:
+            charges |= _term_charges(inputs, inputs.terms, service, charges)
     return charges
 
 
-def _usage_by_price(books: ChargeInputs) -> dict[tuple[Period, int], dict[LineKey, Fraction]]:
+def _usage_by_price(inputs: ChargeInputs) -> dict[tuple[Period, int], dict[LineKey, Fraction]]:
     """By service period and price what each key used; nothing, for keys that were only billed."""
     groups: dict[tuple[Period, int], dict[LineKey, Fraction]] = defaultdict(dict)
-    keys = {*books.used, *(key for key in books.billed if isinstance(key, LineKey))}
+    keys = {*inputs.used, *(key for key in inputs.billed if isinstance(key, LineKey))}
     for key in sorted(keys):
-        groups[key.service, key.price_id][key] = books.used.get(key, Fraction(0))
+        groups[key.service, key.price_id][key] = inputs.used.get(key, Fraction(0))
     return groups
 
 
-def _apply_allowances(books: ChargeInputs) -> dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]]:
+def _apply_allowances(inputs: ChargeInputs) -> dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]]:
     """By service period and price the resource-seconds that an allowance includes, and how it stands there."""
     by_price: dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]] = {}
-    if books.terms is None:
+    if inputs.terms is None:
         return by_price
-    for version, allowances in books.terms.allowances.items():
+    for version, allowances in inputs.terms.allowances.items():
         periods = [
-            each for each in books.periods if each <= books.period and books.terms.seconds(version, each)
+            service
+            for service in inputs.periods
+            if service <= inputs.period and inputs.terms.seconds(version, service)
         ]
         for allowance in allowances:
             if allowance.tenant_id is not None:  # which stands in the place of one that prices name
                 continue
             for run in unbroken(periods):
-                by_price |= _allowance_balances(books, books.terms, allowance, run)
+                by_price |= _allowance_balances(inputs, inputs.terms, allowance, run)
     return by_price
 
 
 def _allowance_balances(
-    books: ChargeInputs, terms: Terms, allowance: Allowance, periods: Sequence[Period]
+    inputs: ChargeInputs, terms: Terms, allowance: Allowance, periods: Sequence[Period]
 ) -> dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]]:
     """As `_apply_allowances`, of one allowance in periods that follow each other."""
     by_price: dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]] = {}
     allowance_parts = [_allowance_parts(terms, allowance, period) for period in periods]
-    uses = [_covered_usage(books, allowance.pk, period) for period in periods]
+    uses = [_covered_usage(inputs, allowance.pk, period) for period in periods]
     period_totals = [
-        (_included_hours(each, period), sum(use.values(), Fraction(0)))
-        for each, use, period in zip(allowance_parts, uses, periods, strict=True)
+        (_included_hours(parts, period), sum(use.values(), Fraction(0)))
+        for parts, use, period in zip(allowance_parts, uses, periods, strict=True)
     ]
     stands = included(rollover=allowance.rollover, periods=period_totals)
-    for period, each, use, stand in zip(periods, allowance_parts, uses, stands, strict=True):
+    for period, parts, use, stand in zip(periods, allowance_parts, uses, stands, strict=True):
         if stand.available >= stand.used or len(use) == 1:
             parted = {price: min(seconds, stand.available) for price, seconds in use.items()}
         else:
-            parted = dict(books.in_order(period, use, stand.available))
-        shown = _allowance_detail(allowance, each, terms.seconds(allowance.version_id, period), period, stand)
+            parted = dict(inputs.in_order(period, use, stand.available))
+        shown = _allowance_detail(
+            allowance, parts, terms.seconds(allowance.version_id, period), period, stand
+        )
         by_price |= {(period, price): (part, shown) for price, part in parted.items()}
     return by_price
 
@@ -155,17 +159,17 @@ def _allowance_detail(
     }
 
 
-def _covered_usage(books: ChargeInputs, allowance: int, period: Period) -> dict[int, Fraction]:
+def _covered_usage(inputs: ChargeInputs, allowance: int, period: Period) -> dict[int, Fraction]:
     """By price what was used of those that the allowance covers."""
     by_price: dict[int, Fraction] = defaultdict(Fraction)
-    for key, seconds in books.used.items():
-        if key.service == period and books.prices[key.price_id].allowance_id == allowance and seconds:
+    for key, seconds in inputs.used.items():
+        if key.service == period and inputs.prices[key.price_id].allowance_id == allowance and seconds:
             by_price[key.price_id] += seconds
     return dict(by_price)
 
 
 def _term_charges(
-    books: ChargeInputs, terms: Terms, service: Period, use: Mapping[Key, Owed]
+    inputs: ChargeInputs, terms: Terms, service: Period, use: Mapping[Key, Owed]
 ) -> dict[Key, Owed]:
     """Fees, the commitment and discounts of one service period, of each version that the tenant was on."""
     charges: dict[Key, Owed] = {}
@@ -173,22 +177,22 @@ def _term_charges(
         seconds = terms.seconds(version, service)
         if not seconds:
             continue
-        of_version = dict(_fees(books, terms, service, version))
-        if service <= books.period:
-            amount = _price_usage(use, books, service, version, currency)
+        of_version = dict(_fees(inputs, terms, service, version))
+        if service <= inputs.period:
+            amount = _price_usage(use, inputs, service, version, currency)
             of_version |= _commitment(terms, service, version, amount)
             charged = amount
         else:
             charged = Money.zero(currency)
-        charged = sum((each.amount(currency) for each in of_version.values()), charged)
+        charged = sum((charge.amount(currency) for charge in of_version.values()), charged)
         charges |= of_version | dict(_discounts(terms, service, version, charged))
     return charges
 
 
-def _fees(books: ChargeInputs, terms: Terms, service: Period, version: int) -> Iterator[tuple[Key, Owed]]:
+def _fees(inputs: ChargeInputs, terms: Terms, service: Period, version: int) -> Iterator[tuple[Key, Owed]]:
     for fee in terms.fees[version]:
         seconds = terms.seconds_in_force(fee, service)
-        if seconds and (fee.in_advance or service <= books.period):
+        if seconds and (fee.in_advance or service <= inputs.period):
             amount = Fee(fee.amount).owed(terms.currencies[version], Fraction(seconds, service.whole_seconds))
             share_terms = {"fee": _decimal_text(fee.amount), "seconds": seconds, "of": service.whole_seconds}
             yield TermKey(service, TermKind.FEE, fee.pk), Owed(Fraction(0), None, Share(amount, share_terms))
@@ -205,7 +209,7 @@ def _commitment(terms: Terms, service: Period, version: int, use: Money) -> dict
     seconds, of = terms.seconds(version, service), service.whole_seconds
     parts = [(Commitment(row.amount, row.overage_factor), Fraction(part, of)) for row, part in active_rows]
     amount = committed(parts, use, whole=Fraction(seconds, of))
-    each = [
+    term_parts = [
         {
             "commitment": _decimal_text(row.amount),
             "factor": _decimal_text(row.overage_factor),
@@ -214,7 +218,7 @@ def _commitment(terms: Terms, service: Period, version: int, use: Money) -> dict
         for row, part in active_rows
     ]
     plain = len(active_rows) == 1 and active_rows[0][1] == seconds
-    share_terms = (each[0] if plain else {"commitments": each, "seconds": seconds}) | {
+    share_terms = (term_parts[0] if plain else {"commitments": term_parts, "seconds": seconds}) | {
         "of": of,
         "use": use.minor,
     }
@@ -247,16 +251,16 @@ def _discounts(terms: Terms, service: Period, version: int, base: Money) -> Iter
 
 
 def _price_usage(
-    use: Mapping[Key, Owed], books: ChargeInputs, service: Period, version: int, currency: str
+    use: Mapping[Key, Owed], inputs: ChargeInputs, service: Period, version: int, currency: str
 ) -> Money:
     """What the use of one service period comes to at the version's prices."""
     return sum(
         (
-            each.amount(currency)
-            for key, each in use.items()
+            owed.amount(currency)
+            for key, owed in use.items()
             if isinstance(key, LineKey)
             and key.service == service
-            and books.prices[key.price_id].version_id == version
+            and inputs.prices[key.price_id].version_id == version
         ),
         Money.zero(currency),
     )

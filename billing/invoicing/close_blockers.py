@@ -32,16 +32,18 @@ def find_blocks(
         sentence = f"{_period_name(period)} runs until {period.end:%Y-%m-%d %H:%M} UTC; close it after that."
         yield Block("not-over", sentence)
         return
-    unclosed = [each for each in rated if each.end <= period.start and not each.closed]
+    unclosed = [
+        rated_period for rated_period in rated if rated_period.end <= period.start and not rated_period.closed
+    ]
     if waiting:
         yield Block(
             "earlier-pending-approval",
             f"{_period_name(waiting[0].period)} waits for approval and is not issued: approve it, or correct "
             "what is wrong, and close it first.",
         )
-    elif any(each.charged or each.unpriced for each in unclosed):
+    elif any(rated_period.charged or rated_period.unpriced for rated_period in unclosed):
         yield from _find_earlier(tenant, unclosed)
-    if any(each.unpriced for each in rated):
+    if any(rated_period.unpriced for rated_period in rated):
         yield from _find_unpriced(tenant, period)
 
 
@@ -71,7 +73,7 @@ def _find_earlier(tenant: Tenant, unclosed: Sequence[RatedPeriod]) -> Iterator[B
     earlier = (
         PeriodTotal.objects.filter(
             Q(payer=None, tenant=tenant) | Q(payer=tenant),
-            period__in=[each.period for each in unclosed],
+            period__in=[rated_period.period for rated_period in unclosed],
             units__gt=0,
             verdict__in=(Verdict.CHARGED, Verdict.UNPRICED),
         )

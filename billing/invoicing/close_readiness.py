@@ -111,7 +111,7 @@ def find_incomplete_clusters(
             for name, mark in clusters
             if mark is None or mark < period.end or watermark.is_ahead(mark, moment=now)
         ]
-        by_tenant[period.tenant_id] = sorted(behind, key=lambda each: each[0])
+        by_tenant[period.tenant_id] = sorted(behind, key=lambda cluster: cluster[0])
     return by_tenant
 
 

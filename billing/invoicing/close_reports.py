@@ -66,7 +66,7 @@ def write_report(run: CloseRun, tallies: Sequence[Tally]) -> None:
         run=run,
         subject=f"{month} could not be closed" if run.error else subject,
         text="\n\n".join(paragraphs) + "\n",
-        not_before=run.ended_at or run.asked_at,
+        not_before=run.ended_at or run.requested_at,
     )
 
 
@@ -77,7 +77,7 @@ def send_reports(*, moment: datetime) -> int:
     """
     waiting = CloseReport.objects.filter(state=ReportState.WAITING, not_before__lte=moment)
     if not settings.CLUSTERTAB_SENDS_MAIL:
-        waiting.update(state=ReportState.KEPT, sent_at=moment)
+        waiting.update(state=ReportState.DRAFTED, sent_at=moment)
         return 0
     reports = list(waiting.order_by("pk"))
     if not reports:
@@ -92,11 +92,11 @@ def _send(report: CloseReport, to: list[str], moment: datetime) -> bool:
     server = get_connection()
     try:
         server.open()  # before it is claimed, since what is claimed is never sent again by itself
-        if not claimed.update(state=ReportState.SENDING, to=to, sent_at=moment, why=""):
+        if not claimed.update(state=ReportState.SENDING, to=to, sent_at=moment, reason=""):
             return False
         return _hand_over(report, to, server, moment)
     except (OSError, smtplib.SMTPException) as error:
-        claimed.update(why=f"The mail server cannot be reached: {error}")
+        claimed.update(reason=f"The mail server cannot be reached: {error}")
         return False
     finally:
         server.close()
@@ -105,7 +105,7 @@ def _send(report: CloseReport, to: list[str], moment: datetime) -> bool:
 def _hand_over(report: CloseReport, to: list[str], server: BaseEmailBackend, moment: datetime) -> bool:
     row = CloseReport.objects.filter(pk=report.pk, state=ReportState.SENDING)
     if not to:
-        row.update(state=ReportState.FAILED, why=NOBODY)
+        row.update(state=ReportState.FAILED, reason=NOBODY)
         return False
     try:
         EmailMessage(report.subject, report.text, settings.DEFAULT_FROM_EMAIL, to, connection=server).send()
@@ -114,10 +114,10 @@ def _hand_over(report: CloseReport, to: list[str], server: BaseEmailBackend, mom
             state=ReportState.FAILED if report.tries + 1 >= TRIES else ReportState.WAITING,
             tries=report.tries + 1,
             not_before=moment + min(FIRST * (1 << report.tries), LONGEST),
-            why=f"The mail server refused it: {error}",
+            reason=f"The mail server refused it: {error}",
         )
     except (OSError, smtplib.SMTPException) as error:
-        row.update(why=f"The mail server did not answer: it may have arrived or not. {error}")
+        row.update(reason=f"The mail server did not answer: it may have arrived or not. {error}")
     else:
         row.update(state=ReportState.SENT)
         return True
@@ -132,7 +132,7 @@ def _list_blocked(run: CloseRun, count: int) -> list[str]:
     rows = run.results.filter(outcome__in=STUCK).select_related("tenant").order_by("tenant__slug")[:LISTED]
     lines = [f"{_format_tenants(count)} {'waits' if count == 1 else 'wait'}:"]
     for row in rows:
-        why = " ".join(block["sentence"] for block in row.told["blocks"]) or row.told["reason"]
+        why = " ".join(block["sentence"] for block in row.details["blocks"]) or row.details["reason"]
         lines.append(f"- {one_line(row.tenant.name)} ({row.outcome}): {one_line(why)}")
     if count > LISTED:
         lines.append(f"- {count - LISTED} more are on the page.")

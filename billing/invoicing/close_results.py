@@ -82,14 +82,18 @@ def combine_periods(outcomes: Sequence[TenantClose], names: Sequence[str]) -> Te
         return outcomes[0]
     is_stuck = outcomes[-1].outcome in STUCK
     main = (
-        outcomes[-1] if is_stuck else next((each for each in reversed(outcomes) if each.number), outcomes[-1])
+        outcomes[-1]
+        if is_stuck
+        else next((outcome for outcome in reversed(outcomes) if outcome.number), outcomes[-1])
     )
     documents: list[RelatedDocument] = []
-    for each in outcomes:
-        if each is not main and each.total and each.number:
-            documents.append(RelatedDocument("invoice", each.number, each.total))
-        documents += each.related_documents
-    notes = [note for each in outcomes for note in (each.note, "" if each is main else each.reason)]
+    for outcome in outcomes:
+        if outcome is not main and outcome.total and outcome.number:
+            documents.append(RelatedDocument("invoice", outcome.number, outcome.total))
+        documents += outcome.related_documents
+    notes = [
+        note for outcome in outcomes for note in (outcome.note, "" if outcome is main else outcome.reason)
+    ]
     done = names[: len(outcomes) - 1 - is_stuck]
     if done:
         follow = f"{done[0]} is the second" if len(done) == 1 else f"{', '.join(done)} follow"

@@ -67,19 +67,21 @@ def request_run(
             run = CloseRun.objects.create(
                 month=month,
                 kind=kind,
-                by=by,
-                asked_at=moment,
+                requested_by=by,
+                requested_at=moment,
                 accept_incomplete=accept_incomplete.strip(),
                 scheduled=scheduled > 0,
                 total=scheduled or Tenant.objects.count(),
             )
             CloseResult.objects.filter(run__month=month).exclude(run=run).delete()
     except IntegrityError as error:
-        other = CloseRun.objects.undone().filter(month=month).first()
+        other = CloseRun.objects.unfinished().filter(month=month).first()
         if other is None:
             raise RunError("Another close of this month has just ended: look at it first.") from error
         doing = "previews" if other.kind == CloseKind.PREVIEW else "closes"
-        raise RunError(f"{other.by} {doing} {month} at this moment: wait until that has ended.") from error
+        raise RunError(
+            f"{other.requested_by} {doing} {month} at this moment: wait until that has ended."
+        ) from error
     return run
 
 
@@ -92,17 +94,17 @@ def perform_run(run_id: int, *, clock: Callable[[], datetime]) -> bool:
     another worker may be at.
     """
     with locks.alone(Work.CLOSING, run_id) as ours:
-        run = CloseRun.objects.undone().filter(pk=run_id).first() if ours else None
+        run = CloseRun.objects.unfinished().filter(pk=run_id).first() if ours else None
         if run is None or _has_run_before(run):
             return False
         closed_tenants = run.results.values("tenant")
         waiting = list(_list_tenants(run).exclude(pk__in=closed_tenants).order_by("slug"))
-        run.begun_at, run.attempts = run.begun_at or clock(), run.attempts + 1
+        run.started_at, run.attempts = run.started_at or clock(), run.attempts + 1
         run.total = run.done + len(waiting)
         if run.attempts > ATTEMPTS:
             run.error = "It was begun several times and never ended: the worker's log says why. Ask again."
             waiting = []
-        with acting_as(run.by, why=run.accept_incomplete):
+        with acting_as(run.requested_by, why=run.accept_incomplete):
             run.save()
             for start in range(0, len(waiting), month_close.TOGETHER):
                 _close_tenants(run, waiting[start : start + month_close.TOGETHER], clock())
@@ -121,7 +123,7 @@ def _list_tenants(run: CloseRun) -> QuerySet[Tenant]:
 
 
 def _has_run_before(run: CloseRun) -> bool:
-    earlier = CloseRun.objects.undone().filter(kind=CloseKind.ISSUE, month__lt=run.month)
+    earlier = CloseRun.objects.unfinished().filter(kind=CloseKind.ISSUE, month__lt=run.month)
     return run.kind == CloseKind.ISSUE and earlier.exists()
 
 
@@ -162,7 +164,7 @@ def list_results(
     if outcomes:
         matches = matches.filter(outcome__in=outcomes)
     if code:
-        matches = matches.filter(told__blocks__contains=[{"code": code}])
+        matches = matches.filter(details__blocks__contains=[{"code": code}])
     rows = list(matches[: limit + 1])
     return rows[:limit], rows[limit - 1].pk if len(rows) > limit else 0
 
@@ -194,19 +196,19 @@ def _make_result(run: CloseRun, tenant: int, one: TenantClose) -> CloseResult:
         number="" if run.kind == CloseKind.PREVIEW and one.outcome == "issued" else one.number,
         currency=one.total.currency if one.total else "",
         total=one.total.minor if one.total else None,
-        told=close_summary.to_json(one, previewed=run.kind == CloseKind.PREVIEW),
+        details=close_summary.to_json(one, previewed=run.kind == CloseKind.PREVIEW),
     )
 
 
 _DOCUMENT_TOTALS = """
 SELECT CASE WHEN r.outcome = ANY (%(stuck)s) THEN %(issued)s ELSE r.outcome END, other ->> 'currency',
        count(DISTINCT r.id) FILTER (WHERE r.outcome = ANY (%(stuck)s)), sum((other ->> 'total')::numeric)
-FROM billing_closeresult r, jsonb_array_elements(r.told -> 'beside') AS other
+FROM billing_closeresult r, jsonb_array_elements(r.details -> 'related_documents') AS other
 WHERE r.run_id = %(run)s GROUP BY 1, 2 ORDER BY 1, 2
 """
 """What stands beside a period that is stuck is issued."""
 
 _BLOCK_COUNTS = """
-SELECT block ->> 'code', count(*) FROM billing_closeresult r, jsonb_array_elements(r.told -> 'blocks') AS block
+SELECT block ->> 'code', count(*) FROM billing_closeresult r, jsonb_array_elements(r.details -> 'blocks') AS block
 WHERE r.run_id = %s GROUP BY 1 ORDER BY 2 DESC, 1
 """

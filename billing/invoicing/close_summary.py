@@ -32,7 +32,7 @@ def to_json(one: TenantClose, *, previewed: bool) -> dict[str, Any]:
         "note": one.note or None,
         "blocks": [{"code": block.code, "sentence": block.sentence} for block in one.blocks],
         "change": _change(one.change) if one.change else None,
-        "beside": [
+        "related_documents": [
             {
                 "kind": other.kind,
                 "number": None if previewed else other.number,

@@ -49,16 +49,16 @@ class BilledLines:
     """What stands of some service periods."""
 
     lines: Mapping[int, _IssuedLine]
-    held: Mapping[Key, _Remainder]
+    remainders: Mapping[Key, _Remainder]
     taxes: Mapping[tuple[int, int], Tax]  # of the newest line, by tenant and service period
 
     def left(self, line: int) -> int:
         """What is left to be taken back of a line, in minor units, sign as billed."""
-        return self.held[self.lines[line].key].left.get(line, 0)
+        return self.remainders[self.lines[line].key].left.get(line, 0)
 
     def tax_of(self, line: InvoiceLine) -> Tax | None:
         """How the line's use was taxed when it was billed; None where it never was."""
-        balance = self.held.get(line_key(line))
+        balance = self.remainders.get(line_key(line))
         if balance and balance.left:
             return self.lines[next(reversed(balance.left))].tax
         return self.taxes.get((line.tenant_id, line.service_period_id))
@@ -69,11 +69,11 @@ class DividedLines:
     """The lines to bill, by where they go; none of them is saved, nor has it an invoice or a position."""
 
     lines: list[InvoiceLine]  # the period's invoice
-    apart: list[InvoiceLine] = field(default_factory=list)  # an invoice of corrections
+    separate: list[InvoiceLine] = field(default_factory=list)  # an invoice of corrections
     credits: Mapping[int, list[InvoiceLine]] = field(default_factory=dict)  # credit notes, by their invoice
 
     def __bool__(self) -> bool:
-        return bool(self.lines or self.apart or self.credits)
+        return bool(self.lines or self.separate or self.credits)
 
 
 def line_key(line: InvoiceLine) -> Key:
@@ -132,7 +132,7 @@ def divide_lines(
 
 def mark_correction(line: InvoiceLine, billed: BilledLines) -> InvoiceLine:
     """As a correction where it takes back what was billed already, be it of its own period."""
-    if line.amount >= 0 or line_key(line) not in billed.held:
+    if line.amount >= 0 or line_key(line) not in billed.remainders:
         return line
     reversal = copy(line)
     reversal.correction = True
@@ -162,7 +162,7 @@ def _split_line(
     line: InvoiceLine, billed: BilledLines, currency: str, *, whole: bool
 ) -> tuple[InvoiceLine | None, list[InvoiceLine]]:
     """What of the line is no credit, and its parts that name the line that they take back from."""
-    balance = billed.held.get(line_key(line), _Remainder())
+    balance = billed.remainders.get(line_key(line), _Remainder())
     newest = [(pk, Money.from_minor(left, currency)) for pk, left in reversed(balance.left.items())]
     reversal = take_back(Money.from_minor(line.amount, currency), [(pk, -left) for pk, left in newest])
     forgiven = [(pk, Money.from_minor(-part, currency)) for pk, part in reversed(balance.forgiven.items())]

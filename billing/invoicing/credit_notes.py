@@ -77,9 +77,9 @@ def draft_credit_notes(bill: DraftInvoice) -> list[Invoice]:
     notes = []
     for pk, lines in sorted(bill.divided.credits.items()):
         note = _make_note(
-            originals[pk], bill.seller, reason=CORRECTED, rated_through=bill.owing.due.rated_through
+            originals[pk], bill.seller, reason=CORRECTED, rated_through=bill.charges.due.rated_through
         )
-        note.terms = {CLOSED_PERIOD: bill.owing.period.pk}
+        note.terms = {CLOSED_PERIOD: bill.charges.period.pk}
         notes.append(_save_lines(note, lines))
     return notes
 

@@ -44,7 +44,7 @@ class PeriodCharges:
     tenant: Tenant
     period: BillingPeriod
     due: Statement
-    standing: Invoice | None  # the period's draft, which is written anew
+    existing_draft: Invoice | None  # the period's draft, which is written anew
     terms: dict[str, str]
 
 
@@ -52,52 +52,55 @@ class PeriodCharges:
 class DraftInvoice:
     """What is owed, as the lines of the documents that are to say so."""
 
-    owing: PeriodCharges
+    charges: PeriodCharges
     divided: DividedLines
     seller: Seller
-    wanted: bool  # its period has an invoice, be it of nothing
-    now: Tax = UNTAXED  # how what is supplied in its period is taxed
+    has_invoice: bool  # its period has an invoice, be it of nothing
+    period_tax: Tax = UNTAXED  # how what is supplied in its period is taxed
     untaxed: str = ""  # why it cannot be told how its lines are taxed: then nothing can be drafted
     others: tuple[DraftInvoice, ...] = ()  # of other currencies, whose lines are all apart or credits
 
     @cached_property
     def taxes(self) -> list[TaxRow]:
         """Of the period's invoice; empty where it has no lines."""
-        return line_taxes.sum_taxes(self.divided.lines, self.owing.due.currency)
+        return line_taxes.sum_taxes(self.divided.lines, self.charges.due.currency)
 
     @property
     def total(self) -> Money:
         """What the period's invoice comes to. ValueError where there is neither a line nor a currency."""
-        return line_taxes.total_with_tax(self.taxes, self.owing.due.currency)
+        return line_taxes.total_with_tax(self.taxes, self.charges.due.currency)
 
 
-def prepare_drafts(owing: Sequence[PeriodCharges]) -> list[DraftInvoice]:
+def prepare_drafts(charges: Sequence[PeriodCharges]) -> list[DraftInvoice]:
     """Their lines, those by hand among them, taxed, and divided by the policy of corrections.
 
     Six queries at most, four more where a period comes to less than nothing, and one for each tenant that leaves so.
     """
     seller = sellers.load_seller()
-    waiting = manual_lines.list_pending([each.tenant for each in owing])
-    owing = _set_currencies(owing, waiting, seller)
-    by_tenant = {each.tenant.pk: _split_currencies(each, waiting.get(each.tenant.pk, [])) for each in owing}
+    waiting = manual_lines.list_pending([tenant_charges.tenant for tenant_charges in charges])
+    charges = _set_currencies(charges, waiting, seller)
+    by_tenant = {
+        tenant_charges.tenant.pk: _split_currencies(tenant_charges, waiting.get(tenant_charges.tenant.pk, []))
+        for tenant_charges in charges
+    }
     billed = corrections.load_corrected_lines(
         line for parts in by_tenant.values() for _, lines in parts for line in lines
     )
-    taxes = line_taxes.load_taxes([each.tenant for each in owing], seller)
+    taxes = line_taxes.load_taxes([tenant_charges.tenant for tenant_charges in charges], seller)
     bills = []
-    for (each, lines), *others in by_tenant.values():
-        bill = _prepare_draft(each, lines, billed, taxes, seller)
+    for (tenant_charges, lines), *others in by_tenant.values():
+        bill = _prepare_draft(tenant_charges, lines, billed, taxes, seller)
         other_bills = tuple(
             _prepare_draft(other, other_lines, billed, taxes, seller, apart=True)
             for other, other_lines in others
         )
         untaxed = next((one.untaxed for one in (bill, *other_bills) if one.untaxed), "")
         bills.append(replace(bill, others=other_bills, untaxed=untaxed))
-    below = [bill.owing.period for bill in bills if bill.wanted and bill.total.amount < 0]
+    below = [bill.charges.period for bill in bills if bill.has_invoice and bill.total.amount < 0]
     leaving = {period.tenant_id for period in below} - list_billable_tenants(below) if below else set()
     return [
-        _convert_to_credits(bill, by_tenant[bill.owing.tenant.pk][0][1])
-        if bill.owing.tenant.pk in leaving
+        _convert_to_credits(bill, by_tenant[bill.charges.tenant.pk][0][1])
+        if bill.charges.tenant.pk in leaving
         else bill
         for bill in bills
     ]
@@ -109,7 +112,7 @@ def _convert_to_credits(bill: DraftInvoice, lines: Sequence[InvoiceLine]) -> Dra
     Of its last period, too, as of a fee that was billed before it. What takes off more than was billed holds them up
     no longer, and waits.
     """
-    currency, billed = bill.owing.due.currency, corrections.load_billed_lines(lines)
+    currency, billed = bill.charges.due.currency, corrections.load_billed_lines(lines)
     taking = [corrections.mark_correction(line, billed) for line in lines]
     divided = corrections.divide_lines(
         taking, billed=billed, policy=Corrections.CREDIT_NOTE, currency=currency
@@ -117,44 +120,52 @@ def _convert_to_credits(bill: DraftInvoice, lines: Sequence[InvoiceLine]) -> Dra
     if not divided.credits:
         return bill
     own = corrections.drop_excess_credit(divided.lines, currency)
-    return replace(bill, divided=replace(divided, lines=own), wanted=bool(own))
+    return replace(bill, divided=replace(divided, lines=own), has_invoice=bool(own))
 
 
 def _split_currencies(
-    owing: PeriodCharges, waiting: Sequence[ManualLine]
+    charges: PeriodCharges, waiting: Sequence[ManualLine]
 ) -> list[tuple[PeriodCharges, list[InvoiceLine]]]:
     """What is owed in the period's currency first, then in each other one, with its lines, those by hand included.
 
     Behind the tenant's own lines stand those of the tenants that it pays for.
     """
-    per_currency = [replace(owing, due=due) for due in (owing.due, *owing.due.others)]
-    currencies = {each.due.currency for each in per_currency}
-    apart = {each.currency: each for each in owing.due.paid if each.lines and each.currency not in currencies}
-    per_currency += [replace(owing, due=replace(each, lines=[])) for each in apart.values()]
+    per_currency = [replace(charges, due=due) for due in (charges.due, *charges.due.others)]
+    currencies = {currency_charges.due.currency for currency_charges in per_currency}
+    apart = {
+        currency_charges.currency: currency_charges
+        for currency_charges in charges.due.paid
+        if currency_charges.lines and currency_charges.currency not in currencies
+    }
+    per_currency += [
+        replace(charges, due=replace(currency_charges, lines=[])) for currency_charges in apart.values()
+    ]
     currencies |= apart.keys()
     per_currency += [
-        replace(owing, due=replace(owing.due, lines=[], currency=currency))
+        replace(charges, due=replace(charges.due, lines=[], currency=currency))
         for currency in sorted({line.currency for line in waiting} - currencies)
-        if owing.due.currency
+        if charges.due.currency
     ]
     return [
         (
-            each,
-            [*_make_lines(each.tenant, each.due)]
+            currency_charges,
+            [*_make_lines(currency_charges.tenant, currency_charges.due)]
             + [
                 line
-                for paid in owing.due.paid
-                if paid.currency == each.due.currency
-                for line in _make_paid_lines(owing, paid)
+                for paid in charges.due.paid
+                if paid.currency == currency_charges.due.currency
+                for line in _make_paid_lines(charges, paid)
             ]
-            + manual_lines.make_lines(waiting, period=each.period, currency=each.due.currency),
+            + manual_lines.make_lines(
+                waiting, period=currency_charges.period, currency=currency_charges.due.currency
+            ),
         )
-        for each in per_currency
+        for currency_charges in per_currency
     ]
 
 
 def _prepare_draft(
-    owing: PeriodCharges,
+    charges: PeriodCharges,
     lines: list[InvoiceLine],
     billed: BilledLines,
     taxes: Taxes,
@@ -168,27 +179,27 @@ def _prepare_draft(
     """
     try:
         supplied = {line.service_period_id: line.service_period for line in lines if not line.correction}
-        period_taxes = {pk: taxes.of(owing.tenant, period) for pk, period in supplied.items()}
+        period_taxes = {pk: taxes.of(charges.tenant, period) for pk, period in supplied.items()}
         for line in lines:
             before = billed.tax_of(line) if line.correction else period_taxes[line.service_period_id]
-            line_taxes.set_tax(line, before or taxes.of(owing.tenant, line.service_period))
+            line_taxes.set_tax(line, before or taxes.of(charges.tenant, line.service_period))
     except TaxError as error:
-        return DraftInvoice(owing, DividedLines([]), seller, wanted=False, untaxed=str(error))
-    currency = owing.due.currency
-    fixed = lines[0].taxed_as if lines else Tax(TaxCategory.STANDARD, owing.tenant.tax_rate)
-    policy = Corrections.OWN_INVOICE if apart else owing.tenant.corrections or seller.corrections
+        return DraftInvoice(charges, DividedLines([]), seller, has_invoice=False, untaxed=str(error))
+    currency = charges.due.currency
+    fixed = lines[0].taxed_as if lines else Tax(TaxCategory.STANDARD, charges.tenant.tax_rate)
+    policy = Corrections.OWN_INVOICE if apart else charges.tenant.corrections or seller.corrections
     divided = corrections.divide_lines(lines, billed=billed, policy=policy, currency=currency)
     if apart:
         divided = _separate_lines(divided, currency)
-    empty = bool(currency) and not divided and not apart and _issues_zeros(owing.tenant, seller)
-    now = period_taxes.get(owing.period.pk, fixed)
-    return DraftInvoice(owing, divided, seller, wanted=bool(divided.lines) or empty, now=now)
+    empty = bool(currency) and not divided and not apart and _issues_zeros(charges.tenant, seller)
+    now = period_taxes.get(charges.period.pk, fixed)
+    return DraftInvoice(charges, divided, seller, has_invoice=bool(divided.lines) or empty, period_tax=now)
 
 
 def _separate_lines(divided: DividedLines, currency: str) -> DividedLines:
     """All that is no credit as an invoice apart; what takes off more than there is waits until there is more."""
     return DividedLines(
-        [], corrections.drop_excess_credit(divided.lines + divided.apart, currency), divided.credits
+        [], corrections.drop_excess_credit(divided.lines + divided.separate, currency), divided.credits
     )
 
 
@@ -196,14 +207,14 @@ def draft_invoices(bills: Sequence[DraftInvoice]) -> list[Invoice]:
     """The drafts of their periods with their lines, in that order, for a caller that holds the tenants' locks."""
     if not bills:
         return []
-    replaced = _load_voided([bill.owing.period for bill in bills])
+    replaced = _load_voided([bill.charges.period for bill in bills])
     invoices = []
     for bill in bills:
-        owing = bill.owing
-        invoice = owing.standing or Invoice(tenant=owing.tenant, period=owing.period)
-        invoice.replaces_id = replaced.get(owing.period.pk)
+        charges = bill.charges
+        invoice = charges.existing_draft or Invoice(tenant=charges.tenant, period=charges.period)
+        invoice.replaces_id = replaced.get(charges.period.pk)
         invoices.append(_fill_invoice(invoice, bill))
-        if owing.standing is not None:
+        if charges.existing_draft is not None:
             invoice.taxes.all().delete()
             invoice.lines.all().delete()
     save_drafts(
@@ -214,10 +225,10 @@ def draft_invoices(bills: Sequence[DraftInvoice]) -> list[Invoice]:
 
 def draft_correction(bill: DraftInvoice) -> Invoice:
     """The draft of an invoice of corrections, of the bill's lines that are to be apart."""
-    owing = bill.owing
-    invoice = Invoice(kind=DocumentKind.CORRECTION, tenant=owing.tenant, period=owing.period)
-    taxes = line_taxes.sum_taxes(bill.divided.apart, owing.due.currency)
-    save_drafts([(_fill_invoice(invoice, bill, taxes), bill.divided.apart, taxes)])
+    charges = bill.charges
+    invoice = Invoice(kind=DocumentKind.CORRECTION, tenant=charges.tenant, period=charges.period)
+    taxes = line_taxes.sum_taxes(bill.divided.separate, charges.due.currency)
+    save_drafts([(_fill_invoice(invoice, bill, taxes), bill.divided.separate, taxes)])
     return invoice
 
 
@@ -253,18 +264,18 @@ def set_totals(invoice: Invoice, taxes: Sequence[TaxRow]) -> Invoice:
 
 def _fill_invoice(invoice: Invoice, bill: DraftInvoice, taxes: Sequence[TaxRow] | None = None) -> Invoice:
     """With everything but its lines, not saved."""
-    owing = bill.owing
-    invoice.tenant = owing.tenant
-    invoice.currency = owing.due.currency
-    invoice.period_start, invoice.period_end = owing.period.start, owing.period.end
-    invoice.timezone = owing.period.timezone
+    charges = bill.charges
+    invoice.tenant = charges.tenant
+    invoice.currency = charges.due.currency
+    invoice.period_start, invoice.period_end = charges.period.start, charges.period.end
+    invoice.timezone = charges.period.timezone
     invoice.seller, invoice.buyer, invoice.terms = (
         seller_fields(bill.seller),
-        buyer_fields(owing.tenant),
-        owing.terms,
+        buyer_fields(charges.tenant),
+        charges.terms,
     )
-    invoice.tax_name, invoice.tax_rate = bill.seller.tax_name, bill.now.rate
-    invoice.rated_through = owing.due.rated_through
+    invoice.tax_name, invoice.tax_rate = bill.seller.tax_name, bill.period_tax.rate
+    invoice.rated_through = charges.due.rated_through
     return set_totals(invoice, bill.taxes if taxes is None else taxes)
 
 
@@ -273,19 +284,21 @@ def _issues_zeros(tenant: Tenant, seller: Seller) -> bool:
 
 
 def _set_currencies(
-    owing: Sequence[PeriodCharges], waiting: Mapping[int, Sequence[ManualLine]], seller: Seller
+    charges: Sequence[PeriodCharges], waiting: Mapping[int, Sequence[ManualLine]], seller: Seller
 ) -> list[PeriodCharges]:
     """Those without use in the currency of what was added by hand, or of the plan that holds at the period's end."""
     currencies: dict[int, str] = {
         pk: min(line.currency for line in lines) for pk, lines in waiting.items() if lines
     }
     bare = [
-        each
-        for each in owing
-        if not each.due.currency and each.tenant.pk not in currencies and _issues_zeros(each.tenant, seller)
+        tenant_charges
+        for tenant_charges in charges
+        if not tenant_charges.due.currency
+        and tenant_charges.tenant.pk not in currencies
+        and _issues_zeros(tenant_charges.tenant, seller)
     ]
     if bare:
-        ends = {each.tenant.pk: each.period.end for each in bare}
+        ends = {tenant_charges.tenant.pk: tenant_charges.period.end for tenant_charges in bare}
         plans = Subscription.objects.filter(tenant__in=ends, plan__settles__in=BY_INVOICE).order_by("since")
         rows = plans.values_list("tenant", "since", "until", "plan__currency")
         currencies |= {
@@ -294,10 +307,12 @@ def _set_currencies(
             if since < ends[tenant] and (until is None or until >= ends[tenant])
         }
     return [
-        replace(each, due=replace(each.due, currency=currencies[each.tenant.pk]))
-        if not each.due.currency and each.tenant.pk in currencies
-        else each
-        for each in owing
+        replace(
+            tenant_charges, due=replace(tenant_charges.due, currency=currencies[tenant_charges.tenant.pk])
+        )
+        if not tenant_charges.due.currency and tenant_charges.tenant.pk in currencies
+        else tenant_charges
+        for tenant_charges in charges
     ]
 
 
@@ -307,10 +322,14 @@ def _load_voided(periods: Sequence[BillingPeriod]) -> dict[int, int]:
     return dict(void.order_by("pk").values_list("period", "pk"))
 
 
-def _make_paid_lines(owing: PeriodCharges, paid: Statement) -> list[InvoiceLine]:
+def _make_paid_lines(charges: PeriodCharges, paid: Statement) -> list[InvoiceLine]:
     """The lines of what another tenant used, which say its name before each project."""
-    lines = _make_lines(owing.tenant, paid)
-    users = {each.user.slug: each.user.name for each in owing.due.paid if each.user is not None}
+    lines = _make_lines(charges.tenant, paid)
+    users = {
+        statement.user.slug: statement.user.name
+        for statement in charges.due.paid
+        if statement.user is not None
+    }
     if paid.user is not None:
         name = paid.user.name
         if list(users.values()).count(name) > 1:

@@ -28,13 +28,13 @@ from portal.core.tenants.models import Tenant
 
 
 def issue_periods(
-    owing: Sequence[PeriodCharges], *, moment: datetime, compare: bool = False
+    charges: Sequence[PeriodCharges], *, moment: datetime, compare: bool = False
 ) -> dict[int, TenantClose]:
     """Issue what is owed, and mark the periods closed. By tenant, for a caller that holds their locks.
 
     `compare`: say what differs from the period before.
     """
-    bills = invoice_drafts.prepare_drafts(owing)
+    bills = invoice_drafts.prepare_drafts(charges)
     outcomes = _issue(bills, moment)
     changes = (
         period_comparison.compare_with_last([bill for bill in bills if not bill.untaxed]) if compare else {}
@@ -44,7 +44,7 @@ def issue_periods(
 
 def _find_blocks(bill: DraftInvoice) -> list[Block]:
     """What keeps documents from being issued; nothing is asked of a seller in whose name nothing is."""
-    issues = bill.wanted or bill.others or bill.divided.credits
+    issues = bill.has_invoice or bill.others or bill.divided.credits
     no_seller = sellers.describe_missing(bill.seller) if issues else ""
     no_xrechnung = "" if no_seller else _missing_for_xrechnung(bill)
     sentences = {
@@ -58,49 +58,53 @@ def _find_blocks(bill: DraftInvoice) -> list[Block]:
 
 def _missing_for_xrechnung(bill: DraftInvoice) -> str:
     """Nothing is asked where no invoice is issued: a credit note has the parties of its invoice."""
-    if not (bill.wanted or bill.divided.apart or any(other.divided.apart for other in bill.others)):
+    if not (
+        bill.has_invoice or bill.divided.separate or any(other.divided.separate for other in bill.others)
+    ):
         return ""
-    return xrechnung.missing(seller_fields(bill.seller), buyer_fields(bill.owing.tenant))
+    return xrechnung.missing(seller_fields(bill.seller), buyer_fields(bill.charges.tenant))
 
 
 def _issue(bills: Sequence[DraftInvoice], moment: datetime) -> dict[int, TenantClose]:
     outcomes = {
-        bill.owing.tenant.pk: make_blocked(bill.owing.tenant.slug, blocks)
+        bill.charges.tenant.pk: make_blocked(bill.charges.tenant.slug, blocks)
         for bill in bills
         if (blocks := _find_blocks(bill))
     }
-    bills = [bill for bill in bills if bill.owing.tenant.pk not in outcomes]
-    carried = {bill.owing.tenant.pk: bill for bill in bills if bill.wanted and bill.total.amount < 0}
-    due = [bill for bill in bills if bill.owing.tenant.pk not in carried]
+    bills = [bill for bill in bills if bill.charges.tenant.pk not in outcomes]
+    carried = {bill.charges.tenant.pk: bill for bill in bills if bill.has_invoice and bill.total.amount < 0}
+    due = [bill for bill in bills if bill.charges.tenant.pk not in carried]
     pending = approvals.hold_for_approval(due, moment=moment)
-    waiting = [bill for bill in due if bill.owing.tenant.pk in pending]
-    due = [bill for bill in due if bill.owing.tenant.pk not in pending]
-    billed = [bill for bill in due if bill.wanted]
-    drafted = [*billed, *(bill for bill in waiting if bill.wanted)]
+    waiting = [bill for bill in due if bill.charges.tenant.pk in pending]
+    due = [bill for bill in due if bill.charges.tenant.pk not in pending]
+    billed = [bill for bill in due if bill.has_invoice]
+    drafted = [*billed, *(bill for bill in waiting if bill.has_invoice)]
     for bill in bills:
-        if bill.owing.standing is not None and bill not in drafted:
-            numbering.discard_draft(invoice=bill.owing.standing)
+        if bill.charges.existing_draft is not None and bill not in drafted:
+            numbering.discard_draft(invoice=bill.charges.existing_draft)
     drafts = dict(
-        zip([bill.owing.tenant.pk for bill in drafted], invoice_drafts.draft_invoices(drafted), strict=True)
+        zip([bill.charges.tenant.pk for bill in drafted], invoice_drafts.draft_invoices(drafted), strict=True)
     )
     approvals.mark_pending(draft for pk, draft in drafts.items() if pk in pending)
     invoices = {pk: draft for pk, draft in drafts.items() if pk not in pending}
-    others = {bill.owing.tenant.pk: _draft_related(bill) for bill in due}
-    documents = [(bill, invoices[bill.owing.tenant.pk]) for bill in billed]
-    documents += [(bill, other) for bill in due for other in others[bill.owing.tenant.pk]]
+    others = {bill.charges.tenant.pk: _draft_related(bill) for bill in due}
+    documents = [(bill, invoices[bill.charges.tenant.pk]) for bill in billed]
+    documents += [(bill, other) for bill in due for other in others[bill.charges.tenant.pk]]
     numbering.issue_invoices(
         [
-            (bill.owing.tenant, invoice, _issue_date(moment, bill.owing.period, invoice))
+            (bill.charges.tenant, invoice, _issue_date(moment, bill.charges.period, invoice))
             for bill, invoice in documents
         ],
         moment=moment,
     )
-    _mark_closed(moment, [bill.owing.period for bill in bills if bill.owing.tenant.pk not in pending])
+    _mark_closed(moment, [bill.charges.period for bill in bills if bill.charges.tenant.pk not in pending])
     _keep_proofs(moment, due)
     outcomes |= {pk: _make_carried(bill) for pk, bill in carried.items()}
-    outcomes |= {bill.owing.tenant.pk: _make_pending(bill, pending[bill.owing.tenant.pk]) for bill in waiting}
+    outcomes |= {
+        bill.charges.tenant.pk: _make_pending(bill, pending[bill.charges.tenant.pk]) for bill in waiting
+    }
     for bill in due:
-        tenant = bill.owing.tenant
+        tenant = bill.charges.tenant
         outcomes[tenant.pk] = _make_result(tenant, invoices.get(tenant.pk), others[tenant.pk])
     return outcomes
 
@@ -115,7 +119,7 @@ def _issue_date(moment: datetime, period: BillingPeriod, invoice: Invoice) -> da
 
 def _draft_related(bill: DraftInvoice) -> list[Invoice]:
     """The drafts of what is issued beside the period's invoice: corrections, and what other currencies have."""
-    apart = [invoice_drafts.draft_correction(bill)] if bill.divided.apart else []
+    apart = [invoice_drafts.draft_correction(bill)] if bill.divided.separate else []
     own = apart + credit_notes.draft_credit_notes(bill)
     return own + [document for other in bill.others for document in _draft_related(other)]
 
@@ -133,13 +137,13 @@ def _make_carried(bill: DraftInvoice) -> TenantClose:
     total = bill.total
     if any(line.kind == LineKind.MANUAL and line.amount < 0 for line in bill.divided.lines):
         return TenantClose(
-            bill.owing.tenant.slug,
+            bill.charges.tenant.slug,
             Outcome.CARRIED,
             reason=f"What is taken off by hand or corrected exceeds this period's charges by {(-total).text} "
             f"{total.currency}; the next invoice takes the difference up.",
         )
     return TenantClose(
-        bill.owing.tenant.slug,
+        bill.charges.tenant.slug,
         Outcome.CARRIED,
         reason=f"Corrections of earlier periods exceed this period's charges by {(-total).text} {total.currency}; "
         f"they go on invoices here, so the next invoice takes the difference up.",
@@ -148,11 +152,11 @@ def _make_carried(bill: DraftInvoice) -> TenantClose:
 
 def _make_pending(bill: DraftInvoice, row: PendingApproval) -> TenantClose:
     """It is beyond its bounds, and nobody has approved as much."""
-    slug = bill.owing.tenant.slug
-    month = f"{bill.owing.period.start.astimezone(ZoneInfo(bill.owing.period.timezone)):%Y-%m}"
+    slug = bill.charges.tenant.slug
+    month = f"{bill.charges.period.start.astimezone(ZoneInfo(bill.charges.period.timezone)):%Y-%m}"
     why, todo = row.reason, f"Approve or refuse it: approve_invoice {slug} {month} --why REASON."
     if row.state == Decision.REFUSED:
-        why = f"{why} {row.by} refused it: {row.why.rstrip('.')}."
+        why = f"{why} {row.decided_by} refused it: {row.decision_reason.rstrip('.')}."
         todo = "Correct what is wrong and close again."
     total = Money.from_minor(row.total, row.currency)
     blocks = (Block("pending", why),)
@@ -164,15 +168,15 @@ def _mark_closed(moment: datetime, periods: Sequence[BillingPeriod]) -> None:
 
 
 def _keep_proofs(moment: datetime, bills: Sequence[DraftInvoice]) -> None:
-    sums = tenant_sums([bill.owing.period for bill in bills])
+    sums = tenant_sums([bill.charges.period for bill in bills])
     CloseProof.objects.bulk_create(
         [
             CloseProof(
-                period=bill.owing.period,
-                tenant=bill.owing.tenant,
+                period=bill.charges.period,
+                tenant=bill.charges.tenant,
                 closed_at=moment,
-                accepted_incomplete=bill.owing.terms.get("accepted_incomplete", ""),
-                sums=sums[bill.owing.period.pk],
+                accepted_incomplete=bill.charges.terms.get("accepted_incomplete", ""),
+                sums=sums[bill.charges.period.pk],
             )
             for bill in bills
         ]

@@ -21,14 +21,14 @@ class ManualLineError(Exception):
 
 @transaction.atomic
 def add_manual_line(
-    *, tenant: Tenant, description: str, net: Money, why: str, by: str, on: date
+    *, tenant: Tenant, description: str, net: Money, reason: str, by: str, on: date
 ) -> ManualLine:
     """Put an amount before tax, below zero to take off, on the tenant's next invoice in that currency.
 
     Each call adds a line. Raises ManualLineError for nothing, and without what it is or why.
     """
     lock(tenant)
-    if not description.strip() or not why.strip():
+    if not description.strip() or not reason.strip():
         raise ManualLineError("Say what the line is, as it stands on the invoice, and why it is added.")
     if net != net.rounded() or not net.amount:
         raise ManualLineError(f"A line is an amount in whole coins of {net.currency}, and not nothing.")
@@ -37,7 +37,11 @@ def add_manual_line(
     except ValueError as error:
         raise ManualLineError(str(error)) from error
     plans = Subscription.objects.filter(tenant=tenant).order_by("plan__currency").distinct()
-    currencies = [each for each in plans.values_list("plan__currency", flat=True) if each != TOKENS]
+    currencies = [
+        plan_currency
+        for plan_currency in plans.values_list("plan__currency", flat=True)
+        if plan_currency != TOKENS
+    ]
     if currencies and net.currency not in currencies:
         raise ManualLineError(f"{tenant} is billed in {' and '.join(currencies)}, not in {net.currency}.")
     return ManualLine.objects.create(
@@ -45,7 +49,7 @@ def add_manual_line(
         description=description.strip(),
         amount=net.minor,
         currency=net.currency,
-        why=why.strip(),
+        reason=reason.strip(),
         by=by,
         added_on=on,
     )

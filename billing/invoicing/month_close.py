@@ -140,7 +140,10 @@ def _with_rest_of_month(
             nameless = run.preview and one.change  # the number of the invoice before it is nobody's
             by_slug[one.tenant].append(replace(one, change=replace(nameless, number="")) if nameless else one)
         going = [tenant for tenant, one in zip(going, again, strict=True) if one.outcome in _DONE]
-    return [combine_periods(each, names.get(slug, [])) for slug, each in by_slug.items()]
+    return [
+        combine_periods(outcomes_of_tenant, names.get(slug, []))
+        for slug, outcomes_of_tenant in by_slug.items()
+    ]
 
 
 def _close_locked(run: _Run, tenants: Sequence[Tenant]) -> list[TenantClose]:
@@ -149,10 +152,10 @@ def _close_locked(run: _Run, tenants: Sequence[Tenant]) -> list[TenantClose]:
     month_periods = [periods[tenant.pk] for tenant in tenants if tenant.pk in periods]
     accounts = load_accounts(month_periods)
     outcomes = _close_periods(run, locked, month_periods, accounts)
-    lost_runs = find_vanished_runs(month_periods, accounts)
+    vanished_runs = find_vanished_runs(month_periods, accounts)
     none = "No period of the tenant starts in that month."
     return [
-        _add_note(outcomes[tenant.pk], lost_runs.get(tenant.pk, []))
+        _add_note(outcomes[tenant.pk], vanished_runs.get(tenant.pk, []))
         if tenant.pk in outcomes
         else TenantClose(locked[tenant.pk].slug, Outcome.NOTHING, reason=none)
         for tenant in tenants
@@ -211,16 +214,16 @@ def _close_periods(
     return outcomes | issue.issue_periods(owing, moment=run.moment, compare=run.preview)
 
 
-def _add_note(closed: TenantClose, lost_runs: Sequence[Vanished]) -> TenantClose:
+def _add_note(closed: TenantClose, vanished_runs: Sequence[Vanished]) -> TenantClose:
     """With a sentence where runs of the period are open and their scheduler has lost them."""
-    if not lost_runs or closed.outcome is Outcome.BLOCKED:
+    if not vanished_runs or closed.outcome is Outcome.BLOCKED:
         return closed
-    until = f"{max(run.until for run in lost_runs):%Y-%m-%d %H:%M} UTC"
-    if len(lost_runs) == 1:
+    until = f"{max(run.until for run in vanished_runs):%Y-%m-%d %H:%M} UTC"
+    if len(vanished_runs) == 1:
         note = f"1 run is open here but the scheduler no longer knows it: it is billed until {until}."
         return replace(closed, note=note)
     note = (
-        f"{len(lost_runs)} runs are open here but the scheduler no longer knows them: they are billed until {until} "
-        f"at the latest."
+        f"{len(vanished_runs)} runs are open here but the scheduler no longer knows them: "
+        f"they are billed until {until} at the latest."
     )
     return replace(closed, note=note)

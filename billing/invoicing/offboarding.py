@@ -38,7 +38,7 @@ from billing.models import (
     Wallet,
     WalletGrant,
 )
-from billing.models.charges import OPEN_CHECKOUTS, UNDECIDED, UNDER_WAY
+from billing.models.payment_attempts import OPEN_CHECKOUTS, UNDECIDED, UNDER_WAY
 from billing.rating import engine
 from billing.receivables import credit_balance, invoice_balances
 from billing.rules.money import Money
@@ -80,7 +80,7 @@ def end_services(*, tenant: Tenant, at: datetime) -> int:
 
 
 @transaction.atomic
-def archive_tenant(*, tenant: Tenant, by: str, why: str, moment: datetime) -> Archive:
+def archive_tenant(*, tenant: Tenant, by: str, reason: str, moment: datetime) -> Archive:
     """Keep that the tenant has left. Asked again, the same archive.
 
     Raises ArchiveError while anything of it is owned, unbilled, unpaid or to be paid back.
@@ -89,12 +89,12 @@ def archive_tenant(*, tenant: Tenant, by: str, why: str, moment: datetime) -> Ar
     existing = Archive.objects.filter(tenant=tenant).first()
     if existing is not None:
         return existing
-    if not why.strip():
+    if not reason.strip():
         raise ArchiveError("Say why: the reason is kept with the archive.")
     sentences = list(find_obstacles(tenant, moment=moment))
     if sentences:
         raise ArchiveError(*sentences)
-    return Archive.objects.create(tenant=tenant, at=moment, by=by, why=why.strip())
+    return Archive.objects.create(tenant=tenant, at=moment, by=by, reason=reason.strip())
 
 
 def find_obstacles(tenant: Tenant, *, moment: datetime) -> Iterator[str]:
@@ -159,12 +159,12 @@ def erase_tenant(*, tenant: Tenant, moment: datetime) -> list[str]:
         state=MethodState.GONE,
         preferred=False,
     )
-    PaymentAttempt.objects.filter(tenant=tenant).exclude(paid_with="", asked_by="").update(
-        paid_with="", asked_by=""
+    PaymentAttempt.objects.filter(tenant=tenant).exclude(paid_with="", requested_by="").update(
+        paid_with="", requested_by=""
     )
     BillingAccount.objects.filter(tenant=tenant).update(params={}, automatic=False)
     notices = Notice.objects.filter(tenant=tenant)
-    notices.filter(why__contains="@").update(why="What the mail server said of its address is erased.")
+    notices.filter(reason__contains="@").update(reason="What the mail server said of its address is erased.")
     notices.update(to=[], refused={})
     _erase_payers(tenant)
     existing.erased_at = existing.erased_at or moment
@@ -177,12 +177,12 @@ def erase_tenant(*, tenant: Tenant, moment: datetime) -> list[str]:
 
 def _erase_payers(tenant: Tenant) -> None:
     """Who opened a page to pay on, bought credit or set that it buys itself; what the system did itself stays said."""
-    CheckoutSession.objects.filter(tenant=tenant, asked_by__contains="@").update(asked_by=WHO)
-    top_ups = TopUp.objects.filter(tenant=tenant, asked_by__contains="@")
+    CheckoutSession.objects.filter(tenant=tenant, requested_by__contains="@").update(requested_by=WHO)
+    top_ups = TopUp.objects.filter(tenant=tenant, requested_by__contains="@")
     bought = PaymentAttempt.objects.filter(top_up__in=top_ups, external_id__isnull=False)
     grants = WalletGrant.objects.filter(tenant=tenant, kind=GrantKind.TOP_UP)
-    grants.filter(key__in=list(bought.values_list("external_id", flat=True))).update(who=WHO)
-    top_ups.update(asked_by=WHO)
+    grants.filter(key__in=list(bought.values_list("external_id", flat=True))).update(granted_by=WHO)
+    top_ups.update(requested_by=WHO)
     AutomaticTopUp.objects.filter(tenant=tenant, set_by__contains="@").update(set_by=WHO)
 
 
@@ -209,11 +209,11 @@ def _find_unbilled(tenant: Tenant, moment: datetime) -> Iterator[str]:
     except statements.MixedCurrenciesError as error:
         yield str(error)
         return
-    for each in (due, *due.others, *due.paid):
-        if any(line.amount.amount for line in each.lines):
-            total = sum((line.amount for line in each.lines), Money.zero(each.currency))
+    for statement in (due, *due.others, *due.paid):
+        if any(line.amount.amount for line in statement.lines):
+            total = sum((line.amount for line in statement.lines), Money.zero(statement.currency))
             remedy = _describe_unbilled(last, total, moment)
-            yield f"{total.text} {each.currency} before tax are not billed yet: {remedy}"
+            yield f"{total.text} {statement.currency} before tax are not billed yet: {remedy}"
 
 
 def _describe_unbilled(last: BillingPeriod, total: Money, moment: datetime) -> str:
@@ -249,16 +249,16 @@ def _find_unpaid(tenant: Tenant) -> Iterator[str]:
 
 def _find_under_way(tenant: Tenant) -> Iterator[str]:
     """Money that may yet come or go at the gateway."""
-    for attempt in PaymentAttempt.objects.filter(UNDER_WAY, tenant=tenant).order_by("made_at"):
+    for attempt in PaymentAttempt.objects.filter(UNDER_WAY, tenant=tenant).order_by("created_at"):
         yield f"A payment of {_describe_attempt(attempt)} is under way: wait until it is told how that ended."
     pages = PaymentAttempt.objects.filter(
         tenant=tenant, state=AttemptState.OFFERED, checkout__state__in=OPEN_CHECKOUTS
     )
-    for attempt in pages.order_by("made_at"):
+    for attempt in pages.order_by("created_at"):
         described = _describe_attempt(attempt)
         yield f"A page on which {described} can be paid is open: wait until it closes by itself, within a day."
     refunds = PaymentRefund.objects.filter(tenant=tenant, state__in=REFUNDING).select_related("attempt")
-    for refund in refunds.order_by("made_at"):
+    for refund in refunds.order_by("created_at"):
         described = _describe_attempt(refund.attempt, refund.amount)
         yield f"A refund of {described} is under way: wait until it is told how that ended."
     disputes = PaymentDispute.objects.filter(tenant=tenant, state__in=UNDECIDED).select_related("attempt")

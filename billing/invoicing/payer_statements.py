@@ -27,7 +27,7 @@ class PayerStatement:
     """One tenant's use that one tenant pays."""
 
     period: BillingPeriod  # of who uses: what ends later is not billed yet
-    said: Terms | None  # for the time that is paid
+    plan_terms: Terms | None  # for the time that is paid
     user: Tenant | None = None  # where that is another
     begins: datetime | None = None  # the payer's period then: what ended before is a correction
     billed: frozenset[int] = frozenset()  # periods of the user of which the payer was billed terms of plans
@@ -43,12 +43,12 @@ def load_payer_statements(
     """
     payer_periods = {period.tenant_id: period for period in periods}
     stretches = third_party_payers.stretches_of(tenants=payer_periods, payers=payer_periods)
-    users = {each.tenant for each in stretches if each.payer in payer_periods}
+    users = {stretch.tenant for stretch in stretches if stretch.payer in payer_periods}
     users |= {row.tenant for payer in payer_periods for row in rated.get(payer, ()) if row.tenant != payer}
     tenant_terms = terms.of_tenants({*payer_periods, *users})
     of_tenant = third_party_payers.by_tenant(stretches)
     billed = _load_billed_periods(payer_periods, {*users, *of_tenant})
-    books = {
+    payer_statements = {
         UsageParties(pk, pk): PayerStatement(
             period,
             _paid_terms(tenant_terms, UsageParties(pk, pk), of_tenant.get(pk, [])),
@@ -56,7 +56,9 @@ def load_payer_statements(
         )
         for pk, period in payer_periods.items()
     }
-    pairs = {UsageParties(each.payer, each.tenant) for each in stretches if each.payer in payer_periods}
+    pairs = {
+        UsageParties(stretch.payer, stretch.tenant) for stretch in stretches if stretch.payer in payer_periods
+    }
     pairs |= {
         UsageParties(payer, row.tenant)
         for payer in payer_periods
@@ -64,23 +66,27 @@ def load_payer_statements(
         if row.tenant != payer
     }
     tenants = Tenant.objects.in_bulk(users) if users else {}
-    pair_terms = {who: _paid_terms(tenant_terms, who, of_tenant.get(who.tenant, [])) for who in pairs}
-    needed = _needed_spans(payer_periods, books, pair_terms, of_tenant, tenants)
+    pair_terms = {
+        parties: _paid_terms(tenant_terms, parties, of_tenant.get(parties.tenant, [])) for parties in pairs
+    }
+    needed = _needed_spans(payer_periods, payer_statements, pair_terms, of_tenant, tenants)
     supposed: list[BillingPeriod] = []
     if needed and lacking is Lacking.CREATED:
         billing_periods.ensure_spans(needed)
     elif needed and lacking is Lacking.SUPPOSED:
         supposed = billing_periods.missing_periods(needed)
     ended = _load_ended(payer_periods, pairs, supposed) if pairs else {}
-    for who in sorted(pairs & ended.keys(), key=lambda who: (who.payer, tenants[who.tenant].slug)):
-        books[who] = PayerStatement(
-            ended[who],
-            pair_terms[who],
-            tenants[who.tenant],
-            payer_periods[who.payer].start,
-            frozenset(billed.get(who, ())),
+    for parties in sorted(
+        pairs & ended.keys(), key=lambda parties: (parties.payer, tenants[parties.tenant].slug)
+    ):
+        payer_statements[parties] = PayerStatement(
+            ended[parties],
+            pair_terms[parties],
+            tenants[parties.tenant],
+            payer_periods[parties.payer].start,
+            frozenset(billed.get(parties, ())),
         )
-    return books, supposed
+    return payer_statements, supposed
 
 
 def load_paid_by_others(periods: Sequence[BillingPeriod]) -> dict[UsageParties, PayerStatement]:
@@ -90,15 +96,15 @@ def load_paid_by_others(periods: Sequence[BillingPeriod]) -> dict[UsageParties, 
     tenant_terms = terms.of_tenants(stretches) if stretches else {}
     tenants = Tenant.objects.in_bulk(stretches) if stretches else {}
     return {
-        UsageParties(each.payer, tenant): PayerStatement(
+        UsageParties(stretch.payer, tenant): PayerStatement(
             tenant_periods[tenant],
-            _paid_terms(tenant_terms, UsageParties(each.payer, tenant), rows),
+            _paid_terms(tenant_terms, UsageParties(stretch.payer, tenant), rows),
             tenants[tenant],
             tenant_periods[tenant].start,
         )
         for tenant, rows in stretches.items()
-        for each in rows
-        if each.overlaps(tenant_periods[tenant].start, tenant_periods[tenant].end)
+        for stretch in rows
+        if stretch.overlaps(tenant_periods[tenant].start, tenant_periods[tenant].end)
     }
 
 
@@ -122,24 +128,26 @@ def _load_billed_periods(
 
 def _needed_spans(
     payer_periods: Mapping[int, BillingPeriod],
-    own: Mapping[UsageParties, PayerStatement],
+    own_statements: Mapping[UsageParties, PayerStatement],
     pair_terms: Mapping[UsageParties, Terms | None],
     stretches: Mapping[int, Sequence[Stretch]],
     tenants: Mapping[int, Tenant],
 ) -> list[tuple[Tenant, datetime, datetime]]:
     """From when until when periods have to be there, of each tenant once: for its terms, and where another pays."""
     reaches = [
-        _needed_span(book.said.tenant, book.said, payer_periods[who.payer])
-        for who, book in own.items()
-        if book.said is not None
+        _needed_span(
+            payer_statement.plan_terms.tenant, payer_statement.plan_terms, payer_periods[parties.payer]
+        )
+        for parties, payer_statement in own_statements.items()
+        if payer_statement.plan_terms is not None
     ]
     reaches += [
-        _needed_span(tenants[who.tenant], plan_terms, payer_periods[who.payer])
-        for who, plan_terms in pair_terms.items()
+        _needed_span(tenants[parties.tenant], plan_terms, payer_periods[parties.payer])
+        for parties, plan_terms in pair_terms.items()
         if any(
-            each.payer == who.payer
-            and each.overlaps(payer_periods[who.payer].start, payer_periods[who.payer].end)
-            for each in stretches.get(who.tenant, ())
+            stretch.payer == parties.payer
+            and stretch.overlaps(payer_periods[parties.payer].start, payer_periods[parties.payer].end)
+            for stretch in stretches.get(parties.tenant, ())
         )
     ]
     spans: dict[int, tuple[Tenant, datetime, datetime]] = {}
@@ -162,8 +170,10 @@ def _load_ended(
     payer_periods: Mapping[int, BillingPeriod], pairs: set[UsageParties], supposed: Sequence[BillingPeriod]
 ) -> dict[UsageParties, BillingPeriod]:
     """The newest period of each that has ended with the payer's."""
-    until = max(payer_periods[who.payer].end for who in pairs)
-    stored_periods = BillingPeriod.objects.filter(tenant__in={who.tenant for who in pairs}, end__lte=until)
+    until = max(payer_periods[parties.payer].end for parties in pairs)
+    stored_periods = BillingPeriod.objects.filter(
+        tenant__in={parties.tenant for parties in pairs}, end__lte=until
+    )
     newest = _newest_periods(
         payer_periods, pairs, [*stored_periods.filter(end__gt=until - AROUND), *supposed]
     )
@@ -175,21 +185,23 @@ def _newest_periods(
     payer_periods: Mapping[int, BillingPeriod], pairs: set[UsageParties], periods: Iterable[BillingPeriod]
 ) -> dict[UsageParties, BillingPeriod]:
     by_tenant: dict[int, list[BillingPeriod]] = defaultdict(list)
-    for each in sorted(periods, key=lambda each: each.start):
-        by_tenant[each.tenant_id].append(each)
+    for period in sorted(periods, key=lambda period: period.start):
+        by_tenant[period.tenant_id].append(period)
     newest = {}
-    for who in pairs:
-        over = [each for each in by_tenant[who.tenant] if each.end <= payer_periods[who.payer].end]
+    for parties in pairs:
+        over = [
+            period for period in by_tenant[parties.tenant] if period.end <= payer_periods[parties.payer].end
+        ]
         if over:
-            newest[who] = over[-1]
+            newest[parties] = over[-1]
     return newest
 
 
 def _paid_terms(
-    tenant_terms: Mapping[int, Terms], who: UsageParties, stretches: Sequence[Stretch]
+    tenant_terms: Mapping[int, Terms], parties: UsageParties, stretches: Sequence[Stretch]
 ) -> Terms | None:
-    payer = None if who.payer == who.tenant else who.payer
-    own = [each for each in stretches if each.tenant == who.tenant]
+    payer = None if parties.payer == parties.tenant else parties.payer
+    own = [stretch for stretch in stretches if stretch.tenant == parties.tenant]
     return terms.paid_by(
-        {pk: tenant_terms[pk] for pk in (who.tenant,) if pk in tenant_terms}, payer, own
-    ).get(who.tenant)
+        {pk: tenant_terms[pk] for pk in (parties.tenant,) if pk in tenant_terms}, payer, own
+    ).get(parties.tenant)

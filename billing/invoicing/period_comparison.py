@@ -34,7 +34,7 @@ def compare_with_last(bills: Sequence[DraftInvoice]) -> dict[int, Change]:
         lines[line.invoice_id].append(line)
     changes = {}
     for bill in bills:
-        before, owing = last.get(bill.owing.tenant.pk), bill.owing
+        before, owing = last.get(bill.charges.tenant.pk), bill.charges
         if before is None or (owing.due.currency and owing.due.currency != before.currency):
             continue
         now = bill.total if owing.due.currency else Money.zero(before.currency)
@@ -54,10 +54,10 @@ def compare_with_last(bills: Sequence[DraftInvoice]) -> dict[int, Change]:
 def _load_last(bills: Sequence[DraftInvoice]) -> dict[int, Invoice]:
     """By tenant the invoice of the period that ends where the bill's begins."""
     before = BillingPeriod.objects.filter(
-        tenant__in=[bill.owing.tenant.pk for bill in bills],
-        end__in={bill.owing.period.start for bill in bills},
+        tenant__in=[bill.charges.tenant.pk for bill in bills],
+        end__in={bill.charges.period.start for bill in bills},
     )
-    starts = {bill.owing.tenant.pk: bill.owing.period.start for bill in bills}
+    starts = {bill.charges.tenant.pk: bill.charges.period.start for bill in bills}
     invoices = Invoice.objects.issued().of_periods().filter(period__in=before).select_related("period")
     return {
         invoice.tenant_id: invoice for invoice in invoices if invoice.period_end == starts[invoice.tenant_id]

@@ -39,7 +39,7 @@ Touched = Mapping[UsageParties, Sequence[BillingPeriod]]
 class Total(NamedTuple):
     """What a project used at a price in a period."""
 
-    who: UsageParties
+    parties: UsageParties
     period: int
     project: int
     name: str
@@ -52,7 +52,7 @@ class Total(NamedTuple):
 class IssuedLine(NamedTuple):
     """A line of an invoice that was issued and is not void."""
 
-    who: UsageParties
+    parties: UsageParties
     period: int
     kind: str
     term: int | None
@@ -73,7 +73,7 @@ R = TypeVar("R", Total, IssuedLine)
 def load_totals(touched: Touched) -> list[Total]:
     """What is charged to invoices."""
     period_totals = PeriodTotal.objects.filter(
-        tenant__in={who.tenant for who in touched},
+        tenant__in={parties.tenant for parties in touched},
         period__in=[period for periods in touched.values() for period in periods],
         verdict=Verdict.CHARGED,
         price_id__isnull=False,
@@ -100,9 +100,9 @@ def load_totals(touched: Touched) -> list[Total]:
 
 def load_lines(touched: Touched) -> list[IssuedLine]:
     """What standing invoices hold of these periods, by use and by terms of plans."""
-    tenants = {period.pk: who.tenant for who, periods in touched.items() for period in periods}
+    tenants = {period.pk: parties.tenant for parties, periods in touched.items() for period in periods}
     invoice_lines = InvoiceLine.objects.filter(
-        tenant__in={who.payer for who in touched},
+        tenant__in={parties.payer for parties in touched},
         service_period__in=tenants,
         invoice__state=InvoiceState.ISSUED,
         kind__in=[LineKind.USAGE, *TermKind],
@@ -120,20 +120,22 @@ def load_lines(touched: Touched) -> list[IssuedLine]:
 
 def _select_periods(rows: Iterable[R], touched: Touched) -> list[R]:
     """Periods are asked of all at once: of a tenant for whom another pays, one of the two may look at fewer."""
-    periods = {who: {period.pk for period in each} for who, each in touched.items()}
-    return [row for row in rows if row.period in periods.get(row.who, ())]
+    periods = {
+        parties: {period.pk for period in service_period} for parties, service_period in touched.items()
+    }
+    return [row for row in rows if row.period in periods.get(row.parties, ())]
 
 
 def load_names(rows: Iterable[Total], issued_lines: Iterable[IssuedLine]) -> Mapping[int, dict[int, str]]:
     """By tenant the present names of its projects: of all where a line names one without totals."""
     project_names: dict[int, dict[int, str]] = defaultdict(dict)
     for row in rows:
-        if row.own == row.who.tenant:
-            project_names[row.who.tenant][row.project] = row.name
+        if row.own == row.parties.tenant:
+            project_names[row.parties.tenant][row.project] = row.name
     lacking = {
-        line.who.tenant
+        line.parties.tenant
         for line in issued_lines
-        if line.project is not None and line.project not in project_names[line.who.tenant]
+        if line.project is not None and line.project not in project_names[line.parties.tenant]
     }
     if lacking:
         projects = Project.objects.filter(tenant__in=lacking).values_list("tenant", "pk", "name")

@@ -43,7 +43,7 @@ class Statement:
     terms: Mapping[tuple[TermKind, int], Named] = field(default_factory=dict)
     # Billed or not, of all periods that were looked at.
     owed: Mapping[Key, Owed] = field(default_factory=dict)
-    books: ChargeInputs | None = None  # that it was made of
+    charge_inputs: ChargeInputs | None = None  # that it was made of
     others: tuple[Statement, ...] = ()  # what is to be billed in other currencies than this one's
     # What others used that the tenant pays for, each by whom and in one currency.
     paid: tuple[Statement, ...] = ()
@@ -121,10 +121,10 @@ def load_paid_statements(periods: Sequence[BillingPeriod]) -> dict[int, list[tup
     books = payer_statements.load_paid_by_others(periods)
     paid_statements: dict[int, list[tuple[Tenant, Statement]]] = defaultdict(list)
     if books:
-        tenants = Tenant.objects.in_bulk({who.payer for who in books})
-        for who, outcome in _compute_statements(books, {}, []).items():
+        tenants = Tenant.objects.in_bulk({parties.payer for parties in books})
+        for parties, outcome in _compute_statements(books, {}, []).items():
             if not isinstance(outcome, MixedCurrenciesError):
-                paid_statements[who.tenant].append((tenants[who.payer], outcome))
+                paid_statements[parties.tenant].append((tenants[parties.payer], outcome))
     return paid_statements
 
 
@@ -136,24 +136,29 @@ def _compute_statements(
     """By whose use it is, and who pays. `supposed`: periods that are not kept, and count as if they were."""
     reach = billed_usage.of_tenants(rated)
     news = {
-        who: _changed_periods(each.period, who, rated.get(who.payer, []), reach.get(who.payer, []))
-        for who, each in books.items()
+        parties: _changed_periods(
+            payer_statement.period, parties, rated.get(parties.payer, []), reach.get(parties.payer, [])
+        )
+        for parties, payer_statement in books.items()
     }
     earlier = BillingPeriod.objects.in_bulk({pk for ids in news.values() for pk in ids})
-    touched = {who: [*(earlier[pk] for pk in news[who]), each.period] for who, each in books.items()}
+    touched = {
+        parties: [*(earlier[pk] for pk in news[parties]), payer_statement.period]
+        for parties, payer_statement in books.items()
+    }
     touched |= _load_term_periods(books, touched, supposed)
     totals, lines = rows.load_totals(touched), rows.load_lines(touched)
     names = rows.load_names(totals, lines)
     prices = rows.load_prices({row.price_id for row in totals} | {line.price_id for line in lines})
     own_totals, own_lines = _group_by_parties(totals), _group_by_parties(lines)
     return {
-        who: _compute_statement(
-            _Context(each, who, touched[who], names[who.tenant], prices),
-            own_totals[who],
-            own_lines[who],
-            max((row.newest for row in rated.get(who.payer, [])), default=0),
+        parties: _compute_statement(
+            _Context(payer_statement, parties, touched[parties], names[parties.tenant], prices),
+            own_totals[parties],
+            own_lines[parties],
+            max((row.newest for row in rated.get(parties.payer, [])), default=0),
         )
-        for who, each in books.items()
+        for parties, payer_statement in books.items()
     }
 
 
@@ -165,13 +170,15 @@ def _add_paid(
     if isinstance(own, MixedCurrenciesError):
         return own
     paid: list[Statement] = []
-    for who, outcome in outcomes.items():
-        if who.payer != payer or who.tenant == payer:
+    for parties, outcome in outcomes.items():
+        if parties.payer != payer or parties.tenant == payer:
             continue
         if isinstance(outcome, MixedCurrenciesError):
             return outcome
         paid += [outcome, *outcome.others]
-    currency = own.currency or next((each.currency for each in paid if each.lines), "")
+    currency = own.currency or next(
+        (statement_paid.currency for statement_paid in paid if statement_paid.lines), ""
+    )
     return replace(own, currency=currency, paid=tuple(paid))
 
 
@@ -185,40 +192,50 @@ def _load_term_periods(
     Terms can be given for what is past, as a subscription can begin there: all of it is compared. What somebody was
     billed for another's terms is looked at again, too, since who pays can be told late.
     """
-    terms_by_who = {who: (each.said, each.period) for who, each in books.items() if each.said is not None}
+    terms_by_who = {
+        parties: (period_of_tenant.plan_terms, period_of_tenant.period)
+        for parties, period_of_tenant in books.items()
+        if period_of_tenant.plan_terms is not None
+    }
     if not terms_by_who:
         return {}
     stored_periods = BillingPeriod.objects.filter(
-        tenant__in={who.tenant for who in terms_by_who},
+        tenant__in={parties.tenant for parties in terms_by_who},
         start__lte=max(period.end for _, period in terms_by_who.values()),
     )
     by_tenant: dict[int, list[BillingPeriod]] = defaultdict(list)
-    for each in sorted([*stored_periods, *supposed], key=lambda each: each.start):
-        by_tenant[each.tenant_id].append(each)
+    for period_of_tenant in sorted(
+        [*stored_periods, *supposed], key=lambda period_of_tenant: period_of_tenant.start
+    ):
+        by_tenant[period_of_tenant.tenant_id].append(period_of_tenant)
     term_periods: dict[UsageParties, list[BillingPeriod]] = {}
-    for who, (plan_terms, period) in terms_by_who.items():
+    for parties, (plan_terms, period) in terms_by_who.items():
         last = (
             period.end if plan_terms.in_advance else period.start
         )  # the next one begins where this one ends
-        period_ids = {each.pk for each in touched[who]} | books[who].billed
-        term_periods[who] = [
-            each
-            for each in by_tenant[who.tenant]
-            if each.start <= last and (each.pk in period_ids or plan_terms.touches(each.start, each.end))
+        period_ids = {period_of_tenant.pk for period_of_tenant in touched[parties]} | books[parties].billed
+        term_periods[parties] = [
+            period_of_tenant
+            for period_of_tenant in by_tenant[parties.tenant]
+            if period_of_tenant.start <= last
+            and (
+                period_of_tenant.pk in period_ids
+                or plan_terms.touches(period_of_tenant.start, period_of_tenant.end)
+            )
         ]
     return term_periods
 
 
 def _changed_periods(
-    period: BillingPeriod, who: UsageParties, rated: Sequence[RatedPeriod], reach: billed_usage.Reach
+    period: BillingPeriod, parties: UsageParties, rated: Sequence[RatedPeriod], reach: billed_usage.Reach
 ) -> list[int]:
     """The earlier periods that were rated differently since an invoice last covered them, in order."""
     return [
-        each.period
-        for each in sorted(rated, key=lambda each: each.start)
-        if each.tenant == who.tenant
-        and each.period != period.pk
-        and each.newest > billed_usage.through(reach, each.end)
+        rated_period.period
+        for rated_period in sorted(rated, key=lambda rated_period: rated_period.start)
+        if rated_period.tenant == parties.tenant
+        and rated_period.period != period.pk
+        and rated_period.newest > billed_usage.through(reach, rated_period.end)
     ]
 
 
@@ -226,8 +243,8 @@ def _changed_periods(
 class _Context:
     """Whose statement it is, and what its rows refer to."""
 
-    book: payer_statements.PayerStatement
-    who: UsageParties
+    payer_statement: payer_statements.PayerStatement
+    parties: UsageParties
     touched: Sequence[BillingPeriod]
     names: Mapping[int, str]
     prices: dict[int, Price]
@@ -236,15 +253,17 @@ class _Context:
 def _group_by_parties(entries: Iterable[R]) -> Mapping[UsageParties, list[R]]:
     groups: dict[UsageParties, list[R]] = defaultdict(list)
     for row in entries:
-        groups[row.who].append(row)
+        groups[row.parties].append(row)
     return groups
 
 
 def _compute_statement(
     context: _Context, totals: Sequence[Total], lines: Sequence[IssuedLine], through: int
 ) -> Statement | MixedCurrenciesError:
-    book = context.book
-    rules_of = {each.pk: billing_periods.as_rule(each) for each in context.touched}
+    book = context.payer_statement
+    rules_of = {
+        service_period.pk: billing_periods.as_rule(service_period) for service_period in context.touched
+    }
     own = rules_of[book.period.pk]
     billed = rows.sum_billed(lines, context.names, rules_of)
     books = _make_inputs(context, totals, billed, rules_of)
@@ -270,8 +289,8 @@ def _compute_statement(
         through,
         context.prices,
         {name: pk for pk, name in context.names.items()},
-        {rules_of[each.pk]: each for each in context.touched},
-        book.said.by_key() if book.said else {},
+        {rules_of[service_period.pk]: service_period for service_period in context.touched},
+        book.plan_terms.by_key() if book.plan_terms else {},
         owed,
         books,
         user=book.user,
@@ -280,8 +299,8 @@ def _compute_statement(
     return replace(
         leading_statement,
         others=tuple(
-            replace(leading_statement, lines=lines_by_currency[each], currency=each)
-            for each in other_currencies
+            replace(leading_statement, lines=lines_by_currency[service_period], currency=service_period)
+            for service_period in other_currencies
         ),
     )
 
@@ -293,9 +312,9 @@ def _make_inputs(
     rules_of: Mapping[int, rules.Period],
 ) -> ChargeInputs:
     """What is owed for what was used up to the end of the period, made ready to be reckoned."""
-    own = rules_of[context.book.period.pk]
-    periods = {rules_of[each.pk]: each for each in context.touched}
-    payer = None if context.book.user is None else context.who.payer
+    own = rules_of[context.payer_statement.period.pk]
+    periods = {rules_of[service_period.pk]: service_period for service_period in context.touched}
+    payer = None if context.payer_statement.user is None else context.parties.payer
     due = [row for row in totals if rules_of[row.period] <= own]
     return ChargeInputs(
         used=rows.sum_usage(due, context.prices, rules_of),
@@ -303,7 +322,7 @@ def _make_inputs(
         prices=context.prices,
         period=own,
         periods=sorted(periods),
-        terms=context.book.said,
+        terms=context.payer_statement.plan_terms,
         in_order=lambda period, prices, available: allowances.in_order(
             periods[period], prices, available, payer=payer
         ),
@@ -326,16 +345,16 @@ def _split_currencies(
     owed: Mapping[Key, Owed], billed: Mapping[Key, Billed], period: rules.Period, prices: Mapping[int, Price]
 ) -> dict[str, list[Line]]:
     """By currency the lines that are to be billed in it."""
-    currencies = {key: each.amount.currency for key, each in billed.items()}
-    for key, each in owed.items():
+    currencies = {key: entry.amount.currency for key, entry in billed.items()}
+    for key, entry in owed.items():
         if isinstance(key, LineKey):
             currencies[key] = prices[key.price_id].version.plan.currency
-        elif each.share is not None:
-            currencies[key] = each.share.amount.currency
+        elif entry.share is not None:
+            currencies[key] = entry.share.amount.currency
     return {
         currency: statement(
-            owed={key: each for key, each in owed.items() if currencies[key] == currency},
-            billed={key: each for key, each in billed.items() if currencies[key] == currency},
+            owed={key: entry for key, entry in owed.items() if currencies[key] == currency},
+            billed={key: entry for key, entry in billed.items() if currencies[key] == currency},
             period=period,
             currency=currency,
         )

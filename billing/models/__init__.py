@@ -11,27 +11,6 @@ from billing.models.bank_transfers import (
     TransferPart,
     TransferState,
 )
-from billing.models.charges import (
-    EFFECTIVE_REFUNDS,
-    IN_FLIGHT,
-    OPEN_CHECKOUTS,
-    UNDECIDED,
-    UNDER_WAY,
-    UNEXPLAINED,
-    AttemptState,
-    BillingAccount,
-    CheckoutSession,
-    CheckoutState,
-    DisputeState,
-    MethodState,
-    MovedCredit,
-    MovedMoney,
-    PaymentAttempt,
-    PaymentDispute,
-    PaymentRefund,
-    RefundState,
-    SavedMethod,
-)
 from billing.models.closes import (
     CloseKind,
     CloseReport,
@@ -62,6 +41,27 @@ from billing.models.jobs import DESCRIBED, BilledJob, JobUser, RatedJob
 from billing.models.manual_lines import ManualLine
 from billing.models.notices import BlockState, Notice, NoticeKind, NoticeState, SuspendedAccount, Suspension
 from billing.models.payers import Payer
+from billing.models.payment_attempts import (
+    EFFECTIVE_REFUNDS,
+    IN_FLIGHT,
+    OPEN_CHECKOUTS,
+    UNDECIDED,
+    UNDER_WAY,
+    UNEXPLAINED,
+    AttemptState,
+    BillingAccount,
+    CheckoutSession,
+    CheckoutState,
+    DisputeState,
+    MethodState,
+    MovedCredit,
+    MovedMoney,
+    PaymentAttempt,
+    PaymentDispute,
+    PaymentRefund,
+    RefundState,
+    SavedMethod,
+)
 from billing.models.payments import CloseProof, Payment
 from billing.models.plans import Plan, PlanVersion, Price, Settles, Subscription
 from billing.models.rated import (

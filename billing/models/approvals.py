@@ -33,7 +33,7 @@ class ApprovalLimit(models.Model):
         related_name="approval_limits",
         help_text="Empty: of every tenant that has no such bound of its own.",
     )
-    measure = models.CharField(max_length=12, choices=ApprovalMetric.choices)
+    metric = models.CharField(max_length=12, choices=ApprovalMetric.choices)
     currency = models.CharField(max_length=3, blank=True, help_text="Of a total; empty otherwise.")
     limit = models.DecimalField(
         max_digits=20,
@@ -45,23 +45,23 @@ class ApprovalLimit(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["tenant", "measure", "currency"],
+                fields=["tenant", "metric", "currency"],
                 nulls_distinct=False,
                 name="approval_limit_is_set_once",
             ),
             models.CheckConstraint(condition=Q(limit__gte=0), name="approval_limit_is_not_negative"),
             models.CheckConstraint(
-                condition=Q(measure__in=ApprovalMetric.values), name="approval_limit_metric_is_known"
+                condition=Q(metric__in=ApprovalMetric.values), name="approval_limit_metric_is_known"
             ),
             models.CheckConstraint(
-                condition=(Q(measure="total") & ~Q(currency="")) | (~Q(measure="total") & Q(currency="")),
+                condition=(Q(metric="total") & ~Q(currency="")) | (~Q(metric="total") & Q(currency="")),
                 name="approval_limit_of_a_total_has_a_currency",
             ),
         ]
 
     def __str__(self) -> str:
         limit_text = f"{self.limit.normalize():f} {self.currency}".strip()
-        return f"{self.tenant or 'everyone'}: {self.get_measure_display()} {limit_text}"
+        return f"{self.tenant or 'everyone'}: {self.get_metric_display()} {limit_text}"
 
 
 class Decision(models.TextChoices):
@@ -87,16 +87,20 @@ class PendingApproval(models.Model):
     total = models.BigIntegerField(help_text="Minor units, with tax: of all that the close would bill.")
     lines = models.PositiveIntegerField()
     since = models.DateTimeField(help_text="When a close held it for approval with these figures.")
-    by = models.CharField(max_length=200, blank=True, help_text="Who decided; empty while it waits.")
-    why = models.TextField(blank=True)
+    decided_by = models.CharField(max_length=200, blank=True, help_text="Who decided; empty while it waits.")
+    decision_reason = models.TextField(blank=True)
     decided_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints: ClassVar = [
             models.CheckConstraint(
-                condition=Q(state="waiting", by="", why="", decided_at__isnull=True)
-                | (Q(state__in=["approved", "refused"], decided_at__isnull=False) & ~Q(by="") & ~Q(why="")),
-                name="approval_says_who_decided_and_why",
+                condition=Q(state="waiting", decided_by="", decision_reason="", decided_at__isnull=True)
+                | (
+                    Q(state__in=["approved", "refused"], decided_at__isnull=False)
+                    & ~Q(decided_by="")
+                    & ~Q(decision_reason="")
+                ),
+                name="approval_has_author_and_reason",
             )
         ]
 

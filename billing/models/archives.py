@@ -18,12 +18,12 @@ class Archive(models.Model):
     tenant = models.OneToOneField(Tenant, on_delete=models.PROTECT, related_name="archive")
     at = models.DateTimeField()
     by = models.CharField(max_length=200)
-    why = models.TextField()
+    reason = models.TextField()
     erased_at = models.DateTimeField(null=True, help_text="When what was kept of its people was erased.")
 
     class Meta:
         constraints: ClassVar = [
-            models.CheckConstraint(condition=~Q(by="") & ~Q(why=""), name="archive_says_who_and_why")
+            models.CheckConstraint(condition=~Q(by="") & ~Q(reason=""), name="archive_has_author_and_reason")
         ]
 
     def __str__(self) -> str:

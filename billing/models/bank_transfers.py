@@ -54,7 +54,7 @@ class TransferState(models.TextChoices):
     WAITING = "waiting", "Waits for somebody"
     BOOKED = "booked", "Booked"
     RETURNED = "returned", "Went back"
-    ASIDE = "aside", "Set aside"
+    IGNORED = "ignored", "Ignored"
 
 
 _FACTS = """
@@ -109,7 +109,7 @@ class Transfer(models.Model):
     reversal = models.BooleanField(default=False)
     raw = models.TextField(blank=True)
     state = models.CharField(max_length=10, choices=TransferState.choices, default=TransferState.NEW)
-    why = models.TextField(blank=True, help_text="Why it waits, was set aside or went back.")
+    reason = models.TextField(blank=True, help_text="Why it waits, is ignored or went back.")
     decided_by = models.CharField(max_length=200, blank=True)
     decided_at = models.DateTimeField(null=True)
     undoes = models.OneToOneField(
@@ -130,7 +130,7 @@ class Transfer(models.Model):
                 condition=Q(undoes__isnull=True) | Q(amount__lt=0), name="only_what_left_undoes_a_transfer"
             ),
             models.CheckConstraint(
-                condition=~Q(state="aside") | ~Q(why=""), name="transfer_is_set_aside_for_a_reason"
+                condition=~Q(state="ignored") | ~Q(reason=""), name="transfer_is_ignored_for_a_reason"
             ),
         ]
         indexes: ClassVar = [
@@ -168,7 +168,7 @@ class RefusedEntry(models.Model):
     reason = models.TextField()
     raw = models.TextField()
     settled_by = models.CharField(max_length=200, blank=True)
-    settled_why = models.TextField(blank=True)
+    resolution = models.TextField(blank=True)
 
     class Meta:
         constraints: ClassVar = [
@@ -187,7 +187,7 @@ class CreditKind(models.TextChoices):
     USED = "used", "Paid an invoice"
     UNUSED = "unused", "Taken from an invoice again"
     PAID_BACK = "paid-back", "Paid back"
-    TAKEN = "taken", "Its transfer went back"
+    WITHDRAWN = "withdrawn", "Its transfer went back"
 
 
 _CREDIT = """

@@ -24,23 +24,23 @@ class CloseKind(models.TextChoices):
 class CloseRunQuerySet(QuerySet["CloseRun"]):
     """Runs by how far they are."""
 
-    def undone(self) -> CloseRunQuerySet:
+    def unfinished(self) -> CloseRunQuerySet:
         return self.filter(ended_at__isnull=True)
 
 
-@track(exclude=["done", "begun_at", "attempts"])
+@track(exclude=["done", "started_at", "attempts"])
 class CloseRun(models.Model):
     """One close of a month, for all tenants or those that are due. A worker goes on with it where another one died."""
 
     month = models.CharField(max_length=7, help_text="2026-03: in which the periods start.")
     kind = models.CharField(max_length=9, choices=CloseKind.choices)
     scheduled = models.BooleanField(default=False, help_text="Only of the tenants whose day had come.")
-    by = models.CharField(max_length=200)
-    asked_at = models.DateTimeField(help_text="When an operator or the schedule asked for it.")
+    requested_by = models.CharField(max_length=200)
+    requested_at = models.DateTimeField(help_text="When an operator or the schedule asked for it.")
     accept_incomplete = models.TextField(blank=True, help_text="Why it bills although usage may be missing.")
     total = models.PositiveIntegerField(help_text="Tenants.")
     done = models.PositiveIntegerField(default=0, help_text="Tenants.")
-    begun_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     attempts = models.PositiveSmallIntegerField(
         default=0, help_text="Workers that took it up since tenants were last done."
@@ -71,7 +71,7 @@ class CloseResult(models.Model):
     number = models.CharField(max_length=40, blank=True)
     currency = models.CharField(max_length=3, blank=True)
     total = models.BigIntegerField(null=True, help_text="Minor units, with tax.")
-    told = models.JSONField(help_text="As `close_period --json` tells it.")
+    details = models.JSONField(help_text="As `close_period --json` prints it.")
 
     class Meta:
         constraints: ClassVar = [
@@ -153,7 +153,7 @@ class ReportState(models.TextChoices):
     WAITING = "waiting", "Waiting to be sent"
     SENDING = "sending", "Given to the mail server, which has not answered"
     SENT = "sent", "Sent"
-    KEPT = "kept", "Kept here: EMAIL_URL is not set"
+    DRAFTED = "drafted", "Drafted: EMAIL_URL is not set"
     FAILED = "failed", "Could not be sent"
 
 
@@ -167,8 +167,8 @@ class CloseReport(models.Model):
     not_before = models.DateTimeField(help_text="Later than the run's end where the mail server refused it.")
     tries = models.PositiveSmallIntegerField(default=0)
     to = ArrayField(models.EmailField(), default=list)
-    sent_at = models.DateTimeField(null=True, help_text="When it was given to the mail server, or kept.")
-    why = models.TextField(blank=True, help_text="Why it was not sent, or not yet.")
+    sent_at = models.DateTimeField(null=True, help_text="When it was given to the mail server, or drafted.")
+    reason = models.TextField(blank=True, help_text="Why it was not sent, or not yet.")
 
     class Meta:
         constraints: ClassVar = [

@@ -92,7 +92,7 @@ class DunningPause(models.Model):
     until = models.DateField(
         null=True, help_text="The day on which it goes on by itself. Empty: it does not."
     )
-    why = models.TextField()
+    reason = models.TextField()
     by = models.CharField(max_length=200)
     since = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
@@ -106,7 +106,7 @@ class DunningPause(models.Model):
                 nulls_distinct=False,
                 name="dunning_is_paused_once_at_a_time",
             ),
-            models.CheckConstraint(condition=~Q(why="") & ~Q(by=""), name="pause_says_who_and_why"),
+            models.CheckConstraint(condition=~Q(reason="") & ~Q(by=""), name="pause_has_author_and_reason"),
         ]
 
     def __str__(self) -> str:
@@ -115,8 +115,8 @@ class DunningPause(models.Model):
 
 _UNDONE = """
 IF OLD.undone_at IS NOT NULL OR NEW.undone_at IS NULL
-   OR (NEW.id, NEW.invoice_id, NEW.tenant_id, NEW.amount, NEW."on", NEW.why, NEW."by")
-      IS DISTINCT FROM (OLD.id, OLD.invoice_id, OLD.tenant_id, OLD.amount, OLD."on", OLD.why, OLD."by") THEN
+   OR (NEW.id, NEW.invoice_id, NEW.tenant_id, NEW.amount, NEW."on", NEW.reason, NEW."by")
+      IS DISTINCT FROM (OLD.id, OLD.invoice_id, OLD.tenant_id, OLD.amount, OLD."on", OLD.reason, OLD."by") THEN
     RAISE EXCEPTION 'What was written off stays so, or is undone once.';
 END IF;
 RETURN NEW;
@@ -131,11 +131,11 @@ class WriteOff(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
     amount = models.BigIntegerField(help_text="Minor units of the invoice's currency: what was due.")
     on = models.DateField()
-    why = models.TextField()
+    reason = models.TextField()
     by = models.CharField(max_length=200)
     undone_at = models.DateTimeField(null=True)
     undone_by = models.CharField(max_length=200, blank=True)
-    undone_why = models.TextField(blank=True)
+    undo_reason = models.TextField(blank=True)
 
     class Meta:
         constraints: ClassVar = [
@@ -143,11 +143,13 @@ class WriteOff(models.Model):
                 fields=["invoice"], condition=Q(undone_at__isnull=True), name="invoice_is_written_off_once"
             ),
             models.CheckConstraint(condition=Q(amount__gt=0), name="something_is_written_off"),
-            models.CheckConstraint(condition=~Q(why="") & ~Q(by=""), name="write_off_says_who_and_why"),
             models.CheckConstraint(
-                condition=Q(undone_at__isnull=True, undone_by="", undone_why="")
-                | (Q(undone_at__isnull=False) & ~Q(undone_by="") & ~Q(undone_why="")),
-                name="undone_write_off_says_who_and_why",
+                condition=~Q(reason="") & ~Q(by=""), name="write_off_has_author_and_reason"
+            ),
+            models.CheckConstraint(
+                condition=Q(undone_at__isnull=True, undone_by="", undo_reason="")
+                | (Q(undone_at__isnull=False) & ~Q(undone_by="") & ~Q(undo_reason="")),
+                name="undone_write_off_has_author_and_reason",
             ),
         ]
         triggers: ClassVar = [

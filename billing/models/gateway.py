@@ -21,7 +21,7 @@ class GatewayAccount(models.Model):
         null=True, help_text="Epoch second down to which they were read; none: not one page."
     )
     locked_out_at = models.DateTimeField(null=True, help_text="The key was refused: nothing is collected.")
-    locked_out_why = models.TextField(blank=True)
+    lockout_reason = models.TextField(blank=True)
     live = models.BooleanField(null=True, help_text="The mode in which it collects; test and live never mix.")
 
     class Meta:
@@ -57,7 +57,7 @@ class GatewayEvent(models.Model):
         blank=True,
         help_text="Whose it is, where that is told: nothing is charged to it while this needs review.",
     )
-    why = models.TextField(
+    reason = models.TextField(
         blank=True, help_text="Why nothing is to be done, what went wrong last, or who dealt with it."
     )
     tries = models.PositiveIntegerField(default=0)

@@ -186,7 +186,7 @@ class Invoice(models.Model):
         return self.number or f"draft {self.pk}"
 
     @property
-    def asked(self) -> int:
+    def amount_requested(self) -> int:
         """What the document asks for, in minor units: as things stood when it was issued."""
         return self.total - self.prepaid - self.from_credit
 

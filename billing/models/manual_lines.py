@@ -34,7 +34,7 @@ class ManualLine(models.Model):
     description = models.CharField(max_length=400, help_text="As it stands on the invoice.")
     amount = models.BigIntegerField(help_text="Minor units, before tax.")
     currency = models.CharField(max_length=3)
-    why = models.TextField(help_text="Kept here; it does not stand on the invoice.")
+    reason = models.TextField(help_text="Kept here; it does not stand on the invoice.")
     by = models.CharField(max_length=200)
     added_on = models.DateField()
 

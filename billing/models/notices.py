@@ -8,8 +8,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from billing.models.charges import PaymentAttempt
 from billing.models.invoices import Invoice
+from billing.models.payment_attempts import PaymentAttempt
 from clusters.models import Account
 from portal.core.audit import track
 from portal.core.tenants.models import Tenant
@@ -37,7 +37,7 @@ class NoticeState(models.TextChoices):
     WAITING = "waiting", "Waiting to be sent"
     SENDING = "sending", "Given to the mail server, which has not answered"
     SENT = "sent", "Sent"
-    KEPT = "kept", "Kept here: EMAIL_URL is not set"
+    DRAFTED = "drafted", "Drafted: EMAIL_URL is not set"
     SKIPPED = "skipped", "Not needed any more"
     FAILED = "failed", "Could not be sent"
 
@@ -54,19 +54,19 @@ class Notice(models.Model):
     kind = models.CharField(max_length=12, choices=NoticeKind.choices)
     step = models.PositiveSmallIntegerField(default=0, help_text="Which reminder.")
     key = models.CharField(max_length=100, unique=True, help_text="What it is about: written once.")
-    told = models.JSONField(
-        default=dict, help_text="What it says that is not found any more when it is sent."
+    details = models.JSONField(
+        default=dict, help_text="What it says that cannot be read any more when it is sent."
     )
     state = models.CharField(max_length=8, choices=NoticeState.choices, default=NoticeState.WAITING)
-    made_at = models.DateTimeField()
-    not_before = models.DateTimeField(help_text="Later than made where the mail server refused it.")
+    created_at = models.DateTimeField()
+    not_before = models.DateTimeField(help_text="Later than created where the mail server refused it.")
     tries = models.PositiveSmallIntegerField(default=0)
-    sent_at = models.DateTimeField(null=True, help_text="When it was given to the mail server, or kept.")
+    sent_at = models.DateTimeField(null=True, help_text="When it was given to the mail server, or drafted.")
     to = ArrayField(models.EmailField(), default=list)
     subject = models.TextField(blank=True)
     text = models.TextField(blank=True)
     html = models.TextField(blank=True)
-    why = models.TextField(blank=True, help_text="Why it was not sent, or not yet.")
+    reason = models.TextField(blank=True, help_text="Why it was not sent, or not yet.")
     refused = models.JSONField(
         default=dict, blank=True, help_text="Addresses that the mail server refused, each with its reason."
     )
@@ -78,7 +78,7 @@ class Notice(models.Model):
                 name="notice_is_of_a_known_kind",
             ),
             models.CheckConstraint(
-                condition=~Q(state__in=["sending", "sent", "kept"])
+                condition=~Q(state__in=["sending", "sent", "drafted"])
                 | (Q(sent_at__isnull=False) & ~Q(subject="") & ~Q(text="")),
                 name="notice_stays_as_sent",
             ),
@@ -101,7 +101,7 @@ class Suspension(models.Model):
     invoice = models.ForeignKey(Invoice, on_delete=models.PROTECT, related_name="+")
     began_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, help_text="Since then its accounts are unblocked.")
-    why_ended = models.TextField(blank=True)
+    end_reason = models.TextField(blank=True)
 
     class Meta:
         constraints: ClassVar = [
@@ -117,7 +117,7 @@ class Suspension(models.Model):
 
 
 class BlockState(models.TextChoices):
-    ASKED = "asked", "To be blocked"
+    REQUESTED = "requested", "To be blocked"
     BLOCKED = "blocked", "Blocked"
     LIFTING = "lifting", "To be unblocked"
     LIFTED = "lifted", "Unblocked"
@@ -130,7 +130,7 @@ class SuspendedAccount(models.Model):
     suspension = models.ForeignKey(Suspension, on_delete=models.PROTECT, related_name="accounts")
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
     account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="+")
-    state = models.CharField(max_length=8, choices=BlockState.choices, default=BlockState.ASKED)
+    state = models.CharField(max_length=9, choices=BlockState.choices, default=BlockState.REQUESTED)
     error = models.TextField(blank=True, help_text="Why it could not be done yet; it is tried again.")
     tries = models.PositiveIntegerField(default=0)
     next_at = models.DateTimeField()

@@ -11,8 +11,8 @@ import pgtrigger
 from django.db import models
 from django.db.models import Q
 
-from billing.models.charges import PaymentAttempt
 from billing.models.invoices import Invoice
+from billing.models.payment_attempts import PaymentAttempt
 from portal.core.audit import track
 from portal.core.tenants.models import Tenant
 
@@ -26,7 +26,7 @@ class Reconciliation(models.Model):
     until = models.DateTimeField()
     began_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, help_text="None: it is at work, or was killed.")
-    asked_by = models.CharField(max_length=200)
+    requested_by = models.CharField(max_length=200)
     error = models.TextField(blank=True, help_text="Why it compared nothing.")
     counts = models.JSONField(
         default=dict, help_text="Objects read, by kind; what was adopted, opened, resolved."
@@ -102,14 +102,14 @@ class GatewayPayout(models.Model):
     amount = models.BigIntegerField()
     currency = models.CharField(max_length=3)
     state = models.CharField(max_length=20)
-    made_at = models.DateTimeField()
+    created_at = models.DateTimeField()
     arrives_on = models.DateField()
     itemised = models.BooleanField(
         default=True, help_text="False: the gateway does not say what it is made of."
     )
 
     class Meta:
-        indexes: ClassVar = [models.Index(fields=["-made_at"], name="payouts_by_time")]
+        indexes: ClassVar = [models.Index(fields=["-created_at"], name="payouts_by_time")]
 
     def __str__(self) -> str:
         return self.id
@@ -127,11 +127,11 @@ class GatewayMovement(models.Model):
     fee = models.BigIntegerField()
     net = models.BigIntegerField()
     currency = models.CharField(max_length=3, help_text="In which it settled, which may not be the charge's.")
-    made_at = models.DateTimeField()
+    created_at = models.DateTimeField()
     foreign = models.BooleanField(default=False, help_text="Of something else that shares the account.")
 
     class Meta:
-        indexes: ClassVar = [models.Index(fields=["made_at"], name="movements_by_time")]
+        indexes: ClassVar = [models.Index(fields=["created_at"], name="movements_by_time")]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.id}"

@@ -13,7 +13,7 @@ from portal.core.audit import track
 from portal.core.tenants.models import Tenant
 
 
-@track(personal=["asked_by"])
+@track(personal=["requested_by"])
 class TopUp(models.Model):
     """Credit that somebody buys for a wallet; granted once its money has come, under the name of its payment."""
 
@@ -21,15 +21,15 @@ class TopUp(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
     wallet = models.ForeignKey(Wallet, on_delete=models.PROTECT, related_name="top_ups")
     amount = models.BigIntegerField(help_text="Smallest units of the wallet's currency.")
-    made_at = models.DateTimeField()
-    asked_by = models.CharField(max_length=200)
+    created_at = models.DateTimeField()
+    requested_by = models.CharField(max_length=200)
     crossing = models.BigIntegerField(
         null=True,
         help_text="Of an automatic one: the newest entry of the wallet when it fell below its mark.",
     )
 
     class Meta:
-        indexes: ClassVar = [models.Index(fields=["wallet", "-made_at"], name="top_ups_of_wallet")]
+        indexes: ClassVar = [models.Index(fields=["wallet", "-created_at"], name="top_ups_of_wallet")]
         constraints: ClassVar = [
             models.CheckConstraint(condition=Q(amount__gt=0), name="top_up_is_not_nothing"),
             models.UniqueConstraint(fields=["wallet", "crossing"], name="top_up_is_made_once_per_crossing"),
@@ -46,18 +46,22 @@ class AutomaticTopUp(models.Model):
     wallet = models.OneToOneField(Wallet, on_delete=models.PROTECT, related_name="automatic")
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
     active = models.BooleanField(default=True)
-    below = models.BigIntegerField(help_text="The mark: nothing is done while the balance is at or above it.")
+    threshold = models.BigIntegerField(
+        help_text="The mark: nothing is done while the balance is at or above it."
+    )
     amount = models.BigIntegerField(help_text="Of each top-up.")
-    most = models.BigIntegerField(help_text="Of all of them in a calendar month of the tenant's zone.")
+    monthly_limit = models.BigIntegerField(
+        help_text="Of all of them in a calendar month of the tenant's zone."
+    )
     set_at = models.DateTimeField(help_text="What was refused before is forgotten then.")
     set_by = models.CharField(max_length=200)
 
     class Meta:
         constraints: ClassVar = [
             models.CheckConstraint(condition=Q(amount__gt=0), name="automatic_top_up_is_not_nothing"),
-            models.CheckConstraint(condition=Q(below__gte=0), name="automatic_top_up_has_a_mark"),
+            models.CheckConstraint(condition=Q(threshold__gte=0), name="automatic_top_up_has_a_threshold"),
             models.CheckConstraint(
-                condition=Q(most__gte=models.F("amount")), name="month_has_room_for_a_top_up"
+                condition=Q(monthly_limit__gte=models.F("amount")), name="month_has_room_for_a_top_up"
             ),
         ]
 

@@ -180,8 +180,8 @@ class WalletGrant(models.Model):
     usable_from = models.DateField()
     expires_on = models.DateField(null=True, help_text="The first day that it does not pay for.")
     granted_at = models.DateTimeField()
-    who = models.CharField(max_length=200)
-    why = models.TextField(blank=True)
+    granted_by = models.CharField(max_length=200)
+    reason = models.TextField(blank=True)
     expired_at = models.DateTimeField(null=True)
 
     class Meta:

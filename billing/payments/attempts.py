@@ -50,7 +50,7 @@ BOUNDS_HOLD: Final = timedelta(days=1)
 class NotChargeable:
     """Why an invoice is not charged now, in a sentence."""
 
-    why: str
+    reason: str
 
 
 def charge_invoice(
@@ -106,7 +106,7 @@ def prepare_attempt(
         amount=due - over,
         currency=invoice.currency,
         method=method,
-        made_at=moment,
+        created_at=moment,
     )
     attempt.params = charge_params(attempt, amount, customer, method, f"Invoice {invoice.number}")
     attempt.save(force_insert=True)
@@ -144,7 +144,7 @@ def follow_attempt(*, attempt: PaymentAttempt, gateway: Gateway, moment: datetim
 
     Raises GatewayError where that cannot be told yet.
     """
-    PaymentAttempt.objects.filter(pk=attempt.pk).update(looked_at=moment)
+    PaymentAttempt.objects.filter(pk=attempt.pk).update(checked_at=moment)
     if attempt.external_id is not None:
         _cancel_untried(
             sync.read_charge(attempt.external_id, gateway=gateway, moment=moment), gateway, moment
@@ -183,7 +183,7 @@ def find_charge(*, attempt: PaymentAttempt, gateway: Gateway, moment: datetime) 
     Where there is none hours after a failure that was told, or of one that was never sent, it was not made; where
     nothing was ever told, people look.
     """
-    since = int((attempt.made_at - gateway_access.CLOCKS_DIFFER).timestamp())
+    since = int((attempt.created_at - gateway_access.CLOCKS_DIFFER).timestamp())
     for gateway_charge in gateway.charges(since=since, customer=attempt.params.get("customer", "")):
         if gateway_charge.tags.get("ct_attempt") == str(attempt.pk):
             sync.apply_charge(gateway_charge, moment=moment)
@@ -247,7 +247,7 @@ def _hold_reason(
     """Why it is not charged, asked before an attempt is made and again before it is sent."""
     if (why := refusal_reason(invoice, method, own_attempt=own_attempt)) is not None:
         return why
-    by_itself = own_attempt is None or not own_attempt.asked_by
+    by_itself = own_attempt is None or not own_attempt.requested_by
     return _blocking_reason(invoice, moment) if by_itself else None
 
 
@@ -304,7 +304,7 @@ def _may_send(attempt: PaymentAttempt, moment: datetime) -> bool:
     return (
         unanswered
         and attempt.resend
-        and gateway_access.is_key_fresh(attempt.sent_at or attempt.made_at, moment=moment)
+        and gateway_access.is_key_fresh(attempt.sent_at or attempt.created_at, moment=moment)
     )
 
 
@@ -348,7 +348,7 @@ def _may_charge_top_up(row: PaymentAttempt) -> bool:
     if _needs_review(row.tenant_id):
         return False
     wallet = entries.locked([row.top_up.wallet_id])[row.top_up.wallet_id]
-    return AutomaticTopUp.objects.filter(wallet=wallet, active=True, below__gt=wallet.balance).exists()
+    return AutomaticTopUp.objects.filter(wallet=wallet, active=True, threshold__gt=wallet.balance).exists()
 
 
 def _handle_error(attempt: PaymentAttempt, error: GatewayError, moment: datetime, *, first: bool) -> None:

@@ -67,9 +67,9 @@ def set_rule(
             )
     values = {
         "active": active,
-        "below": below,
+        "threshold": below,
         "amount": amount,
-        "most": most,
+        "monthly_limit": most,
         "set_at": moment,
         "set_by": by,
     }
@@ -89,7 +89,9 @@ def list_due_rules() -> list[AutomaticTopUp]:
 
     None of a tenant that has left. One query.
     """
-    rules = AutomaticTopUp.objects.filter(active=True, wallet__balance__lt=F("below"), tenant__archive=None)
+    rules = AutomaticTopUp.objects.filter(
+        active=True, wallet__balance__lt=F("threshold"), tenant__archive=None
+    )
     usable = SavedMethod.objects.filter(tenant=OuterRef("tenant"), preferred=True, state=MethodState.USABLE)
     rules = rules.filter(Exists(usable))
     flying = PaymentAttempt.objects.filter(UNDER_WAY, top_up__isnull=False)
@@ -120,7 +122,7 @@ def prepare_top_up(*, rule: AutomaticTopUp, customer: str, moment: datetime) -> 
     wallet = entries.locked([rule.wallet_id])[rule.wallet_id]
     rule = AutomaticTopUp.objects.select_for_update().get(pk=rule.pk)
     method = _usable_method(rule.tenant_id)
-    if not rule.active or method is None or wallet.balance >= rule.below:
+    if not rule.active or method is None or wallet.balance >= rule.threshold:
         return None
     if Archive.objects.filter(tenant=rule.tenant_id).exists():
         return None
@@ -131,12 +133,12 @@ def prepare_top_up(*, rule: AutomaticTopUp, customer: str, moment: datetime) -> 
         return None
     top_up, is_new = TopUp.objects.get_or_create(
         wallet=wallet,
-        crossing=find_crossing(wallet, rule.below),
+        crossing=find_crossing(wallet, rule.threshold),
         defaults={
             "tenant_id": wallet.tenant_id,
             "amount": rule.amount,
-            "made_at": moment,
-            "asked_by": BY,
+            "created_at": moment,
+            "requested_by": BY,
         },
     )
     if not is_new and top_up.attempts.filter(state=AttemptState.SUCCEEDED).exists():
@@ -151,7 +153,7 @@ def check_readiness(rule: AutomaticTopUp, *, moment: datetime) -> Readiness:
     """How it stands now. Four queries."""
     newest = (
         PaymentAttempt.objects.filter(top_up__wallet=rule.wallet_id, top_up__crossing__isnull=False)
-        .order_by("-made_at")
+        .order_by("-created_at")
         .first()
     )
     method = _usable_method(rule.tenant_id)
@@ -161,9 +163,9 @@ def check_readiness(rule: AutomaticTopUp, *, moment: datetime) -> Readiness:
     elif (
         newest is not None
         and newest.state in REFUSED
-        and newest.made_at >= rule.set_at
+        and newest.created_at >= rule.set_at
         and newest.method_id == method.pk
-        and newest.made_at >= method.added_at  # not renewed since
+        and newest.created_at >= method.added_at  # not renewed since
     ):
         why = newest.message or "The card was refused."
         if newest.state == AttemptState.NEEDS_ACTION:
@@ -177,8 +179,8 @@ def check_readiness(rule: AutomaticTopUp, *, moment: datetime) -> Readiness:
             "It goes on when you set it anew."
         )
     full = ""
-    if _bought_this_month(rule, moment) + rule.amount > rule.most:
-        most = Money.from_minor(rule.most, rule.wallet.unit).text
+    if _bought_this_month(rule, moment) + rule.amount > rule.monthly_limit:
+        most = Money.from_minor(rule.monthly_limit, rule.wallet.unit).text
         full = f"This month's {most} {rule.wallet.unit} are bought: it goes on next month."
     return Readiness(stopped, full)
 
@@ -210,7 +212,9 @@ def find_crossing(wallet: Wallet, below: int) -> int:
 def _is_out_of_bounds(newest: PaymentAttempt, rule: AutomaticTopUp, moment: datetime) -> bool:
     """Whether the gateway found the amount too small or too large a short time ago, and nobody set it anew since."""
     is_refused = newest.state == AttemptState.CANCELED and newest.code in attempts.OUT_OF_BOUNDS
-    return is_refused and newest.made_at >= rule.set_at and newest.made_at > moment - attempts.BOUNDS_HOLD
+    return (
+        is_refused and newest.created_at >= rule.set_at and newest.created_at > moment - attempts.BOUNDS_HOLD
+    )
 
 
 def _has_clawback(rule: AutomaticTopUp) -> bool:
@@ -227,7 +231,7 @@ def _bought_this_month(rule: AutomaticTopUp, moment: datetime) -> int:
     rows = PaymentAttempt.objects.filter(
         top_up__wallet=rule.wallet_id,
         top_up__crossing__isnull=False,
-        made_at__gte=month.start,
+        created_at__gte=month.start,
         state__in=(*IN_FLIGHT, AttemptState.SUCCEEDED),
     )
     return int(rows.aggregate(sum=Sum("amount"))["sum"] or 0)

@@ -57,8 +57,8 @@ def _make_notice(card: SavedMethod, kind: NoticeKind, what: str, moment: datetim
         tenant_id=card.tenant_id,
         kind=kind,
         key=f"card:{card.pk}:{what}",
-        told={"card": format_card(card), "last_day": str(_expires_on(card) - timedelta(days=1))},
-        made_at=moment,
+        details={"card": format_card(card), "last_day": str(_expires_on(card) - timedelta(days=1))},
+        created_at=moment,
         not_before=moment,
     )
 

@@ -90,13 +90,13 @@ def _list_unpaid(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_
     disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk")).exclude(state=DisputeState.WON)
     refunds = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=OuterRef("pk"))
     open_pages = CheckoutSession.objects.filter(
-        attempt__invoice=OuterRef("pk"), state__in=OPEN_CHECKOUTS, made_at__gt=moment - TYPING
+        attempt__invoice=OuterRef("pk"), state__in=OPEN_CHECKOUTS, created_at__gt=moment - TYPING
     )  # an older one is closed before the charge
     refused = PaymentAttempt.objects.filter(
         invoice=OuterRef("pk"),
         state=AttemptState.CANCELED,
         code__in=OUT_OF_BOUNDS,
-        made_at__gt=moment - BOUNDS_HOLD,
+        created_at__gt=moment - BOUNDS_HOLD,
     )
     today = moment.date() + timedelta(days=1)  # somewhere it is tomorrow
     rows = (

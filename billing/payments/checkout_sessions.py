@@ -44,8 +44,8 @@ MOST_NEW: Final = 60
 class ReturnUrls:
     """Addresses of ours: where a page leads when something was done on it, and when nothing was."""
 
-    done: str  # gains `?session=` and the page's id
-    stopped: str  # gains `?page=` and the row of the page
+    completed: str  # gains `?session=` and the page's id
+    canceled: str  # gains `?page=` and the row of the page
 
 
 def open_payment_page(
@@ -76,15 +76,15 @@ def open_card_page(
         tenant=tenant,
         attempt=None,
         state=CheckoutState.OPEN,
-        asked_by=who,
+        requested_by=who,
         expires_at__gt=moment,
-        made_at__gt=moment + LONG_ENOUGH - PAGE_LIVES,
+        created_at__gt=moment + LONG_ENOUGH - PAGE_LIVES,
     ).first()
     if open_one is not None:
         return open_one
     refuse_too_many(tenant, moment)
     customer = customers.get_customer(tenant, gateway=gateway, moment=moment)
-    checkout = CheckoutSession(tenant=tenant, made_at=moment, asked_by=who)
+    checkout = CheckoutSession(tenant=tenant, created_at=moment, requested_by=who)
     tags = gateway_access.object_tags(tenant=tenant.slug, kind="card", checkout=checkout.pk)
     checkout.params = session_params(customer, back, tags) | {
         "mode": "setup",
@@ -102,7 +102,7 @@ def _reuse_page(invoice: Invoice, gateway: Gateway, moment: datetime) -> Checkou
             attempt__invoice=invoice,
             state=CheckoutState.OPEN,
             expires_at__gt=moment + LONG_ENOUGH,
-            made_at__gt=moment + LONG_ENOUGH - PAGE_LIVES,
+            created_at__gt=moment + LONG_ENOUGH - PAGE_LIVES,
         )
         .select_related("attempt__invoice", "tenant")
         .first()
@@ -112,7 +112,7 @@ def _reuse_page(invoice: Invoice, gateway: Gateway, moment: datetime) -> Checkou
     due = settlement.load_balance(invoice=invoice, on=moment.date()).due.minor
     if not is_current(checkout.attempt, due=due):
         return None
-    if checkout.attempt.page_used or (checkout.looked_at or checkout.made_at) <= moment - JUST_LOOKED:
+    if checkout.attempt.page_used or (checkout.checked_at or checkout.created_at) <= moment - JUST_LOOKED:
         follow_session(checkout=checkout, gateway=gateway, moment=moment)
         checkout.refresh_from_db()
     return checkout if checkout.state == CheckoutState.OPEN else None
@@ -129,7 +129,7 @@ def refuse_too_many(tenant: Tenant, moment: datetime) -> None:
 
     Raises CollectingError after many new ones within an hour.
     """
-    new = CheckoutSession.objects.filter(tenant=tenant, made_at__gt=moment - timedelta(hours=1)).count()
+    new = CheckoutSession.objects.filter(tenant=tenant, created_at__gt=moment - timedelta(hours=1)).count()
     if new >= MOST_NEW:
         raise CollectionError(
             f"{new} pages to pay or to save a card on were opened within an hour: please try again later."
@@ -193,7 +193,7 @@ def handle_return(*, checkout: CheckoutSession, gateway: Gateway, moment: dateti
     paid = checkout.attempt is not None and checkout.attempt.state == AttemptState.SUCCEEDED
     if paid or checkout.state == CheckoutState.EXPIRED:
         return True
-    few = Q(returns__lt=MOST_RETURNS) | Q(looked_at=None) | Q(looked_at__lte=moment - JUST_LOOKED)
+    few = Q(returns__lt=MOST_RETURNS) | Q(checked_at=None) | Q(checked_at__lte=moment - JUST_LOOKED)
     if not CheckoutSession.objects.filter(few, pk=checkout.pk).update(returns=F("returns") + 1):
         return False  # and nothing counts as under way that is not asked for
     if checkout.state in OPEN_CHECKOUTS:
@@ -204,7 +204,7 @@ def handle_return(*, checkout: CheckoutSession, gateway: Gateway, moment: dateti
 
 def follow_session(*, checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> None:
     """Find out how a page stands, and what was paid or saved there."""
-    CheckoutSession.objects.filter(pk=checkout.pk).update(looked_at=moment)
+    CheckoutSession.objects.filter(pk=checkout.pk).update(checked_at=moment)
     if checkout.external_id is None:
         _find_session(checkout, gateway, moment)
         return
@@ -263,13 +263,13 @@ def _prepare_payment(
         raise CollectionError("Somebody has just opened a page to pay this invoice: use that one.")
     due = settlement.load_balance(invoice=invoice, on=moment.date()).due.minor
     if isinstance(amounts := attempts.chargeable_amount(due, invoice.currency), NotChargeable):
-        raise CollectionError(amounts.why)
+        raise CollectionError(amounts.reason)
     amount, over = amounts
     attempt = PaymentAttempt(
         pk=uuid4(), tenant=invoice.tenant, invoice=invoice, amount=due - over, currency=invoice.currency,
-        state=AttemptState.OFFERED, made_at=moment,
+        state=AttemptState.OFFERED, created_at=moment,
     )  # fmt: skip
-    checkout = CheckoutSession(tenant=invoice.tenant, attempt=attempt, made_at=moment, asked_by=who)
+    checkout = CheckoutSession(tenant=invoice.tenant, attempt=attempt, created_at=moment, requested_by=who)
     tags = attempts.charge_tags(attempt)
     checkout.params = session_params(customer, back, tags | {"ct_checkout": str(checkout.pk)}) | {
         "mode": "payment",
@@ -297,8 +297,8 @@ def session_params(customer: str, back: ReturnUrls, tags: dict[str, str]) -> Par
     """What every page has: whose it is, where it leads back to, and by what it is known again."""
     return {
         "customer": customer,
-        "success_url": f"{back.done}?session={{CHECKOUT_SESSION_ID}}",
-        "cancel_url": f"{back.stopped}?page={tags['ct_checkout']}",
+        "success_url": f"{back.completed}?session={{CHECKOUT_SESSION_ID}}",
+        "cancel_url": f"{back.canceled}?page={tags['ct_checkout']}",
         "metadata": tags,
     }
 
@@ -325,7 +325,7 @@ def open_session(checkout: CheckoutSession, gateway: Gateway, moment: datetime) 
 
 def _find_session(checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> None:
     """A page whose opening brought no answer: the same call tells, while its key is known."""
-    if gateway_access.is_key_fresh(checkout.made_at, moment=moment):
+    if gateway_access.is_key_fresh(checkout.created_at, moment=moment):
         try:
             open_session(checkout, gateway, moment)
         except GatewayError as error:
@@ -333,7 +333,7 @@ def _find_session(checkout: CheckoutSession, gateway: Gateway, moment: datetime)
                 raise
         else:
             return
-    since = int((checkout.made_at - gateway_access.CLOCKS_DIFFER).timestamp())
+    since = int((checkout.created_at - gateway_access.CLOCKS_DIFFER).timestamp())
     for session in gateway.sessions(since=since, customer=checkout.params["customer"]):
         if session.tags.get("ct_checkout") == str(checkout.pk):
             sync_session(session=gateway.find_session(session.id), gateway=gateway, moment=moment)

@@ -51,7 +51,7 @@ OPENING = timedelta(minutes=1)
 """How long whoever opens a page is left alone with it."""
 PATIENCE = 3
 """Calls without an answer, one after the other, after which a round ends: each may have taken 20 seconds."""
-LONGEST_AGO = F("looked_at").asc(nulls_first=True)
+LONGEST_AGO = F("checked_at").asc(nulls_first=True)
 """Order by it, and what fails each time comes after what has not been tried."""
 
 Clock = Callable[[], datetime]
@@ -72,7 +72,7 @@ class CollectionTally:
     followed: int = 0
     applied: int = 0
     charged: int = 0
-    held: int = 0
+    not_chargeable: int = 0
     unanswered: int = 0  # calls without an answer, one after the other, up to now
     troubles: list[str] = field(default_factory=list)
 
@@ -91,47 +91,47 @@ def _collect(gateway: Gateway, clock: Clock) -> CollectionTally:
     if gateway_access.is_locked_out() and not _try_unlock(gateway, done, moment):
         return done
     # What is known there comes first: what is left to send here may be paid already.
-    polls = _act_on_each(
+    polls = _act_on_all(
         done, [None], lambda _: webhook_events.poll_events(gateway=gateway, moment=clock()), clock
     )
-    done.applied = _act_on_each(
+    done.applied = _act_on_all(
         done,
         [*webhook_events.list_waiting(before=moment), *webhook_events.list_reviewable(moment=moment)],
         lambda event: webhook_events.apply_event(event, gateway=gateway, moment=clock()),
         clock,
     )
     if polls and not webhook_events.is_behind(moment=moment):
-        done.followed += _act_on_each(
+        done.followed += _act_on_all(
             done,
             _list_unfinished(moment),
             lambda attempt: attempts.follow_attempt(attempt=attempt, gateway=gateway, moment=clock()),
             clock,
         )
-        done.followed += _act_on_each(
+        done.followed += _act_on_all(
             done,
             _list_unfinished_refunds(moment),
             lambda refund: refunds.follow_refund(refund=refund, gateway=gateway, moment=clock()),
             clock,
         )
-    done.followed += _act_on_each(
+    done.followed += _act_on_all(
         done,
         _list_open_pages(moment),
         lambda checkout: checkout_sessions.follow_session(checkout=checkout, gateway=gateway, moment=clock()),
         clock,
     )
-    _act_on_each(
+    _act_on_all(
         done,
         _list_outlived_pages(moment),
         lambda checkout: checkout_sessions.close_session(checkout=checkout, gateway=gateway, moment=clock()),
         clock,
     )
-    _act_on_each(
+    _act_on_all(
         done,
         customers.list_changed_contacts()[:AT_ONCE],
         lambda account: customers.send_contacts(account=account, gateway=gateway, moment=clock()),
         clock,
     )
-    _act_on_each(
+    _act_on_all(
         done,
         _list_outdated_pages(),
         lambda invoice: checkout_sessions.close_invoice_pages(
@@ -142,7 +142,7 @@ def _collect(gateway: Gateway, clock: Clock) -> CollectionTally:
     credit_balance.use_balances(moment=clock())  # behind the pages: one that has ended frees its invoice
     if polls and not webhook_events.is_behind(moment=moment):
         _charge_invoices(done, gateway, clock, moment)
-        _act_on_each(
+        _act_on_all(
             done, automatic.list_due_rules(), lambda rule: _fire_rule(done, rule, gateway, clock), clock
         )
     return done
@@ -169,11 +169,11 @@ def _charge_invoice(
             invoice=due_invoice.invoice, gateway=gateway, moment=clock(), on=due_invoice.on
         )
         if isinstance(outcome, attempts.NotChargeable):
-            done.held += 1
+            done.not_chargeable += 1
         else:
             done.charged += 1
 
-    _act_on_each(done, [invoice], ask, clock)
+    _act_on_all(done, [invoice], ask, clock)
 
 
 def _try_unlock(gateway: Gateway, done: CollectionTally, moment: datetime) -> bool:
@@ -196,7 +196,7 @@ def _try_unlock(gateway: Gateway, done: CollectionTally, moment: datetime) -> bo
 def _list_unfinished(moment: datetime) -> Iterable[PaymentAttempt]:
     """What was not answered first; then what takes its bank days, of which the gateway tells by itself."""
     rows = PaymentAttempt.objects.select_related("method", "invoice", "tenant").order_by(
-        LONGEST_AGO, "made_at"
+        LONGEST_AGO, "created_at"
     )
     unanswered = rows.filter(state__in=(AttemptState.READY, AttemptState.UNKNOWN))
     yield from unanswered.filter(resend=True)[:AT_ONCE]
@@ -206,28 +206,30 @@ def _list_unfinished(moment: datetime) -> Iterable[PaymentAttempt]:
 
 def _is_check_due(moment: datetime) -> Q:
     """At growing distances: what has not changed for long will not change within the next minutes."""
-    condition = Q(looked_at=None)
+    condition = Q(checked_at=None)
     for age, distance in DISTANCES:
-        condition |= Q(made_at__gt=moment - age, looked_at__lte=moment - distance)
+        condition |= Q(created_at__gt=moment - age, checked_at__lte=moment - distance)
     return condition
 
 
 def _list_open_pages(moment: datetime) -> Iterable[CheckoutSession]:
     """Those that brought no answer first; then those that were used; then those looked at the longest ago."""
     rows = CheckoutSession.objects.select_related("attempt", "tenant")
-    rows = rows.order_by(LONGEST_AGO, "made_at")
+    rows = rows.order_by(LONGEST_AGO, "created_at")
     unanswered = rows.filter(
-        state__in=(CheckoutState.READY, CheckoutState.UNKNOWN), made_at__lt=moment - OPENING
+        state__in=(CheckoutState.READY, CheckoutState.UNKNOWN), created_at__lt=moment - OPENING
     )
     yield from unanswered[:AT_ONCE]
     yield from rows.filter(attempt__state=AttemptState.OFFERED, attempt__page_used=True)[:AT_ONCE]
-    left_open = rows.filter(_is_check_due(moment), state=CheckoutState.OPEN, made_at__lt=moment - LOOK_AGAIN)
+    left_open = rows.filter(
+        _is_check_due(moment), state=CheckoutState.OPEN, created_at__lt=moment - LOOK_AGAIN
+    )
     yield from left_open.exclude(attempt__page_used=True)[:AT_ONCE]
 
 
 def _list_outlived_pages(moment: datetime) -> Iterable[CheckoutSession]:
-    rows = CheckoutSession.objects.select_related("attempt", "tenant").order_by(LONGEST_AGO, "made_at")
-    yield from rows.filter(state=CheckoutState.OPEN, made_at__lte=moment - checkout_sessions.PAGE_LIVES)[
+    rows = CheckoutSession.objects.select_related("attempt", "tenant").order_by(LONGEST_AGO, "created_at")
+    yield from rows.filter(state=CheckoutState.OPEN, created_at__lte=moment - checkout_sessions.PAGE_LIVES)[
         :AT_ONCE
     ]
 
@@ -238,7 +240,7 @@ def _list_outdated_pages() -> Iterable[Invoice]:
     Two queries, however many pages are open.
     """
     rows = CheckoutSession.objects.filter(state=CheckoutState.OPEN, attempt__invoice__isnull=False)
-    opened = list(rows.select_related("attempt__invoice").order_by("made_at"))
+    opened = list(rows.select_related("attempt__invoice").order_by("created_at"))
     invoices = Invoice.objects.filter(attempts__checkout__in=[checkout.pk for checkout in opened])
     left = dict(invoice_balances.with_left(invoices).values_list("pk", "left"))
     for checkout in opened:
@@ -251,12 +253,12 @@ def _list_outdated_pages() -> Iterable[Invoice]:
 
 def _list_unfinished_refunds(moment: datetime) -> Iterable[PaymentRefund]:
     """What was not answered first; then what is under way, of which the gateway tells by itself."""
-    rows = PaymentRefund.objects.select_related("attempt", "tenant").order_by(LONGEST_AGO, "made_at")
+    rows = PaymentRefund.objects.select_related("attempt", "tenant").order_by(LONGEST_AGO, "created_at")
     yield from rows.filter(state__in=(RefundState.READY, RefundState.UNKNOWN))[:AT_ONCE]
     yield from rows.filter(_is_check_due(moment), state=RefundState.PENDING)[:AT_ONCE]
 
 
-def _act_on_each(done: CollectionTally, things: Iterable[T], act: Callable[[T], object], clock: Clock) -> int:
+def _act_on_all(done: CollectionTally, things: Iterable[T], act: Callable[[T], object], clock: Clock) -> int:
     """Act on each; one's trouble stops no other, but a refused key stops all, as does a gateway that is away.
 
     How many went well.
@@ -284,6 +286,6 @@ def _act_on_each(done: CollectionTally, things: Iterable[T], act: Callable[[T], 
     return well
 
 
-def _add_trouble(done: CollectionTally, thing: object, why: str) -> None:
-    done.troubles.append(f"{thing}: {why}" if thing is not None else why)
-    log.warning("not collected", what=str(thing), why=why)
+def _add_trouble(done: CollectionTally, thing: object, reason: str) -> None:
+    done.troubles.append(f"{thing}: {reason}" if thing is not None else reason)
+    log.warning("not collected", what=str(thing), why=reason)

@@ -99,7 +99,7 @@ def forget_customer(customer: str, *, moment: datetime) -> None:
         SavedMethod.objects.filter(tenant=account.tenant).update(state=MethodState.GONE, preferred=False)
         if card is not None:
             card_notices.notify_removed_card(card, moment=moment)
-        account.customer, account.asked_at, account.params = None, None, {}
+        account.customer, account.requested_at, account.params = None, None, {}
         account.turn += 1
         account.save()
 
@@ -108,7 +108,7 @@ def forget_customer(customer: str, *, moment: datetime) -> None:
 def _prepare_customer(tenant: Tenant, moment: datetime) -> BillingAccount:
     """The account, with what its customer is made of committed before anybody asks for it."""
     account = BillingAccount.objects.select_for_update().get(pk=get_billing_account(tenant).pk)
-    if account.customer is None and account.asked_at is None:
+    if account.customer is None and account.requested_at is None:
         account.params = {
             "name": tenant.name,
             "description": tenant.slug,
@@ -116,15 +116,15 @@ def _prepare_customer(tenant: Tenant, moment: datetime) -> BillingAccount:
         }
         if tenant.email:
             account.params["email"] = tenant.email
-        account.asked_at = moment
+        account.requested_at = moment
         account.save()
     return account
 
 
 def _find_or_create(account: BillingAccount, gateway: Gateway, moment: datetime) -> str:
-    if account.asked_at is None:
+    if account.requested_at is None:
         raise TypeError("the account was not asked for")
-    if gateway_access.is_key_fresh(account.asked_at, moment=moment):
+    if gateway_access.is_key_fresh(account.requested_at, moment=moment):
         try:
             key = gateway_access.idempotency_key("customer", f"{account.tenant_id}:{account.turn}")
             return gateway.create_customer(account.params, key=key)
@@ -133,12 +133,12 @@ def _find_or_create(account: BillingAccount, gateway: Gateway, moment: datetime)
                 raise
     expected = account.params["metadata"]
     for customer, metadata in gateway.customers(
-        since=int((account.asked_at - gateway_access.CLOCKS_DIFFER).timestamp())
+        since=int((account.requested_at - gateway_access.CLOCKS_DIFFER).timestamp())
     ):
         if metadata == expected:
             return customer
     # Nothing came of it, and its key may be forgotten or bring the same failure: under another one.
     BillingAccount.objects.filter(pk=account.pk, customer=None, turn=account.turn).update(
-        turn=account.turn + 1, asked_at=None
+        turn=account.turn + 1, requested_at=None
     )
     raise GatewayError("The customer was not made; the next try makes it.", CallOutcome.RETRYABLE)

@@ -148,7 +148,7 @@ def handle_auth_error(error: GatewayError, *, moment: datetime) -> None:
     """Stop collecting where the key is refused: every call would be, and no payer is to hear of it."""
     if error.outcome is CallOutcome.LOCKED_OUT:
         GatewayAccount.objects.filter(pk=get_gateway_account().pk, locked_out_at=None).update(
-            locked_out_at=moment, locked_out_why=str(error)
+            locked_out_at=moment, lockout_reason=str(error)
         )
 
 
@@ -163,11 +163,11 @@ def describe_missing_rights(rights: Sequence[str]) -> str:
     )
 
 
-def lock_out(why: str) -> None:
+def lock_out(reason: str) -> None:
     """The key is still refused, for this reason."""
-    GatewayAccount.objects.filter(pk=1).update(locked_out_why=why)
+    GatewayAccount.objects.filter(pk=1).update(lockout_reason=reason)
 
 
 def unlock() -> None:
     """Collect again, after the key was mended."""
-    GatewayAccount.objects.filter(pk=1).update(locked_out_at=None, locked_out_why="")
+    GatewayAccount.objects.filter(pk=1).update(locked_out_at=None, lockout_reason="")

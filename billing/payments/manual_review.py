@@ -12,13 +12,13 @@ from billing.payments.gateway_access import CollectionError
 
 
 @transaction.atomic
-def mark_unpaid(*, attempt: PaymentAttempt, why: str) -> PaymentAttempt:
+def mark_unpaid(*, attempt: PaymentAttempt, reason: str) -> PaymentAttempt:
     """No money came by this attempt, and none will: the invoice can be paid again. A second call is refused.
 
     Raises CollectionError for an attempt that is not to be looked at, for one that the gateway has a charge of, and
     without a reason.
     """
-    if not why.strip():
+    if not reason.strip():
         raise CollectionError("Say how you know: the reason is kept with it.")
     row = payment_posting.lock_attempt(pk=attempt.pk)
     if row is None or row.state != AttemptState.NEEDS_REVIEW:
@@ -27,7 +27,7 @@ def mark_unpaid(*, attempt: PaymentAttempt, why: str) -> PaymentAttempt:
         raise CollectionError(
             f"The gateway has {row.external_id} of it: refund or cancel it there, and it ends automatically."
         )
-    row.state, row.message = AttemptState.CANCELED, why.strip()
+    row.state, row.message = AttemptState.CANCELED, reason.strip()
     row.version += 1
     row.save()
     return row
@@ -47,30 +47,34 @@ def retry_event(*, event: GatewayEvent) -> None:
 
 
 @transaction.atomic
-def settle_event(*, event: GatewayEvent, who: str, why: str, moment: datetime) -> None:
+def settle_event(*, event: GatewayEvent, who: str, reason: str, moment: datetime) -> None:
     """Somebody looked at what needs review and did what is to be done: its tenant is charged again.
 
     The event keeps who and why beside what was wrong. A second call is refused, as for one that does not need review.
     """
-    if not why.strip():
+    if not reason.strip():
         raise CollectionError("Say what was done: the reason is kept with it.")
     row = GatewayEvent.objects.select_for_update().get(pk=event.pk)
     if row.state != EventState.NEEDS_REVIEW:
         raise CollectionError(f"{row} does not need review.")
-    row.state, row.why, row.applied_at = EventState.SETTLED, f"{row.why} {who}: {why.strip()}", moment
+    row.state, row.reason, row.applied_at = (
+        EventState.SETTLED,
+        f"{row.reason} {who}: {reason.strip()}",
+        moment,
+    )
     row.save()
 
 
 @transaction.atomic
-def keep_refund_owed(*, refund: PaymentRefund, who: str, why: str) -> None:
+def keep_refund_owed(*, refund: PaymentRefund, who: str, reason: str) -> None:
     """Somebody says that what was given back at the gateway is owed as before: its invoice is charged again.
 
     A second call is refused, as for one that has a credit note.
     """
-    if not why.strip():
+    if not reason.strip():
         raise CollectionError("Enter a reason: why the balance stays open.")
     row = PaymentRefund.objects.select_for_update().get(pk=refund.pk)
-    if row.credit_note_id is not None or row.dealt_with:
+    if row.credit_note_id is not None or row.resolution:
         raise CollectionError(f"The {row} was already dealt with.")
-    row.dealt_with = f"{who}: {why.strip()}"
-    row.save(update_fields=["dealt_with"])
+    row.resolution = f"{who}: {reason.strip()}"
+    row.save(update_fields=["resolution"])

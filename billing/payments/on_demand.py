@@ -47,7 +47,7 @@ class BulkPayment:
 
     paid: list[PaymentAttempt] = field(default_factory=list)
     stopped: PaymentAttempt | None = None
-    why: str = ""
+    reason: str = ""
     unanswered: Invoice | None = None  # the gateway did not answer: what was sent for it may be paid
     left: int = 0  # invoices
 
@@ -116,13 +116,13 @@ def pay_open_invoices(
                 moment=clock(),
             )
         except CollectionError as refusal:
-            done.why = str(refusal)
+            done.reason = str(refusal)
             break
         except (GatewayError, UnmatchedObjectError):
             done.unanswered = invoice
             break
         if attempt.state not in {AttemptState.SUCCEEDED, AttemptState.PROCESSING}:
-            done.stopped, done.why = attempt, attempt.message
+            done.stopped, done.reason = attempt, attempt.message
             break
         done.paid.append(attempt)
         done.left -= 1
@@ -190,7 +190,7 @@ def _prepare_attempt(
     if most is not None and due > most:
         raise CollectionError(MORE)
     if isinstance(amounts := attempts.chargeable_amount(due, invoice.currency), NotChargeable):
-        raise CollectionError(amounts.why)
+        raise CollectionError(amounts.reason)
     amount, over = amounts
     attempt = PaymentAttempt(
         pk=key,
@@ -199,18 +199,18 @@ def _prepare_attempt(
         amount=due - over,
         currency=invoice.currency,
         method=method,
-        made_at=moment,
-        asked_by=who,
+        created_at=moment,
+        requested_by=who,
     )
     params = attempts.charge_params(attempt, amount, customer, method, f"Invoice {invoice.number}")
-    attempt.params = attempts.on_session_params(params, method, back.done)
+    attempt.params = attempts.on_session_params(params, method, back.completed)
     attempt.save(force_insert=True)
     return attempt
 
 
 def _refuse_too_many(tenant: Tenant, moment: datetime) -> None:
-    recent_attempts = PaymentAttempt.objects.filter(tenant=tenant, made_at__gt=moment - timedelta(hours=1))
-    if recent_attempts.exclude(asked_by="").count() >= MOST_CHARGES:
+    recent_attempts = PaymentAttempt.objects.filter(tenant=tenant, created_at__gt=moment - timedelta(hours=1))
+    if recent_attempts.exclude(requested_by="").count() >= MOST_CHARGES:
         raise CollectionError(
             f"{MOST_CHARGES} payments were asked for within an hour: please try again later."
         )

@@ -19,9 +19,9 @@ def recover_attempt(charge: Charge, key: UUID) -> PaymentAttempt:
         amount = gateway_amounts.from_stripe(charge.amount, charge.currency)
     except ValueError as error:
         raise UnmatchedObjectError(str(error), tenant=slug) from error
-    made_at = datetime.fromtimestamp(charge.created, UTC)
+    created_at = datetime.fromtimestamp(charge.created, UTC)
     invoice = _find_invoice(charge, slug)
-    top_up = _recover_top_up(charge, slug, amount, made_at) if invoice is None and key.int else None
+    top_up = _recover_top_up(charge, slug, amount, created_at) if invoice is None and key.int else None
     tenant = invoice.tenant if invoice else top_up.tenant if top_up else None
     if tenant is None or not key.int:
         raise UnmatchedObjectError(
@@ -37,8 +37,8 @@ def recover_attempt(charge: Charge, key: UUID) -> PaymentAttempt:
         amount=amount,
         currency=charge.currency,
         state=AttemptState.OFFERED,
-        made_at=made_at,
-        sent_at=made_at,
+        created_at=created_at,
+        sent_at=created_at,
         external_id=charge.id,
     )
 
@@ -56,7 +56,7 @@ def _find_invoice(charge: Charge, slug: str) -> Invoice | None:
     )
 
 
-def _recover_top_up(charge: Charge, slug: str, amount: int, made_at: datetime) -> TopUp | None:
+def _recover_top_up(charge: Charge, slug: str, amount: int, created_at: datetime) -> TopUp | None:
     """The top-up that it pays, made again where it was forgotten too, with its crossing: that fires no other."""
     name = gateway_access.tagged_row_id(charge.tags, "topup")
     wallet = Wallet.objects.filter(
@@ -73,8 +73,8 @@ def _recover_top_up(charge: Charge, slug: str, amount: int, made_at: datetime) -
             "tenant_id": wallet.tenant_id,
             "wallet": wallet,
             "amount": amount,
-            "made_at": made_at,
-            "asked_by": "found at the gateway",
+            "created_at": created_at,
+            "requested_by": "found at the gateway",
             "crossing": crossing,
         },
     )

@@ -51,7 +51,7 @@ def book_charge(attempt: PaymentAttempt) -> None:
             wallet=attempt.top_up.wallet,
             amount=attempt.amount,
             key=attempt.external_id,
-            who=attempt.top_up.asked_by,
+            who=attempt.top_up.requested_by,
             moment=attempt.settled_at,
             why="Top-up",
             kind=GrantKind.TOP_UP,
@@ -76,7 +76,7 @@ def _write_off_residue(invoice: Invoice, at: datetime) -> None:
             tenant_id=invoice.tenant_id,
             amount=left,
             on=on,
-            why=f"It is charged in steps of {least} {invoice.currency}.",
+            reason=f"It is charged in steps of {least} {invoice.currency}.",
             by=BY,
         )
 

@@ -68,11 +68,11 @@ def prepare_refunds(*, credit_note: Invoice, who: str, moment: datetime) -> list
 
 def follow_refund(*, refund: PaymentRefund, gateway: Gateway, moment: datetime) -> None:
     """Send a refund, or find out what became of it. Raises GatewayError where that cannot be told yet."""
-    PaymentRefund.objects.filter(pk=refund.pk).update(looked_at=moment)
+    PaymentRefund.objects.filter(pk=refund.pk).update(checked_at=moment)
     if refund.external_id is not None:
         apply_refund(gateway.find_refund(refund.external_id), moment=moment)
         return
-    fresh = gateway_access.is_key_fresh(refund.sent_at or refund.made_at, moment=moment)
+    fresh = gateway_access.is_key_fresh(refund.sent_at or refund.created_at, moment=moment)
     if not (fresh and refund.resend):
         if _find_and_apply(refund, gateway, moment):
             return
@@ -132,7 +132,7 @@ def apply_refund(gateway_refund: Refund, *, moment: datetime) -> PaymentRefund |
 def book_earlier_refunds(attempt: PaymentAttempt, *, moment: datetime) -> None:
     """Book what was given back of a charge before the charge itself was booked; again, nothing more."""
     for refund in attempt.refunds.exclude(external_id=None):
-        _book_if_paid(attempt, refund, refund.made_at, moment)
+        _book_if_paid(attempt, refund, refund.created_at, moment)
 
 
 def list_unexplained() -> QuerySet[PaymentRefund]:
@@ -149,7 +149,7 @@ def list_not_refunded() -> QuerySet[PaymentRefund]:
     """Refunds below a credit note that were not made, or failed, while what they were to give back is still here."""
     return PaymentRefund.objects.filter(
         credit_note__isnull=False,
-        dealt_with="",
+        resolution="",
         state__in=(RefundState.FAILED, RefundState.CANCELED),
         attempt__invoice__in=invoice_balances.with_left(Invoice.objects.all())
         .filter(left__lt=0)
@@ -170,30 +170,34 @@ def assign_to_credit_note(note: Invoice, *, on: date) -> None:
     if due > 0 or owed <= 0:  # where nothing was owed, what went back was paid too much, or is not gone yet
         return
     room = min(owed, note.prepaid - note.total - _refund_total(note.refunds.all()))
-    for row in PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=note.original).order_by("made_at"):
+    for row in PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=note.original).order_by(
+        "created_at"
+    ):
         if row.amount <= room:
             row.credit_note, room = note, room - row.amount
         else:
-            row.dealt_with = f"Credited by {note.number}, beside others."
-        row.save(update_fields=["credit_note", "dealt_with"])
+            row.resolution = f"Credited by {note.number}, beside others."
+        row.save(update_fields=["credit_note", "resolution"])
 
 
 def _book_if_paid(
-    attempt: PaymentAttempt, refund: PaymentRefund, made_at: datetime, moment: datetime
+    attempt: PaymentAttempt, refund: PaymentRefund, returned_at: datetime, moment: datetime
 ) -> None:
     """Only beside the payment itself: what came by a charge that is to be looked at is no payment here."""
     if attempt.invoice_id is not None:
-        _book_refund(attempt, refund, made_at, moment)
+        _book_refund(attempt, refund, returned_at, moment)
     else:
-        _book_credit(attempt, refund, made_at, moment)
+        _book_credit(attempt, refund, returned_at, moment)
 
 
-def _book_refund(attempt: PaymentAttempt, refund: PaymentRefund, made_at: datetime, moment: datetime) -> None:
+def _book_refund(
+    attempt: PaymentAttempt, refund: PaymentRefund, returned_at: datetime, moment: datetime
+) -> None:
     """The money left when it was given back, and is here again when that failed."""
     if refund.external_id is None:
         return
     if refund.state == RefundState.SUCCEEDED:
-        payment_posting.book_payment(attempt, -refund.amount, cause=refund.external_id, at=made_at)
+        payment_posting.book_payment(attempt, -refund.amount, cause=refund.external_id, at=returned_at)
     elif refund.state in {RefundState.FAILED, RefundState.CANCELED} and payment_posting.is_booked(
         refund.external_id
     ):
@@ -202,12 +206,14 @@ def _book_refund(attempt: PaymentAttempt, refund: PaymentRefund, made_at: dateti
         )
 
 
-def _book_credit(attempt: PaymentAttempt, refund: PaymentRefund, made_at: datetime, moment: datetime) -> None:
+def _book_credit(
+    attempt: PaymentAttempt, refund: PaymentRefund, returned_at: datetime, moment: datetime
+) -> None:
     """Credit goes as soon as its money is on the way, so that it is not spent meanwhile."""
     if refund.external_id is None:
         return
     if refund.state in {RefundState.PENDING, RefundState.SUCCEEDED}:
-        payment_posting.book_credit(attempt, -refund.amount, cause=refund.external_id, at=made_at)
+        payment_posting.book_credit(attempt, -refund.amount, cause=refund.external_id, at=returned_at)
     elif refund.state in {RefundState.FAILED, RefundState.CANCELED}:
         payment_posting.undo_credit(attempt, refund.external_id, because=str(refund.state), at=moment)
 
@@ -244,8 +250,8 @@ def _get_or_create(gateway_refund: Refund, attempt: PaymentAttempt, amount: int)
         attempt=attempt,
         credit_note=note if gateway_access.is_ours(gateway_refund.tags) else None,
         amount=amount,
-        made_at=datetime.fromtimestamp(gateway_refund.created, UTC),
-        asked_by="made at the gateway",
+        created_at=datetime.fromtimestamp(gateway_refund.created, UTC),
+        requested_by="made at the gateway",
     )
 
 
@@ -258,8 +264,8 @@ def _make_refund(
         attempt=attempt,
         credit_note=note,
         amount=amount,
-        made_at=moment,
-        asked_by=who,
+        created_at=moment,
+        requested_by=who,
     )
     row.params = {
         "payment_intent": attempt.external_id,
@@ -290,7 +296,7 @@ def _refund_total(refunds: QuerySet[PaymentRefund]) -> int:
 
 def _find_and_apply(refund: PaymentRefund, gateway: Gateway, moment: datetime) -> bool:
     """Whether the gateway has it, by its tag; it is taken over then."""
-    since = int((refund.made_at - gateway_access.CLOCKS_DIFFER).timestamp())
+    since = int((refund.created_at - gateway_access.CLOCKS_DIFFER).timestamp())
     for gateway_refund in gateway.refunds(since=since, charge=refund.attempt.external_id or ""):
         if gateway_refund.tags.get("ct_refund") == str(refund.pk):
             apply_refund(gateway_refund, moment=moment)
@@ -298,5 +304,5 @@ def _find_and_apply(refund: PaymentRefund, gateway: Gateway, moment: datetime) -
     return False
 
 
-def _end_refund(refund: PaymentRefund, state: RefundState, why: str) -> None:
-    PaymentRefund.objects.filter(pk=refund.pk, external_id=None).update(state=state, reason=why)
+def _end_refund(refund: PaymentRefund, state: RefundState, reason: str) -> None:
+    PaymentRefund.objects.filter(pk=refund.pk, external_id=None).update(state=state, reason=reason)

@@ -133,15 +133,15 @@ def record_transfer(*, invoice: Invoice, reference: str, who: str, on: date) -> 
 
 def _announce_transfer(payment: Payment, *, on: date) -> None:
     """That money went back by a transfer which an operator records; for its transaction. Again, nothing more."""
-    made_at = datetime.combine(on, time.min, UTC)
+    recorded_at = datetime.combine(on, time.min, UTC)
     row = Notice(
         tenant_id=payment.tenant_id,
         invoice=payment.invoice,
         kind=NoticeKind.REFUND,
         key=f"refund:{payment.pk}",
-        told={"payment": payment.pk},
-        made_at=made_at,
-        not_before=made_at,
+        details={"payment": payment.pk},
+        created_at=recorded_at,
+        not_before=recorded_at,
     )
     Notice.objects.bulk_create([row], ignore_conflicts=True)
 

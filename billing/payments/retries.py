@@ -32,10 +32,10 @@ def next_try(refused: Sequence[PaymentAttempt], retries: Sequence[int]) -> datet
     """
     if not refused:
         return None
-    newest, tries = refused[-1], sum(not attempt.asked_by for attempt in refused)
+    newest, tries = refused[-1], sum(not attempt.requested_by for attempt in refused)
     if newest.state == AttemptState.NEEDS_ACTION or declines.is_hard(newest) or tries > len(retries):
         return None
-    return newest.made_at + timedelta(days=retries[max(tries, 1) - 1] if retries else REST)
+    return newest.created_at + timedelta(days=retries[max(tries, 1) - 1] if retries else REST)
 
 
 def load_refusals(invoices: Collection[int]) -> dict[int, list[PaymentAttempt]]:
@@ -45,8 +45,8 @@ def load_refusals(invoices: Collection[int]) -> dict[int, list[PaymentAttempt]]:
         invoice__in=invoices,
         state__in=(AttemptState.FAILED, AttemptState.NEEDS_ACTION),
         method__preferred=True,
-        made_at__gte=F("method__added_at"),
-    ).order_by("made_at")
+        created_at__gte=F("method__added_at"),
+    ).order_by("created_at")
     for attempt in rows:
         if attempt.invoice_id is not None:
             attempts.setdefault(attempt.invoice_id, []).append(attempt)
@@ -64,9 +64,9 @@ def load_card_rests(tenants: Collection[int], policies: Policies) -> Mapping[int
         invoice__isnull=False,
         state__in=(AttemptState.FAILED, AttemptState.SUCCEEDED),
         method__preferred=True,
-        made_at__gte=F("method__added_at"),
+        created_at__gte=F("method__added_at"),
     )
-    newest = tried.select_related("invoice", "method").order_by("tenant", "-made_at").distinct("tenant")
+    newest = tried.select_related("invoice", "method").order_by("tenant", "-created_at").distinct("tenant")
     last = [attempt for attempt in newest if attempt.state == AttemptState.FAILED]
     refused = load_refusals([attempt.invoice_id for attempt in last if attempt.invoice_id is not None])
     rests = {}
@@ -81,4 +81,4 @@ def load_card_rests(tenants: Collection[int], policies: Policies) -> Mapping[int
 def _until(attempt: PaymentAttempt, refused: Sequence[PaymentAttempt], policy: Policy) -> datetime:
     """The card's next date; where its invoice is not tried any more, as long as the longest distance of the policy."""
     rest = timedelta(days=max(policy.retries, default=REST))
-    return next_try(refused, policy.retries) or attempt.made_at + rest
+    return next_try(refused, policy.retries) or attempt.created_at + rest

@@ -134,7 +134,7 @@ def _apply(charge: Charge, moment: datetime, seen: int | None) -> PaymentAttempt
         disputes.book_earlier_disputes(attempt, moment=moment)
     elif attempt.state == AttemptState.FAILED and attempt.method is not None and declines.is_hard(attempt):
         # Afterwards: it locks the tenant, which a close has before it has the invoice.
-        card, tried = attempt.method.external_id, attempt.made_at
+        card, tried = attempt.method.external_id, attempt.created_at
         transaction.on_commit(lambda: saved_methods.set_state(card, MethodState.REFUSED, tried=tried))
     return attempt
 
@@ -143,7 +143,11 @@ def _confirmation(attempt: PaymentAttempt, charge: Charge, moment: datetime) -> 
     """The bank's page on which whoever had the saved card charged confirms that: as any page to pay on, it is open
     once, and closed when it was left or is in the way."""
     asks = charge.state is ChargeState.NEEDS_ACTION and charge.confirm_at
-    if not asks or not attempt.asked_by or attempt.state not in {AttemptState.READY, AttemptState.UNKNOWN}:
+    if (
+        not asks
+        or not attempt.requested_by
+        or attempt.state not in {AttemptState.READY, AttemptState.UNKNOWN}
+    ):
         return None
     return CheckoutSession.objects.create(
         tenant=attempt.tenant,
@@ -151,8 +155,8 @@ def _confirmation(attempt: PaymentAttempt, charge: Charge, moment: datetime) -> 
         state=CheckoutState.OPEN,
         external_id=charge.id,
         url=charge.confirm_at,
-        made_at=moment,
-        asked_by=attempt.asked_by,
+        created_at=moment,
+        requested_by=attempt.requested_by,
         confirms=True,
     )
 

@@ -98,14 +98,14 @@ def make_attempt(
         amount=top_up.amount,
         currency=top_up.wallet.unit,
         method=method,
-        made_at=moment,
-        asked_by=who,
+        created_at=moment,
+        requested_by=who,
     )
     description = f"Top-up of the wallet {top_up.wallet}"
     params = attempts.charge_params(
         attempt, gateway_amount(top_up.amount, top_up.wallet.unit), customer, method, description
     )
-    attempt.params = attempts.on_session_params(params, method, back.done) if back else params
+    attempt.params = attempts.on_session_params(params, method, back.completed) if back else params
     attempt.save(force_insert=True)
     return attempt
 
@@ -118,7 +118,7 @@ def _prepare_charge(
     row = entries.locked([wallet.pk])[wallet.pk]
     top_up, is_new = _get_or_create(row, amount, key, who, moment)
     if not is_new:
-        existing = top_up.attempts.order_by("-made_at").first()
+        existing = top_up.attempts.order_by("-created_at").first()
         if existing is None:
             raise TypeError("a top-up is committed with its attempt")
         return existing
@@ -145,9 +145,9 @@ def _prepare_page(
     cents = gateway_amount(amount, row.unit)
     attempt = PaymentAttempt(
         pk=uuid4(), tenant=row.tenant, top_up=top_up, amount=amount, currency=row.unit, state=AttemptState.OFFERED,
-        made_at=moment,
+        created_at=moment,
     )  # fmt: skip
-    checkout = CheckoutSession(tenant=row.tenant, attempt=attempt, made_at=moment, asked_by=who)
+    checkout = CheckoutSession(tenant=row.tenant, attempt=attempt, created_at=moment, requested_by=who)
     tags = attempts.charge_tags(attempt)
     name = f"Top-up of the wallet {row}"
     checkout.params = checkout_sessions.session_params(
@@ -182,8 +182,8 @@ def _get_or_create(row: Wallet, amount: int, key: UUID, who: str, moment: dateti
             "tenant_id": row.tenant_id,
             "wallet": row,
             "amount": amount,
-            "made_at": moment,
-            "asked_by": who,
+            "created_at": moment,
+            "requested_by": who,
         },
     )
     if (top_up.wallet_id, top_up.amount) != (row.pk, amount):
@@ -196,7 +196,7 @@ def _refuse_too_many(row: Wallet, moment: datetime) -> None:
     card_attempts = PaymentAttempt.objects.filter(
         top_up__crossing=None, checkout=None, top_up__tenant=row.tenant_id
     )
-    tried = card_attempts.filter(made_at__gt=moment - timedelta(hours=1)).count()
+    tried = card_attempts.filter(created_at__gt=moment - timedelta(hours=1)).count()
     if tried >= MOST_CHARGES:
         raise CollectionError(
             f"{tried} top-ups were charged to cards within an hour: please try again later."

@@ -64,7 +64,7 @@ def store_event(event: Event, *, moment: datetime) -> bool:
             "received_at": moment,
             "state": EventState.IGNORED if foreign else EventState.STORED,
             "tenant_slug": event.tags.get("ct_tenant", "")[:50] if gateway_access.is_ours(event.tags) else "",
-            "why": "It belongs to nothing of ours." if foreign else "",
+            "reason": "It belongs to nothing of ours." if foreign else "",
         },
     )
     return is_new and not foreign
@@ -75,7 +75,7 @@ def _store_unread(event: Event, moment: datetime) -> bool:
     row = {"type": event.type, "live": event.live, "created": event.created, "received_at": moment}
     GatewayEvent.objects.get_or_create(
         pk=event.id,
-        defaults={**row, "state": EventState.NEEDS_REVIEW, "why": event.unread, "applied_at": moment},
+        defaults={**row, "state": EventState.NEEDS_REVIEW, "reason": event.unread, "applied_at": moment},
     )
     return False
 
@@ -176,7 +176,9 @@ def apply_event(event: GatewayEvent, *, gateway: Gateway, moment: datetime) -> N
     try:
         why = _apply(event, gateway, moment)
     except UnmatchedObjectError as error:
-        row.update(state=EventState.NEEDS_REVIEW, why=str(error), tenant_slug=error.tenant, applied_at=moment)
+        row.update(
+            state=EventState.NEEDS_REVIEW, reason=str(error), tenant_slug=error.tenant, applied_at=moment
+        )
         return
     except GatewayError as error:
         gateway_access.handle_auth_error(error, moment=moment)
@@ -189,15 +191,15 @@ def apply_event(event: GatewayEvent, *, gateway: Gateway, moment: datetime) -> N
     except Exception as error:
         _record_failure(event, f"{type(error).__name__}: {error}", moment, most=TRIES)
         raise
-    row.update(state=EventState.IGNORED if why else EventState.APPLIED, why=why, applied_at=moment)
+    row.update(state=EventState.IGNORED if why else EventState.APPLIED, reason=why, applied_at=moment)
 
 
-def _record_failure(event: GatewayEvent, why: str, moment: datetime, *, most: int) -> None:
+def _record_failure(event: GatewayEvent, reason: str, moment: datetime, *, most: int) -> None:
     """Try again later; after so many tries people look, and only its own tenant waits for it."""
     needing_review = event.state == EventState.NEEDS_REVIEW or event.tries + 1 >= most
     GatewayEvent.objects.filter(pk=event.pk, state=event.state).update(
         tries=F("tries") + 1,
-        why=why,
+        reason=reason,
         state=EventState.NEEDS_REVIEW if needing_review else EventState.STORED,
         tenant_slug=event.tenant_slug or (_tenant_of(event) if needing_review else ""),
         applied_at=moment if needing_review else None,
@@ -233,7 +235,7 @@ def hold_for_review(
             "created": int(moment.timestamp()),
             "received_at": moment,
             "state": EventState.NEEDS_REVIEW,
-            "why": str(error),
+            "reason": str(error),
             "tenant_slug": error.tenant,
         },
     )

@@ -91,9 +91,9 @@ def accrued(*, tenant: Tenant, period: BillingPeriod) -> Accrued | None:
     rated = close_readiness.load_rated_periods([period])
     statement = statements.make_statements([period], rated, lacking=Lacking.SUPPOSED)[tenant.pk]
     others = statements.load_paid_statements([period]).get(tenant.pk, [])
-    if isinstance(statement, statements.MixedCurrenciesError) or statement.books is None:
+    if isinstance(statement, statements.MixedCurrenciesError) or statement.charge_inputs is None:
         return None
-    own = statement.books.period
+    own = statement.charge_inputs.period
     lines = [line for one in (statement, *statement.others) for line in one.lines]
     waiting = [
         Money.from_minor(line.amount, line.currency)
@@ -104,7 +104,10 @@ def accrued(*, tenant: Tenant, period: BillingPeriod) -> Accrued | None:
             (f"Paid by {payer.name}", _sum(-amount for amount in _of_period(one).values()))
             for payer, one in others
         ),
-        (BILLED, _sum(-one.amount for key, one in statement.books.billed.items() if key.service == own)),
+        (
+            BILLED,
+            _sum(-one.amount for key, one in statement.charge_inputs.billed.items() if key.service == own),
+        ),
         *((name, _sum(line.amount for line in lines if _is(line, name, own))) for name in (EARLIER, AHEAD)),
         *(
             (f"Used by {one.user.name}", _sum(line.amount for line in one.lines))
@@ -121,7 +124,7 @@ def accrued(*, tenant: Tenant, period: BillingPeriod) -> Accrued | None:
         [term for one in whole for term in _terms(one)],
         extras,
         per_currency([*amounts, *(amount for _, amount in extras)]),
-        [one.books for one in whole if one.books is not None],
+        [one.charge_inputs for one in whole if one.charge_inputs is not None],
         [row for one in _by_user(statement) for row in _paid(one)],
         _by_user(statement),
     )
@@ -129,7 +132,7 @@ def accrued(*, tenant: Tenant, period: BillingPeriod) -> Accrued | None:
 
 def _of_period(statement: statements.Statement) -> dict[Key, Money]:
     """What is owed for the statement's own period, billed or not."""
-    own = statement.books.period if statement.books else None
+    own = statement.charge_inputs.period if statement.charge_inputs else None
     return _amounts(
         {key: owed for key, owed in statement.owed.items() if key.service == own}, statement.prices
     )
@@ -178,7 +181,7 @@ def accrued_by_tenant(periods: Iterable[BillingPeriod]) -> dict[int, list[Money]
     others = statements.load_paid_statements(period_list)
     sums = {}
     for tenant, statement in outcomes.items():
-        if not isinstance(statement, statements.MixedCurrenciesError) and statement.books is not None:
+        if not isinstance(statement, statements.MixedCurrenciesError) and statement.charge_inputs is not None:
             whole = [statement, *(other for _, other in others.get(tenant, []))]
             sums[tenant] = per_currency([amount for one in whole for amount in _of_period(one).values()])
     return sums

@@ -57,15 +57,15 @@ def payouts(*, before: str, limit: int) -> tuple[list[tuple[GatewayPayout, int]]
     rows = GatewayPayout.objects.annotate(lines=Count("movements", filter=~Q(movements__kind="payout")))
     last = GatewayPayout.objects.filter(pk=before).first() if before else None
     if last is not None:
-        rows = rows.filter(Q(made_at__lt=last.made_at) | Q(made_at=last.made_at, pk__lt=last.pk))
-    page = list(rows.order_by("-made_at", "-pk")[: limit + 1])
+        rows = rows.filter(Q(created_at__lt=last.created_at) | Q(created_at=last.created_at, pk__lt=last.pk))
+    page = list(rows.order_by("-created_at", "-pk")[: limit + 1])
     return [(row, row.lines) for row in page[:limit]], page[limit - 1].pk if len(page) > limit else ""
 
 
 def lines(payout: GatewayPayout) -> QuerySet[GatewayMovement]:
     """What it is made of, oldest first, each with its payment, invoice and tenant where it leads to one."""
     rows = GatewayMovement.objects.filter(payout=payout).exclude(OWN)
-    return rows.select_related("attempt__invoice", "attempt__tenant").order_by("made_at", "pk")
+    return rows.select_related("attempt__invoice", "attempt__tenant").order_by("created_at", "pk")
 
 
 def total(payout: GatewayPayout) -> PayoutTotal:

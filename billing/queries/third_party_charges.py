@@ -49,7 +49,9 @@ class Going:
 def going(*, tenant: Tenant, accrued: Accrued) -> list[Going]:
     """Each of whom the tenant pays for, by name. Two queries, however many they are; none where it is nobody."""
     others = [
-        (other.user, other.books, _zone(other)) for other in accrued.others if other.user and other.books
+        (other.user, other.charge_inputs, _zone(other))
+        for other in accrued.others
+        if other.user and other.charge_inputs
     ]
     if not others:
         return []
@@ -81,7 +83,7 @@ def read_through(*, tenant: Tenant, accrued: Accrued, moment: datetime) -> datet
 
 
 def _zone(of: Statement) -> ZoneInfo:
-    own = of.periods.get(of.books.period) if of.books else None
+    own = of.periods.get(of.charge_inputs.period) if of.charge_inputs else None
     return ZoneInfo(own.timezone) if own else of.user.zone if of.user else ZoneInfo("UTC")
 
 

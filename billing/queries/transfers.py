@@ -62,14 +62,14 @@ class Step:
 def steps(row: Transfer) -> list[Step]:
     """How it came to stand as it does, from the history that no one can edit, the oldest first. One query."""
     steps: list[Step] = []
-    values = {"state": "", "decided_by": "", "why": ""}
+    values = {"state": "", "decided_by": "", "reason": ""}
     for entry in AuditEntry.objects.of(row):
         values |= {name: value for name, value in (entry.after or {}).items() if name in values}
         step = Step(
             entry.at,
             TransferState(values["state"]),
             values["decided_by"] or transfer_posting.BY,
-            values["why"],
+            values["reason"],
         )
         if not steps or _differs(step, steps[-1]):
             steps.append(step)
@@ -107,7 +107,7 @@ def taken_back(rows: Sequence[Transfer]) -> dict[int, list[Transfer]]:
 
 def refused() -> list[RefusedEntry]:
     """Entries in quarantine that nobody has settled, the newest first."""
-    rows = RefusedEntry.objects.filter(settled_why="").select_related("statement")
+    rows = RefusedEntry.objects.filter(resolution="").select_related("statement")
     return list(rows.order_by("-pk")[:REFUSED])
 
 

@@ -74,11 +74,11 @@ def use_credit(*, tenant: Tenant, currency: str, at: datetime, on: date) -> int:
     left = get_balance(tenant, currency)
     if left <= 0:
         return 0
-    wanted = _filter_payable(Invoice.objects.filter(tenant=tenant, currency=currency), on).order_by(
+    payable = _filter_payable(Invoice.objects.filter(tenant=tenant, currency=currency), on).order_by(
         "due_on", "pk"
     )
     paid = 0
-    for invoice in wanted:
+    for invoice in payable:
         # A charge is prepared under the same lock: whichever comes second sees the other.
         locked = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
         if _filter_payable(Invoice.objects.filter(pk=locked.pk), on).exists():
@@ -119,9 +119,9 @@ def use_balances(*, moment: datetime) -> None:
     One that fails is logged, and tried again by the next round.
     """
 
-    def pay(found: UsableBalance) -> None:
+    def pay(usable: UsableBalance) -> None:
         with transaction.atomic():
-            use_credit(tenant=found.tenant, currency=found.currency, at=moment, on=moment.date())
+            use_credit(tenant=usable.tenant, currency=usable.currency, at=moment, on=moment.date())
 
     with suppress(batch.LeftOverError):
         batch.run_isolated(list_usable(on=moment.date()), pay)
@@ -134,7 +134,7 @@ def promise_credit(invoices: Sequence[Invoice], *, at: datetime | None) -> None:
     them pay by `settle_promises` in the same transaction: a document never changes, so what it asks for is known before
     it is issued. `at` None: on the days of issue.
     """
-    left = list_balances([each.tenant_id for each in invoices])
+    left = list_balances([invoice_to_issue.tenant_id for invoice_to_issue in invoices])
     for invoice in invoices if left else ():
         key = (invoice.tenant_id, invoice.currency)
         amount = min(left.get(key, 0), invoice.total - invoice.prepaid)
@@ -172,7 +172,7 @@ def withdraw_credit(
     For a caller that holds the tenant's lock. Raises CreditBalanceError where some of it was paid back to the tenant.
     """
     _free_credit(tenant, currency, amount, at, on)
-    return _add_entry(tenant.pk, currency, -amount, CreditKind.TAKEN, memo, "bank statement", at)
+    return _add_entry(tenant.pk, currency, -amount, CreditKind.WITHDRAWN, memo, "bank statement", at)
 
 
 def _free_credit(tenant: Tenant, currency: str, amount: int, at: datetime, on: date) -> None:
@@ -221,13 +221,13 @@ def record_payout(
     memo = f"Paid back: {reference.strip()}"[:300]
     if not reference.strip():
         raise CreditBalanceError("Say the reference of the transfer by which it was paid back.")
-    known = CreditEntry.objects.filter(
+    existing = CreditEntry.objects.filter(
         tenant=tenant, currency=currency, kind=CreditKind.PAID_BACK, memo=memo
     ).first()
-    if known is not None:
-        if known.amount != -amount.minor:
+    if existing is not None:
+        if existing.amount != -amount.minor:
             raise CreditBalanceError(f"{reference} was recorded with another amount: use its own reference.")
-        return known
+        return existing
     there = get_balance(tenant, currency)
     if not 0 < amount.minor <= there:
         most = Money.from_minor(there, currency).text
@@ -248,9 +248,9 @@ def _filter_payable(
     flying = PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
     offered = CheckoutSession.objects.filter(attempt__invoice=OuterRef("pk"), state__in=OPEN_CHECKOUTS)
     disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk"), state__in=UNDECIDED)
-    given_back = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=OuterRef("pk"))
+    unexplained_refunds = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=OuterRef("pk"))
     rows = invoice_balances.with_left(invoices).filter(left__gt=0).filter(~Exists(flying), ~Exists(offered))
-    return rows.filter(~Exists(disputed), ~Exists(given_back), ~Exists(pauses.filter_of_invoice(on)))
+    return rows.filter(~Exists(disputed), ~Exists(unexplained_refunds), ~Exists(pauses.filter_of_invoice(on)))
 
 
 def _pay_invoice(invoice: Invoice, most: int, at: datetime, on: date) -> int:

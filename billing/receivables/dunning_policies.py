@@ -20,16 +20,16 @@ class PolicyError(Exception):
 
 
 @transaction.atomic
-def set_policy(*, tenant: Tenant | None, since: date, **said: Any) -> DunningPolicy:
+def set_policy(*, tenant: Tenant | None, since: date, **terms: Any) -> DunningPolicy:
     """Have the version that begins on that day say this, of everyone or of one tenant; what is not said stays.
 
     Again, nothing changes. Raises PolicyError for what cannot be meant together with what holds below it, or with
     what a tenant, or everyone, has from a later day on.
     """
-    known = DunningPolicy.objects.filter(tenant=tenant, since=since).first()
-    row = known or DunningPolicy(tenant=tenant, since=since)
-    if known is None or any(getattr(row, name) != value for name, value in said.items()):
-        for name, value in said.items():
+    existing = DunningPolicy.objects.filter(tenant=tenant, since=since).first()
+    row = existing or DunningPolicy(tenant=tenant, since=since)
+    if existing is None or any(getattr(row, name) != value for name, value in terms.items()):
+        for name, value in terms.items():
             setattr(row, name, value)
         if wrong := find_problem(row):
             raise PolicyError(wrong)
@@ -40,7 +40,7 @@ def set_policy(*, tenant: Tenant | None, since: date, **said: Any) -> DunningPol
 def combine_versions(row: DunningPolicy) -> Policy:
     """What holds from the version's first day on, with what it leaves to those below."""
     below = DunningPolicy.objects.filter(tenant=None) if row.tenant_id is not None else ()
-    return policy_of(row.since, [each.terms() for each in below], [row.terms()])
+    return policy_of(row.since, [version.terms() for version in below], [row.terms()])
 
 
 def find_problem(row: DunningPolicy) -> str:
@@ -49,15 +49,15 @@ def find_problem(row: DunningPolicy) -> str:
         return wrong
     before: dict[str | None, list[Terms]] = defaultdict(list)
     after: dict[str | None, list[Terms]] = defaultdict(list)
-    for each in DunningPolicy.objects.select_related("tenant").order_by("tenant__slug", "since"):
-        slug = each.tenant.slug if each.tenant else None
-        before[slug].append(each.terms())
-        if each.pk != row.pk and (each.tenant_id, each.since) != (row.tenant_id, row.since):
-            after[slug].append(each.terms())
+    for version in DunningPolicy.objects.select_related("tenant").order_by("tenant__slug", "since"):
+        slug = version.tenant.slug if version.tenant else None
+        before[slug].append(version.terms())
+        if version.pk != row.pk and (version.tenant_id, version.since) != (row.tenant_id, row.since):
+            after[slug].append(version.terms())
     own = row.tenant.slug if row.tenant else None
     after[own].append(row.terms())
     for slug in [own] if own else [slug for slug in before if slug]:
-        days = {each.since for each in [*after[None], *after[slug]] if each.since >= row.since}
+        days = {version.since for version in [*after[None], *after[slug]] if version.since >= row.since}
         for day in sorted(days):
             wrong = problem(policy_of(day, after[None], after[slug]))
             if wrong and wrong != problem(policy_of(day, before[None], before[slug])):

@@ -88,13 +88,13 @@ def _open_amount() -> Combinable:
 
 def _written_off(still: Combinable) -> Combinable:
     """What of it was given up; below what was, where something came after all."""
-    given_up = WriteOff.objects.filter(invoice=OuterRef("pk"), undone_at=None).values("amount")
-    return Least(_minor(Subquery(given_up)), Greatest(still, Value(0)), output_field=BigIntegerField())
+    amounts = WriteOff.objects.filter(invoice=OuterRef("pk"), undone_at=None).values("amount")
+    return Least(_minor(Subquery(amounts)), Greatest(still, Value(0)), output_field=BigIntegerField())
 
 
 def _past_due(**whose: object) -> Subquery:
-    held = DunningPolicy.objects.filter(since__lte=OuterRef("due_on"), **whose)
-    return Subquery(held.order_by("-since").values("past_due")[:1])
+    policies = DunningPolicy.objects.filter(since__lte=OuterRef("due_on"), **whose)
+    return Subquery(policies.order_by("-since").values("past_due")[:1])
 
 
 def _received() -> Combinable:

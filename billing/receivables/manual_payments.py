@@ -36,11 +36,11 @@ def record_transfer(
     lock(invoice.tenant)
     back = 0
     if amount.currency == invoice.currency and amount == amount.rounded():  # else it is refused below
-        known = settlement.find_payment(
+        existing = settlement.find_payment(
             invoice=invoice, amount=amount, received_on=received_on, reference=reference
         )
-        if known is not None:
-            return RecordedTransfer(known, Money.zero(invoice.currency))
+        if existing is not None:
+            return RecordedTransfer(existing, Money.zero(invoice.currency))
         most = -amount.minor + min(_due_amount(invoice, received_on), 0)
         back = credit_balance.return_overpayment(invoice=invoice, most=most, at=at, on=received_on)
     payment = settlement.record_payment(

@@ -18,7 +18,7 @@ class PauseError(Exception):
 
 @transaction.atomic
 def pause_dunning(
-    *, tenant: Tenant, invoice: Invoice | None, until: date | None, why: str, by: str, moment: datetime
+    *, tenant: Tenant, invoice: Invoice | None, until: date | None, reason: str, by: str, moment: datetime
 ) -> DunningPause:
     """Charge, write and suspend nothing until that day, or until somebody resumes; of one invoice, or of all.
 
@@ -26,20 +26,20 @@ def pause_dunning(
     Raises PauseError without a reason, and for a day that is not to come.
     """
     tenant = lock(tenant)
-    if not why.strip():
+    if not reason.strip():
         raise PauseError("Say why: the reason is kept with the pause.")
     if until is not None and until <= moment.date():
         raise PauseError(f"{until} is not to come: name a later day, or none to pause it for good.")
     if invoice is not None and invoice.tenant_id != tenant.pk:
         raise PauseError(f"{invoice} is not of {tenant.slug}.")
-    known = DunningPause.objects.filter(tenant=tenant, invoice=invoice, ended_at=None).first()
-    if known is not None:
-        if (known.until, known.why) == (until, why.strip()):
-            return known
-        known.ended_at, known.ended_by = moment, by
-        known.save()
+    existing = DunningPause.objects.filter(tenant=tenant, invoice=invoice, ended_at=None).first()
+    if existing is not None:
+        if (existing.until, existing.reason) == (until, reason.strip()):
+            return existing
+        existing.ended_at, existing.ended_by = moment, by
+        existing.save()
     return DunningPause.objects.create(
-        tenant=tenant, invoice=invoice, until=until, why=why.strip(), by=by, since=moment
+        tenant=tenant, invoice=invoice, until=until, reason=reason.strip(), by=by, since=moment
     )
 
 

@@ -68,14 +68,14 @@ def compute_balance(*, invoice: WithAnnotations[Invoice, invoice_balances.Invoic
         credited, prepaid = invoice.total, 0
     if invoice.state == InvoiceState.VOID:
         prepaid = 0
-    lost = invoice.written_off if invoice.state == InvoiceState.ISSUED else 0
-    left = invoice.total - prepaid - invoice.received - credited - lost
-    from_wallet, received, taken, written_off, due = (
+    written_off_minor = invoice.written_off if invoice.state == InvoiceState.ISSUED else 0
+    left = invoice.total - prepaid - invoice.received - credited - written_off_minor
+    from_wallet, received, credited_money, written_off, due = (
         Money.from_minor(minor, invoice.currency)
-        for minor in (prepaid, invoice.received, credited, lost, left)
+        for minor in (prepaid, invoice.received, credited, written_off_minor, left)
     )
     settlement = _settlement(invoice, invoice.received + prepaid, credited, on)
-    return Balance(from_wallet, received, taken, written_off, due, settlement)
+    return Balance(from_wallet, received, credited_money, written_off, due, settlement)
 
 
 def _settlement(
@@ -133,9 +133,9 @@ def record_payment(
         raise PaymentError(str(error)) from error
     if not reference.strip():
         raise PaymentError("A payment needs its reference, as it stands on the bank statement.")
-    known = find_payment(invoice=invoice, amount=amount, received_on=received_on, reference=reference)
-    if known is not None:
-        return known
+    existing = find_payment(invoice=invoice, amount=amount, received_on=received_on, reference=reference)
+    if existing is not None:
+        return existing
     paid = int(invoice.payments.aggregate(sum=Sum("amount"))["sum"] or 0)
     if amount.minor < 0:
         _refuse_beyond(invoice, paid, -amount.minor)
@@ -157,8 +157,8 @@ def find_payment(*, invoice: Invoice, amount: Money, received_on: date, referenc
 
 def _refuse_beyond(invoice: Invoice, paid: int, back: int) -> None:
     """What a wallet paid and a credit note gave back is given back in money too, by schemes that pay back."""
-    given = invoice.credit_notes.issued().aggregate(sum=Sum(F("total") - F("prepaid")))["sum"]
-    owed = paid + invoice.prepaid - invoice.total - int(given or 0)
+    credited = invoice.credit_notes.issued().aggregate(sum=Sum(F("total") - F("prepaid")))["sum"]
+    owed = paid + invoice.prepaid - invoice.total - int(credited or 0)
     if back <= max(paid, owed):
         return
     if owed > paid:

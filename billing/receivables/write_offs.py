@@ -25,22 +25,22 @@ def describe_reversal(invoice: Invoice) -> str:
 
 
 @transaction.atomic
-def write_off_invoice(*, invoice: Invoice, why: str, by: str, on: date) -> WriteOff:
+def write_off_invoice(*, invoice: Invoice, reason: str, by: str, on: date) -> WriteOff:
     """Write off all that the invoice has due. Asked again, the same write-off.
 
     Money that comes later, and credit notes, count before it: what is written off shrinks by them. Raises
     WriteOffError without a reason, where nothing is due, and while a payment is under way.
     """
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
-    if not why.strip():
+    if not reason.strip():
         raise WriteOffError("Say why: the reason is kept with what is written off.")
     if invoice.state != InvoiceState.ISSUED or invoice.kind == DocumentKind.CREDIT_NOTE:
         raise WriteOffError(f"{invoice} is no issued invoice: nothing of it can be written off.")
-    known = WriteOff.objects.filter(invoice=invoice, undone_at=None).first()
+    existing = WriteOff.objects.filter(invoice=invoice, undone_at=None).first()
     due = settlement.load_balance(invoice=invoice, on=on).due.minor
-    if known is not None:
+    if existing is not None:
         if due <= 0:
-            return known
+            return existing
         raise WriteOffError(
             f"{invoice} is written off in part: take that back first, then write off all of it."
         )
@@ -49,20 +49,20 @@ def write_off_invoice(*, invoice: Invoice, why: str, by: str, on: date) -> Write
     if PaymentAttempt.objects.filter(UNDER_WAY, invoice=invoice).exists():
         raise WriteOffError(f"A payment of {invoice} is under way: wait until it has settled.")
     return WriteOff.objects.create(
-        invoice=invoice, tenant_id=invoice.tenant_id, amount=due, on=on, why=why.strip(), by=by
+        invoice=invoice, tenant_id=invoice.tenant_id, amount=due, on=on, reason=reason.strip(), by=by
     )
 
 
 @transaction.atomic
-def reverse_write_off(*, invoice: Invoice, why: str, by: str, moment: datetime) -> WriteOff:
+def reverse_write_off(*, invoice: Invoice, reason: str, by: str, moment: datetime) -> WriteOff:
     """Have the invoice due again, as far as it was not paid meanwhile. A second call is refused, as is one without
     a reason: WriteOffError."""
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
-    if not why.strip():
+    if not reason.strip():
         raise WriteOffError("Say why: the reason is kept with what is taken back.")
     row = WriteOff.objects.filter(invoice=invoice, undone_at=None).first()
     if row is None:
         raise WriteOffError(f"Nothing of {invoice} is written off.")
-    row.undone_at, row.undone_by, row.undone_why = moment, by, why.strip()
+    row.undone_at, row.undone_by, row.undo_reason = moment, by, reason.strip()
     row.save()
     return row

@@ -144,7 +144,7 @@ def _missing_there(books: Books) -> Iterator[Mismatch]:
         if row.state not in {AttemptState.CANCELED, AttemptState.FAILED}:
             amount, _ = gateway_amounts.to_stripe(row.amount, row.currency)
             ours = f"{amount_text(amount, row.currency)}, {row.get_state_display()}"
-            yield _row(row, DifferenceKind.MISSING_THERE, name, row.made_at, ours, "no such payment")
+            yield _row(row, DifferenceKind.MISSING_THERE, name, row.created_at, ours, "no such payment")
 
 
 def _paid_twice(books: Books) -> Iterator[Mismatch]:
@@ -166,7 +166,7 @@ def _paid_twice(books: Books) -> Iterator[Mismatch]:
             theirs = (
                 f"{len(payments)} payments: {', '.join(payment.external_id or '' for payment in payments)}"
             )
-            at = newest.settled_at or newest.made_at
+            at = newest.settled_at or newest.created_at
             yield _row(newest, DifferenceKind.PAID_TWICE, newest.external_id or "", at, ours, theirs)
 
 
@@ -205,13 +205,15 @@ def _refunds(books: Books) -> Iterator[Mismatch]:
         ours = amount_text(
             gateway_amounts.to_stripe(row.amount, row.attempt.currency)[0], row.attempt.currency
         )
-        yield _row(row.attempt, DifferenceKind.MISSING_THERE, name or "", row.made_at, ours, "no such refund")
+        yield _row(
+            row.attempt, DifferenceKind.MISSING_THERE, name or "", row.created_at, ours, "no such refund"
+        )
 
 
 def _rows_of_refunds(books: Books) -> QuerySet[PaymentRefund]:
     """Those that were read, and those that should have been; not of the first day, as clocks differ."""
     read = Q(external_id__in=[refund.id for refund in books.there.refunds])
-    due = Q(made_at__gte=books.since + gateway_access.CLOCKS_DIFFER, made_at__lte=books.until)
+    due = Q(created_at__gte=books.since + gateway_access.CLOCKS_DIFFER, created_at__lte=books.until)
     rows = PaymentRefund.objects.filter(read | due, external_id__isnull=False)
     return rows.select_related("attempt")
 

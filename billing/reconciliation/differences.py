@@ -82,7 +82,7 @@ def keep_money(there: There, attempts: Mapping[str, PaymentAttempt]) -> None:
                 amount=payout.amount,
                 currency=payout.currency,
                 state=payout.state,
-                made_at=moment_of(payout.created),
+                created_at=moment_of(payout.created),
                 arrives_on=moment_of(payout.arrives).date(),
                 itemised=payout.itemised,
             )
@@ -123,6 +123,6 @@ def _movement(
         fee=movement.fee,
         net=movement.net,
         currency=movement.currency,
-        made_at=moment_of(movement.created),
+        created_at=moment_of(movement.created),
         foreign=bool(movement.charge) and not ours,
     )

@@ -90,11 +90,11 @@ class _OwnCharges:
 def _read_again(there: There, gateway: Gateway, since: datetime, until: datetime) -> None:
     """Charges, refunds and disputes that our rows of the window name and the list did not, one by one."""
     named = set(
-        PaymentAttempt.objects.filter(external_id__isnull=False, made_at__gte=since, made_at__lte=until)
+        PaymentAttempt.objects.filter(external_id__isnull=False, created_at__gte=since, created_at__lte=until)
         .order_by()
         .values_list("external_id", flat=True)
     )
-    for of, at in ((PaymentRefund, "made_at"), (PaymentDispute, "opened_at")):
+    for of, at in ((PaymentRefund, "created_at"), (PaymentDispute, "opened_at")):
         rows = of.objects.filter(**{f"{at}__gte": since, f"{at}__lte": until, "external_id__isnull": False})
         named |= set(rows.values_list("attempt__external_id", flat=True))
     for name in sorted(charge for charge in named if charge and charge not in there.charges):

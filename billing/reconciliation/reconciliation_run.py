@@ -60,7 +60,7 @@ def run(
     with locks.alone(Work.RECONCILING) as ours:
         if not ours:
             raise CollectionError("The books are being compared already: wait until that run has ended.")
-        row = Reconciliation.objects.create(since=begins, until=until, began_at=moment, asked_by=by)
+        row = Reconciliation.objects.create(since=begins, until=until, began_at=moment, requested_by=by)
         try:
             _run(row, gateway, moment)
         except GatewayError as error:
@@ -183,7 +183,7 @@ def _set_aside(charge: Charge, error: UnmatchedObjectError, gateway: Gateway, mo
 def _placed(charge: Charge, moment: datetime) -> None:
     """What was in_review because nobody knew where it belongs is dealt with."""
     in_review = GatewayEvent.objects.filter(object_id=charge.id, state=EventState.NEEDS_REVIEW)
-    in_review.update(state=EventState.APPLIED, why="Adopted later.", applied_at=moment)
+    in_review.update(state=EventState.APPLIED, reason="Adopted later.", applied_at=moment)
 
 
 def _sums(there: There, attempts: Mapping[str, PaymentAttempt]) -> dict[str, dict[str, int]]:

@@ -58,8 +58,8 @@ def grant_by(rule: GrantRule, wallet: Wallet, at: datetime) -> WalletGrant:
         usable_from=first,
         expires_on=first + timedelta(days=rule.lasts_days) if rule.lasts_days else None,
         granted_at=at,
-        who="scheme",
-        why=rule.name,
+        granted_by="scheme",
+        reason=rule.name,
     )
 
 

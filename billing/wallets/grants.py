@@ -60,8 +60,8 @@ def grant(
         usable_from=today,
         expires_on=expires_on,
         granted_at=moment,
-        who=who,
-        why=why,
+        granted_by=who,
+        reason=why,
     )
     booking = Booking(
         [Piece(row_granted.pk, amount)], EntrySide.GRANTED, moment, memo=why or key, grant=row_granted.pk

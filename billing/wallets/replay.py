@@ -196,7 +196,7 @@ def _bookings(outcome: _Outcome, rows: Mapping[int, WalletGrant]) -> Iterator[Bo
         new = key in outcome.fresh_rows
         more = outcome.granted(row) - (0 if new else row.amount)
         if more or new:
-            memo = row.why or row.key
+            memo = row.reason or row.key
             at = row.granted_at if new else outcome.moment or row.granted_at
             memo = memo if new else f"{memo}, counted again"
             yield Booking([Piece(key, more)], EntrySide.GRANTED, at, memo=memo, grant=key)
@@ -204,7 +204,7 @@ def _bookings(outcome: _Outcome, rows: Mapping[int, WalletGrant]) -> Iterator[Bo
     for key, row in rows.items():
         more = outcome.expired(key, row) - row.expired
         if more:
-            memo = f"{row.why or row.key} " + ("expired" if more > 0 else "was used before it expired")
+            memo = f"{row.reason or row.key} " + ("expired" if more > 0 else "was used before it expired")
             at = outcome.moment or row.granted_at
             yield Booking([Piece(key, -more)], EntrySide.EXPIRED, at, memo=memo, grant=key)
 

@@ -274,7 +274,7 @@ def _person(row: User) -> Mapping[str, Any]:
 
 
 def _bound_label(row: ApprovalLimit) -> str:
-    return f"approval limit of {row.tenant.slug if row.tenant else 'everyone'}, {row.measure} {row.currency}".strip()
+    return f"approval limit of {row.tenant.slug if row.tenant else 'everyone'}, {row.metric} {row.currency}".strip()
 
 
 def _bound(row: ApprovalLimit) -> Mapping[str, Any]:

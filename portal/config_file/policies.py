@@ -59,7 +59,7 @@ class ApprovalEntry(Entry, frozen=True, kw_only=True):
             **{(ApprovalMetric.TOTAL, code): limit for code, limit in self.totals.items()},
         }
         for (measure, currency), limit in limits.items():
-            bound: dict[str, Any] = {"tenant": tenant, "measure": measure, "currency": currency}
+            bound: dict[str, Any] = {"tenant": tenant, "metric": measure, "currency": currency}
             if limit is not None and not ApprovalLimit.objects.filter(**bound, limit=limit).exists():
                 ApprovalLimit.objects.update_or_create(**bound, defaults={"limit": limit})
 

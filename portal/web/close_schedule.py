@@ -166,4 +166,4 @@ def report_text(run: CloseRun | None) -> str:
     state = ReportState(report.state).label + (
         _(" to {to}").format(to=", ".join(report.to)) if report.to else ""
     )
-    return _("E-mail to operators: {state}. {why}").format(state=state, why=report.why).strip()
+    return _("E-mail to operators: {state}. {why}").format(state=state, why=report.reason).strip()

@@ -119,7 +119,7 @@ def _decide(posted: QueryDict, decision: Decision, by: str, why: str, now: datet
     seen = int(total[:DIGITS]), int(lines[:DIGITS])
     with acting_as(by, why=why):
         return approvals.decide_approval(
-            period=chosen, decision=decision, by=by, why=why, moment=now, seen=seen
+            period=chosen, decision=decision, by=by, reason=why, moment=now, seen=seen
         )
 
 
@@ -202,16 +202,16 @@ def _run_text(run: CloseRun) -> str:
     )
     return _("{done} by {by}{of}, {at}.{why}").format(
         done=_("Requested") if run.ended_at is None else done,
-        by=run.by,
+        by=run.requested_by,
         of=of,
-        at=moment(run.ended_at or run.asked_at),
+        at=moment(run.ended_at or run.requested_at),
         why=why,
     )
 
 
 def _progress(run: CloseRun) -> str:
     doing = _("Previewing {month}") if run.kind == CloseKind.PREVIEW else _("Issuing {month}")
-    waits = run.begun_at is None
+    waits = run.started_at is None
     text = _("{doing}: waiting for a worker.") if waits else _("{doing}: {done} of {tenants}.")
     return text.format(
         doing=doing.format(month=month_name(run.month)),
@@ -269,7 +269,7 @@ def _month_of(period: BillingPeriod) -> str:
 
 
 def _row(row: CloseResult) -> dict[str, object]:
-    report: dict[str, Any] = row.told
+    report: dict[str, Any] = row.details
     change = report["change"]
     blockers = [block["sentence"] for block in report["blocks"]]
     return {

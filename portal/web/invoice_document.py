@@ -170,7 +170,7 @@ def shown(detail: Detail) -> InvoicePage:
 
 def _written(notice: Notice, zone: ZoneInfo) -> NoticeRow:
     return NoticeRow(
-        what=f"{notice.get_kind_display()} {notice.told.get('number', '')}".strip(),
+        what=f"{notice.get_kind_display()} {notice.details.get('number', '')}".strip(),
         when=say.day(notice.sent_at.astimezone(zone).date()) if notice.sent_at else "",
         to=", ".join(notice.to) or "an address that was erased",
     )
@@ -179,7 +179,7 @@ def _written(notice: Notice, zone: ZoneInfo) -> NoticeRow:
 def _drawn(detail: Detail) -> tuple[Payment, ...]:
     return tuple(
         Payment(
-            date=grant.why or grant.key,
+            date=grant.reason or grant.key,
             method=f"Good until {say.day(grant.expires_on - timedelta(days=1))}"
             if grant.expires_on
             else "Without an end",

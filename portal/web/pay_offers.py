@@ -32,9 +32,9 @@ def offer(request: TenantRequest, invoice: Invoice, stand: Balance, *, due: bool
     if not gateway_access.is_configured() or not due:
         return None
     tried = PaymentAttempt.objects.filter(invoice=invoice).annotate(is_under_way=Q(UNDER_WAY))
-    newest = tried.select_related("method").order_by("-is_under_way", "-made_at").first()
+    newest = tried.select_related("method").order_by("-is_under_way", "-created_at").first()
     under_way = newest is not None and newest.is_under_way
-    confirm = newest is not None and newest.state == AttemptState.OFFERED and bool(newest.asked_by)
+    confirm = newest is not None and newest.state == AttemptState.OFFERED and bool(newest.requested_by)
     note, tone = _note(request, invoice, newest, under_way=under_way, confirm=confirm)
     may_pay = Action.PAY in request.may and not under_way
     return {

@@ -58,7 +58,7 @@ def payment(request: TenantRequest) -> HttpResponse:
     form = reverse("payment_contact", args=[tenant.slug])
     page = {
         "methods": saved.order_by("-preferred", "-added_at"),
-        "attempts": tried.select_related("invoice", "method").order_by("-made_at")[:SHOWN],
+        "attempts": tried.select_related("invoice", "method").order_by("-created_at")[:SHOWN],
         "automatic": account is None or account.automatic,
         "ready": gateway_access.is_configured(),
         "sandbox": gateway_access.is_sandbox(),
@@ -254,8 +254,8 @@ def onwards(request: HttpRequest, opened: Callable[[], CheckoutSession], here: s
 
 def back_of(request: HttpRequest, tenant: Tenant) -> checkout_sessions.ReturnUrls:
     return checkout_sessions.ReturnUrls(
-        done=request.build_absolute_uri(reverse("payment_back", args=[tenant.slug])),
-        stopped=request.build_absolute_uri(reverse("payment_stopped", args=[tenant.slug])),
+        completed=request.build_absolute_uri(reverse("payment_back", args=[tenant.slug])),
+        canceled=request.build_absolute_uri(reverse("payment_stopped", args=[tenant.slug])),
     )
 
 

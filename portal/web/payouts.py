@@ -110,7 +110,7 @@ def _cells(gateway_payout: GatewayPayout) -> Iterator[Sequence[Cell]]:
         yield (
             gateway_payout.pk,
             row.pk,
-            f"{row.made_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            f"{row.created_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
             row.kind,
             row.source,
             (paid.external_id or "") if paid else "",

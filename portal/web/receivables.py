@@ -212,7 +212,7 @@ def _paused(
                 text=quoted(text)
             )
         ) from error
-    return pauses.pause_dunning(tenant=tenant, invoice=invoice, until=until, why=why, by=by, moment=now)
+    return pauses.pause_dunning(tenant=tenant, invoice=invoice, until=until, reason=why, by=by, moment=now)
 
 
 def _target(form: QueryDict) -> tuple[Tenant, Invoice | None]:

@@ -141,11 +141,11 @@ def _say_open(request: HttpRequest, done: BulkPayment) -> None:
     if done.stopped is not None and done.stopped.state == AttemptState.FAILED:
         messages.error(
             request,
-            f"{done.stopped.invoice}: {means_of(done.stopped)} was refused: {done.why} Nothing more was tried.",
+            f"{done.stopped.invoice}: {means_of(done.stopped)} was refused: {done.reason} Nothing more was tried.",
         )
     elif done.unanswered is not None:
         _say_unanswered(request, done.unanswered)
-    elif done.why:
-        messages.error(request, done.why)
+    elif done.reason:
+        messages.error(request, done.reason)
     elif done.left:
         messages.info(request, f"{say.counted(done.left, 'invoice')} left: pay again to go on.")

@@ -49,7 +49,7 @@ def upload(request: HttpRequest, *, by: str, now: datetime, preview: bool) -> st
     except StatementError as refusal:
         raise StatementError(with_fields(str(refusal))) from refusal
     count = done.states
-    parts = [f"{say.counted(len(done.rows), 'new transfer')}, {done.known} already imported"]
+    parts = [f"{say.counted(len(done.rows), 'new transfer')}, {done.duplicates} already imported"]
     parts.append(f"{count[TransferState.BOOKED]} matched, {count[TransferState.WAITING]} need review")
     if count[TransferState.NEW]:
         parts.append(f"{count[TransferState.NEW]} still matching")

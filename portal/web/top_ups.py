@@ -110,7 +110,7 @@ def panel(request: TenantRequest, row: Wallet) -> dict[str, object] | None:
         "by_card": gateway_access.is_configured(),
         "may_pay": Action.PAY in request.may,
         "sandbox": gateway_access.is_sandbox(),
-        "attempts": tried.order_by("-made_at")[:SHOWN],
+        "attempts": tried.order_by("-created_at")[:SHOWN],
         "automatic": _automatic(row, request),
         "by_itself": automatic.BY,
         "transfer": _transfer(request, row),
@@ -125,7 +125,7 @@ def _automatic(row: Wallet, request: TenantRequest) -> dict[str, object]:
     """The rule, its amounts as they are typed, and why it does not go on."""
     rule = AutomaticTopUp.objects.filter(wallet=row).select_related("tenant", "wallet").first()
     fields = form_input.last(request, _form("wallet_automatic", row))
-    amounts = {name: getattr(rule, name) for name in ("below", "amount", "most")} if rule else {}
+    amounts = {"below": rule.threshold, "amount": rule.amount, "most": rule.monthly_limit} if rule else {}
     stand = automatic.check_readiness(rule, moment=request.moment) if rule and rule.active else None
     return {
         "rule": rule if rule and rule.active else None,

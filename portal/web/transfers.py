@@ -40,7 +40,7 @@ SHOWN: dict[str, tuple[TransferState, ...]] = {
     "": (TransferState.WAITING, TransferState.NEW),
     "booked": (TransferState.BOOKED,),
     "back": (TransferState.RETURNED,),
-    "aside": (TransferState.ASIDE,),
+    "aside": (TransferState.IGNORED,),
 }
 """By the name in an address, the states that it shows."""
 TITLES = {
@@ -60,7 +60,7 @@ BADGES = {
     TransferState.WAITING: Badge(label=gettext_noop("Needs review"), tone="wait"),
     TransferState.BOOKED: Badge(label=gettext_noop("Matched"), tone="ok"),
     TransferState.RETURNED: Badge(label=gettext_noop("Returned"), tone="late"),
-    TransferState.ASIDE: Badge(label=gettext_noop("Ignored"), tone="muted"),
+    TransferState.IGNORED: Badge(label=gettext_noop("Ignored"), tone="muted"),
 }
 
 
@@ -123,14 +123,14 @@ def _assign(posted: QueryDict, by: str, now: datetime) -> str:
 
 def _aside(posted: QueryDict, by: str, now: datetime) -> str:
     row = manual_matching.ignore_transfer(
-        transfer=_transfer(posted), why=_words(posted, "why"), by=by, moment=now
+        transfer=_transfer(posted), reason=_words(posted, "why"), by=by, moment=now
     )
     return _("{amount} ignored.").format(amount=amount_of(row))
 
 
 def _again(posted: QueryDict, by: str, now: datetime) -> str:
     row = manual_matching.reopen_transfer(
-        transfer=_transfer(posted), why=_words(posted, "why"), by=by, moment=now
+        transfer=_transfer(posted), reason=_words(posted, "why"), by=by, moment=now
     )
     if row.amount < 0:
         return _("{amount} needs review again, and so does the transfer it returned.").format(
@@ -150,7 +150,7 @@ def _returns(posted: QueryDict, by: str, now: datetime) -> str:
 def _settle(posted: QueryDict, by: str, now: datetime) -> str:
     del now
     manual_matching.settle_entry(
-        entry=_row_of(RefusedEntry, posted.get("entry", "")), why=_words(posted, "why"), by=by
+        entry=_row_of(RefusedEntry, posted.get("entry", "")), reason=_words(posted, "why"), by=by
     )
     return _("Entry settled.")
 
@@ -208,7 +208,7 @@ def _page(show: str, query: QueryDict, options: Mapping[str, str]) -> dict[str, 
                 originals=originals.get(row.pk, ()),
                 parts=parts.get(row.pk, ()),
                 waits=row.state == TransferState.WAITING,
-                may_undo=row.state in {TransferState.BOOKED, TransferState.ASIDE},
+                may_undo=row.state in {TransferState.BOOKED, TransferState.IGNORED},
             )
             for row in rows
         ],

@@ -88,7 +88,7 @@ def a_house_that_pays() -> tuple[House, CheckoutSession]:
         pk=uuid4(),
         tenant=house.vision,
         external_id="cs_of_vision",
-        made_at=builders.at("2026-04-01"),
+        created_at=builders.at("2026-04-01"),
         params={},
     )
     return house, link

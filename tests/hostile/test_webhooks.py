@@ -18,7 +18,7 @@ from tests.stripe_notifications import SECRET, notifications, post_to_hook, sign
 pytestmark = [pytest.mark.django_db, pytest.mark.larger]
 
 BACK = checkout_sessions.ReturnUrls(
-    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+    completed="https://bills.example/back/", canceled="https://bills.example/invoice/"
 )
 
 
@@ -41,7 +41,7 @@ def test_whatever_is_signed_is_stored_once_or_refused(scenario: Scenario, event:
     assert answers == {200, 400}
     unread = GatewayEvent.objects.filter(type="not understood")
     assert {row.state for row in unread} == {EventState.NEEDS_REVIEW}
-    assert not [row.why for row in unread if REPEATED in row.why]
+    assert not [row.reason for row in unread if REPEATED in row.reason]
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_what_is_not_understood_is_stored_once_and_somebody_sees_it(
     assert [post_to_hook(*signed(body, secret=SECRET)) for _ in range(2)] == [200, 200]
     row = GatewayEvent.objects.get(type="not understood")
     assert row.state == EventState.NEEDS_REVIEW
-    assert [row.why] == [
+    assert [row.reason] == [
         look.sentence
         for look in upcoming_steps.list_review_items(moment=scenario.now)
         if "understood" in look.sentence
     ]
     for late in webhook_events.list_reviewable(moment=scenario.now.replace(year=2100)):
         assert late.pk != row.pk
-    manual_review.settle_event(event=row, who="op", why="asked Stripe", moment=scenario.now)
+    manual_review.settle_event(event=row, who="op", reason="asked Stripe", moment=scenario.now)
     assert not GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW).exists()
 
 

@@ -45,7 +45,7 @@ KILLS = 5
 SECRET = "whsec_of_the_tests"
 ASKS = "4000002760003184"
 BACK = checkout_sessions.ReturnUrls(
-    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+    completed="https://bills.example/back/", canceled="https://bills.example/invoice/"
 )
 LABS = {"card": 6, "asks": 3, "debit": 3}
 """How many are paid by a card, by one whose bank asks each time, and by a bank debit in euros."""

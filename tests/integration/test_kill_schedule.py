@@ -23,7 +23,7 @@ WORKER = "task", "tests.integration.test_kill_schedule.perform"
 
 def perform() -> None:
     """What a worker does of all that was asked for, the earliest month first."""
-    for run in CloseRun.objects.undone().order_by("month"):
+    for run in CloseRun.objects.unfinished().order_by("month"):
         close_runs.perform_run(run.pk, clock=lambda: datetime.now(UTC).replace(microsecond=0))
 
 
@@ -49,7 +49,7 @@ def test_a_schedule_that_is_killed_at_any_moment_issues_and_tells_once(database_
     months = {row.run.month for row in rows}
     assert len(rows) == TENANTS * len(months)
     assert CloseRun.objects.count() == CloseReport.objects.count() == len(months)
-    assert not CloseRun.objects.undone().exists()
+    assert not CloseRun.objects.unfinished().exists()
     numbered = Invoice.objects.filter(number__isnull=False)
     assert sorted(numbered.values_list("tenant__slug", flat=True)) == sorted(
         f"lab-{number}" for number in range(TENANTS)

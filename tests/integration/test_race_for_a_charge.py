@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("transactional_db")
 
 LABS = [f"lab-{number:02d}" for number in range(1, 25)]
 BACK = checkout_sessions.ReturnUrls(
-    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+    completed="https://bills.example/back/", canceled="https://bills.example/invoice/"
 )
 
 

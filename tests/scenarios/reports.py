@@ -75,4 +75,6 @@ def written(value: Fraction) -> str:
 
 def hours(usage_report: Report, standings: Iterable[Standing] = Standing) -> str:
     """GPU-hours allocated with one of the standings."""
-    return written(sum((usage_report.of(standing).allocated for standing in standings), Fraction(0)) / HOUR)
+    return written(
+        sum((usage_report.of(row_status).allocated for row_status in standings), Fraction(0)) / HOUR
+    )

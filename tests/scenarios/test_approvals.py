@@ -51,7 +51,7 @@ def used(started: str, ended: str, **fields: Any) -> None:
 
 def a_bound(measure: ApprovalMetric, limit: str, *, tenant: Tenant | None = None, currency: str = "") -> None:
     ApprovalLimit.objects.update_or_create(
-        tenant=tenant, measure=measure, currency=currency, defaults={"limit": Decimal(limit)}
+        tenant=tenant, metric=measure, currency=currency, defaults={"limit": Decimal(limit)}
     )
 
 
@@ -61,7 +61,7 @@ def decide(
     period = tenant.periods.get(start=at(f"{month}-01"))
     moment = at("2026-07-04 09:00")
     return approvals.decide_approval(
-        period=period, decision=decision, by="Op", why=why, moment=moment, **seen
+        period=period, decision=decision, by="Op", reason=why, moment=moment, **seen
     )
 
 
@@ -86,7 +86,7 @@ def test_case_093_an_invoice_of_many_times_the_usual_waits_until_op_approves_it(
 
     assert (issued.outcome, issued.number, issued.total.text) == ("issued", "INV-2026-0004", "8.00")  # type: ignore[union-attr]
     approval = PendingApproval.objects.get()
-    assert (approval.state, approval.by, approval.why, approval.decided_at) == (
+    assert (approval.state, approval.decided_by, approval.decision_reason, approval.decided_at) == (
         *("approved", "Op", "A paper is due."),
         at("2026-07-04 09:00"),
     )
@@ -246,12 +246,12 @@ def test_the_database_issues_nothing_that_is_held_or_beyond_its_approval(vision:
     with pytest.raises(Error, match="beyond what was approved"), transaction.atomic():
         pending.update(**fields)
     PendingApproval.objects.update(
-        state="approved", by="Op", why="so", decided_at=at("2026-07-04"), total=399
+        state="approved", decided_by="Op", decision_reason="so", decided_at=at("2026-07-04"), total=399
     )
     with pytest.raises(Error, match="beyond what was approved"), transaction.atomic():
         pending.update(**fields)
-    with pytest.raises(Error, match="approval_says_who_decided_and_why"), transaction.atomic():
-        PendingApproval.objects.update(by="")
+    with pytest.raises(Error, match="approval_has_author_and_reason"), transaction.atomic():
+        PendingApproval.objects.update(decided_by="")
 
 
 def test_op_decides_at_the_shell(vision: Tenant, capsys: pytest.CaptureFixture[str]) -> None:
@@ -282,7 +282,7 @@ def test_op_decides_at_the_shell(vision: Tenant, capsys: pytest.CaptureFixture[s
 
 def test_op_sets_bounds_and_decides_in_the_administration(vision: Tenant, client: Client) -> None:
     client.force_login(an_operator())
-    form = {"tenant": vision.pk, "measure": "total", "currency": "USD", "limit": "3"}
+    form = {"tenant": vision.pk, "metric": "total", "currency": "USD", "limit": "3"}
     refused = client.post(reverse("admin:billing_approvallimit_add"), {**form, "currency": ""})
     assert "Choose a currency of ISO 4217" in refused.content.decode()
     client.post(reverse("admin:billing_approvallimit_add"), form)
@@ -296,7 +296,11 @@ def test_op_sets_bounds_and_decides_in_the_administration(vision: Tenant, client
     assert "Say why" in answer.content.decode()
     client.post(url, {**chosen, "why": "Ann expects it"})
     row.refresh_from_db()
-    assert (row.state, row.by, row.why) == ("approved", "op@cluster.example", "Ann expects it")
+    assert (row.state, row.decided_by, row.decision_reason) == (
+        "approved",
+        "op@cluster.example",
+        "Ann expects it",
+    )
 
 
 def test_op_sets_bounds_in_the_file(vision: Tenant, tmp_path: Path) -> None:

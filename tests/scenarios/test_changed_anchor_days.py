@@ -128,7 +128,7 @@ def test_a_close_names_each_period_of_the_month_that_has_not_ended(moved_twice: 
 
 
 def test_op_approves_each_period_of_the_month_as_it_waits(lab: Tenant) -> None:
-    ApprovalLimit.objects.create(measure=ApprovalMetric.TOTAL, currency="USD", limit=10)
+    ApprovalLimit.objects.create(metric=ApprovalMetric.TOTAL, currency="USD", limit=10)
     for total, related_totals in (("17.00", []), ("28.00", ["17.00"]), ("28.00", [])):
         outcome = closed("2026-03", lab, on="2026-04-21")
         totals = [document.total.text for document in outcome.related_documents]
@@ -145,7 +145,7 @@ def test_op_approves_each_period_of_the_month_as_it_waits(lab: Tenant) -> None:
 def test_what_waits_is_counted_though_another_period_of_the_month_is_issued(
     lab: Tenant, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ApprovalLimit.objects.create(measure=ApprovalMetric.TOTAL, currency="USD", limit=20)
+    ApprovalLimit.objects.create(metric=ApprovalMetric.TOTAL, currency="USD", limit=20)
     run = close_runs.request_run(
         month="2026-03", kind=CloseKind.ISSUE, by="op", moment=at("2026-04-21"), accept_incomplete="read"
     )

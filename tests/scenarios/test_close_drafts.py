@@ -99,7 +99,7 @@ def test_what_stands_beside_an_invoice_is_drafted_with_it(lab: Tenant) -> None:
 
 
 def test_what_waits_for_approval_is_looked_at_before_it_is_approved(lab: Tenant) -> None:
-    ApprovalLimit.objects.create(measure="total", currency="EUR", limit=1)
+    ApprovalLimit.objects.create(metric="total", currency="EUR", limit=1)
     for _ in range(2):  # not held yet, and held for approval by a close
         preview = drafts(lab)
         assert preview.closed.outcome == "waiting for approval"

@@ -63,7 +63,7 @@ def test_a_preview_is_kept_and_nothing_else_is(labs: list[Tenant]) -> None:
     ]
     assert close_runs.count_blocks(run) == [("unpriced", 1)]
     (blocked,) = close_runs.list_results(run, code="unpriced", limit=10)[0]
-    assert blocked.told["blocks"][0]["sentence"].startswith("No price covers 1.00 GPU-hours")
+    assert blocked.details["blocks"][0]["sentence"].startswith("No price covers 1.00 GPU-hours")
     assert not Invoice.objects.exists()
     assert not InvoiceSeries.objects.exists()
 
@@ -245,6 +245,6 @@ def test_a_month_that_cannot_be_closed_is_refused(month: str) -> None:
 
 def test_the_database_lets_one_run_of_a_month_go_on() -> None:
     ask_for_close()
-    fields = {"month": "2026-03", "kind": "issue", "by": "x", "asked_at": at(APRIL), "total": 1}
+    fields = {"month": "2026-03", "kind": "issue", "requested_by": "x", "requested_at": at(APRIL), "total": 1}
     with pytest.raises(IntegrityError, match="month_is_closed_by_one_at_a_time"), transaction.atomic():
         CloseRun.objects.create(**fields)

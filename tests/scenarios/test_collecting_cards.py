@@ -25,7 +25,7 @@ from tests.collecting import Scenario, a_scenario, credited
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-DECLINED, NO_FUNDS, LOST_CARD = (
+DECLINED, NO_FUNDS, REFUSING_CARD = (
     "4000000000000341",
     "4000000000009995",
     "4000000000009987",
@@ -156,7 +156,7 @@ def test_collecting_case_7_a_refused_key_stops_all_and_nobody_is_dunned(
     scenario.save_card()
     getattr(scenario.stripe.faults, fault)()
     scenario.collect()
-    assert GatewayAccount.objects.get().locked_out_why == (
+    assert GatewayAccount.objects.get().lockout_reason == (
         "Stripe does not accept the key: set STRIPE_SECRET_KEY to one that may do this."
     )
     assert "failed" not in scenario.states
@@ -196,10 +196,10 @@ def test_collecting_case_12_empty_accounts_are_tried_again_and_lost_cards_are_no
     card = scenario.save_card()
     scenario.stripe.dashboard.behave(card.external_id, NO_FUNDS)
     scenario.collect()
-    scenario.stripe.dashboard.behave(card.external_id, LOST_CARD)
+    scenario.stripe.dashboard.behave(card.external_id, REFUSING_CARD)
     scenario.wait(days=3)
     scenario.collect()
-    assert list(PaymentAttempt.objects.order_by("made_at").values_list("code", flat=True)) == [
+    assert list(PaymentAttempt.objects.order_by("created_at").values_list("code", flat=True)) == [
         "insufficient_funds",
         "lost_card",
     ]
@@ -270,7 +270,7 @@ def test_case_082_and_collecting_case_26_what_a_credit_note_takes_back_is_given_
     for note in (first, second):
         for row in refunds.prepare_refunds(credit_note=note, who="op", moment=scenario.now):
             refunds.follow_refund(refund=row, gateway=scenario.gateway, moment=scenario.now)
-    assert list(PaymentRefund.objects.order_by("made_at", "amount").values_list("amount", "state")) == [
+    assert list(PaymentRefund.objects.order_by("created_at", "amount").values_list("amount", "state")) == [
         (100, "succeeded"),
         (200, "succeeded"),
     ]
@@ -326,11 +326,11 @@ def test_case_053_what_is_left_of_a_dinar_is_told_apart_and_nobody_is_asked_for_
             "0.004",
             "0.000",
         )
-        assert (stand.settlement, WriteOff.objects.get().why) == (
+        assert (stand.settlement, WriteOff.objects.get().reason) == (
             "paid",
             "It is charged in steps of 0.010 KWD.",
         )
-        assert scenario.collect().held == 0
+        assert scenario.collect().not_chargeable == 0
         settlement.record_payment(
             invoice=scenario.invoice,
             amount=Money.of("0.004", "KWD"),
@@ -366,7 +366,7 @@ def test_what_waited_for_a_key_over_a_weekend_was_never_sent_and_is_charged_anew
 
 
 BACK = checkout_sessions.ReturnUrls(
-    done="https://bills.example/back/", stopped="https://bills.example/payment/"
+    completed="https://bills.example/back/", canceled="https://bills.example/payment/"
 )
 
 
@@ -375,7 +375,7 @@ def test_a_card_that_is_saved_on_a_page_after_the_tenant_left_is_removed_at_once
     open_page = checkout_sessions.open_card_page(
         tenant=speech, gateway=scenario.gateway, back=BACK, who="ann", moment=scenario.now
     )
-    offboarding.archive_tenant(tenant=speech, by="Op", why="Contract ended", moment=scenario.now)
+    offboarding.archive_tenant(tenant=speech, by="Op", reason="Contract ended", moment=scenario.now)
     offboarding.erase_tenant(tenant=speech, moment=scenario.now)
     scenario.stripe.dashboard.pay(open_page.external_id or "")
     scenario.wait(minutes=20)
@@ -391,7 +391,7 @@ def test_a_card_that_is_saved_on_a_page_after_the_tenant_left_is_removed_at_once
 def test_a_card_that_was_erased_stays_so_when_its_network_renews_it(scenario: Scenario) -> None:
     speech = a_tenant("speech-lab")
     card = scenario.save_card_of(speech)
-    offboarding.archive_tenant(tenant=speech, by="Op", why="Contract ended", moment=scenario.now)
+    offboarding.archive_tenant(tenant=speech, by="Op", reason="Contract ended", moment=scenario.now)
     offboarding.erase_tenant(tenant=speech, moment=scenario.now)
     scenario.stripe.dashboard.renew_card(card.external_id, month=12, year=2041)
     scenario.collect()

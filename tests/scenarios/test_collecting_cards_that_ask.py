@@ -15,7 +15,7 @@ from tests.collecting import Scenario
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BACK = checkout_sessions.ReturnUrls(
-    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+    completed="https://bills.example/back/", canceled="https://bills.example/invoice/"
 )
 ASKS_ONCE, ALWAYS_ASKS = "4000002500003155", "4000002760003184"
 

@@ -58,7 +58,7 @@ def left_of_grants() -> int:
 
 
 def bought() -> str:
-    return PaymentAttempt.objects.order_by("made_at")[0].external_id or ""
+    return PaymentAttempt.objects.order_by("created_at")[0].external_id or ""
 
 
 def spent(scenario: Scenario, amount: int) -> None:
@@ -159,7 +159,7 @@ def test_case_090_a_top_up_that_the_database_forgot_is_credited_again_and_not_ch
     )
     scenario.collect()
     assert (balance(), bought(), scenario.charged) == ("50.00", name, [50_00])
-    assert TopUp.objects.get().asked_by == "found at the gateway"
+    assert TopUp.objects.get().requested_by == "found at the gateway"
 
 
 @pytest.mark.parametrize("how", ["refund", "dispute"])

@@ -32,7 +32,7 @@ def test_collecting_case_27_a_refund_that_was_made_at_stripe_by_hand_is_seen(
         "A refund at the gateway has no credit note: issue one, or keep the balance open."
     )
     (row,) = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=scenario.invoice)
-    assert (row.amount, row.asked_by, scenario.paid) == (150, "made at the gateway", "2.50")
+    assert (row.amount, row.requested_by, scenario.paid) == (150, "made at the gateway", "2.50")
     scenario.books_agree()
 
     credited(scenario, "1.00")
@@ -61,7 +61,7 @@ def test_the_note_that_credits_more_than_was_left_of_it_gives_the_rest_back(scen
     scenario.collect()
     credited(scenario, "1.00")
     note = credited(scenario, "1.00")
-    assert PaymentRefund.objects.get().dealt_with == "Credited by CN-2026-0002, beside others."
+    assert PaymentRefund.objects.get().resolution == "Credited by CN-2026-0002, beside others."
     (rest,) = refunds.prepare_refunds(credit_note=note, who="op", moment=scenario.now)
     assert rest.amount == 50
 
@@ -109,7 +109,7 @@ def test_a_credit_note_after_that_is_given_back_itself(scenario: Scenario) -> No
     scenario.collect()
     assert scenario.paid == "5.00"
     note = credited(scenario, "1.00")
-    assert not PaymentRefund.objects.exclude(credit_note=None, dealt_with="").exists()
+    assert not PaymentRefund.objects.exclude(credit_note=None, resolution="").exists()
     (back,) = refunds.prepare_refunds(credit_note=note, who="op", moment=scenario.now)
     assert back.amount == 100
 
@@ -146,10 +146,10 @@ def test_op_says_that_what_was_given_back_at_stripe_stays_owed_and_it_is_charged
     )
     row = PaymentRefund.objects.get()
     with pytest.raises(CollectionError, match="Enter a reason: why the balance stays open"):
-        manual_review.keep_refund_owed(refund=row, who="op", why=" ")
-    manual_review.keep_refund_owed(refund=row, who="op", why="By mistake")
+        manual_review.keep_refund_owed(refund=row, who="op", reason=" ")
+    manual_review.keep_refund_owed(refund=row, who="op", reason="By mistake")
     with pytest.raises(CollectionError, match="already dealt with"):
-        manual_review.keep_refund_owed(refund=row, who="op", why="Again")
+        manual_review.keep_refund_owed(refund=row, who="op", reason="Again")
     scenario.wait(hours=1)
     scenario.collect()
     assert (scenario.paid, scenario.settlement, refund_steps(scenario)) == ("4.00", "paid", [])

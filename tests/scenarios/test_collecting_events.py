@@ -22,7 +22,7 @@ from tests.stripe_notifications import applied, notifications, post_to_hook
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BACK = checkout_sessions.ReturnUrls(
-    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+    completed="https://bills.example/back/", canceled="https://bills.example/invoice/"
 )
 
 
@@ -246,15 +246,15 @@ def test_a_charge_of_ours_that_belongs_to_nothing_here_stops_its_tenant_until_so
     assert (scenario.charged, scenario.states, scenario.paid) == ([400], [], "0.00")
     in_review = GatewayEvent.objects.filter(state="review").first()
     assert in_review is not None
-    assert "is for INV-2026-0077, which is not known here" in in_review.why
+    assert "is for INV-2026-0077, which is not known here" in in_review.reason
 
     for event in GatewayEvent.objects.filter(state="review"):
         manual_review.settle_event(
-            event=event, who="op", why="given back in the dashboard", moment=scenario.now
+            event=event, who="op", reason="given back in the dashboard", moment=scenario.now
         )
     in_review.refresh_from_db()
     assert in_review.get_state_display() == "Dealt with"
-    assert in_review.why.endswith("or record it by hand. op: given back in the dashboard")
+    assert in_review.reason.endswith("or record it by hand. op: given back in the dashboard")
     scenario.collect()
     assert scenario.charged == [400, 400]
 
@@ -296,7 +296,9 @@ def test_people_say_what_became_of_an_attempt_that_nobody_can_tell_of(scenario: 
     scenario.collect()
     assert scenario.states == ["needs_review"]
     with pytest.raises(CollectionError, match="Say how you know"):
-        manual_review.mark_unpaid(attempt=PaymentAttempt.objects.get(), why=" ")
-    manual_review.mark_unpaid(attempt=PaymentAttempt.objects.get(), why="Stripe's log has no such request.")
+        manual_review.mark_unpaid(attempt=PaymentAttempt.objects.get(), reason=" ")
+    manual_review.mark_unpaid(
+        attempt=PaymentAttempt.objects.get(), reason="Stripe's log has no such request."
+    )
     scenario.collect()
     assert (scenario.states, scenario.charged, scenario.paid) == (["canceled", "succeeded"], [400], "4.00")

@@ -18,7 +18,7 @@ from tests.web.house import signed_in
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BACK = checkout_sessions.ReturnUrls(
-    done="https://bills.example/back/", stopped="https://bills.example/stopped/"
+    completed="https://bills.example/back/", canceled="https://bills.example/stopped/"
 )
 
 

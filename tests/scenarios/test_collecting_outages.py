@@ -14,7 +14,7 @@ from tests.collecting import Scenario
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BACK = checkout_sessions.ReturnUrls(
-    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+    completed="https://bills.example/back/", canceled="https://bills.example/invoice/"
 )
 
 
@@ -75,5 +75,5 @@ def test_a_round_that_takes_long_keeps_when_each_call_was_made(scenario: Scenari
 
     collection_run.run_collection(gateway=scenario.gateway, clock=clock)
     attempt = PaymentAttempt.objects.get()
-    assert attempt.made_at > scenario.now + timedelta(minutes=40)
+    assert attempt.created_at > scenario.now + timedelta(minutes=40)
     assert scenario.charged == [400]

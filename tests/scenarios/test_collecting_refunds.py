@@ -17,7 +17,7 @@ from tests.collecting import Scenario, a_scenario
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BACK = checkout_sessions.ReturnUrls(
-    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+    completed="https://bills.example/back/", canceled="https://bills.example/invoice/"
 )
 
 
@@ -71,7 +71,7 @@ def test_a_refund_that_is_over_another_amount_there_is_not_booked_and_holds_its_
         assert (row.state, scenario.paid, Payment.objects.count()) == ("ready", "4.00", 1)
         in_review = GatewayEvent.objects.filter(state="review", object_kind="refund").earliest("created")
         assert in_review.tenant_slug == "vision-lab"
-        assert "is over 50 USD there, and not over what was asked for here" in in_review.why
+        assert "is over 50 USD there, and not over what was asked for here" in in_review.reason
 
 
 def altered(scenario: Scenario) -> Object:
@@ -108,7 +108,7 @@ def test_what_was_never_booked_is_given_back_without_a_minus_and_its_invoice_is_
             "4.00",
             "paid",
         )
-        assert PaymentAttempt.objects.earliest("made_at").message == (
+        assert PaymentAttempt.objects.earliest("created_at").message == (
             "It was over 500 USD there, and none of it was kept."
         )
 

@@ -69,4 +69,4 @@ def test_a_card_that_was_declined_and_then_renewed_is_tried_at_once(scenario: Sc
     renewed(scenario, card)
     scenario.collect()
     assert (scenario.states, scenario.charged) == (["failed", "succeeded"], [400])
-    assert PaymentAttempt.objects.latest("made_at").made_at == scenario.now
+    assert PaymentAttempt.objects.latest("created_at").created_at == scenario.now

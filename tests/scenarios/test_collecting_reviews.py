@@ -24,7 +24,7 @@ from tests.collecting import Scenario
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BACK = checkout_sessions.ReturnUrls(
-    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+    completed="https://bills.example/back/", canceled="https://bills.example/invoice/"
 )
 
 
@@ -151,7 +151,7 @@ def test_a_charge_that_was_about_to_be_sent_is_not_sent_beside_money_that_belong
         "0.00",
     )
     for event in GatewayEvent.objects.filter(state="review"):
-        manual_review.settle_event(event=event, who="op", why="Given back by hand.", moment=scenario.now)
+        manual_review.settle_event(event=event, who="op", reason="Given back by hand.", moment=scenario.now)
     scenario.wait(minutes=1)
     scenario.collect()
     assert (scenario.states, scenario.charged, scenario.paid) == (

@@ -66,11 +66,11 @@ def test_a_round_that_lacks_a_right_stops_says_which_and_goes_on_once_it_has_it(
     restricted(scenario, settings, "rak_payment_intent_write")
     scenario.collect()
     assert gateway_access.is_locked_out()
-    assert GatewayAccount.objects.get().locked_out_why == (
+    assert GatewayAccount.objects.get().lockout_reason == (
         "The key of Stripe may not read payment intents: docs/how-to/go-live-with-stripe.md lists what it needs."
     )
     scenario.collect()
-    assert GatewayAccount.objects.get().locked_out_why == (
+    assert GatewayAccount.objects.get().lockout_reason == (
         "The key of Stripe lacks rights: PaymentIntents: write; docs/how-to/go-live-with-stripe.md lists them."
     )
     assert "failed" not in scenario.states

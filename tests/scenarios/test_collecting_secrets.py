@@ -27,10 +27,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 KEY = "rk_test_plantedKey0123456789abcdefghij"
 SIGNING = ("whsec_of_the_tests", "whsec_plantedSecretOfTheWebhook0123")
-GOOD, DECLINED, ASKS, LOST = "4242424242424242", "4000000000000341", "4000002760003184", "4000000000009987"
+GOOD, DECLINED, ASKS, REFUSED = "4242424242424242", "4000000000000341", "4000002760003184", "4000000000009987"
 IBAN = "DE89370400440532013000"
 BACK = checkout_sessions.ReturnUrls(
-    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+    completed="https://bills.example/back/", canceled="https://bills.example/invoice/"
 )
 HINT = re.compile(r"The card 4242 4242 4242 4242 pays, .* requires 3-D Secure\.")
 """What the sandbox tells newcomers to type: Stripe's published test numbers, shown nowhere else."""
@@ -72,7 +72,7 @@ def everything_that_can_happen(scenario: Scenario) -> None:
     """Cards that are good, refused, lost or ask; pages; refunds, a dispute; forged news; a key that is refused."""
     dashboard = scenario.stripe.dashboard
     scenario.save_account()
-    for number in (DECLINED, LOST, ASKS):
+    for number in (DECLINED, REFUSED, ASKS):
         scenario.save_card(number)
         scenario.collect()
         scenario.wait(days=8)
@@ -116,7 +116,9 @@ def pages() -> str:
     op = builders.an_operator("op@lab.example")
     op.is_superuser = True
     op.save()
-    op.memberships.create(tenant_id=PaymentAttempt.objects.order_by("made_at")[0].tenant_id, role=Role.OWNER)
+    op.memberships.create(
+        tenant_id=PaymentAttempt.objects.order_by("created_at")[0].tenant_id, role=Role.OWNER
+    )
     browser, texts = signed_in(op), []
     for path in PAGES:
         response = browser.get(path)
@@ -150,7 +152,7 @@ def secrets(scenario: Scenario) -> set[str]:
         for resource in scenario.stripe.objects(kind)
         if (secret := resource.get("client_secret"))
     }
-    numbers = {GOOD, DECLINED, ASKS, LOST, IBAN}
+    numbers = {GOOD, DECLINED, ASKS, REFUSED, IBAN}
     spaced = {" ".join(re.findall(".{4}", number)) for number in numbers if number.isdecimal()}
     return {KEY, scenario.stripe.key, *SIGNING, *client_secrets, *numbers, *spaced}
 

@@ -25,7 +25,7 @@ from tests.stripe_notifications import (
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BACK = checkout_sessions.ReturnUrls(
-    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+    completed="https://bills.example/back/", canceled="https://bills.example/invoice/"
 )
 DECLINED = "4000000000000341"
 
@@ -44,7 +44,7 @@ def a_page(scenario: Scenario) -> CheckoutSession:
 
 def stored_events() -> list[tuple[str, str, str]]:
     """Of each notification its type, what became of it, and why."""
-    return list(GatewayEvent.objects.order_by("pk").values_list("type", "state", "why"))
+    return list(GatewayEvent.objects.order_by("pk").values_list("type", "state", "reason"))
 
 
 def test_collecting_case_18_a_refusal_that_is_told_after_the_success_takes_nothing_back(

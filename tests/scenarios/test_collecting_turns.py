@@ -16,7 +16,7 @@ from tests.collecting import Scenario, a_scenario
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BACK = checkout_sessions.ReturnUrls(
-    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+    completed="https://bills.example/back/", canceled="https://bills.example/invoice/"
 )
 
 
@@ -78,7 +78,7 @@ def test_an_amount_that_only_stripe_knows_to_be_too_small_is_asked_for_once_a_da
         currency=paid.currency,
         state="canceled",
         code="amount_too_small",
-        made_at=scenario.now,
+        created_at=scenario.now,
     )
     scenario.wait(hours=23)
     assert chargeable_invoices.list_chargeable(moment=scenario.now, limit=9) == []

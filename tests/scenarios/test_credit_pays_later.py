@@ -22,7 +22,7 @@ from tests.collecting import Scenario
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BACK = checkout_sessions.ReturnUrls(
-    done="https://bills.example/back/", stopped="https://bills.example/invoice/"
+    completed="https://bills.example/back/", canceled="https://bills.example/invoice/"
 )
 
 
@@ -80,7 +80,7 @@ def test_an_invoice_that_rests_is_paid_from_credit_when_it_goes_on(scenario: Sce
         tenant=scenario.lab,
         invoice=scenario.invoice,
         until=date(2026, 4, 25),
-        why="the lab asks",
+        reason="the lab asks",
         by="op",
         moment=scenario.now,
     )
@@ -97,7 +97,12 @@ def test_an_invoice_that_is_issued_while_all_of_its_tenant_rests_waits_for_it_to
     scenario: Scenario,
 ) -> None:
     pauses.pause_dunning(
-        tenant=scenario.lab, invoice=None, until=None, why="charge nothing yet", by="op", moment=scenario.now
+        tenant=scenario.lab,
+        invoice=None,
+        until=None,
+        reason="charge nothing yet",
+        by="op",
+        moment=scenario.now,
     )
     comes(scenario, 1000)
     assert left(scenario) == ("4.00", 1000)

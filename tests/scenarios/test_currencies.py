@@ -93,7 +93,7 @@ def test_case_093_lines_in_other_currencies_count_into_the_bound_of_lines(lab: T
     """One line of April in euros, and one of March in dollars."""
     close("2026-03")
     ingest(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
-    ApprovalLimit.objects.create(measure="lines", limit=1)
+    ApprovalLimit.objects.create(metric="lines", limit=1)
 
     pending = closed("2026-04", lab)
 
@@ -197,7 +197,7 @@ def by_hand(tenant: Tenant, net: str, what: str) -> None:
         tenant=tenant,
         description=what,
         net=Money.of(net, "USD"),
-        why="Agreed.",
+        reason="Agreed.",
         by="op",
         on=date(2026, 4, 2),
     )

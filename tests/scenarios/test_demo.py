@@ -177,7 +177,7 @@ class TestSeeding:
         waiting = Transfer.objects.get(state="waiting")
         assert (waiting.amount, waiting.payer) == (invoices[1].total, "INSTITUT FUER BIOPHYSIK POTSDAM")
         (hint,) = suggestions.list_hints([waiting])[waiting.pk]
-        assert (hint.number, hint.why) == ("NC-2026-0002", "same amount, a similar name")
+        assert (hint.number, hint.reason) == ("NC-2026-0002", "same amount, a similar name")
         assert AutomaticTopUp.objects.get().wallet.tenant.slug == "halcyon-labs"
         assert Quarantined.objects.count() == 2
         assert DeclaredNode.objects.filter(cluster__name="atlas", state="drained").count() == 1

@@ -107,7 +107,7 @@ def test_history_that_is_imported_mails_nothing_unless_told_to(server: Counting,
     send.send_notices(moment=later)
     notice = Notice.objects.get(kind="invoice")
     assert (notice.state, server.accepted) == ("skipped", 0)
-    assert notice.why == issue_notices.TOO_OLD
+    assert notice.reason == issue_notices.TOO_OLD
     assert issue_notices.resend_documents(numbers=["INV-2026-0001"], moment=later) == 1
     send.send_notices(moment=later)
     assert server.accepted == 1
@@ -158,7 +158,7 @@ def test_a_document_of_who_has_no_address_is_no_trouble(server: Counting, lab: T
     outbox.drain()
     send.send_notices(moment=NOW)
     notice = Notice.objects.get()
-    assert (notice.state, notice.why) == ("skipped", claims.NOBODY)
+    assert (notice.state, notice.reason) == ("skipped", claims.NOBODY)
     assert upcoming_steps.list_review_items(moment=NOW) == []
 
 

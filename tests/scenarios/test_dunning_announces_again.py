@@ -43,15 +43,15 @@ def pays_and_it_goes_back(lab: Lab) -> None:
 
 
 def is_written_off_for_a_time(lab: Lab) -> None:
-    write_offs.write_off_invoice(invoice=lab.invoice, why="insolvent", by="op", on=lab.now.date())
+    write_offs.write_off_invoice(invoice=lab.invoice, reason="insolvent", by="op", on=lab.now.date())
     lab.now = at("2026-06-20 09:00")
-    write_offs.reverse_write_off(invoice=lab.invoice, why="they are not", by="op", moment=lab.now)
+    write_offs.reverse_write_off(invoice=lab.invoice, reason="they are not", by="op", moment=lab.now)
 
 
 def rests_for_weeks(lab: Lab) -> None:
     until = date(2026, 6, 20)
     pauses.pause_dunning(
-        tenant=lab.tenant, invoice=None, until=until, why="they ask", by="op", moment=lab.now
+        tenant=lab.tenant, invoice=None, until=until, reason="they ask", by="op", moment=lab.now
     )
     lab.acts()
     lab.now = at("2026-06-20 09:00")
@@ -117,7 +117,7 @@ def test_a_second_invoice_that_was_to_be_announced_on_the_day_of_a_suspension_is
     lab.now = at("2026-05-31 09:00")  # nothing ran until then
     lab.acts()
     lab.until("2026-06-07")
-    assert (lab.gpus, Notice.objects.get(state="skipped").why) == (0, "The tenant is suspended already.")
+    assert (lab.gpus, Notice.objects.get(state="skipped").reason) == (0, "The tenant is suspended already.")
     lab.pay()
     lab.goes_by()
     lab.acts()

@@ -114,7 +114,7 @@ def test_case_079_what_is_paid_while_a_letter_waits_is_not_reminded_of(scenario:
     send.send_notices(moment=scenario.now)
     assert about_debts() == []
     notice = Notice.objects.get()
-    assert (notice.state, notice.why) == ("skipped", "Nothing is due any more.")
+    assert (notice.state, notice.reason) == ("skipped", "Nothing is due any more.")
     goes_by(scenario, 60)
     assert about_debts() == []
 
@@ -155,7 +155,7 @@ def test_collecting_cases_11_and_12_a_refusal_says_why_and_what_to_do(scenario: 
     assert subjects()[1:] == [
         "Your payment of invoice INV-2026-0001 was declined"
     ]  # which says all of a reminder
-    assert Notice.objects.get(kind="reminder").why == "The same e-mail says more of its invoice."
+    assert Notice.objects.get(kind="reminder").reason == "The same e-mail says more of its invoice."
     refused = next(m for m in reversed(about_debts()) if "declined" in m.subject)
     assert "This card cannot be charged again. Please add another card" in " ".join(str(refused.body).split())
     scenario.books_agree()
@@ -214,7 +214,7 @@ def test_collecting_case_7_while_our_key_is_refused_nobody_is_written_to(scenari
     scenario.stripe.faults.unauthorized()
     goes_by(scenario, 5)
     assert about_debts() == []
-    assert dunning_run.run_dunning(moment=scenario.now).waits.startswith(
+    assert dunning_run.run_dunning(moment=scenario.now).hold_reason.startswith(
         "The payment service refuses our key"
     )
     scenario.stripe.faults.lift()
@@ -251,7 +251,7 @@ def test_what_is_paused_is_not_written_and_goes_on_where_it_stands(scenario: Sce
         tenant=scenario.lab,
         invoice=scenario.invoice,
         until=date(2026, 4, 26),
-        why="on holiday",
+        reason="on holiday",
         by="op",
         moment=scenario.now,
     )
@@ -292,7 +292,7 @@ def test_owners_and_billing_people_are_written_to_without_a_billing_address(scen
     Tenant.objects.update(email="")
     goes_by(scenario, 3)
     notice = Notice.objects.get()
-    assert (notice.state, notice.why) == (
+    assert (notice.state, notice.reason) == (
         "failed",
         "There is nobody to write to: give the tenant a billing e-mail or an owner.",
     )
@@ -324,7 +324,7 @@ def test_without_a_mail_server_letters_are_kept_for_op_to_read(
     goes_by(scenario, 4)
     assert about_debts() == []
     notice = Notice.objects.get()
-    assert notice.get_state_display() == "Kept here: EMAIL_URL is not set"
+    assert notice.get_state_display() == "Drafted: EMAIL_URL is not set"
     client.force_login(builders.an_operator())
     assert (
         "If you have already paid, please ignore this e-mail."
@@ -357,7 +357,7 @@ def test_an_email_that_may_have_arrived_is_not_sent_again(scenario: Scenario, se
         goes_by(scenario)
     notice = Notice.objects.get()
     assert notice.state == NoticeState.SENDING
-    assert notice.why.startswith("The mail server did not answer: it may have arrived or not.")
+    assert notice.reason.startswith("The mail server did not answer: it may have arrived or not.")
     with pytest.raises(send.NoticeError):
         send.resend_notice(notice=notice, moment=scenario.now - timedelta(days=3) + timedelta(minutes=1))
     send.resend_notice(notice=notice, moment=scenario.now)
@@ -376,4 +376,4 @@ def test_a_mail_server_that_refuses_is_asked_again_later_and_in_the_end_people_a
         scenario.wait(hours=6)
     notice = Notice.objects.get()
     assert (notice.state, notice.tries) == ("failed", send.TRIES)
-    assert "550" in notice.why
+    assert "550" in notice.reason

@@ -24,7 +24,7 @@ def test_what_rests_is_not_charged_until_its_day(scenario: Scenario) -> None:
         tenant=scenario.lab,
         invoice=scenario.invoice,
         until=date(2026, 4, 25),
-        why="the lab asks for a month",
+        reason="the lab asks for a month",
         by="op",
         moment=scenario.now,
     )
@@ -84,14 +84,18 @@ def test_a_tenant_rests_until_somebody_resumes(
         "Nothing to resume: every invoice of vision-lab was not paused by that name.",
     ]
     row = DunningPause.objects.get()
-    assert (row.by, row.why, row.ended_by) == ("pause_dunning", "merging with speech-lab", "resume_dunning")
+    assert (row.by, row.reason, row.ended_by) == (
+        "pause_dunning",
+        "merging with speech-lab",
+        "resume_dunning",
+    )
     scenario.books_agree()
 
 
 def test_a_pause_has_a_reason_and_another_takes_its_place(scenario: Scenario) -> None:
     def pause(why: str, until: date | None = None) -> DunningPause:
         return pauses.pause_dunning(
-            tenant=scenario.lab, invoice=None, until=until, why=why, by="op", moment=scenario.now
+            tenant=scenario.lab, invoice=None, until=until, reason=why, by="op", moment=scenario.now
         )
 
     with pytest.raises(PauseError, match="Say why"):
@@ -100,7 +104,7 @@ def test_a_pause_has_a_reason_and_another_takes_its_place(scenario: Scenario) ->
         pause("late", date(2026, 4, 20))
     assert pause("they asked").pk == pause("they asked").pk
     pause("they asked twice")
-    assert list(DunningPause.objects.filter(ended_at=None).values_list("why", flat=True)) == [
+    assert list(DunningPause.objects.filter(ended_at=None).values_list("reason", flat=True)) == [
         "they asked twice"
     ]
     assert DunningPause.objects.count() == 2

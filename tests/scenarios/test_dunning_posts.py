@@ -53,7 +53,7 @@ def test_an_address_that_is_none_waits_for_somebody_to_correct_it(server: Counti
     send.send_notices(moment=NOW)
     notice = Notice.objects.get()
     assert (notice.state, server.accepted) == ("failed", 0)
-    assert notice.why == (
+    assert notice.reason == (
         "An address is none that e-mail can go to: correct the tenant's billing e-mail, then send it again."
     )
     Tenant.objects.update(email="bills@vision.example")

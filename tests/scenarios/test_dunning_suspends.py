@@ -136,7 +136,7 @@ def test_case_078_it_is_announced_then_done_and_paying_undoes_all_of_it(lab: Lab
     lab.acts()
     assert (lab.gpus, lab.accounts) == (8, ["lifted"])
     assert subjects()[2:] == ["GPU jobs of Vision Lab start again"]
-    assert Suspension.objects.get().why_ended == "Nothing that is owed demands it any more."
+    assert Suspension.objects.get().end_reason == "Nothing that is owed demands it any more."
     lab.goes_by(30)
     assert (len(mail.outbox), Act.objects.count()) == (3, 2)
     assert list(Act.objects.order_by("pk").values_list("who", "why")) == [
@@ -187,7 +187,7 @@ def test_nobody_is_suspended_before_it_was_announced_so_many_days_ago(lab: Lab) 
 def test_what_is_only_kept_here_announces_nothing(lab: Lab, settings: Any) -> None:
     settings.CLUSTERTAB_SENDS_MAIL = False
     lab.goes_by(60)
-    assert (lab.gpus, Notice.objects.get().state) == (8, "kept")
+    assert (lab.gpus, Notice.objects.get().state) == (8, "drafted")
 
 
 def by_hand(lab: Lab, plans: Callable[..., Plan]) -> None:
@@ -229,7 +229,7 @@ def test_a_scheduler_that_does_not_answer_is_shown_and_asked_again(lab: Lab) -> 
     done = scheduler_blocks.enforce_blocks(moment=lab.now, opens=fails)
     assert done.troubles == ["gpu1/vision: gpu1 does not answer."]
     row = SuspendedAccount.objects.get()
-    assert (row.state, row.error, row.tries) == ("asked", "gpu1 does not answer.", 1)
+    assert (row.state, row.error, row.tries) == ("requested", "gpu1 does not answer.", 1)
     assert (
         scheduler_blocks.enforce_blocks(moment=lab.now, opens=fails).troubles == []
     )  # not before five minutes have gone by
@@ -303,7 +303,7 @@ def test_a_pause_ends_a_suspension_and_it_comes_back_when_the_pause_is_over(lab:
         tenant=lab.tenant,
         invoice=None,
         until=date(2026, 5, 20),
-        why="they pay next week",
+        reason="they pay next week",
         by="op",
         moment=lab.now,
     )
@@ -344,7 +344,7 @@ def test_what_was_asked_for_while_the_suspension_ended_is_not_blocked_for_ever(l
     lab.pay()
     lab.acts()
     assert (lab.gpus, lab.accounts) == (8, ["lifted"])
-    SuspendedAccount.objects.update(state="asked")  # as a worker did that had read it before it ended
+    SuspendedAccount.objects.update(state="requested")  # as a worker did that had read it before it ended
     lab.goes_by(2)
     assert (lab.gpus, lab.accounts) == (8, ["lifted"])
 

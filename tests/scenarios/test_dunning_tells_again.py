@@ -84,9 +84,13 @@ def test_who_paid_in_time_and_was_never_reminded_is_told_too(scenario: Scenario)
 
 def test_a_write_off_that_is_taken_back_is_told(scenario: Scenario) -> None:
     goes_by(scenario, 30)
-    write_offs.write_off_invoice(invoice=scenario.invoice, why="insolvent", by="op", on=scenario.now.date())
+    write_offs.write_off_invoice(
+        invoice=scenario.invoice, reason="insolvent", by="op", on=scenario.now.date()
+    )
     goes_by(scenario, 5)
-    write_offs.reverse_write_off(invoice=scenario.invoice, why="they are not", by="op", moment=scenario.now)
+    write_offs.reverse_write_off(
+        invoice=scenario.invoice, reason="they are not", by="op", moment=scenario.now
+    )
     goes_by(scenario, 5)
     assert subjects()[3:] == [AGAIN]
 

@@ -50,7 +50,7 @@ def test_an_invoice_states_what_its_pdf_shows(lab: Tenant) -> None:
         tenant=lab,
         description="Goodwill",
         net=Money.of("-5.00", "EUR"),
-        why="Agreed.",
+        reason="Agreed.",
         by="op",
         on=date(2026, 3, 30),
     )

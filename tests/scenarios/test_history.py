@@ -219,7 +219,7 @@ def test_what_is_shown_of_a_card_is_erased_from_the_history_too() -> None:
     SavedMethod.objects.create(
         tenant=lab, external_id="pm_1", kind="card", brand="visa", last4="4242", added_at=at("2026-03-01")
     )
-    offboarding.archive_tenant(tenant=lab, by="Op", why="Contract ended", moment=at("2026-04-01"))
+    offboarding.archive_tenant(tenant=lab, by="Op", reason="Contract ended", moment=at("2026-04-01"))
     offboarding.erase_tenant(tenant=lab, moment=at("2026-04-01"))
     inserted, updated = AuditEntry.objects.of_table(SavedMethod)
     assert {("brand", None, "(erased)"), ("last4", None, "(erased)"), ("kind", None, "card")} <= set(
@@ -250,7 +250,7 @@ def test_case_086_the_people_of_a_tenant_are_erased_from_the_history_as_from_the
     for who, days in (("ann@vision.example", 30), ("ben@vision.example", 20)):
         with acting_as(who, through="page /t/vision-lab/"):
             Tenant.objects.filter(pk=lab.pk).update(payment_terms_days=days)
-    offboarding.archive_tenant(tenant=lab, by="Op", why="Contract ended", moment=at("2026-04-01"))
+    offboarding.archive_tenant(tenant=lab, by="Op", reason="Contract ended", moment=at("2026-04-01"))
 
     for _ in range(2):  # a second time there is nothing left to erase
         offboarding.erase_tenant(tenant=lab, moment=at("2026-04-01"))

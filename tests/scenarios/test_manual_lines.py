@@ -38,7 +38,7 @@ def vision() -> Tenant:
 def add(tenant: Tenant, amount: str, description: str = "Setup", currency: str = "USD") -> ManualLine:
     net = Money.of(amount, currency)
     return manual_lines.add_manual_line(
-        tenant=tenant, description=description, net=net, why="Agreed.", by="op", on=TODAY
+        tenant=tenant, description=description, net=net, reason="Agreed.", by="op", on=TODAY
     )
 
 

@@ -22,7 +22,7 @@ from tests.web.house import page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-NO_FUNDS, LOST, GOOD = "4000000000009995", "4000000000009987", "4242424242424242"
+NO_FUNDS, STOLEN, GOOD = "4000000000009995", "4000000000009987", "4242424242424242"
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_six_open_invoices_are_one_decline_and_one_email_and_the_others_wait_for
     assert scenario.states == ["failed"] * 2
     for _ in range(30):
         assert len(a_day(scenario, days=1)) <= 1
-    tried = list(PaymentAttempt.objects.order_by("made_at").values_list("made_at", flat=True))
+    tried = list(PaymentAttempt.objects.order_by("created_at").values_list("created_at", flat=True))
     assert all(later - earlier >= timedelta(days=3) for earlier, later in pairwise(tried))
 
 
@@ -79,7 +79,7 @@ def test_once_the_card_can_be_charged_all_six_are_paid_in_that_round(scenario: S
 
 def test_another_card_is_charged_at_once_and_nobody_asks_for_one_more(scenario: Scenario) -> None:
     scenario.save_card(GOOD)
-    scenario.save_card(LOST)  # the newest is charged
+    scenario.save_card(STOLEN)  # the newest is charged
     messages = a_day(scenario)
     assert scenario.states.count("failed") == 1
     assert scenario.charged == [400] * 6
@@ -94,7 +94,7 @@ def test_while_the_other_card_has_not_been_charged_yet_the_email_says_that_it_wi
     scenario: Scenario,
 ) -> None:
     scenario.save_card(GOOD)
-    scenario.save_card(LOST)
+    scenario.save_card(STOLEN)
     scenario.charge()
     dunning_run.run_dunning(moment=scenario.now)
     send.send_notices(moment=scenario.now)

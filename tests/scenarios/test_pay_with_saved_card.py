@@ -80,7 +80,7 @@ def test_one_click_pays_and_the_same_form_again_pays_once(scenario: Scenario, an
         ann.post(f"{HERE}pay-saved/", {"key": key})
     assert (scenario.charged, scenario.paid) == ([400], "4.00")
     assert "$4.00 paid with Visa ending in 4242. Thank you." in text(ann, HERE)
-    assert PaymentAttempt.objects.get().asked_by == "ann@vision.example"
+    assert PaymentAttempt.objects.get().requested_by == "ann@vision.example"
     scenario.books_agree()
 
 
@@ -147,7 +147,7 @@ def attempts_of_another_card(scenario: Scenario) -> None:
         invoice=scenario.invoice, gateway=scenario.gateway, moment=scenario.now, on=scenario.now.date()
     )
     if isinstance(attempt, attempts.NotChargeable):
-        raise CollectionError(attempt.why)
+        raise CollectionError(attempt.reason)
 
 
 def test_a_bank_page_that_was_left_for_half_an_hour_is_closed_by_a_round(

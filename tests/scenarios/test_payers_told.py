@@ -226,7 +226,7 @@ def test_whoever_pays_for_others_cannot_leave(physics: Tenant, vision: Tenant) -
 
 def test_whoever_has_left_does_not_pay_again_by_another_last_day(physics: Tenant, vision: Tenant) -> None:
     row = pays(physics, vision, "2026-04-01", "2026-06-01")
-    Archive.objects.create(tenant=physics, at=at("2026-06-02"), by="Op", why="Contract ended")
+    Archive.objects.create(tenant=physics, at=at("2026-06-02"), by="Op", reason="Contract ended")
     with pytest.raises(PayerError, match="physics has left and is archived"):
         third_party_payers.end_payer(row=row, on=date(2027, 1, 1))
     row.refresh_from_db()
@@ -243,7 +243,7 @@ def test_no_statement_draws_in_who_has_left(
 ) -> None:
     row = pays(physics, vision, "2026-04-01", "2026-06-01")
     left = Tenant.objects.get(slug=gone)
-    Archive.objects.create(tenant=left, at=at("2026-06-02"), by="Op", why="Contract ended")
+    Archive.objects.create(tenant=left, at=at("2026-06-02"), by="Op", reason="Contract ended")
     with (
         pytest.raises(DatabaseError, match="Whoever has left and is archived pays for nobody"),
         transaction.atomic(),

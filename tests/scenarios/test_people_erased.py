@@ -83,25 +83,26 @@ def test_case_086_who_opened_pages_to_pay_on_and_bought_credit_is_erased_from_ro
             "billing_walletgrant",
             "audit_entry",
         } <= (tables_naming("ann@vision"))
-        Archive.objects.create(tenant=lab, at=now, by="Op", why="Contract ended")
+        Archive.objects.create(tenant=lab, at=now, by="Op", reason="Contract ended")
 
         offboarding.erase_tenant(tenant=lab, moment=now)
 
         assert tables_naming("ann@vision") == set()
         columns: list[tuple[type[Model], str]] = [
-            (CheckoutSession, "asked_by"), (TopUp, "asked_by"), (AutomaticTopUp, "set_by"), (WalletGrant, "who"),
+            (CheckoutSession, "requested_by"), (TopUp, "requested_by"), (AutomaticTopUp, "set_by"),
+            (WalletGrant, "granted_by"),
         ]  # fmt: skip
         for rows, column in columns:
             assert set(rows._default_manager.values_list(column, flat=True)) == {"an erased person"}
-        assert ("asked_by", None, "(erased)") in AuditEntry.objects.of_table(TopUp).earliest("pk").changes
+        assert ("requested_by", None, "(erased)") in AuditEntry.objects.of_table(TopUp).earliest("pk").changes
         assert scenario.stripe.violations == []
 
 
 def test_what_a_page_to_pay_on_is_looked_at_is_no_part_of_the_history() -> None:
     link = CheckoutSession.objects.create(
-        tenant=a_tenant("vision-lab"), made_at=at("2026-03-01"), asked_by="ann"
+        tenant=a_tenant("vision-lab"), created_at=at("2026-03-01"), requested_by="ann"
     )
-    CheckoutSession.objects.update(looked_at=at("2026-03-02"), returns=3)
+    CheckoutSession.objects.update(checked_at=at("2026-03-02"), returns=3)
     assert [entry.operation for entry in AuditEntry.objects.of(link)] == ["insert"]
 
 

@@ -87,9 +87,11 @@ def test_several_payments_at_once_are_one_receipt(scenario: Scenario) -> None:
 def test_what_was_given_up_has_none_nor_what_was_recorded_by_mistake(scenario: Scenario) -> None:
     pays(scenario.lab, "1.00", scenario)
     pays(scenario.lab, "-1.00", scenario)
-    write_offs.write_off_invoice(invoice=scenario.invoice, why="insolvent", by="op", on=scenario.now.date())
+    write_offs.write_off_invoice(
+        invoice=scenario.invoice, reason="insolvent", by="op", on=scenario.now.date()
+    )
     assert posts(scenario) == []
-    assert Notice.objects.get(kind="receipt").why == "The payment was taken back."
+    assert Notice.objects.get(kind="receipt").reason == "The payment was taken back."
 
 
 def test_a_transfer_that_its_bank_took_back_meanwhile_has_none(settings: Any) -> None:
@@ -103,7 +105,7 @@ def test_a_transfer_that_its_bank_took_back_meanwhile_has_none(settings: Any) ->
     dunning_run.run_dunning(moment=APRIL)
     send.send_notices(moment=APRIL)
     assert mail.outbox == []
-    assert Notice.objects.get(kind="receipt").why == "The payment was taken back."
+    assert Notice.objects.get(kind="receipt").reason == "The payment was taken back."
 
 
 def test_a_transfer_that_fills_a_wallet_has_one_unless_it_went_back(settings: Any) -> None:
@@ -227,8 +229,8 @@ def test_the_email_of_an_invoice_announces_no_charge_that_is_more_than_a_card_ca
             kind="invoice",
             key=f"document:{again}",
         )
-        notice.made_at = notice.not_before = scenario.now
-        notice.told = {"since": "2026-04-01T00:00:00+00:00"}  # its PDF was waited for
+        notice.created_at = notice.not_before = scenario.now
+        notice.details = {"since": "2026-04-01T00:00:00+00:00"}  # its PDF was waited for
         notice.save()
         send.send_notices(moment=scenario.now)
         bodies.append(" ".join(str(mail.outbox[-1].body).split()))

@@ -44,7 +44,7 @@ def reconcile(scenario: Scenario, *, since: datetime | None = None) -> dict[str,
 
 
 def intent(lab: str) -> str:
-    return PaymentAttempt.objects.filter(tenant__slug=lab).order_by("made_at")[0].external_id or ""
+    return PaymentAttempt.objects.filter(tenant__slug=lab).order_by("created_at")[0].external_id or ""
 
 
 def charge_of(scenario: Scenario, lab: str) -> dict[str, str]:

@@ -60,7 +60,7 @@ def labs() -> list[Tenant]:
         a_job(account="speech-lab", started="2026-03-03 10:00", ended="2026-03-03 20:00"),
         a_job(account="audio-lab"),
     )
-    ApprovalLimit.objects.create(measure="total", currency="USD", limit=10)
+    ApprovalLimit.objects.create(metric="total", currency="USD", limit=10)
     return tenants
 
 
@@ -82,7 +82,7 @@ def beat(text: str) -> list[tuple[str, str]]:
     """What scheduler and workers do at that moment: the runs that were asked for."""
     read_through(text)
     runs = close_schedules.request_due_runs(moment=at(text))
-    for run in CloseRun.objects.undone().order_by("pk"):
+    for run in CloseRun.objects.unfinished().order_by("pk"):
         close_runs.perform_run(run.pk, clock=clock(text))
     close_reports.send_reports(moment=at(text))
     return [(run.month, run.kind) for run in runs]
@@ -142,14 +142,18 @@ def test_a_month_is_previewed_on_one_day_and_what_is_ready_issued_on_another(lab
 
 def _why(slug: str) -> str:
     row = CloseRun.objects.latest("pk").results.get(tenant__slug=slug)
-    return " ".join(block["sentence"] for block in row.told["blocks"]) or str(row.told["reason"])
+    return " ".join(block["sentence"] for block in row.details["blocks"]) or str(row.details["reason"])
 
 
 def test_the_history_says_that_the_schedule_did_it(labs: list[Tenant]) -> None:
     scheduled()
     beat("2026-04-05 00:00")
     run = CloseRun.objects.get()
-    assert (run.by, run.scheduled, run.kind) == ("schedule", True, "issue")  # too late for a preview
+    assert (run.requested_by, run.scheduled, run.kind) == (
+        "schedule",
+        True,
+        "issue",
+    )  # too late for a preview
     assert {entry.who for entry in AuditEntry.objects.of(run)} == {"schedule"}
     assert {entry.who for entry in AuditEntry.objects.of(Invoice.objects.get(number__isnull=False))} == {
         "schedule"
@@ -272,7 +276,7 @@ def test_an_email_that_is_refused_is_tried_again_and_one_without_answer_is_not(
     scheduled()
     beat("2026-04-03 09:00")
     report = CloseReport.objects.get()
-    assert (report.state, report.tries, report.why) == (
+    assert (report.state, report.tries, report.reason) == (
         ReportState.WAITING,
         1,
         "The mail server refused it: (550, b'not today')",

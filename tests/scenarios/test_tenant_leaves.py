@@ -69,7 +69,7 @@ def vision() -> Tenant:
 
 def what_is_left(tenant: Tenant) -> list[str]:
     with pytest.raises(ArchiveError) as refusal:
-        offboarding.archive_tenant(tenant=tenant, by="Op", why="Contract ended", moment=LATER)
+        offboarding.archive_tenant(tenant=tenant, by="Op", reason="Contract ended", moment=LATER)
     return list(refusal.value.sentences)
 
 
@@ -94,10 +94,11 @@ def test_case_086_a_tenant_with_unbilled_use_and_an_unpaid_invoice_is_closed_fir
     assert what_is_left(vision) == ["1.00 USD of INV-2026-0001 is to be paid back: record that."]
     pay(closing_invoice, "-1.00")
 
-    archive = offboarding.archive_tenant(tenant=vision, by="Op", why="Contract ended", moment=LATER)
-    assert (archive.at, archive.by, archive.why) == (LATER, "Op", "Contract ended")
+    archive = offboarding.archive_tenant(tenant=vision, by="Op", reason="Contract ended", moment=LATER)
+    assert (archive.at, archive.by, archive.reason) == (LATER, "Op", "Contract ended")
     assert (
-        offboarding.archive_tenant(tenant=vision, by="Oda", why="again", moment=at("2026-06-01")) == archive
+        offboarding.archive_tenant(tenant=vision, by="Oda", reason="again", moment=at("2026-06-01"))
+        == archive
     )
     prove()
 
@@ -112,7 +113,7 @@ def test_case_086_a_credited_invoice_and_lines_by_hand_count_too(vision: Tenant)
         tenant=vision,
         description="Disks",
         net=Money.of("5.00", "USD"),
-        why="left",
+        reason="left",
         by="Op",
         on=date(2026, 4, 3),
     )
@@ -120,7 +121,7 @@ def test_case_086_a_credited_invoice_and_lines_by_hand_count_too(vision: Tenant)
         "1 line by hand waits for its next invoice: remove it, or close its month."
     ]
     manual_lines.remove_manual_line(line=line)
-    offboarding.archive_tenant(tenant=vision, by="Op", why="Contract ended", moment=LATER)
+    offboarding.archive_tenant(tenant=vision, by="Op", reason="Contract ended", moment=LATER)
     assert Archive.objects.get().tenant == vision
 
 
@@ -135,7 +136,7 @@ def test_case_086_documents_are_retained_and_personal_data_is_erased(vision: Ten
     pay(invoice, "2.00")
     with pytest.raises(ArchiveError, match="vision-lab is not archived"):
         offboarding.erase_tenant(tenant=vision, moment=LATER)
-    offboarding.archive_tenant(tenant=vision, by="Op", why="Contract ended", moment=LATER)
+    offboarding.archive_tenant(tenant=vision, by="Op", reason="Contract ended", moment=LATER)
     document = bytes(InvoiceDocument.objects.get().pdf)
 
     assert offboarding.erase_tenant(tenant=vision, moment=LATER) == ["ann@vision.example"]
@@ -156,13 +157,13 @@ def test_case_086_an_address_that_the_mail_server_refused_is_erased_with_the_oth
     offboarding.end_services(tenant=vision, at=GONE)
     close("2026-03")
     pay(invoice_of(vision, "2026-03"), "2.00")
-    offboarding.archive_tenant(tenant=vision, by="Op", why="Contract ended", moment=LATER)
-    fields = {"tenant": vision, "kind": "reminder", "made_at": GONE, "not_before": GONE}
+    offboarding.archive_tenant(tenant=vision, by="Op", reason="Contract ended", moment=LATER)
+    fields = {"tenant": vision, "kind": "reminder", "created_at": GONE, "not_before": GONE}
     refusal = "The mail server refused it: {'ann@vision.example': (550, b'No such user')}"
-    Notice.objects.create(key="1", state="failed", to=["ann@vision.example"], why=refusal, **fields)
-    Notice.objects.create(key="2", state="skipped", why="Nothing is due any more.", **fields)
+    Notice.objects.create(key="1", state="failed", to=["ann@vision.example"], reason=refusal, **fields)
+    Notice.objects.create(key="2", state="skipped", reason="Nothing is due any more.", **fields)
     offboarding.erase_tenant(tenant=vision, moment=LATER)
-    assert list(Notice.objects.filter(kind="reminder").order_by("key").values_list("to", "why")) == [
+    assert list(Notice.objects.filter(kind="reminder").order_by("key").values_list("to", "reason")) == [
         ([], "What the mail server said of its address is erased."),
         ([], "Nothing is due any more."),
     ]
@@ -207,7 +208,7 @@ def gone(vision: Tenant) -> Tenant:
     offboarding.end_services(tenant=vision, at=GONE)
     close("2026-03")
     pay(invoice_of(vision, "2026-03"), "2.00")
-    offboarding.archive_tenant(tenant=vision, by="Op", why="Contract ended", moment=LATER)
+    offboarding.archive_tenant(tenant=vision, by="Op", reason="Contract ended", moment=LATER)
     return vision
 
 
@@ -272,7 +273,7 @@ def test_case_086_money_that_is_under_way_keeps_a_tenant_from_being_archived_and
         pay(scenario.invoice, "4.00")  # by transfer meanwhile
         sentence = "A payment of 4.00 USD is under way: wait until it is told how that ended."
         assert sentence in offboarding.find_obstacles(lab, moment=LATER)
-        Archive.objects.create(tenant=lab, at=LATER, by="Op", why="in spite of it")
+        Archive.objects.create(tenant=lab, at=LATER, by="Op", reason="in spite of it")
         with pytest.raises(ArchiveError, match=r"A payment of 4\.00 USD is under way"):
             offboarding.erase_tenant(tenant=lab, moment=LATER)
         assert SavedMethod.objects.get().last4
@@ -313,7 +314,7 @@ def test_case_086_a_tenant_that_has_left_saves_no_card_and_buys_no_credit() -> N
         }
         automatic.set_rule(wallet=wallet, **low)
         offboarding.end_services(tenant=lab, at=now)
-        Archive.objects.create(tenant=lab, at=LATER, by="Op", why="with its rule still on")
+        Archive.objects.create(tenant=lab, at=LATER, by="Op", reason="with its rule still on")
 
         assert automatic.list_due_rules() == []
         assert (
@@ -350,7 +351,7 @@ def test_case_086_who_is_archived_while_stripe_is_asked_buys_nothing(monkeypatch
 
         def slowly(tenant: Tenant, **options: Any) -> str:
             Archive.objects.get_or_create(
-                tenant=tenant, defaults={"at": LATER, "by": "Op", "why": "Meanwhile"}
+                tenant=tenant, defaults={"at": LATER, "by": "Op", "reason": "Meanwhile"}
             )
             return original(tenant, **options)
 
@@ -378,7 +379,7 @@ def test_case_086_what_is_shown_of_cards_is_erased_and_op_is_told_of_the_custome
         assert scenario.settlement == "paid"
         offboarding.end_services(tenant=lab, at=scenario.now)
         stories.close("2026-04", lab, on="2026-05-01", accept="it has left")
-        offboarding.archive_tenant(tenant=lab, by="Op", why="Contract ended", moment=LATER)
+        offboarding.archive_tenant(tenant=lab, by="Op", reason="Contract ended", moment=LATER)
 
         call_command("erase_tenant", "vision-lab", why="Ann asked for it")
 

@@ -64,7 +64,7 @@ def test_case_086_a_fee_in_advance_comes_back_as_a_credit_note_at_the_close_of_t
     pay(invoice_of(member, "2026-03"), "602.00")
     assert what_is_left(member) == ["200.00 USD of INV-2026-0001 is to be paid back: record that."]
     pay(invoice_of(member, "2026-03"), "-200.00")
-    offboarding.archive_tenant(tenant=member, by="Op", why="Contract ended", moment=LATER)
+    offboarding.archive_tenant(tenant=member, by="Op", reason="Contract ended", moment=LATER)
     assert close("2026-05")[0].outcome is Outcome.NOTHING
     prove()
 
@@ -127,7 +127,7 @@ def test_case_086_what_is_taken_off_by_hand_holds_up_no_credit_note(member: Tena
         tenant=member,
         description="Goodwill",
         net=Money.of("-50.00", "USD"),
-        why="Farewell.",
+        reason="Farewell.",
         by="Op",
         on=date(2026, 4, 12),
     )

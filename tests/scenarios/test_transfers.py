@@ -53,11 +53,11 @@ def test_the_same_file_again_and_one_that_overlaps_book_nothing_twice(invoice: I
     without_name = Line(amount="5.00", text="INV-2026-0001")
     assert len(imported(camt(first, without_name)).rows) == 2
     again = imported(camt(first, without_name))
-    assert (again.rows, again.known) == ([], 2)
+    assert (again.rows, again.duplicates) == ([], 2)
     overlapping = imported(
         camt(first, without_name, Line(amount="7.00", text="INV-2026-0001"), name="2026-04-09")
     )
-    assert (len(overlapping.rows), overlapping.known) == (1, 2)
+    assert (len(overlapping.rows), overlapping.duplicates) == (1, 2)
     assert stands(invoice) == ("due", "17.00", "3.00")
 
 
@@ -119,7 +119,7 @@ def test_a_reversal_that_cannot_be_matched_waits_and_other_debits_are_set_aside(
     )
     assert [(amount, state) for amount, state, _ in transfers()] == [
         ("-7.00", "waiting"),
-        ("-900.00", "aside"),
+        ("-900.00", "ignored"),
     ]
 
 

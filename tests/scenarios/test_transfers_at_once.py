@@ -59,7 +59,9 @@ def test_op_names_what_a_debit_takes_back_and_takes_that_back_again() -> None:
         return manual_matching.match_return(transfer=debit, original=came, by="op", moment=APRIL)
 
     def looks_again() -> object:
-        return manual_matching.reopen_transfer(transfer=debit, why="It was another's", by="op", moment=APRIL)
+        return manual_matching.reopen_transfer(
+            transfer=debit, reason="It was another's", by="op", moment=APRIL
+        )
 
     while_the_first_is_locked(takes_back, came, debit)
     assert [state for _, state, _ in transfers()] == ["returned", "booked"]

@@ -49,7 +49,7 @@ def tables_with(text: str) -> list[str]:
 
 
 def is_erased(lab: Tenant, moment: str = "2026-06-02 09:00") -> None:
-    offboarding.archive_tenant(tenant=lab, by="Op", why="Contract ended", moment=at(moment))
+    offboarding.archive_tenant(tenant=lab, by="Op", reason="Contract ended", moment=at(moment))
     offboarding.erase_tenant(tenant=lab, moment=at(moment))
 
 
@@ -71,7 +71,7 @@ def test_case_086_who_paid_is_found_nowhere_in_the_database(lab: Tenant) -> None
     imported(csv.encode())
     with acting_as("op"):
         manual_matching.ignore_transfer(
-            transfer=Transfer.objects.get(state="waiting"), why="It is B1.", by="op", moment=APRIL
+            transfer=Transfer.objects.get(state="waiting"), reason="It is B1.", by="op", moment=APRIL
         )
     nameless = Line(amount="3.00", payer=ADA, iban=HERS, on="never")
     imported(camt(nameless, name="odd"))
@@ -84,7 +84,7 @@ def test_case_086_who_paid_is_found_nowhere_in_the_database(lab: Tenant) -> None
         is_erased(lab)
     assert refused.value.sentences == (IN_QUARANTINE.format("entry 1 of april.xml"),)
     assert HERS in RefusedEntry.objects.get().raw  # all that is kept of it
-    manual_matching.settle_entry(entry=RefusedEntry.objects.get(), why="Sent back.", by="op")
+    manual_matching.settle_entry(entry=RefusedEntry.objects.get(), reason="Sent back.", by="op")
     is_erased(lab)
 
     assert (tables_with("Lovelace"), tables_with(HERS)) == ([], [])
@@ -104,7 +104,7 @@ def test_the_same_statement_again_neither_books_it_twice_nor_brings_her_back(lab
     again = imported(
         camt(Line(amount="25.00", text="from Lovelace", payer=ADA, iban=HERS, name="B1"), name="again")
     )
-    assert (len(again.rows), again.known) == (0, 1)
+    assert (len(again.rows), again.duplicates) == (0, 1)
     assert tables_with("Lovelace") == []
 
 
@@ -132,7 +132,7 @@ def test_who_filled_a_wallet_is_erased_when_what_waits_is_decided(lab: Tenant) -
     )
     waiting = Transfer.objects.get(state="waiting")
     assert waiting.payer == ADA
-    manual_matching.ignore_transfer(transfer=waiting, why="Sent back.", by="op", moment=LATER)
+    manual_matching.ignore_transfer(transfer=waiting, reason="Sent back.", by="op", moment=LATER)
     is_erased(lab)
     assert (tables_with(ADA), tables_with(HERS)) == ([], [])
 
@@ -193,7 +193,7 @@ def test_another_payer_of_as_much_on_the_same_day_is_not_erased_with_her(lab: Te
     )
     imported(camt(Line(amount="25.00", text="rent", payer="Charles Babbage", iban="", name="B9"), name="2"))
     babbage = Transfer.objects.get(payer="Charles Babbage")
-    manual_matching.ignore_transfer(transfer=babbage, why="Rent.", by="op", moment=APRIL)
+    manual_matching.ignore_transfer(transfer=babbage, reason="Rent.", by="op", moment=APRIL)
     leaves(lab)
     is_erased(lab)
     assert Transfer.objects.get(pk=babbage.pk).text == "rent"
@@ -207,7 +207,7 @@ def test_an_account_in_quarantine_is_hers_in_groups_of_four_too(lab: Tenant) -> 
     with pytest.raises(ArchiveError) as refused:
         is_erased(lab)
     assert refused.value.sentences == (IN_QUARANTINE.format("line 2 of april.xml"),)
-    manual_matching.settle_entry(entry=RefusedEntry.objects.get(), why="Sent back.", by="op")
+    manual_matching.settle_entry(entry=RefusedEntry.objects.get(), reason="Sent back.", by="op")
     is_erased(lab)
     assert (tables_with(ADA), tables_with(grouped)) == ([], [])
 
@@ -217,10 +217,10 @@ def test_zeros_that_a_bank_writes_for_an_account_are_nobody_else_s(lab: Tenant) 
     imported(NO_ACCOUNT.format("20.00", ADA, "a second time").encode())
     imported(NO_ACCOUNT.format("20.00", "Charles Babbage", "rent").encode())
     for row in Transfer.objects.filter(state="waiting"):
-        manual_matching.ignore_transfer(transfer=row, why="None of ours.", by="op", moment=APRIL)
+        manual_matching.ignore_transfer(transfer=row, reason="None of ours.", by="op", moment=APRIL)
     imported(NO_ACCOUNT.format("7.00", "Mary Somerville", "for GPUs").encode())
     imported(NO_ACCOUNT.format("0", "George Boole", "nothing").encode())
-    assert [state for _, state, _ in transfers()] == ["booked", "aside", "aside", "waiting"]
+    assert [state for _, state, _ in transfers()] == ["booked", "ignored", "ignored", "waiting"]
     leaves(lab)
     is_erased(lab)
     assert tables_with(ADA) == []

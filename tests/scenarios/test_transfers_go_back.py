@@ -64,7 +64,9 @@ def test_a_transfer_that_went_back_after_its_credit_was_paid_back_waits_and_the_
 
 def test_nobody_takes_back_a_transfer_whose_credit_was_paid_back(lab: Tenant, paid_back: Transfer) -> None:
     with pytest.raises(DecisionError, match=r"5\.00 EUR of what it gave"):
-        manual_matching.reopen_transfer(transfer=paid_back, why="It was for another", by="op", moment=APRIL)
+        manual_matching.reopen_transfer(
+            transfer=paid_back, reason="It was for another", by="op", moment=APRIL
+        )
     imported(camt(Line(amount="-25.00", text="recalled", reversal=True), name="next"))
     debit = Transfer.objects.get(amount=-2500)
     with pytest.raises(DecisionError, match=r"5\.00 EUR of what it gave"):
@@ -82,7 +84,7 @@ def test_two_transfers_to_which_banks_gave_one_name_are_two_payments(invoice: In
         f"P1, transfer {second.pk}",
     ]
     for row in Transfer.objects.order_by("pk"):
-        manual_matching.reopen_transfer(transfer=row, why="Both were for another", by="op", moment=APRIL)
+        manual_matching.reopen_transfer(transfer=row, reason="Both were for another", by="op", moment=APRIL)
     assert stands(invoice) == ("due", "0.00", "20.00")
     prove()
 
@@ -149,7 +151,10 @@ def csv(*rows: str) -> bytes:
 def test_a_payment_to_a_supplier_takes_back_nothing_where_neither_has_a_reference(invoice: Invoice) -> None:
     imported(csv("02.04.2026;20,00;EUR;Vision Lab;DE75;INV-2026-0001;NOTPROVIDED"))
     imported(csv("20.04.2026;-20,00;EUR;Paper and Pens;DE11;Order 4711;NOTPROVIDED"))
-    assert [(amount, state) for amount, state, _ in transfers()] == [("20.00", "booked"), ("-20.00", "aside")]
+    assert [(amount, state) for amount, state, _ in transfers()] == [
+        ("20.00", "booked"),
+        ("-20.00", "ignored"),
+    ]
     assert stands(invoice) == ("paid", "20.00", "0.00")
 
 
@@ -175,7 +180,7 @@ def test_op_undoes_a_take_back_that_was_none_and_books_the_transfer_again(invoic
     imported(camt(Line(amount="20.00", text="INV-2026-0001", name="B1")))
     imported(camt(Line(amount="-20.00", name="B1", reversal=True), name="next"))
     first, debit = Transfer.objects.order_by("pk")
-    manual_matching.reopen_transfer(transfer=debit, why="It was another's", by="op", moment=APRIL)
+    manual_matching.reopen_transfer(transfer=debit, reason="It was another's", by="op", moment=APRIL)
     assert transfers() == [
         ("20.00", "waiting", "It was another's"),
         ("-20.00", "waiting", "It was another's"),
@@ -183,9 +188,11 @@ def test_op_undoes_a_take_back_that_was_none_and_books_the_transfer_again(invoic
     manual_matching.assign_transfer(
         transfer=first, numbers=["INV-2026-0001"], tenant=None, by="op", moment=APRIL
     )
-    manual_matching.ignore_transfer(transfer=debit, why="Another's", by="op", moment=APRIL)
+    manual_matching.ignore_transfer(transfer=debit, reason="Another's", by="op", moment=APRIL)
     assert stands(invoice) == ("paid", "20.00", "0.00")
-    manual_matching.reopen_transfer(transfer=debit, why="It was its return after all", by="op", moment=APRIL)
+    manual_matching.reopen_transfer(
+        transfer=debit, reason="It was its return after all", by="op", moment=APRIL
+    )
     manual_matching.match_return(transfer=debit, original=first, by="op", moment=APRIL)
     assert stands(invoice) == ("due", "0.00", "20.00")
     prove()
@@ -211,7 +218,7 @@ def test_a_return_is_found_in_a_file_that_has_the_newest_first(invoice: Invoice,
 
 def test_a_return_is_found_although_its_statement_was_taken_in_first(invoice: Invoice) -> None:
     imported(csv(WENT))
-    assert transfers()[0][:2] == ("-20.00", "aside")
+    assert transfers()[0][:2] == ("-20.00", "ignored")
     imported(csv(CAME))
     assert transfers() == [
         ("-20.00", "booked", "Takes back the transfer of 2026-04-02."),
@@ -222,7 +229,7 @@ def test_a_return_is_found_although_its_statement_was_taken_in_first(invoice: In
 
 def test_a_debit_of_its_reference_that_op_set_aside_makes_a_transfer_wait(invoice: Invoice) -> None:
     imported(camt(Line(amount="-20.00", name="B1", reversal=True)))
-    manual_matching.ignore_transfer(transfer=Transfer.objects.get(), why="Not ours", by="op", moment=APRIL)
+    manual_matching.ignore_transfer(transfer=Transfer.objects.get(), reason="Not ours", by="op", moment=APRIL)
     imported(camt(Line(amount="20.00", text="INV-2026-0001", name="B1"), name="next"))
     why = "-20.00 EUR of 2026-04-08, of the same reference, may have taken it back: see."
     assert transfers(state="waiting") == [("20.00", "waiting", why)]

@@ -31,7 +31,7 @@ def wallet() -> Wallet:
     )
     imported(camt(Line(amount="20.00", text="INV-2026-0001", name="B1", end_to_end="E1")))
     leaves(lab)
-    offboarding.archive_tenant(tenant=lab, by="Op", why="Contract ended", moment=at("2026-06-02 09:00"))
+    offboarding.archive_tenant(tenant=lab, by="Op", reason="Contract ended", moment=at("2026-06-02 09:00"))
     return Wallet.objects.get()
 
 
@@ -53,7 +53,7 @@ def test_nobody_books_it_as_credit_of_a_lab_that_has_left(wallet: Wallet) -> Non
     with pytest.raises(DecisionError) as refusal:
         manual_matching.assign_transfer(transfer=row, numbers=[], tenant=wallet.tenant, by="op", moment=JULY)
     assert str(refusal.value) == LEFT
-    manual_matching.ignore_transfer(transfer=row, why="Sent back on 3 July.", by="op", moment=JULY)
+    manual_matching.ignore_transfer(transfer=row, reason="Sent back on 3 July.", by="op", moment=JULY)
     assert credit_balance.get_balance(wallet.tenant, "EUR") == 0
     prove()
 

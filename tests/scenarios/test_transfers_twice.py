@@ -54,7 +54,7 @@ def test_half_an_invoice_that_came_by_csv_and_by_camt_is_paid_by_half(invoice: I
     imported(camt(Line(amount="10.00", text="INV-2026-0001", name="B1")))
     assert stands(invoice) == ("due", "10.00", "10.00")
     second = Transfer.objects.get(state="waiting")
-    assert second.why.startswith("It may be known already, from april.xml:")
+    assert second.reason.startswith("It may be known already, from april.xml:")
     manual_matching.assign_transfer(
         transfer=second, numbers=["INV-2026-0001"], tenant=None, by="op", moment=APRIL
     )
@@ -71,8 +71,12 @@ def test_nobody_is_asked_twice_about_rent(lab: Tenant) -> None:
     imported(camt(Line(amount="-900.00", text="Rent", name="B1")))
     imported(row("-900.00", "Rent"))
     assert transfers() == [
-        ("-900.00", "aside", "Money that left the account, and takes back no transfer that was booked here."),
-        ("-900.00", "aside", DUPLICATE),
+        (
+            "-900.00",
+            "ignored",
+            "Money that left the account, and takes back no transfer that was booked here.",
+        ),
+        ("-900.00", "ignored", DUPLICATE),
     ]
 
 
@@ -136,14 +140,14 @@ def test_the_second_of_a_name_is_booked_although_only_it_says_who_paid(
     imported(camt(SILENT))
     assert stands(invoice) == ("due", "10.00", "10.00")
     evening = imported(camt(*both, name="evening"))
-    assert (len(evening.rows), evening.known) == (1, 1)
+    assert (len(evening.rows), evening.duplicates) == (1, 1)
     assert stands(invoice) == ("paid", "20.00", "0.00")
     again = imported(camt(*both, name="night"))
-    assert (len(again.rows), again.known) == (0, 2)
+    assert (len(again.rows), again.duplicates) == (0, 2)
 
 
 def test_two_of_a_name_are_known_when_a_later_file_says_who_paid_one(invoice: Invoice) -> None:
     imported(camt(SILENT, SILENT))
     assert stands(invoice) == ("paid", "20.00", "0.00")
     later = imported(camt(SILENT, TELLS, name="evening"))
-    assert (len(later.rows), later.known) == (0, 2)
+    assert (len(later.rows), later.duplicates) == (0, 2)

@@ -52,7 +52,7 @@ def pay(lab: Tenant, amount: str, reference: str = "SEPA 1") -> None:
 
 
 def give_up(lab: Tenant) -> WriteOff:
-    return write_offs.write_off_invoice(invoice=the_invoice(lab), why="insolvent", by="op", on=ON)
+    return write_offs.write_off_invoice(invoice=the_invoice(lab), reason="insolvent", by="op", on=ON)
 
 
 def sums(lab: Tenant) -> tuple[str, str, str, str, str]:
@@ -99,14 +99,16 @@ def test_a_credit_note_counts_before_what_is_written_off(lab: Tenant) -> None:
 
 def test_it_is_done_once_and_taken_back_once_each_with_a_reason(lab: Tenant) -> None:
     with pytest.raises(WriteOffError, match="Say why"):
-        write_offs.write_off_invoice(invoice=the_invoice(lab), why=" ", by="op", on=ON)
+        write_offs.write_off_invoice(invoice=the_invoice(lab), reason=" ", by="op", on=ON)
     assert give_up(lab).pk == give_up(lab).pk
     write_offs.reverse_write_off(
-        invoice=the_invoice(lab), why="they pay after all", by="op", moment=at("2026-07-21")
+        invoice=the_invoice(lab), reason="they pay after all", by="op", moment=at("2026-07-21")
     )
     assert sums(lab) == ("0.00", "0.00", "0.00", "4.00", "past_due")
     with pytest.raises(WriteOffError, match=r"Nothing of INV-2026-0001 is written off\."):
-        write_offs.reverse_write_off(invoice=the_invoice(lab), why="again", by="op", moment=at("2026-07-21"))
+        write_offs.reverse_write_off(
+            invoice=the_invoice(lab), reason="again", by="op", moment=at("2026-07-21")
+        )
     pay(lab, "4.00")
     with pytest.raises(WriteOffError, match=r"INV-2026-0001 has nothing due\."):
         give_up(lab)
@@ -114,7 +116,7 @@ def test_it_is_done_once_and_taken_back_once_each_with_a_reason(lab: Tenant) -> 
 
 def test_case_094_the_history_says_who_gave_up_how_much_and_why_and_nobody_deletes_it(lab: Tenant) -> None:
     row = give_up(lab)
-    assert history(row, "amount", "by", "why") == [("insert", 400, "op", "insolvent")]
+    assert history(row, "amount", "by", "reason") == [("insert", 400, "op", "insolvent")]
     for statement in (WriteOff.objects.filter(pk=row.pk).delete, lambda: WriteOff.objects.update(amount=1)):
         with pytest.raises(DatabaseError), transaction.atomic():
             statement()

@@ -70,7 +70,7 @@ class House:
         """What Stripe paid out to Op; read when it is first asked for."""
         fields = {"amount": 358, "currency": "USD", "state": "paid", "arrives_on": date(2026, 4, 4)}
         return GatewayPayout.objects.get_or_create(
-            pk="po_of_op", defaults={**fields, "made_at": builders.at("2026-04-03")}
+            pk="po_of_op", defaults={**fields, "created_at": builders.at("2026-04-03")}
         )[0]
 
     @property

@@ -136,7 +136,7 @@ def test_late_usage_an_advance_fee_and_a_line_by_hand_add_up_to_the_next_invoice
     )
     net = Money.from_minor(2500, "USD")
     manual_lines.add_manual_line(
-        tenant=lab, description="Support", net=net, why="agreed", by="op", on=date(2026, 4, 3)
+        tenant=lab, description="Support", net=net, reason="agreed", by="op", on=date(2026, 4, 3)
     )
     april = lab.periods.get(start=builders.at("2026-04-01"))
     charges = accrued(tenant=lab, period=april)

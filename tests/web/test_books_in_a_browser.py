@@ -48,7 +48,7 @@ def books_that_differ(scenario: Scenario) -> str:
     dashboard.alter(intents[1]["id"], status="succeeded")
     scenario.wait(hours=3)
     reconciliation_run.run(gateway=scenario.gateway, moment=scenario.now, by="op@cluster.example")
-    return GatewayPayout.objects.order_by("made_at")[0].pk
+    return GatewayPayout.objects.order_by("created_at")[0].pk
 
 
 def sign_in(seen: Visit, site: str) -> None:

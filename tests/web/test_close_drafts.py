@@ -65,7 +65,7 @@ def test_a_draft_looks_as_the_invoice_will(house: House) -> None:
 
 @pytest.mark.django_db
 def test_what_is_parked_is_opened_before_it_is_approved(house: House) -> None:
-    ApprovalLimit.objects.create(measure="total", currency="USD", limit=10)
+    ApprovalLimit.objects.create(metric="total", currency="USD", limit=10)
     post(signed_in(house.op), act="issue", confirmed="yes")
     work()
     shown = page(house.op, MARCH)

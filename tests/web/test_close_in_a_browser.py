@@ -32,7 +32,7 @@ MARCH = "/operator/close/?month=2026-03"
 def a_month_to_close() -> House:
     """Two labs that are ready, one beyond its bound, one without a plan."""
     house = a_house(close=False)
-    ApprovalLimit.objects.create(measure="total", currency="USD", limit=10)
+    ApprovalLimit.objects.create(metric="total", currency="USD", limit=10)
     builders.a_tenant("audio-lab", accounts=[(house.cluster, "audio")])
     builders.ingest(house.cluster, builders.a_job(account="audio"), as_of="2026-04-20")
     return house
@@ -52,7 +52,7 @@ def meanwhile(work: Callable[[], object]) -> None:
 
 
 def perform() -> None:
-    close_runs.perform_run(CloseRun.objects.undone().get().pk, clock=lambda: datetime.now(UTC))
+    close_runs.perform_run(CloseRun.objects.unfinished().get().pk, clock=lambda: datetime.now(UTC))
 
 
 def confirms_issuing(page: Page) -> None:
@@ -67,7 +67,7 @@ def test_a_close_is_watched_and_what_is_parked_is_approved(live_server: LiveServ
         sign_in(seen.page, f"{live_server.url}{MARCH}")
         confirms_issuing(seen.page)
         seen.page.wait_for_selector("text=Issuing March 2026: waiting for a worker.")
-        meanwhile(lambda: CloseRun.objects.update(begun_at=datetime.now(UTC), done=1))
+        meanwhile(lambda: CloseRun.objects.update(started_at=datetime.now(UTC), done=1))
         seen.page.wait_for_selector("text=Issuing March 2026: 1 of 3 tenants.")
         meanwhile(lambda: CloseRun.objects.update(done=0))
         meanwhile(perform)

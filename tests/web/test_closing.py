@@ -31,7 +31,7 @@ def post(client: Client, **fields: object) -> str:
 
 def work() -> None:
     """What a worker does."""
-    for run in CloseRun.objects.undone():
+    for run in CloseRun.objects.unfinished():
         close_runs.perform_run(run.pk, clock=lambda: datetime.now(UTC))
 
 
@@ -67,7 +67,7 @@ def test_op_previews_issues_and_finds_the_invoices(house: House) -> None:
 
 def test_what_is_parked_is_approved_with_a_reason_and_issued(house: House) -> None:
     op = signed_in(house.op)
-    ApprovalLimit.objects.create(measure="total", currency="USD", limit=10)
+    ApprovalLimit.objects.create(metric="total", currency="USD", limit=10)
     post(op, act="issue", confirmed="yes")
     work()
     text = words(page(house.op, MARCH))
@@ -159,7 +159,7 @@ def test_what_is_no_month_or_decision_is_not_there(house: House) -> None:
 def test_the_page_asks_the_database_as_often_for_many_tenants_as_for_few(house: House) -> None:
     few = query_count(house)
     plan = house.vision.subscriptions.get().plan
-    ApprovalLimit.objects.create(measure="total", currency="USD", limit=1)
+    ApprovalLimit.objects.create(metric="total", currency="USD", limit=1)
     for number in range(60):
         builders.a_tenant(f"lab-{number}", plan=plan, accounts=[(house.cluster, f"a{number}")])
     builders.ingest(house.cluster, *(builders.a_job(account=f"a{n}") for n in range(60)), as_of="2026-04-20")
@@ -192,9 +192,9 @@ def test_issuing_asks_first_with_count_and_sum(house: House) -> None:
     assert re.search(r"Figures are from the preview of \d+ \w+ \d{4}, \d\d:\d\d \(UTC\)", question)
     assert "Incomplete usage is billed. Reason: known gap" in question
     assert "Preview</button>" not in answer.content.decode()
-    assert not CloseRun.objects.undone().exists()
+    assert not CloseRun.objects.unfinished().exists()
     post(op, act="issue", why="known gap", confirmed="yes")
-    assert CloseRun.objects.undone().get().accept_incomplete == "known gap"
+    assert CloseRun.objects.unfinished().get().accept_incomplete == "known gap"
 
 
 def test_where_no_tenant_was_ready_the_question_says_so(house: House) -> None:

@@ -56,7 +56,12 @@ def test_op_pauses_an_invoice_or_a_tenant_and_resumes(house: House) -> None:
         op, act="pause", number=number, why="agreed"
     )
     row = DunningPause.objects.get()
-    assert (row.invoice, row.by, row.why, row.until) == (house.invoice, "op@cluster.example", "agreed", None)
+    assert (row.invoice, row.by, row.reason, row.until) == (
+        house.invoice,
+        "op@cluster.example",
+        "agreed",
+        None,
+    )
     assert "On hold Paused indefinitely by op@cluster.example: agreed" in words(page(house.op, PATH))
     assert f"{number}: dunning resumed." in post(op, act="resume", number=number)
 
@@ -118,9 +123,11 @@ def test_a_page_of_a_tenant_sees_its_own_letters_and_never_which_accounts_are_bl
     dunning_run.run_dunning(moment=at(NOW))
     send.send_notices(moment=at(NOW))
     for tenant in (house.vision, house.speech):
-        pauses.pause_dunning(tenant=tenant, invoice=None, until=None, why="merging", by="op", moment=at(NOW))
+        pauses.pause_dunning(
+            tenant=tenant, invoice=None, until=None, reason="merging", by="op", moment=at(NOW)
+        )
         invoice = Invoice.objects.get(tenant=tenant)
-        write_offs.write_off_invoice(invoice=invoice, why="insolvent", by="op", on=at(NOW).date())
+        write_offs.write_off_invoice(invoice=invoice, reason="insolvent", by="op", on=at(NOW).date())
         dunning_policies.set_policy(tenant=tenant, since=at(NOW).date(), receipts=True)
     own: tuple[type[Model], ...] = (Notice, DunningPause, WriteOff, DunningPolicy)
     for model in own:

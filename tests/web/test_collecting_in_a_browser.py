@@ -34,7 +34,7 @@ def test_op_pauses_an_invoice_without_scripts_and_the_page_fits(
     house.speech.memberships.all().delete()
     dunning_run.run_dunning(moment=at(NOW))
     send.send_notices(moment=at(NOW))
-    notice = Notice.objects.get(tenant=house.vision, state="kept").html
+    notice = Notice.objects.get(tenant=house.vision, state="drafted").html
     with chromium() as browser, visit(browser, width=width, theme=theme, scripts=width > 700) as seen:
         page = seen.page
         page.goto(f"{live_server.url}/accounts/login/?next=/operator/receivables/")

@@ -114,7 +114,7 @@ def test_a_debit_that_takes_its_bank_days_is_processing(ann: Client, scenario: S
     del ann  # the invoice of the fixture is in dollars, debits are in euros
     PaymentAttempt.objects.create(
         tenant=scenario.lab, invoice=scenario.invoice, amount=400, currency="USD", state="processing",
-        external_id="pi_of_a_debit", made_at=scenario.now,
+        external_id="pi_of_a_debit", created_at=scenario.now,
     )  # fmt: skip
     assert scenario.settlement == "processing"
 

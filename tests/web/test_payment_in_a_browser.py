@@ -138,7 +138,7 @@ def test_the_pages_of_payment_fit(
     copies(2)
     Notice.objects.create(
         tenant=scenario.lab, kind="reminder", key="refused", state="sent", subject="A reminder", text="Please pay.",
-        refused={"bills@vision.example": "550 no such user here"}, made_at=scenario.now, not_before=scenario.now,
+        refused={"bills@vision.example": "550 no such user here"}, created_at=scenario.now, not_before=scenario.now,
         sent_at=scenario.now,
     )  # fmt: skip
     with chromium() as browser, visit(browser, width=width, theme=theme) as seen:

@@ -113,12 +113,12 @@ class Stripe:
         return not answer.get("deleted")
 
     def customers(self, *, since: int) -> Iterator[tuple[str, Mapping[str, str]]]:
-        for each in _list_all(self._client.customers.list, {"created": {"gte": since}}):
-            yield each["id"], each.get("metadata") or {}
+        for customer in _list_all(self._client.customers.list, {"created": {"gte": since}}):
+            yield customer["id"], customer.get("metadata") or {}
 
     def methods(self, customer: str) -> Sequence[Method]:
         objects = _list_all(self._client.payment_methods.list, {"customer": customer})
-        return [values.method(each) for each in objects]
+        return [values.method(stripe_method) for stripe_method in objects]
 
     def find_method(self, method: str) -> Method:
         return values.method(_plain_object(_call(lambda: self._client.payment_methods.retrieve(method))))
@@ -150,11 +150,11 @@ class Stripe:
     def charges(self, *, since: int, until: int | None = None, customer: str = "") -> Iterator[Charge]:
         """Newest first, of both seconds and between them."""
         time_range = {"gte": since} | ({"lte": until} if until is not None else {})
-        params: Params = {"created": time_range, "expand": [f"data.{each}" for each in _EXPANDED]}
+        params: Params = {"created": time_range, "expand": [f"data.{item}" for item in _EXPANDED]}
         if customer:
             params["customer"] = customer
-        for each in _list_all(self._client.payment_intents.list, params):
-            yield values.charge(each)
+        for item in _list_all(self._client.payment_intents.list, params):
+            yield values.charge(item)
 
     def open_session(self, params: Params, *, key: str) -> Session:
         answer = _call(
@@ -172,8 +172,8 @@ class Stripe:
         params: Params = {"created": {"gte": since}}
         if customer:
             params["customer"] = customer
-        for each in _list_all(self._client.checkout.sessions.list, params):
-            yield values.session(each)
+        for stripe_session in _list_all(self._client.checkout.sessions.list, params):
+            yield values.session(stripe_session)
 
     def expire_session(self, session: str, *, key: str) -> Session:
         done = _call(lambda: self._client.checkout.sessions.expire(session, {}, _key_options(key)))
@@ -193,24 +193,24 @@ class Stripe:
         params: Params = {"created": {"gte": since}}
         if charge:
             params["payment_intent"] = charge
-        for each in _list_all(self._client.refunds.list, params):
-            yield values.refund(each)
+        for stripe_refund in _list_all(self._client.refunds.list, params):
+            yield values.refund(stripe_refund)
 
     def find_dispute(self, dispute: str) -> Dispute:
         return values.dispute(_plain_object(_call(lambda: self._client.disputes.retrieve(dispute))))
 
     def disputes(self, *, since: int) -> Iterator[Dispute]:
-        for each in _list_all(self._client.disputes.list, {"created": {"gte": since}}):
-            yield values.dispute(each)
+        for stripe_dispute in _list_all(self._client.disputes.list, {"created": {"gte": since}}):
+            yield values.dispute(stripe_dispute)
 
     def events(self, *, since: int, undelivered: bool = False) -> Iterator[Event]:
         """Newest first, of the types in `HEARD`; Stripe keeps them for 30 days."""
         params: Params = {"created": {"gte": since}}
         if undelivered:
             params["delivery_success"] = False
-        for each in _list_all(self._client.events.list, params):
-            if each["type"] in EVENT_TYPES:
-                yield values.event(each)
+        for stripe_event in _list_all(self._client.events.list, params):
+            if stripe_event["type"] in EVENT_TYPES:
+                yield values.event(stripe_event)
 
     def verified(self, payload: bytes, signature: str, secrets: Sequence[str]) -> Event:
         """What a notification says, if one of the secrets signed it; several are valid while one is replaced."""
@@ -223,14 +223,14 @@ class Stripe:
         raise SignatureError("The notification is signed by no secret of ours, or was signed too long ago.")
 
     def payouts(self, *, since: int) -> Iterator[Payout]:
-        for each in _list_all(self._client.payouts.list, {"created": {"gte": since}}):
-            yield values.payout(each)
+        for stripe_payout in _list_all(self._client.payouts.list, {"created": {"gte": since}}):
+            yield values.payout(stripe_payout)
 
     def movements(self, *, since: int = 0, payout: str = "") -> Iterator[Movement]:
         params: Params = {"payout": payout} if payout else {"created": {"gte": since}}
         params["expand"] = ["data.source"]
-        for each in _list_all(self._client.balance_transactions.list, params):
-            yield values.movement(each)
+        for transaction in _list_all(self._client.balance_transactions.list, params):
+            yield values.movement(transaction)
 
 
 class _ForbiddenError(GatewayError):
@@ -337,7 +337,7 @@ def _sort_keys(value: object) -> object:
     if isinstance(value, Mapping):
         return {name: _sort_keys(value[name]) for name in sorted(value)}
     if isinstance(value, list | tuple):
-        return [_sort_keys(each) for each in value]
+        return [_sort_keys(item) for item in value]
     return value
 
 

@@ -169,7 +169,7 @@ def dispute(of: Object) -> Dispute:
         currency=of["currency"].upper(),
         created=of["created"],
         reason=of.get("reason") or "",
-        fee=sum(each.get("fee", 0) for each in of.get("balance_transactions") or []),
+        fee=sum(movement.get("fee", 0) for movement in of.get("balance_transactions") or []),
     )
 
 
@@ -187,7 +187,7 @@ def event(of: object) -> Event:
     kind, about_id, about_kind = (text if _is_name(text) else None for text in texts)
     if not about or not kind or about_id is None or about_kind is None or len(about_kind) > LONGEST_KIND:
         return _unread(of, "it does not say what outcome to which object", name)
-    if not isinstance(tags, Mapping) or not all(isinstance(each, str) for each in tags.values()):
+    if not isinstance(tags, Mapping) or not all(isinstance(tag, str) for tag in tags.values()):
         return _unread(of, "its object has metadata that are no texts", name)
     return Event(
         id=name,
@@ -200,10 +200,12 @@ def event(of: object) -> Event:
     )
 
 
-def _unread(of: object, why: str, name: str = "") -> Event:
+def _unread(of: object, reason: str, name: str = "") -> Event:
     """The same again has the same id."""
     name = name or f"unread {sha256(repr(of).encode('utf-8', 'backslashreplace')).hexdigest()[:40]}"
-    sentence = f"It is not understood: {why}. Look it up in Stripe's dashboard; it begins {quoted(repr(of))}."
+    sentence = (
+        f"It is not understood: {reason}. Look it up in Stripe's dashboard; it begins {quoted(repr(of))}."
+    )
     return Event(id=name, type=UNREAD, created=0, live=False, object_id="", object_kind="", unread=sentence)
 
 

@@ -143,7 +143,7 @@ def _close_earlier(month: datetime, moment: datetime) -> None:
                 tenant=tenant,
                 description=description,
                 net=Money.of(net, "USD"),
-                why="agreed by contract",
+                reason="agreed by contract",
                 by=SOURCE,
                 on=earlier.date(),
             )

@@ -43,7 +43,7 @@ class Command(OperatorCommand):
                 tenant=tenant,
                 description=options["description"],
                 net=net,
-                why=options["why"],
+                reason=options["why"],
                 by="add_line",
                 on=today,
             )

@@ -40,7 +40,7 @@ class Command(OperatorCommand):
                 period=period,
                 decision=Decision.REFUSED if options["refuse"] else Decision.APPROVED,
                 by="approve_invoice",
-                why=options["why"],
+                reason=options["why"],
                 moment=datetime.now(UTC).replace(microsecond=0),
             )
         text = f"{row.tenant.slug}, {_month(row)}: {approvals.format_total(row)} {row.state}."
@@ -93,7 +93,7 @@ def _data(row: PendingApproval) -> dict[str, Any]:
         "total": Money.from_minor(row.total, row.currency).text,
         "lines": row.lines,
         "since": row.since,
-        "by": row.by or None,
-        "why": row.why or None,
+        "by": row.decided_by or None,
+        "why": row.decision_reason or None,
         "decided_at": row.decided_at,
     }

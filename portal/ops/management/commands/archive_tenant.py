@@ -39,7 +39,7 @@ class Command(OperatorCommand):
                 ended = offboarding.end_services(tenant=tenant, at=at)
             try:
                 archive = offboarding.archive_tenant(
-                    tenant=tenant, by="archive_tenant", why=options["why"], moment=now
+                    tenant=tenant, by="archive_tenant", reason=options["why"], moment=now
                 )
             except offboarding.ArchiveError as error:
                 if not options["leave"]:

@@ -22,11 +22,14 @@ class Command(OperatorCommand):
         done = collection_run.run_collection(
             gateway=gateway_access.get_gateway(), clock=lambda: datetime.now(UTC)
         )
-        summary = f"{done.charged} charged, {done.held} held back, {done.followed} followed, {done.applied} told of."
+        summary = (
+            f"{done.charged} charged, {done.not_chargeable} held back, "
+            f"{done.followed} followed, {done.applied} told of."
+        )
         return Answer(
             {
                 "charged": done.charged,
-                "held": done.held,
+                "held": done.not_chargeable,
                 "followed": done.followed,
                 "applied": done.applied,
                 "troubles": done.troubles,

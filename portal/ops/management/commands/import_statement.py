@@ -102,7 +102,7 @@ def _data(done: ImportResult, *, previewed: bool) -> dict[str, Any]:
             }
             for row in done.statements
         ],
-        "known": done.known,
+        "known": done.duplicates,
         "finished": sum(row.state != TransferState.NEW for row in done.finished),
         "refused": [{"place": place, "reason": reason} for place, reason in done.refused],
         "transfers": [
@@ -112,7 +112,7 @@ def _data(done: ImportResult, *, previewed: bool) -> dict[str, Any]:
                 "currency": row.currency,
                 "payer": row.payer,
                 "state": row.state,
-                "why": row.why,
+                "why": row.reason,
             }
             for row in done.rows
         ],
@@ -123,11 +123,11 @@ def sentence(done: ImportResult, *, previewed: bool = False) -> str:
     """What came of a file, in words."""
     count = done.states
     parts = [
-        f"{len(done.rows)} new, {done.known} known before",
+        f"{len(done.rows)} new, {done.duplicates} known before",
         f"{count[TransferState.BOOKED]} booked, {count[TransferState.WAITING]} to be looked at",
     ]
-    if count[TransferState.ASIDE]:
-        parts.append(f"{count[TransferState.ASIDE]} that left the account set aside")
+    if count[TransferState.IGNORED]:
+        parts.append(f"{count[TransferState.IGNORED]} that left the account set aside")
     if count[TransferState.NEW]:
         parts.append(
             f"{count[TransferState.NEW]} not matched yet, which a worker tries each minute (its log has why)"

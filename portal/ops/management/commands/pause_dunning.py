@@ -44,7 +44,7 @@ class Command(OperatorCommand):
                 tenant=tenant,
                 invoice=invoice,
                 until=until,
-                why=options["why"],
+                reason=options["why"],
                 by="pause_dunning",
                 moment=datetime.now(UTC),
             )

@@ -39,9 +39,9 @@ class Command(OperatorCommand):
             self.confirm(f"{effect} Go on?")
         with acting_as("write_off", why=why):
             if options["take_back"]:
-                write_offs.reverse_write_off(invoice=invoice, why=why, by="write_off", moment=now)
+                write_offs.reverse_write_off(invoice=invoice, reason=why, by="write_off", moment=now)
             else:
-                write_offs.write_off_invoice(invoice=invoice, why=why, by="write_off", on=today)
+                write_offs.write_off_invoice(invoice=invoice, reason=why, by="write_off", on=today)
         stand = settlement.load_balance(invoice=invoice, on=today)
         sums = ("from_wallet", "paid", "credited", "written_off", "due")
         return Answer(

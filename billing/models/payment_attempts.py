@@ -33,7 +33,7 @@ class BillingAccount(models.Model):
     customer = models.CharField(max_length=100, null=True, unique=True, help_text="Its id at the gateway.")
     turn = models.PositiveIntegerField(default=1, help_text="Counts customers: one was deleted there.")
     params = models.JSONField(default=dict)
-    asked_at = models.DateTimeField(null=True)
+    requested_at = models.DateTimeField(null=True)
     automatic = models.BooleanField(
         default=True, help_text="Invoices that are due are charged by themselves."
     )
@@ -113,7 +113,7 @@ RETURN NEW;
 """
 
 
-@track(exclude=["looked_at"], personal=["asked_by", "paid_with"])
+@track(exclude=["checked_at"], personal=["requested_by", "paid_with"])
 class PaymentAttempt(models.Model):
     """One attempt to be paid, for one invoice or one top-up: at most one PaymentIntent."""
 
@@ -138,14 +138,14 @@ class PaymentAttempt(models.Model):
     version = models.PositiveIntegerField(
         default=0, help_text="Counts changes: what was read before the last one is not written over it."
     )
-    made_at = models.DateTimeField()
+    created_at = models.DateTimeField()
     sent_at = models.DateTimeField(null=True)
     settled_at = models.DateTimeField(null=True)
-    looked_at = models.DateTimeField(null=True, help_text="When the gateway was last asked how it stands.")
+    checked_at = models.DateTimeField(null=True, help_text="When the gateway was last asked how it stands.")
     page_used = models.BooleanField(
         default=False, help_text="Somebody came back from its page as having paid, or the gateway says so."
     )
-    asked_by = models.CharField(
+    requested_by = models.CharField(
         max_length=200,
         blank=True,
         help_text="Who had the saved card charged. Empty: it was charged by itself.",
@@ -200,7 +200,7 @@ OPEN_CHECKOUTS = (CheckoutState.READY, CheckoutState.UNKNOWN, CheckoutState.OPEN
 """States in which somebody may pay on the page."""
 
 
-@track(exclude=["looked_at", "returns"], personal=["asked_by"])
+@track(exclude=["checked_at", "returns"], personal=["requested_by"])
 class CheckoutSession(models.Model):
     """A hosted page for paying one invoice, or for saving a card: one Checkout session.
 
@@ -220,14 +220,14 @@ class CheckoutSession(models.Model):
     state = models.CharField(max_length=10, choices=CheckoutState.choices, default=CheckoutState.READY)
     external_id = models.CharField(max_length=200, null=True, unique=True)
     url = models.TextField(blank=True)
-    made_at = models.DateTimeField()
-    looked_at = models.DateTimeField(null=True, help_text="When the gateway was last asked how it stands.")
+    created_at = models.DateTimeField()
+    checked_at = models.DateTimeField(null=True, help_text="When the gateway was last asked how it stands.")
     returns = models.PositiveIntegerField(default=0, help_text="How often somebody came back from it.")
     confirms = models.BooleanField(
         default=False, help_text="It is the bank's page of a charge, and its id the charge's."
     )
     expires_at = models.DateTimeField(null=True)
-    asked_by = models.CharField(max_length=200)
+    requested_by = models.CharField(max_length=200)
 
     class Meta:
         constraints: ClassVar = [
@@ -254,14 +254,14 @@ EFFECTIVE_REFUNDS = (RefundState.READY, RefundState.UNKNOWN, RefundState.PENDING
 
 
 UNEXPLAINED = Q(
-    credit_note=None, dealt_with="", state__in=EFFECTIVE_REFUNDS, attempt__state=AttemptState.SUCCEEDED
+    credit_note=None, resolution="", state__in=EFFECTIVE_REFUNDS, attempt__state=AttemptState.SUCCEEDED
 )
 """Refunds of booked payments that were made at the gateway, while nobody said here what for. What they gave back is
 owed again, unless more was paid than was owed: until a credit note says otherwise, or somebody that it stays owed,
 nothing is charged."""
 
 
-@track(exclude=["looked_at"])
+@track(exclude=["checked_at"])
 class PaymentRefund(models.Model):
     """Money given back to where it came from, below a credit note; one made at the gateway has none."""
 
@@ -275,11 +275,11 @@ class PaymentRefund(models.Model):
     external_id = models.CharField(max_length=100, null=True, unique=True)
     reason = models.TextField(blank=True, help_text="Of a failure.")
     resend = models.BooleanField(default=True)
-    made_at = models.DateTimeField()
+    created_at = models.DateTimeField()
     sent_at = models.DateTimeField(null=True)
-    looked_at = models.DateTimeField(null=True, help_text="When the gateway was last asked how it stands.")
-    asked_by = models.CharField(max_length=200)
-    dealt_with = models.TextField(blank=True, help_text="Who says why it needs no credit note.")
+    checked_at = models.DateTimeField(null=True, help_text="When the gateway was last asked how it stands.")
+    requested_by = models.CharField(max_length=200)
+    resolution = models.TextField(blank=True, help_text="Who says why it needs no credit note.")
 
     class Meta:
         constraints: ClassVar = [
