@@ -327,7 +327,7 @@ def test_without_a_mail_server_letters_are_kept_for_op_to_read(
     assert notice.get_state_display() == "Drafted: EMAIL_URL is not set"
     client.force_login(builders.an_operator())
     assert (
-        "If you have already paid, please ignore this e-mail."
+        "INV-2026-0001 was due on 15 April 2026. Amount due: $4.00."
         in client.get(f"/admin/billing/notice/{notice.pk}/change/").content.decode()
     )
     with pytest.raises(send.NoticeError, match="it is not sent again"):
