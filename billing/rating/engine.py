@@ -88,8 +88,9 @@ def _rate() -> None:
         unrated = _is_unrated(cursor)
         _ensure_periods(cursor)
         cursor.execute(sql.ENSURE_MONTHS)
-        _cut(cursor, _offer(cursor))
-        if not (unrated and _rate_anew(cursor)):
+        selected = _offer(cursor)
+        if not (unrated and _rate_anew(cursor, selected)):
+            _cut(cursor, selected)
             _rate_again(cursor)
 
 
@@ -125,7 +126,7 @@ def _offer(cursor: Any) -> Selected:
 
 
 def _cut(cursor: Any, selected: Selected) -> None:
-    """Fill `rate_cut`, by one statement, and more only where prices hold in hours of the week or depend on use."""
+    """Fill `rate_cut`: by one statement, and more only where prices hold in hours of the week or depend on use."""
     values = {**selected, "longest": LONGEST}
     cursor.execute(sql.CUTS, values)
     if selected["in_hours"]:
@@ -148,11 +149,15 @@ def _is_unrated(cursor: Any) -> bool:
     return bool(cursor.fetchone()[0])
 
 
-def _rate_anew(cursor: Any) -> bool:
+def _rate_anew(cursor: Any, selected: Selected) -> bool:
     """Append all cuts; False, and nothing is done, where some of it was rated and taken back before."""
     try:
         with transaction.atomic():
-            cursor.execute(sql.CHANGES_OF_UNRATED)
+            if selected["in_hours"] or selected["by_use"]:
+                _cut(cursor, selected)
+                cursor.execute(sql.CHANGES_OF_UNRATED)
+            else:
+                cursor.execute(sql.CUTS_OF_UNRATED, selected)
             _append(cursor)
             cursor.execute(writing.JOBS, {"unrated": True})
     except IntegrityError:

@@ -100,6 +100,24 @@ FROM usage_input u JOIN rate_offer o
 WHERE resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing) > 0
   AND (u.suspended = 0 OR held_seconds(o.since, o.until, u.started, u.finish, u.suspended) > 0)
 
+-- name: CUTS_OF_UNRATED
+-- CUTS, where nothing was rated before and so all that should be is new: written once, as changes.
+INSERT INTO rate_change (id, record_id, service_from, service_to, units, offer_id, share_num, share_den, generation,
+    revision, service_month, counted, "user", gpu_model)
+SELECT nextval('billing_ratedusage_id_seq'), u.record_id, greatest(u.started, o.since), least(u.finish, o.until),
+       resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing)
+           * held_seconds(o.since, o.until, u.started, u.finish, u.suspended),
+       o.offer_id, CASE o.resource WHEN 'gpu' THEN u.share_num ELSE 1 END, resource_parts(o.resource, u.share_den), 1,
+       u.revision, o.service_month, o.counted, u."user", u.gpu_model
+FROM usage_input u JOIN rate_offer o
+  ON o.account_id = u.account_id AND o.since < u.finish AND o.until > u.started
+ AND (NOT %(by_cluster)s OR o.cluster = u.cluster) AND (NOT %(by_queue)s OR o.queue = u.queue)
+ AND (NOT %(by_qos)s OR o.qos = u.qos) AND (NOT %(by_priority_class)s OR o.priority_class = u.priority_class)
+ AND (NOT %(by_gpu_model)s OR o.gpu_model = u.gpu_model) AND (NOT %(by_mig_profile)s OR o.mig_profile = u.mig_profile)
+ AND (NOT %(by_state)s OR o.state = u.state)
+WHERE resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing) > 0
+  AND (u.suspended = 0 OR held_seconds(o.since, o.until, u.started, u.finish, u.suspended) > 0)
+
 -- name: CUTS_IN_HOURS
 -- The same where prices hold in hours of the week: pieces of records, each as long as its terms hold within a span. No
 -- slice is longer than `longest` seconds.
@@ -207,7 +225,7 @@ FROM (
 ANALYZE rate_cut (record_id, offer_id)
 
 -- name: CHANGES_OF_UNRATED
--- Where nothing was rated before, all that should be is new.
+-- From cuts by hours or by use, where nothing was rated before.
 INSERT INTO rate_change (id, record_id, service_from, service_to, units, offer_id, share_num, share_den, generation,
     revision, service_month, counted, "user", gpu_model)
 SELECT nextval('billing_ratedusage_id_seq'), w.record_id, w.service_from, w.service_to, w.units, w.offer_id, w.share_num,
@@ -298,4 +316,4 @@ LEFT JOIN (SELECT record_id, max(generation) AS last FROM rate_entry GROUP BY re
   ON g.record_id = c.record_id
 
 -- name: ANALYZE_CHANGES
-ANALYZE rate_change (offer_id)
+ANALYZE rate_change (record_id, offer_id)

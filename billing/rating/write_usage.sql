@@ -161,6 +161,11 @@ DELETE FROM billing_ratedjob WHERE ctid = ANY (ARRAY(
 INSERT INTO billing_ratedjob (tenant_id, record_id, project_id, cluster, account, job_id, name, "user", queue, qos,
     gpu_model, mig_profile, gpus, share_num, share_den, cpu_milli, memory_mib, gpu_memory_mib, billing, nodes, state,
     submitted, started, ended, seen_until, suspended, shown_at, gpu_units, cost_rank, unpriced)
+WITH cut AS NOT MATERIALIZED (
+    SELECT record_id, offer_id, units, share_num, share_den FROM rate_cut WHERE NOT %(unrated)s
+    UNION ALL
+    SELECT record_id, offer_id, units, share_num, share_den FROM rate_change WHERE %(unrated)s
+)
 SELECT s.* FROM (
     SELECT o.tenant_id, u.record_id, o.project_id, u.cluster, u.account, u.job_id, u.name, u."user", u.queue, u.qos,
            u.gpu_model, u.mig_profile, u.gpus, u.share_num, u.share_den, u.cpu_milli, u.memory_mib, u.gpu_memory_mib,
@@ -176,7 +181,7 @@ SELECT s.* FROM (
                                      THEN c.units * c.share_num * f.second_cost / c.share_den
                                      ELSE c.units * f.second_cost END), 0) AS cost,
                    bool_or(f.verdict = 'unpriced') AS unpriced
-            FROM rate_cut c JOIN rate_offer f USING (offer_id)
+            FROM cut c JOIN rate_offer f USING (offer_id)
             GROUP BY c.record_id, f.tenant_id
         ) w JOIN rate_offer f ON f.offer_id = w.newest
         UNION ALL
@@ -184,7 +189,7 @@ SELECT s.* FROM (
             ON n.account_id = u.account_id
            AND (n.since IS NULL OR n.since <= to_timestamp(coalesce(u.started, u.submitted, 0)))
            AND (n.until IS NULL OR n.until > to_timestamp(coalesce(u.started, u.submitted, 0)))
-        WHERE NOT EXISTS (SELECT 1 FROM rate_cut w WHERE w.record_id = u.record_id)
+        WHERE NOT EXISTS (SELECT 1 FROM cut w WHERE w.record_id = u.record_id)
     ) o JOIN usage_input u ON u.record_id = o.record_id
 ) s LEFT JOIN LATERAL (
     SELECT * FROM billing_ratedjob r
