@@ -1,4 +1,4 @@
-"""The dashboards that deploy/ has are those that are generated, and such as every Grafana takes."""
+"""The dashboards that deploy/ has are such as every Grafana takes, and ask for what there is."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from clusters.connectors.prometheus import queries
 from clusters.connectors.prometheus.options import PrometheusOptions
 from portal.env import ROOT
-from portal.ops.grafana.dashboards import DASHBOARDS, Which
-from portal.ops.grafana.panels import Json
+from portal.ops.grafana.dashboards import DASHBOARDS, Json, Which
+from portal.ops.grafana.expressions import KAI, KUEUE, VOLCANO, Expressions
 from portal.ops.management.commands.grafana_dashboard import text_of
 
 DIRECTORY = ROOT / "deploy" / "grafana"
@@ -30,8 +31,8 @@ def dashboard(request: pytest.FixtureRequest) -> Json:
 
 
 @pytest.mark.parametrize("which", list(Which))
-def test_what_is_kept_is_what_is_generated(which: Which) -> None:
-    """Made anew by `./run manage grafana_dashboard cluster > deploy/grafana/clustertab-cluster.json`."""
+def test_what_is_kept_is_what_the_command_prints(which: Which) -> None:
+    """After an edit in Grafana: `./run manage grafana_dashboard cluster > deploy/grafana/clustertab-cluster.json`."""
     assert dashboard_file(which).read_text() == text_of(DASHBOARDS[which](PrometheusOptions())) + "\n"
 
 
@@ -105,3 +106,26 @@ def test_columns_of_a_table_are_labels_of_its_expression(dashboard: Json) -> Non
                 assert (
                     panel["options"]["sortBy"][0]["displayName"] == change["options"]["renameByName"]["Value"]
                 )
+
+
+def test_every_metric_exists(dashboard: Json) -> None:
+    """Ours are in the table of metrics, the others are series that the connector reads, or gauges of schedulers."""
+    described = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+    read = {KUEUE, VOLCANO, KAI, *(value for value in vars(queries).values() if isinstance(value, str))}
+    for target in targets(dashboard):
+        own = set(re.findall(r"\b(?:clustertab|training_job)_\w+", target["expr"]))
+        others = set(re.findall(r"\b(\w+)\{", target["expr"])) | {
+            name for names in re.findall(r'__name__=~"([^"]+)"', target["expr"]) for name in names.split("|")
+        }
+        assert own | others
+        assert all(f"`{name}" in described for name in own), own
+        assert others <= read | {metric.name for metric in PrometheusOptions().utilisation.metrics}
+
+
+def test_what_follows_from_options_is_part_of_the_file() -> None:
+    """A part that is not there would not be replaced by a cluster's own."""
+    dashboard = DASHBOARDS[Which.CLUSTER](PrometheusOptions())
+    variables = [variable.get("definition", "") for variable in dashboard["templating"]["list"]]
+    expressions = [target["expr"] for target in targets(dashboard)] + variables
+    for part in Expressions(PrometheusOptions()).parts:
+        assert any(part in expression for expression in expressions), part

@@ -13,8 +13,7 @@ import pytest
 
 from clusters.connectors.prometheus.nodes import PRODUCT
 from clusters.connectors.prometheus.options import LabelNames, PrometheusOptions, Utilisation
-from portal.ops.grafana.dashboards import billing, cluster
-from portal.ops.grafana.panels import Json
+from portal.ops.grafana.dashboards import Json, billing, cluster
 from tests.integration import promql
 from tests.integration.prom_lab import Lab, bare
 

@@ -1,1 +1,1 @@
-"""Dashboards for Grafana, generated from the constants by which clusters are read and metrics are told."""
+"""Dashboards for Grafana: files in `deploy/grafana`, and with the options by which a cluster is read."""

@@ -21,12 +21,11 @@ from clusters.connectors.prometheus.queries import (
     Queries,
 )
 
-# Gauges of the schedulers' own, beside what pods hold; Volcano counts thousandths.
+# Gauges of the schedulers' own; Volcano counts thousandths.
 KUEUE = "kueue_cluster_queue_resource_usage"
 VOLCANO = "volcano_queue_allocated_scalar_resources"
 KAI = "kai_queue_allocated_gpus"
 GPU = 'resource="nvidia.com/gpu"'
-THOUSANDTHS = 1000
 
 NAMESPACES = '"$namespace"'
 MODELS = f'{PRODUCT}=~"$model"'
@@ -57,47 +56,36 @@ class Expressions:
         selector = self._queries.selector(NODE_ALLOCATABLE, self._resources)
         return f"max by (node,resource) ({self._labeled(selector, 'node')})"
 
-    def idle(self) -> str:
-        """Devices by node and resource that no pod holds, whichever namespaces are chosen."""
-        there = f"sum by (node,resource) ({self.allocatable()})"
-        allocation = f"sum by (node,resource) ({self.allocated(narrowed=False)})"
-        return f"{there} - ({allocation} or {there} * 0)"
-
-    def with_model(self, expression: str) -> str:
-        """Of something by node: with the product that its node has, of the chosen models."""
+    def product(self) -> str:
+        """The product that each node has, of the chosen models. While a node is cut into other slices it has two for a
+        moment, which could not be joined."""
         labels = self._labeled(self._queries.selector(NODE_LABELS, MODELS), "node")
-        # While a node is cut into other slices it has two products for a moment, which could not be joined.
-        product = f"topk by (node) (1, max by (node,{PRODUCT}) ({labels}))"
-        return f"({expression}) * on (node) group_left ({PRODUCT}) {product}"
+        return f"topk by (node) (1, max by (node,{PRODUCT}) ({labels}))"
 
-    def busy(self) -> str:
-        """Part of the time, 0 to 1, that each device works which a pod holds by its request."""
+    def readings(self) -> str:
+        """Part of the time, 0 to 1, that each device works."""
         sorted_metrics = sorted(self.options.utilisation.metrics, key=lambda metric: metric.divisor)
         parts = [
             self._readings(list(metrics))
             for _, metrics in groupby(sorted_metrics, key=lambda metric: metric.divisor)
         ]
-        readings = " or on (namespace,pod) ".join(parts)
-        holders = f"max by (namespace,pod) ({self.allocated()})"
-        return f"({readings}) and on (namespace,pod) {holders}"
-
-    def kueue(self) -> str:
-        return f"max by (cluster_queue,flavor) ({self._queries.selector(KUEUE, GPU)})"
-
-    def volcano(self) -> str:
-        return f"max by (queue_name) ({self._queries.selector(VOLCANO, GPU)}) / {THOUSANDTHS}"
-
-    def kai(self) -> str:
-        return f"max by (queue_name) ({self._queries.selector(KAI)})"
+        return " or on (namespace,pod) ".join(parts)
 
     @property
-    def namespaces(self) -> str:
-        """One series for each namespace that there is to choose."""
-        return f"count by (namespace) ({self._requests(narrowed=False)})"
-
-    @property
-    def models(self) -> str:
-        return self._queries.selector(NODE_LABELS, f'{PRODUCT}!=""')
+    def parts(self) -> list[str]:
+        """Each part of the dashboard's expressions that follows from options."""
+        selector = self._queries.selector
+        return [
+            *(
+                self.allocated(),
+                self.allocated(narrowed=False),
+                self.allocatable(),
+                self.product(),
+                self.readings(),
+            ),
+            *(self._requests(narrowed=False), selector(NODE_LABELS, f'{PRODUCT}!=""')),
+            *(selector(KUEUE, GPU), selector(VOLCANO, GPU), selector(KAI)),
+        ]
 
     @property
     def _resources(self) -> str:
