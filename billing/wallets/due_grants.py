@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 
 from billing.models.wallets import Accrual, GrantKind, GrantRule, Wallet, WalletGrant
@@ -12,9 +12,15 @@ from billing.rules.wallet import Every, due
 _SECOND = timedelta(seconds=1)
 
 
-def fresh(wallet: Wallet, *, moment: datetime) -> list[tuple[datetime, GrantRule]]:
-    """What rules have made due up to `moment` and was not looked at yet, in order."""
-    through = dict(Accrual.objects.filter(wallet=wallet).values_list("rule", "through"))
+def accrued_through(wallet: Wallet) -> dict[int, datetime]:
+    """By rule the last instant at which it was due and was looked at."""
+    return dict(Accrual.objects.filter(wallet=wallet).values_list("rule", "through"))
+
+
+def fresh(
+    wallet: Wallet, through: Mapping[int, datetime], *, moment: datetime
+) -> list[tuple[datetime, GrantRule]]:
+    """What rules have made due since `through`, up to `moment`, in order."""
     instants = [
         (at, rule)
         for rule in GrantRule.objects.filter(scheme=wallet.scheme_id)
@@ -33,7 +39,7 @@ def hours_again(
     hourly = [rule for rule in capped if rule.every == Every.HOUR]
     if not hourly:
         return
-    through = dict(Accrual.objects.filter(wallet=wallet).values_list("rule", "through"))
+    through = accrued_through(wallet)
     before = None if since == date.min else midnight(since, zone=wallet.tenant.zone) - _SECOND
     for rule in hourly:
         if rule.pk in through:

@@ -65,10 +65,13 @@ class _Outcome:
 def settle(*, wallet: Wallet, moment: datetime, change: Change | None = None) -> None:
     """Give what is due, take what was used, and let expire what has to, up to `moment`. Asked again: nothing.
 
-    For a caller that holds the wallet's row.
+    What happened before the last grant of a rule, and becomes known after it, is settled as of that grant: the caps of
+    the days between look at a balance without what expired by then. For a caller that holds the wallet's row.
     """
     change, zone = change or Change(), wallet.tenant.zone
-    fresh = due_grants.fresh(wallet, moment=moment)
+    through = due_grants.accrued_through(wallet)
+    moment = max([moment, *through.values()])
+    fresh = due_grants.fresh(wallet, through, moment=moment)
     days = [*change.use, *(at.astimezone(zone).date() for at, _ in fresh)]
     days += [change.since] if change.since is not None else []
     since = min(days, default=moment.astimezone(zone).date())

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.db import transaction
 from django.db.models import Sum
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from billing.models import GrantEvery, Wallet, WalletEntry, WalletGrant, WalletScope
@@ -179,6 +179,21 @@ def test_a_cap_gives_out_of_a_debt_up_to_it() -> None:
     holds()
 
 
+def test_a_refund_of_a_top_up_that_is_known_late_brings_the_daily_credit_of_all_days_since() -> None:
+    _, tenant = a_lab()
+    wallet = a_wallet(tenant, oracle_wallets.Rule("daily", "day", 3_00, cap=12_00, lasts=1))
+    top_up = grants.grant(wallet=wallet, amount=20_00, key="ch_1", who="ada", moment=at("2026-08-01"))
+    grants.tend(moment=at("2026-08-20"))
+    assert balance() == "20.00"
+    clawback.take_back(grant=top_up, amount=20_00, why="Refunded", moment=at("2026-08-02 12:00"))
+    daily = WalletGrant.objects.exclude(rule=None)
+    assert list(daily.values_list("amount", flat=True)) == [3_00] * 20
+    for moment in ("2026-08-20", "2026-08-21"):
+        grants.tend(moment=at(moment))
+        assert balance() == "12.00"  # today's, and of three days that expired and is not gone yet
+        holds()
+
+
 def test_the_proof_sees_a_day_that_another_grant_has_paid_for() -> None:
     cluster, tenant = a_lab()
     wallet = a_wallet(tenant)
@@ -335,12 +350,20 @@ class Play:
         ]
 
 
+SPENT_LATE = World(
+    "UTC", "USD", rules=(oracle_wallets.Rule("daily", "day", 3_00, cap=12_00, lasts=1), RULES[3]), jobs=(), gifts=(),
+    spent=((at("2026-03-02 12:00"), 30_00),), handed_over=None, order=(("tend", 18), ("spend", 0)),
+)  # fmt: skip
+"""A wallet above its cap was given nothing by the day; what was spent then is recorded late."""
+
+
 @settings(
     max_examples=examples(12, 150),
     database=None,
-    phases=[Phase.generate],
+    phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
+@example(SPENT_LATE)
 @given(worlds())
 def test_any_order_and_rhythm_leaves_what_plain_fractions_say(world: World) -> None:
     with undone():
