@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def scenario(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scenario]:
     """An account with twelve charges of somebody else, one a minute, that are listed four at a time."""
     monkeypatch.setattr(stripe, "PAGE", 4)
-    monkeypatch.setattr(webhook_events, "KEPT_EVERY", 4)
+    monkeypatch.setattr(webhook_events, "CHARGES_PER_SAVE", 4)
     with a_scenario() as scenario:
         other = scenario.stripe_customer("somebody else's")
         card = scenario.stripe.dashboard.save_card(other)

@@ -219,9 +219,9 @@ def test_any_order_and_batching_of_runs_and_their_hours_ends_in_the_same_rows() 
             if hour % 7
         ]  # fmt: skip
         dice.shuffle(busy_hours)
-        for rows in (jobs, busy_hours):
-            for place in range(0, len(rows), size):
-                ingest(cluster, *rows[place : place + size])
+        for facts in (jobs, busy_hours):
+            for place in range(0, len(facts), size):
+                ingest(cluster, *facts[place : place + size])
         count = RatedUsage.objects.count()
         engine.rate_accounts(list(Account.objects.values_list("pk", flat=True)))
         assert RatedUsage.objects.count() == count

@@ -241,6 +241,6 @@ def test_the_plans_page_says_whose_each_is(op: Client) -> None:
         "Base fee $99.00, in advance Base fee, for vision-lab alone $49.00, in advance, from 1 Jan 2026"
         in text
     )
-    assert "Included hours 100 hours included, what is left rolls over" in text
-    assert "Minimum commitment at least $500.00, what lies above counts 1.5 times" in text
+    assert "Included hours 100 hours included; unused hours roll over" in text
+    assert "Minimum commitment at least $500.00; overage is charged 1.5 times" in text
     assert "Launch offer, for vision-lab alone 0 % off, from 11 Apr 2026" in text

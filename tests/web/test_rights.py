@@ -112,11 +112,11 @@ def test_whoever_acts_for_a_tenant_writes_its_rows_alone() -> None:
     assert role() == ("none", "")
 
 
-def test_whoever_acts_for_a_tenant_reads_neither_people_nor_jobs_nor_what_banks_and_stripe_tell() -> None:
+def test_whoever_acts_for_a_tenant_reads_neither_jobs_nor_what_banks_and_stripe_say() -> None:
     house = a_house()
     assert house.transfer.amount
     for model in (
-        *(tenants.User, tenants.Membership, clusters.UsageRecord, clusters.Connection, clusters.Quarantined),
+        *(clusters.UsageRecord, clusters.Connection, clusters.Quarantined),
         *(
             billing.Transfer,
             billing.BankStatement,
@@ -132,6 +132,18 @@ def test_whoever_acts_for_a_tenant_reads_neither_people_nor_jobs_nor_what_banks_
             except ProgrammingError as error:
                 assert "permission denied" in str(error)  # noqa: PT017 - either will do
     assert role() == ("none", "")
+
+
+def test_whoever_acts_for_a_tenant_sees_the_addresses_of_its_own_people_alone() -> None:
+    house = a_house()
+    with acting_scope(house.vision):
+        emails = {*tenants.User.objects.values_list("email", flat=True)}
+        assert emails == {house.ann.email, house.carla.email, house.ben.email}
+        assert tenants.Membership.objects.count() == 3
+        with pytest.raises(ProgrammingError, match="permission denied"), transaction.atomic():
+            list(tenants.User.objects.values_list("password", flat=True))
+        with pytest.raises(ProgrammingError, match="permission denied"), transaction.atomic():
+            tenants.Membership.objects.update(role="owner")
 
 
 @pytest.mark.django_db(transaction=True)
