@@ -6,7 +6,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from billing.catalog import plan_versions
+from billing.catalog import version_terms
 from billing.models import Invoice, InvoiceDocument, TaxRate
 from billing.tasks import render_document
 from clusters.models import Cluster
@@ -40,8 +40,8 @@ def a_public_buyer(cluster: Cluster, *, fee_in_advance: bool = False) -> Tenant:
     TaxRate.objects.create(country="DE", rate=19, since=date(2021, 1, 1))
     TaxRate.objects.create(country="DE", rate=21, since=date(2026, 4, 1))
     version = a_version(GRADUATED, currency="EUR", effective_from=date(2026, 3, 1))
-    plan_versions.set_fee(version=version, name="Support", amount=Decimal("99.00"), in_advance=fee_in_advance)
-    plan_versions.set_discount(
+    version_terms.set_fee(version=version, name="Support", amount=Decimal("99.00"), in_advance=fee_in_advance)
+    version_terms.set_discount(
         version=version, name="Partner", percent=Decimal(10), valid_from=date(2026, 3, 1)
     )
     fields: dict[str, Any] = dict(LAB)

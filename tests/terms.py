@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 
-from billing.catalog import plan_versions, plans
+from billing.catalog import plans, version_terms
 from billing.models import Plan, PlanVersion
 from billing.rules.meters import PerUnit, PriceModel
 from billing.rules.tiers import Graduated, Package, Tier, Volume
@@ -37,7 +37,7 @@ def a_version(
     plan = plans.set_plan(name=name, currency=currency)
     version = plans.new_version(plan=plan, effective_from=effective_from, charges=["gpu"])
     free = (
-        plan_versions.set_allowance(version=version, name="Included hours", hours=Decimal(allowance))
+        version_terms.set_allowance(version=version, name="Included hours", hours=Decimal(allowance))
         if allowance
         else None
     )

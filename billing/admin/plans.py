@@ -15,8 +15,8 @@ from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy
 
 from billing.catalog import line_descriptions, plans, subscriptions
-from billing.catalog.plan_versions import SETTERS, Term
 from billing.catalog.plans import PlanError
+from billing.catalog.version_terms import SETTERS, Term
 from billing.models import (
     PeriodTotal,
     Plan,

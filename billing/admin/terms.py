@@ -12,9 +12,9 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from billing.catalog import line_descriptions, plan_versions
-from billing.catalog.plan_versions import Term
+from billing.catalog import line_descriptions, version_terms
 from billing.catalog.plans import PlanError
+from billing.catalog.version_terms import Term
 from billing.models import Commitment
 from portal.admin import Recorded
 
@@ -32,7 +32,7 @@ class OwnTermForm(forms.ModelForm[Any]):
                 self.fields[name].required = True
 
 
-@admin.register(*plan_versions.SETTERS)
+@admin.register(*version_terms.SETTERS)
 class TermAdmin(Recorded[Any]):
     """Terms for all never change here; a tenant's own can be ended, and removed while unbilled."""
 
@@ -48,7 +48,7 @@ class TermAdmin(Recorded[Any]):
 
     def _own(self) -> list[str]:
         """What the form asks beside whose it is and when; whether it rolls over or is in advance follows the plan's."""
-        columns = [name for name in plan_versions.own_columns(self.model) if not _is_flag(self.model, name)]
+        columns = [name for name in version_terms.own_columns(self.model) if not _is_flag(self.model, name)]
         return columns if self.model is Commitment else ["name", *columns]
 
     def get_fields(self, request: HttpRequest, obj: Term | None = None) -> tuple[str, ...]:
@@ -77,13 +77,13 @@ class TermAdmin(Recorded[Any]):
     def save_model(self, request: HttpRequest, obj: Term, form: Any, change: bool) -> None:
         until: date | None = form.cleaned_data["valid_until"]
         if change:
-            plan_versions.end_term(term=obj, on=until)
+            version_terms.end_term(term=obj, on=until)
             return
         values = {name: form.cleaned_data[name] for name in (*FOR_ONE, *self._own(), *DATES)}
-        obj.pk = plan_versions.SETTERS[self.model](**values).pk
+        obj.pk = version_terms.SETTERS[self.model](**values).pk
 
     def delete_model(self, request: HttpRequest, obj: Term) -> None:
-        plan_versions.drop_term(term=obj)
+        version_terms.drop_term(term=obj)
 
 
 def _is_flag(model: type[Term], name: str) -> bool:

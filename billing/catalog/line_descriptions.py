@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from billing.catalog.plan_versions import Term, own_columns
+from billing.catalog.version_terms import Term, own_columns
 from billing.models import InvoiceLine, LineKind, Price
 from billing.models.plans import SELECTORS
 from billing.rules import hours as clock

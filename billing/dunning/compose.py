@@ -13,7 +13,13 @@ from django.utils.translation import gettext as _
 
 from billing.dunning import compose_documents
 from billing.dunning.document_notices import KINDS
-from billing.dunning.email_text import format_day, format_sums, load_transfer_details, one_line, page_url
+from billing.dunning.email_formatting import (
+    format_day,
+    format_sums,
+    load_transfer_details,
+    one_line,
+    page_url,
+)
 from billing.models import (
     AttemptState,
     Invoice,

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from django.utils.translation import gettext as _
 
 from billing.bank_transfers.transfer_posting import payment_reference
-from billing.dunning.email_text import format_day, load_transfer_details, one_line, page_url
+from billing.dunning.email_formatting import format_day, load_transfer_details, one_line, page_url
 from billing.models import (
     BillingAccount,
     Invoice,

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from django.db.models import Q, QuerySet
 
 from billing.models import Notice, NoticeKind, NoticeState
-from billing.rules.dunning import morning
+from billing.rules.dunning_defaults import morning
 from portal.core.tenants.models import Tenant
 
 DAILY = (

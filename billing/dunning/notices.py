@@ -18,7 +18,7 @@ from billing.models import (
     Suspension,
 )
 from billing.receivables.dunning_policies import Policies
-from billing.rules.dunning import Policy, Step, morning, timeline
+from billing.rules.dunning_defaults import Policy, Step, morning, timeline
 
 BATCH = 500
 RECENT = timedelta(days=14)

@@ -34,7 +34,7 @@ from billing.payments import gateway_access
 from billing.receivables import invoice_balances, pauses
 from billing.receivables.dunning_policies import Policies
 from billing.rules import gateway_amounts
-from billing.rules.dunning import Policy, day_of, still_holds
+from billing.rules.dunning_defaults import Policy, day_of, still_holds
 
 SLICE = 5_000
 

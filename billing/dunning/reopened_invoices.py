@@ -10,7 +10,7 @@ from typing import cast
 from django.db.models import Exists, OuterRef, Q
 
 from billing.models import Invoice, Payment, WriteOff
-from billing.rules.dunning import in_order, times_reopened
+from billing.rules.dunning_defaults import in_order, times_reopened
 
 
 def may_be_reopened() -> Q:

@@ -15,7 +15,7 @@ from billing.dunning.overdue_invoices import OverdueInvoice
 from billing.models import BlockState, Invoice, NoticeKind, SuspendedAccount, Suspension
 from billing.receivables import settlement
 from billing.receivables.dunning_policies import Policies
-from billing.rules.dunning import suspended_from
+from billing.rules.dunning_defaults import suspended_from
 from clusters.models import Account, AccountBlock
 from portal.core.tenants.models import Ownership, Tenant
 

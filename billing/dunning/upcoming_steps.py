@@ -28,7 +28,7 @@ from billing.models import (
 )
 from billing.payments import refunds, refunds_due
 from billing.receivables import invoice_balances
-from billing.rules.dunning import Mark, Policy, Step, past_due_from, suspended_from, timeline
+from billing.rules.dunning_defaults import Mark, Policy, Step, past_due_from, suspended_from, timeline
 from billing.rules.money import Money
 
 AT_ONCE = 20  # of each kind

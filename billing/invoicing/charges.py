@@ -17,10 +17,10 @@ from billing.catalog.terms import Terms
 from billing.models import Allowance, Price
 from billing.models.plans import model_of
 from billing.rules.fees import Commitment, Discount, Fee, Included, committed, included
-from billing.rules.line_amounts import shared
 from billing.rules.meters import PerUnit
 from billing.rules.money import Money
 from billing.rules.period import Period, unbroken
+from billing.rules.price_shares import shared
 from billing.rules.statement import Billed, Key, LineKey, Owed, Share, TermKey, TermKind
 
 InOrder = Callable[[Period, Mapping[int, Fraction], Fraction], Mapping[int, Fraction]]

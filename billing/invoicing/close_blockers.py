@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from billing.catalog import billing_periods
 from billing.invoicing import missing_usage, statements
-from billing.invoicing.close_readiness import RatedPeriod
+from billing.invoicing.close_inputs import RatedPeriod
 from billing.invoicing.close_results import Block
 from billing.invoicing.missing_usage import Doubt
 from billing.models import BillingPeriod, PendingApproval, PeriodTotal, Verdict

@@ -17,7 +17,7 @@ from django.db import transaction
 
 from billing.catalog import billing_periods
 from billing.invoicing import approvals, close_blockers, issue, missing_usage, numbering, statements
-from billing.invoicing.close_readiness import (
+from billing.invoicing.close_inputs import (
     find_incomplete_clusters,
     find_vanished_runs,
     load_accounts,

@@ -15,7 +15,7 @@ from billing.catalog import billing_periods, terms, third_party_payers
 from billing.catalog.billing_periods import AROUND, Lacking
 from billing.catalog.terms import Terms
 from billing.catalog.third_party_payers import Stretch
-from billing.invoicing.close_readiness import RatedPeriod
+from billing.invoicing.close_inputs import RatedPeriod
 from billing.invoicing.statement_rows import UsageParties
 from billing.models import BillingPeriod, InvoiceLine, InvoiceState
 from billing.rules.statement import TermKind

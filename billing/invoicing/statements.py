@@ -14,10 +14,10 @@ from django.db.models import Q, Sum
 from billing.catalog import allowances, billing_periods
 from billing.catalog.billing_periods import Lacking
 from billing.catalog.terms import Named
-from billing.invoicing import charges, close_readiness, payer_statements
+from billing.invoicing import charges, close_inputs, payer_statements
 from billing.invoicing import statement_rows as rows
 from billing.invoicing.charges import ChargeInputs
-from billing.invoicing.close_readiness import RatedPeriod
+from billing.invoicing.close_inputs import RatedPeriod
 from billing.invoicing.statement_rows import IssuedLine, R, Total, UsageParties
 from billing.models import BillingPeriod, PeriodTotal, Price, Verdict
 from billing.rating import billed_usage
@@ -91,7 +91,7 @@ def make_statement(*, tenant: Tenant, period: BillingPeriod) -> Statement:
 
     A pure function of the totals and of the lines already issued. Raises MixedCurrenciesError.
     """
-    outcome = make_statements([period], close_readiness.load_rated_periods([period]))[tenant.pk]
+    outcome = make_statements([period], close_inputs.load_rated_periods([period]))[tenant.pk]
     if isinstance(outcome, MixedCurrenciesError):
         raise outcome
     return outcome

@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import Q
 
 from billing.models.invoices import Invoice
-from billing.rules.dunning import LONGEST, Policy, Terms
+from billing.rules.dunning_defaults import LONGEST, Policy, Terms
 from billing.rules.money import Money
 from portal.core.audit import track
 from portal.core.tenants.models import Tenant

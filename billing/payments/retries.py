@@ -11,7 +11,7 @@ from django.db.models import F
 from billing.models import AttemptState, PaymentAttempt
 from billing.payments import declines
 from billing.receivables.dunning_policies import Policies
-from billing.rules.dunning import Policy
+from billing.rules.dunning_defaults import Policy
 
 REST = 7
 """Days that a refused card rests where the policy has no retry."""

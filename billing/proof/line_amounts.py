@@ -12,8 +12,8 @@ from typing import Any
 from billing.models import InvoiceLine, InvoiceState, LineKind
 from billing.proof.names import mark
 from billing.rules.fees import amount_of
-from billing.rules.line_amounts import recomputed
 from billing.rules.meters import PerUnit
+from billing.rules.price_shares import recomputed
 from billing.rules.statement import TermKind
 
 

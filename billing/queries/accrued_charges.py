@@ -13,7 +13,7 @@ from fractions import Fraction
 from django.db import connection
 
 from billing.catalog.billing_periods import Lacking
-from billing.invoicing import charges, close_readiness, manual_lines, statements
+from billing.invoicing import charges, close_inputs, manual_lines, statements
 from billing.invoicing.charges import ChargeInputs
 from billing.models import BillingPeriod, Price
 from billing.queries.costs import per_currency
@@ -88,7 +88,7 @@ def accrued(*, tenant: Tenant, period: BillingPeriod) -> Accrued | None:
     """
     if _is_plain(_other_charges(tenant), period):
         return None
-    rated = close_readiness.load_rated_periods([period])
+    rated = close_inputs.load_rated_periods([period])
     statement = statements.make_statements([period], rated, lacking=Lacking.SUPPOSED)[tenant.pk]
     others = statements.load_paid_statements([period]).get(tenant.pk, [])
     if isinstance(statement, statements.MixedCurrenciesError) or statement.charge_inputs is None:
@@ -176,7 +176,7 @@ def accrued_by_tenant(periods: Iterable[BillingPeriod]) -> dict[int, list[Money]
     if not period_list:
         return {}
     outcomes = statements.make_statements(
-        period_list, close_readiness.load_rated_periods(period_list), lacking=Lacking.LEFT_OUT
+        period_list, close_inputs.load_rated_periods(period_list), lacking=Lacking.LEFT_OUT
     )
     others = statements.load_paid_statements(period_list)
     sums = {}

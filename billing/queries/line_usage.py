@@ -21,9 +21,9 @@ from django.db import connection
 from billing.documents.csv import FORMULA, cell
 from billing.models import Invoice, InvoiceLine
 from billing.rating import billed_usage
-from billing.rules.line_amounts import per_hour
 from billing.rules.meters import MAX_PRICE_DECIMALS
 from billing.rules.money import Money, rounded_text
+from billing.rules.price_shares import per_hour
 
 PAGE = 25
 BLOCK = 65_536  # bytes: each piece of an answer passes through all of the server

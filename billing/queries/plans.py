@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from django.db import connection
 from django.db.models import Q, QuerySet, Sum
 
-from billing.catalog.plan_versions import SETTERS, Term
+from billing.catalog.version_terms import SETTERS, Term
 from billing.models import (
     BillingPeriod,
     Commitment,

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import transaction
 
 from billing.models import DunningPolicy
-from billing.rules.dunning import Policy, Terms, policy_of, problem
+from billing.rules.dunning_defaults import Policy, Terms, policy_of, problem
 from portal.core.tenants.models import Tenant
 
 

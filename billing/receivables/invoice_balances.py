@@ -32,7 +32,7 @@ from billing.models import (
     PaymentDispute,
     WriteOff,
 )
-from billing.rules.dunning import DEFAULTS
+from billing.rules.dunning_defaults import DEFAULTS
 
 
 class InvoiceSums(TypedDict):

@@ -14,7 +14,7 @@ from typing import Any
 from django.db.models import Model
 
 from billing.catalog import billing_periods, line_descriptions
-from billing.catalog.plan_versions import Term
+from billing.catalog.version_terms import Term
 from billing.documents.parties import buyer_fields, seller_fields
 from billing.models import (
     Allowance,
@@ -38,7 +38,7 @@ from billing.models import (
     TaxRate,
     WalletScheme,
 )
-from billing.rules.dunning import Policy
+from billing.rules.dunning_defaults import Policy
 from billing.rules.money import Money
 from clusters.declared_nodes import in_order
 from clusters.models import Account, Cluster, ClusterKind, Connection, Telemetry

@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, TypeVar
 
-from billing.catalog.plan_versions import Term
+from billing.catalog.version_terms import Term
 from billing.models import PlanVersion, Price, Settles
 from billing.models.plans import SELECTORS
 from billing.rules.hours import HoursZone

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from django.core.validators import validate_slug
 
-from billing.catalog.plan_versions import Term
+from billing.catalog.version_terms import Term
 from billing.models import Allowance, Commitment, Discount, Fee, Resource, Settles
 from billing.models.plans import SELECTORS
 from billing.rules.hours import EVERY_DAY, Hours, HoursZone, Window, days_of, seconds_of

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import date
 
-from billing.catalog import plan_versions, plans
-from billing.catalog.plan_versions import SETTERS
+from billing.catalog import plans, version_terms
+from billing.catalog.version_terms import SETTERS
 from billing.models import Plan, PlanVersion, Price
 from billing.rules.tiers import of_terms
 from clusters.models import Cluster
@@ -59,7 +59,7 @@ def _write_price(version: PlanVersion, entry: PriceEntry) -> Price:
         where=entry.where,
         hours=entry.hours,
         model=model,
-        allowance=plan_versions.allowance_of(version, entry.allowance) if entry.allowance else None,
+        allowance=version_terms.allowance_of(version, entry.allowance) if entry.allowance else None,
         tenant=tenant,
         valid_from=entry.since,
         valid_until=entry.until,

@@ -13,7 +13,7 @@ from billing.invoicing.close_schedules import ScheduleError
 from billing.models import ApprovalLimit, ApprovalMetric, CloseSchedule
 from billing.models.closes import LAST_DAY
 from billing.receivables import dunning_policies
-from billing.rules.dunning import LONGEST
+from billing.rules.dunning_defaults import LONGEST
 from billing.rules.money import is_currency
 from portal.config_file.entries import Entry, Rule, key
 from portal.config_file.toml_table import Table

@@ -13,8 +13,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from billing.catalog import line_descriptions, plans
-from billing.catalog.plan_versions import Term
 from billing.catalog.plans import PlanError
+from billing.catalog.version_terms import Term
 from billing.models import Allowance, Commitment, Fee, Price, Settles
 from billing.queries import plans as reading
 from billing.queries.plans import Version, VersionedPlan

@@ -25,7 +25,7 @@ from billing.receivables import pauses
 from billing.receivables.dunning_policies import Policies
 from billing.receivables.pauses import PauseError
 from billing.receivables.settlement import PaymentError
-from billing.rules.dunning import Mark, Policy, Step
+from billing.rules.dunning_defaults import Mark, Policy, Step
 from portal.core.audit import acting_as
 from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from billing.catalog import plan_versions
+from billing.catalog import version_terms
 from billing.models import Invoice, InvoiceLine
 from portal.core.outbox.models import OutboxMessage
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, ingest
@@ -59,8 +59,8 @@ def two_alike(dice: random.Random) -> None:
     """Twelve tenants twice, in two zones, with five months of jobs, a fee in advance and a commitment."""
     plan = a_plan(prices=[("gpu-hour", {}, "1.37", LONG_AGO)])
     version = plan.versions.get()
-    plan_versions.set_fee(version=version, name="Access", amount=Decimal("9.99"), in_advance=True)
-    plan_versions.set_commitment(version=version, amount=Decimal(40), overage_factor=Decimal("1.5"))
+    version_terms.set_fee(version=version, name="Access", amount=Decimal("9.99"), in_advance=True)
+    version_terms.set_commitment(version=version, amount=Decimal(40), overage_factor=Decimal("1.5"))
     clusters = [a_cluster(name, complete_through="2024-09-01") for name in ("calm", "storm")]
     for cluster in clusters:
         for number in range(TENANTS):

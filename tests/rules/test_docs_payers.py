@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from billing.catalog import plan_versions
+from billing.catalog import version_terms
 from billing.rules.money import Money
 from tests import builders, stories
 from tests.documentation import number, table
@@ -21,7 +21,7 @@ def test_a_payer_from_11_april() -> None:
     rows = {row["paid by"]: row for row in table("explanation/amounts.md", "A payer from 11 April")}
     cluster = builders.a_cluster(complete_through="2026-06-01")
     version = a_version(TWO_DOLLARS, allowance="30")
-    plan_versions.set_fee(version=version, name="Base fee", amount=Decimal(300), in_advance=False)
+    version_terms.set_fee(version=version, name="Base fee", amount=Decimal(300), in_advance=False)
     tenants = {
         "Vision Lab": builders.a_tenant(
             plan=version.plan, plan_from=date(2026, 4, 1), accounts=[(cluster, "vision")]

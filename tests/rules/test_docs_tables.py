@@ -13,10 +13,10 @@ from billing.rules.fees import Commitment, Discount, Fee, included
 from billing.rules.forecast import pace
 from billing.rules.formatting import hours_text
 from billing.rules.hours import of_terms
-from billing.rules.line_amounts import shared
 from billing.rules.meters import Meter, PerUnit
 from billing.rules.money import Money
 from billing.rules.period import Period, parse_month, period_starting_in
+from billing.rules.price_shares import shared
 from billing.rules.statement import Billed, LineKey, Owed, statement
 from billing.rules.tax import Tax, TaxRow, breakdown, credited, tax_on
 from billing.rules.tiers import Graduated, Package, Tier, Volume

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from billing.rules.dunning import (
+from billing.rules.dunning_defaults import (
     DEFAULTS,
     Policy,
     Terms,

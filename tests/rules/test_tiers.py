@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing.rules.line_amounts import recomputed, shared
 from billing.rules.meters import PerUnit, PriceModel
 from billing.rules.money import Money
+from billing.rules.price_shares import recomputed, shared
 from billing.rules.tiers import Graduated, Package, Tier, Volume, as_terms, first_price, of_terms
 
 HOUR = 3600

@@ -11,7 +11,7 @@ from django.test import Client
 from billing.models import DunningPolicy
 from billing.receivables import dunning_policies
 from billing.receivables.dunning_policies import Policies, PolicyError
-from billing.rules.dunning import DEFAULTS, Policy
+from billing.rules.dunning_defaults import DEFAULTS, Policy
 from portal.core.tenants.models import Tenant
 from tests import builders
 from tests.history import history

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-from billing.catalog import plan_versions
+from billing.catalog import version_terms
 from billing.invoicing import close_runs
 from billing.models import ApprovalLimit, ApprovalMetric, BillingPeriod, CloseKind, InvoiceSeries
 from billing.rating import engine
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 def lab() -> Tenant:
     """Pays 28.00 a period. February is issued from the 3rd on, then its periods begin on the 20th."""
     plan = a_plan("lab")
-    plan_versions.set_fee(version=plan.versions.get(), name="Base fee", amount=Decimal(28))
+    version_terms.set_fee(version=plan.versions.get(), name="Base fee", amount=Decimal(28))
     cluster = a_cluster(complete_through="2026-08-01")
     tenant = a_tenant(plan=plan, plan_from=date(2026, 2, 3), accounts=[(cluster, "vision")], anchor_day=3)
     ingest(cluster, a_job(started="2026-02-10 10:00", ended="2026-02-10 11:00"))

@@ -9,7 +9,7 @@ import pytest
 from django.db import DatabaseError, transaction
 from django.db.models import ProtectedError
 
-from billing.catalog import plan_versions, subscriptions
+from billing.catalog import subscriptions, version_terms
 from billing.catalog.plans import PlanError
 from billing.documents.build import document_of
 from billing.invoicing import statements
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 def a_fee(amount: str, name: str, *, in_advance: bool = False) -> PlanVersion:
     version = a_version(TWO_DOLLARS, name=name)
-    plan_versions.set_fee(
+    version_terms.set_fee(
         version=version, name=f"Base fee {name}", amount=Decimal(amount), in_advance=in_advance
     )
     return version
@@ -164,12 +164,12 @@ def test_case_050_a_used_version_is_followed_by_another_and_old_invoices_come_ou
     used(cluster, 1)
     closed("2026-03", vision)
     with pytest.raises(PlanError, match="new version with a later `from`"):
-        plan_versions.set_fee(version=version, name="Base fee flat", amount=Decimal(120))
+        version_terms.set_fee(version=version, name="Base fee flat", amount=Decimal(120))
     with pytest.raises(PlanError, match="new version"):
-        plan_versions.set_allowance(version=version, name="Included hours", hours=Decimal(5))
+        version_terms.set_allowance(version=version, name="Included hours", hours=Decimal(5))
 
     following = a_version(TWO_DOLLARS, name="flat", effective_from=date(2026, 4, 1))
-    plan_versions.set_fee(version=following, name="Base fee flat", amount=Decimal(120))
+    version_terms.set_fee(version=following, name="Base fee flat", amount=Decimal(120))
     engine.rate_tenants([vision])
 
     march = BillingPeriod.objects.get(tenant=vision, start=at("2026-03-01"))

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from billing.catalog import plan_versions
+from billing.catalog import version_terms
 from billing.models import Invoice
 from portal.core.tenants.models import Corrections, Tenant
 from tests.builders import LONG_AGO
@@ -43,7 +43,7 @@ def test_corrections_that_come_to_less_than_nothing_with_their_tax_are_no_invoic
     used(cluster, 10, day="2026-04-10")
     closed("2026-04", taxed(lab, 0))
 
-    plan_versions.set_discount(
+    version_terms.set_discount(
         version=version, name="Sorry", amount=Decimal(90), tenant=lab, valid_from=LONG_AGO,
         valid_until=date(2026, 4, 1),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 from pypdf import PdfReader
 
-from billing.catalog import plan_versions, subscriptions
+from billing.catalog import subscriptions, version_terms
 from billing.catalog.plans import PlanError
 from billing.documents import build, pdf
 from billing.invoicing import manual_lines, offboarding
@@ -122,7 +122,7 @@ def test_case_061_a_fee_in_advance_is_billed_in_the_currency_that_comes(lab: Ten
     Tenant.objects.get().subscriptions.filter(plan__name="euros").delete()
     engine.rate_tenants(Tenant.objects.all())
     euros = a_price("euros-with-a-fee", "EUR", "1.50")
-    plan_versions.set_fee(
+    version_terms.set_fee(
         version=euros.versions.get(), name="Support", amount=Decimal("30.00"), in_advance=True
     )
     subscriptions.subscribe(tenant=lab, plan=euros, since=at("2026-04-01"))
@@ -177,7 +177,7 @@ def test_case_061_late_use_in_the_old_currency_is_billed_with_its_discount_and_w
     close("2026-03")
     ingest(gpu1(), a_job(account="vision", started="2026-03-20 10:00", ended="2026-03-20 13:00"))
     dollars = Plan.objects.get(name="dollars").versions.get()
-    plan_versions.set_discount(
+    version_terms.set_discount(
         version=dollars, name="Launch", valid_from=date(2026, 3, 1), percent=Decimal(100), tenant=lab
     )
     by_hand(lab, "1.00", "Setup")

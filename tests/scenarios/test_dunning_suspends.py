@@ -214,9 +214,7 @@ def test_who_pays_stays_blocked_where_op_blocked_it_and_the_letter_says_so(lab: 
     lab.goes_by()
     assert (lab.gpus, lab.accounts) == (0, ["lifted"])
     assert subjects()[2:] == ["Vision Lab is no longer suspended"]
-    assert "Except in vision: the cluster’s operators block it for another reason." in " ".join(
-        str(mail.outbox[-1].body).split()
-    )
+    assert "Except in vision: the cluster’s operators block it for another" in mail.outbox[-1].body
     by_hand(lab, enforcement_plan.plan_unblock)
     assert lab.gpus == 8
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from billing.catalog import plan_versions
+from billing.catalog import version_terms
 from billing.invoicing import credit_notes
 from billing.invoicing.close_results import Outcome
 from billing.models import Invoice
@@ -65,7 +65,7 @@ def test_a_fee_that_a_later_close_gives_back_by_a_credit_note_alone_stays_on_its
 ) -> None:
     """Nothing is used between the closes of March and of April, and April has no invoice."""
     version = a_version(TWO_DOLLARS)
-    plan_versions.set_fee(version=version, name="Access", amount=Decimal(310))
+    version_terms.set_fee(version=version, name="Access", amount=Decimal(310))
     cluster, lab = a_lab(version)
     lab.corrections = Corrections.CREDIT_NOTE
     lab.save()
@@ -74,7 +74,7 @@ def test_a_fee_that_a_later_close_gives_back_by_a_credit_note_alone_stays_on_its
     march = invoice_of(lab, "2026-03")
     assert amounts(march) == [("GPU time", "10.00"), ("Access", "310.00")]
 
-    plan_versions.set_fee(version=version, name="Access", amount=Decimal(0), tenant=lab, valid_from=MARCH)
+    version_terms.set_fee(version=version, name="Access", amount=Decimal(0), tenant=lab, valid_from=MARCH)
     assert closed("2026-04", lab).outcome == Outcome.CORRECTED
 
     note = Invoice.objects.get(kind="credit-note")

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from billing.catalog import plan_versions, subscriptions
+from billing.catalog import subscriptions, version_terms
 from billing.catalog.plans import PlanError
 from billing.models import Wallet
 from billing.rules.meters import PerUnit
@@ -77,7 +77,7 @@ def test_a_plan_until_the_last_day_there_is_stops_no_close(zone: str) -> None:
 def test_a_discount_and_a_version_from_the_first_day_there_is_stop_no_close(zone: str) -> None:
     first = date(1, 1, 1)
     version = a_version(PerUnit(Decimal("2.00")), effective_from=first)
-    plan_versions.set_discount(version=version, name="Ever since", valid_from=first, percent=Decimal(50))
+    version_terms.set_discount(version=version, name="Ever since", valid_from=first, percent=Decimal(50))
     cluster = a_cluster(complete_through="2026-06-01")
     vision = a_tenant(plan=version.plan, accounts=[(cluster, "vision")], timezone=zone)
     ingest(cluster, a_job(gpus=50, started="2026-03-20 10:00", ended="2026-03-20 11:00"))

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from billing.catalog import plan_versions, plans
+from billing.catalog import plans, version_terms
 from billing.documents import build
 from billing.models import Invoice, Price
 from billing.rating import engine
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 def a_lab(policy: str = Corrections.NEXT_INVOICE) -> Tenant:
     """On a plan of 10.00 a month since January; March is the first month that is closed."""
     plan = a_plan("lab")
-    plan_versions.set_fee(version=plan.versions.get(), name="Base fee", amount=Decimal(10))
+    version_terms.set_fee(version=plan.versions.get(), name="Base fee", amount=Decimal(10))
     cluster = a_cluster(complete_through="2026-09-01")
     a_seller()
     lab = a_tenant(plan=plan, plan_from=date(2026, 1, 1), accounts=[(cluster, "vision")], corrections=policy)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from billing.catalog import plan_versions, plans
+from billing.catalog import plans, version_terms
 from billing.models import PlanVersion
 from billing.rules.meters import PerUnit
 from billing.simulation import what_if
@@ -39,9 +39,9 @@ NOW = at("2026-03-25")
 def version() -> PlanVersion:
     """2.00 an hour, of which 100 hours are included, a fee of 50.00, 1,000.00 at least, 50 % off."""
     version = a_version(TWO_DOLLARS, allowance="100")
-    plan_versions.set_fee(version=version, name="Base fee", amount=Decimal(50), in_advance=False)
-    plan_versions.set_commitment(version=version, amount=Decimal(1000))
-    plan_versions.set_discount(version=version, name="Offer", valid_from=LONG_AGO, percent=Decimal(50))
+    version_terms.set_fee(version=version, name="Base fee", amount=Decimal(50), in_advance=False)
+    version_terms.set_commitment(version=version, amount=Decimal(1000))
+    version_terms.set_discount(version=version, name="Offer", valid_from=LONG_AGO, percent=Decimal(50))
     return version
 
 
@@ -50,17 +50,17 @@ def cluster(version: PlanVersion) -> Cluster:
     """The vision lab has used 8 hours of its own 10, and pays 1.50, no fee and no commitment, less 10 %."""
     cluster, vision = a_lab(version)
     own: dict[str, Any] = {"version": version, "tenant": vision, "valid_from": MARCH}
-    allowance = plan_versions.set_allowance(name="Included hours", hours=Decimal(10), **own)
+    allowance = version_terms.set_allowance(name="Included hours", hours=Decimal(10), **own)
     plans.set_price(
         meter="gpu-hour",
         where={},
         model=PerUnit(Decimal("1.50")),
-        allowance=plan_versions.allowance_of(version, allowance.name),
+        allowance=version_terms.allowance_of(version, allowance.name),
         **own,
     )
-    plan_versions.set_fee(name="Base fee", amount=Decimal(0), **own)
-    plan_versions.set_commitment(amount=Decimal(0), **own)
-    plan_versions.set_discount(name="Offer", percent=Decimal(10), **own)
+    version_terms.set_fee(name="Base fee", amount=Decimal(0), **own)
+    version_terms.set_commitment(amount=Decimal(0), **own)
+    version_terms.set_discount(name="Offer", percent=Decimal(10), **own)
     used(cluster, 8)
     return cluster
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from django.db import DatabaseError, transaction
 
-from billing.catalog import plan_versions, plans, subscriptions, third_party_payers
+from billing.catalog import plans, subscriptions, third_party_payers, version_terms
 from billing.catalog.third_party_payers import PayerError
 from billing.models import Invoice, Payer, PlanVersion
 from billing.rating import engine
@@ -149,7 +149,7 @@ def test_tiers_fees_and_included_hours_are_the_childs_and_hold_for_each_payers_t
     cluster: Cluster, physics: Tenant
 ) -> None:
     version = a_version(GRADUATED, name="steps", allowance="30")
-    plan_versions.set_fee(version=version, name="Base fee", amount=Decimal(300), in_advance=False)
+    version_terms.set_fee(version=version, name="Base fee", amount=Decimal(300), in_advance=False)
     vision = a_tenant(plan=version.plan, plan_from=date(2026, 4, 1), accounts=[(cluster, "vision")])
     pays(physics, vision, "2026-04-11")  # 20 of 30 days
     used(cluster, 115, day="2026-04-05")
@@ -176,7 +176,7 @@ def test_a_fee_that_was_billed_in_advance_goes_back_where_somebody_else_pays(
     cluster: Cluster, physics: Tenant
 ) -> None:
     version = a_version(TWO_DOLLARS, name="base")
-    plan_versions.set_fee(version=version, name="Base fee", amount=Decimal(60), in_advance=True)
+    version_terms.set_fee(version=version, name="Base fee", amount=Decimal(60), in_advance=True)
     vision = a_tenant(plan=version.plan, plan_from=date(2026, 3, 1), accounts=[(cluster, "vision")])
     used(cluster, 1)
     close("2026-03")

@@ -12,10 +12,10 @@ from django.db import DatabaseError, transaction
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from billing.catalog import billing_periods, plan_versions, third_party_payers
+from billing.catalog import billing_periods, third_party_payers, version_terms
 from billing.catalog.third_party_payers import PayerError
 from billing.documents import line_jobs
-from billing.invoicing import close_readiness, offboarding, statements
+from billing.invoicing import close_inputs, offboarding, statements
 from billing.invoicing.statements import MixedCurrenciesError, Statement
 from billing.models import Archive, BillingPeriod, Invoice, Payer, PlanVersion
 from billing.queries import accrued_charges, line_usage, spending
@@ -99,7 +99,7 @@ def test_the_evidence_of_a_payers_invoice_has_sums_of_others_and_no_jobs(
     cluster: Cluster, physics: Tenant, tmp_path: Path
 ) -> None:
     version = a_version(GRADUATED, name="steps", allowance="30")
-    plan_versions.set_commitment(version=version, amount=Decimal(600), overage_factor=Decimal("1.5"))
+    version_terms.set_commitment(version=version, amount=Decimal(600), overage_factor=Decimal("1.5"))
     for slug in ("lab-a", "lab-b"):
         child = a_tenant(slug, plan=version.plan, accounts=[(cluster, slug)])
         pays(physics, child, "2026-03-16")
@@ -143,9 +143,7 @@ def test_who_uses_and_who_pays_are_told_together_after_late_use_of_a_month_that_
 
     spent = spending.spending(moment=at("2026-04-25"))
     april = billing_periods.periods_starting_in([physics, vision], year=2026, month=4)
-    both = statements.make_statements(
-        [*april.values()], close_readiness.load_rated_periods([*april.values()])
-    )
+    both = statements.make_statements([*april.values()], close_inputs.load_rated_periods([*april.values()]))
 
     assert [(amount.tenant, amount.amount.text) for amount in spent] == [("vision-lab", "3.00")]
     assert _lines(both[vision.pk]) == []
@@ -168,9 +166,7 @@ def test_who_uses_and_who_pays_are_told_together_where_their_months_end_apart(
     used(cluster, 1, day="2026-04-20")
     april = billing_periods.periods_starting_in([physics, vision], year=2026, month=4)
 
-    both = statements.make_statements(
-        [*april.values()], close_readiness.load_rated_periods([*april.values()])
-    )
+    both = statements.make_statements([*april.values()], close_inputs.load_rated_periods([*april.values()]))
 
     assert _lines(both[vision.pk]) == ["6.00"]  # of March, as it was not closed
     assert _lines(both[physics.pk]) == ["8.00"]  # its April ends before that of Los Angeles

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from billing.catalog import plan_versions, plans, subscriptions
+from billing.catalog import plans, subscriptions, version_terms
 from billing.models import PlanVersion, Price, Settles
 from billing.rules.meters import PerUnit
 from portal.core.tenants.models import Tenant
@@ -63,7 +63,7 @@ def printed_all(tenant: Tenant) -> dict[str, list[tuple[str, str, str, str]]]:
 
 def test_case_033_what_is_left_rolls_over_once_where_the_plan_says_so() -> None:
     version = a_version(name="rolling")
-    free = plan_versions.set_allowance(
+    free = version_terms.set_allowance(
         version=version, name="Included hours", hours=Decimal(100), rollover=True
     )
     plans.set_price(
@@ -79,7 +79,7 @@ def test_case_033_what_is_left_rolls_over_once_where_the_plan_says_so() -> None:
 
 def test_case_033_what_is_left_lapses_where_the_next_month_is_on_another_plan() -> None:
     version, other = a_version(name="rolling"), a_version(TWO_DOLLARS, name="other")
-    free = plan_versions.set_allowance(
+    free = version_terms.set_allowance(
         version=version, name="Included hours", hours=Decimal(100), rollover=True
     )
     plans.set_price(
@@ -151,7 +151,7 @@ def test_tiers_count_what_lies_beyond_the_allowance() -> None:
 
 def a_commitment(amount: str, factor: str = "1") -> PlanVersion:
     version = a_version(TWO_DOLLARS, name="committed")
-    plan_versions.set_commitment(version=version, amount=Decimal(amount), overage_factor=Decimal(factor))
+    version_terms.set_commitment(version=version, amount=Decimal(amount), overage_factor=Decimal(factor))
     return version
 
 
@@ -199,7 +199,7 @@ def a_discounted(
     percent: str | None = None, amount: str | None = None, until: date | None = None
 ) -> PlanVersion:
     version = a_version(TWO_DOLLARS, name="discounted")
-    plan_versions.set_discount(
+    version_terms.set_discount(
         version=version,
         name="Launch offer",
         valid_from=LONG_AGO,
@@ -328,7 +328,7 @@ def test_a_plan_that_billed_a_fee_keeps_its_currency_though_nobody_used_anything
     version = plans.new_version(
         plan=plans.set_plan(name="club", currency="EUR"), effective_from=date(2026, 3, 1), charges=["gpu"]
     )
-    plan_versions.set_fee(version=version, name="Base fee", amount=Decimal(100))
+    version_terms.set_fee(version=version, name="Base fee", amount=Decimal(100))
     _, vision = a_lab(version)
     plans.set_plan(name="club", currency="USD")  # nothing has come of it yet
     plans.set_plan(name="club", currency="EUR")

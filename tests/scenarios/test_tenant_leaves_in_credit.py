@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from billing.catalog import plan_versions, subscriptions
+from billing.catalog import subscriptions, version_terms
 from billing.invoicing import manual_lines, offboarding
 from billing.invoicing.month_close import Outcome
 from billing.models import DocumentKind, Invoice, PlanVersion
@@ -37,7 +37,7 @@ def what_is_left(tenant: Tenant) -> list[str]:
 def member() -> Tenant:
     """Since March it has paid 300.00 a month in advance, and used an hour at 2.00: 602.00 with March's invoice."""
     version = a_version(TWO_DOLLARS)
-    plan_versions.set_fee(version=version, name="Access", amount=Decimal(300), in_advance=True)
+    version_terms.set_fee(version=version, name="Access", amount=Decimal(300), in_advance=True)
     cluster, member = a_lab(version)
     used(cluster, 1)
     close("2026-03")
@@ -141,7 +141,7 @@ def test_case_086_what_is_taken_off_by_hand_holds_up_no_credit_note(member: Tena
 
 def test_case_086_a_discount_that_came_too_late_is_told_with_what_to_do(member: Tenant) -> None:
     offboarding.end_services(tenant=member, at=at("2026-04-11"))
-    discount = plan_versions.set_discount(
+    discount = version_terms.set_discount(
         version=PlanVersion.objects.get(),
         name="Farewell",
         amount=Decimal(62),
@@ -155,7 +155,7 @@ def test_case_086_a_discount_that_came_too_late_is_told_with_what_to_do(member: 
         "-62.00 USD before tax are not billed yet: close April 2026 again, which credits what was billed. What a "
         "discount takes off that came later stays: take it back, and credit an invoice by hand."
     )
-    plan_versions.drop_term(term=discount)
+    version_terms.drop_term(term=discount)
     assert what_is_left(member) == [
         "INV-2026-0001 has 402.00 USD due: have it paid, credit it, or write it off."
     ]

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from billing.catalog import plan_versions, plans, third_party_payers
+from billing.catalog import plans, third_party_payers, version_terms
 from billing.catalog.plans import PlanError
 from billing.models import Invoice, InvoiceLine, Plan, RatedUsage
 from billing.rating import engine
@@ -30,7 +30,7 @@ MARCH_1ST = {"started": "2026-02-28 23:00", "ended": "2026-03-01 01:00"}  # the 
 def plan() -> Plan:
     """From March on 2.00 a GPU-hour and 744.00 a month."""
     lab_plan = a_plan("lab", prices=[("gpu-hour", {}, "2.00", MARCH)], effective_from=MARCH)
-    plan_versions.set_fee(version=lab_plan.versions.get(), name="Base fee", amount=Decimal(744))
+    version_terms.set_fee(version=lab_plan.versions.get(), name="Base fee", amount=Decimal(744))
     return lab_plan
 
 
@@ -110,7 +110,7 @@ def test_case_009_a_fee_of_a_new_version_counts_from_the_midnight_of_the_period(
     """April lasts 30 days and 6 hours after the move west; the old fee holds in 6 of the 726 hours."""
     april = plans.new_version(plan=plan, effective_from=APRIL, charges=["gpu"])
     plans.set_price(version=april, meter="gpu-hour", where={}, model=TWO_DOLLARS, valid_from=APRIL)
-    plan_versions.set_fee(version=april, name="Base fee", amount=Decimal(1452))
+    version_terms.set_fee(version=april, name="Base fee", amount=Decimal(1452))
     moves(lab, "America/New_York")
     closed("2026-04", lab)
     assert newest(lab) == [
@@ -147,7 +147,7 @@ def test_who_paid_for_an_issued_month_did_so_wherever_the_tenant_goes(
 
 def test_what_a_tenant_was_billed_for_its_last_day_stays_frozen_after_a_move(lab: Tenant, plan: Plan) -> None:
     moves(lab, "Pacific/Kiritimati")
-    fee = plan_versions.set_fee(
+    fee = version_terms.set_fee(
         version=plan.versions.get(),
         name="Base fee",
         amount=Decimal(300),
@@ -159,4 +159,4 @@ def test_what_a_tenant_was_billed_for_its_last_day_stays_frozen_after_a_move(lab
     assert InvoiceLine.objects.filter(term_id=fee.pk).exists()
     moves(lab, "Pacific/Niue")
     with pytest.raises(PlanError, match="was billed by its own Base fee"):
-        plan_versions.drop_term(term=fee)
+        version_terms.drop_term(term=fee)

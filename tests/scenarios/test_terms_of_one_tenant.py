@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, IntegrityError, transaction
 
-from billing.catalog import line_descriptions, plan_versions, plans
+from billing.catalog import line_descriptions, plans, version_terms
 from billing.catalog.plans import PlanError
 from billing.models import Allowance, Commitment, Discount, Fee, PlanVersion
 from billing.models.terms import Term
@@ -45,14 +45,14 @@ def two_labs(version: PlanVersion) -> tuple[Cluster, Tenant, Tenant]:
 
 def with_fee(amount: str = "310.00", *, in_advance: bool = False) -> PlanVersion:
     version = a_version(TWO_DOLLARS)
-    plan_versions.set_fee(version=version, name="Platform fee", amount=Decimal(amount), in_advance=in_advance)
+    version_terms.set_fee(version=version, name="Platform fee", amount=Decimal(amount), in_advance=in_advance)
     return version
 
 
 def test_a_fee_of_one_tenant_stands_in_the_place_of_the_plans_by_seconds(tmp_path: Path) -> None:
     version = with_fee()
     _, vision, audio = two_labs(version)
-    plan_versions.set_fee(
+    version_terms.set_fee(
         version=version, name="Platform fee", amount=Decimal("155.00"), tenant=vision,
         valid_from=MID_MARCH, valid_until=date(2026, 4, 16),
     )  # fmt: skip
@@ -79,7 +79,7 @@ def test_a_fee_of_one_tenant_stands_in_the_place_of_the_plans_by_seconds(tmp_pat
 def test_a_fee_of_nothing_waives_the_plans_for_one_tenant() -> None:
     version = with_fee()
     cluster, vision, audio = two_labs(version)
-    plan_versions.set_fee(
+    version_terms.set_fee(
         version=version, name="Platform fee", amount=Decimal(0), tenant=vision, valid_from=MARCH
     )
     used(cluster, 10)
@@ -92,7 +92,7 @@ def test_a_fee_of_nothing_waives_the_plans_for_one_tenant() -> None:
 def test_an_own_fee_can_be_one_that_the_plan_does_not_have() -> None:
     version = a_version(TWO_DOLLARS)
     _, vision, audio = two_labs(version)
-    plan_versions.set_fee(
+    version_terms.set_fee(
         version=version, name="Racks of its own", amount=Decimal("31.00"), tenant=vision, valid_from=MID_MARCH
     )
     close("2026-03")
@@ -107,7 +107,7 @@ def test_what_an_own_fee_changes_in_a_period_that_was_billed_in_advance_comes_wi
     version = with_fee("300.00", in_advance=True)
     _, vision = a_lab(version)
     closed("2026-03", vision)  # April's is billed with it
-    plan_versions.set_fee(
+    version_terms.set_fee(
         version=version, name="Platform fee", amount=Decimal("150.00"), tenant=vision,
         valid_from=date(2026, 4, 16),
     )  # fmt: skip
@@ -127,7 +127,7 @@ def test_what_an_own_fee_changes_in_a_period_that_was_billed_in_advance_comes_wi
 def test_own_included_hours_count_by_seconds_and_the_evidence_says_so(tmp_path: Path) -> None:
     version = a_version(TWO_DOLLARS, allowance="31")
     cluster, vision, audio = two_labs(version)
-    plan_versions.set_allowance(
+    version_terms.set_allowance(
         version=version, name="Included hours", hours=Decimal(62), tenant=vision, valid_from=MID_MARCH
     )
     for account in ("vision", "audio"):
@@ -146,14 +146,14 @@ def test_own_included_hours_count_by_seconds_and_the_evidence_says_so(tmp_path: 
 
 def test_own_hours_roll_over_as_the_plans_do() -> None:
     version = a_version()
-    free = plan_versions.set_allowance(
+    free = version_terms.set_allowance(
         version=version, name="Included hours", hours=Decimal(31), rollover=True
     )
     plans.set_price(
         version=version, meter="gpu-hour", where={}, model=TWO_DOLLARS, valid_from=MARCH, allowance=free
     )
     cluster, vision = a_lab(version)
-    plan_versions.set_allowance(
+    version_terms.set_allowance(
         version=version, name="Included hours", hours=Decimal(62), tenant=vision, valid_from=MARCH,
         valid_until=APRIL,
     )  # fmt: skip
@@ -169,7 +169,7 @@ def test_own_hours_are_of_an_allowance_that_the_plan_has() -> None:
     version = a_version(TWO_DOLLARS)
     _, vision = a_lab(version)
     with pytest.raises(PlanError, match="has no allowance 'Included hours' for all"):
-        plan_versions.set_allowance(
+        version_terms.set_allowance(
             version=version, name="Included hours", hours=Decimal(5), tenant=vision, valid_from=MARCH
         )
 
@@ -179,7 +179,7 @@ def test_own_hours_are_of_an_allowance_that_the_plan_has() -> None:
 
 def committed(amount: str, factor: str = "1") -> PlanVersion:
     version = a_version(TWO_DOLLARS)
-    plan_versions.set_commitment(version=version, amount=Decimal(amount), overage_factor=Decimal(factor))
+    version_terms.set_commitment(version=version, amount=Decimal(amount), overage_factor=Decimal(factor))
     return version
 
 
@@ -195,7 +195,7 @@ def test_the_use_of_a_period_is_compared_with_what_both_commitments_come_to(
 ) -> None:
     version = committed("620.00", "2")
     cluster, vision = a_lab(version)
-    plan_versions.set_commitment(
+    version_terms.set_commitment(
         version=version, amount=Decimal(310), overage_factor=Decimal(1), tenant=vision, valid_from=MID_MARCH
     )
     used(cluster, hours)
@@ -215,22 +215,22 @@ def test_a_commitment_of_nothing_frees_of_the_plans_factor_too(
 ) -> None:
     """Use of 800.00, where the plan commits to 1,000.00 and counts what lies above 1.5 times."""
     version = a_version(TWO_DOLLARS)
-    plan_versions.set_commitment(version=version, amount=Decimal(1000), overage_factor=Decimal("1.5"))
+    version_terms.set_commitment(version=version, amount=Decimal(1000), overage_factor=Decimal("1.5"))
     cluster, vision = a_lab(version)
-    plan_versions.set_commitment(
+    version_terms.set_commitment(
         version=version, amount=Decimal(0), overage_factor=factor, tenant=vision, valid_from=MARCH
     )
     used(cluster, 400)
     closed("2026-03", vision)
     assert [amount for *_, amount in billed(vision, "2026-03")] == ["800.00", *comes_to]
     # Said again without a factor, as by a file that leaves it out, it is the one that stands.
-    plan_versions.set_commitment(version=version, amount=Decimal(0), tenant=vision, valid_from=MARCH)
+    version_terms.set_commitment(version=version, amount=Decimal(0), tenant=vision, valid_from=MARCH)
 
 
 def test_a_commitment_of_nothing_frees_one_tenant_of_it() -> None:
     version = committed("620.00")
     _, vision, audio = two_labs(version)
-    plan_versions.set_commitment(version=version, amount=Decimal(0), tenant=vision, valid_from=MARCH)
+    version_terms.set_commitment(version=version, amount=Decimal(0), tenant=vision, valid_from=MARCH)
     outcomes = {outcome.tenant: outcome.outcome for outcome in close("2026-03")}
     assert outcomes["vision-lab"] == "nothing to bill"
     assert total(invoice_of(audio, "2026-03")) == "620.00"
@@ -242,15 +242,15 @@ def test_a_commitment_that_is_to_come_and_is_dropped_changes_nothing_that_was_bi
     version = a_version(TWO_DOLLARS)
     cluster, vision = a_lab(version)
     own: dict[str, Any] = {"version": version, "tenant": vision}
-    coming = plan_versions.set_commitment(amount=Decimal(700), valid_from=date(2026, 5, 1), **own)
-    plan_versions.set_commitment(
+    coming = version_terms.set_commitment(amount=Decimal(700), valid_from=date(2026, 5, 1), **own)
+    version_terms.set_commitment(
         amount=Decimal(500), valid_from=MARCH, valid_until=date(2026, 5, 1), **own
     )  # fmt: skip
     used(cluster, 5)
     used(cluster, 20, day="2026-04-20")
     closed("2026-03", vision)
 
-    plan_versions.drop_term(term=coming)
+    version_terms.drop_term(term=coming)
     closed("2026-04", vision)
 
     assert billed(vision, "2026-03") == [
@@ -269,9 +269,9 @@ def test_a_commitment_that_is_to_come_and_is_dropped_changes_nothing_that_was_bi
 
 def test_an_own_discount_stands_in_the_place_of_the_plans(tmp_path: Path) -> None:
     version = a_version(TWO_DOLLARS)
-    plan_versions.set_discount(version=version, name="Academic", valid_from=MARCH, percent=Decimal(31))
+    version_terms.set_discount(version=version, name="Academic", valid_from=MARCH, percent=Decimal(31))
     cluster, vision, audio = two_labs(version)
-    plan_versions.set_discount(
+    version_terms.set_discount(
         version=version, name="Academic", percent=Decimal(62), tenant=vision, valid_from=MID_MARCH,
         valid_until=APRIL,
     )  # fmt: skip
@@ -290,9 +290,9 @@ def test_an_own_discount_stands_in_the_place_of_the_plans(tmp_path: Path) -> Non
 
 def test_a_tenant_can_be_given_no_discount_at_all() -> None:
     version = a_version(TWO_DOLLARS)
-    plan_versions.set_discount(version=version, name="Academic", valid_from=MARCH, percent=Decimal(31))
+    version_terms.set_discount(version=version, name="Academic", valid_from=MARCH, percent=Decimal(31))
     cluster, vision = a_lab(version)
-    plan_versions.set_discount(
+    version_terms.set_discount(
         version=version, name="Academic", percent=Decimal(0), tenant=vision, valid_from=MARCH
     )
     used(cluster, 50)
@@ -306,27 +306,27 @@ def test_a_tenant_can_be_given_no_discount_at_all() -> None:
 def test_what_was_billed_can_only_be_ended() -> None:
     version = with_fee()
     cluster, vision = a_lab(version)
-    own = plan_versions.set_fee(
+    own = version_terms.set_fee(
         version=version, name="Platform fee", amount=Decimal(155), tenant=vision, valid_from=MID_MARCH
     )
     used(cluster, 10)
-    plan_versions.set_fee(
+    version_terms.set_fee(
         version=version, name="Platform fee", amount=Decimal("93.00"), tenant=vision, valid_from=MID_MARCH
     )  # a slip of the pen, before it is billed
     closed("2026-03", vision)
     assert billed(vision, "2026-03")[2] == ("2026-03", "Platform fee", "45.00")
 
     with pytest.raises(PlanError, match="was billed by its own Platform fee, so it can only be ended"):
-        plan_versions.set_fee(
+        version_terms.set_fee(
             version=version, name="Platform fee", amount=Decimal(1), tenant=vision, valid_from=MID_MARCH
         )
     with pytest.raises(PlanError, match="can only be ended"):
-        plan_versions.drop_term(term=own)
+        version_terms.drop_term(term=own)
     for change in (lambda: Fee.objects.filter(pk=own.pk).update(amount=1), own.delete):
         with pytest.raises(DatabaseError, match="The tenant was billed by it"), transaction.atomic():
             change()
 
-    plan_versions.end_term(term=own, on=date(2026, 4, 16))
+    version_terms.end_term(term=own, on=date(2026, 4, 16))
     closed("2026-04", vision)
     assert billed(vision, "2026-04") == [
         ("2026-04", "Platform fee", "155.00"),
@@ -338,11 +338,11 @@ def test_what_was_billed_can_only_be_ended() -> None:
 def test_an_end_in_a_period_that_is_billed_is_corrected() -> None:
     version = with_fee()
     _, vision = a_lab(version)
-    own = plan_versions.set_fee(
+    own = version_terms.set_fee(
         version=version, name="Platform fee", amount=Decimal(0), tenant=vision, valid_from=MID_MARCH
     )
     closed("2026-03", vision)
-    plan_versions.end_term(term=own, on=date(2026, 3, 27))
+    version_terms.end_term(term=own, on=date(2026, 3, 27))
     closed("2026-04", vision)
     assert billed(vision, "2026-04") == [
         ("2026-04", "Platform fee", "310.00"),
@@ -353,15 +353,15 @@ def test_an_end_in_a_period_that_is_billed_is_corrected() -> None:
 
 def test_the_database_refuses_what_was_billed_of_every_kind() -> None:
     version = a_version(TWO_DOLLARS, allowance="1")
-    plan_versions.set_commitment(version=version, amount=Decimal(500))
+    version_terms.set_commitment(version=version, amount=Decimal(500))
     cluster, vision = a_lab(version)
     for_vision: dict[str, Any] = {"version": version, "tenant": vision, "valid_from": MARCH}
     owns: list[Allowance | Commitment | Discount] = [
-        plan_versions.set_allowance(name="Included hours", hours=Decimal(5), **for_vision),
-        plan_versions.set_commitment(amount=Decimal(400), **for_vision),
-        plan_versions.set_discount(name="Welcome", percent=Decimal(10), **for_vision),
+        version_terms.set_allowance(name="Included hours", hours=Decimal(5), **for_vision),
+        version_terms.set_commitment(amount=Decimal(400), **for_vision),
+        version_terms.set_discount(name="Welcome", percent=Decimal(10), **for_vision),
     ]
-    later = plan_versions.set_fee(
+    later = version_terms.set_fee(
         name="Later", amount=Decimal(1), **for_vision | {"valid_from": date(2027, 1, 1)}
     )
     used(cluster, 10)
@@ -370,8 +370,8 @@ def test_the_database_refuses_what_was_billed_of_every_kind() -> None:
         with pytest.raises(DatabaseError, match="The tenant was billed by it"), transaction.atomic():
             row.delete()
         with pytest.raises(PlanError, match="can only be ended"):
-            plan_versions.drop_term(term=row)
-    plan_versions.drop_term(term=later)
+            version_terms.drop_term(term=row)
+    version_terms.drop_term(term=later)
     assert not Fee.objects.exists()
 
 
@@ -388,7 +388,7 @@ def test_two_of_a_tenant_at_one_time_are_refused(
         Fee: {"name": "Racks", "amount": Decimal(5)},
     }
     arguments = tolds[model]
-    make = getattr(plan_versions, f"set_{model.__name__.lower()}")
+    make = getattr(version_terms, f"set_{model.__name__.lower()}")
     first = make(version=version, tenant=vision, valid_from=MARCH, **arguments)
     with pytest.raises(PlanError, match=r"of vision-lab from 2026-04-01 overlaps that from 2026-03-01"):
         make(version=version, tenant=vision, valid_from=APRIL, **arguments)

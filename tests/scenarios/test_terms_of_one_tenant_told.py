@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from billing.catalog import plan_versions
+from billing.catalog import version_terms
 from billing.models import Allowance, BillingPeriod, Commitment, Discount, Fee, PlanVersion
 from billing.queries.accrued_charges import accrued
 from billing.rules.money import Money
@@ -148,7 +148,7 @@ def test_what_is_tried_is_what_was_billed_and_what_has_accrued_what_a_close_says
     assert [(row.line, row.now, row.tried) for row in tried.rows if row.now != row.tried] == []
 
     june = BillingPeriod.objects.get(tenant=vision, start=at("2026-06-01"))
-    plan_versions.set_fee(
+    version_terms.set_fee(
         version=PlanVersion.objects.get(), name="Racks", amount=Decimal(300), tenant=vision,
         valid_from=date(2026, 6, 16),
     )  # fmt: skip
@@ -195,7 +195,7 @@ def sent(op: Client, model: str, what: str, form: dict[str, Any], *args: Any) ->
 
 def test_op_gives_one_tenant_a_fee_of_its_own_and_ends_it(op: Client) -> None:
     version = a_version(TWO_DOLLARS)
-    plan_versions.set_fee(version=version, name="Platform fee", amount=Decimal(310), in_advance=True)
+    version_terms.set_fee(version=version, name="Platform fee", amount=Decimal(310), in_advance=True)
     _, vision = a_lab(version)
     form = {
         "version": version.pk, "tenant": vision.pk, "name": "Platform fee", "amount": "155",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, transaction
 
-from billing.catalog import plan_versions, plans
+from billing.catalog import plans, version_terms
 from billing.catalog.plans import PlanError
 from billing.models import Allowance, Commitment, Discount, Fee
 from tests.builders import LONG_AGO, a_tenant
@@ -23,17 +23,17 @@ pytestmark = pytest.mark.django_db
 
 def test_case_064_what_a_child_has_of_its_own_counts_on_its_parents_invoice_and_is_frozen_by_it() -> None:
     version = a_version(TWO_DOLLARS, allowance="10")
-    plan_versions.set_fee(version=version, name="Access", amount=Decimal("310.00"))
-    plan_versions.set_commitment(version=version, amount=Decimal("1.00"))
+    version_terms.set_fee(version=version, name="Access", amount=Decimal("310.00"))
+    version_terms.set_commitment(version=version, amount=Decimal("1.00"))
     cluster, child = a_lab(version)
     parent = a_tenant("physics", name="Physics", plan=version.plan, plan_from=date(2026, 3, 1))
     pays(parent, child, "2026-03-01")
     own: dict[str, Any] = {"version": version, "tenant": child, "valid_from": MARCH}
     owns: list[Allowance | Commitment | Discount | Fee] = [
-        plan_versions.set_fee(name="Access", amount=Decimal("31.00"), **own),
-        plan_versions.set_allowance(name="Included hours", hours=Decimal(40), **own),
-        plan_versions.set_commitment(amount=Decimal("50.00"), **own),
-        plan_versions.set_discount(name="Welcome", percent=Decimal(10), **own),
+        version_terms.set_fee(name="Access", amount=Decimal("31.00"), **own),
+        version_terms.set_allowance(name="Included hours", hours=Decimal(40), **own),
+        version_terms.set_commitment(amount=Decimal("50.00"), **own),
+        version_terms.set_discount(name="Welcome", percent=Decimal(10), **own),
     ]
     used(cluster, 50)
 
@@ -49,7 +49,7 @@ def test_case_064_what_a_child_has_of_its_own_counts_on_its_parents_invoice_and_
     ]
     for row in owns:
         with pytest.raises(PlanError, match="can only be ended"):
-            plan_versions.drop_term(term=row)
+            version_terms.drop_term(term=row)
         with pytest.raises(DatabaseError, match="The tenant was billed by it"), transaction.atomic():
             row.delete()
     prove()
@@ -57,7 +57,7 @@ def test_case_064_what_a_child_has_of_its_own_counts_on_its_parents_invoice_and_
 
 def test_case_033_what_is_left_lapses_where_another_pays_for_the_month_between() -> None:
     version = a_version(name="rolling")
-    free = plan_versions.set_allowance(
+    free = version_terms.set_allowance(
         version=version, name="Included hours", hours=Decimal(100), rollover=True
     )
     plans.set_price(

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from billing.catalog import plan_versions, plans, subscriptions
+from billing.catalog import plans, subscriptions, version_terms
 from billing.catalog.plans import PlanError
 from billing.models import Fee, PlanVersion
 from clusters.models import Cluster
@@ -48,9 +48,9 @@ def test_a_plan_that_nobody_was_ever_on_changes_without_a_look_at_what_was_used(
     lab: tuple[Cluster, Tenant],
 ) -> None:
     draft = a_version(TWO_DOLLARS, name="draft")
-    plan_versions.set_fee(version=draft, name="Access", amount=Decimal(100))
+    version_terms.set_fee(version=draft, name="Access", amount=Decimal(100))
     before = read()
-    plan_versions.set_fee(version=draft, name="Access", amount=Decimal(120))
+    version_terms.set_fee(version=draft, name="Access", amount=Decimal(120))
     plans.delete_version(version=draft)
     assert read() == before
 
@@ -59,9 +59,9 @@ def test_a_version_that_is_still_to_come_changes_without_a_look_at_what_was_used
     standard: PlanVersion, lab: tuple[Cluster, Tenant]
 ) -> None:
     later = plans.new_version(plan=standard.plan, effective_from=date(2026, 7, 1), charges=["gpu"])
-    plan_versions.set_fee(version=later, name="Access", amount=Decimal(100))
+    version_terms.set_fee(version=later, name="Access", amount=Decimal(100))
     before = read()
-    plan_versions.set_fee(version=later, name="Access", amount=Decimal(120))
+    version_terms.set_fee(version=later, name="Access", amount=Decimal(120))
     assert Fee.objects.get(version=later).amount == 120
     assert read() == before
 
@@ -80,7 +80,7 @@ def test_what_was_used_freezes_the_version_whoever_left_the_plan_since(lab: tupl
     """The change of plan for May is taken back by putting the lab on its old plan from the same day on."""
     cluster, tenant = lab
     other = a_version(TWO_DOLLARS, name="other")
-    plan_versions.set_fee(version=other, name="Access", amount=Decimal(100))
+    version_terms.set_fee(version=other, name="Access", amount=Decimal(100))
     change = subscriptions.subscribe(tenant=tenant, plan=other.plan, since=at("2026-05-01"))
     used(cluster, 5, day="2026-05-20")
     with pytest.raises(PlanError, match="has used plan other"):
@@ -92,7 +92,7 @@ def test_what_was_used_freezes_the_version_whoever_left_the_plan_since(lab: tupl
 
     assert plans.in_use(other)
     with pytest.raises(PlanError):
-        plan_versions.set_fee(version=other, name="Access", amount=Decimal(120))
+        version_terms.set_fee(version=other, name="Access", amount=Decimal(120))
     with pytest.raises(DatabaseError, match="add a new version"), transaction.atomic():
         Fee.objects.filter(version=other).update(amount=120)
 

@@ -10,7 +10,7 @@ from django.db import DatabaseError, transaction
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from billing.catalog import plan_versions
+from billing.catalog import version_terms
 from billing.invoicing import credit_notes, voids
 from billing.invoicing.voids import VoidError
 from billing.models import Invoice, InvoiceLine, InvoiceSeries, InvoiceState, LineKind, Voiding
@@ -151,13 +151,13 @@ def test_an_invoice_that_credit_notes_were_issued_with_stands(vision: Tenant) ->
 def test_an_invoice_of_a_fee_alone_stands_under_the_one_that_corrects_it() -> None:
     """Of somebody who used nothing at all: 310.00 of March are 155.00, which April's invoice takes up."""
     version = a_version(TWO_DOLLARS)
-    plan_versions.set_fee(version=version, name="Access", amount=Decimal(310))
+    version_terms.set_fee(version=version, name="Access", amount=Decimal(310))
     _, lab = on_terms.a_lab(version)
     closed("2026-03", lab)
-    plan_versions.set_fee(
+    version_terms.set_fee(
         version=version, name="Access", amount=Decimal(155), tenant=lab, valid_from=on_terms.MARCH
     )
-    plan_versions.set_fee(
+    version_terms.set_fee(
         version=version, name="Support", amount=Decimal(200), tenant=lab, valid_from=on_terms.MARCH
     )
     closed("2026-04", lab)
@@ -184,7 +184,7 @@ def test_an_invoice_of_a_fee_alone_stands_under_the_one_that_corrects_it() -> No
 
 def test_what_was_credited_by_hand_of_an_older_invoice_keeps_no_fee_from_being_void() -> None:
     version = a_version(TWO_DOLLARS)
-    plan_versions.set_fee(version=version, name="Access", amount=Decimal(310))
+    version_terms.set_fee(version=version, name="Access", amount=Decimal(310))
     _, lab = on_terms.a_lab(version)
     closed("2026-03", lab)
     closed("2026-04", lab)

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing.catalog import plan_versions
+from billing.catalog import version_terms
 from billing.invoicing import manual_lines
 from billing.models import BillingPeriod, PlanVersion
 from billing.queries import overview as reading
@@ -33,19 +33,19 @@ Make = Callable[[], PlanVersion]
 
 
 def with_fee(version: PlanVersion, *, in_advance: bool = False) -> PlanVersion:
-    plan_versions.set_fee(
+    version_terms.set_fee(
         version=version, name="Platform fee", amount=Decimal("50.00"), in_advance=in_advance
     )
     return version
 
 
 def with_commitment(version: PlanVersion, factor: str = "1") -> PlanVersion:
-    plan_versions.set_commitment(version=version, amount=Decimal(1000), overage_factor=Decimal(factor))
+    version_terms.set_commitment(version=version, amount=Decimal(1000), overage_factor=Decimal(factor))
     return version
 
 
 def with_discount(version: PlanVersion) -> PlanVersion:
-    plan_versions.set_discount(
+    version_terms.set_discount(
         version=version, name="Friends", valid_from=builders.LONG_AGO, percent=Decimal(10)
     )
     return version

@@ -12,7 +12,7 @@ from io import StringIO
 import pytest
 
 from billing import tasks
-from billing.catalog import plan_versions, plans
+from billing.catalog import plans, version_terms
 from billing.documents.csv import cell
 from billing.models import Invoice, InvoiceLine, Plan, PlanVersion
 from billing.queries import invoices as reading
@@ -287,7 +287,7 @@ def test_lines_without_jobs_stand_in_the_csv_behind_all_jobs() -> None:
     house = a_house()
     plan = house.vision.subscriptions.get().plan
     version = a_new_version(plan)
-    plan_versions.set_fee(version=version, name="=Access", amount=Decimal("93.00"))
+    version_terms.set_fee(version=version, name="=Access", amount=Decimal("93.00"))
     builders.ingest(house.cluster, builders.a_job(started="2026-05-09 10:00", ended="2026-05-09 11:00"))
     stories.close("2026-04", house.vision, on="2026-05-03", accept="test")
     stories.close("2026-05", house.vision, on="2026-06-03", accept="test")

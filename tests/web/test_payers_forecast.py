@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing.catalog import plan_versions
+from billing.catalog import version_terms
 from billing.models import PlanVersion
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant, User
@@ -95,7 +95,7 @@ def test_it_is_told_until_it_pays_no_longer_and_with_the_terms_of_the_others_pla
 ) -> None:
     """Until the 21st: 20 of 30 days, of a fee of 300.00, and at 20.00 a day."""
     vision = Tenant.objects.get(slug="vision-lab")
-    plan_versions.set_fee(
+    version_terms.set_fee(
         version=version, name="Racks", amount=Decimal(300), in_advance=False, tenant=vision,
         valid_from=date(2026, 4, 1),
     )  # fmt: skip
