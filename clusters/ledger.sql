@@ -150,7 +150,9 @@ WITH changed AS (
     WHERE s.turn = %(turn)s
     ON CONFLICT (cluster_id, source_key) DO UPDATE
     SET last_seen = excluded.last_seen, revision = excluded.revision, account_id = excluded.account_id,
-        job_id = excluded.job_id, name = excluded.name, "user" = excluded."user", queue = excluded.queue,
+        job_id = excluded.job_id, name = excluded.name,
+        -- A row that is no news leaves the name as it is: it may have been erased since it was compared.
+        "user" = CASE WHEN excluded.revision > u.revision THEN excluded."user" ELSE u."user" END, queue = excluded.queue,
         qos = excluded.qos, priority_class = excluded.priority_class, gpus = excluded.gpus,
         gpu_model = excluded.gpu_model, mig_profile = excluded.mig_profile, share_num = excluded.share_num,
         share_den = excluded.share_den, cpu_milli = excluded.cpu_milli, memory_mib = excluded.memory_mib,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from ipaddress import ip_address
 
+from django.conf import settings
 from django.http import HttpRequest
 
 from portal.api import keys, limits
@@ -48,7 +50,7 @@ class Client:
 
 def client_of(request: HttpRequest) -> Client:
     """The client of a request, whose use is remembered. Raises ProblemError 401, or 429 after many wrong keys."""
-    moment, address = datetime.now(UTC), request.META.get("REMOTE_ADDR")
+    moment, address = datetime.now(UTC), _address(request)
     text = _bearer(request)
     key = keys.find(text, moment=moment)
     if key is None:
@@ -59,6 +61,17 @@ def client_of(request: HttpRequest) -> Client:
         raise _unauthenticated("")
     keys.record_use(key, text=text, address=address, moment=moment)
     return Client(key, scopes)
+
+
+def _address(request: HttpRequest) -> str | None:
+    """Whoever asks: behind proxies of our own, the address that the outermost of them saw."""
+    hops = [hop.strip() for hop in request.headers.get("X-Forwarded-For", "").split(",")]
+    count = settings.ALLAUTH_TRUSTED_PROXY_COUNT
+    candidate = hops[-count] if 0 < count <= len(hops) else request.META.get("REMOTE_ADDR", "")
+    try:
+        return str(ip_address(candidate))
+    except ValueError:
+        return None
 
 
 def _bearer(request: HttpRequest) -> str:

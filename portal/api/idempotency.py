@@ -60,8 +60,9 @@ def answer_once(
         try:
             with transaction.atomic():
                 response = work()
-        except ProblemError as problem:
-            if problem.status >= 500:
+        except Exception as error:
+            problem = problems.of_exception(error)
+            if problem is None or problem.status >= 500:
                 raise
             response = problems.as_response(problem)
         _store(stored, owner, key, digest, response, moment)

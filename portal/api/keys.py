@@ -27,6 +27,7 @@ from portal.core.tenants.models import Project, Role, Tenant, User
 MARK = "ct_live_"
 ALPHABET = string.digits + string.ascii_letters
 LONGEST_OVERLAP = timedelta(hours=168)
+MOST = 100  # keys of one tenant, or of all operators, that are valid at a time
 HOUR = timedelta(hours=1)
 _SHAPE = re.compile(rf"{MARK}([0-9A-Za-z]{{8}})[0-9A-Za-z]{{43}}[0-9A-Za-z]{{6}}\Z")
 IN_TEXT = re.compile(rf"{MARK}[0-9A-Za-z]{{8,}}")
@@ -68,6 +69,8 @@ def make(
     if project is not None and (tenant is None or project.tenant_id != tenant.pk):
         raise KeyRefusedError("That project is not one of the tenant's.")
     _check_scopes(maker, tenant, scopes, is_service)
+    if ApiKey.objects.filter(tenant=tenant, revoked_at=None).count() >= MOST:
+        raise KeyRefusedError(f"There are {MOST} keys already: revoke those that nothing uses.")
     secret, prefix = _secret()
     key = ApiKey.objects.create(
         tenant=tenant,
@@ -102,18 +105,25 @@ def _check_scopes(maker: User, tenant: Tenant | None, scopes: Collection[str], i
 
 
 @transaction.atomic
-def rotate(*, key: ApiKey, overlap: timedelta, moment: datetime) -> NewKey:
+def rotate(*, key: ApiKey, by: User, overlap: timedelta, moment: datetime) -> NewKey:
     """A new secret for the key; the present one stays valid for the overlap, an earlier one ends at once.
 
-    Raises KeyRefusedError for a revoked or expired key, and an overlap outside of 0 to 168 hours.
+    Rotated again before the new secret was used, the one before stays: it is what is in use. Raises KeyRefusedError
+    for somebody else's key, which would give its maker's rights away, unless it is a service key; for a revoked or
+    expired one; and for an overlap outside of 0 to 168 hours.
     """
     if not timedelta(0) <= overlap <= LONGEST_OVERLAP:
         raise KeyRefusedError("The previous secret can stay valid for 0 to 168 hours.")
     row = ApiKey.objects.select_for_update().get(pk=key.pk)
     if not is_valid(row, moment):
         raise KeyRefusedError("The key was revoked or has expired: make a new one.")
+    if row.maker_id != by.pk and not row.is_service:
+        raise KeyRefusedError("Only its maker rotates a key: make your own, then revoke this one.")
     body = secrets_of(row.prefix)
-    row.previous_digest, row.previous_until, row.previous_used_at = row.digest, moment + overlap, row.used_at
+    is_unused = row.used_at is None and row.previous_until is not None and moment < row.previous_until
+    if not is_unused:
+        row.previous_digest, row.previous_used_at = row.digest, row.used_at
+    row.previous_until = moment + overlap
     row.digest, row.used_at = _digest(body), None
     row.save()
     return NewKey(row, body)

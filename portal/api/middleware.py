@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from urllib.parse import unquote
 
 import structlog
 from django.conf import settings
@@ -54,7 +55,7 @@ class Api:
 def _refused(request: HttpRequest) -> ProblemError | None:
     if not settings.CLUSTERTAB_API:
         return not_found()
-    if keys.IN_TEXT.search(request.META.get("QUERY_STRING", "")) or keys.IN_TEXT.search(request.path_info):
+    if keys.IN_TEXT.search(unquote(request.get_full_path())):
         return bad_request(
             "A key belongs into the header Authorization, never into an address, which is logged and shown in many "
             "places: revoke this key, it counts as compromised."

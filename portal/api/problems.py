@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
-from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, ValidationError
+from django.core.exceptions import (
+    ObjectDoesNotExist,
+    PermissionDenied,
+    RequestDataTooBig,
+    SuspiciousOperation,
+    ValidationError,
+)
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpResponse
 from rest_framework import exceptions
@@ -82,6 +88,10 @@ def of_exception(error: Exception) -> ProblemError | None:
         return _of_framework(error)
     if isinstance(error, Http404 | ObjectDoesNotExist | PermissionDenied):
         return not_found()
+    if isinstance(error, RequestDataTooBig):
+        return ProblemError(413, "too-large", "The body is too large")
+    if isinstance(error, SuspiciousOperation):
+        return bad_request("The request is not valid: it has too many parameters, or an impossible header.")
     if isinstance(error, ValidationError):
         return bad_request(" ".join(error.messages))
     if isinstance(error, OperationalError | InterfaceError):

@@ -62,7 +62,13 @@ class Endpoint(APIView):
         response: HttpResponseBase
         try:
             self._enter(request)
-            handler = getattr(self, str(request.method).lower(), self.http_method_not_allowed)
+            name = str(request.method).lower()
+            is_known = name in self.http_method_names
+            handler = (
+                getattr(self, name, self.http_method_not_allowed)
+                if is_known
+                else self.http_method_not_allowed
+            )
             with acting_as(self.client.name, through=f"API {request.method} {request.path}"):
                 response = self._handled(request, handler)
         except Exception as error:  # noqa: BLE001 - DRF's way: what is no ProblemError is raised again
@@ -128,6 +134,13 @@ class Endpoint(APIView):
         if self.request.method in READS and tag in self.request.headers.get("If-None-Match", ""):
             return HttpResponse(status=304, headers={"ETag": tag})
         return response
+
+    def options(  # type: ignore[override]
+        self, request: Any, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Which methods there are. CORS is off."""
+        del request, args, kwargs
+        return HttpResponse(status=204, headers={"Allow": ", ".join(self.allowed_methods)})
 
     def page(self, rows: QuerySet[Any, Any], *, order: Sequence[str], **context: Any) -> HttpResponse:
         """A page of the list, read by its cursor."""

@@ -16,14 +16,17 @@ from structlog.typing import EventDict, Processor
 # A proxy's id is taken over if it is one; anything else could forge lines of the log.
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 RESET_KEY = re.compile(r"(/password/reset/key/)[^\s?#'\"]+")  # whoever reads it may set somebody's password
+API_KEY = re.compile(r"(ct_live_[0-9A-Za-z]{8})[0-9A-Za-z]+")  # its public part is shown on pages
 
 
 def discreet(_: object, __: str, event: EventDict) -> EventDict:
-    """No request, since its text ends with the query, which is people's own, and no key of a password reset."""
+    """No request, since its text ends with the query, which is people's own; no key of a password reset or the API."""
     fields = {name: value for name, value in event.items() if name != "request"}
-    return {
-        name: RESET_KEY.sub(r"\1…", text) if isinstance(text, str) else text for name, text in fields.items()
-    }
+    return {name: _hidden(value) if isinstance(value, str) else value for name, value in fields.items()}
+
+
+def _hidden(text: str) -> str:
+    return API_KEY.sub(r"\1…", RESET_KEY.sub(r"\1…", text))
 
 
 def configure(*, level: str) -> None:

@@ -19,7 +19,7 @@ from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.scope import acting_scope
-from portal.core.vault.sealing import Sealed, seal
+from portal.core.vault.sealing import Sealed, VaultError, lacking, seal
 from portal.web.access_decorators import TenantRequest, operator_page, tenant_act, tenant_page
 from portal.web.page_frame import PageFrame
 
@@ -82,7 +82,7 @@ def operator_api_keys(request: HttpRequest, frame: PageFrame) -> HttpResponse:
 
 
 def _page(request: HttpRequest, frame: PageFrame, tenant: Tenant | None, form: KeyForm) -> HttpResponse:
-    secret = Sealed(request.session.pop(SECRET, "")).reveal()
+    secret = _new_secret(request)
     page = {
         "keys": _keys(tenant)[:SHOWN],
         "form": form,
@@ -96,13 +96,15 @@ def _page(request: HttpRequest, frame: PageFrame, tenant: Tenant | None, form: K
 
 def _keys(tenant: Tenant | None) -> QuerySet[ApiKey]:
     rows = ApiKey.objects.filter(tenant=tenant).annotate(creator=F("maker__email")).select_related("project")
-    return rows.order_by("revoked_at", "-pk")
+    return rows.order_by(F("revoked_at").desc(nulls_first=True), "-pk")
 
 
 def _change(request: HttpRequest, tenant: Tenant | None) -> None:
     """What the pressed button says; a refusal is told on the page that follows."""
     moment = datetime.now(UTC)
     try:
+        if (why := lacking()) and request.POST.get("act") in {"create", "rotate"}:
+            raise KeyRefusedError(why)  # what nobody could show must not be made
         if request.POST.get("act") == "create":
             new = _create(request, tenant, moment)
             _show_once(request, new)
@@ -111,7 +113,9 @@ def _change(request: HttpRequest, tenant: Tenant | None) -> None:
         if key is None:
             raise Http404("no such key")
         if request.POST.get("act") == "rotate":
-            _show_once(request, keys.rotate(key=key, overlap=OVERLAP, moment=moment))
+            _show_once(
+                request, keys.rotate(key=key, by=cast("User", request.user), overlap=OVERLAP, moment=moment)
+            )
         else:
             keys.revoke(key=key, moment=moment)
             messages.success(request, _("%(name)s is revoked.") % {"name": key.name})
@@ -141,6 +145,17 @@ def _create(request: HttpRequest, tenant: Tenant | None, moment: datetime) -> Ne
 
 def _show_once(request: HttpRequest, new: NewKey) -> None:
     request.session[SECRET] = seal(new.secret).token
+
+
+def _new_secret(request: HttpRequest) -> str:
+    """What was made by the form before, for the one page that shows it; a HEAD shows nothing."""
+    if request.method != "GET":
+        return ""
+    try:
+        return Sealed(request.session.pop(SECRET, "")).reveal()
+    except VaultError:  # the instance's keys were replaced meanwhile
+        messages.error(request, _("The new key cannot be shown any more: rotate it again."))
+        return ""
 
 
 def _number(text: str) -> int:

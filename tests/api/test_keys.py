@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connection
+from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from portal.api import keys
@@ -14,6 +15,7 @@ from portal.api.keys import KeyRefusedError
 from portal.api.models import ApiKey
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import Membership, Role
+from portal.ops.logs import discreet
 from tests.api.door import Door, a_key, door
 from tests.builders import a_person
 from tests.web.house import House
@@ -81,7 +83,7 @@ def test_api_018_what_the_scope_does_not_reach_is_refused_by_name(house: House) 
 def test_api_020_a_rotated_key_has_two_secrets_for_a_while(house: House) -> None:
     old = a_key(house.ann, house.vision)
     moment = datetime.now(UTC)
-    new = keys.rotate(key=old.key, overlap=timedelta(hours=2), moment=moment)
+    new = keys.rotate(key=old.key, by=old.key.maker, overlap=timedelta(hours=2), moment=moment)
     assert new.secret[:16] == old.secret[:16]
     assert [Door(key.secret).get("/me").status for key in (old, new)] == [200, 200]
     row = ApiKey.objects.get()
@@ -91,7 +93,7 @@ def test_api_020_a_rotated_key_has_two_secrets_for_a_while(house: House) -> None
     assert keys.find(old.secret, moment=moment + timedelta(hours=2)) is None
     assert keys.find(new.secret, moment=moment + timedelta(hours=2)) is not None
     with pytest.raises(KeyRefusedError, match="0 to 168 hours"):
-        keys.rotate(key=old.key, overlap=timedelta(hours=169), moment=moment)
+        keys.rotate(key=old.key, by=old.key.maker, overlap=timedelta(hours=169), moment=moment)
 
 
 def test_api_020_a_revoked_or_expired_key_is_refused_at_once(house: House) -> None:
@@ -174,3 +176,49 @@ def test_who_is_no_member_makes_no_key(house: House) -> None:
     stranger = a_person("zoe@elsewhere.example", house.speech, Role.OWNER)
     with pytest.raises(KeyRefusedError, match="Your role does not allow"):
         a_key(stranger, house.vision, "usage:read")
+
+
+def test_nobody_takes_over_somebody_elses_rights_by_rotating_their_key(house: House) -> None:
+    """Who owns the tenant too, and is removed tomorrow, must not keep a key that has Ann's rights."""
+    second = a_person("dora@vision.example", house.vision, Role.OWNER)
+    hers = a_key(house.ann, house.vision)
+    moment = datetime.now(UTC)
+    with pytest.raises(KeyRefusedError, match="Only its maker rotates a key"):
+        keys.rotate(key=hers.key, by=second, overlap=timedelta(0), moment=moment)
+    service = a_key(house.ann, house.vision, is_service=True)
+    assert keys.rotate(key=service.key, by=second, overlap=timedelta(0), moment=moment).secret
+
+
+def test_a_second_press_of_rotate_does_not_end_the_secret_that_is_in_use(house: House) -> None:
+    old = a_key(house.ann, house.vision)
+    moment = datetime.now(UTC)
+    unused, newest = (
+        keys.rotate(key=old.key, by=house.ann, overlap=timedelta(hours=24), moment=moment) for _ in range(2)
+    )
+    valid = [keys.find(each.secret, moment=moment) is not None for each in (old, unused, newest)]
+    assert valid == [True, False, True]
+
+
+def test_there_are_so_many_keys_at_most(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "MOST", 1)
+    first = a_key(house.ann, house.vision)
+    with pytest.raises(KeyRefusedError, match="There are 1 keys already"):
+        a_key(house.ann, house.vision)
+    keys.revoke(key=first.key, moment=datetime.now(UTC))
+    a_key(house.ann, house.vision)
+
+
+def test_api_023_no_log_has_a_key_beyond_its_public_part(house: House, ann: Door) -> None:
+    line = discreet(None, "", {"event": "request", "path": f"/api/v1/invoices/{ann.secret}"})
+    assert line["path"] == f"/api/v1/invoices/{ann.secret[:16]}…"
+    assert Door("").get(f"/invoices/{ann.secret}").problem == (400, "invalid-request")
+    assert Door("").get("/me?k=" + ann.secret.replace("_", "%5f")).problem == (400, "invalid-request")
+
+
+def test_behind_a_proxy_of_ours_each_address_has_attempts_of_its_own(house: House) -> None:
+    wrong = Door(keys.secrets_of("zzzzzzzz"))
+    with override_settings(ALLAUTH_TRUSTED_PROXY_COUNT=1):
+        for _ in range(25):
+            wrong.get("/me", **{"X-Forwarded-For": "203.0.113.9"})
+        answers = {wrong.get("/me", **{"X-Forwarded-For": f"203.0.113.{host}"}).status for host in (10, 11)}
+    assert answers == {401}

@@ -228,3 +228,20 @@ def test_api_036_the_files_of_an_invoice_are_those_of_the_portal(house: House, a
     portal = signed_in(house.ann).get(f"/t/vision-lab/invoices/{number}/csv")
     assert ann.get(f"/invoices/{number}/jobs.csv").raw == b"".join(portal.streaming_content)  # type: ignore[attr-defined]
     assert isinstance(Client(), Client)
+
+
+@pytest.mark.parametrize("method", ["SETUP", "DISPATCH", "ONE", "PAGE", "TRACE"])
+def test_api_001_a_word_that_is_no_method_does_nothing(ann: Door, method: str) -> None:
+    assert ann.send(method, "/me").problem == (405, "method-not-allowed")
+
+
+def test_api_012_options_say_which_methods_there_are(ann: Door) -> None:
+    answer = ann.send("OPTIONS", "/invoices")
+    assert (answer.status, answer.headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
+
+
+def test_api_061_too_many_parameters_are_no_fault_of_ours(ann: Door) -> None:
+    assert ann.get("/me?" + "&".join(f"a{number}=" for number in range(1001))).problem == (
+        400,
+        "invalid-request",
+    )

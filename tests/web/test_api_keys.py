@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from django.contrib.sessions.models import Session
@@ -101,3 +102,21 @@ def test_op_makes_keys_of_her_own(house: House) -> None:
     secret = shown(acts(op, OPERATORS, act="create", name="BI", scopes=["ops:read"]))
     assert len(Door(secret).all("/invoices")) == 2
     assert signed_in(house.ann).get(OPERATORS).status_code == 404
+
+
+def test_live_keys_are_listed_before_revoked_ones(house: House) -> None:
+    ann = signed_in(house.ann)
+    creates(ann, name="live one")
+    creates(ann, name="old one")
+    acts(ann, PAGE + "change/", act="revoke", key=ApiKey.objects.get(name="old one").pk)
+    text = page(house.ann, PAGE)
+    assert text.index("live one") < text.index("old one")
+
+
+def test_what_could_not_be_shown_is_not_made(house: House, settings: Any) -> None:
+    ann = signed_in(house.ann)
+    secret = shown(creates(ann))
+    settings.CLUSTERTAB_SECRET_KEYS = []
+    text = acts(ann, PAGE + "change/", act="rotate", key=ApiKey.objects.get().pk)
+    assert "There is no key for stored secrets" in text
+    assert Door(secret).get("/me").status == 200

@@ -179,6 +179,9 @@ class OneJob(JobEndpoint):
         record = identifiers.read("job", name)
         self.jobs().get(record_id=record)
         job, pieces = queries.job(self.needed_tenant(), record)
+        project = self.client.key.project
+        if project is not None:  # a job that changed its project has pieces of the other one, too
+            pieces = [piece for piece in pieces if piece.project == project.name]
         return self.one({**_values(job), "pieces": pieces})
 
 

@@ -51,7 +51,9 @@ def acting_scope(tenant: Tenant) -> Iterator[None]:
         with connection.execute_wrapper(_scoped("clustertab_agent", tenant)):
             yield
     finally:
-        if inside and not _has_failed():  # else it ends with the transaction
+        if (
+            inside and not connection.needs_rollback and not _has_failed()
+        ):  # else it ends with the transaction
             _set(*_settings.get())
 
 
