@@ -197,9 +197,7 @@ def assert_sent_or_in_review(server: Counting, killed: int) -> None:
 
     later = datetime.now(UTC) + timedelta(minutes=11)
     looks = [
-        list_review_item.sentence
-        for list_review_item in upcoming_steps.list_review_items(moment=later)
-        if list_review_item.what == "Notice"
+        item.sentence for item in upcoming_steps.list_review_items(moment=later) if item.what == "E-mail"
     ]
     why = "Reminder: No answer from the mail server: the e-mail may have arrived."
     assert looks == [why] * len(unknown)

@@ -69,9 +69,9 @@ def test_the_note_that_credits_more_than_was_left_of_it_gives_the_rest_back(scen
 def refund_steps(scenario: Scenario) -> list[str]:
     """What Op's page asks to be done about what was given back."""
     return [
-        list_review_item.sentence
-        for list_review_item in upcoming_steps.list_review_items(moment=scenario.now)
-        if list_review_item.what == "Refund"
+        item.sentence
+        for item in upcoming_steps.list_review_items(moment=scenario.now)
+        if item.what == "Refund"
     ]
 
 

@@ -128,9 +128,7 @@ def test_what_was_given_back_of_a_payment_that_was_never_booked_asks_for_no_cred
         (late,) = overdue_invoices.list_overdue(moment=scenario.now)
         assert (late.number, late.left, late.pause_reason) == ("INV-2026-0001", 400, "")
         assert [
-            list_review_item
-            for list_review_item in upcoming_steps.list_review_items(moment=scenario.now)
-            if list_review_item.what == "Refund"
+            item for item in upcoming_steps.list_review_items(moment=scenario.now) if item.what == "Refund"
         ] == []
         scenario.wait(days=4)
         counts = reconciliation_run.run(
@@ -185,18 +183,14 @@ def test_op_is_told_of_a_refund_that_came_back(scenario: Scenario) -> None:
     (row,) = note_of(scenario, "1.00", "USD")
     scenario.collect()
     assert [
-        list_review_item
-        for list_review_item in upcoming_steps.list_review_items(moment=scenario.now)
-        if list_review_item.what == "Refund"
+        item for item in upcoming_steps.list_review_items(moment=scenario.now) if item.what == "Refund"
     ] == []
     scenario.wait(minutes=20)
     scenario.collect()
     row.refresh_from_db()
     assert (row.state, scenario.paid) == ("failed", "4.00")
     (look,) = [
-        list_review_item
-        for list_review_item in upcoming_steps.list_review_items(moment=scenario.now)
-        if list_review_item.what == "Refund"
+        item for item in upcoming_steps.list_review_items(moment=scenario.now) if item.what == "Refund"
     ]
     assert look.sentence == (
         "The refund of 1.00 USD for CN-2026-0001 failed: expired_or_canceled_card. Refund it again, or transfer the "
@@ -208,9 +202,7 @@ def test_op_is_told_of_a_refund_that_came_back(scenario: Scenario) -> None:
     refunds.prepare_refunds(credit_note=row.credit_note or scenario.invoice, who="op", moment=scenario.now)
     scenario.collect()
     assert [
-        list_review_item
-        for list_review_item in upcoming_steps.list_review_items(moment=scenario.now)
-        if list_review_item.what == "Refund"
+        item for item in upcoming_steps.list_review_items(moment=scenario.now) if item.what == "Refund"
     ] == []
 
 
