@@ -58,9 +58,9 @@ def page(
             raise _not_ours()
         ordered = ordered.filter(behind(order, values))
     limit = query["limit"]
-    found = list(ordered[: limit + 1])
-    more = len(found) > limit
-    last = found[limit - 1] if more else None
+    rows_read = list(ordered[: limit + 1])
+    more = len(rows_read) > limit
+    last = rows_read[limit - 1] if more else None
     following = (
         _sign(of_what, [_plain(_attribute(last, name)) for name in order]) if last is not None else None
     )
@@ -68,7 +68,7 @@ def page(
     if query.get("count"):
         number = rows.order_by()[: COUNTED + 1].count()
         count = number if number <= COUNTED else f"{COUNTED}+"
-    return Page(found[:limit], following, count)
+    return Page(rows_read[:limit], following, count)
 
 
 def _attribute(row: Any, name: str) -> Any:

@@ -18,7 +18,7 @@ log = structlog.get_logger("portal.api")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Allotment:
     """What is left of a limit in this minute."""
 
     name: str
@@ -38,7 +38,7 @@ class Standing:
         return self.used > self.most
 
 
-def count(name: str, who: str, *, most: int, moment: datetime) -> Standing:
+def count(name: str, who: str, *, most: int, moment: datetime) -> Allotment:
     """Count one request of `who`, and say how the limit stands then."""
     minute, second = divmod(int(moment.timestamp()), WINDOW)
     key = f"api:{name}:{who}:{minute}"
@@ -48,10 +48,10 @@ def count(name: str, who: str, *, most: int, moment: datetime) -> Standing:
     except (RedisError, OSError, ValueError):  # ValueError: gone between both
         log.warning("rate limits are not counted: Redis does not answer")
         used = 0
-    return Standing(name, most, used, WINDOW - second)
+    return Allotment(name, most, used, WINDOW - second)
 
 
-def refuse(standing: Standing) -> ProblemError:
-    detail = f"At most {standing.most} of these requests a minute. Try again in {standing.resets_in} s."
-    headers = {**standing.headers, "Retry-After": str(standing.resets_in)}
+def refuse(allotment: Allotment) -> ProblemError:
+    detail = f"At most {allotment.most} of these requests a minute. Try again in {allotment.resets_in} s."
+    headers = {**allotment.headers, "Retry-After": str(allotment.resets_in)}
     return ProblemError(429, "too-many-requests", "Too many requests", detail, headers=headers)

@@ -70,15 +70,15 @@ class EndpointSchema(AutoSchema):
         return []
 
     def _get_parameters(self) -> list[dict[str, Any]]:
-        found = [
+        declared_parameters = [
             build_parameter_type(name=name, schema={"type": "string"}, location="path", required=True)
             for name in re.findall(r"{(\w+)}", self.path)
         ]
         declared = self.view.parameters if self.method == "GET" else self.view.write_parameters
-        found += [_parameter(parameter) for parameter in declared]
+        declared_parameters += [_parameter(parameter) for parameter in declared]
         if self.method == "POST":
-            found.append(IDEMPOTENCY | {"required": self.view.needs_idempotency})
-        return found
+            declared_parameters.append(IDEMPOTENCY | {"required": self.view.needs_idempotency})
+        return declared_parameters
 
     def get_request_serializer(self) -> Any:
         return self.view.request_serializer

@@ -63,10 +63,10 @@ class Endpoint(APIView):
         try:
             self._enter(request)
             name = str(request.method).lower()
-            is_known = name in self.http_method_names
+            is_method = name in self.http_method_names
             handler = (
                 getattr(self, name, self.http_method_not_allowed)
-                if is_known
+                if is_method
                 else self.http_method_not_allowed
             )
             with acting_as(self.client.name, through=f"API {request.method} {request.path}"):
@@ -81,10 +81,10 @@ class Endpoint(APIView):
         self.client = client_of(request)
         is_read = request.method in READS
         name, most = ("requests", limits.REQUESTS) if is_read else ("writes", limits.WRITES)
-        standing = limits.count(name, self.client.key.prefix, most=most, moment=self.moment)
-        self.headers |= standing.headers
-        if standing.is_exceeded:
-            raise limits.refuse(standing)
+        allotment = limits.count(name, self.client.key.prefix, most=most, moment=self.moment)
+        self.headers |= allotment.headers
+        if allotment.is_exceeded:
+            raise limits.refuse(allotment)
         if str(request.method).lower() not in self.http_method_names or not hasattr(
             self, str(request.method).lower()
         ):

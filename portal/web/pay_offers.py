@@ -109,7 +109,7 @@ def _next_charge(request: TenantRequest, invoice: Invoice) -> str:
     if refused and invoice.due_on is not None:
         own = retries.next_try(refused, policies.of(request.tenant.pk, invoice.due_on).retries)
         if own is None:
-            return "It is not charged again by itself."
+            return "It is not charged again automatically."
         moment = max(own, rest.until) if rest else own
         return f"It is charged again on {say.day(moment.astimezone(request.zone).date())}."
     if rest is None or rest.until <= request.moment or rest.attempt.invoice_id == invoice.pk:

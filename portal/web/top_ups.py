@@ -77,7 +77,7 @@ def set_automatic_top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> H
     try:
         if request.POST.get("act") == "off":
             automatic.turn_off(wallet=row, by=who, moment=now)
-            messages.success(request, "Nothing is bought by itself any more.")
+            messages.success(request, "Automatic top-up is off.")
         else:
             below, amount, most = (
                 _minor(request.POST.get(name, ""), row.unit, least=least)

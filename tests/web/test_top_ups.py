@@ -130,7 +130,7 @@ def test_ann_sets_automatic_top_up_and_turns_it_off(scenario: Scenario, ann: Cli
     ann.post(f"{path()}automatic/", form | {"most": "100"})
     assert "When less than $10.00 is left, $20.00 is bought, up to $100.00 in a month." in shown(ann)
     scenario.collect()
-    assert "By itself Visa ending in 4242 Credited $20.00" in shown(ann)
+    assert "Automatic Visa ending in 4242 Credited $20.00" in shown(ann)
     ann.post(f"{path()}automatic/", {"act": "off"})
     assert not AutomaticTopUp.objects.get().active
 

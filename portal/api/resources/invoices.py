@@ -42,7 +42,7 @@ class InvoiceSerializer(serializers.ModelSerializer[Invoice]):
     number = serializers.CharField()
     tenant = serializers.CharField(source="tenant.slug")
     settlement = serializers.ChoiceField(
-        choices=[each.value for each in Settlement],
+        choices=[member.value for member in Settlement],
         source="balance.settlement",
         help_text="How its payment stands.",
     )
@@ -121,17 +121,17 @@ class InvoiceEndpoint(TenantEndpoint):
     def invoice(self, name: str) -> Invoice:
         """Raises ProblemError 404, also for a draft and for another tenant's."""
         rows = self.visible()
-        found = (
+        matching = (
             rows.filter(pk=identifiers.read("inv", name))
             if name.startswith("inv_")
             else rows.filter(number=name)
         )
-        invoice: Invoice | None = found.first()
+        invoice: Invoice | None = matching.first()
         if invoice is None:
             raise not_found()
         return invoice
 
-    def standing_of(self, rows: Iterable[Any]) -> list[Any]:
+    def with_balances(self, rows: Iterable[Any]) -> list[Any]:
         for row in rows:
             row.balance = compute_balance(invoice=row, on=self.moment.astimezone(row.tenant.zone).date())
         return list(rows)
@@ -145,8 +145,8 @@ class Invoices(InvoiceEndpoint):
     parameters = (
         parameters.TENANT,
         parameters.text("number", "The document's number.", longest=40, example="INV-2026-0001"),
-        parameters.choice("kind", [each.value for each in DocumentKind], "Which documents."),
-        parameters.choice("state", [each.value for each in SHOWN], "Issued or void."),
+        parameters.choice("kind", [member.value for member in DocumentKind], "Which documents."),
+        parameters.choice("state", [member.value for member in SHOWN], "Issued or void."),
         parameters.day("issued_from", "Issued on this day or later."),
         parameters.day("issued_to", "Issued before this day."),
         *parameters.LISTS,
@@ -165,7 +165,7 @@ class Invoices(InvoiceEndpoint):
         return self.page(invoice_balances.with_sums(rows), order=("-period_start", "-pk"))
 
     def prepared(self, page: Page[Any]) -> list[Any]:
-        return self.standing_of(page.rows)
+        return self.with_balances(page.rows)
 
 
 class OneInvoice(InvoiceEndpoint):
@@ -178,7 +178,7 @@ class OneInvoice(InvoiceEndpoint):
         del request
         invoice = self.invoice(name)
         rows = invoice_balances.with_sums(self.visible().filter(pk=invoice.pk))
-        return self.one(self.standing_of(rows)[0])
+        return self.one(self.with_balances(rows)[0])
 
 
 class Lines(InvoiceEndpoint):

@@ -85,7 +85,7 @@ class JobSerializer(serializers.Serializer[Job]):
         source="row.seen_until", allow_null=True, help_text="How far a run without end is known."
     )
     gpu_seconds = QuantityField(help_text="Charged or waived so far.")
-    verdict = serializers.ChoiceField(choices=[each.value for each in Verdict])
+    verdict = serializers.ChoiceField(choices=[member.value for member in Verdict])
     cost = ExactMoneyField(allow_null=True, help_text="Before rounding; null where no price was applied.")
     depends_on_total = serializers.BooleanField(
         source="by_total",
