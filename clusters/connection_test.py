@@ -13,9 +13,9 @@ from clusters.connectors.prometheus import check as prometheus_check
 from clusters.connectors.prometheus.client import TIMEOUT, PrometheusClient
 from clusters.connectors.slurm import check
 from clusters.connectors.slurm.rest import SlurmRest
-from clusters.messages import sentence
 from clusters.models import Cluster, ClusterKind, Connection, Telemetry
 from clusters.sources import Clock, endpoint, job_telemetry, login, prometheus_login, prometheus_options
+from portal.sentences import sentence
 
 LATELY = 3 * 3600  # seconds of what telemetry tells that are looked at
 

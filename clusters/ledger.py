@@ -7,7 +7,8 @@ moves the watermark in the same commit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -191,6 +192,18 @@ def _merge(
     return new, revised
 
 
+def _as_json(values: Mapping[str, object]) -> str:
+    """Texts with what no database stores written out: zero bytes, and halves of surrogate pairs."""
+    return json.dumps(
+        {
+            name: value.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+            if isinstance(value, str)
+            else value
+            for name, value in values.items()
+        }
+    )
+
+
 def _quarantine(
     cursor: Any, cluster: Cluster, bad: Sequence[BadRow], *, source: str, moment: datetime
 ) -> None:
@@ -205,7 +218,7 @@ def _quarantine(
             "moment": moment,
             "digests": list(rows),
             "codes": [row.code for row in rows.values()],
-            "reasons": [row.reason for row in rows.values()],
+            "values": [_as_json(row.values) for row in rows.values()],
             "raws": [row.raw.replace("\x00", "\\x00") for row in rows.values()],
             "keys": [row.source_key for row in rows.values()],
             "lines": [row.line for row in rows.values()],

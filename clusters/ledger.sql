@@ -174,10 +174,10 @@ WHERE m.verdict IN ('new', 'revised')
 
 -- name: QUARANTINE
 INSERT INTO clusters_quarantined
-    (cluster_id, code, reason, raw, digest, source_key, source, line, first_seen, last_seen, resolution)
-SELECT %(cluster)s, b.code, b.reason, b.raw, b.digest, b.key, %(source)s, b.line, %(moment)s, %(moment)s, ''
-FROM unnest(%(codes)s::text[], %(reasons)s::text[], %(raws)s::text[], %(digests)s::text[], %(keys)s::text[],
-            %(lines)s::bigint[]) AS b (code, reason, raw, digest, key, line)
+    (cluster_id, code, "values", raw, digest, source_key, source, line, first_seen, last_seen, resolution)
+SELECT %(cluster)s, b.code, b."values"::jsonb, b.raw, b.digest, b.key, %(source)s, b.line, %(moment)s, %(moment)s, ''
+FROM unnest(%(codes)s::text[], %(values)s::text[], %(raws)s::text[], %(digests)s::text[], %(keys)s::text[],
+            %(lines)s::bigint[]) AS b (code, "values", raw, digest, key, line)
 ORDER BY b.digest
 ON CONFLICT (cluster_id, digest) DO UPDATE
 SET last_seen = excluded.last_seen, source = excluded.source, line = excluded.line

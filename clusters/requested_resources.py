@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from clusters.connectors.base import UnreadableError
 from clusters.connectors.mig import own_shares
-from clusters.connectors.sacct.fields import UnreadableError
 from clusters.connectors.sacct.tres import parse_tres
 
 

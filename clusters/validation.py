@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from clusters.connectors.base import BadRow, UsageFact
@@ -16,6 +17,9 @@ ORDINARY = 2**31  # any two of it multiplied fit into 63 bits
 LONGEST_NAME = 255  # of what totals and keys are kept by
 _MOVING = ("seen_until", "suspended")  # of a fact that is open
 
+Problem = tuple[str, Mapping[str, object]]
+"""The code and the values of a bad row."""
+
 
 def refuse(fact: UsageFact, *, now: int) -> BadRow | None:
     """The row to quarantine instead of the fact, or None where it can be true. `now` is an epoch second."""
@@ -24,8 +28,8 @@ def refuse(fact: UsageFact, *, now: int) -> BadRow | None:
     problem = _interval(fact, now=now) or _counts(fact) or _texts(fact)
     if problem is None:
         return None
-    code, reason = problem
-    return BadRow(reason=reason, code=code, raw=as_text(fact), source_key=fact.source_key)
+    code, values = problem
+    return BadRow(code=code, values=values, raw=as_text(fact), source_key=fact.source_key)
 
 
 def _is_plain(fact: UsageFact, latest: int) -> bool:
@@ -60,28 +64,26 @@ def as_text(fact: UsageFact) -> str:
     return json.dumps(values, sort_keys=True)
 
 
-def _interval(fact: UsageFact, *, now: int) -> tuple[str, str] | None:
+def _interval(fact: UsageFact, *, now: int) -> Problem | None:
     latest = now + CLOCK_SKEW
-    for what, at in (("was submitted", fact.submitted), ("started", fact.started), ("ended", fact.ended)):
+    for field in ("submitted", "started", "ended"):
+        at = getattr(fact, field)
         if at is not None and at > latest:
-            return (
-                "from-the-future",
-                f"It says that it {what} at {_utc(at)}, after the clock here ({_utc(now)}); check the zone.",
-            )
+            return "from-the-future", {"field": field, "at": _utc(at), "now": _utc(now)}
     started, ended = fact.started, fact.ended
     if (started is not None and started <= 0) or (ended is not None and ended <= 0):
-        return "before-the-epoch", "It starts or ends in 1970 or before: that is a clock that was never set."
+        return "before-the-epoch", {}
     if ended is not None and started is None:
-        return "end-without-start", "It has an end but no start."
+        return "end-without-start", {}
     if started is None:
         return None
     finish = ended if ended is not None else fact.seen_until
     if finish is None:
-        return "end-unknown", "It runs, but nothing tells how long it has run so far."
+        return "end-unknown", {}
     if finish < started:
-        return "end-before-start", f"It ends at {_utc(finish)}, before it starts at {_utc(started)}."
+        return "end-before-start", {"end": _utc(finish), "start": _utc(started)}
     if not 0 <= fact.suspended <= finish - started:
-        return "suspended-too-long", f"It was suspended for {fact.suspended} s of {finish - started} s."
+        return "suspended-too-long", {"suspended": fact.suspended, "seconds": finish - started}
     return None
 
 
@@ -92,39 +94,36 @@ def _utc(second: int) -> str:
     return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _counts(fact: UsageFact) -> tuple[str, str] | None:
+def _counts(fact: UsageFact) -> Problem | None:
     share_num, share_den = fact.gpu_share
     if not 1 <= share_num <= share_den <= INT32:
-        return "impossible-share", f"A share of {share_num}/{share_den} of a GPU cannot be."
+        return "impossible-share", {"share": f"{share_num}/{share_den}"}
     finish = fact.ended if fact.ended is not None else fact.seen_until
     wall = max(finish - fact.started, 1) if fact.started is not None and finish is not None else 1
     counted = (
-        ("GPUs", fact.gpus, min(INT32, INT63 // (wall * share_num))),
-        ("nodes", fact.nodes, INT32),
-        ("thousandths of a core", fact.cpu_milli, INT63 // wall),
-        ("MiB of memory", fact.memory_mib, INT63 // wall),
-        ("MiB of GPU memory", fact.gpu_memory_mib, INT63 // wall),
-        ("of Slurm's billing", fact.billing, INT63 // wall),
+        ("gpus", min(INT32, INT63 // (wall * share_num))),
+        ("nodes", INT32),
+        ("cpu_milli", INT63 // wall),
+        ("memory_mib", INT63 // wall),
+        ("gpu_memory_mib", INT63 // wall),
+        ("billing", INT63 // wall),
     )
-    for what, count, limit in counted:
-        if not 0 <= count <= limit:
-            return "impossible-count", f"{count} {what} for {wall} s cannot be."
+    for field, limit in counted:
+        if not 0 <= (count := getattr(fact, field)) <= limit:
+            return "impossible-count", {"field": field, "count": count, "seconds": wall}
     return None
 
 
-def _texts(fact: UsageFact) -> tuple[str, str] | None:
+def _texts(fact: UsageFact) -> Problem | None:
     if not fact.source_key:
-        return "no-key", "It has nothing that identifies it."
+        return "no-key", {}
     names = (fact.source_key, fact.account, fact.user, fact.gpu_model)
     if max(map(len, names)) > LONGEST_NAME:
-        return (
-            "impossible-text",
-            f"Its key, account, user or GPU model is over {LONGEST_NAME} characters long.",
-        )
+        return "too-long-name", {"most": LONGEST_NAME}
     others = (fact.job_id, fact.name, fact.queue, fact.qos, fact.priority_class, fact.mig_profile)
     text = "".join((*names, *others, fact.node_list, fact.requested, fact.state, fact.exit_code))
     if "\x00" in text or not (text.isascii() or _is_unicode(text)):
-        return "impossible-text", "It holds a character that no text has: a zero byte, or half of a pair."
+        return "impossible-text", {}
     return None
 
 

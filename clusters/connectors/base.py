@@ -7,13 +7,14 @@ no database, so it can be tested with a file and a clock.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, Self
 
-from clusters.connectors.messages import sentence
+from clusters.connectors import messages, row_messages
+from portal.errors import CodedError, compose
 
 if TYPE_CHECKING:
     from clusters.connectors.clocks import Clocks
@@ -24,21 +25,20 @@ State = str
 Nothing in the ledger is decided by it; plans may price by it."""
 
 
-class ConnectorError(Exception):
-    """A source could not be read. `retry` answers the caller's one question.
+class ConnectorError(CodedError):
+    """A source could not be read. `retry` answers the caller's one question."""
 
-    What happened is a stable `code` with its `values`. The words stand in `messages`; as text it is its sentence in
-    English, for logs, and `clusters.messages.sentence` says it to people.
-    """
+    sentences = messages.SENTENCES
 
     def __init__(self, code: str, *, retry: bool, **values: object) -> None:
-        super().__init__(code)
-        self.code = code
-        self.values = values
+        super().__init__(code, **values)
         self.retry = retry
 
-    def __str__(self) -> str:
-        return sentence(self.code, self.values)
+
+class UnreadableError(CodedError, ValueError):
+    """A row that cannot be true or cannot be read: its code and values are those of its `BadRow`."""
+
+    sentences = row_messages.SENTENCES
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -91,11 +91,16 @@ class UsageFact:
 class BadRow:
     """A row that cannot be true or cannot be read: kept with its reason, never billed, never dropped."""
 
-    reason: str  # a sentence for the operator: what is wrong and what to do
-    code: str  # stable short name of the reason: "truncated", "end-before-start", …
+    code: str  # stable short name of the reason: "truncated", "end-before-start", …; `row_messages` has its sentence
+    values: Mapping[str, object] = field(default_factory=dict)  # texts and whole numbers
     raw: str  # the row as it came; bytes that are not UTF-8 as \\xNN
     line: int | None = None  # where it began in the file, from 1
     source_key: str = ""  # where it could be told
+
+    @property
+    def reason(self) -> str:
+        """The sentence in English: what is wrong and what to do."""
+        return compose(row_messages.SENTENCES, self.code, self.values)
 
 
 class BusySource(StrEnum):

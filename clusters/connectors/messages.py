@@ -1,11 +1,11 @@
 """What a person is told of each `ConnectorError`: its sentence by its code, with its values filled in.
 
-The one place that has the words: `clusters.messages` translates them at the edge. A sentence may leave a value out.
+A code without a sentence is one itself. A sentence may leave a value out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 
 def _(text: str) -> str:
@@ -364,11 +364,3 @@ SENTENCES: Mapping[str, str] = {
         "The export lacks {columns}. The command that gives all columns is: {command}"
     ),
 }
-
-
-def sentence(
-    code: str, values: Mapping[str, object], *, translate: Callable[[str], str] = lambda text: text
-) -> str:
-    """The sentence of that code; a code without one is a sentence itself."""
-    template = SENTENCES.get(code)
-    return code if template is None else translate(template).format_map(values)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
 
-from clusters.connectors.base import ConnectorError
+from clusters.connectors.base import ConnectorError, UnreadableError
 from portal.excerpt import excerpt, quoted
 
 Share = tuple[int, int]
@@ -54,8 +54,8 @@ class GpuType:
     share: Share
 
 
-class UnknownShareError(ValueError):
-    """The share cannot be told. The message is a sentence for the operator."""
+class UnknownShareError(UnreadableError):
+    """The share cannot be told."""
 
 
 def slice_share(model: str, own: str, profile: str, rows: Mapping[tuple[str, str], Share]) -> Fraction:
@@ -75,9 +75,7 @@ def slice_share(model: str, own: str, profile: str, rows: Mapping[tuple[str, str
     slices = int(match[2]) if match else 0
     of = 4 if any(name in families for name in _OF_FOUR) else _SLICES
     if not 1 <= slices <= of:
-        raise UnknownShareError(
-            f"The MIG profile {quoted(profile)} is not known: add its share of a {excerpt(model) or 'GPU'}."
-        )
+        raise UnknownShareError("unknown-mig-profile", profile=quoted(profile), model=excerpt(model) or "GPU")
     return Fraction(slices, of)
 
 

@@ -234,7 +234,7 @@ class Migration(migrations.Migration):
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='quarantine', to='clusters.cluster')),
                         ('code', models.CharField(max_length=60)),
-                        ('reason', models.TextField()),
+                        ('values', models.JSONField(default=dict, help_text='What the sentence of the code is filled in with.')),
                         ('raw', models.TextField(help_text='As it came; bytes that are not UTF-8 as \\xNN.')),
                         ('digest', models.CharField(help_text='SHA-256 of raw.', max_length=64)),
                         ('source_key', models.TextField(blank=True)),

@@ -96,7 +96,7 @@ class Cluster(models.Model):
     def clean(self) -> None:
         from clusters.connectors.base import ConnectorError  # not for every process: it loads the client
         from clusters.connectors.mig import own_shares
-        from clusters.messages import sentence
+        from portal.sentences import sentence
 
         try:
             own_shares(self.shares, "shares")

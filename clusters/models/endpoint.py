@@ -31,7 +31,7 @@ def refuse_wrong_options(options: object) -> None:
     """Raises ValidationError."""
     from clusters.connectors.base import ConnectorError  # not for every process: it loads the client
     from clusters.connectors.prometheus.option_parsing import options_from
-    from clusters.messages import sentence
+    from portal.sentences import sentence
 
     try:
         options_from(options)

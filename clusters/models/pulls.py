@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.db import models
+from django.utils.translation import gettext
 
+from clusters.connectors.row_messages import SENTENCES
 from clusters.models.cluster import Cluster
+from portal.errors import compose
 
 
 class Pull(models.Model):
@@ -51,7 +54,7 @@ class Quarantined(models.Model):
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="quarantine")
     code = models.CharField(max_length=60)
-    reason = models.TextField()
+    values = models.JSONField(default=dict, help_text="What the sentence of the code is filled in with.")
     raw = models.TextField(help_text="As it came; bytes that are not UTF-8 as \\xNN.")
     digest = models.CharField(max_length=64, help_text="SHA-256 of raw.")
     source_key = models.TextField(blank=True)
@@ -72,3 +75,8 @@ class Quarantined(models.Model):
 
     def __str__(self) -> str:
         return f"{self.cluster.name}: {self.code}"
+
+    @property
+    def reason(self) -> str:
+        """The sentence of its code, in the language of whoever reads it."""
+        return compose(SENTENCES, self.code, self.values, gettext)

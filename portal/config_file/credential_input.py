@@ -20,13 +20,13 @@ from clusters.connectors.base import ConnectorError, Secret
 from clusters.connectors.mig import own_shares
 from clusters.connectors.prometheus.option_parsing import options_from
 from clusters.credential_files import CredentialFileError
-from clusters.messages import sentence
 from clusters.models.secrets_guard import holds_private_key
 from portal.config_file.entries import Entry, Rule, read
 from portal.config_file.toml_table import Table
 from portal.config_file.toml_values import WrongValue
 from portal.core.vault import Sealed, VaultError
 from portal.excerpt import quoted
+from portal.sentences import sentence
 
 HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 WRITE = 'write "file:PATH" or "env:NAME"'

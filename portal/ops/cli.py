@@ -22,9 +22,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DataError, OperationalError
 
 from billing.rules import period as periods
-from clusters.messages import sentence
 from portal.core.audit import acting_as
 from portal.excerpt import excerpt, quoted
+from portal.sentences import sentence
 
 REDRAW = 0.1  # seconds between two states of a progress line
 FIRST_YEAR, LAST_YEAR = 1970, 9998  # of a moment that anybody means, and that every zone has

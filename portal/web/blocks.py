@@ -61,7 +61,7 @@ def _act(request: HttpRequest, cluster: Cluster) -> tuple[dict[str, object] | No
     """The preview, or, once confirmed, none; and why nothing was done, "" where it was."""
     from clusters import enforcement_plan  # the connectors load 5 MiB that other pages do without
     from clusters.connectors.base import ConnectorError
-    from clusters.messages import sentence
+    from portal.sentences import sentence
 
     form = request.POST
     kind = KINDS.get(form.get("kind", ""))

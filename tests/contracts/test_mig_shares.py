@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
+from clusters.connectors.base import UnreadableError
 from clusters.connectors.mig import DEFAULT_SHARES, UnknownShareError, own_shares, slice_share
 from clusters.connectors.prometheus import PrometheusOptions
 from clusters.connectors.prometheus.nodes import PRODUCT, shape
-from clusters.connectors.sacct.fields import UnreadableError
 from clusters.connectors.sacct.tres import parse_tres
 from clusters.connectors.slurm.decode import TresCount
 from clusters.connectors.slurm.resources import allocated

@@ -178,7 +178,10 @@ def test_a_share_that_cannot_be_told_is_set_aside_and_the_rest_is_billed(worlds:
     rows, source, _ = _read(worlds, "unknown-share")
     bad = rows["shares/main"]
     assert isinstance(bad, BadRow)
-    assert (bad.code, bad.source_key) == ("unknown-share", "unknown-share-shares/main/nvidia_com_gpu_shared")
+    assert (bad.code, bad.source_key) == (
+        "unknown-replicas",
+        "unknown-share-shares/main/nvidia_com_gpu_shared",
+    )
     assert "does not say among how many" in bad.reason
     assert _fact(rows["whole/main"]).ended is not None
     assert source.reading.complete_through is not None
@@ -235,7 +238,7 @@ def test_parts_of_gpus_by_annotation(worlds: Worlds) -> None:
     assert begin + 2970 <= part.ended <= begin + 3000
     assert isinstance(odd, BadRow)
     assert isinstance(rows["many/"], BadRow)
-    assert rows["many/"].code == "impossible-count"
+    assert rows["many/"].code == "impossible-devices"
 
 
 @story

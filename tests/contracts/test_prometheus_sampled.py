@@ -221,7 +221,7 @@ def test_the_memory_of_two_gpus_adds_up_and_of_two_replicas_does_not() -> None:
 def test_less_than_nothing_is_set_aside() -> None:
     (row,) = gauges(("gpu0", [(0, -1), (1, 5)])).read(0)
     assert isinstance(row, BadRow)
-    assert (row.code, row.source_key) == ("impossible-count", "n1/ben/2025-02-28T00Z")
+    assert (row.code, row.source_key) == ("negative-use", "n1/ben/2025-02-28T00Z")
 
 
 numbers = st.integers(0, 359)

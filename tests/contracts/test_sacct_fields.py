@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clusters.connectors.sacct.fields import UnreadableError, duration, raw_seconds, state_word, time_limit
+from clusters.connectors.base import UnreadableError
+from clusters.connectors.sacct.fields import duration, raw_seconds, state_word, time_limit
 from clusters.connectors.sacct.tres import mebibytes, parse_tres
 from tests.contracts.sacct_exports import COLUMNS, read_rows, row
 
@@ -251,7 +252,7 @@ def test_counts_that_slurm_did_not_set_are_none_at_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "text", "code"),
     [
-        ("AllocTRES", "cpu=abc", "tres"),
+        ("AllocTRES", "cpu=abc", "tres-count"),
         ("State", "12:30", "state"),
         ("Submit", "Unknown", "no-submit"),
         ("Submit", "1969-12-31T23:59:59", "absurd-date"),

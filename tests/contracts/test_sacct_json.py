@@ -56,7 +56,7 @@ def test_a_file_that_is_cut_off_says_so_with_its_last_row(tmp_path: Path) -> Non
     for at in range(len(whole) - 1, 20, -97):
         rows = list(open_export(a_file(tmp_path, whole[:at])).rows())
         assert isinstance(rows[-1], BadRow)
-        assert rows[-1].code == "unfinished"
+        assert rows[-1].code == "unfinished-job"
         assert all(isinstance(row, UsageFact) for row in rows[:-1])
 
 

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from clusters.connectors.sacct.fields import UnreadableError
+from clusters.connectors.base import UnreadableError
 from clusters.connectors.sacct.times import Clock
 from tests.contracts.sacct_exports import LOS_ANGELES, read_rows, row
 

@@ -27,7 +27,24 @@ def test_a_bad_row_is_kept_once_with_its_reason_and_raw_line() -> None:
         ("truncated", "17|vision|", 18),
         ("truncated", "other|", None),
     ]
+    assert rows[0].reason.startswith("The row has too few fields")
     assert prove() == dict.fromkeys(("allocated", "billed", "waived", "pending", "unassigned"), 0)
+
+
+def test_a_row_in_quarantine_keeps_the_values_of_its_sentence_and_says_it_where_it_is_read() -> None:
+    ingest(a_cluster(), a_job(gpus=-1), a_bad_row(code="state", values={"text": "\x00\ud800{0}"}, raw="7|"))
+
+    counted, odd = Quarantined.objects.order_by("raw")[::-1]
+    assert (counted.code, counted.values) == (
+        "impossible-count", {"field": "gpus", "count": -1, "seconds": 3600},
+    )  # fmt: skip
+    assert counted.reason == "gpus = -1 for 3600 s cannot be."
+    assert odd.reason.startswith(r"State \x00\ud800{0} is not a state")
+
+
+def test_a_row_of_an_older_release_is_said_as_far_as_it_can_be() -> None:
+    assert Quarantined(code="of-old", values={}).reason == "of-old"
+    assert Quarantined(code="state", values={}).reason.startswith("State … is not a state")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +65,7 @@ def test_a_bad_row_is_kept_once_with_its_reason_and_raw_line() -> None:
         ("impossible-share", {"gpu_share": (8, 7)}),
         ("impossible-share", {"gpu_share": (0, 7)}),
         ("no-key", {"source_key": ""}),
-        ("impossible-text", {"account": "a" * 256}),
+        ("too-long-name", {"account": "a" * 256}),
         ("impossible-text", {"name": "train\x00"}),
         ("before-the-epoch", {"started": "1969-12-31 23:59"}),
         ("before-the-epoch", {"started": "1970-01-01 00:00"}),
@@ -136,10 +153,7 @@ def test_the_longest_and_widest_thing_that_can_be_true_is_stored_and_proved() ->
 
 def test_rows_of_a_megabyte_each_are_stored_few_at_a_time() -> None:
     """Five thousand of them in one transaction would be five gigabytes of memory."""
-    rows = [
-        BadRow(code="too-long", reason="Too long.", raw=f"{number}|" + "A" * (1 << 20))
-        for number in range(40)
-    ]
+    rows = [BadRow(code="too-long", raw=f"{number}|" + "A" * (1 << 20)) for number in range(40)]
     stored: list[int] = []
     usage_ingest.ingest(
         cluster=a_cluster(), rows=rows, reading=Reading(), source="a.sacct", moment=LATER,

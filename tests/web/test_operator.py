@@ -90,16 +90,16 @@ def test_quarantine_shows_each_row_with_its_reason() -> None:
     house = a_house()
     other = builders.a_cluster("gpu2")
     builders.ingest(house.cluster, builders.a_bad_row(raw="17|<b>vision", line=12))
-    builders.ingest(other, builders.a_bad_row(raw="other", code="end-before-start", reason="It ends early."))
+    builders.ingest(other, builders.a_bad_row(raw="other", code="no-start"))
     everything = page(house.op, "/operator/quarantine/")
     text = words(everything)
-    assert "truncated The line is cut off. 17|<b>vision gpu1 test, line 12" in text
-    assert "end-before-start It ends early. other gpu2" in text
+    assert "a line break past mending. 17|<b>vision gpu1 test, line 12" in text
+    assert "no-start The row has no start although the job ran. other gpu2" in text
     assert "2 rows" in text
     assert "<b>vision" not in everything
     for query, shown, total in (
-        ("?cluster=gpu2", "It ends early.", "1 row"),
-        ("?code=truncated", "The line is cut off.", "1 row"),
+        ("?cluster=gpu2", "The row has no start", "1 row"),
+        ("?code=truncated", "The row has too few fields", "1 row"),
         ("?cluster=gpu2&code=truncated", "No quarantined rows", "0 rows"),
         ("?state=resolved", "No quarantined rows", "0 rows"),
     ):

@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
-from clusters.connectors.base import BadRow, Row, UsageFact
-from clusters.connectors.mig import UnknownShareError
+from clusters.connectors.base import BadRow, Row, UnreadableError, UsageFact
 from clusters.connectors.prometheus.coverage import utc
 from clusters.connectors.prometheus.lifecycle import Life
 from clusters.connectors.prometheus.nodes import PRODUCT, NodeLabels, Shape, fraction, model_of, shape
@@ -35,14 +34,12 @@ class Facts:
         count = whole(allocation.count)
         try:
             if count is None or not 1 <= count <= MOST:
-                raise UnknownShareError(
-                    f"It asks for {excerpt(allocation.count)} devices, which is no count."
-                )
+                raise UnreadableError("impossible-devices", count=excerpt(allocation.count))
             of = self._shape(allocation, node)
-        except UnknownShareError as error:
+        except UnreadableError as error:
             return BadRow(
-                reason=str(error),
-                code="impossible-count" if count is None or not 1 <= count <= MOST else "unknown-share",
+                code=error.code,
+                values=error.values,
                 raw=json.dumps(
                     {**asdict(allocation), "node_labels": dict(node)}, default=str, sort_keys=True
                 ),

@@ -174,17 +174,11 @@ def fraction(annotation: str, value: str, node: Mapping[str, str]) -> Share:
         if annotation.endswith("memory"):
             part /= _number(node.get(MEMORY, ""))
     except (InvalidOperation, ValueError, OverflowError, ZeroDivisionError):
-        raise UnknownShareError(
-            f"The annotation {annotation}={quoted(value)} gives no share of a GPU; for memory the node's label "
-            "nvidia.com/gpu.memory is needed too."
-        ) from None
+        raise UnknownShareError("unknown-fraction", annotation=annotation, text=quoted(value)) from None
     if not 0 < part <= 1:
-        raise UnknownShareError(f"The annotation {annotation}={quoted(value)} is not a part of one GPU.")
+        raise UnknownShareError("impossible-fraction", annotation=annotation, text=quoted(value))
     if part.denominator > FINEST:
-        raise UnknownShareError(
-            f"The annotation {annotation}={quoted(value)} is a finer part of a GPU than is kept: write it with nine "
-            "decimals or fewer."
-        )
+        raise UnknownShareError("too-fine-fraction", annotation=annotation, text=quoted(value))
     return part.as_integer_ratio()
 
 
@@ -222,8 +216,5 @@ def _product_profile(name: str | None) -> str:
 def _replicas(node: Mapping[str, str], label: str) -> int:
     text = node.get(label, "")
     if not (text.isascii() and text.isdecimal() and len(text) <= SIZE and int(text)):
-        raise UnknownShareError(
-            f"The device is shared, but the node does not say among how many ({excerpt(label)}): let "
-            "kube-state-metrics export its labels, with --metric-labels-allowlist=nodes=[nvidia.com/*]."
-        )
+        raise UnknownShareError("unknown-replicas", label=excerpt(label))
     return int(text)

@@ -180,8 +180,8 @@ class SampledUsage:
                 "hour": hour,
                 "values": [str(v) for _, v in sorted(slots.items())],
             }
-            reason = f"{self.series.metric} is below 0 in this hour, which no use can be."
-            return [BadRow(reason=reason, code="impossible-count", raw=json.dumps(payload), source_key=key)]
+            values = {"metric": self.series.metric}
+            return [BadRow(code="negative-use", values=values, raw=json.dumps(payload), source_key=key)]
         held_seconds = min(sum(1 for value in slots.values() if value) * interval // 1000, HOUR)
         exact = sum(slots.values(), Decimal(0)) * interval / 1000
         above, below = exact.as_integer_ratio()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from clusters.connectors.base import UnreadableError
 from portal.excerpt import quoted
 
 NO_COUNT = 2**32 - 2
@@ -18,21 +19,13 @@ STEP_ID = re.compile(r"\d+(?:\+\d+)?\.(?:\d+(?:\+\d+)?|[a-z]+)", re.ASCII)
 DISPLAY_ID = re.compile(r"(?:\d+(?:[_+][\d\[\],%:.-]+)*)?", re.ASCII)
 
 
-class UnreadableError(ValueError):
-    """A row that cannot be true or cannot be read; the message is for the operator."""
-
-    def __init__(self, code: str, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-
-
 def job_number(text: str) -> int:
     """JobIDRaw: a positive integer that a 64-bit column holds."""
     if text.isdecimal() and text.isascii() and len(text) < 19 and text[0] != "0":
         return int(text)
     if _DIGITS.fullmatch(text) and 0 < (number := int(text)) < 2**63:
         return number
-    raise UnreadableError("job-id", f"JobIDRaw {quoted(text)} is not a positive whole number.")
+    raise UnreadableError("job-id", text=quoted(text))
 
 
 @lru_cache(maxsize=4096)
@@ -43,7 +36,7 @@ def duration(column: str, text: str) -> int | None:
     match = _DURATION.fullmatch(text)
     if match is None or (match[2] is not None and int(match[3]) > 59):
         code = "negative-elapsed" if text.startswith("-") else "unreadable-duration"
-        raise UnreadableError(code, f"{column} {quoted(text)} is not a length of time like 1-02:24:13.")
+        raise UnreadableError(code, column=column, text=quoted(text), example="1-02:24:13")
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
@@ -56,7 +49,7 @@ def raw_seconds(text: str) -> int | None:
         seconds = int(text)
         return seconds if seconds < NO_COUNT else None
     code = "negative-elapsed" if text.startswith("-") else "unreadable-duration"
-    raise UnreadableError(code, f"ElapsedRaw {quoted(text)} is not a whole number of seconds.")
+    raise UnreadableError(code, column="ElapsedRaw", text=quoted(text), example="8653")
 
 
 @lru_cache(maxsize=4096)
@@ -76,7 +69,7 @@ def count(column: str, text: str) -> int:
     if not text:
         return 0
     if not _DIGITS.fullmatch(text):
-        raise UnreadableError("unreadable-count", f"{column} {quoted(text)} is not a whole number.")
+        raise UnreadableError("unreadable-count", column=column, text=quoted(text))
     return int(text) if int(text) < NO_COUNT else 0
 
 
@@ -85,7 +78,5 @@ def state_word(text: str) -> str:
     """`CANCELLED by 1234` → `CANCELLED`. States that are not known are kept: nothing is decided by them."""
     match = _STATE.fullmatch(text)
     if match is None:
-        raise UnreadableError(
-            "state", f"State {quoted(text)} is not a state; the fields of the row may have shifted."
-        )
+        raise UnreadableError("state", text=quoted(text))
     return match[1]

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 COMMAND = "sacct --json --allusers --duplicates --starttime 2026-01-01"
 _BLOCK = 2**18
-_CUT = "The file ends within this job or before its end: copy or export it again."
 
 
 class FileJob(decode.Job, gc=False):
@@ -70,7 +69,7 @@ class SacctJson:
                     self._prove(row)
                     yield row
             if splitter.rest:
-                yield BadRow(code="unfinished", reason=_CUT, raw=_shown(splitter.rest))
+                yield BadRow(code="unfinished-job", raw=_shown(splitter.rest))
             check_same(self._path, file, self._seen)
         self._check_end(splitter)
         reader.finish()

@@ -10,12 +10,11 @@ import re
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from clusters.connectors.base import BadRow, Reading, Row, UsageFact
+from clusters.connectors.base import BadRow, Reading, Row, UnreadableError, UsageFact
 from clusters.connectors.mig import OwnShares
 from clusters.connectors.sacct.fields import (
     DISPLAY_ID,
     STEP_ID,
-    UnreadableError,
     count,
     duration,
     job_number,
@@ -42,18 +41,6 @@ NOTES = {
 _NOT_SUSPENDED = frozenset({"", "00:00:00"})
 _EXIT_CODE = re.compile(r"(?:\d+:\d+)?", re.ASCII)
 _MAY_BREAK = frozenset({"JobName", "NodeList"})
-_FAULTS = {
-    "unfinished": (
-        "The file ends within this line, so its last field may be cut off. Copy or export the file again; if "
-        "it is complete, end its last line with a line break."
-    ),
-    "truncated": "The row has too few fields: a line is cut off, or a field has a line break past mending.",
-    "too-many-fields": (
-        "The row has more fields than the header, so a field contains the separator. Export with a "
-        "rarer one: sacct --delimiter '|#', and import with the same --delimiter."
-    ),
-    "too-long": "The line is longer than 1 MiB; it is kept in pieces.",
-}
 
 
 SpanFields = tuple[int, int | None, int | None, int | None, str]
@@ -95,7 +82,7 @@ class RowReader:
         """None for a job step: its time is inside its job's."""
         fields = raw.fields
         if fields is None:
-            return BadRow(reason=_FAULTS[raw.fault], code=raw.fault, raw=raw.text, line=raw.line)
+            return BadRow(code=raw.fault, raw=raw.text, line=raw.line)
         fields.append("")  # what columns that the export lacks read
         if not raw.fault and not self.columns.repeated:
             fact = self._plain(fields)
@@ -113,8 +100,8 @@ class RowReader:
             return self._fact(fields, state_word(fields[self.state]), self._span(fields))
         except UnreadableError as unreadable:
             return BadRow(
-                reason=str(unreadable),
                 code=unreadable.code,
+                values=unreadable.values,
                 raw=raw.text,
                 line=raw.line,
                 source_key=self._source_key(fields),
@@ -193,14 +180,12 @@ class RowReader:
     def _check_whole(self, raw: RawRow, fields: list[str]) -> None:
         """Raises if the fields may be another row's, cut off, or contradict each other."""
         if raw.fault == "unfinished" and self.columns.cut_unnoticed:
-            raise UnreadableError("unfinished", _FAULTS["unfinished"])
+            raise UnreadableError("unfinished")
         if "\n" in raw.text:
             self._check_joined(fields)
         for name, places in self.columns.repeated:
             if len({fields[at] for at in places}) > 1:
-                raise UnreadableError(
-                    "repeated-column", f"The header names {name} more than once, and here they differ."
-                )
+                raise UnreadableError("repeated-column", column=name)
 
     def _check_joined(self, fields: list[str]) -> None:
         """A row put together from several lines counts only if every field that we know looks its part."""
@@ -221,9 +206,7 @@ class RowReader:
             or (limit and limit[0].isdigit() and time_limit("", limit) is None)
             or not self.clock.moments("Start", fields[self.start])
         ):
-            raise UnreadableError(
-                "joined", "These lines, joined, do not make a row: one of them is probably cut off."
-            )
+            raise UnreadableError("joined")
         state_word(fields[self.state])
         count("NNodes", fields[self.nodes])
         count("NCPUS", fields[self.cpus])

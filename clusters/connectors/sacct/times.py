@@ -10,7 +10,7 @@ import re
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from clusters.connectors.sacct.fields import UnreadableError
+from clusters.connectors.base import UnreadableError
 from portal.excerpt import quoted
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _TimesOfDay(dict[str, int]):
     def __missing__(self, text: str) -> int:
         match = _TIME.fullmatch(text)
         if match is None:
-            raise UnreadableError("unreadable-time", f"{quoted(text)} is not a time of day.")
+            raise UnreadableError("unreadable-time", column="Time", text=quoted(text))
         seconds = int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3])
         self[text] = seconds
         return seconds
@@ -69,13 +69,13 @@ class _Midnights(dict[str, int]):
 
 def _day(text: str) -> date:
     if _DATE.fullmatch(text) is None:
-        raise UnreadableError("unreadable-time", f"{quoted(text)} is not a date like 2026-01-31.")
+        raise UnreadableError("unreadable-time", column="Time", text=quoted(text))
     try:
         day = date.fromisoformat(text)
     except ValueError as error:
-        raise UnreadableError("unreadable-time", f"{quoted(text)} is not in the calendar.") from error
+        raise UnreadableError("unreadable-time", column="Time", text=quoted(text)) from error
     if not FIRST_YEAR <= day.year <= LAST_YEAR:
-        raise UnreadableError("absurd-date", f"{text} lies outside the years {FIRST_YEAR} to {LAST_YEAR}.")
+        raise UnreadableError("absurd-date", column="Time", text=text, first=FIRST_YEAR, last=LAST_YEAR)
     return day
 
 
@@ -102,17 +102,12 @@ class Clock:
         try:
             return (self.midnights[text[:10]] + self.times[text[10:]],)
         except UnreadableError as unreadable:
-            raise UnreadableError(
-                unreadable.code, f"{column} {quoted(text)} cannot be used: {unreadable}"
-            ) from None
+            unreadable.values.update(column=column, text=quoted(text))
+            raise
         except ClockChangeError:
             instants = self._on_change_day(text)
         if not instants:
-            raise UnreadableError(
-                "skipped-time",
-                f"{column} {text} does not exist in {self.zone.key}: clocks were put forward over it. "
-                "Check the cluster's time zone, or export again with TZ=UTC.",
-            )
+            raise UnreadableError("skipped-time", column=column, text=text, zone=self.zone.key)
         return instants
 
     def _on_change_day(self, text: str) -> tuple[int, ...]:
@@ -130,9 +125,6 @@ class Clock:
             return min(self.moments("", text), default=None)
         except UnreadableError:
             return None
-
-
-_USE_UTC = "Export again with TZ=UTC, or import the row again when the job has ended."
 
 
 class Span(NamedTuple):
@@ -166,9 +158,7 @@ def read_span(clock: Clock, times: Times, *, state: str) -> Span:
     starts = clock.moments("Start", times.start)
     ends = () if running else clock.moments("End", times.end)
     if not submits:
-        raise UnreadableError(
-            "no-submit", f"Submit is {quoted(times.submit)}; without it the row has no identity."
-        )
+        raise UnreadableError("no-submit")
     if not starts:
         span = _never_started(times, submits, ends, running=running, waiting=state == "PENDING")
     elif not ends:
@@ -176,7 +166,7 @@ def read_span(clock: Clock, times: Times, *, state: str) -> Span:
     else:
         span = _closed(times, submits, starts, ends)
     if max(span.ended or 0, span.proven or 0) > LATEST:
-        raise UnreadableError("absurd-date", "Start plus the elapsed time lies beyond the year 2200.")
+        raise UnreadableError("absurd-length", last=LAST_YEAR)
     return span
 
 
@@ -184,21 +174,17 @@ def _never_started(
     times: Times, submits: tuple[int, ...], ends: tuple[int, ...], *, running: bool, waiting: bool
 ) -> Span:
     if running or times.elapsed:
-        raise UnreadableError("no-start", f"Start is {quoted(times.start)} although the job ran.")
+        raise UnreadableError("no-start")
     if ends and not waiting:
         return Span(submits[0], ends[0], ends[0], ends[0])
     if len(submits) > 1:
-        raise UnreadableError(
-            "clock-change", f"Submit {times.submit} happened twice as clocks went back. {_USE_UTC}"
-        )
+        raise UnreadableError("clock-change", times=f"Submit {times.submit}")
     return Span(submits[0], None, None, None)
 
 
 def _open(times: Times, submits: tuple[int, ...], starts: tuple[int, ...]) -> Span:
     if len(starts) > 1:
-        raise UnreadableError(
-            "clock-change", f"Start {times.start} happened twice as clocks went back. {_USE_UTC}"
-        )
+        raise UnreadableError("clock-change", times=f"Start {times.start}")
     start = starts[0]
     proven = None if times.elapsed is None else start + times.elapsed + times.suspended
     submitted = start if times.submit == times.start else submits[0]
@@ -228,17 +214,12 @@ def _fitting(times: Times, starts: tuple[int, ...], ends: tuple[int, ...]) -> tu
         fitting = [pair for pair in pairs if pair[1] - pair[0] == length]
         return (*min(fitting), "") if fitting else (*min(pairs), "elapsed")
     if len(pairs) > 1:
-        raise UnreadableError(
-            "clock-change",
-            f"{times.start} to {times.end} can have two lengths, and no elapsed time decides. {_USE_UTC}",
-        )
+        raise UnreadableError("clock-change", times=f"{times.start} to {times.end}")
     start, end = pairs[0]
     if end < start:
-        raise UnreadableError(
-            "end-before-start", f"End {times.end} is before Start {times.start}, and no elapsed time decides."
-        )
+        raise UnreadableError("end-before-start", start=times.start, end=times.end)
     if end - start < times.suspended:
-        raise UnreadableError("suspended", f"{times.suspended} seconds suspended are longer than the job.")
+        raise UnreadableError("suspended", suspended=times.suspended)
     return start, end, ""
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import lcm
 
+from clusters.connectors.base import UnreadableError
 from clusters.connectors.mig import GpuType, OwnShares, UnknownShareError, gpu_type
-from clusters.connectors.sacct.fields import NO_COUNT, UnreadableError
+from clusters.connectors.sacct.fields import NO_COUNT
 from portal.excerpt import excerpt, quoted
 
 _COUNT = re.compile(r"\d{1,20}", re.ASCII)
@@ -86,11 +87,9 @@ def _split(text: str) -> dict[str, str]:
     for part in text.split(",") if text else ():
         name, equals, value = part.partition("=")
         if not (name and equals):
-            raise UnreadableError(
-                "tres", f"AllocTRES has {quoted(part)} where name=count belongs; it may be cut off."
-            )
+            raise UnreadableError("tres", text=quoted(part))
         if name in values:
-            raise UnreadableError("tres", f"AllocTRES names {excerpt(name)} twice.")
+            raise UnreadableError("tres-twice", name=excerpt(name))
         values[name] = value
     return values
 
@@ -103,18 +102,14 @@ def _kinds(values: dict[str, int], shares: OwnShares) -> dict[GpuType, int]:
                 of = gpu_type(name.removeprefix("gres/gpu:"), shares)
             except UnknownShareError:
                 shown = excerpt(name.removeprefix("gres/gpu:"))
-                raise UnreadableError(
-                    "tres", f"AllocTRES has the MIG slice {shown}, which there is not."
-                ) from None
+                raise UnreadableError("tres-mig", text=shown) from None
             kinds[of] = kinds.get(of, 0) + number
     return kinds
 
 
 def _count(name: str, text: str) -> int:
     if not _COUNT.fullmatch(text):
-        raise UnreadableError(
-            "tres", f"AllocTRES has {excerpt(name)}={excerpt(text)}, which is not a whole number."
-        )
+        raise UnreadableError("tres-count", name=excerpt(name), text=excerpt(text))
     return int(text) if int(text) < NO_COUNT else 0
 
 
@@ -123,7 +118,7 @@ def mebibytes(text: str) -> int:
     """`62.50G` → 64000, to the nearest MiB; without a unit it is MiB. Slurm's "not set" is 0."""
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise UnreadableError("tres", f"AllocTRES has mem={excerpt(text)}, which is not an amount of memory.")
+        raise UnreadableError("tres-memory", text=excerpt(text))
     whole, fraction, unit = match[1], match[2] or "", match[3]
     if not unit and int(whole) >= 2**64 - 2:
         return 0
@@ -131,7 +126,7 @@ def mebibytes(text: str) -> int:
     denominator = 1024 * int("1" + "0" * len(fraction))
     memory = (2 * numerator + denominator) // (2 * denominator)
     if memory > _MOST_MIB:
-        raise UnreadableError("tres", f"AllocTRES has mem={excerpt(text)}, more memory than there is.")
+        raise UnreadableError("tres-memory", text=excerpt(text))
     return memory
 
 
@@ -144,7 +139,7 @@ def _gpus(
     if total != sum(kinds.values()):
         if any(of.profile for of in kinds):
             text = ",".join(f"{name}={number}" for name, number in counts)
-            raise UnreadableError("tres", f"The MIG slices in {excerpt(text)} do not add up to gres/gpu.")
+            raise UnreadableError("tres-sum", text=excerpt(text))
         # Which model the others are is not said, and a wrong model would be a wrong price.
         return total, "", "", (1, 1), "gpu-types"
     model = "+".join(sorted({of.model for of in kinds if of.model}))

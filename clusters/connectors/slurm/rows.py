@@ -8,13 +8,12 @@ from functools import lru_cache
 
 import msgspec
 
-from clusters.connectors.base import BadRow, Reading, UsageFact
+from clusters.connectors.base import BadRow, Reading, UnreadableError, UsageFact
 from clusters.connectors.mig import OwnShares
-from clusters.connectors.sacct.fields import UnreadableError
 from clusters.connectors.sacct.rows import NOTES
 from clusters.connectors.slurm import decode, resources
 from clusters.connectors.slurm.decode import Array, Exit, Het, Job, Number, Times, instant, whole
-from portal.excerpt import excerpt
+from portal.excerpt import excerpt, quoted
 
 BASE_STATES = frozenset(
     {
@@ -52,8 +51,8 @@ class RowReader:
             return self._fact(job)
         except UnreadableError as unreadable:
             return BadRow(
-                reason=str(unreadable),
                 code=unreadable.code,
+                values=unreadable.values,
                 raw=raw_text(_as_json(job)),
                 source_key=key(job) or "",
             )
@@ -69,11 +68,7 @@ class RowReader:
 
     def unread(self, raw: bytes, why: str) -> BadRow:
         """A row of another shape than any known version has."""
-        return BadRow(
-            reason=f"The row has a field of an unknown kind: {why}. Tell the developers of it.",
-            code="shape",
-            raw=raw_text(raw),
-        )
+        return BadRow(code="shape", values={"reason": why}, raw=raw_text(raw))
 
     def _fact(self, job: Job) -> UsageFact:
         fact, note, resized = _fact(job, self.shares)
@@ -180,7 +175,7 @@ def _fact(job: Job, shares: OwnShares) -> tuple[UsageFact, str, bool]:
 def _job_number(job: Job) -> int:
     number = whole(job.job_id)
     if not number:
-        raise UnreadableError("job-id", "The row has no job id; without it the row has no identity.")
+        raise UnreadableError("job-id", text=quoted(""))
     return number
 
 
@@ -188,16 +183,14 @@ def _span(times: Times) -> tuple[int, int | None, int | None, int | None, int, b
     """Submission, start, end, the second proved while open, suspended seconds, and whether it was resized."""
     submitted, start, end = instant(times.submission), instant(times.start), instant(times.end)
     if submitted is None:
-        raise UnreadableError(
-            "no-submit", "The row has no submission time; without it the row has no identity."
-        )
+        raise UnreadableError("no-submit")
     suspended = whole(times.suspended) or 0
     if start is not None and end is not None and not suspended and submitted <= start <= end:
         return submitted, start, end, None, 0, False
     elapsed = whole(times.elapsed) or 0
     if start is None:
         if elapsed and end is None:
-            raise UnreadableError("no-start", "The row has no start although the job ran.")
+            raise UnreadableError("no-start")
         return submitted, end, end, None, 0, False
     # Older Slurm gives the second row of a resized job the first start; its time until then is the first row's.
     began = max(start, submitted)

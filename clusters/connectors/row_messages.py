@@ -1,0 +1,86 @@
+"""What is wrong with a row in quarantine: the sentence of each code, with its values filled in. As `messages`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def _(text: str) -> str:
+    """Marks a sentence for gettext, which translates it where it is said."""
+    return text
+
+
+SENTENCES: Mapping[str, str] = {
+    # of any source
+    "before-the-epoch": _("It starts or ends in 1970 or before: that is a clock that was never set."),
+    "end-before-start": _("It ends at {end}, before it starts at {start}."),
+    "end-unknown": _("It runs, but nothing tells how long it has run so far."),
+    "end-without-start": _("It has an end but no start."),
+    "from-the-future": _("Its time {field} is {at}, after the clock here ({now}); check the zone."),
+    "impossible-count": _("{field} = {count} for {seconds} s cannot be."),
+    "impossible-share": _("A share of {share} of a GPU cannot be."),
+    "impossible-text": _("It holds a character that no text has: a zero byte, or half of a pair."),
+    "no-key": _("It has nothing that identifies it."),
+    "suspended-too-long": _("It was suspended for {suspended} s of {seconds} s."),
+    "too-long-name": _("Its key, account, user or GPU model is over {most} characters long."),
+    # of files
+    "joined": _("These lines, joined, do not make a row: one of them is probably cut off."),
+    "repeated-column": _("The header names {column} more than once, and here they differ."),
+    "too-long": _("The line is longer than 1 MiB; it is kept in pieces."),
+    "too-many-fields": _(
+        "The row has more fields than the header, so a field contains the separator. Export with a "
+        "rarer one: sacct --delimiter '|#', and import with the same --delimiter."
+    ),
+    "truncated": _(
+        "The row has too few fields: a line is cut off, or a field has a line break past mending."
+    ),
+    "unfinished": _(
+        "The file ends within this line, so its last field may be cut off. Copy or export the file again; if "
+        "it is complete, end its last line with a line break."
+    ),
+    "unfinished-job": _("The file ends within this job or before its end: copy or export it again."),
+    # of Slurm
+    "absurd-date": _("{column} {text} lies outside the years {first} to {last}."),
+    "absurd-length": _("Start plus the elapsed time lies beyond the year {last}."),
+    "clock-change": _(
+        "{times} can be read in two ways, since clocks went back. Export again with TZ=UTC, or import the row again "
+        "when the job has ended."
+    ),
+    "job-id": _("The job id {text} is not a positive whole number; without it the row has no identity."),
+    "negative-elapsed": _("{column} {text} is below zero."),
+    "no-start": _("The row has no start although the job ran."),
+    "no-submit": _("The row has no time of submission; without it the row has no identity."),
+    "shape": _("The row has a field of an unknown kind: {reason}. Tell the developers of it."),
+    "skipped-time": _(
+        "{column} {text} does not exist in {zone}: clocks were put forward over it. Check the cluster's time zone, "
+        "or export again with TZ=UTC."
+    ),
+    "state": _("State {text} is not a state; the fields of the row may have shifted."),
+    "suspended": _("{suspended} seconds suspended are longer than the job."),
+    "tres": _("AllocTRES has {text} where name=count belongs; it may be cut off."),
+    "tres-count": _("AllocTRES has {name}={text}, which is not a whole number."),
+    "tres-memory": _("AllocTRES has mem={text}, which is not a possible amount of memory."),
+    "tres-mig": _("AllocTRES has the MIG slice {text}, which there is not."),
+    "tres-sum": _("The MIG slices in {text} do not add up to gres/gpu."),
+    "tres-twice": _("AllocTRES names {name} twice."),
+    "unreadable-count": _("{column} {text} is not a whole number."),
+    "unreadable-duration": _("{column} {text} is not a length of time like {example}."),
+    "unreadable-time": _("{column} {text} is not a time like 2026-01-31T08:30:00."),
+    # of Prometheus
+    "impossible-devices": _("It asks for {count} devices, which is no count."),
+    "impossible-fraction": _("The annotation {annotation}={text} is not a part of one GPU."),
+    "negative-use": _("{metric} is below 0 in this hour, which no use can be."),
+    "too-fine-fraction": _(
+        "The annotation {annotation}={text} is a finer part of a GPU than is kept: write it with nine decimals or "
+        "fewer."
+    ),
+    "unknown-fraction": _(
+        "The annotation {annotation}={text} gives no share of a GPU; for memory the node's label "
+        "nvidia.com/gpu.memory is needed too."
+    ),
+    "unknown-mig-profile": _("The MIG profile {profile} is not known: add its share of a {model}."),
+    "unknown-replicas": _(
+        "The device is shared, but the node does not say among how many ({label}): let kube-state-metrics export its "
+        "labels, with --metric-labels-allowlist=nodes=[nvidia.com/*]."
+    ),
+}
