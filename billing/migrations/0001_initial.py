@@ -1066,7 +1066,7 @@ class Migration(migrations.Migration):
                         ('granted_at', models.DateTimeField()),
                         ('granted_by', models.CharField(max_length=200)),
                         ('reason', models.TextField(blank=True)),
-                        ('expired_at', models.DateTimeField(null=True)),
+                        ('gone_on', models.DateField(help_text='The day with which its rest left the balance: some days after it expired, and after the invoice that it waited for.', null=True)),
                     ],
                     options={
                         'indexes': [models.Index(condition=models.Q(('left__gt', 0)), fields=['wallet'], name='grants_with_something_left'), models.Index(fields=['wallet', 'usable_from'], name='grants_by_day')],

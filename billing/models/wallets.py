@@ -182,7 +182,11 @@ class WalletGrant(models.Model):
     granted_at = models.DateTimeField()
     granted_by = models.CharField(max_length=200)
     reason = models.TextField(blank=True)
-    expired_at = models.DateTimeField(null=True)
+    gone_on = models.DateField(
+        null=True,
+        help_text="The day with which its rest left the balance: some days after it expired, and after the invoice "
+        "that it waited for.",
+    )
 
     class Meta:
         constraints: ClassVar = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 
 from django.db.models import Q, Sum
@@ -17,6 +17,9 @@ from billing.rules.wallet_course import Balance
 from billing.wallets.entries import Booking
 
 HOUR = 3600
+
+_AFTER = timedelta(microseconds=1)
+"""What is given at the instant at which an invoice is paid is given before: so the invoice found it."""
 
 
 def balance(
@@ -37,11 +40,12 @@ def balance(
     begins = midnight(since, zone=wallet.tenant.zone)
     entries = WalletEntry.objects.filter(wallet=wallet)
     invoices = entries.filter(side=EntrySide.INVOICE, at__gte=begins)
-    paid = [(at, -int(amount)) for at, amount in invoices.values_list("at", "amount")]
+    paid = [(at + _AFTER, -int(amount)) for at, amount in invoices.values_list("at", "amount")]
     spent = entries.filter(side__in=(EntrySide.SPENT, EntrySide.GRANTED), day__gte=since)
     flows = [*grants, *paid, *((at, -int(amount)) for at, amount in spent.values_list("at", "amount"))]
     for booking in bookings:
         at = booking.at if booking.grant is None else granted_at[booking.grant]
+        at += _AFTER if booking.other == EntrySide.INVOICE else timedelta(0)
         flows.append((at, sum(piece.amount for piece in booking.pieces)))
     return Balance(
         opening=before - sum(amount for _, amount in paid),

@@ -116,14 +116,14 @@ def _follow(wallet: Wallet, left: Mapping[int, int], total: int, changed: Mappin
     for row in rows:
         row.left += left.get(row.pk, 0)
     with connection.cursor() as cursor:
-        columns = [(row.pk, row.amount, row.left, row.expired, row.expired_at) for row in rows]
+        columns = [(row.pk, row.amount, row.left, row.expired, row.gone_on) for row in rows]
         cursor.execute(_GRANTS, [list(column) for column in zip(*columns, strict=True)] or [[]] * 5)
 
 
 # Hundreds at once where hours were missed: as cases of one expression they take seconds.
 _GRANTS = """
-UPDATE billing_walletgrant g SET amount = n.amount, "left" = n."left", expired = n.expired, expired_at = n.expired_at
-FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::timestamptz[])
-    AS n (id, amount, "left", expired, expired_at)
+UPDATE billing_walletgrant g SET amount = n.amount, "left" = n."left", expired = n.expired, gone_on = n.gone_on
+FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::date[])
+    AS n (id, amount, "left", expired, gone_on)
 WHERE g.id = n.id
 """

@@ -120,7 +120,7 @@ def _wallets(invoices: Sequence[Invoice]) -> dict[int, int]:
 
 
 def _draw(wallet: Wallet, invoice: Invoice, at: datetime) -> None:
-    replay.settle(wallet=wallet, moment=at, change=Change(expires=False))
+    replay.settle(wallet=wallet, moment=at)
     grants = grants_of(wallet)
     ends = min((grant.expires_on for grant in grants if grant.expires_on), default=None)
     pieces_paid = pay(_parts(invoice, ends), grants, limit=max(0, wallet.balance - wallet.held))

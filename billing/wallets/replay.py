@@ -15,10 +15,10 @@ from django.db import transaction
 
 from billing.models.wallets import Accrual, EntrySide, GrantRule, Wallet, WalletDay, WalletGrant
 from billing.rules.wallet import Every, Piece
-from billing.rules.wallet_course import Balance, Course, Due, gone_on, run
+from billing.rules.wallet_course import Balance, Course, Due, run
 from billing.wallets import caps, due_grants
 from billing.wallets.entries import Booking, grant_of, post
-from billing.wallets.wallet_ledger import Ledger, read_ledger
+from billing.wallets.wallet_ledger import Ledger, read_ledger, waits_from_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,6 @@ class Change:
     use: Mapping[date, int] = field(default_factory=dict)
     bookings: Sequence[Booking] = ()
     since: date | None = None
-    expires: bool = True  # whether time passes for what expires
 
 
 @dataclass(slots=True)
@@ -50,16 +49,16 @@ class _Outcome:
         return self.course.granted.get((row.granted_at, row.key), row.amount)
 
     def expired(self, key: int, row: WalletGrant) -> int:
-        return self.course.left.get(key, 0) if self.is_gone(row) else 0
+        return 0 if self.gone_on(row) is None else self.course.left.get(key, 0)
 
-    def is_gone(self, row: WalletGrant) -> bool:
-        """Whether what is left of it is out of the balance."""
-        if self.moment is None:
-            return row.expired_at is not None
-        if row.expires_on is not None and row.expires_on > self.ledger.waits_from:
-            return False
-        today = self.moment.astimezone(self.wallet.tenant.zone).date()
-        return row.expired_at is not None or (self.change.expires and gone_on(row.expires_on) <= today)
+    def gone_on(self, row: WalletGrant) -> date | None:
+        """The day with which what is left of it went out of the balance; None while it is there."""
+        if self.moment is None or row.expires_on is None:
+            return row.gone_on
+        if row.expires_on > self.ledger.waits_from:
+            return None
+        on = row.gone_on or self.ledger.goes_on(row.expires_on)
+        return on if on <= self.moment.astimezone(self.wallet.tenant.zone).date() else None
 
 
 def settle(*, wallet: Wallet, moment: datetime, change: Change | None = None) -> None:
@@ -74,10 +73,15 @@ def settle(*, wallet: Wallet, moment: datetime, change: Change | None = None) ->
     fresh = due_grants.fresh(wallet, through, moment=moment)
     days = [*change.use, *(at.astimezone(zone).date() for at, _ in fresh)]
     days += [change.since] if change.since is not None else []
+    # What waits for an invoice again, as one became void, is back from the day on which it went.
+    back = WalletGrant.objects.filter(
+        wallet=wallet, gone_on__isnull=False, expires_on__gt=waits_from_of(wallet)
+    )
+    days += [on for on in back.values_list("gone_on", flat=True) if on is not None]
     since = min(days, default=moment.astimezone(zone).date())
     outcome = _outcome(wallet, since, fresh, change, moment)
     with transaction.atomic():
-        _write(outcome, moment)
+        _write(outcome)
         WalletDay.objects.bulk_create(
             [WalletDay(wallet=wallet, day=day, booked=amount) for day, amount in change.use.items()],
             update_conflicts=True,
@@ -132,8 +136,8 @@ def _run(outcome: _Outcome, capped: Mapping[int, GrantRule]) -> None:
     }
     gone: dict[date, list[int]] = defaultdict(list)
     for key, row in outcome.rows.items():
-        if outcome.is_gone(row):
-            gone[gone_on(row.expires_on)].append(key)
+        if (on := outcome.gone_on(row)) is not None:
+            gone[on].append(key)
     run(
         outcome.course,
         use=ledger.booked | dict(outcome.change.use),
@@ -154,7 +158,7 @@ def _balance(
     used = sum(ledger.drawn().values()) + sum(
         piece.amount for booking in outcome.change.bookings if booking.day for piece in booking.pieces
     )
-    back = sum(row.expired for row in ledger.rows.values() if gone_on(row.expires_on) > since)
+    back = sum(row.expired for row in ledger.rows.values() if row.gone_on is not None and row.gone_on > since)
     over = sum(ledger.rows[key].left for day, keys in gone.items() if day <= since for key in keys)
     fresh = {key: row.amount for key, row in outcome.fresh_rows.items()}
     return caps.balance(
@@ -172,7 +176,7 @@ def _balance(
     )
 
 
-def _write(outcome: _Outcome, moment: datetime) -> None:
+def _write(outcome: _Outcome) -> None:
     """The grants that are new, the entries that differ, and what is left of each grant."""
     fresh_rows = WalletGrant.objects.bulk_create(outcome.fresh_rows.values())
     numbers = dict(zip(outcome.fresh_rows, (row.pk for row in fresh_rows), strict=True))
@@ -180,10 +184,9 @@ def _write(outcome: _Outcome, moment: datetime) -> None:
     changed: dict[int, WalletGrant] = {numbers.get(key, key): row for key, row in outcome.fresh_rows.items()}
     for key, row in outcome.rows.items():
         granted, expired = outcome.granted(row), outcome.expired(key, row)
-        expires = outcome.is_gone(row)
-        if (granted, expired) != (row.amount, row.expired) or (row.expired_at is not None and not expires):
-            row.amount, row.expired = granted, expired
-            row.expired_at = (row.expired_at or moment) if expires else None
+        on = outcome.gone_on(row) if expired or row.gone_on is not None else None
+        if (granted, expired, on) != (row.amount, row.expired, row.gone_on):
+            row.amount, row.expired, row.gone_on = granted, expired, on
             changed[numbers.get(key, key)] = row
     post(
         outcome.wallet,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from zoneinfo import ZoneInfo
 
 from django.db.models import Exists, OuterRef, Q, Sum
 
 from billing.models import BillingPeriod, PeriodTotal, Verdict
 from billing.models.wallets import EntrySide, Wallet, WalletDay, WalletEntry, WalletGrant
-from billing.rules.wallet_course import SWEEP_AFTER
+from billing.rules.wallet_course import gone_on
 from billing.wallets.entries import Booking, pays_first
 
 
@@ -28,6 +28,14 @@ class Ledger:
     ]  # balance entries by service day and grant, those of debts included
     booked: dict[date, int]  # use by day, from `since` on
     waits_from: date  # what expires after that day waits for open periods
+    closed: list[
+        tuple[date, date]
+    ]  # periods that it waited for: their first days, and the days after their close
+
+    def goes_on(self, expires_on: date) -> date:
+        """The day with which a grant that nothing has to wait for leaves the balance."""
+        waited = (after for start, after in self.closed if start < expires_on)
+        return max([gone_on(expires_on), *waited])
 
     def drawn(self) -> dict[date, int]:
         """By day from `since` on what was taken for it: used, spent, or gone with a grant that nobody knows."""
@@ -53,10 +61,9 @@ def read_ledger(wallet: Wallet, *, since: date, bookings: Iterable[Booking]) -> 
     for which in (entries.filter(day__gte=since), entries.filter(debts, day__lt=since)):
         for day, grant, amount in which.values_list("day", "grant").annotate(sum=Sum("amount")):
             amounts[day, grant] += int(amount)
-    waits_from = _waits_from(wallet)
+    waits_from = waits_from_of(wallet)
     pays = Q(usable_from__gte=since) | Q(left__gt=0) | Q(pk__in={grant for _, grant in amounts if grant})
-    not_gone = since if since == date.min else since - SWEEP_AFTER
-    pays |= Q(expired__gt=0, expires_on__gt=min(not_gone, waits_from))
+    pays |= Q(expired__gt=0) & (Q(gone_on__gt=since) | Q(expires_on__gt=waits_from))
     rows = {row.pk: row for row in WalletGrant.objects.filter(pays, wallet=wallet)}
     pools = {pk: row.left + row.expired for pk, row in rows.items()}
     for (_, grant), amount in amounts.items():
@@ -69,10 +76,10 @@ def read_ledger(wallet: Wallet, *, since: date, bookings: Iterable[Booking]) -> 
             elif booking.day is not None:
                 amounts[booking.day, None] += piece.amount
     booked = WalletDay.objects.filter(wallet=wallet, day__gte=since).values_list("day", "booked")
-    return Ledger(since, rows, pools, dict(amounts), dict(booked), waits_from)
+    return Ledger(since, rows, pools, dict(amounts), dict(booked), waits_from, _closed(wallet))
 
 
-def _waits_from(wallet: Wallet) -> date:
+def waits_from_of(wallet: Wallet) -> date:
     """From which day on what expires is kept for invoices that are not issued yet; `date.max` where none are to come.
 
     An open period waits for its invoice. One in which nothing is charged, and after which another is closed, has none.
@@ -89,3 +96,16 @@ def _waits_from(wallet: Wallet) -> date:
     due = periods.filter(Exists(own) | Exists(others) | ~Exists(closed), closed_at=None)
     first = due.order_by("start").values_list("start", "timezone").first()
     return date.max if first is None else first[0].astimezone(ZoneInfo(first[1])).date()
+
+
+def _closed(wallet: Wallet) -> list[tuple[date, date]]:
+    if not pays_first(wallet.tenant_id, wallet.unit):
+        return []
+    periods = BillingPeriod.objects.filter(tenant=wallet.tenant_id, closed_at__isnull=False)
+    rows = periods.values_list("start", "timezone", "closed_at")
+    zone, day = wallet.tenant.zone, timedelta(days=1)
+    return [
+        (start.astimezone(ZoneInfo(of)).date(), closed_at.astimezone(zone).date() + day)
+        for start, of, closed_at in rows
+        if closed_at is not None
+    ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from django.core.management import call_command
 
 from billing.invoicing import credit_notes, offboarding, voids
-from billing.models import BillingPeriod, Invoice, WalletEntry
+from billing.models import BillingPeriod, GrantRule, Invoice, WalletEntry, WalletGrant
 from billing.models.wallets import CreditsGo
 from billing.receivables import settlement
 from billing.receivables.settlement import PaymentError
@@ -155,4 +155,42 @@ def test_what_op_takes_back_is_booked_when_it_is_done() -> None:
         call_command(command, number, reason="Goodwill.", **options)
         (newest,) = WalletEntry.objects.filter(side="invoice").order_by("-pk")[:1]
         assert before <= newest.at <= datetime.now(UTC), command
+    prove()
+
+
+@pytest.mark.parametrize("voided", [False, True])
+@pytest.mark.parametrize("tended", [[], [2, 4, 11], [2, 3, 4, 5, 9, 12]])
+def test_a_cap_counts_what_waits_for_the_invoice_until_the_day_after_its_close(
+    voided: bool, tended: list[int]
+) -> None:
+    """50.00 expire on 25 March, and wait for March's invoice of 30.00: the rest goes on 4 April, not on 28 March."""
+    cluster, vision, wallet = a_lab()
+    GrantRule.objects.create(
+        scheme=wallet.scheme, name="daily", amount=5_00, every="day", begins_at=at("2026-03-31"), cap=50_00
+    )
+    top_up(wallet, 50_00, expires_on=date(2026, 3, 25))
+    used(cluster, 15)  # on the 20th, so that the top-up pays it
+    closed("2026-03", vision, on="2026-04-03")
+    for day in tended:
+        grants.tend(moment=at(f"2026-04-{day:02} 10:00"))
+    if voided:
+        voids.void_invoice(
+            invoice=invoice_of(vision, "2026-03"), reason="Address.", by="op", on=date(2026, 4, 12)
+        )
+        grants.tend(moment=at("2026-04-14"))
+        prove()
+        closed("2026-03", vision, on="2026-04-15")
+    grants.tend(moment=at("2026-04-20"))
+
+    given = {
+        row.granted_at.date(): row.amount
+        for row in WalletGrant.objects.filter(kind="rule").order_by("granted_at")
+    }
+    first = date(2026, 4, 16) if voided else date(2026, 4, 4)
+    before = {day: amount for day, amount in given.items() if day < first}
+    after = [given[first + timedelta(days=place)] for place in range(3)]
+    assert sum(before.values()) == (
+        30_00 if voided else 0
+    )  # once void, 20.00 and 30.00 of days since are a full wallet
+    assert after == [5_00, 5_00, 5_00]
     prove()
