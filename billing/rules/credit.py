@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from billing.rules.errors import RuleError
 from billing.rules.money import Money, split
 
 
-class OverCreditError(ValueError):
+class OverCreditError(RuleError):
     """More would be taken back than is left; the message says how much is."""
 
 
@@ -41,7 +42,7 @@ def spread(amount: Money, lefts: Sequence[tuple[int, Money]]) -> dict[int, Money
     """
     left = sum((amount_left for _, amount_left in lefts), Money.zero(amount.currency))
     if amount > left:
-        raise OverCreditError(f"Only {left.text} {left.currency} are left to credit, before tax.")
+        raise OverCreditError("over-credit", amount=left.text, currency=left.currency)
     if amount == left:
         return {line: amount_left for line, amount_left in lefts if amount_left.amount}
     charged = [(line, amount_left) for line, amount_left in lefts if amount_left.amount > 0]

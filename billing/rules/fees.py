@@ -12,6 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from billing.rules.errors import RuleError
 from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money
 
@@ -23,7 +24,7 @@ class Fee:
     amount: Decimal
 
     def __post_init__(self) -> None:
-        _not_negative(self.amount, "A fee")
+        _check_not_negative(self.amount, "fee")
 
     def owed(self, currency: str, part: Fraction) -> Money:
         """What is owed for that part of a period."""
@@ -38,9 +39,9 @@ class Commitment:
     factor: Decimal = Decimal(1)
 
     def __post_init__(self) -> None:
-        _not_negative(self.amount, "A commitment")
+        _check_not_negative(self.amount, "commitment")
         if not self.factor.is_finite() or self.factor < 1:
-            raise ValueError(f"An overage factor is 1 or more, not {self.factor}.")
+            raise RuleError("overage-factor", factor=self.factor)
 
     def owed(self, use: Money, part: Fraction) -> Money:
         """What is owed beside the use: the true-up below the commitment, or the surcharge of what lies above."""
@@ -71,11 +72,11 @@ class Discount:
 
     def __post_init__(self) -> None:
         if (self.percent is None) == (self.amount is None):
-            raise ValueError("A discount is a percentage or an amount: give one of them.")
+            raise RuleError("discount-kind")
         if self.percent is not None and not (self.percent.is_finite() and 0 < self.percent <= 100):
-            raise ValueError(f"A discount is above 0 and at most 100 percent, not {self.percent}.")
+            raise RuleError("discount-percent", percent=self.percent)
         if self.amount is not None and not (self.amount.is_finite() and self.amount > 0):
-            raise ValueError(f"A discount is above zero, not {self.amount}.")
+            raise RuleError("discount-amount", amount=self.amount)
 
     def owed(self, base: Money, part: Fraction) -> Money:
         """What it takes off `base`, as a negative amount, for that part of the period; never more than there is."""
@@ -103,7 +104,7 @@ def amount_of(terms: Mapping[str, Any], currency: str) -> Money:
         )
         return Discount(percent, amount).owed(Money.from_minor(terms["base"], currency), part)
     except (KeyError, TypeError) as error:
-        raise ValueError(f"These are no terms of a line: {terms}.") from error
+        raise RuleError("line-terms", terms=terms) from error
 
 
 def _commitment(terms: Mapping[str, Any], of: int) -> tuple[Commitment, Fraction]:
@@ -143,6 +144,6 @@ def included(*, rollover: bool, periods: Sequence[tuple[Fraction, Fraction]]) ->
     return results
 
 
-def _not_negative(amount: Decimal, subject: str) -> None:
+def _check_not_negative(amount: Decimal, what: str) -> None:
     if not amount.is_finite() or amount < 0:
-        raise ValueError(f"{subject} is zero or more, not {amount}.")
+        raise RuleError(f"{what}-below-zero", amount=amount)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 
+from billing.rules.errors import RuleError
+
 LAST = 7  # whole days that the pace is taken of: a week, so that weekends count as often as they come
 FEWEST = 3  # of them; with fewer nothing is forecast
 DEVIATIONS = 2
@@ -28,7 +30,7 @@ class Pace:
     def coming(self, rest: Fraction) -> Coming:
         """What `rest` more days bring. ValueError where it is negative."""
         if rest < 0:
-            raise ValueError(f"A period does not end {-rest} days ago.")
+            raise RuleError("period-end-past", days=-rest)
         expected = self.mean * rest
         if self.variance is None:
             return Coming(expected, None, None)

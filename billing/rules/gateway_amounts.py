@@ -9,6 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
+from billing.rules.errors import RuleError
 from billing.rules.money import Money, exponent
 
 _ZERO_DECIMAL: Final = frozenset(
@@ -57,7 +58,7 @@ def from_stripe(amount: int, currency: str) -> int:
     if currency in _WHOLE_IN_HUNDREDTHS:
         whole, left = divmod(amount, 100)
         if left:
-            raise ValueError(f"{amount} is no whole amount of {currency}.")
+            raise RuleError("gateway-amount", amount=amount, currency=currency)
         return whole * unit
     return amount
 

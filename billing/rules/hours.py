@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from billing.rules.errors import RuleError
 from billing.rules.period import instant
 from portal.excerpt import quoted
 
@@ -49,11 +50,9 @@ class Window:
 
     def __post_init__(self) -> None:
         if not self.days or not 0 <= self.start < DAY or not 0 < self.end <= DAY:
-            raise ValueError("A window has days, and times from 00:00 to 24:00.")
+            raise RuleError("window-range")
         if self.start == self.end:
-            raise ValueError(
-                f'It would begin and end at {_clock(self.start)}; write to = "24:00" for all of a day.'
-            )
+            raise RuleError("window-empty", start=_clock(self.start))
 
     def __str__(self) -> str:
         return f"{_named(self.days)} {_clock(self.start)}-{_clock(self.end)}"
@@ -68,7 +67,7 @@ class Hours:
 
     def __post_init__(self) -> None:
         if not self.windows:
-            raise ValueError("Hours without a window are none; leave them out for a price that always holds.")
+            raise RuleError("hours-empty")
 
     def __str__(self) -> str:
         """`mon-fri 22:00-06:00 + sat-sun 00:00-24:00`, with the clock where it is not the tenant's."""
@@ -132,10 +131,10 @@ def of_terms(terms: Mapping[str, Any]) -> Hours | None:
         return None
     windows = terms.get("windows")
     if set(terms) - {"zone", "windows"} or not isinstance(windows, list):
-        raise ValueError("Hours have `windows`, each with `days`, `from` and `to`, and a `zone`.")
+        raise RuleError("hours-form")
     zone = terms.get("zone", HoursZone.TENANT)
     if zone not in list(HoursZone):
-        raise ValueError(f"zone is {quoted(zone)}; allowed: {', '.join(HoursZone)}.")
+        raise RuleError("hours-zone", zone=quoted(zone), allowed=", ".join(HoursZone))
     return Hours(tuple(_window(window) for window in windows), HoursZone(zone))
 
 
@@ -158,7 +157,7 @@ def _window(data: Mapping[str, Any]) -> Window:
         or set(data) - _KEYS
         or not all(isinstance(value, str) for value in data.values())
     ):
-        raise ValueError('A window is written like { days = "mon-fri", from = "22:00", to = "06:00" }.')
+        raise RuleError("window-form")
     return Window(
         days_of(data.get("days", EVERY_DAY)),
         seconds_of(data.get("from", "00:00")),
@@ -172,7 +171,7 @@ def days_of(text: str) -> tuple[int, ...]:
     for part in text.lower().split(","):
         first, dash, last = (word.strip() for word in part.partition("-"))
         if first not in DAYS or (dash and last not in DAYS):
-            raise ValueError(f'{quoted(text)} names no days; write days like "mon-fri" or "sat, sun".')
+            raise RuleError("weekdays", text=quoted(text))
         start = DAYS.index(first)
         count = (DAYS.index(last) - start) % 7 if dash else 0
         days |= {(start + day) % 7 for day in range(count + 1)}
@@ -184,7 +183,7 @@ def seconds_of(text: str) -> int:
     match = _CLOCK.fullmatch(text)
     hour, minute, second = (int(part or 0) for part in match.groups()) if match else (99, 0, 0)
     if minute > 59 or second > 59 or (hour * 60 + minute) * 60 + second > DAY:
-        raise ValueError(f'{quoted(text)} is no time of day; write it like "22:00".')
+        raise RuleError("time-of-day", text=quoted(text))
     return (hour * 60 + minute) * 60 + second
 
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Protocol
 
+from billing.rules.errors import RuleError
 from billing.rules.money import Money
 
 SECONDS_PER_HOUR = 3600
@@ -98,11 +99,11 @@ class PerUnit:
         if not isinstance(price, Decimal):
             raise TypeError(f"A price is a Decimal, not {type(price).__name__}.")
         if not price.is_finite():
-            raise ValueError(f"A price is a number, not {price}.")
+            raise RuleError("price-not-finite", price=price)
         if price < 0:
-            raise ValueError(f"A price is zero or more, not {price}.")
+            raise RuleError("price-negative", price=price)
         if (Fraction(price) * 10**MAX_PRICE_DECIMALS).denominator != 1:
-            raise ValueError(f"A price has at most {MAX_PRICE_DECIMALS} decimals, unlike {price}.")
+            raise RuleError("price-decimals", most=MAX_PRICE_DECIMALS, price=price)
 
     def amount(self, resource_seconds: Fraction, currency: str) -> Money:
         """`unit_price` × hours, undivided by any rounding."""

@@ -13,6 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import total_ordering
 
+from billing.rules.errors import RuleError
 from portal.excerpt import quoted
 
 Exact = int | Decimal | Fraction
@@ -47,7 +48,7 @@ _PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?", re.ASCII)
 _LONGEST = 100  # characters of a number that somebody wrote
 
 
-class CurrencyMismatchError(ValueError):
+class CurrencyMismatchError(RuleError):
     """Two currencies met in one sum or comparison; nothing here converts."""
 
 
@@ -63,7 +64,7 @@ def exponent(currency: str) -> int:
     their gateway.
     """
     if not is_currency(currency) and currency != TOKENS:
-        raise ValueError(f"{quoted(currency)} is not a currency of ISO 4217.")
+        raise RuleError("currency-unknown", currency=quoted(currency))
     return _EXPONENTS.get(currency, 2)
 
 
@@ -108,7 +109,7 @@ class Money:
         """The amount in minor units. ValueError unless it is a whole number of them: round first."""
         units = self.amount * _units(self.currency)
         if units.denominator != 1:
-            raise ValueError(f"{self.amount} {self.currency} is not a whole number of minor units.")
+            raise RuleError("minor-units", amount=self.amount, currency=self.currency)
         return units.numerator
 
     @property
@@ -119,7 +120,9 @@ class Money:
     def check_bookable(self) -> None:
         """For an amount that somebody wrote: ValueError for one that no bill comes to, and as `minor`."""
         if abs(self.amount) * _units(self.currency) > LARGEST:
-            raise ValueError(f"It is beyond {Money.from_minor(LARGEST, self.currency).text} {self.currency}.")
+            raise RuleError(
+                "amount-too-large", most=Money.from_minor(LARGEST, self.currency).text, currency=self.currency
+            )
         _ = self.minor
 
     def rounded(self) -> Money:
@@ -148,7 +151,7 @@ class Money:
         if not isinstance(other, Money):
             raise TypeError(f"Money goes with money, not with {type(other).__name__}.")
         if other.currency != self.currency:
-            raise CurrencyMismatchError(f"{self.currency} does not go with {other.currency}.")
+            raise CurrencyMismatchError("currency-mismatch", currency=self.currency, other=other.currency)
         return other.amount
 
 
@@ -159,7 +162,7 @@ def decimal_of(text: str) -> Decimal:
     takes days.
     """
     if len(text) > _LONGEST or not _PLAIN_DECIMAL.fullmatch(text):
-        raise ValueError(f"{quoted(text)} is not an amount; write it like 1.10")
+        raise RuleError("amount-unreadable", text=quoted(text))
     return Decimal(text)
 
 
@@ -172,7 +175,7 @@ def split(money: Money, weights: Sequence[int]) -> list[Money]:
     """
     whole = sum(weights)
     if whole <= 0 or min(weights) < 0:
-        raise ValueError("Money is split by weights of zero or more that are not all zero.")
+        raise RuleError("split-weights")
     minor = money.minor
     units, remainders = zip(*(divmod(abs(minor) * weight, whole) for weight in weights), strict=True)
     left_over = abs(minor) - sum(units)
@@ -191,7 +194,7 @@ def decimal_text(value: Fraction, places: int | None = None) -> str:
     """
     exact = _finite_places(value.denominator)
     if exact is None and places is None:
-        raise ValueError(f"{value} has no finite decimal form; say how many places to show.")
+        raise RuleError("decimals-endless", value=value)
     shown = exact if exact is not None else places or 0
     text = _fixed(_nearest(value.numerator * 10**shown, value.denominator), shown)
     return text.rstrip("0").rstrip(".") if shown else text
@@ -212,7 +215,7 @@ def _exact(value: Exact) -> Fraction:
     if not isinstance(value, (int, Decimal, Fraction)):
         raise TypeError(f"Money takes an int, Decimal or Fraction, not {type(value).__name__}.")
     if isinstance(value, Decimal) and not value.is_finite():
-        raise ValueError(f"{value} is not an amount.")
+        raise RuleError("amount-not-finite", value=value)
     return Fraction(value)
 
 

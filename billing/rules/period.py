@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from billing.rules.errors import RuleError
 from portal.excerpt import quoted
 
 # Not strftime: its names follow the locale of the process.
@@ -35,9 +36,9 @@ class Period:
     def __post_init__(self) -> None:
         for moment in (self.start, self.end):
             if moment.utcoffset() != timedelta(0) or moment.microsecond:
-                raise ValueError(f"A period has borders in UTC at whole seconds, not {moment.isoformat()}.")
+                raise RuleError("period-border", moment=moment.isoformat())
         if self.start >= self.end:
-            raise ValueError(f"A period starts before it ends: {self.start} is not before {self.end}.")
+            raise RuleError("period-order", start=self.start, end=self.end)
 
     @property
     def seconds(self) -> int:
@@ -114,10 +115,10 @@ def parse_month(text: str) -> tuple[int, int]:
     """`"2017-10"` as `(2017, 10)`. ValueError with a sentence for people otherwise."""
     match = re.fullmatch(r"([0-9]{4})-([0-9]{2})", text)
     if not match:
-        raise ValueError(f"{quoted(text)} is not a month; write it like 2017-10.")
+        raise RuleError("month-unreadable", text=quoted(text))
     year, month = int(match[1]), int(match[2])
     if not 1 <= month <= 12 or not 1970 <= year <= 9998:
-        raise ValueError(f"There is no month {text}; write year and month like 2017-10.")
+        raise RuleError("month-unknown", text=text)
     return year, month
 
 
@@ -162,7 +163,7 @@ def _period(month: int, zone: ZoneInfo, anchor_day: int) -> Period:
 def _start(ordinal: int, zone: ZoneInfo, anchor_day: int) -> datetime:
     """The start of the period of that month. Always from the anchor itself, so that it never drifts."""
     if not 1 <= anchor_day <= 31:
-        raise ValueError(f"An anchor day is a day of the month from 1 to 31, not {anchor_day}.")
+        raise RuleError("anchor-day", day=anchor_day)
     year, month = divmod(ordinal, 12)
     last_day = calendar.monthrange(year, month + 1)[1]
     return instant(datetime(year, month + 1, min(anchor_day, last_day)), zone=zone)  # noqa: DTZ001 - a clock on a wall, without a zone
@@ -170,13 +171,13 @@ def _start(ordinal: int, zone: ZoneInfo, anchor_day: int) -> datetime:
 
 def _ordinal(year: int, month: int) -> int:
     if not 1 <= month <= 12:
-        raise ValueError(f"A month is a number from 1 to 12, not {month}.")
+        raise RuleError("month-number", month=month)
     return year * 12 + month - 1
 
 
 def _aware(moment: datetime) -> datetime:
     if moment.utcoffset() is None:
-        raise ValueError(f"{moment.isoformat()} names no zone, so it is not an instant.")
+        raise RuleError("moment-without-zone", moment=moment.isoformat())
     return moment
 
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 from math import lcm
 from typing import Any, TypeVar
 
+from billing.rules.errors import RuleError
 from billing.rules.meters import SECONDS_PER_HOUR, PriceModel
 from billing.rules.money import Money, split
 from billing.rules.statement import Owed, Share
@@ -37,7 +38,7 @@ def shared(
     """
     whole = sum(used.values(), Fraction(0))
     if not 0 <= included <= whole:
-        raise ValueError(f"Of {whole} resource-seconds {included} cannot be included.")
+        raise RuleError("share-included", whole=whole, included=included)
     amount = model.amount(whole - included, currency).rounded()
     terms = {
         "price": as_terms(model),
@@ -59,7 +60,7 @@ def recomputed(terms: Mapping[str, Any], currency: str) -> Money:
         whole, included = Fraction(terms["of"]), Fraction(terms["included"])
         model = of_terms(terms["price"])
     except (KeyError, TypeError) as error:
-        raise ValueError(f"These are no terms of a line: {terms}.") from error
+        raise RuleError("line-terms", terms=terms) from error
     return model.amount(whole - included, currency).rounded()
 
 

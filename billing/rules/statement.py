@@ -13,6 +13,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from billing.rules.errors import RuleError
 from billing.rules.money import Money
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Owed:
 
     def __post_init__(self) -> None:
         if self.resource_seconds < 0:
-            raise ValueError(f"Nobody can have used {self.resource_seconds} resource-seconds.")
+            raise RuleError("usage-negative", seconds=self.resource_seconds)
 
     def amount(self, currency: str) -> Money:
         """What is owed for it in whole minor units: rounded here, once, or its share of what was."""

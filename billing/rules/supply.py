@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
+from billing.rules.errors import SENTENCES
 from billing.rules.tax import Tax
+from portal.errors import CodedError
 from portal.excerpt import quoted
 
 _STATES = """
@@ -40,8 +42,10 @@ REASONS: Mapping[str, str] = {
 """What an invoice says where a category charges no tax, unless its tenant has words of its own."""
 
 
-class TaxError(Exception):
-    """It cannot be told how something is taxed; the message says what to do."""
+class TaxError(CodedError):
+    """How something is taxed is not certain; its sentence says what to do."""
+
+    sentences = SENTENCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,30 +106,24 @@ def taxed_by_country(*, seller: Party, buyer: Party, category: str, on: date, ra
     countries than the seller's outside of the EU, none.
     """
     if not seller.country or not buyer.country:
-        whose = "seller" if not seller.country else "tenant"
-        raise TaxError(f"the {whose} has no country, on which its tax depends: give it a `country`.")
+        raise TaxError("tenant-country-missing" if seller.country else "seller-country-missing")
     if may_reverse_charge(seller, buyer):
         return Tax("AE", NOTHING)
     if seller.country != buyer.country and not (seller.in_eu and buyer.in_eu):
         return Tax("G" if seller.in_eu else "O", NOTHING)
     if seller.in_eu and not seller.vat_id:
-        raise TaxError("the seller has no VAT id, which an invoice with VAT states: give it a `vat_id`.")
+        raise TaxError("seller-vat-id-missing")
     rate = rates.on(on, country=buyer.country, category=category, region=buyer.region)
     if rate is None and buyer.country in BY_REGION:
         _state(buyer)
         return Tax("O", NOTHING)
     if rate is None:
-        raise TaxError(
-            f"no rate of {buyer.country} for {quoted(category)} holds on {on}: add it as [[tax_rate]] or under "
-            f"Tax rates in the administration."
-        )
+        raise TaxError("tax-rate-missing", country=buyer.country, category=quoted(category), on=on)
     return Tax("S" if rate else "Z", rate)
 
 
 def _state(buyer: Party) -> None:
     """Nobody is untaxed by an oversight: raises TaxError where the state is missing, or none of its country."""
     if buyer.region not in BY_REGION[buyer.country]:
-        wrong = f"{quoted(buyer.region)} is no state of" if buyer.region else "the tenant has no state in"
-        raise TaxError(
-            f"{wrong} {buyer.country}, on which its tax depends: give it a `region` of two letters, such as CA."
-        )
+        code = "tax-region-unknown" if buyer.region else "tax-region-missing"
+        raise TaxError(code, region=quoted(buyer.region), country=buyer.country)

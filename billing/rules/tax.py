@@ -12,6 +12,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from billing.rules.errors import RuleError
+
 if TYPE_CHECKING:
     from billing.rules.money import Money
 
@@ -41,7 +43,7 @@ def tax_on(net: Money, *, rate: Decimal) -> Money:
     if not isinstance(rate, Decimal):
         raise TypeError(f"A tax rate is a Decimal, not {type(rate).__name__}.")
     if not rate.is_finite() or not 0 <= rate <= 100:
-        raise ValueError(f"A tax rate is from 0 to 100 percent, not {rate}.")
+        raise RuleError("tax-rate-range", rate=rate)
     return (net * rate * Fraction(1, 100)).rounded()
 
 

@@ -15,6 +15,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Any
 
+from billing.rules.errors import RuleError
 from billing.rules.meters import SECONDS_PER_HOUR, PerUnit, PriceModel
 from billing.rules.money import Money, decimal_of
 from portal.excerpt import quoted
@@ -45,7 +46,7 @@ class Tier:
     def __post_init__(self) -> None:
         PerUnit(self.unit_price)
         if self.up_to is not None:
-            _checked(self.up_to, "A tier ends at")
+            _check_quantity(self.up_to, "tier")
 
     @property
     def end(self) -> Fraction | None:
@@ -130,7 +131,7 @@ class Package:
 
     def __post_init__(self) -> None:
         PerUnit(self.price)
-        _checked(self.size, "A package holds")
+        _check_quantity(self.size, "package")
 
     @property
     def unit_price(self) -> None:
@@ -174,7 +175,7 @@ def of_terms(terms: Mapping[str, Any]) -> PriceModel:
             return Package(_decimal(terms["size"]), _decimal(terms["price"]))
         bounds = [(tier.get("up_to"), tier["unit_price"]) for tier in terms["tiers"]]
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"These terms say no price: {terms}.") from error
+        raise RuleError("price-terms", terms=terms) from error
     tiers = tuple(
         Tier(None if up_to is None else _decimal(up_to), _decimal(unit_price)) for up_to, unit_price in bounds
     )
@@ -192,31 +193,31 @@ def first_price(model: PriceModel) -> Fraction:
 
 def _rising(tiers: Sequence[Tier]) -> None:
     if not tiers or tiers[-1].up_to is not None:
-        raise ValueError("The last tier is open: give it no `up_to`.")
+        raise RuleError("tiers-end")
     bounds = [tier.up_to for tier in tiers[:-1]]
     if None in bounds:
-        raise ValueError("Only the last tier is open: give the others an `up_to`.")
+        raise RuleError("tiers-open")
     for lower, upper in pairwise(bounds):
         if lower is not None and upper is not None and lower >= upper:
-            raise ValueError(f"Tiers rise: {upper} does not come after {lower}.")
+            raise RuleError("tiers-rise", upper=upper, lower=lower)
 
 
-def _checked(quantity: Decimal, subject: str) -> None:
+def _check_quantity(quantity: Decimal, what: str) -> None:
     if not isinstance(quantity, Decimal):
         raise TypeError(f"A quantity is a Decimal, not {type(quantity).__name__}.")
     if not quantity.is_finite() or not 0 < quantity <= LARGEST_QUANTITY:
-        raise ValueError(f"{subject} more than zero units and at most {LARGEST_QUANTITY:,}, not {quantity}.")
+        raise RuleError(f"{what}-quantity-size", most=LARGEST_QUANTITY, quantity=quantity)
     if (Fraction(quantity) * 10**QUANTITY_DECIMALS).denominator != 1:
-        raise ValueError(f"{subject} a number with at most {QUANTITY_DECIMALS} decimals, unlike {quantity}.")
+        raise RuleError(f"{what}-quantity-decimals", most=QUANTITY_DECIMALS, quantity=quantity)
 
 
 def _decimal(text: Any) -> Decimal:
     if not isinstance(text, str):
-        raise ValueError(f"{quoted(text)} is not exact; write it as text.")  # noqa: TRY004 - the reader's one error
+        raise RuleError("number-inexact", text=quoted(text))
     try:
         return decimal_of(text)
     except ValueError:
-        raise ValueError(f"{quoted(text)} is no number; write it like 1.10.") from None
+        raise RuleError("number-unreadable", text=quoted(text)) from None
 
 
 def _plain(number: Decimal) -> str:

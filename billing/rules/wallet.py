@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
+from billing.rules.errors import RuleError
 from billing.rules.period import billing_period, day_after
 
 _HOUR = timedelta(hours=1)
@@ -58,7 +59,7 @@ def burn(amount: int, grants: Iterable[Grant], *, day: date) -> list[Piece]:
     grant. ValueError for a negative amount.
     """
     if amount < 0:
-        raise ValueError(f"Nobody can use {amount}.")
+        raise RuleError("wallet-use", amount=amount)
     pieces = []
     for grant in _in_burn_order(grants, day):
         part = min(amount, grant.left)
@@ -82,7 +83,7 @@ def give_back(amount: int, drawn: Sequence[Piece]) -> list[Piece]:
             pieces.append(Piece(piece.grant, returned))
             amount -= returned
     if amount:
-        raise ValueError(f"{amount} more would return than was taken.")
+        raise RuleError("wallet-return", amount=amount)
     return pieces
 
 
