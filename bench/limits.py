@@ -21,15 +21,15 @@ CREATE TABLE bench_periodtotal (tenant_id bigint, period_id bigint, project_id b
     last_rated_id bigint);
 CREATE UNIQUE INDEX ON bench_periodtotal
     (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den, payer_id) NULLS NOT DISTINCT;
-CREATE TABLE bench_usertotal (tenant_id bigint, period_id bigint, "user" text, resource text, share_den int,
-    units numeric, amount numeric, UNIQUE (tenant_id, period_id, "user", resource, share_den));
-CREATE TABLE bench_daytotal (tenant_id bigint, day date, project_id bigint, gpu_model text, resource text,
-    share_den int, units numeric, amount numeric, UNIQUE (tenant_id, day, project_id, gpu_model, resource, share_den));
+CREATE TABLE bench_dailyusage (tenant_id bigint, day date, project_id bigint, resource text, price_id bigint,
+    share_den int, "user" text, account_id bigint, gpu_model text, queue text, qos text, state text, units numeric,
+    UNIQUE NULLS NOT DISTINCT (tenant_id, day, project_id, resource, price_id, share_den, "user", account_id, gpu_model,
+    queue, qos, state));
 """
 
 _CUT = """
 cut AS MATERIALIZED (
-    SELECT nextval('bench_ratedusage_id_seq') AS id, u.id AS record_id, u."user", t.*, s.a, s.b,
+    SELECT nextval('bench_ratedusage_id_seq') AS id, u.id AS record_id, u."user", u.queue, u.qos, u.state, t.*, s.a, s.b,
            CASE t.resource WHEN 'gpu' THEN u.gpus WHEN 'cpu' THEN u.cpu_milli ELSE u.memory_mib END * t.sign AS held
     FROM used u JOIN bench_terms t ON t.account_id = u.account_id AND t.gpu_model = u.gpu_model
         AND t.since < u.ended AND t.until > u.started
@@ -55,19 +55,16 @@ period AS (
     FROM cut GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
     ON CONFLICT (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den, payer_id)
     {_ADD}, last_rated_id = excluded.last_rated_id
-), person AS (
-    INSERT INTO bench_usertotal AS t (tenant_id, period_id, "user", resource, share_den, units, amount)
-    SELECT tenant_id, period_id, "user", resource, share_den, sum(held * (b - a)), sum(held * (b - a) * unit_price)
-    FROM cut WHERE resource = 'gpu' OR verdict = 'charged' GROUP BY 1, 2, 3, 4, 5
-    ON CONFLICT (tenant_id, period_id, "user", resource, share_den) {_ADD}
 )
-INSERT INTO bench_daytotal AS t (tenant_id, day, project_id, gpu_model, resource, share_den, units, amount)
-SELECT tenant_id, '1970-01-01'::date + d::int, project_id, gpu_model, resource, share_den, sum(held * seconds),
-       sum(held * seconds * unit_price)
+INSERT INTO bench_dailyusage AS t (tenant_id, day, project_id, resource, price_id, share_den, "user", account_id,
+    gpu_model, queue, qos, state, units)
+SELECT tenant_id, '1970-01-01'::date + d::int, project_id, resource, price_id, share_den, "user", account_id,
+       gpu_model, queue, qos, state, sum(held * seconds)
 FROM cut CROSS JOIN LATERAL generate_series(a / 86400, (b - 1) / 86400) AS d
 CROSS JOIN LATERAL (SELECT least(b, (d + 1) * 86400) - greatest(a, d * 86400) AS seconds) s
-WHERE resource = 'gpu' OR verdict = 'charged' GROUP BY 1, 2, 3, 4, 5, 6
-ON CONFLICT (tenant_id, day, project_id, gpu_model, resource, share_den) {_ADD}"""
+WHERE resource = 'gpu' OR verdict = 'charged' GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+ON CONFLICT (tenant_id, day, project_id, resource, price_id, share_den, "user", account_id, gpu_model, queue, qos, state)
+    DO UPDATE SET units = t.units + excluded.units"""
 
 SLICE = 10_000
 
@@ -109,12 +106,16 @@ WHERE u.id IS NULL OR (u.account_id, u.started, u.ended, u.gpus, u.cpu_milli, u.
 
 SUMS = """
 SELECT sum(units::numeric / share_den)::numeric(40, 6),
-       (SELECT sum(units / share_den)::numeric(40, 6) FROM {tables}_daytotal),
-       (SELECT sum(amount / share_den)::numeric(40, 6) FROM {tables}_daytotal),
-       (SELECT sum(amount / share_den)::numeric(40, 6) FROM {tables}_usertotal),
+       (SELECT sum(units / share_den)::numeric(40, 6) FROM {days}),
        (SELECT sum(amount / share_den)::numeric(40, 6) FROM {tables}_periodtotal)
 FROM {tables}_ratedusage
 """
+
+
+DAYS = {
+    "bench": "bench_dailyusage",
+    "billing": "billing_dailyusage JOIN billing_usageseries s ON s.id = series_id",
+}
 
 
 def tables() -> None:
@@ -125,7 +126,7 @@ def tables() -> None:
 def sums(tables: str) -> tuple[object, ...]:
     """The units that were rated, and what the totals hold, of `bench` (the limit) or `billing` (ours)."""
     with connection.cursor() as cursor:
-        cursor.execute(SUMS.format(tables=tables))
+        cursor.execute(SUMS.format(tables=tables, days=DAYS[tables]))
         row: tuple[object, ...] = cursor.fetchone()
         return row
 

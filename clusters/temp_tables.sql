@@ -56,6 +56,8 @@ CREATE TEMP TABLE IF NOT EXISTS utilisation_changed (record_id bigint NOT NULL) 
 -- rate_cut: what should be rated. Filled by billing.rating, read by billing.simulation too.
 -- rate_entry: what was ever rated of the same records. Filled and read by billing.rating.
 -- rate_change: what has to be appended. Filled and read by billing.rating.
+-- rate_move: what is rated of jobs whose description changed. Filled and read by billing.rating.
+-- rate_daily: what is added to each day's usage. Filled and read by billing.rating.
 -- rate_day: the local days of each zone, each below every UTC day that it touches. Filled and read by billing.rating.
 -- rate_hour: the UTC hours of those days, where a plan settles by wallet. Filled and read by billing.rating.
 -- rate_open: which prices for hours of the week are open together; rate_slice: when. Filled and read by
@@ -75,7 +77,7 @@ CREATE TEMP TABLE IF NOT EXISTS rate_offer (
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS rate_before (
     record_id bigint NOT NULL, tenant_id bigint NOT NULL, started bigint, finish bigint, "user" text NOT NULL,
-    gpu_model text NOT NULL, redescribed boolean NOT NULL
+    gpu_model text NOT NULL, redescribed boolean NOT NULL, label text[] NOT NULL, next_label text[] NOT NULL
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS rate_cut (
     record_id bigint NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL, units bigint NOT NULL,
@@ -92,6 +94,15 @@ CREATE TEMP TABLE IF NOT EXISTS rate_change (
     units bigint NOT NULL, offer_id int NOT NULL, share_num int NOT NULL, share_den int NOT NULL,
     revision int NOT NULL, generation int NOT NULL, service_month date NOT NULL, counted boolean NOT NULL,
     "user" text NOT NULL, gpu_model text NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_move (
+    tenant_id bigint NOT NULL, project_id bigint NOT NULL, resource text NOT NULL, price_id bigint,
+    timezone text NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL, share_num int NOT NULL,
+    share_den int NOT NULL, units bigint NOT NULL, label text[] NOT NULL, next_label text[] NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_daily (
+    tenant_id bigint NOT NULL, day date NOT NULL, project_id bigint NOT NULL, resource text NOT NULL, price_id bigint,
+    share_den int NOT NULL, label text[] NOT NULL, units numeric NOT NULL, digest bytea NOT NULL
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS rate_day (
     timezone text NOT NULL, utc_day bigint NOT NULL, day date NOT NULL, since bigint NOT NULL, until bigint NOT NULL,

@@ -23,6 +23,13 @@ _RENAME = f"""
 UPDATE {{table}} u SET "user" = {ERASED} FROM billing_jobuser p
 WHERE u.tenant_id = %s AND p.tenant_id = u.tenant_id AND p.name = u."user" AND p.name <> {ERASED}
 """  # noqa: S608 - built from constants
+_SERIES_DIGESTS = """
+UPDATE billing_usageseries s SET digest = d.digest FROM (
+    SELECT id, usage_digest(project_id, resource, price_id, share_den,
+                            usage_label("user", account, cluster, gpu_model, queue, qos, state)) AS digest
+    FROM billing_usageseries WHERE tenant_id = %s
+) d WHERE d.id = s.id AND d.digest <> s.digest
+"""
 _FORGET = f"UPDATE billing_jobuser p SET name = {ERASED} WHERE p.tenant_id = %s AND p.name <> {ERASED}"  # noqa: S608
 
 # What is another tenant's too names its people.
@@ -37,7 +44,7 @@ WHERE j.tenant_id = %s AND p.name <> {ERASED} AND NOT EXISTS (
 def number_users(tenant_id: int) -> None:
     """Give each user that anything was billed for a number; whoever has one keeps it."""
     with connection.cursor() as cursor:
-        cursor.execute(_NUMBER.format(table="billing_usertotal"), [tenant_id])
+        cursor.execute(_NUMBER.format(table="billing_usageseries"), [tenant_id])
 
 
 @transaction.atomic
@@ -56,7 +63,8 @@ def erase_users(tenant: Tenant) -> int:
             ledger.rename_users(rows)
         with pgtrigger.ignore(trigger):  # the old name is not to be kept
             cursor.execute(_RENAME.format(table="billing_ratedjob"), [tenant.pk])
-        for table in ("billing_billedjob", "billing_usertotal", *_WALLETS):
+        for table in ("billing_billedjob", "billing_usageseries", *_WALLETS):
             cursor.execute(_RENAME.format(table=table), [tenant.pk])
+        cursor.execute(_SERIES_DIGESTS, [tenant.pk])
         cursor.execute(_FORGET, [tenant.pk])
         return int(cursor.rowcount)

@@ -24,6 +24,16 @@ ORDER BY u.service_from, u.record_id, u.service_to, u.units
 ) TO STDOUT WITH (FORMAT csv)
 
 -- name: PEOPLE
-SELECT DISTINCT 'u' || p.id, p.name, p.id FROM billing_usertotal t
-JOIN billing_jobuser p ON p.tenant_id = t.tenant_id AND p.name = t."user"
-WHERE t.tenant_id = %(tenant)s AND t.period_id = ANY (%(periods)s) ORDER BY p.id
+-- Who used anything in these periods, and who did before a job was described anew or left the tenant.
+SELECT 'u' || p.id, p.name, p.id FROM billing_jobuser p
+WHERE p.tenant_id = %(tenant)s AND p.name IN (
+    SELECT s."user" FROM billing_usageseries s WHERE s.tenant_id = %(tenant)s AND s.id IN (
+        SELECT d.series_id FROM billing_billingperiod b JOIN billing_dailyusage d ON d.tenant_id = b.tenant_id
+            AND d.day >= (b.start AT TIME ZONE b.timezone)::date AND d.day <= ((b."end" - interval '1 second') AT TIME ZONE b.timezone)::date
+        WHERE b.tenant_id = %(tenant)s AND b.id = ANY (%(periods)s))
+    UNION ALL
+    SELECT j."user" FROM billing_billedjob j JOIN billing_billingperiod b ON b.tenant_id = j.tenant_id
+        AND j.started < extract(epoch FROM b."end")
+        AND coalesce(j.ended, j.seen_until) > extract(epoch FROM b.start)
+    WHERE j.tenant_id = %(tenant)s AND b.id = ANY (%(periods)s)
+) ORDER BY p.id

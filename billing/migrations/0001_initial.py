@@ -71,24 +71,6 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
-                    name='DayTotal',
-                    fields=[
-                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
-                        ('resource', models.CharField(choices=[('gpu', 'GPU'), ('cpu', 'CPU'), ('memory', 'Memory'), ('gpu-memory', 'GPU memory'), ('billing', 'Slurm billing')], max_length=10)),
-                        ('share_den', models.IntegerField()),
-                        ('units', models.DecimalField(decimal_places=0, help_text='Σ units × share_num', max_digits=30)),
-                        ('amount', models.DecimalField(decimal_places=12, help_text='Σ units × share_num × unit price; divide by share_den and 3600.', max_digits=50)),
-                        ('day', models.DateField()),
-                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.project')),
-                        ('gpu_model', models.TextField()),
-                    ],
-                    options={
-                        'constraints': [models.UniqueConstraint(fields=('tenant', 'day', 'project', 'gpu_model', 'resource', 'share_den'), name='day_total_is_kept_once')],
-                        'indexes': [],
-                    },
-                ),
-                migrations.CreateModel(
                     name='ApprovalLimit',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -594,23 +576,6 @@ class Migration(migrations.Migration):
                     options={
                         'indexes': [models.Index(condition=models.Q(('payer__isnull', False)), fields=['payer', 'tenant'], name='totals_that_others_pay')],
                         'constraints': [models.UniqueConstraint(fields=('tenant', 'period', 'project', 'gpu_model', 'resource', 'verdict', 'price_id', 'share_den', 'payer'), name='period_total_is_kept_once', nulls_distinct=False)],
-                    },
-                ),
-                migrations.CreateModel(
-                    name='UserTotal',
-                    fields=[
-                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
-                        ('resource', models.CharField(choices=[('gpu', 'GPU'), ('cpu', 'CPU'), ('memory', 'Memory'), ('gpu-memory', 'GPU memory'), ('billing', 'Slurm billing')], max_length=10)),
-                        ('share_den', models.IntegerField()),
-                        ('units', models.DecimalField(decimal_places=0, help_text='Σ units × share_num', max_digits=30)),
-                        ('amount', models.DecimalField(decimal_places=12, help_text='Σ units × share_num × unit price; divide by share_den and 3600.', max_digits=50)),
-                        ('period', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.billingperiod')),
-                        ('user', models.TextField()),
-                    ],
-                    options={
-                        'constraints': [models.UniqueConstraint(fields=('tenant', 'period', 'user', 'resource', 'share_den'), name='user_total_is_kept_once')],
-                        'indexes': [],
                     },
                 ),
                 migrations.CreateModel(
@@ -1477,6 +1442,61 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'indexes': [models.Index(fields=['created_at'], name='movements_by_time')],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='DayTotal',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('day', models.DateField()),
+                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.project')),
+                        ('gpu_model', models.TextField()),
+                        ('resource', models.CharField(choices=[('gpu', 'GPU'), ('cpu', 'CPU'), ('memory', 'Memory'), ('gpu-memory', 'GPU memory'), ('billing', 'Slurm billing')], max_length=10)),
+                        ('price', models.ForeignKey(db_constraint=False, db_index=False, help_text='Empty: it is not charged.', null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='billing.price')),
+                        ('share_den', models.IntegerField()),
+                        ('units', models.DecimalField(decimal_places=0, help_text='Σ units × share_num', max_digits=30)),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('tenant', 'day', 'project', 'gpu_model', 'resource', 'price', 'share_den'), name='day_total_is_kept_once', nulls_distinct=False)],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='UsageSeries',
+                    fields=[
+                        ('id', models.AutoField(primary_key=True, serialize=False)),
+                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.project')),
+                        ('resource', models.CharField(choices=[('gpu', 'GPU'), ('cpu', 'CPU'), ('memory', 'Memory'), ('gpu-memory', 'GPU memory'), ('billing', 'Slurm billing')], max_length=10)),
+                        ('price', models.ForeignKey(db_constraint=False, db_index=False, help_text='Empty: it is not charged.', null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='billing.price')),
+                        ('share_den', models.IntegerField()),
+                        ('user', models.TextField()),
+                        ('account', models.TextField()),
+                        ('cluster', models.TextField()),
+                        ('gpu_model', models.TextField()),
+                        ('queue', models.TextField()),
+                        ('qos', models.TextField()),
+                        ('state', models.TextField(help_text='As the job has it now.')),
+                        ('digest', models.BinaryField(help_text='Of all the columns but the tenant: `usage_digest`.')),
+                    ],
+                    options={
+                        'indexes': [models.Index(fields=['tenant', 'user'], name='usage_series_of_user')],
+                        'constraints': [models.UniqueConstraint(fields=('tenant', 'digest'), name='usage_series_is_kept_once')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='DailyUsage',
+                    fields=[
+                        ('pk', models.CompositePrimaryKey('tenant_id', 'day', 'series_id', blank=True, editable=False, primary_key=True, serialize=False)),
+                        ('tenant', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('day', models.DateField()),
+                        ('series', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.usageseries')),
+                        ('units', models.BigIntegerField(help_text='Σ units × share_num')),
+                    ],
+                    options={
+                        'indexes': [],
                         'constraints': [],
                     },
                 ),

@@ -66,11 +66,12 @@ from billing.models.payments import CloseProof, Payment
 from billing.models.plans import Plan, PlanVersion, Price, Settles, Subscription
 from billing.models.rated import (
     BillingPeriod,
+    DailyUsage,
     DayTotal,
     PeriodTotal,
     RatedUsage,
     Resource,
-    UserTotal,
+    UsageSeries,
     Verdict,
 )
 from billing.models.reconciliation import (
@@ -136,6 +137,7 @@ __all__ = [
     "CreditEntry",
     "CreditKind",
     "CreditsGo",
+    "DailyUsage",
     "DayTotal",
     "Decision",
     "Difference",
@@ -203,7 +205,7 @@ __all__ = [
     "Transfer",
     "TransferPart",
     "TransferState",
-    "UserTotal",
+    "UsageSeries",
     "Verdict",
     "Voiding",
     "Wallet",

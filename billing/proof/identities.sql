@@ -13,32 +13,43 @@ FROM (
 ) both_sides
 GROUP BY period_id, project_id, resource, verdict, price_id, share_den, payer_id HAVING sum(kept) <> sum(rated)
 
--- name: day totals equal rated usage
-SELECT format('{tenant:%s}, %s: %s kept, %s rated', tenant_id, resource, sum(kept), sum(rated)) FROM (
-    SELECT tenant_id, resource, share_den, units AS kept, 0 AS rated FROM billing_daytotal
+-- name: daily usage equals rated usage
+-- By all that it is grouped by, as jobs have it now: a job whose state changed has left no second in the state before.
+SELECT format('{tenant:%s}, {project:%s}, %s of %s: %s kept, %s rated', tenant_id, project_id, resource, label,
+              sum(kept), sum(rated))
+FROM (
+    SELECT s.tenant_id, s.project_id, s.resource, s.price_id, s.share_den,
+           usage_label(s."user", s.account, s.cluster, s.gpu_model, s.queue, s.qos, s.state) AS label,
+           d.units AS kept, 0 AS rated
+    FROM billing_dailyusage d JOIN billing_usageseries s ON s.id = d.series_id AND s.tenant_id = d.tenant_id
     UNION ALL
-    SELECT tenant_id, resource, share_den, 0, units::numeric * share_num FROM billing_ratedusage
-    WHERE resource = 'gpu' OR verdict = 'charged'
-) both_sides GROUP BY tenant_id, resource, share_den HAVING sum(kept) <> sum(rated)
+    SELECT r.tenant_id, r.project_id, r.resource, r.price_id, r.share_den,
+           usage_label(j."user", j.account, j.cluster, j.gpu_model, j.queue, j.qos, j.state), 0, r.units
+    FROM (
+        SELECT tenant_id, record_id, project_id, resource, price_id, share_den, sum(units::numeric * share_num) AS units
+        FROM billing_ratedusage WHERE resource = 'gpu' OR verdict = 'charged'
+        GROUP BY tenant_id, record_id, project_id, resource, price_id, share_den HAVING sum(units * share_num) <> 0
+    ) r LEFT JOIN billing_ratedjob j ON j.record_id = r.record_id AND j.tenant_id = r.tenant_id
+) both_sides
+GROUP BY tenant_id, project_id, resource, price_id, share_den, label HAVING sum(kept) <> sum(rated)
 
--- name: user totals equal rated usage
-SELECT format('{period:%s}, %s: %s kept, %s rated', period_id, resource, sum(kept), sum(rated)) FROM (
-    SELECT period_id, resource, share_den, units AS kept, 0 AS rated FROM billing_usertotal
+-- name: day totals equal daily usage
+SELECT format('{tenant:%s} on %s, {project:%s}, %s: %s kept, %s used', tenant_id, day, project_id, resource, sum(kept),
+              sum(used))
+FROM (
+    SELECT tenant_id, day, project_id, gpu_model, resource, price_id, share_den, units AS kept, 0 AS used
+    FROM billing_daytotal
     UNION ALL
-    SELECT period_id, resource, share_den, 0, units::numeric * share_num FROM billing_ratedusage
-    WHERE resource = 'gpu' OR verdict = 'charged'
-) both_sides GROUP BY period_id, resource, share_den HAVING sum(kept) <> sum(rated)
+    SELECT d.tenant_id, d.day, s.project_id, s.gpu_model, s.resource, s.price_id, s.share_den, 0, d.units
+    FROM billing_dailyusage d JOIN billing_usageseries s ON s.id = d.series_id AND s.tenant_id = d.tenant_id
+) both_sides
+GROUP BY tenant_id, day, project_id, gpu_model, resource, price_id, share_den HAVING sum(kept) <> sum(used)
 
 -- name: totals cost what their units cost
 SELECT format('{period:%s}, {project:%s}, %s: %s kept', t.period_id, t.project_id,
               coalesce(format('{price:%s}', t.price_id), 'no price'), t.amount)
 FROM billing_periodtotal t LEFT JOIN billing_price p ON p.id = t.price_id
 WHERE t.amount <> coalesce(t.units * p.unit_price, 0)
-UNION ALL
-SELECT format('{tenant:%s}, %s: days keep %s, periods %s', tenant_id, resource, sum(days), sum(periods)) FROM (
-    SELECT tenant_id, resource, share_den, amount AS days, 0 AS periods FROM billing_daytotal
-    UNION ALL SELECT tenant_id, resource, share_den, 0, amount FROM billing_periodtotal
-) both_sides GROUP BY tenant_id, resource, share_den HAVING sum(days) <> sum(periods)
 
 -- name: every job has its tenant and project
 SELECT format('{job:%s}, {tenant:%s}, {project:%s}', j.record_id, j.tenant_id, j.project_id)

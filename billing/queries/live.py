@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Any
 
 from django.db import connection
-from django.db.models import Sum
 
 from billing.models import DayTotal, PeriodTotal, RatedJob, Resource, Verdict
 from billing.queries.costs import Tag, Tags, cost, per_currency, tags
@@ -333,10 +332,8 @@ def _amounts(groups: Iterable[Sequence[Any]], prices: Tags) -> Iterable[Money]:
 
 def _today(tenant: Tenant, moment: datetime, today: date) -> tuple[Fraction, set[int]]:
     """The day's amount, and the prices of the period that it lies in. Two queries."""
-    days = DayTotal.objects.filter(tenant=tenant, day=today).values("share_den").annotate(cost=Sum("amount"))
-    amount = sum(
-        (Fraction(row["cost"]) / row["share_den"] / HOUR for row in days.order_by("share_den")), Fraction(0)
-    )
+    days = DayTotal.objects.filter(tenant=tenant, day=today).costs()
+    amount = sum((Fraction(amount) / share_den / HOUR for share_den, amount in days), Fraction(0))
     charged = PeriodTotal.objects.filter(
         tenant=tenant, period__start__lte=moment, period__end__gt=moment, price_id__isnull=False
     )

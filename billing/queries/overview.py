@@ -299,10 +299,11 @@ WHERE t.tenant_id = %s AND t.period_id = ANY (%s) AND t.units <> 0
 """  # noqa: S608 - built from constants
 
 _DAYS = """
-SELECT day, CASE WHEN project_id = ANY (%(projects)s::bigint[]) THEN project_id END AS series, share_den,
-       sum(units) FILTER (WHERE resource = 'gpu'), sum(amount)
-FROM billing_daytotal WHERE tenant_id = %(tenant)s AND day >= %(first)s AND day < %(end)s
-GROUP BY day, series, share_den ORDER BY day, series, share_den
+SELECT t.day, CASE WHEN t.project_id = ANY (%(projects)s::bigint[]) THEN t.project_id END AS series, t.share_den,
+       sum(t.units) FILTER (WHERE t.resource = 'gpu'), sum(t.units * c.unit_price)
+FROM billing_daytotal t LEFT JOIN billing_price c ON c.id = t.price_id
+WHERE t.tenant_id = %(tenant)s AND t.day >= %(first)s AND t.day < %(end)s
+GROUP BY t.day, series, t.share_den ORDER BY t.day, series, t.share_den
 """
 
 

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
-from django.db.models import Q, Sum
+from django.db.models import Q
 
 from billing.invoicing.charges import ChargeInputs
 from billing.invoicing.statements import Statement
@@ -91,9 +91,7 @@ def _days(users: Iterable[int], *, since: date) -> Mapping[int, Mapping[date, Fr
     """By user and day what its use costs at the prices of first units."""
     amounts: dict[int, dict[date, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
     rows = DayTotal.objects.filter(tenant__in=users, day__gte=since)
-    for user, day, share_den, amount in rows.values_list("tenant", "day", "share_den").annotate(
-        sum=Sum("amount")
-    ):
+    for user, day, share_den, amount in rows.costs("tenant", "day"):
         amounts[user][day] += Fraction(amount) / (share_den * HOUR)
     return amounts
 

@@ -170,8 +170,13 @@ def _rate_again(cursor: Any) -> None:
     cursor.execute(sql.ENTRIES)
     cursor.execute(sql.FORMER_TERMS)
     cursor.execute(sql.CHANGES)
-    if cursor.rowcount:
+    changes = cursor.rowcount
+    cursor.execute(writing.MOVES)
+    moves = cursor.rowcount
+    if changes or moves:
         _append(cursor)
+    if moves:
+        cursor.execute(writing.DAILY_USAGE_GONE)
     # After the totals: those of reversals are kept under the description that these then replace.
     cursor.execute(writing.JOBS_GONE)
     cursor.execute(writing.JOBS, {"unrated": False})
@@ -181,8 +186,8 @@ def _append(cursor: Any) -> None:
     """Write the changes and their totals; what they charge to wallets only where a plan of theirs settles so."""
     cursor.execute(sql.ANALYZE_CHANGES)
     for statement in (
-        *(writing.RATED_USAGE, writing.PERIOD_TOTALS, writing.USER_TOTALS),
-        *(writing.DAYS, writing.DAY_TOTALS, writing.WALLETS_CHARGED),
+        *(writing.RATED_USAGE, writing.PERIOD_TOTALS, writing.DAYS, writing.DAILY, writing.SERIES),
+        *(writing.DAILY_USAGE, writing.DAY_TOTALS, writing.WALLETS_CHARGED),
     ):
         cursor.execute(statement)
     if cursor.fetchone()[0]:

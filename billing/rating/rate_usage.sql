@@ -45,7 +45,9 @@ SELECT EXISTS (
 DELETE FROM rate_before;
 INSERT INTO rate_before
 SELECT u.record_id, j.tenant_id, j.started, coalesce(j.ended, j.seen_until), j."user", j.gpu_model,
-       (j."user", j.gpu_model) <> (u."user", u.gpu_model)
+       (j."user", j.gpu_model) <> (u."user", u.gpu_model),
+       usage_label(j."user", j.account, j.cluster, j.gpu_model, j.queue, j.qos, j.state),
+       usage_label(u."user", u.account, u.cluster, u.gpu_model, u.queue, u.qos, u.state)
 FROM usage_input u CROSS JOIN LATERAL (
     SELECT * FROM billing_ratedjob r WHERE r.record_id = u.record_id OFFSET 0
 ) j WHERE NOT u.fresh;

@@ -25,17 +25,21 @@ GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9
 ON CONFLICT ON CONSTRAINT period_total_is_kept_once DO UPDATE SET units = t.units + excluded.units,
     amount = t.amount + excluded.amount, last_rated_id = greatest(t.last_rated_id, excluded.last_rated_id)
 
--- name: USER_TOTALS
-INSERT INTO billing_usertotal AS t (tenant_id, period_id, "user", resource, share_den, units, amount)
-SELECT o.tenant_id, o.period_id, c."user", o.resource, c.share_den, sum(c.units),
-       coalesce(sum(c.units * o.unit_price), 0)
-FROM (
-    SELECT offer_id, "user", share_den, sum(units * share_num) AS units
-    FROM rate_change WHERE counted GROUP BY 1, 2, 3
-) c JOIN rate_offer o USING (offer_id)
-GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
-ON CONFLICT ON CONSTRAINT user_total_is_kept_once DO UPDATE
-SET units = t.units + excluded.units, amount = t.amount + excluded.amount
+-- name: MOVES
+-- What is rated already of jobs whose description changed: their sums move from the old description to the new, and the
+-- rated rows stay as they are. Read before anything is appended; what was taken back again moves nothing.
+INSERT INTO rate_move
+SELECT r.tenant_id, r.project_id, r.resource, r.price_id, p.timezone, r.service_from, r.service_to, r.share_num,
+       r.share_den, sum(r.units), b.label, b.next_label
+FROM rate_before b CROSS JOIN LATERAL (
+    SELECT * FROM billing_ratedusage x WHERE x.record_id = b.record_id AND x.tenant_id = b.tenant_id
+      AND x.service_month >= utc_month(b.started) AND x.service_month <= local_day(b.finish, 'UTC')
+      AND (x.resource = 'gpu' OR x.verdict = 'charged') OFFSET 0
+) r JOIN billing_billingperiod p ON p.id = r.period_id
+WHERE b.label <> b.next_label
+GROUP BY r.tenant_id, r.project_id, r.resource, r.price_id, p.timezone, r.service_from, r.service_to, r.share_num,
+         r.share_den, b.record_id, b.label, b.next_label
+HAVING sum(r.units) <> 0
 
 -- name: DAYS
 -- The days of each zone, each below every UTC day that it touches: a moment's day is found by equality.
@@ -44,8 +48,13 @@ SELECT d.timezone, utc_day, d.day, d.since, d.until, utc_day = d.since / 86400
 FROM (
     SELECT z.timezone, day::date, day_start(day::date, z.timezone) AS since,
            day_start(day::date + 1, z.timezone) AS until
-    FROM (SELECT min(service_from) AS since, max(service_to) - 1 AS last FROM rate_change WHERE counted) reach
-    CROSS JOIN (SELECT DISTINCT timezone FROM rate_offer) z
+    FROM (
+        SELECT min(since) AS since, max(last) AS last FROM (
+            SELECT min(service_from) AS since, max(service_to) - 1 AS last FROM rate_change WHERE counted
+            UNION ALL SELECT min(service_from), max(service_to) - 1 FROM rate_move
+        ) each
+    ) reach
+    CROSS JOIN (SELECT timezone FROM rate_offer UNION SELECT timezone FROM rate_move) z
     CROSS JOIN LATERAL generate_series(
         date_trunc('day', to_timestamp(reach.since) AT TIME ZONE z.timezone),
         date_trunc('day', to_timestamp(reach.last) AT TIME ZONE z.timezone), '1 day') AS day
@@ -53,37 +62,80 @@ FROM (
 WHERE d.since < d.until;
 ANALYZE rate_day
 
--- name: DAY_TOTALS
--- Most runs lie within one day; the others are split over the days of their period's zone.
-INSERT INTO billing_daytotal AS t (tenant_id, day, project_id, gpu_model, resource, share_den, units, amount)
+-- name: DAILY
+-- What is added to each day, by all that usage is grouped by. Most runs lie within one day; the others are split over the
+-- days of their period's zone. What moves away and comes back in one batch is nothing, and nobody's description.
+INSERT INTO rate_daily
 WITH row AS MATERIALIZED (
-    SELECT c.offer_id, c.gpu_model, c.share_den, c.share_num, c.units, c.service_from, c.service_to,
-           d.timezone, d.day, d.since, d.until
-    FROM rate_change c JOIN rate_offer o USING (offer_id)
-    JOIN rate_day d ON d.timezone = o.timezone AND d.utc_day = c.service_from / 86400
-    WHERE c.counted AND d.since <= c.service_from AND d.until > c.service_from
-), piece AS (
-    SELECT offer_id, day, gpu_model, share_den, share_num, units FROM row WHERE service_to <= until
+    SELECT o.tenant_id, o.project_id, o.resource, o.price_id, o.timezone, c.service_from, c.service_to, c.share_num,
+           c.share_den, c.units, usage_label(u."user", u.account, u.cluster, u.gpu_model, u.queue, u.qos, u.state) AS label
+    FROM rate_change c JOIN rate_offer o USING (offer_id) JOIN usage_input u USING (record_id) WHERE c.counted
     UNION ALL
-    SELECT r.offer_id, d.day, r.gpu_model, r.share_den, r.share_num,
+    SELECT m.tenant_id, m.project_id, m.resource, m.price_id, m.timezone, m.service_from, m.service_to, m.share_num,
+           m.share_den, v.units, v.label
+    FROM rate_move m CROSS JOIN LATERAL (VALUES (-m.units, m.label), (m.units, m.next_label)) v (units, label)
+), begun AS (
+    SELECT r.*, d.day, d.since, d.until
+    FROM row r JOIN rate_day d ON d.timezone = r.timezone AND d.utc_day = r.service_from / 86400
+    WHERE d.since <= r.service_from AND d.until > r.service_from
+), piece AS (
+    SELECT tenant_id, project_id, resource, price_id, share_num, share_den, label, day, units FROM begun
+    WHERE service_to <= until
+    UNION ALL
+    SELECT r.tenant_id, r.project_id, r.resource, r.price_id, r.share_num, r.share_den, r.label, d.day,
            units_within(r.units, r.service_from, r.service_to, d.since, d.until)
-    FROM row r CROSS JOIN LATERAL (
+    FROM begun r CROSS JOIN LATERAL (
         SELECT * FROM rate_day d WHERE d.first AND d.timezone = r.timezone
           AND d.since >= r.since AND d.since < r.service_to OFFSET 0
     ) d WHERE r.service_to > r.until
 )
-SELECT o.tenant_id, p.day, o.project_id, p.gpu_model, o.resource, p.share_den, sum(p.units),
-       coalesce(sum(p.units * o.unit_price), 0)
+SELECT s.*, usage_digest(project_id, resource, price_id, share_den, label)
 FROM (
-    SELECT offer_id, day, gpu_model, share_den, sum(units * share_num) AS units FROM piece GROUP BY 1, 2, 3, 4
-) p JOIN rate_offer o USING (offer_id)
-GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
-ON CONFLICT ON CONSTRAINT day_total_is_kept_once DO UPDATE
-SET units = t.units + excluded.units, amount = t.amount + excluded.amount
+    SELECT tenant_id, day, project_id, resource, price_id, share_den, label, sum(units * share_num) AS units FROM piece
+    GROUP BY tenant_id, day, project_id, resource, price_id, share_den, label HAVING sum(units * share_num) <> 0
+) s;
+ANALYZE rate_daily (tenant_id, digest)
+
+-- name: SERIES
+-- Only those that are new: a number that a conflict throws away is used up.
+INSERT INTO billing_usageseries (tenant_id, project_id, resource, price_id, share_den, "user", account, cluster,
+    gpu_model, queue, qos, state, digest)
+SELECT DISTINCT ON (d.tenant_id, d.digest) d.tenant_id, d.project_id, d.resource, d.price_id, d.share_den, d.label[1],
+       d.label[2], d.label[3], d.label[4], d.label[5], d.label[6], d.label[7], d.digest
+FROM rate_daily d LEFT JOIN LATERAL (
+    SELECT id FROM billing_usageseries s WHERE s.tenant_id = d.tenant_id AND s.digest = d.digest OFFSET 0
+) s ON true WHERE s.id IS NULL ORDER BY d.tenant_id, d.digest
+ON CONFLICT (tenant_id, digest) DO NOTHING
+
+-- name: DAILY_USAGE
+INSERT INTO billing_dailyusage AS t (tenant_id, day, series_id, units)
+SELECT d.tenant_id, d.day, s.id, d.units FROM rate_daily d CROSS JOIN LATERAL (
+    SELECT id FROM billing_usageseries s WHERE s.tenant_id = d.tenant_id AND s.digest = d.digest OFFSET 0
+) s ORDER BY d.tenant_id, d.day, s.id
+ON CONFLICT (tenant_id, day, series_id) DO UPDATE SET units = t.units + excluded.units
+
+-- name: DAILY_USAGE_GONE
+-- A description that all jobs of a day have left, as every job leaves `RUNNING`, keeps no row. Others stay, with nothing:
+-- documents go on naming the users of what was taken back.
+DELETE FROM billing_dailyusage WHERE ctid = ANY (ARRAY(
+    SELECT k.ctid FROM rate_daily d CROSS JOIN LATERAL (
+        SELECT id FROM billing_usageseries s WHERE s.tenant_id = d.tenant_id AND s.digest = d.digest OFFSET 0
+    ) s CROSS JOIN LATERAL (
+        SELECT t.ctid FROM billing_dailyusage t
+        WHERE t.tenant_id = d.tenant_id AND t.day = d.day AND t.series_id = s.id AND t.units = 0 OFFSET 0
+    ) k WHERE d.units < 0 AND d.label IN (SELECT m.label FROM rate_move m WHERE m.label[1] = m.next_label[1])
+))
+
+-- name: DAY_TOTALS
+INSERT INTO billing_daytotal AS t (tenant_id, day, project_id, gpu_model, resource, price_id, share_den, units)
+SELECT tenant_id, day, project_id, label[4], resource, price_id, share_den, sum(units) FROM rate_daily
+GROUP BY 1, 2, 3, 4, 5, 6, 7 HAVING sum(units) <> 0 ORDER BY 1, 2, 3, 4, 5, 6, 7
+ON CONFLICT ON CONSTRAINT day_total_is_kept_once DO UPDATE SET units = t.units + excluded.units
 
 -- name: WALLETS_CHARGED
 -- Plans that settle by wallet are few, and most sites have none: then rating does nothing of this.
-SELECT EXISTS (SELECT 1 FROM billing_plan p JOIN billing_planversion v ON v.plan_id = p.id
+SELECT EXISTS (TABLE rate_change) AND EXISTS (
+               SELECT 1 FROM billing_plan p JOIN billing_planversion v ON v.plan_id = p.id
                WHERE p.settles = 'wallet' AND v.id IN (SELECT version_id FROM rate_offer))
 
 -- name: HOURS

@@ -230,9 +230,7 @@ def _costs(services: Sequence[_Service], *, payer: int) -> Mapping[tuple[int, da
         others[row.tenant_id].append(row)
     exact: dict[tuple[int, date], Fraction] = defaultdict(Fraction)
     rows = DayTotal.objects.filter(tenant__in=users, day__range=(first, last))
-    for user, day, share_den, amount in rows.values_list("tenant", "day", "share_den").annotate(
-        sum=Sum("amount")
-    ):
+    for user, day, share_den, amount in rows.costs("tenant", "day"):
         paid = (row.payer_id for row in others[user] if row.since <= day and (row.until or date.max) > day)
         if next(paid, user) == payer:
             exact[user, day] += max(Fraction(amount) / share_den, Fraction(0))

@@ -76,6 +76,19 @@ CREATE FUNCTION covered_within(
     ) span WHERE whole > 0 AND upto > before
 $$;
 
+-- What usage is grouped by, of what a job is described by.
+CREATE FUNCTION usage_label(
+    "user" text, account text, cluster text, gpu_model text, queue text, qos text, state text
+) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT ARRAY["user", account, cluster, gpu_model, queue, qos, state]
+$$;
+
+-- What tells the usage series of a tenant apart: names may be longer than what an index holds.
+CREATE FUNCTION usage_digest(project bigint, resource text, price bigint, share_den int, label text[])
+RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT sha256(convert_to(ARRAY[project::text, resource, price::text, share_den::text]::text || label::text, 'UTF8'))
+$$;
+
 -- A text as one cell of a spreadsheet, which takes what matches `formula` for one.
 CREATE FUNCTION spreadsheet_cell(value text, formula text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN value ~ formula THEN '''' || value ELSE coalesce(value, '') END

@@ -13,7 +13,7 @@ import pytest
 from django.core.management import call_command
 
 from billing.documents import job_users
-from billing.models import BilledJob, Invoice, JobUser, RatedJob, RatedUsage, UserTotal
+from billing.models import BilledJob, Invoice, JobUser, RatedJob, RatedUsage, UsageSeries
 from billing.queries import line_usage
 from billing.rating import engine
 from clusters.models import Cluster, UsageRecord, UsageRevision
@@ -236,7 +236,7 @@ def test_names_are_erased_and_what_is_signed_stays(cluster: Cluster, vision: Ten
     agrees(content, tmp_path)
     everything = b"".join(part for shape in shown(march) if isinstance(part := shape, bytes))
     everything += json.dumps(shown(march)[1]).encode()
-    for model in (RatedJob, BilledJob, UsageRecord, UsageRevision, UserTotal, JobUser):
+    for model in (RatedJob, BilledJob, UsageRecord, UsageRevision, UsageSeries, JobUser):
         everything += str(list(model._default_manager.values_list())).encode()
     assert [name for name in ("ada", "zoe", "ben", "eve") if f"'{name}'".encode() in everything] == ["eve"]
     engine.rate_tenants([vision])

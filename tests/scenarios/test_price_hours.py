@@ -234,8 +234,11 @@ def test_the_days_of_a_tenant_add_up_to_what_its_hours_cost() -> None:
     vision = a_tenant(plan=a_plan_with(("1.00", NIGHTS, {})), accounts=[(cluster, "vision")])
     ingest(cluster, a_job(started="2026-03-02 20:00", ended="2026-03-03 20:00"))
 
-    days = DayTotal.objects.filter(tenant=vision, resource="gpu").order_by("day")
-    assert [f"{row.amount / 3600:.2f}" for row in days] == ["6.00", "34.00"]  # 2 × 2 + 2 × 1; 6 × 1 + 14 × 2
+    days = DayTotal.objects.filter(tenant=vision, resource="gpu").costs("day")
+    assert [f"{amount / 3600:.2f}" for _, _, amount in days] == [
+        "6.00",
+        "34.00",
+    ]  # 2 × 2 + 2 × 1; 6 × 1 + 14 × 2
 
 
 def test_the_hours_stand_wherever_a_price_is_told(tmp_path: Any) -> None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 from django.db import connection
 
-from billing.models import DayTotal, PeriodTotal, RatedUsage, UserTotal
+from billing.models import DailyUsage, DayTotal, PeriodTotal, RatedUsage, UsageSeries
 from billing.proof import checks
 from clusters.models import UsageRecord
 from tests.builders import a_bad_row, a_cluster, a_job, a_plan, a_tenant, ingest, own
@@ -74,13 +74,13 @@ def test_a_months_sums_hold_what_lies_in_it(books: None) -> None:
 def test_proving_changes_nothing(books: None) -> None:
     before = [
         list(model.objects.order_by("pk").values())
-        for model in (RatedUsage, PeriodTotal, DayTotal, UserTotal)
+        for model in (RatedUsage, PeriodTotal, DayTotal, DailyUsage, UsageSeries)
     ]
     checks.prove()
     checks.prove()
     after = [
         list(model.objects.order_by("pk").values())
-        for model in (RatedUsage, PeriodTotal, DayTotal, UserTotal)
+        for model in (RatedUsage, PeriodTotal, DayTotal, DailyUsage, UsageSeries)
     ]
     assert after == before
 
@@ -110,9 +110,10 @@ def test_rated_use_that_no_job_has_is_found(books: None) -> None:
             "UPDATE billing_periodtotal SET units = units + 1 WHERE resource = 'gpu'",
             "period totals equal rated usage",
         ),
-        ("UPDATE billing_daytotal SET units = units + 1", "day totals equal rated usage"),
-        ("UPDATE billing_usertotal SET units = units - 1", "user totals equal rated usage"),
-        ("DELETE FROM billing_usertotal", "user totals equal rated usage"),
+        ("UPDATE billing_daytotal SET units = units + 1", "day totals equal daily usage"),
+        ("UPDATE billing_dailyusage SET units = units - 1", "daily usage equals rated usage"),
+        ("DELETE FROM billing_dailyusage", "daily usage equals rated usage"),
+        ("UPDATE billing_usageseries SET state = 'FAILED'", "daily usage equals rated usage"),
         ("UPDATE billing_invoiceseries SET last_number = 2", "no issued number is missing from its series"),
     ],
 )

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 from django.db import IntegrityError, transaction
 
-from billing.models import PeriodTotal, Price, RatedUsage, UserTotal
+from billing.models import DailyUsage, PeriodTotal, Price, RatedUsage
 from billing.rating import engine
 from tests.builders import LONG_AGO, PriceRow, a_cluster, a_job, a_plan, a_tenant, ingest
 from tests.stories import closed, hours, invoice_of, printed, prove, seconds, total
@@ -239,7 +239,10 @@ def test_a_job_said_to_be_somebody_elses_moves_from_one_total_to_the_other() -> 
 
     ingest(cluster, a_job(source_key="7@1", user="eve", gpu_model="h100"))
 
-    assert {row.user: int(row.units) for row in UserTotal.objects.all()} == {"ben": 0, "eve": 3600}
+    assert {row.series.user: row.units for row in DailyUsage.objects.select_related("series")} == {
+        "ben": 0,
+        "eve": 3600,
+    }
     assert {row.gpu_model: int(row.units) for row in PeriodTotal.objects.all()} == {"a100": 0, "h100": 3600}
     assert closed("2026-04", vision).outcome == "nothing to bill"  # the same seconds at the same price
     prove()

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 
 OWN: list[type[models.Model]] = [
     *(billing.BillingPeriod, billing.RatedUsage, billing.RatedJob, billing.PeriodTotal, billing.DayTotal),
-    *(billing.UserTotal, billing.Invoice, billing.InvoiceLine, billing.Subscription),
+    *(billing.UsageSeries, billing.DailyUsage, billing.Invoice, billing.InvoiceLine, billing.Subscription),
     *(tenants.Project, tenants.Ownership),
 ]
 
