@@ -29,7 +29,8 @@ CREATE TABLE bench_dailyusage (tenant_id bigint, day date, project_id bigint, re
 
 _CUT = """
 cut AS MATERIALIZED (
-    SELECT nextval('bench_ratedusage_id_seq') AS id, u.id AS record_id, u."user", u.queue, u.qos, u.state, t.*, s.a, s.b,
+    SELECT nextval('bench_ratedusage_id_seq') AS id, u.id AS record_id, u."user", u.queue, u.qos, u.state, t.*, s.a,
+           s.b,
            CASE t.resource WHEN 'gpu' THEN u.gpus WHEN 'cpu' THEN u.cpu_milli ELSE u.memory_mib END * t.sign AS held
     FROM used u JOIN bench_terms t ON t.account_id = u.account_id AND t.gpu_model = u.gpu_model
         AND t.since < u.ended AND t.until > u.started
@@ -63,8 +64,8 @@ SELECT tenant_id, '1970-01-01'::date + d::int, project_id, resource, price_id, s
 FROM cut CROSS JOIN LATERAL generate_series(a / 86400, (b - 1) / 86400) AS d
 CROSS JOIN LATERAL (SELECT least(b, (d + 1) * 86400) - greatest(a, d * 86400) AS seconds) s
 WHERE resource = 'gpu' OR verdict = 'charged' GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
-ON CONFLICT (tenant_id, day, project_id, resource, price_id, share_den, "user", account_id, gpu_model, queue, qos, state)
-    DO UPDATE SET units = t.units + excluded.units"""
+ON CONFLICT (tenant_id, day, project_id, resource, price_id, share_den, "user", account_id, gpu_model, queue, qos,
+    state) DO UPDATE SET units = t.units + excluded.units"""
 
 SLICE = 10_000
 

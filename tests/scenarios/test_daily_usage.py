@@ -89,7 +89,7 @@ def test_each_part_of_a_description_moves(cluster: Cluster, vision: Tenant) -> N
         "ended": "2026-03-03 02:00",
         "suspended": 7,
     }
-    changes = [
+    changes: list[dict[str, Any]] = [
         *({"user": "eve"}, {"queue": "night"}, {"qos": "low"}, {"state": "FAILED"}, {"gpu_model": "a100"}),
         *(
             {"account": "audio"},
