@@ -102,6 +102,11 @@ class Recorded(Choosing[M], admin.ModelAdmin[M]):
     def changelist_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         return self._recorded(super().changelist_view, request, *args, **kwargs)
 
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """None for whoever may only look at the table."""
+        may = request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}")
+        return super().get_actions(request) if may else {}
+
     def _recorded(
         self, view: Callable[..., HttpResponse], request: HttpRequest, *args: Any, **kwargs: Any
     ) -> HttpResponse:

@@ -125,7 +125,10 @@ REST_FRAMEWORK = {"UNAUTHENTICATED_USER": None}
 SPECTACULAR_SETTINGS = {"OAS_VERSION": "3.1.1", "ENUM_GENERATE_CHOICE_DESCRIPTION": False}
 
 AUTH_USER_MODEL = "tenants.User"
-AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+AUTHENTICATION_BACKENDS = [
+    "allauth.account.auth_backends.AuthenticationBackend",
+    "portal.core.tenants.admin_rights.OperatorRights",
+]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},

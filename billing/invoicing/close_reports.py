@@ -82,7 +82,7 @@ def send_reports(*, moment: datetime) -> int:
     reports = list(waiting.order_by("pk"))
     if not reports:
         return 0
-    people = User.objects.filter(is_staff=True, is_active=True).exclude(email="")
+    people = User.objects.filter(is_active=True).exclude(operator_role="").exclude(email="")
     to = sorted(people.values_list("email", flat=True))
     return sum(_send(report, to, moment) for report in reports)
 

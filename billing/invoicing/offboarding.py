@@ -144,7 +144,7 @@ def erase_tenant(*, tenant: Tenant, moment: datetime) -> list[str]:
     people = list(User.objects.filter(memberships__tenant=tenant).order_by("pk"))
     Membership.objects.filter(tenant=tenant).delete()
     staying = set(Membership.objects.filter(user__in=people).values_list("user", flat=True))
-    gone = [person for person in people if person.pk not in staying and not person.is_staff]
+    gone = [person for person in people if person.pk not in staying and not person.operator_role]
     emails = [person.email for person in gone]
     User.objects.filter(pk__in=[person.pk for person in gone]).delete()
     tenant.email = tenant.address = tenant.postcode = tenant.city = ""

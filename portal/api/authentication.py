@@ -13,7 +13,7 @@ from portal.api import keys, limits
 from portal.api.models import ApiKey
 from portal.api.problems import ProblemError, missing_scope
 from portal.api.scopes import OPERATOR_SCOPES, READING, TENANT_SCOPES
-from portal.core.tenants.access import allowed_in
+from portal.core.tenants.access import allowed_in, rights_of
 from portal.core.tenants.models import Tenant, User
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="ClusterTab"'}
@@ -93,8 +93,8 @@ def _scopes(key: ApiKey) -> frozenset[str]:
     """What the key says and its maker may still do: who left or was demoted takes the rights along."""
     maker: User = key.maker
     if key.tenant is None:
-        rights = frozenset(OPERATOR_SCOPES) if maker.is_staff and maker.is_active else frozenset()
-        return rights & frozenset(key.scopes)
+        rights = rights_of(maker)
+        return frozenset(scope for scope in key.scopes if OPERATOR_SCOPES.get(scope) in rights)
     if key.is_service:
         return frozenset(key.scopes)
     allowed = allowed_in(key.tenant, maker) if maker.is_active else frozenset()

@@ -21,7 +21,7 @@ from django.db.models import Q
 
 from portal.api.models import ApiKey
 from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
-from portal.core.tenants.access import allowed_in
+from portal.core.tenants.access import allowed_in, rights_of
 from portal.core.tenants.models import Project, Role, Tenant, User
 
 MARK = "ct_live_"
@@ -90,16 +90,20 @@ def make(
 def _check_scopes(maker: User, tenant: Tenant | None, scopes: Collection[str], is_service: bool) -> None:
     if not scopes:
         raise KeyRefusedError("Choose at least one scope.")
-    valid = OPERATOR_SCOPES if tenant is None else tuple(TENANT_SCOPES)
+    valid = tuple(OPERATOR_SCOPES if tenant is None else TENANT_SCOPES)
     if unknown := sorted({*scopes} - {*valid}):
         raise KeyRefusedError(f"There is no scope {unknown[0]}; choose among {', '.join(valid)}.")
     if tenant is None:
-        if not maker.is_staff:
+        if not (rights := rights_of(maker)):
             raise KeyRefusedError("Only operators make keys without a tenant.")
-        return
-    rights = allowed_in(tenant, maker)
-    if refused := sorted(scope for scope in scopes if TENANT_SCOPES[scope] not in rights):
+        refused = sorted(scope for scope in scopes if OPERATOR_SCOPES[scope] not in rights)
+    else:
+        allowed = allowed_in(tenant, maker)
+        refused = sorted(scope for scope in scopes if TENANT_SCOPES[scope] not in allowed)
+    if refused:
         raise KeyRefusedError(f"Your role does not allow {refused[0]}, so a key of yours cannot have it.")
+    if tenant is None:
+        return
     if is_service and not tenant.memberships.filter(user=maker, role=Role.OWNER).exists():
         raise KeyRefusedError("Only owners make service keys, which stay valid when their maker leaves.")
 

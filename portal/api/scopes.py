@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from portal.core.tenants.access import Action
+from portal.core.tenants.access import Action, Right
 
 TENANT_SCOPES: Mapping[str, Action] = {
     "usage:read": Action.READ,
@@ -14,7 +14,19 @@ TENANT_SCOPES: Mapping[str, Action] = {
 }
 """Of a key that belongs to a tenant, each with what its maker's role has to allow."""
 
-OPERATOR_SCOPES = ("ops:read",)
-"""Of an operator's key. `ops:read` reads what tenants' scopes read, of every tenant."""
+OPERATOR_SCOPES: Mapping[str, Right] = {
+    "ops:read": Right.READ,
+    "plans:write": Right.PLANS,
+    "tenants:write": Right.TENANTS,
+    "closes:write": Right.CLOSES,
+    "credits:write": Right.CREDITS,
+    "clusters:write": Right.CLUSTERS,
+    "jobs:act": Right.JOBS,
+    "payments:record": Right.PAYMENTS,
+    "imports:write": Right.IMPORTS,
+    "audit:read": Right.AUDIT,
+}
+"""Of an operator's key, each with the right that its maker's role has to have. `ops:read` reads what tenants' scopes
+read, of every tenant."""
 
 READING = frozenset(scope for scope in TENANT_SCOPES if scope.endswith(":read"))

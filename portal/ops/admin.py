@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 from portal.admin import ReadOnly
 from portal.core.audit.models import AuditEntry, Operation
 from portal.core.audit.tracking import TRACKED
+from portal.core.tenants.access import Right, rights_of
 
 NOTHING: tuple[object, ...] = (None, "", [])
 
@@ -48,7 +49,7 @@ class HistoryAdmin(ReadOnly[AuditEntry]):
     ordering = ("-id",)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return bool(request.user.is_active and getattr(request.user, "is_superuser", False))
+        return Right.AUDIT in rights_of(request.user)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)

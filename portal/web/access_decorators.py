@@ -19,15 +19,16 @@ from django.http import (
     HttpResponseNotAllowed,
     StreamingHttpResponse,
 )
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_cache_control, patch_vary_headers
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 
 from billing.models import WalletScheme
 from clusters import usage
 from clusters.usage import Mark
-from portal.core.tenants.access import Action, DeniedError, entered, tenants_of
+from portal.core.tenants.access import Action, DeniedError, Right, entered, rights_of, tenants_of
 from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.ownership import accounts_of
 from portal.core.tenants.scope import acting_scope, stream_in_scope, tenant_scope
@@ -147,20 +148,24 @@ def _outside(action: Action, methods: tuple[str, ...]) -> Callable[[Callable[...
     return decorate
 
 
-def operator_page(area: Area, *, acts: bool = False) -> Callable[[OperatorView], Page]:
+def operator_page(area: Area, *, acts: Right | None = None) -> Callable[[OperatorView], Page]:
     """The view of an operator's page. Whoever is not signed in is asked to; who is no operator gets 404.
 
-    A page that `acts` is also posted to.
+    A page that `acts` is also posted to, by those whose role has that right: the others are told and see the page.
     """
 
     def decorate(view: OperatorView) -> Page:
-        @require_http_methods(["GET", "HEAD", "POST"] if acts else ["GET", "HEAD"])
+        @require_http_methods(["GET", "HEAD", "POST"] if acts is not None else ["GET", "HEAD"])
         @wraps(view)
         def page(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return _to_sign_in(request)
-            if not request.user.is_staff:
+            rights = rights_of(request.user)
+            if Right.READ not in rights:
                 raise DeniedError("not an operator")
+            if request.method == "POST" and acts not in rights:
+                messages.error(request, _("Your role does not allow this. Nothing was changed."))
+                return redirect(request.get_full_path())
             response = view(request, frame_of(request.user, area=area), **kwargs)
             patch_cache_control(response, private=True, no_store=True)
             return response
@@ -188,7 +193,7 @@ def frame_of(user: User, *, area: Area) -> PageFrame:
     return PageFrame(
         user=user.get_full_name() or user.email,
         email=user.email,
-        operator=user.is_staff,
+        operator=bool(user.operator_role),
         tenants=tuple(links[:SWITCHER]),
         more_tenants=len(links) > SWITCHER,
         tenant=None,

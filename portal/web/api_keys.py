@@ -16,7 +16,7 @@ from portal.api import keys
 from portal.api.keys import KeyRefusedError, NewKey
 from portal.api.models import ApiKey
 from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
-from portal.core.tenants.access import Action
+from portal.core.tenants.access import Action, Right
 from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.scope import acting_scope
 from portal.core.vault.sealing import Sealed, VaultError, lacking, seal
@@ -49,7 +49,7 @@ class KeyForm(forms.Form):
 
     def __init__(self, *args: Any, tenant: Tenant | None, **options: Any) -> None:
         super().__init__(*args, **options)
-        scopes = OPERATOR_SCOPES if tenant is None else tuple(TENANT_SCOPES)
+        scopes = tuple(OPERATOR_SCOPES if tenant is None else TENANT_SCOPES)
         cast("forms.MultipleChoiceField", self.fields["scopes"]).choices = [
             (scope, scope) for scope in scopes
         ]
@@ -73,7 +73,7 @@ def change_api_keys(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     return redirect("api_keys", tenant.slug)
 
 
-@operator_page("api_keys", acts=True)
+@operator_page("api_keys", acts=Right.READ)
 def operator_api_keys(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     if request.method == "POST":
         _change(request, None)

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_noop
 from clusters import blocks
 from clusters.models import AccountBlock, ActKind, BlockReason, Cluster, ClusterKind
 from clusters.models.acts import OPEN
+from portal.core.tenants.access import Right
 from portal.web.access_decorators import answer, operator_page
 from portal.web.page_frame import PageFrame
 
@@ -32,7 +33,7 @@ OTHER_END = gettext_noop("Automatically, when its cause is gone")
 KINDS = {"block": ActKind.BLOCK, "unblock": ActKind.UNBLOCK}
 
 
-@operator_page("clusters", acts=True)
+@operator_page("clusters", acts=Right.JOBS)
 def account_blocks(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResponse:
     cluster = Cluster.objects.select_related("connection").filter(name=name).first()
     if cluster is None:

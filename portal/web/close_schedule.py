@@ -20,6 +20,7 @@ from billing.models import CloseKind, CloseRun, CloseSchedule, ReportState
 from billing.models.closes import FIRST_DAY, LAST_DAY
 from billing.rules.formatting import LOCALE
 from billing.rules.period import parse_month
+from portal.core.tenants.access import Right
 from portal.core.tenants.models import Tenant
 from portal.web import format as say
 from portal.web.access_decorators import operator_page
@@ -71,7 +72,7 @@ class ScheduleForm(forms.Form):
         return tenant
 
 
-@operator_page("close", acts=True)
+@operator_page("close", acts=Right.CLOSES)
 def close_schedule(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     now = datetime.now(UTC).replace(microsecond=0)
     form = ScheduleForm(request.POST or None, initial=_initial(request.GET.get("tenant", ""), now))

@@ -27,6 +27,7 @@ from billing.rules.money import Money
 from billing.rules.period import parse_month, shifted
 from portal.core.audit import acting_as
 from portal.core.outbox import outbox
+from portal.core.tenants.access import Right
 from portal.web import close_confirmation, close_schedule
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
@@ -43,7 +44,7 @@ LINES = 3  # that differ most, of each tenant
 DIGITS = 30  # of a number that a form sends: more than any figure here has
 
 
-@operator_page("close", acts=True)
+@operator_page("close", acts=Right.CLOSES)
 def close(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     now = datetime.now(UTC).replace(microsecond=0)
     parameters = request.POST if request.method == "POST" else request.GET

@@ -22,6 +22,7 @@ from clusters.models import ClusterKind, Connection, Pull, Telemetry
 from clusters.models.connection import SECRETS, WHERE
 from clusters.status import ClusterDetail
 from portal.core.outbox import outbox
+from portal.core.tenants.access import Right
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import Badge
@@ -56,7 +57,7 @@ GROUPS = (
 )
 
 
-@operator_page("clusters", acts=True)
+@operator_page("clusters", acts=Right.CLUSTERS)
 def cluster(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResponse:
     detail = _detail_of(name)
     findings = None
@@ -72,7 +73,7 @@ def cluster(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpRespons
     return answer(request, frame, page, whole="operator/cluster.html", part="operator/_cluster.html")
 
 
-@operator_page("clusters", acts=True)
+@operator_page("clusters", acts=Right.CLUSTERS)
 def connection(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResponse:
     """The form; saved, the cluster is due at once. A cluster of files becomes one that is pulled."""
     detail = _detail_of(name)

@@ -22,7 +22,7 @@ PAGE = 100
 def home(request: HttpRequest) -> HttpResponse:
     """The only tenant; for an operator the clusters; else the list of tenants."""
     user = cast("User", request.user)
-    if user.is_staff:
+    if user.operator_role:
         return redirect("operator_clusters")
     own_tenants = list(tenants_of(user)[:2])
     return redirect("overview", own_tenants[0].slug) if len(own_tenants) == 1 else redirect("tenants")

@@ -16,6 +16,7 @@ from clusters import declared_nodes
 from clusters.capacity import CapacityError
 from clusters.declared_nodes import MOST_GPUS, Declaration, Node
 from clusters.models import CapacityState, Cluster
+from portal.core.tenants.access import Right
 from portal.excerpt import NO_CHOICE
 from portal.web.access_decorators import operator_page
 from portal.web.page_frame import PageFrame
@@ -72,7 +73,7 @@ class NodeForm(forms.Form):
 NodeForms = formset_factory(NodeForm, extra=EMPTY_ROWS)
 
 
-@operator_page("clusters", acts=True)
+@operator_page("clusters", acts=Right.JOBS)
 def cluster_nodes(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResponse:
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:

@@ -25,6 +25,7 @@ from portal.config_file.drafts import one_plan, publish
 from portal.config_file.export import plan_text
 from portal.config_file.plan_entries import PlanEntry
 from portal.config_file.schema import ConfigError
+from portal.core.tenants.access import Right
 from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.ops.cli import BadInputError
@@ -75,7 +76,7 @@ class EditorPage:
     trial_of: str = ""
 
 
-@operator_page("plans", acts=True)
+@operator_page("plans", acts=Right.PLANS)
 def plan_editor(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     if request.method != "POST":
         return _answer(request, frame, _initial(request))

@@ -20,6 +20,7 @@ from billing.queries import plans as reading
 from billing.queries.plans import Version, VersionedPlan
 from billing.rules.formatting import grouped
 from portal.core.outbox import outbox
+from portal.core.tenants.access import Right
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import Badge
@@ -44,7 +45,7 @@ def plan_list(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     return answer(request, frame, {"rows": rows}, whole="operator/plans.html")
 
 
-@operator_page("plans", acts=True)
+@operator_page("plans", acts=Right.PLANS)
 def plan(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResponse:
     now = datetime.now(UTC)
     versioned_plan = next(iter(reading.plans(moment=now, name=name)), None)

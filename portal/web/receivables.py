@@ -27,6 +27,7 @@ from billing.receivables.pauses import PauseError
 from billing.receivables.settlement import PaymentError
 from billing.rules.dunning_defaults import Mark, Policy, Step
 from portal.core.audit import acting_as
+from portal.core.tenants.access import Right
 from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.web import format as say
@@ -55,7 +56,7 @@ class OverdueRow:
     all_paused: bool  # and so can all of the tenant's
 
 
-@operator_page("receivables", acts=True)
+@operator_page("receivables", acts=Right.PAYMENTS)
 def receivables(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     now = datetime.now(UTC).replace(microsecond=0)
     if request.method == "POST":

@@ -20,6 +20,7 @@ from billing.reconciliation import reconciliation_run
 from billing.rules import gateway_amounts
 from portal.core.audit import acting_as
 from portal.core.outbox import outbox
+from portal.core.tenants.access import Right
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import Badge
@@ -83,7 +84,7 @@ MEANS: dict[str, tuple[str, str]] = {
 """By kind of difference what it means, and what to do."""
 
 
-@operator_page("reconciliation", acts=True)
+@operator_page("reconciliation", acts=Right.PAYMENTS)
 def reconciliation(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     now = datetime.now(UTC)
     if request.method == "POST":

@@ -25,6 +25,7 @@ from billing.receivables import credit_balance
 from billing.receivables.credit_balance import CreditBalanceError
 from billing.rules.money import Money
 from portal.core.audit import acting_as
+from portal.core.tenants.access import Right
 from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.web import form_input
@@ -75,7 +76,7 @@ class TransferRow:
     may_undo: bool  # what was decided can be undone
 
 
-@operator_page("transfers", acts=True)
+@operator_page("transfers", acts=Right.PAYMENTS)
 def transfers(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     show = (request.POST if request.method == "POST" else request.GET).get("show", "")
     show = show if show in SHOWN else ""

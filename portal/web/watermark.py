@@ -15,6 +15,7 @@ from clusters import watermark
 from clusters.models import Cluster
 from clusters.watermark import WatermarkError
 from portal.core.audit import acting_as
+from portal.core.tenants.access import Right
 from portal.web.access_decorators import operator_page
 from portal.web.page_frame import PageFrame
 
@@ -34,7 +35,7 @@ class ResetForm(forms.Form):
     why = forms.CharField(label=_("Reason"), max_length=500, help_text=_("Shown in the audit history."))
 
 
-@operator_page("clusters", acts=True)
+@operator_page("clusters", acts=Right.CLUSTERS)
 def reset_watermark(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResponse:
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:

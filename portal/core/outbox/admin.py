@@ -27,6 +27,9 @@ class OutboxMessageAdmin(admin.ModelAdmin[OutboxMessage]):
     def has_delete_permission(self, request: HttpRequest, obj: OutboxMessage | None = None) -> bool:
         return False
 
-    @admin.action(description="Retry the selected messages now", permissions=["view"])
+    def has_retry_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("outbox.change_outboxmessage")
+
+    @admin.action(description="Retry the selected messages now", permissions=["retry"])
     def retry_now(self, request: HttpRequest, queryset: QuerySet[OutboxMessage]) -> None:
         queryset.filter(done_at=None).update(available_at=Now())

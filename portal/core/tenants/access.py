@@ -9,7 +9,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import Http404
 
-from portal.core.tenants.models import Membership, Role, Tenant, User
+from portal.core.tenants.models import Membership, OperatorRole, Role, Tenant, User
 
 
 class DeniedError(Http404):
@@ -37,6 +37,41 @@ STAFF = frozenset({Action.READ, Action.READ_INVOICES})
 """Whoever runs the machines may look into any tenant, but neither pays nor manages in its name."""
 
 
+class Right(Enum):
+    """What an operator can want beyond a tenant."""
+
+    READ = auto()  # every page, list and report
+    AUDIT = auto()  # the history of changes
+    TENANTS = auto()  # tenants, members, ownership of accounts, payers, subscriptions
+    PLANS = auto()  # plans, prices, terms of one tenant
+    CLOSES = auto()  # previews, closes, approvals
+    CREDITS = auto()  # credit notes, voids, write-offs, wallet grants, manual lines
+    PAYMENTS = auto()  # payments by hand, bank transfers, refunds, dunning
+    CLUSTERS = auto()  # clusters, connections, pulls, watermarks, capacity
+    JOBS = auto()  # acts on schedulers: blocks, nodes, jobs
+    IMPORTS = auto()  # usage files, quarantine
+    SETTINGS = auto()  # operators and their roles, sellers, taxes, limits, policies
+
+
+_SUPPORT = frozenset({Right.READ, Right.AUDIT})
+
+OPERATOR_RIGHTS: Mapping[OperatorRole, frozenset[Right]] = {
+    OperatorRole.SUPPORT: _SUPPORT,
+    OperatorRole.FINANCE: _SUPPORT
+    | {Right.TENANTS, Right.PLANS, Right.CLOSES, Right.CREDITS, Right.PAYMENTS},
+    OperatorRole.CLUSTER: frozenset({Right.READ, Right.CLUSTERS, Right.JOBS, Right.IMPORTS}),
+    OperatorRole.ADMIN: frozenset(Right),
+}
+"""The one table of what each operator role may: for pages, the admin, commands that name a person, and the API."""
+
+
+def rights_of(user: User | AnonymousUser) -> frozenset[Right]:
+    """What the person may do as an operator; nothing for everybody else. No query."""
+    if not isinstance(user, User) or not user.is_active or not user.operator_role:
+        return frozenset()
+    return OPERATOR_RIGHTS[OperatorRole(user.operator_role)]
+
+
 def entered(*, user: User | AnonymousUser, slug: str, action: Action) -> tuple[Tenant, frozenset[Action]]:
     """The tenant in which `user` may do `action`, with all that they may; raises DeniedError. One query."""
     if not isinstance(user, User) or not user.is_active:
@@ -50,7 +85,7 @@ def entered(*, user: User | AnonymousUser, slug: str, action: Action) -> tuple[T
 
 def tenants_of(user: User) -> QuerySet[Tenant]:
     """The tenants that the person may open, by name."""
-    tenants = Tenant.objects.all() if user.is_staff else Tenant.objects.filter(memberships__user=user)
+    tenants = Tenant.objects.all() if user.operator_role else Tenant.objects.filter(memberships__user=user)
     return tenants.order_by("name", "pk")
 
 
@@ -61,4 +96,4 @@ def allowed_in(tenant: Tenant, user: User) -> frozenset[Action]:
 
 def _allowed(user: User, role: str | None) -> frozenset[Action]:
     allowed = ALLOWED[Role(role)] if role else frozenset()
-    return allowed | STAFF if user.is_staff else allowed
+    return allowed | STAFF if user.operator_role else allowed

@@ -13,6 +13,7 @@ from django.contrib.auth.models import Group
 from django.http import HttpRequest
 
 from portal.admin import Recorded
+from portal.core.audit import acting_as
 from portal.core.tenants.models import Membership, User
 
 admin.site.unregister(Group)  # roles are memberships
@@ -44,8 +45,8 @@ class ChangedPerson(UserChangeForm[User]):
 
 @admin.register(User)
 class PersonAdmin(UserAdmin[User]):
-    list_display = ("email", "first_name", "last_name", "is_active", "is_staff", "last_login")
-    list_filter = ("is_staff", "is_superuser", "is_active")
+    list_display = ("email", "first_name", "last_name", "is_active", "operator_role", "last_login")
+    list_filter = ("operator_role", "is_active")
     search_fields = ("email", "first_name", "last_name")
     ordering = ("email",)
     add_form = NewPerson
@@ -53,7 +54,7 @@ class PersonAdmin(UserAdmin[User]):
     filter_horizontal = ()
     fieldsets = (
         (None, {"fields": ("email", "password", "first_name", "last_name")}),
-        ("Operation", {"fields": ("is_active", "is_staff", "is_superuser")}),
+        ("Operation", {"fields": ("is_active", "operator_role")}),
         ("Dates", {"fields": ("last_login", "date_joined")}),
     )
     add_fieldsets = (
@@ -63,7 +64,8 @@ class PersonAdmin(UserAdmin[User]):
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
         """An address that the person no longer has opens nothing: sign-in accepts what allauth keeps as well."""
-        super().save_model(request, obj, form, change)
+        with acting_as(str(request.user)):
+            super().save_model(request, obj, form, change)
         EmailAddress.objects.filter(user=obj).exclude(email=obj.email).delete()
 
 

@@ -48,21 +48,56 @@ class UserManager(BaseUserManager["User"]):
         return user
 
     def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> User:
-        return self.create_user(email, password, **{"is_staff": True, "is_superuser": True, **fields})
+        return self.create_user(email, password, **{"operator_role": OperatorRole.ADMIN, **fields})
 
 
+class OperatorRole(models.TextChoices):
+    """What an operator may do, in every tenant and on every cluster: `access.OPERATOR_RIGHTS` has the table."""
+
+    SUPPORT = "support", "Support: sees everything, changes nothing"
+    FINANCE = "finance", "Finance: tenants, plans, closes, credits, payments"
+    CLUSTER = "cluster", "Cluster: clusters, schedulers, imports"
+    ADMIN = "admin", "Admin: everything, operators included"
+
+
+@track(
+    exclude=[
+        *("password", "last_login", "date_joined", "email", "first_name", "last_name"),
+        *("is_staff", "is_superuser"),
+    ]
+)
 class User(AbstractUser):
-    """A person. What they may see follows from their memberships; staff run the cluster."""
+    """A person. What they may see follows from their memberships, and of operators from their role."""
 
     username = None  # type: ignore[assignment]  # the e-mail address is the name
     email = models.EmailField("e-mail address", unique=True)
+    operator_role = models.CharField(
+        max_length=10, choices=OperatorRole.choices, blank=True, help_text="Blank: no operator."
+    )
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
     objects: ClassVar[UserManager] = UserManager()  # type: ignore[assignment]  # Django's makes users by name
 
+    class Meta(AbstractUser.Meta):
+        abstract = False
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(operator_role="", is_staff=False, is_superuser=False)
+                | Q(operator_role="admin", is_staff=True, is_superuser=True)
+                | Q(operator_role__in=["support", "finance", "cluster"], is_staff=True, is_superuser=False),
+                name="user_flags_follow_from_the_operator_role",
+            )
+        ]
+
     def __str__(self) -> str:
         return self.email
+
+    def save(self, *args: Any, **options: Any) -> None:
+        """Django's flags, which its admin asks for, follow from the role."""
+        self.is_staff = bool(self.operator_role)
+        self.is_superuser = self.operator_role == OperatorRole.ADMIN
+        super().save(*args, **options)
 
 
 class Corrections(models.TextChoices):

@@ -21,7 +21,7 @@ from clusters.models import Cluster, Pull
 from portal.config_file.apply import apply
 from portal.config_file.schema import parse
 from portal.core.outbox import outbox
-from portal.core.tenants.models import Tenant, User
+from portal.core.tenants.models import OperatorRole, Tenant, User
 from portal.dev.demo_data.generator import atlas
 from portal.dev.demo_data.kubernetes import nimbus
 from portal.dev.demo_data.telemetry import declare_nodes, observe_nodes, with_telemetry
@@ -89,7 +89,7 @@ def _set_passwords() -> None:
     password = make_password(PASSWORD)
     for email, _ in LOGINS[1:]:
         User.objects.filter(email=email).update(password=password)
-    User.objects.create(email=OPERATOR, password=password, is_staff=True, is_superuser=True)
+    User.objects.create(email=OPERATOR, password=password, operator_role=OperatorRole.ADMIN)
 
 
 def logins() -> str:

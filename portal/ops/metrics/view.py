@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from portal.core.tenants.access import DeniedError
+from portal.core.tenants.access import DeniedError, Right, rights_of
 
 log = structlog.get_logger("portal.metrics")
 
@@ -24,7 +24,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
     Raises DeniedError for anybody but an operator and whoever shows the token.
     """
-    if not (_shows_token(request) or (request.user.is_authenticated and request.user.is_staff)):
+    if not (_shows_token(request) or Right.READ in rights_of(request.user)):
         raise DeniedError("neither the token nor an operator")
     from portal.ops.metrics.collector import exposed  # not before it is asked for: the pages do without
 

@@ -34,6 +34,7 @@ class Migration(migrations.Migration):
                         ('is_active', models.BooleanField(default=True, help_text='Designates whether this user should be treated as active. Unselect this instead of deleting accounts.', verbose_name='active')),
                         ('date_joined', models.DateTimeField(default=django.utils.timezone.now, verbose_name='date joined')),
                         ('email', models.EmailField(max_length=254, unique=True, verbose_name='e-mail address')),
+                        ('operator_role', models.CharField(blank=True, choices=[('support', 'Support: sees everything, changes nothing'), ('finance', 'Finance: tenants, plans, closes, credits, payments'), ('cluster', 'Cluster: clusters, schedulers, imports'), ('admin', 'Admin: everything, operators included')], help_text='Blank: no operator.', max_length=10)),
                         ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
                         ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
                     ],
@@ -41,8 +42,8 @@ class Migration(migrations.Migration):
                         'verbose_name': 'user',
                         'verbose_name_plural': 'users',
                         'abstract': False,
+                        'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('is_staff', False), ('is_superuser', False), ('operator_role', '')), models.Q(('is_staff', True), ('is_superuser', True), ('operator_role', 'admin')), models.Q(('is_staff', True), ('is_superuser', False), ('operator_role__in', ['support', 'finance', 'cluster'])), _connector='OR'), name='user_flags_follow_from_the_operator_role')],
                         'indexes': [],
-                        'constraints': [],
                     },
                     managers=[
                         ('objects', portal.core.tenants.models.UserManager()),
