@@ -11,7 +11,6 @@ from typing import Any
 from django.db.models import Q
 
 from billing.models import Invoice, Transfer, TransferPart
-from billing.receivables import invoice_balances
 
 MOST = 4  # hints for a transfer
 CANDIDATES = 400  # open invoices, the oldest
@@ -41,12 +40,12 @@ def list_hints(rows: Sequence[Transfer]) -> dict[int, list[Hint]]:
     payers = _tenants_of([row.payer_iban for row in came if row.payer_iban])
     tenant_ids = {tenant for tenants in payers.values() for tenant in tenants}
     words = {word for row in came for word in _words(row.payer)}
-    condition = Q(left__in={row.amount for row in came}) | Q(tenant__in=tenant_ids)
+    condition = Q(balance__left__in={row.amount for row in came}) | Q(tenant__in=tenant_ids)
     for word in sorted(words)[:50]:
         condition |= Q(tenant__name__icontains=word)
     invoices = list(
-        invoice_balances.with_left(Invoice.objects.all())
-        .filter(condition, left__gt=0, currency__in={row.currency for row in came})
+        Invoice.objects.unpaid()
+        .filter(condition, currency__in={row.currency for row in came})
         .select_related("tenant")
         .order_by("due_on", "pk")[:CANDIDATES]
     )
@@ -58,7 +57,7 @@ def _hints_of(row: Transfer, invoices: Iterable[Any], payers: set[int]) -> list[
     for invoice in invoices:
         if invoice.currency != row.currency:
             continue
-        same, has_paid = invoice.left == row.amount, invoice.tenant_id in payers
+        same, has_paid = invoice.balance.left == row.amount, invoice.tenant_id in payers
         alike = bool(_words(row.payer) & _words(invoice.tenant.name))
         why = [
             reason
@@ -75,7 +74,7 @@ def _hints_of(row: Transfer, invoices: Iterable[Any], payers: set[int]) -> list[
                 invoice.number,
                 invoice.tenant.name,
                 invoice.tenant.slug,
-                invoice.left,
+                invoice.balance.left,
                 row.currency,
                 ", ".join(why),
             )

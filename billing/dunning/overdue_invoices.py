@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
-from django.db.models import Max, QuerySet
-from django_stubs_ext import WithAnnotations
+from django.db.models import Max
 
 from billing.dunning import reopened_invoices
 from billing.models import (
@@ -30,8 +29,9 @@ from billing.models import (
     PaymentRefund,
     Suspension,
 )
+from billing.models.invoices import InvoiceQuerySet
 from billing.payments import gateway_access
-from billing.receivables import invoice_balances, pauses
+from billing.receivables import pauses
 from billing.receivables.dunning_policies import Policies
 from billing.rules import gateway_amounts
 from billing.rules.dunning_defaults import Policy, day_of, still_holds
@@ -86,25 +86,21 @@ def list_overdue_page(
     return _load_details(rows[:limit], moment)
 
 
-def _list_open(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balances.InvoiceLeft]]:
+def _list_open(moment: datetime) -> InvoiceQuerySet:
     today = day_of(moment, ZoneInfo("Pacific/Kiritimati"))  # nowhere is it later
-    return (
-        invoice_balances.with_left(Invoice.objects.filter(due_on__lt=today))
-        .filter(left__gt=0)
-        .order_by("due_on", "pk")
-    )
+    return Invoice.objects.filter(due_on__lt=today).unpaid().order_by("due_on", "pk")
 
 
-def _load_details(
-    rows: QuerySet[WithAnnotations[Invoice, invoice_balances.InvoiceLeft]], moment: datetime
-) -> list[OverdueInvoice]:
+def _load_details(rows: InvoiceQuerySet, moment: datetime) -> list[OverdueInvoice]:
     records = list(
         rows.annotate(reopened=reopened_invoices.may_be_reopened()).values_list(*_COLUMNS, named=True)
     )
     notices, suspended = _load_notices([row.pk for row in records]), _load_suspended()
     pause_reasons, under_way, ended = _PauseReasons(moment), _load_under_way(), _load_suspension_ends()
     policies = Policies({row.tenant for row in records})
-    crossed = reopened_invoices.count_reopenings({row.pk: row.left for row in records if row.reopened})
+    crossed = reopened_invoices.count_reopenings(
+        {row.pk: row.balance__left for row in records if row.reopened}
+    )
     invoices = []
     for row in records:
         zone = ZoneInfo(row.timezone)
@@ -122,7 +118,7 @@ def _load_details(
                 name=row.tenant__name,
                 number=row.number,
                 currency=row.currency,
-                left=row.left,
+                left=row.balance__left,
                 due_on=row.due_on,
                 today=today,
                 crossing=crossing,
@@ -133,7 +129,7 @@ def _load_details(
                 announcements=len(written.announcements),
                 suspended=row.tenant in suspended,
                 pause_reason=pause_reasons.find_reason(row.pk, row.tenant, row.tenant__slug)
-                or too_little_reason(row.left, row.currency),
+                or too_little_reason(row.balance__left, row.currency),
                 under_way=row.pk in under_way,
             )
         )
@@ -147,7 +143,7 @@ _COLUMNS = (
     "tenant__name",
     "number",
     "currency",
-    "left",
+    "balance__left",
     "due_on",
     "timezone",
     "reopened",

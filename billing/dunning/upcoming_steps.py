@@ -27,7 +27,6 @@ from billing.models import (
     Suspension,
 )
 from billing.payments import refunds, refunds_due
-from billing.receivables import invoice_balances
 from billing.rules.dunning_defaults import Mark, Policy, Step, past_due_from, suspended_from, timeline
 from billing.rules.money import Money
 
@@ -71,11 +70,11 @@ class OverdueTotal:
 
 def total_overdue(*, moment: datetime) -> list[OverdueTotal]:
     """By currency, what was due before today. One query."""
-    rows = invoice_balances.with_left(Invoice.objects.filter(due_on__lt=moment.date())).filter(left__gt=0)
+    rows = Invoice.objects.filter(due_on__lt=moment.date()).unpaid()
     totals = (
         rows.order_by()
         .values("currency")
-        .annotate(sum=Sum("left"), count=Count("pk"), tenants=Count("tenant", distinct=True))
+        .annotate(sum=Sum("balance__left"), count=Count("pk"), tenants=Count("tenant", distinct=True))
     )
     return [
         OverdueTotal(Money.from_minor(int(row["sum"]), row["currency"]), row["count"], row["tenants"])

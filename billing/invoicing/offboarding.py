@@ -40,7 +40,7 @@ from billing.models import (
 )
 from billing.models.payment_attempts import OPEN_CHECKOUTS, UNDECIDED, UNDER_WAY
 from billing.rating import engine
-from billing.receivables import credit_balance, invoice_balances
+from billing.receivables import credit_balance
 from billing.rules.money import Money
 from portal.core.audit.erasure import WHO, erase_people
 from portal.core.tenants import ownership
@@ -236,11 +236,12 @@ def _describe_unbilled(last: BillingPeriod, total: Money, moment: datetime) -> s
 
 
 def _find_unpaid(tenant: Tenant) -> Iterator[str]:
-    for invoice in invoice_balances.with_left(Invoice.objects.filter(tenant=tenant)).order_by("pk"):
-        amount_text = f"{Money.from_minor(abs(invoice.left), invoice.currency).text} {invoice.currency}"
-        if invoice.left > 0:
+    for invoice in Invoice.objects.filter(tenant=tenant).to_settle().order_by("pk"):
+        left = invoice.balance.left
+        amount_text = f"{Money.from_minor(abs(left), invoice.currency).text} {invoice.currency}"
+        if left > 0:
             yield f"{invoice} has {amount_text} due: have it paid, credit it, or write it off."
-        elif invoice.left < 0:
+        elif left < 0:
             yield f"{amount_text} of {invoice} is to be paid back: record that."
     for (_, currency), amount in credit_balance.list_balances([tenant.pk]).items():
         amount_text = f"{Money.from_minor(amount, currency).text} {currency}"

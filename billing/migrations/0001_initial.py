@@ -963,6 +963,26 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='InvoiceBalance',
+                    fields=[
+                        ('invoice', models.OneToOneField(on_delete=django.db.models.deletion.DO_NOTHING, primary_key=True, related_name='balance', serialize=False, to='billing.invoice')),
+                        ('received', models.BigIntegerField()),
+                        ('credited', models.BigIntegerField(help_text='By credit notes, above zero.')),
+                        ('to_wallet', models.BigIntegerField(help_text='Of what is credited: given back to a wallet.')),
+                        ('written_off', models.BigIntegerField(help_text='As far as it is not paid or credited after all.')),
+                        ('left', models.BigIntegerField(help_text='Below zero: it is to be given back.')),
+                        ('late_from', models.IntegerField(help_text='Days after due, where a policy of dunning says so.', null=True)),
+                        ('under_way', models.BooleanField(help_text='Money may yet come by an attempt to be paid.')),
+                        ('disputed', models.TextField(help_text='How a dispute stands that was not won: the last of inquiry, lost, open; empty for none.')),
+                    ],
+                    options={
+                        'db_table': 'billing_invoicebalance',
+                        'managed': False,
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='Suspension',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

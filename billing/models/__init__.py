@@ -24,6 +24,7 @@ from billing.models.costs import OperatingCost
 from billing.models.dunning import DunningPause, DunningPolicy, WriteOff
 from billing.models.evidence import Evidence
 from billing.models.gateway import EventState, GatewayAccount, GatewayEvent
+from billing.models.invoice_balances import InvoiceBalance
 from billing.models.invoices import (
     CLOSED_PERIOD,
     MOVES,
@@ -159,6 +160,7 @@ __all__ = [
     "GrantKind",
     "GrantRule",
     "Invoice",
+    "InvoiceBalance",
     "InvoiceDocument",
     "InvoiceLine",
     "InvoiceSeries",

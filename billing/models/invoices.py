@@ -67,6 +67,22 @@ class InvoiceQuerySet(QuerySet["Invoice"]):
         """The one invoice that each period has, without credit notes and invoices of corrections."""
         return self.filter(kind=DocumentKind.INVOICE)
 
+    def with_balance(self) -> InvoiceQuerySet:
+        """Each with what `settlement.compute_balance` reads."""
+        return self.select_related("balance")
+
+    def to_settle(self) -> InvoiceQuerySet:
+        """Those that are issued and are to be paid, without credit notes, each with its balance."""
+        return self.issued().exclude(kind=DocumentKind.CREDIT_NOTE).with_balance()
+
+    def unpaid(self) -> InvoiceQuerySet:
+        """Those of them of which something is left to be paid."""
+        return self.to_settle().filter(balance__left__gt=0)
+
+    def overpaid(self) -> InvoiceQuerySet:
+        """Those of which more is paid than is owed."""
+        return self.to_settle().filter(balance__left__lt=0)
+
 
 @track()
 class Invoice(models.Model):

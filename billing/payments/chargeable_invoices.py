@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
-from django_stubs_ext import WithAnnotations
+from django.db.models import Exists, OuterRef, Q
 
 from billing.models import (
     OPEN_CHECKOUTS,
@@ -26,9 +25,10 @@ from billing.models import (
     PaymentRefund,
     SavedMethod,
 )
+from billing.models.invoices import InvoiceQuerySet
 from billing.payments import retries
 from billing.payments.attempts import BOUNDS_HOLD, OUT_OF_BOUNDS, NotChargeable, chargeable_amount
-from billing.receivables import credit_balance, invoice_balances, pauses
+from billing.receivables import credit_balance, pauses
 from billing.receivables.dunning_policies import Policies
 
 SLICE = 500
@@ -47,7 +47,7 @@ class ChargeableInvoice:
 def list_chargeable(*, moment: datetime, limit: int) -> list[ChargeableInvoice]:
     """Longest due first, leaving out what waits for its next try, and what is too little or too much for a charge:
     however much of that there is, it keeps nobody from being charged. A query each for slices of candidates."""
-    rows = _list_unpaid(moment).order_by("due_on", "pk").values_list("pk", "left", "currency")
+    rows = _list_unpaid(moment).order_by("due_on", "pk").values_list("pk", "balance__left", "currency")
     invoice_ids = [
         pk for pk, left, currency in rows if not isinstance(chargeable_amount(left, currency), NotChargeable)
     ]
@@ -84,7 +84,7 @@ def _is_retry_due(refused: Sequence[PaymentAttempt], days: Sequence[int], moment
     return again is not None and again <= moment
 
 
-def _list_unpaid(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_balances.InvoiceLeft]]:
+def _list_unpaid(moment: datetime) -> InvoiceQuerySet:
     usable = SavedMethod.objects.filter(tenant=OuterRef("tenant"), preferred=True, state=MethodState.USABLE)
     flying = PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
     disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk")).exclude(state=DisputeState.WON)
@@ -100,8 +100,8 @@ def _list_unpaid(moment: datetime) -> QuerySet[WithAnnotations[Invoice, invoice_
     )
     today = moment.date() + timedelta(days=1)  # somewhere it is tomorrow
     rows = (
-        invoice_balances.with_left(Invoice.objects.filter(due_on__lte=today))
-        .filter(left__gt=0)
+        Invoice.objects.filter(due_on__lte=today)
+        .unpaid()
         .filter(Exists(usable))
         .filter(~Exists(flying), ~Exists(disputed), ~Exists(refunds), ~Exists(open_pages), ~Exists(refused))
         .filter(Q(tenant__billing_account__isnull=True) | Q(tenant__billing_account__automatic=True))

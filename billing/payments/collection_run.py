@@ -34,7 +34,7 @@ from billing.payments import (
     webhook_events,
 )
 from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError
-from billing.receivables import credit_balance, invoice_balances
+from billing.receivables import credit_balance
 from portal.core import locks
 from portal.core.locks import Work
 
@@ -242,7 +242,7 @@ def _list_outdated_pages() -> Iterable[Invoice]:
     rows = CheckoutSession.objects.filter(state=CheckoutState.OPEN, attempt__invoice__isnull=False)
     opened = list(rows.select_related("attempt__invoice").order_by("created_at"))
     invoices = Invoice.objects.filter(attempts__checkout__in=[checkout.pk for checkout in opened])
-    left = dict(invoice_balances.with_left(invoices).values_list("pk", "left"))
+    left = dict(invoices.to_settle().values_list("pk", "balance__left"))
     for checkout in opened:
         attempt = checkout.attempt
         if attempt is None or attempt.invoice is None:

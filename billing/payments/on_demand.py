@@ -11,7 +11,6 @@ from uuid import UUID, uuid5
 from zoneinfo import ZoneInfo
 
 from django.db import transaction
-from django_stubs_ext import WithAnnotations
 
 from billing.models import (
     AttemptState,
@@ -27,7 +26,7 @@ from billing.payments.attempts import NotChargeable
 from billing.payments.checkout_sessions import ReturnUrls
 from billing.payments.gateway_access import CollectionError, UnmatchedObjectError
 from billing.payments.gateways.base import Gateway, GatewayError
-from billing.receivables import invoice_balances, settlement
+from billing.receivables import settlement
 from billing.receivables.settlement import Settlement
 from portal.core.tenants.models import Tenant
 
@@ -130,7 +129,7 @@ def pay_open_invoices(
 
 
 def _refuse_higher_total(
-    invoices: Sequence[WithAnnotations[Invoice, invoice_balances.InvoiceSums]],
+    invoices: Sequence[Invoice],
     most: Mapping[str, int],
     moment: datetime,
 ) -> None:
@@ -142,12 +141,10 @@ def _refuse_higher_total(
         raise CollectionError(MORE)
 
 
-def list_open_invoices(
-    tenant: Tenant, *, moment: datetime
-) -> list[WithAnnotations[Invoice, invoice_balances.InvoiceSums]]:
+def list_open_invoices(tenant: Tenant, *, moment: datetime) -> list[Invoice]:
     """What one click would pay, the longest due first. One query."""
-    rows = invoice_balances.with_sums(Invoice.objects.issued().filter(tenant=tenant, due_on__isnull=False))
-    invoices: list[WithAnnotations[Invoice, invoice_balances.InvoiceSums]] = []
+    rows = Invoice.objects.filter(tenant=tenant, due_on__isnull=False).issued().with_balance()
+    invoices: list[Invoice] = []
     for row in rows.select_related("tenant").order_by("due_on", "pk"):
         stand = settlement.compute_balance(invoice=row, on=moment.astimezone(ZoneInfo(row.timezone)).date())
         chargeable = attempts.chargeable_amount(stand.due.minor, row.currency)

@@ -23,7 +23,7 @@ from billing.models import (
 from billing.payments import gateway_access, payment_posting
 from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError, Refund
-from billing.receivables import invoice_balances, settlement
+from billing.receivables import settlement
 from billing.rules import gateway_amounts
 
 LOOKS_AFTER_FAILURE: Final = timedelta(hours=3)
@@ -139,9 +139,7 @@ def list_unexplained() -> QuerySet[PaymentRefund]:
     """Those of them that people have to look at: something is left to be paid of their invoices."""
     return PaymentRefund.objects.filter(
         UNEXPLAINED,
-        attempt__invoice__in=invoice_balances.with_left(Invoice.objects.all())
-        .filter(left__gt=0)
-        .values("pk"),
+        attempt__invoice__in=Invoice.objects.unpaid().values("pk"),
     )
 
 
@@ -151,9 +149,7 @@ def list_not_refunded() -> QuerySet[PaymentRefund]:
         credit_note__isnull=False,
         resolution="",
         state__in=(RefundState.FAILED, RefundState.CANCELED),
-        attempt__invoice__in=invoice_balances.with_left(Invoice.objects.all())
-        .filter(left__lt=0)
-        .values("pk"),
+        attempt__invoice__in=Invoice.objects.overpaid().values("pk"),
     )
 
 

@@ -9,8 +9,7 @@ from datetime import UTC, date, datetime, time
 from typing import Final
 
 from django.db import transaction
-from django.db.models import Count, F, Q, QuerySet, Sum
-from django_stubs_ext import WithAnnotations
+from django.db.models import Count, F, Q, Sum
 
 from billing.models import (
     EFFECTIVE_REFUNDS,
@@ -26,7 +25,7 @@ from billing.models import (
 )
 from billing.payments import refunds
 from billing.payments.gateway_access import CollectionError
-from billing.receivables import invoice_balances, settlement
+from billing.receivables import settlement
 from billing.rules import gateway_amounts
 from billing.rules.money import Money
 
@@ -64,14 +63,14 @@ class TotalDue:
     invoices: int
 
 
-def list_overpaid() -> QuerySet[WithAnnotations[Invoice, invoice_balances.InvoiceLeft]]:
-    """Invoices of which more is paid than is owed, refunds on their way included."""
-    return invoice_balances.with_left(Invoice.objects.all()).filter(left__lt=0)
-
-
 def total_due() -> list[TotalDue]:
     """By currency. One query."""
-    rows = list_overpaid().order_by().values("currency").annotate(sum=Sum("left"), count=Count("pk"))
+    rows = (
+        Invoice.objects.overpaid()
+        .order_by()
+        .values("currency")
+        .annotate(sum=Sum("balance__left"), count=Count("pk"))
+    )
     return [
         TotalDue(Money.from_minor(-int(row["sum"]), row["currency"]), row["count"])
         for row in rows.order_by("currency")
@@ -80,12 +79,12 @@ def total_due() -> list[TotalDue]:
 
 def list_due(*, limit: int, invoice: Invoice | None = None) -> list[RefundDue]:
     """The oldest first, without those whose money is on its way back. Five queries, however many."""
-    rows = list_overpaid() if invoice is None else list_overpaid().filter(pk=invoice.pk)
+    rows = Invoice.objects.overpaid() if invoice is None else Invoice.objects.overpaid().filter(pk=invoice.pk)
     invoices = list(rows.select_related("tenant").order_by("pk")[:limit])
     under_way, by_card, noted = _under_way(invoices), _left_on_cards(invoices), _left_on_notes(invoices)
     due = []
     for row in invoices:
-        owed = -row.left - under_way.get(row.pk, 0)
+        owed = -row.balance.left - under_way.get(row.pk, 0)
         card = max(min(owed, by_card.get(row.pk, 0), noted.get(row.pk, 0)), 0)
         _, over = gateway_amounts.to_stripe(card, row.currency)
         if owed > 0:

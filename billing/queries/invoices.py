@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 
-from django.db.models import Exists, OuterRef, QuerySet
-from django_stubs_ext import WithAnnotations
+from django.db import connection
+from django.db.models import Exists, OuterRef
 
 from billing.models import (
     Evidence,
@@ -25,13 +25,14 @@ from billing.models import (
 from billing.models.invoices import InvoiceQuerySet
 from billing.queries import line_usage
 from billing.queries.costs import per_currency
-from billing.receivables import invoice_balances
-from billing.receivables.invoice_balances import InvoiceSums
 from billing.receivables.settlement import Balance, Settlement, compute_balance
 from billing.rules.money import Money
 from billing.wallets import invoice_payments
 from portal.core import pagination
 from portal.core.tenants.models import Tenant
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "invoices.sql")
 
 PAGE = 24
 LISTED = (
@@ -105,7 +106,9 @@ def newest(tenant: Tenant, *, on: date, after: str = "", size: int = 0) -> tuple
 
 def outstanding(tenant: Tenant) -> tuple[Open, OwedBack]:
     """All that is to be paid, and all that is to be paid back. One query."""
-    rows = list(_to_settle().filter(tenant=tenant))
+    with connection.cursor() as cursor:
+        cursor.execute(sql.OUTSTANDING, [tenant.pk])
+        rows: list[tuple[str, int, str, date | None, bool]] = cursor.fetchall()
     to_pay = [row for row in rows if row[1] > 0]
     back = [row for row in rows if row[1] < 0]
     return Open(
@@ -116,22 +119,15 @@ def outstanding(tenant: Tenant) -> tuple[Open, OwedBack]:
     ), OwedBack(
         per_currency(Money.from_minor(-left, currency) for currency, left, *_ in back),
         len(back),
-        (back[0][2] or "") if back else "",
+        back[0][2] if back else "",
     )
 
 
-# Made once for all tenants: it takes longer to say what is left of an invoice than to read it.
+# Made once for all tenants: that takes Django longer than to read them.
 @cache
-def _listed() -> QuerySet[WithAnnotations[Invoice, InvoiceSums]]:
+def _listed() -> InvoiceQuerySet:
     invoices = Invoice.objects.filter(state__in=[InvoiceState.ISSUED, InvoiceState.VOID])
-    return invoice_balances.with_sums(invoices).only(*LISTED)
-
-
-@cache
-def _to_settle() -> QuerySet[Invoice, tuple[str, int, str | None, date | None, bool]]:
-    invoices = invoice_balances.with_left(Invoice.objects.all()).order_by("number")
-    invoices = invoices.annotate(is_processing=Exists(invoice_balances.under_way()))
-    return invoices.values_list("currency", "left", "number", "due_on", "is_processing")
+    return invoices.with_balance().only(*LISTED, "balance")
 
 
 def get(tenant: Tenant, number: str) -> Invoice:
@@ -156,7 +152,7 @@ def draft_detail(invoice: int, *, on: date) -> Detail:
 
 
 def _detail(rows: InvoiceQuerySet, *, on: date) -> Detail:
-    invoice = invoice_balances.with_sums(rows.select_related("original", "replaces")).get()
+    invoice = rows.with_balance().select_related("original", "replaces").get()
     lines = list(invoice.lines.select_related("service_period").order_by("position"))
     is_void = invoice.state == InvoiceState.VOID
     einvoices = InvoiceDocument.objects.filter(invoice=OuterRef("invoice"), einvoice__isnull=False)

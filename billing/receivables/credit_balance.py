@@ -14,7 +14,6 @@ from zoneinfo import ZoneInfo
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet, Sum
-from django_stubs_ext import WithAnnotations
 
 from billing.catalog.tenant_lock import lock
 from billing.models import (
@@ -30,7 +29,8 @@ from billing.models import (
     PaymentDispute,
     PaymentRefund,
 )
-from billing.receivables import invoice_balances, pauses, settlement
+from billing.models.invoices import InvoiceQuerySet
+from billing.receivables import pauses, settlement
 from billing.rules.money import Money
 from billing.rules.period import midnight
 from billing.wallets import batch
@@ -241,15 +241,13 @@ def balance_of_invoice() -> QuerySet[CreditEntry, Any]:
     return rows.values("tenant").annotate(sum=Sum("amount")).filter(sum__gt=0)
 
 
-def _filter_payable(
-    invoices: QuerySet[Invoice], on: date
-) -> QuerySet[WithAnnotations[Invoice, invoice_balances.InvoiceLeft]]:
+def _filter_payable(invoices: InvoiceQuerySet, on: date) -> InvoiceQuerySet:
     """Those with something left, for which no money is on its way, and about which people decide nothing first."""
     flying = PaymentAttempt.objects.filter(UNDER_WAY, invoice=OuterRef("pk"))
     offered = CheckoutSession.objects.filter(attempt__invoice=OuterRef("pk"), state__in=OPEN_CHECKOUTS)
     disputed = PaymentDispute.objects.filter(attempt__invoice=OuterRef("pk"), state__in=UNDECIDED)
     unexplained_refunds = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=OuterRef("pk"))
-    rows = invoice_balances.with_left(invoices).filter(left__gt=0).filter(~Exists(flying), ~Exists(offered))
+    rows = invoices.unpaid().filter(~Exists(flying), ~Exists(offered))
     return rows.filter(~Exists(disputed), ~Exists(unexplained_refunds), ~Exists(pauses.filter_of_invoice(on)))
 
 

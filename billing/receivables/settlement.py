@@ -8,11 +8,10 @@ from enum import StrEnum
 
 from django.db import transaction
 from django.db.models import F, Sum
-from django_stubs_ext import WithAnnotations
 
 from billing.models import UNDECIDED, DisputeState, DocumentKind, Invoice, InvoiceState, Payment
-from billing.receivables import invoice_balances
 from billing.rules import gateway_amounts
+from billing.rules.dunning_defaults import DEFAULTS
 from billing.rules.money import Money
 
 
@@ -55,54 +54,53 @@ class PaymentError(Exception):
 
 
 def load_balance(*, invoice: Invoice, on: date) -> Balance:
-    """How the invoice stands on a day. One query; of many, ask `compute_balance` of each of `with_sums`."""
-    return compute_balance(
-        invoice=invoice_balances.with_sums(Invoice.objects.all()).get(pk=invoice.pk), on=on
-    )
+    """How the invoice stands on a day. One query; of many, ask `compute_balance` of each of `with_balance`."""
+    return compute_balance(invoice=Invoice.objects.with_balance().get(pk=invoice.pk), on=on)
 
 
-def compute_balance(*, invoice: WithAnnotations[Invoice, invoice_balances.InvoiceSums], on: date) -> Balance:
-    """How an invoice that was read with its sums stands on a day. No query."""
-    credited, prepaid = invoice.credited, invoice.prepaid - invoice.to_wallet
+def compute_balance(*, invoice: Invoice, on: date) -> Balance:
+    """How an invoice that was read with its balance stands on a day. No query."""
+    sums = invoice.balance
+    credited, prepaid = sums.credited, invoice.prepaid - sums.to_wallet
     if invoice.kind == DocumentKind.CREDIT_NOTE:
         credited, prepaid = invoice.total, 0
     if invoice.state == InvoiceState.VOID:
         prepaid = 0
-    written_off_minor = invoice.written_off if invoice.state == InvoiceState.ISSUED else 0
-    left = invoice.total - prepaid - invoice.received - credited - written_off_minor
+    written_off_minor = sums.written_off if invoice.state == InvoiceState.ISSUED else 0
+    left = invoice.total - prepaid - sums.received - credited - written_off_minor
     from_wallet, received, credited_money, written_off, due = (
         Money.from_minor(minor, invoice.currency)
-        for minor in (prepaid, invoice.received, credited, written_off_minor, left)
+        for minor in (prepaid, sums.received, credited, written_off_minor, left)
     )
-    settlement = _settlement(invoice, invoice.received + prepaid, credited, on)
+    settlement = _settlement(invoice, sums.received + prepaid, credited, on)
     return Balance(from_wallet, received, credited_money, written_off, due, settlement)
 
 
-def _settlement(
-    invoice: WithAnnotations[Invoice, invoice_balances.InvoiceSums], paid: int, credited: int, on: date
-) -> Settlement:
+def _settlement(invoice: Invoice, paid: int, credited: int, on: date) -> Settlement:
     if invoice.state == InvoiceState.VOID:
         return Settlement.VOID
     if invoice.state != InvoiceState.ISSUED:
         return Settlement.DRAFT
     if invoice.kind == DocumentKind.CREDIT_NOTE:
         return Settlement.CREDIT_NOTE
-    if invoice.disputed in UNDECIDED:
+    if invoice.balance.disputed in UNDECIDED:
         return Settlement.DISPUTED
     if paid + credited >= invoice.total:
         return Settlement.CREDITED if credited and not paid else Settlement.PAID
-    if paid + credited + invoice.written_off >= invoice.total:
-        residue = invoice.written_off < gateway_amounts.step(invoice.currency)  # too little to be charged
+    written_off = invoice.balance.written_off
+    if paid + credited + written_off >= invoice.total:
+        residue = written_off < gateway_amounts.step(invoice.currency)  # too little to be charged
         return Settlement.PAID if residue else Settlement.WRITTEN_OFF
     return _unpaid(invoice, on)
 
 
-def _unpaid(invoice: WithAnnotations[Invoice, invoice_balances.InvoiceSums], on: date) -> Settlement:
-    if invoice.under_way:
+def _unpaid(invoice: Invoice, on: date) -> Settlement:
+    if invoice.balance.under_way:
         return Settlement.PROCESSING
-    if invoice.disputed == DisputeState.LOST:
+    if invoice.balance.disputed == DisputeState.LOST:
         return Settlement.CHARGED_BACK
-    late = invoice.due_on is not None and (on - invoice.due_on).days >= invoice.late_from
+    late_from = DEFAULTS.past_due if invoice.balance.late_from is None else invoice.balance.late_from
+    late = invoice.due_on is not None and (on - invoice.due_on).days >= late_from
     return Settlement.PAST_DUE if late else Settlement.DUE
 
 

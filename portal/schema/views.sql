@@ -27,12 +27,44 @@ FROM billing_billingperiod p JOIN (
 JOIN billing_invoice i ON i.tenant_id = w.payer_id AND i.state = 'issued' AND i.period_end >= p."end"
 GROUP BY p.id, w.payer_id;
 
+-- What takes each document's total off, and what is left of it, in minor units; below zero it is to be given back.
+-- `credited` by credit notes, of which `to_wallet` was given back to a wallet; `written_off` as far as it is not paid or
+-- credited after all; `late_from` days after it is due, null where no policy says; `under_way`: money may yet come by an
+-- attempt to be paid; `disputed`: the last of inquiry, lost and open, "" for none. The model InvoiceBalance.
+CREATE VIEW billing_invoicebalance WITH (security_invoker = true) AS
+SELECT i.id AS invoice_id, p.received, n.credited, n.to_wallet, f.written_off, o.unpaid - f.written_off AS "left",
+       coalesce(
+           (SELECT d.past_due FROM billing_dunningpolicy d WHERE d.tenant_id = i.tenant_id AND d.since <= i.due_on
+            ORDER BY d.since DESC LIMIT 1),
+           (SELECT d.past_due FROM billing_dunningpolicy d WHERE d.tenant_id IS NULL AND d.since <= i.due_on
+            ORDER BY d.since DESC LIMIT 1)
+       ) AS late_from,
+       EXISTS (SELECT FROM billing_paymentattempt a WHERE a.invoice_id = i.id AND (
+                   a.state IN ('ready', 'unknown', 'processing', 'needs_review') OR a.state = 'offered' AND a.page_used
+               )) AS under_way,  -- as UNDER_WAY of the model
+       coalesce((SELECT max(x.state) FROM billing_paymentdispute x JOIN billing_paymentattempt a ON a.id = x.attempt_id
+                 WHERE a.invoice_id = i.id AND x.state <> 'won'), '') AS disputed
+FROM billing_invoice i
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(amount), 0)::bigint AS received FROM billing_payment WHERE invoice_id = i.id
+) p
+CROSS JOIN LATERAL (
+    SELECT coalesce(-sum(total), 0)::bigint AS credited, coalesce(-sum(prepaid), 0)::bigint AS to_wallet
+    FROM billing_invoice WHERE original_id = i.id AND state = 'issued'
+) n
+CROSS JOIN LATERAL (SELECT i.total - i.prepaid - p.received - n.credited + n.to_wallet AS unpaid) o
+CROSS JOIN LATERAL (
+    SELECT least(coalesce(sum(amount), 0)::bigint, greatest(o.unpaid, 0)) AS written_off
+    FROM billing_writeoff WHERE invoice_id = i.id AND undone_at IS NULL
+) f;
+
 -- Prices of plans that are paid out of wallets: their usage is billed once it is booked there, and on no invoice.
 CREATE VIEW billing_walletprice WITH (security_invoker = true) AS
 SELECT c.id AS price_id FROM billing_price c JOIN billing_planversion v ON v.id = c.version_id
 JOIN billing_plan p ON p.id = v.plan_id WHERE p.settles = 'wallet';
 
 GRANT SELECT ON billing_resource, billing_metered TO clustertab_agent;
+GRANT SELECT ON billing_invoicebalance TO clustertab_portal, clustertab_agent;
 
 -- What a tenant may know of tables that it has no right on. The views read them as their owner and name the tenant as
 -- the policies of row level security do.

@@ -13,7 +13,6 @@ from billing.documents import evidence
 from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceState
 from billing.queries import invoices as queries
 from billing.queries import line_usage
-from billing.receivables import invoice_balances
 from billing.receivables.settlement import Settlement, compute_balance
 from portal.api import identifiers, parameters
 from portal.api.cursors import Page
@@ -43,7 +42,7 @@ class InvoiceSerializer(serializers.ModelSerializer[Invoice]):
     tenant = serializers.CharField(source="tenant.slug")
     settlement = serializers.ChoiceField(
         choices=[member.value for member in Settlement],
-        source="balance.settlement",
+        source="stand.settlement",
         help_text="How its payment stands.",
     )
     period = PeriodSerializer(source="*")
@@ -56,9 +55,9 @@ class InvoiceSerializer(serializers.ModelSerializer[Invoice]):
     subtotal = MinorField("subtotal", help_text="Before tax.")
     tax = MinorField("tax")
     total = MinorField("total")
-    paid = MoneyField(source="balance.paid")
-    credited = MoneyField(source="balance.credited", help_text="By credit notes.")
-    due = MoneyField(source="balance.due", help_text="Below zero: it is to be given back.")
+    paid = MoneyField(source="stand.paid")
+    credited = MoneyField(source="stand.credited", help_text="By credit notes.")
+    due = MoneyField(source="stand.due", help_text="Below zero: it is to be given back.")
 
     class Meta:
         model = Invoice
@@ -133,7 +132,7 @@ class InvoiceEndpoint(TenantEndpoint):
 
     def with_balances(self, rows: Iterable[Any]) -> list[Any]:
         for row in rows:
-            row.balance = compute_balance(invoice=row, on=self.moment.astimezone(row.tenant.zone).date())
+            row.stand = compute_balance(invoice=row, on=self.moment.astimezone(row.tenant.zone).date())
         return list(rows)
 
 
@@ -162,7 +161,7 @@ class Invoices(InvoiceEndpoint):
             rows = rows.filter(issued_on__gte=query["issued_from"])
         if query["issued_to"]:
             rows = rows.filter(issued_on__lt=query["issued_to"])
-        return self.page(invoice_balances.with_sums(rows), order=("-period_start", "-pk"))
+        return self.page(rows.with_balance(), order=("-period_start", "-pk"))
 
     def prepared(self, page: Page[Any]) -> list[Any]:
         return self.with_balances(page.rows)
@@ -177,7 +176,7 @@ class OneInvoice(InvoiceEndpoint):
     def get(self, request: Any, name: str) -> HttpResponse:
         del request
         invoice = self.invoice(name)
-        rows = invoice_balances.with_sums(self.visible().filter(pk=invoice.pk))
+        rows = self.visible().filter(pk=invoice.pk).with_balance()
         return self.one(self.with_balances(rows)[0])
 
 

@@ -10,12 +10,11 @@ from zoneinfo import ZoneInfo
 
 from django.core.management.base import CommandParser
 from django.db.models import Prefetch
-from django_stubs_ext import WithAnnotations
 
 from billing.catalog import line_descriptions
 from billing.models import Invoice, InvoiceLine, InvoiceTax
 from billing.proof.checks import seconds_text
-from billing.receivables import invoice_balances, settlement
+from billing.receivables import settlement
 from billing.rules.formatting import hours_text, plain_price
 from billing.rules.money import Money
 from billing.rules.period import parse_month
@@ -36,13 +35,11 @@ class Command(OperatorCommand):
         return Answer({"invoices": invoices}, text)
 
 
-def _chosen(
-    tenant: str | None, month: str | None
-) -> list[WithAnnotations[Invoice, invoice_balances.InvoiceSums]]:
+def _chosen(tenant: str | None, month: str | None) -> list[Invoice]:
     lines = InvoiceLine.objects.select_related("service_period", "original__invoice").order_by("position")
     taxes = InvoiceTax.objects.order_by("-rate", "category")
     invoices = (
-        invoice_balances.with_sums(Invoice.objects.all())
+        Invoice.objects.with_balance()
         .select_related("tenant", "original", "replaces", "voiding")
         .prefetch_related(Prefetch("lines", lines), Prefetch("taxes", taxes))
         .order_by("period_start", "tenant__slug", "pk")
@@ -63,7 +60,7 @@ def _month(invoice: Invoice) -> tuple[int, int]:
     return local.year, local.month
 
 
-def _invoice(invoice: WithAnnotations[Invoice, invoice_balances.InvoiceSums], today: date) -> dict[str, Any]:
+def _invoice(invoice: Invoice, today: date) -> dict[str, Any]:
     money = [
         Money.from_minor(minor, invoice.currency).text
         for minor in (invoice.subtotal, invoice.tax, invoice.total)
