@@ -45,8 +45,8 @@ WHERE s.source_key = n.source_key AND s.turn < n.turn
 -- name: MATCH
 -- Stale is older news than the record's: an open row of a closed record, a waiting row of a started one, an earlier sight
 -- of one that still runs. While a run goes on, its suspended seconds grow with it, which is no news by itself. It is seen
--- anew only as it passes one of `marks`, seconds of the hour: each sight rates its last stretch again, which is a row more
--- of each resource, and of a thousand runs polled every five minutes half a million rows a day. One that had vanished is
+-- anew only as it passes one of `marks`, seconds of the hour: each sight writes its record, job, totals and rated stretch
+-- again, and a thousand runs polled every five minutes have three hundred thousand sights a day. One that had vanished is
 -- back with its first sight.
 TRUNCATE usage_match;
 INSERT INTO usage_match (source_key, account_id, record_id, verdict, revision)

@@ -55,7 +55,7 @@ CREATE TEMP TABLE IF NOT EXISTS utilisation_changed (record_id bigint NOT NULL) 
 -- rate_before: what jobs show of records that were rated before. Filled and read by billing.rating.
 -- rate_cut: what should be rated. Filled by billing.rating, read by billing.simulation too.
 -- rate_entry: what was ever rated of the same records. Filled and read by billing.rating.
--- rate_change: what has to be appended. Filled and read by billing.rating.
+-- rate_change: what has to be appended, or `grows` in its place. Filled and read by billing.rating.
 -- rate_move: what is rated of jobs whose description changed. Filled and read by billing.rating.
 -- rate_daily: what is added to each day's usage. Filled and read by billing.rating.
 -- rate_day: the local days of each zone, each below every UTC day that it touches. Filled and read by billing.rating.
@@ -77,14 +77,15 @@ CREATE TEMP TABLE IF NOT EXISTS rate_offer (
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS rate_before (
     record_id bigint NOT NULL, tenant_id bigint NOT NULL, started bigint, finish bigint, "user" text NOT NULL,
-    gpu_model text NOT NULL, redescribed boolean NOT NULL, label text[] NOT NULL, next_label text[] NOT NULL
+    gpu_model text NOT NULL, redescribed boolean NOT NULL, label text[] NOT NULL, next_label text[] NOT NULL,
+    open boolean NOT NULL
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS rate_cut (
     record_id bigint NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL, units bigint NOT NULL,
     offer_id int NOT NULL, share_num int NOT NULL, share_den int NOT NULL, place int NOT NULL
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS rate_entry (
-    record_id bigint NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL, share_num int NOT NULL,
+    id bigint NOT NULL, record_id bigint NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL, share_num int NOT NULL,
     share_den int NOT NULL, units bigint NOT NULL, generation int NOT NULL, terms_id int, resource text,
     tenant_id bigint, project_id bigint, period_id bigint, version_id bigint, price_id bigint, verdict text,
     payer_id bigint
@@ -93,7 +94,7 @@ CREATE TEMP TABLE IF NOT EXISTS rate_change (
     id bigint NOT NULL, record_id bigint NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL,
     units bigint NOT NULL, offer_id int NOT NULL, share_num int NOT NULL, share_den int NOT NULL,
     revision int NOT NULL, generation int NOT NULL, service_month date NOT NULL, counted boolean NOT NULL,
-    "user" text NOT NULL, gpu_model text NOT NULL
+    "user" text NOT NULL, gpu_model text NOT NULL, grows boolean NOT NULL DEFAULT false
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS rate_move (
     tenant_id bigint NOT NULL, project_id bigint NOT NULL, resource text NOT NULL, price_id bigint,

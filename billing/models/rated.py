@@ -75,6 +75,7 @@ class BillingPeriod(models.Model):
 class RatedUsage(models.Model):
     """One cut of one revision with its owner, terms and price. Append-only; a change is a negation and a new row.
 
+    Only the last cut of a run that goes on grows in its place, as the newest row, until a document covers it.
     Partitioned by service month; without foreign keys, so that months can be detached.
     """
 

@@ -4,7 +4,8 @@ Each record is cut at the borders of ownership, payer, billing period, subscript
 price for hours of the week begins or ends.
 What the cuts should be is compared with what is there; the difference is appended: nothing for
 a record that is rated right already, a negation and a new row for a cut that is rated differently
-now. So rating may run any number of times, in any order, and ends in the same sums.
+now. Only the last cut of a run that goes on grows in its place, until a document covers it. So
+rating may run any number of times, in any order, and ends in the same sums.
 """
 
 from __future__ import annotations
@@ -173,6 +174,8 @@ def _rate_again(cursor: Any) -> None:
     changes = cursor.rowcount
     cursor.execute(writing.MOVES)
     moves = cursor.rowcount
+    if changes:
+        cursor.execute(writing.GROWN)
     if changes or moves:
         _append(cursor)
     if moves:

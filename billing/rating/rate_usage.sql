@@ -47,7 +47,7 @@ INSERT INTO rate_before
 SELECT u.record_id, j.tenant_id, j.started, coalesce(j.ended, j.seen_until), j."user", j.gpu_model,
        (j."user", j.gpu_model) <> (u."user", u.gpu_model),
        usage_label(j."user", j.account, j.cluster, j.gpu_model, j.queue, j.qos, j.state),
-       usage_label(u."user", u.account, u.cluster, u.gpu_model, u.queue, u.qos, u.state)
+       usage_label(u."user", u.account, u.cluster, u.gpu_model, u.queue, u.qos, u.state), j.ended IS NULL
 FROM usage_input u CROSS JOIN LATERAL (
     SELECT * FROM billing_ratedjob r WHERE r.record_id = u.record_id OFFSET 0
 ) j WHERE NOT u.fresh;
@@ -240,7 +240,7 @@ FROM rate_cut w JOIN usage_input u USING (record_id) JOIN rate_offer o USING (of
 -- offers the planner expects a single one to fit, and would compare every row with every offer.
 SET LOCAL enable_nestloop = off;
 INSERT INTO rate_entry
-SELECT r.record_id, r.service_from, r.service_to, r.share_num, r.share_den, r.units, r.generation, o.offer_id,
+SELECT r.id, r.record_id, r.service_from, r.service_to, r.share_num, r.share_den, r.units, r.generation, o.offer_id,
        CASE WHEN o.offer_id IS NULL THEN r.resource END, CASE WHEN o.offer_id IS NULL THEN r.tenant_id END,
        CASE WHEN o.offer_id IS NULL THEN r.project_id END, CASE WHEN o.offer_id IS NULL THEN r.period_id END,
        CASE WHEN o.offer_id IS NULL THEN r.version_id END, CASE WHEN o.offer_id IS NULL THEN r.price_id END,
@@ -277,9 +277,11 @@ FROM (
 -- name: CHANGES
 -- A cut whose units differ is taken back and written anew, both whole, so that each row can be split over days by itself
 -- and a reversal splits exactly as what it reverses. Rated rows do not carry user and model: where one of them changed, all
--- of the record is taken back under its old description, which its job still shows.
+-- of the record is taken back under its old description, which its job still shows. Of a run that went on, the cut that
+-- grew is told apart: no document covers it yet, so its row grows in its place, as the newest. Totals change all the same by
+-- what it was and what it is.
 INSERT INTO rate_change (record_id, service_from, service_to, units, offer_id, share_num, share_den, id, generation,
-    revision, service_month, counted, "user", gpu_model)
+    revision, service_month, counted, "user", gpu_model, grows)
 WITH side AS (
     SELECT record_id, service_from, service_to, share_num, share_den, terms_id, units AS before, 0 AS now
     FROM rate_entry WHERE terms_id IS NOT NULL
@@ -300,6 +302,24 @@ WITH side AS (
     FROM side GROUP BY record_id, service_from, service_to, share_num, share_den, terms_id
     HAVING sum(before) <> sum(now) OR record_id IN (SELECT record_id FROM rate_before WHERE redescribed)
     ORDER BY record_id
+), stretch AS (
+    SELECT record_id, service_from, share_num, share_den, terms_id, max(before) AS units,
+           max(service_to) FILTER (WHERE before <> 0) AS until
+    FROM other WHERE record_id IN (SELECT record_id FROM rate_before WHERE open AND NOT redescribed)
+    GROUP BY record_id, service_from, share_num, share_den, terms_id
+    HAVING count(*) = 2 AND min(before) = 0 AND min(now) = 0
+       AND max(service_to) FILTER (WHERE now <> 0) > max(service_to) FILTER (WHERE before <> 0)
+), covered AS (
+    SELECT o.offer_id AS terms_id, max(i.rated_through) AS through
+    FROM rate_offer o JOIN billing_billingperiod p ON p.id = o.period_id
+    JOIN billing_invoice i ON i.tenant_id = coalesce(o.payer_id, o.tenant_id) AND i.period_end >= p."end"
+    WHERE o.offer_id IN (SELECT terms_id FROM stretch) GROUP BY o.offer_id
+), grown AS (
+    SELECT DISTINCT ON (s.record_id, s.service_from, s.share_num, s.share_den, s.terms_id) s.*, e.id, e.generation
+    FROM stretch s JOIN rate_entry e
+      ON (e.record_id, e.service_from, e.service_to, e.share_num, e.share_den, e.terms_id, e.units)
+       = (s.record_id, s.service_from, s.until, s.share_num, s.share_den, s.terms_id, s.units)
+    ORDER BY s.record_id, s.service_from, s.share_num, s.share_den, s.terms_id, e.id DESC
 ), change AS (
     SELECT d.*, -d.before AS units, b."user", b.gpu_model FROM other d JOIN rate_offer o ON o.offer_id = d.terms_id
     JOIN rate_before b ON b.record_id = d.record_id AND b.tenant_id = o.tenant_id WHERE d.before <> 0
@@ -308,12 +328,16 @@ WITH side AS (
     WHERE d.now <> 0
 )
 SELECT c.record_id, c.service_from, c.service_to, c.units, c.terms_id, c.share_num, c.share_den,
-       nextval('billing_ratedusage_id_seq'), coalesce(g.last, 0) + row_number() OVER (
-           PARTITION BY c.record_id, o.resource, c.service_from, c.units < 0 ORDER BY c.terms_id, c.service_to),
-       u.revision, utc_month(c.service_from), o.counted, c."user", c.gpu_model
+       nextval('billing_ratedusage_id_seq'), coalesce(w.generation, coalesce(g.last, 0) + row_number() OVER (
+           PARTITION BY c.record_id, o.resource, c.service_from, c.units < 0 ORDER BY c.terms_id, c.service_to)),
+       u.revision, utc_month(c.service_from), o.counted, c."user", c.gpu_model, w.generation IS NOT NULL
 FROM change c
 JOIN usage_input u ON u.record_id = c.record_id
 JOIN rate_offer o ON o.offer_id = c.terms_id
+LEFT JOIN (
+    SELECT n.* FROM grown n LEFT JOIN covered k ON k.terms_id = n.terms_id WHERE n.id > coalesce(k.through, 0)
+) w ON (w.record_id, w.service_from, w.share_num, w.share_den, w.terms_id)
+     = (c.record_id, c.service_from, c.share_num, c.share_den, c.terms_id)
 LEFT JOIN (SELECT record_id, max(generation) AS last FROM rate_entry GROUP BY record_id) g
   ON g.record_id = c.record_id
 

@@ -9,7 +9,19 @@ INSERT INTO billing_ratedusage (id, service_month, revision, generation, reversa
 SELECT c.id, c.service_month, c.revision, c.generation, c.units < 0, c.record_id, o.resource, o.tenant_id,
        o.project_id, o.period_id, o.version_id, o.price_id, o.verdict, c.service_from, c.service_to, c.share_num,
        c.share_den, c.units, o.payer_id
-FROM rate_change c JOIN rate_offer o USING (offer_id)
+FROM rate_change c JOIN rate_offer o USING (offer_id) WHERE NOT c.grows
+
+-- name: GROWN
+-- The last stretch of a run that went on, which no document covers: its row is the same, but longer and the newest.
+INSERT INTO billing_ratedusage (id, service_month, revision, generation, reversal, record_id, resource, tenant_id,
+    project_id, period_id, version_id, price_id, verdict, service_from, service_to, share_num, share_den, units,
+    payer_id)
+SELECT c.id, c.service_month, c.revision, c.generation, false, c.record_id, o.resource, o.tenant_id,
+       o.project_id, o.period_id, o.version_id, o.price_id, o.verdict, c.service_from, c.service_to, c.share_num,
+       c.share_den, c.units, o.payer_id
+FROM rate_change c JOIN rate_offer o USING (offer_id) WHERE c.grows AND c.units > 0
+ON CONFLICT ON CONSTRAINT usage_is_rated_once DO UPDATE
+SET id = excluded.id, service_to = excluded.service_to, units = excluded.units, revision = excluded.revision
 
 -- name: PERIOD_TOTALS
 INSERT INTO billing_periodtotal AS t

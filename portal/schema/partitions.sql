@@ -16,8 +16,18 @@ CREATE TABLE billing_ratedusage (
         UNIQUE (record_id, resource, service_from, generation, reversal, service_month)
 ) PARTITION BY RANGE (service_month);
 
+-- But for the last stretch of a run that goes on, as long as no document covers it: it grows, and is the newest row then.
 CREATE FUNCTION billing_rated_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    IF TG_OP = 'UPDATE' AND NEW.id > OLD.id AND NEW.service_to > OLD.service_to AND NOT OLD.reversal
+       AND (to_jsonb(NEW) - '{id,service_to,units,revision}'::text[])
+         = (to_jsonb(OLD) - '{id,service_to,units,revision}'::text[])
+       AND NOT EXISTS (
+           SELECT FROM billing_billingperiod p
+           JOIN billing_invoice i ON i.tenant_id = coalesce(OLD.payer_id, OLD.tenant_id) AND i.period_end >= p."end"
+           WHERE p.id = OLD.period_id AND i.rated_through >= OLD.id) THEN
+        RETURN NEW;
+    END IF;
     RAISE EXCEPTION 'Rated usage is append-only: a change is a negation and a new row.';
 END $$;
 CREATE TRIGGER rated_is_append_only BEFORE UPDATE OR DELETE ON billing_ratedusage
