@@ -52,15 +52,19 @@ def jobs(
         submitted = first + number * days * DAY // count
         started = submitted + draw(1 << draw(1, 13))
         gpus = 1 << draw(4)
+        person, other = (
+            draw(USERS),
+            draw(8) == 0,
+        )  # who has a model and a queue of their own, for most of their jobs
         yield Job(
             number=100_000 + number,
             account=account,
-            user=f"user{account * USERS + draw(USERS):05d}",
-            model=MODELS[draw(len(MODELS))],
+            user=f"user{account * USERS + person:05d}",
+            model=MODELS[draw(len(MODELS)) if other else person % len(MODELS)],
             gpus=gpus,
             cpus=gpus * 12,
             memory=gpus * 60,
-            queue=QUEUES[draw(len(QUEUES))],
+            queue=QUEUES[draw(len(QUEUES)) if other else person // 3 % len(QUEUES)],
             state=STATES[draw(len(STATES))],
             submitted=submitted,
             started=started,

@@ -25,8 +25,8 @@ WHERE u.tenant_id = %s AND p.tenant_id = u.tenant_id AND p.name = u."user" AND p
 """  # noqa: S608 - built from constants
 _SERIES_DIGESTS = """
 UPDATE billing_usageseries s SET digest = d.digest FROM (
-    SELECT id, usage_digest(project_id, resource, price_id, share_den,
-                            usage_label("user", account, cluster, gpu_model, queue, qos, state)) AS digest
+    SELECT id, series_digest(project_id, resource, price_id, share_den, label_digest(
+               usage_label("user", account, cluster, gpu_model, queue, qos, state))) AS digest
     FROM billing_usageseries WHERE tenant_id = %s
 ) d WHERE d.id = s.id AND d.digest <> s.digest
 """

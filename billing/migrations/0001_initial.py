@@ -1487,8 +1487,8 @@ class Migration(migrations.Migration):
                     name='UsageSeries',
                     fields=[
                         ('id', models.AutoField(primary_key=True, serialize=False)),
-                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
-                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.project')),
+                        ('tenant', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('project', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.project')),
                         ('resource', models.CharField(choices=[('gpu', 'GPU'), ('cpu', 'CPU'), ('memory', 'Memory'), ('gpu-memory', 'GPU memory'), ('billing', 'Slurm billing')], max_length=10)),
                         ('price', models.ForeignKey(db_constraint=False, db_index=False, help_text='Empty: it is not charged.', null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='billing.price')),
                         ('share_den', models.IntegerField()),
@@ -1499,7 +1499,7 @@ class Migration(migrations.Migration):
                         ('queue', models.TextField()),
                         ('qos', models.TextField()),
                         ('state', models.TextField(help_text='As the job has it now.')),
-                        ('digest', models.BinaryField(help_text='Of all the columns but the tenant: `usage_digest`.')),
+                        ('digest', models.BinaryField(help_text='Of all the columns but the tenant: `series_digest`.')),
                     ],
                     options={
                         'indexes': [models.Index(fields=['tenant', 'user'], name='usage_series_of_user')],
@@ -1512,7 +1512,7 @@ class Migration(migrations.Migration):
                         ('pk', models.CompositePrimaryKey('tenant_id', 'day', 'series_id', blank=True, editable=False, primary_key=True, serialize=False)),
                         ('tenant', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
                         ('day', models.DateField()),
-                        ('series', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.usageseries')),
+                        ('series', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.usageseries')),
                         ('units', models.BigIntegerField(help_text='Σ units × share_num')),
                     ],
                     options={

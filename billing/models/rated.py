@@ -225,8 +225,13 @@ class UsageSeries(models.Model):
     """
 
     id = models.AutoField(primary_key=True)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False, related_name="+")
-    project = models.ForeignKey(Project, on_delete=models.PROTECT, db_index=False, related_name="+")
+    # Rating holds both rows, and a project with usage refuses to go: checked there, not per series.
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
+    )
+    project = models.ForeignKey(
+        Project, on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
+    )
     resource = models.CharField(max_length=10, choices=Resource.choices)
     price = models.ForeignKey(
         "billing.Price",
@@ -245,7 +250,7 @@ class UsageSeries(models.Model):
     queue = models.TextField()
     qos = models.TextField()
     state = models.TextField(help_text="As the job has it now.")
-    digest = models.BinaryField(help_text="Of all the columns but the tenant: `usage_digest`.")
+    digest = models.BinaryField(help_text="Of all the columns but the tenant: `series_digest`.")
 
     class Meta:
         constraints: ClassVar = [
@@ -264,11 +269,13 @@ class DailyUsage(models.Model):
     """
 
     pk = models.CompositePrimaryKey("tenant_id", "day", "series_id")
-    tenant = models.ForeignKey(  # its series has the same, and is checked
+    tenant = models.ForeignKey(  # its series has the same
         Tenant, on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
     )
     day = models.DateField()
-    series = models.ForeignKey(UsageSeries, on_delete=models.PROTECT, db_index=False, related_name="+")
+    series = models.ForeignKey(  # looked up by the statement that writes it, and never deleted
+        UsageSeries, on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
+    )
     units = models.BigIntegerField(help_text="Σ units × share_num")
 
     def __str__(self) -> str:

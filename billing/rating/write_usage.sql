@@ -78,34 +78,38 @@ ANALYZE rate_day
 -- What is added to each day, by all that usage is grouped by. Most runs lie within one day; the others are split over the
 -- days of their period's zone. What moves away and comes back in one batch is nothing, and nobody's description.
 INSERT INTO rate_daily
-WITH row AS MATERIALIZED (
+WITH job AS MATERIALIZED (
+    SELECT record_id, label, label_digest(label) AS digest FROM (
+        SELECT record_id, usage_label("user", account, cluster, gpu_model, queue, qos, state) AS label FROM usage_input
+        OFFSET 0
+    ) u
+), row AS MATERIALIZED (
     SELECT o.tenant_id, o.project_id, o.resource, o.price_id, o.timezone, c.service_from, c.service_to, c.share_num,
-           c.share_den, c.units, usage_label(u."user", u.account, u.cluster, u.gpu_model, u.queue, u.qos, u.state) AS label
-    FROM rate_change c JOIN rate_offer o USING (offer_id) JOIN usage_input u USING (record_id) WHERE c.counted
+           c.share_den, c.units, j.digest, j.label
+    FROM rate_change c JOIN rate_offer o USING (offer_id) JOIN job j USING (record_id) WHERE c.counted
     UNION ALL
     SELECT m.tenant_id, m.project_id, m.resource, m.price_id, m.timezone, m.service_from, m.service_to, m.share_num,
-           m.share_den, v.units, v.label
+           m.share_den, v.units, label_digest(v.label), v.label
     FROM rate_move m CROSS JOIN LATERAL (VALUES (-m.units, m.label), (m.units, m.next_label)) v (units, label)
 ), begun AS (
     SELECT r.*, d.day, d.since, d.until
     FROM row r JOIN rate_day d ON d.timezone = r.timezone AND d.utc_day = r.service_from / 86400
     WHERE d.since <= r.service_from AND d.until > r.service_from
 ), piece AS (
-    SELECT tenant_id, project_id, resource, price_id, share_num, share_den, label, day, units FROM begun
+    SELECT tenant_id, project_id, resource, price_id, share_num, share_den, digest, label, day, units FROM begun
     WHERE service_to <= until
     UNION ALL
-    SELECT r.tenant_id, r.project_id, r.resource, r.price_id, r.share_num, r.share_den, r.label, d.day,
-           units_within(r.units, r.service_from, r.service_to, d.since, d.until)
+    SELECT r.tenant_id, r.project_id, r.resource, r.price_id, r.share_num, r.share_den, r.digest,
+           r.label, d.day, units_within(r.units, r.service_from, r.service_to, d.since, d.until)
     FROM begun r CROSS JOIN LATERAL (
         SELECT * FROM rate_day d WHERE d.first AND d.timezone = r.timezone
           AND d.since >= r.since AND d.since < r.service_to OFFSET 0
     ) d WHERE r.service_to > r.until
 )
-SELECT s.*, usage_digest(project_id, resource, price_id, share_den, label)
-FROM (
-    SELECT tenant_id, day, project_id, resource, price_id, share_den, label, sum(units * share_num) AS units FROM piece
-    GROUP BY tenant_id, day, project_id, resource, price_id, share_den, label HAVING sum(units * share_num) <> 0
-) s;
+SELECT tenant_id, day, project_id, resource, price_id, share_den, any_value(label), sum(units * share_num),
+       series_digest(project_id, resource, price_id, share_den, digest)
+FROM piece
+GROUP BY tenant_id, day, project_id, resource, price_id, share_den, digest HAVING sum(units * share_num) <> 0;
 ANALYZE rate_daily (tenant_id, digest)
 
 -- name: SERIES

@@ -84,9 +84,12 @@ CREATE FUNCTION usage_label(
 $$;
 
 -- What tells the usage series of a tenant apart: names may be longer than what an index holds.
-CREATE FUNCTION usage_digest(project bigint, resource text, price bigint, share_den int, label text[])
+CREATE FUNCTION label_digest(label text[]) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT sha256(convert_to(label::text, 'UTF8'))
+$$;
+CREATE FUNCTION series_digest(project bigint, resource text, price bigint, share_den int, of_label bytea)
 RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT sha256(convert_to(ARRAY[project::text, resource, price::text, share_den::text]::text || label::text, 'UTF8'))
+    SELECT sha256(of_label || convert_to(format('%s %s %s %s', project, resource, price, share_den), 'UTF8'))
 $$;
 
 -- A text as one cell of a spreadsheet, which takes what matches `formula` for one.
