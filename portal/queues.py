@@ -18,6 +18,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.tasks.closes_due",
         "billing.tasks.schedule_closes",
         "billing.tasks.request_reconciliation",
+        "portal.api.tasks.forget_answers",
     ),
     "pull": ("billing.tasks.pull_usage", "billing.tasks.forget_passes"),
     "rate": (
@@ -35,7 +36,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     ),
     "reconcile": ("billing.tasks.reconcile_due", "billing.tasks.reconcile_now"),
     "limits": ("billing.tasks.enforce_suspensions",),
-    "mail": ("billing.tasks.send_notices",),
+    "mail": ("billing.tasks.send_notices", "portal.api.tasks.announce_keys"),
     "documents": ("billing.tasks.render_document",),
 }
 """The tasks of each queue."""

@@ -74,4 +74,14 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 3600.0,  # not once a day: the time counts from the scheduler's start
         "options": {"expires": 3600},
     },
+    "mail the owners of new API keys": {
+        "task": "portal.api.tasks.announce_keys",
+        "schedule": 60.0,
+        "options": {"expires": 60},
+    },
+    "forget the answers to old requests": {
+        "task": "portal.api.tasks.forget_answers",
+        "schedule": 3600.0,
+        "options": {"expires": 3600},
+    },
 }

@@ -10,6 +10,8 @@ import hashlib
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid5
 
 from django.db import connection, transaction
 from django.http import HttpRequest, HttpResponse
@@ -19,7 +21,18 @@ from portal.api.models import IdempotentRequest
 from portal.api.problems import ProblemError, bad_request
 
 LIFETIME = timedelta(hours=48)
+PATIENCE = timedelta(seconds=60)
+"""After so long whoever works beside a transaction has died: the same request may work again."""
+UNDER_WAY = 0
+"""The status of such a request while it works."""
+_NAMESPACE = UUID("6d6c1f0e-6f0b-5f0e-9d52-3a1b1c7f4a53")
 _PRINTABLE = re.compile(r"[\x21-\x7e]{1,255}\Z")
+
+
+class ShownOnce(HttpResponse):
+    """An answer with a secret: what is stored, and sent again, is `kept`, which has none."""
+
+    kept: bytes = b""
 
 
 def key_of(request: HttpRequest, *, required: bool) -> str:
@@ -52,8 +65,7 @@ def answer_once(
     """
     with transaction.atomic():
         if not _lock(owner, key):
-            detail = "The first request with this Idempotency-Key is under way."
-            raise ProblemError(409, "in-progress", "It is under way", detail, headers={"Retry-After": "1"})
+            raise _in_progress()
         stored = IdempotentRequest.objects.filter(owner=owner, key=key).first()
         if stored is not None and stored.created_at > moment - LIFETIME:
             return _again(stored, digest)
@@ -67,6 +79,48 @@ def answer_once(
             response = problems.as_response(problem)
         _store(stored, owner, key, digest, response, moment)
         return response
+
+
+def answer_beside(
+    *, owner: str, key: str, digest: bytes, moment: datetime, work: Callable[[], HttpResponse]
+) -> HttpResponse:
+    """As `answer_once`, for `work` that calls a gateway or a scheduler: no transaction is open while it does.
+
+    It may be called again where a process died between effect and answer, or refused with 500 and above: so `work`
+    has to be safe to repeat under a key of its own, which derives from this one (`uuid_of`).
+    """
+    with transaction.atomic():
+        if not _lock(owner, key):
+            raise _in_progress()
+        stored = IdempotentRequest.objects.filter(owner=owner, key=key).first()
+        if stored is not None and stored.created_at > moment - LIFETIME:
+            if stored.status != UNDER_WAY or bytes(stored.digest) != digest:
+                return _again(stored, digest)
+            if stored.created_at > moment - PATIENCE:
+                raise _in_progress()
+        _store(stored, owner, key, digest, HttpResponse(status=200), moment)
+        mine = IdempotentRequest.objects.filter(owner=owner, key=key, created_at=moment)
+        mine.update(status=UNDER_WAY)
+    try:
+        response = work()
+    except Exception as error:
+        problem = problems.of_exception(error)
+        if problem is None or problem.status >= 500:
+            mine.delete()
+            raise
+        response = problems.as_response(problem)
+    mine.update(**_values(digest, response, moment))
+    return response
+
+
+def uuid_of(owner: str, key: str) -> UUID:
+    """The key under which a use case of ours knows the request again."""
+    return uuid5(_NAMESPACE, f"{owner}\n{key}")
+
+
+def _in_progress() -> ProblemError:
+    detail = "The first request with this Idempotency-Key is under way."
+    return ProblemError(409, "in-progress", "It is under way", detail, headers={"Retry-After": "1"})
 
 
 def _lock(owner: str, key: str) -> bool:
@@ -94,17 +148,21 @@ def _store(
     response: HttpResponse,
     moment: datetime,
 ) -> None:
-    values = {
-        "digest": digest,
-        "status": response.status_code,
-        "content_type": response.headers["Content-Type"],
-        "body": response.content,
-        "created_at": moment,
-    }
+    values = _values(digest, response, moment)
     if stored is None:
         IdempotentRequest.objects.create(owner=owner, key=key, **values)
     else:
         IdempotentRequest.objects.filter(pk=stored.pk).update(**values)
+
+
+def _values(digest: bytes, response: HttpResponse, moment: datetime) -> dict[str, Any]:
+    return {
+        "digest": digest,
+        "status": response.status_code,
+        "content_type": response.headers.get("Content-Type", ""),
+        "body": response.kept if isinstance(response, ShownOnce) else response.content,
+        "created_at": moment,
+    }
 
 
 def forget_old(*, moment: datetime) -> int:

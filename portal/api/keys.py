@@ -133,6 +133,20 @@ def rotate(*, key: ApiKey, by: User, overlap: timedelta, moment: datetime) -> Ne
     return NewKey(row, body)
 
 
+@transaction.atomic
+def change(*, key: ApiKey, name: str, expires_at: datetime | None, moment: datetime) -> None:
+    """Another name or end. Raises KeyRefusedError for an empty name, an end that is past, and a key that has ended."""
+    if not name.strip():
+        raise KeyRefusedError("Give the key a name that says what uses it.")
+    row = ApiKey.objects.select_for_update().get(pk=key.pk)
+    if not is_valid(row, moment):
+        raise KeyRefusedError("The key was revoked or has expired: make a new one.")
+    if expires_at is not None and expires_at <= moment:
+        raise KeyRefusedError("The key would have expired already: choose a later end, or revoke it.")
+    row.name, row.expires_at = name.strip(), expires_at
+    row.save(update_fields=["name", "expires_at"])
+
+
 def revoke(*, key: ApiKey, moment: datetime) -> None:
     """Refuse the key from now on, in every process. A second call changes nothing."""
     ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=moment)

@@ -13,7 +13,8 @@ from portal.core.tenants.models import Project, Tenant, User
 
 
 @track(
-    exclude=["used_at", "used_from", "previous_used_at", "digest", "previous_digest"], personal=["used_from"]
+    exclude=["used_at", "used_from", "previous_used_at", "digest", "previous_digest", "announced_at"],
+    personal=["used_from"],
 )
 class ApiKey(models.Model):
     """A key of a tenant, or of an operator where it has no tenant. The secret is shown once; its SHA-256 is stored."""
@@ -41,6 +42,7 @@ class ApiKey(models.Model):
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True, help_text="Empty: never.")
     revoked_at = models.DateTimeField(null=True)
+    announced_at = models.DateTimeField(null=True, help_text="When the owners were mailed of it.")
     used_at = models.DateTimeField(null=True, help_text="Last use, to the hour.")
     used_from = models.GenericIPAddressField(null=True, help_text="Address of the last use.")
     previous_used_at = models.DateTimeField(
@@ -70,7 +72,7 @@ class IdempotentRequest(models.Model):
     )
     key = models.CharField(max_length=255)
     digest = models.BinaryField(max_length=32, help_text="SHA-256 of method, path, query and body.")
-    status = models.PositiveSmallIntegerField()
+    status = models.PositiveSmallIntegerField(help_text="Of HTTP; 0 while a gateway or scheduler is called.")
     content_type = models.CharField(max_length=100)
     body = models.BinaryField()
     created_at = models.DateTimeField()

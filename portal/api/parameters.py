@@ -158,3 +158,4 @@ CURSOR = Parameter(
 COUNT = flag("count", "Whether to count the objects, up to 10,000.")
 TENANT = text("tenant", "Slug of a tenant. With an operator's key only.", many=False, example="vision")
 LISTS = (LIMIT, CURSOR, COUNT)
+DRY_RUN = flag("dry_run", "Answer as if, and keep nothing: no number is used, nobody is mailed.")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal.api.resources import invoices, jobs, me, payments
+from portal.api.resources import charges, invoices, jobs, keys, me, payments, quotes
 
 routes: list[URLPattern] = [
     path("me", me.Me.as_view(), name="api_me"),
     path("status", me.Status.as_view(), name="api_status"),
+    path("keys", keys.Keys.as_view(), name="api_keys_list"),
+    path("keys/<str:name>", keys.OneKey.as_view(), name="api_key"),
+    path("keys/<str:name>/rotations", keys.KeyRotation.as_view(), name="api_key_rotations"),
+    path("quotes", quotes.Quotes.as_view(), name="api_quotes"),
     path("jobs", jobs.Jobs.as_view(), name="api_jobs"),
     path("jobs/<str:name>", jobs.OneJob.as_view(), name="api_job"),
     path("payments", payments.Payments.as_view(), name="api_payments"),
@@ -17,6 +21,7 @@ routes: list[URLPattern] = [
     path("invoices", invoices.Invoices.as_view(), name="api_invoices"),
     path("invoices/<str:name>", invoices.OneInvoice.as_view(), name="api_invoice"),
     path("invoices/<str:name>/lines", invoices.Lines.as_view(), name="api_invoice_lines"),
+    path("invoices/<str:name>/payments", charges.CardPayments.as_view(), name="api_invoice_payments"),
     *(
         path(f"invoices/<str:name>/{file}", view, name=f"api_invoice_{file.partition('.')[0]}")
         for file, view in invoices.FILES.items()

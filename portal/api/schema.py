@@ -22,6 +22,7 @@ READ_ERRORS = {
 }
 WRITE_ERRORS = {
     "409": "It conflicts with the present state, or is refused.",
+    "412": "If-Match names another state of the object.",
     "413": "The body is too large.",
     "415": "The body is not JSON.",
     "422": "The Idempotency-Key was sent with another request.",
@@ -81,18 +82,18 @@ class EndpointSchema(AutoSchema):
         return declared_parameters
 
     def get_request_serializer(self) -> Any:
-        return self.view.request_serializer
+        return None if self.method in {"GET", "DELETE"} else self.view.request_serializer
 
     def get_response_serializers(self) -> Any:
         return self.view.serializer
 
     def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
         del direction
-        status = str(self.view.success) if self.method == "POST" else "200"
+        status = {"POST": str(self.view.success), "DELETE": "204"}.get(self.method, "200")
         errors = READ_ERRORS if self.method == "GET" else READ_ERRORS | WRITE_ERRORS
         if getattr(self.view, "content_type", ""):
             errors = errors | {"409": "It is not rendered yet; Retry-After says when to ask again."}
-        bodies = {status: self._success()}
+        bodies = {status: {"description": "Done."} if self.method == "DELETE" else self._success()}
         for code, description in errors.items():
             bodies[code] = {
                 "description": description,
@@ -107,9 +108,12 @@ class EndpointSchema(AutoSchema):
             return {"description": "The file.", "content": {content_type.partition(";")[0]: file}}
         if self.view.serializer is None:
             return {"description": "Done."}
-        component = self.resolve_serializer(self.view.serializer, "response")
+        serializer = self.view.serializer
+        if self.method == "POST":
+            serializer = getattr(self.view, "created_serializer", serializer)
+        component = self.resolve_serializer(serializer, "response")
         schema: dict[str, Any] = component.ref
-        if self.view.lists:
+        if self.view.lists and self.method == "GET":
             schema = {
                 "type": "object",
                 "required": ["data", "next"],

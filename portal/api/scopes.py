@@ -11,6 +11,8 @@ TENANT_SCOPES: Mapping[str, Action] = {
     "jobs:read": Action.READ,
     "invoices:read": Action.READ_INVOICES,
     "wallets:read": Action.READ_INVOICES,
+    "payments:write": Action.PAY,
+    "keys:write": Action.MANAGE,
 }
 """Of a key that belongs to a tenant, each with what its maker's role has to allow."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -17,13 +17,22 @@ from rest_framework.views import APIView
 from portal.api import cursors, idempotency, limits, parameters
 from portal.api.answers import as_json
 from portal.api.authentication import Client, client_of
+from portal.api.bodies import Body, NoBody
 from portal.api.json_body import LARGEST, StrictJson
 from portal.api.parameters import Parameter
-from portal.api.problems import ProblemError, as_response, bad_parameter, not_found, of_exception
+from portal.api.problems import (
+    ProblemError,
+    as_response,
+    bad_parameter,
+    not_found,
+    of_exception,
+    refused,
+)
 from portal.api.schema import EndpointSchema
 from portal.core.audit.actor import acting_as
 from portal.core.tenants.models import Tenant
-from portal.core.tenants.scope import tenant_scope
+from portal.core.tenants.scope import acting_scope, tenant_scope
+from portal.sentences import sentence
 
 LONGEST_QUERY = "10s"
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -41,22 +50,29 @@ class Endpoint(APIView):
     write_scope: ClassVar[str] = ""  # of POST, PUT, PATCH and DELETE
     parameters: ClassVar[Sequence[Parameter]] = ()
     serializer: ClassVar[type[BaseSerializer[Any]]]
-    request_serializer: ClassVar[type[BaseSerializer[Any]] | None] = None
+    request_serializer: ClassVar[type[Body] | None] = None
     lists: ClassVar[bool] = False
     success: ClassVar[int] = 201  # of its POST
     largest_body: ClassVar[int] = LARGEST
     beyond_tenant: ClassVar[bool] = False  # it reads more than the tenant's rows, and chooses them itself
     whole_tenant: ClassVar[bool] = False  # more than one project's: a key of a project does not reach it
     needs_idempotency: ClassVar[bool] = False  # of its POST: it moves money or issues documents
+    acts: ClassVar[bool] = False  # it reads what pages of tenants may not: in the scope of acting
+    beside: ClassVar[bool] = (
+        False  # its POST calls a gateway or a scheduler: no transaction is open meanwhile
+    )
+    refusals: ClassVar[tuple[type[Exception], ...]] = ()  # of its use cases: 409 with their sentence
 
     client: Client
     moment: datetime
     query: dict[str, Any]
+    idempotency_key: str  # of a POST; "" for none
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """As DRF's, with the handler inside the scope of the client."""
         self.args, self.kwargs = args, kwargs
         self.headers: dict[str, str] = {}
+        self.query, self.idempotency_key = {}, ""
         self.request = self.initialize_request(request, *args, **kwargs)
         self.moment = datetime.now(UTC)
         response: HttpResponseBase
@@ -100,40 +116,73 @@ class Endpoint(APIView):
     write_parameters: ClassVar[Sequence[Parameter]] = ()
 
     def _handled(self, request: HttpRequest, handler: Callable[..., HttpResponse]) -> HttpResponse:
-        if request.method != "POST":
-            with self.database():
-                return handler(self.request, **self.kwargs)
-        key = idempotency.key_of(request, required=self.needs_idempotency)
-
         def work() -> HttpResponse:
-            with self.database():
-                return handler(self.request, **self.kwargs)
+            scope = self._scope() if self.beside and request.method == "POST" else self.database()
+            with scope:
+                try:
+                    return handler(self.request, **self.kwargs)
+                except self.refusals as error:
+                    raise refused(sentence(error)) from error
 
-        if not key:
+        if request.method != "POST":
             return work()
+        is_rehearsal = bool(self.query.get("dry_run"))
+        self.idempotency_key = idempotency.key_of(
+            request, required=self.needs_idempotency and not is_rehearsal
+        )
+        if not self.idempotency_key or is_rehearsal:
+            return work()
+        answer = idempotency.answer_beside if self.beside else idempotency.answer_once
         digest = idempotency.digest_of(request, request.body)
-        return idempotency.answer_once(
-            owner=self.client.owner, key=key, digest=digest, moment=self.moment, work=work
+        return answer(
+            owner=self.client.owner, key=self.idempotency_key, digest=digest, moment=self.moment, work=work
         )
 
     @contextmanager
     def database(self) -> Iterator[None]:
-        """A transaction with a time limit, in which only the client's rows can be read."""
-        tenant = self.client.tenant
+        """A transaction with a time limit, in which only the client's rows can be read; undone after a rehearsal."""
         with transaction.atomic():
             with connection.cursor() as cursor:
                 cursor.execute("SELECT set_config('statement_timeout', %s, true)", [LONGEST_QUERY])
-            with tenant_scope(tenant) if tenant is not None and not self.beyond_tenant else nullcontext():
+            with self._scope():
                 yield
+            if self.query.get("dry_run"):
+                with connection.cursor() as cursor:
+                    cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+                transaction.set_rollback(True)
+
+    def _scope(self) -> AbstractContextManager[None]:
+        tenant = self.client.tenant
+        if tenant is None or self.beyond_tenant:
+            return nullcontext()
+        if self.acts or self.request.method not in READS:
+            return acting_scope(tenant)
+        return tenant_scope(tenant)
+
+    def body(self, fields: type[Body] | None = None, *, partial: bool = False) -> dict[str, Any]:
+        """What was sent, as `request_serializer` declares it. Raises ValidationError, which says what is wrong where.
+
+        `partial`: of a PATCH, only what was given.
+        """
+        kind = fields or self.request_serializer or NoBody
+        serializer = kind(data=self.request.data, partial=partial, context={"view": self})
+        serializer.is_valid(raise_exception=True)
+        return dict(serializer.validated_data)
 
     def one(self, row: object) -> HttpResponse:
         """A single object, with its ETag; 304 for whoever has it."""
         response = as_json(self.representation(row))
-        tag = f'"{hashlib.sha256(response.content).hexdigest()[:32]}"'
-        response.headers["ETag"] = tag
+        response.headers["ETag"] = tag = _tag(response)
         if self.request.method in READS and tag in self.request.headers.get("If-None-Match", ""):
             return HttpResponse(status=304, headers={"ETag": tag})
         return response
+
+    def match(self, row: object) -> None:
+        """Raises ProblemError 412 where `If-Match` names another state of the row, which the caller has locked."""
+        wanted = self.request.headers.get("If-Match", "")
+        if wanted and wanted != "*" and _tag(as_json(self.representation(row))) not in wanted:
+            detail = "It was changed meanwhile: read it again, then send the change with its new ETag."
+            raise ProblemError(412, "changed-meanwhile", "It is not as you know it", detail)
 
     def options(  # type: ignore[override]
         self, request: Any, *args: Any, **kwargs: Any
@@ -169,6 +218,10 @@ class Endpoint(APIView):
         if problem is None:
             raise exc
         return as_response(problem)
+
+
+def _tag(response: HttpResponse) -> str:
+    return f'"{hashlib.sha256(response.content).hexdigest()[:32]}"'
 
 
 class TenantEndpoint(Endpoint):

@@ -54,6 +54,15 @@ class Door:
     def get(self, path: str, **headers: str) -> Answer:
         return self.send("GET", path, **headers)
 
+    def post(self, path: str, body: object = None, *, key: str = "", **headers: str) -> Answer:
+        return self.send("POST", path, body, **({"Idempotency-Key": key} if key else {}), **headers)
+
+    def writes(self, path: str, body: object = None, *, key: str = "", status: int = 201) -> Any:
+        """The body of what a POST is answered with."""
+        answer = self.post(path, body, key=key)
+        assert answer.status == status, (path, answer.status, answer.raw[:500])
+        return answer.body if answer.raw else None
+
     def reads(self, path: str) -> Any:
         """The body of what is answered with 200."""
         answer = self.get(path)

@@ -1,43 +1,59 @@
-"""Every address × every kind of key: one table says what each is answered. Case 19 of the API."""
+"""Every address × every method × every kind of key: one table says what each is answered. Case 19 of the API."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from portal.api import identifiers, keys
 from portal.api.routes import routes
-from portal.core.tenants.access import Action
-from tests.api.door import Door, a_key, door
+from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
+from portal.core.tenants.access import ALLOWED, OPERATOR_RIGHTS
+from portal.core.tenants.models import OperatorRole, Role, User
+from tests import builders
+from tests.api.addresses import ADDRESSES, Address, filled
+from tests.api.door import Answer, Door, a_key, door
 from tests.hostile.filters import filters_removed
 from tests.web.house import House
 
 pytestmark = pytest.mark.django_db
 
+METHODS = ("get", "post", "put", "patch", "delete")
 
-def addresses(house: House) -> dict[str, str]:
-    """Each route with the vision lab's own objects in it; one that is not known here fails."""
-    number = str(house.invoice.number)
-    job = identifiers.write("job", house.record("17"))
-    wallet = identifiers.write("wal", house.wallet.pk)
-    names = {"invoices": number, "jobs": job, "wallets": wallet}
-    patterns = [str(route.pattern) for route in routes]
-    return {
-        pattern: "/" + pattern.replace("<str:name>", names.get(pattern.split("/")[0], "?"))
-        for pattern in patterns
+
+def test_api_019_the_table_has_every_address_with_every_method() -> None:
+    ours = {
+        (method.upper(), str(route.pattern))
+        for route in routes
+        for method in METHODS
+        if hasattr(route.callback.view_class, method)  # type: ignore[attr-defined]
     }
+    assert {(address.method, address.route) for address in ADDRESSES} == ours
 
 
-FILES = {
-    "invoices/<str:name>/pdf": 409,
-    "invoices/<str:name>/einvoice.xml": 409,
-    "invoices/<str:name>/evidence.zip": 409,
-}
-"""Nothing of the house is rendered."""
-NEEDS = {"me": None, "status": Action.READ, "jobs": Action.READ}
-"""The right that the first part of an address needs; all others need READ_INVOICES."""
+@dataclass(frozen=True)
+class Asking:
+    """Who asks, and what they may; `refused`: nobody is known by this key."""
+
+    make: Callable[[House], Door]
+    role: Role | OperatorRole | None = None
+    scopes: frozenset[str] | None = None  # None: all that the role allows
+    stranger: bool = False
+    project: bool = False
+
+    def may(self, address: Address) -> bool:
+        if isinstance(self.role, OperatorRole):
+            scope, rights = address.operator, OPERATOR_RIGHTS[self.role]
+            return scope in OPERATOR_SCOPES and OPERATOR_SCOPES[scope] in rights and self._has(scope)
+        if self.role is None or address.tenant not in TENANT_SCOPES:
+            return False
+        return TENANT_SCOPES[address.tenant] in ALLOWED[self.role] and self._has(address.tenant)
+
+    def _has(self, scope: str) -> bool:
+        return self.scopes is None or scope in self.scopes
 
 
 def expired(house: House) -> Door:
@@ -51,55 +67,99 @@ def revoked(house: House) -> Door:
     return Door(new.secret)
 
 
-CLIENTS: dict[str, Callable[[House], Door]] = {
-    "none": lambda house: Door(""),
-    "expired": expired,
-    "revoked": revoked,
-    "eve": lambda house: door(house.eve, house.speech),
-    "ben": lambda house: door(house.ben, house.vision),
-    "usage only": lambda house: door(house.ann, house.vision, "usage:read"),
-    "of another project": lambda house: door(
-        house.ann, house.vision, project=house.vision.projects.create(name="other")
+def of_another_project(house: House) -> Door:
+    return door(house.ann, house.vision, project=house.vision.projects.create(name="other"))
+
+
+def operator(role: OperatorRole, *scopes: str) -> Callable[[House], Door]:
+    def make(house: House) -> Door:
+        person = User.objects.create_user(f"{role}@cluster.example", builders.PASSWORD, operator_role=role)
+        allowed = [scope for scope, right in OPERATOR_SCOPES.items() if right in OPERATOR_RIGHTS[role]]
+        return door(person, None, *(scopes or allowed))
+
+    return make
+
+
+CLIENTS: dict[str, Asking] = {
+    "none": Asking(lambda house: Door("")),
+    "expired": Asking(expired),
+    "revoked": Asking(revoked),
+    "eve": Asking(lambda house: door(house.eve, house.speech), Role.OWNER, stranger=True),
+    "ben": Asking(lambda house: door(house.ben, house.vision), Role.MEMBER),
+    "carla": Asking(lambda house: door(house.carla, house.vision), Role.BILLING),
+    "usage only": Asking(
+        lambda house: door(house.ann, house.vision, "usage:read"), Role.OWNER, frozenset({"usage:read"})
     ),
-    "operator": lambda house: door(house.op, None),
-    "ann": lambda house: door(house.ann, house.vision),
+    "of another project": Asking(of_another_project, Role.OWNER, stranger=True, project=True),
+    "ann": Asking(lambda house: door(house.ann, house.vision), Role.OWNER),
+    "operator who reads": Asking(
+        operator(OperatorRole.ADMIN, "ops:read"), OperatorRole.ADMIN, frozenset({"ops:read"})
+    ),
+    **{f"operator of {role}": Asking(operator(role), role) for role in OperatorRole},
 }
 
 
-def expected(route: str, client: str) -> int:
+def expected(address: Address, asking: Asking) -> int:
     """What the address answers this key."""
-    area, is_one = route.split("/", maxsplit=1)[0], "<" in route
-    need = NEEDS.get(area, Action.READ_INVOICES)
-    refusals = {
-        401: client in {"none", "expired", "revoked"},
-        200: area == "me",
-        403: (client == "ben" and need is Action.READ_INVOICES)
-        or (client == "usage only" and area != "status")
-        or (client == "of another project" and area in {"invoices", "payments"}),
-        404: client in {"eve", "of another project"} and is_one,
-        400: client == "operator" and area == "jobs",  # it has to name the tenant
-    }
-    return next((status for status, holds in refusals.items() if holds), FILES.get(route, 200))
+    if asking.role is None:
+        return 401
+    if address.route == "me":
+        return 200
+    if not asking.may(address):
+        return 403
+    if asking.project and address.whole_tenant:
+        return 403
+    if asking.stranger and "<" in address.route:
+        return 404
+    if isinstance(asking.role, OperatorRole) and address.answer_to_operator:
+        return address.answer_to_operator
+    return address.answer
+
+
+def ask(client: Door, address: Address, names: dict[str, str]) -> Answer:
+    path = filled(address.route, names)
+    wants_key = (
+        {"Idempotency-Key": f"{address.method} {path}".replace(" ", "-")} if address.method == "POST" else {}
+    )
+    return client.send(address.method, "/" + path, address.body, **wants_key)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_api_019_every_address_answers_each_kind_of_key_as_the_table_says(house: House, client: str) -> None:
-    paths, key = addresses(house), CLIENTS[client](house)
-    answers = {route: key.get(path).status for route, path in paths.items()}
-    assert answers == {route: expected(route, client) for route in paths}
+def test_api_019_every_address_answers_each_kind_of_key_as_the_table_says(
+    house: House, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portal.api.limits.WRONG_KEYS", 1000)
+    monkeypatch.setattr("portal.api.limits.WRITES", 1000)
+    names, asking = named(house), CLIENTS[client]
+    key = asking.make(house)
+    answers = {(a.method, a.route): ask(key, a, names).status for a in ADDRESSES}
+    assert answers == {(a.method, a.route): expected(a, asking) for a in ADDRESSES}
 
 
-def test_api_019_with_all_filters_removed_the_database_still_shows_strangers_nothing(house: House) -> None:
+def test_api_019_with_all_filters_removed_the_database_still_shows_strangers_nothing(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whose key it is stays; that the rows are its tenant's, only the database says."""
-    paths = addresses(house)
+    monkeypatch.setattr("portal.api.limits.WRITES", 1000)
+    names = named(house)
     eve = door(house.eve, house.speech)
     with filters_removed() as removed:
-        answers = {route: eve.get(path) for route, path in paths.items()}
+        answers = {address: ask(eve, address, names) for address in ADDRESSES}
     assert removed.count > 0
-    for route, answer in answers.items():
-        if route == "status":  # clusters are chosen by ownership, outside of the tenant's rows
+    for address, answer in answers.items():
+        if address.route == "status":  # clusters are chosen by ownership, outside of the tenant's rows
             continue
-        assert answer.status == (404 if "<" in route else 200), route
-        assert b"vision" not in answer.raw, route
+        assert answer.status == expected(address, CLIENTS["eve"]), (address, answer.raw)
+        assert b"vision" not in answer.raw, address
         assert house.invoice.number is not None
-        assert house.invoice.number.encode() not in answer.raw, route
+        assert house.invoice.number.encode() not in answer.raw.replace(b"/invoices/", b""), address
+
+
+def named(house: House) -> dict[str, str]:
+    """The vision lab's own objects, by the first part of an address."""
+    return {
+        "invoices": str(house.invoice.number),
+        "jobs": identifiers.write("job", house.record("17")),
+        "wallets": identifiers.write("wal", house.wallet.pk),
+        "keys": identifiers.write("key", a_key(house.ann, house.vision, "usage:read").key.pk),
+    }

@@ -1,0 +1,84 @@
+"""The table of the walk: each address and method, the scope that it needs, and what it answers whoever has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Address:
+    method: str
+    route: str
+    tenant: str = ""  # the scope of a tenant's key; "": for no tenant
+    operator: str = ""  # the scope of an operator's key
+    answer: int = 200
+    whole_tenant: bool = False  # refused to a key of one project
+    answer_to_operator: int = 0  # where it is another one
+    text: str = ""  # of its body, in JSON
+
+    @property
+    def body(self) -> bytes | None:
+        return self.text.encode() if self.text else None
+
+
+def filled(route: str, names: Mapping[str, str]) -> str:
+    """The address with the object's name in it."""
+    return route.replace("<str:name>", names.get(route.split("/", maxsplit=1)[0], "?"))
+
+
+def _reading(route: str, scope: str, *, whole: bool = False, answer: int = 200, op: int = 0) -> Address:
+    return Address("GET", route, scope, "ops:read", answer, whole, op)
+
+
+ADDRESSES = (
+    Address("GET", "me"),
+    _reading("status", "usage:read"),
+    Address(
+        "POST",
+        "quotes",
+        "usage:read",
+        "ops:read",
+        200,
+        whole_tenant=True,
+        answer_to_operator=400,
+        text='{"hours":"1"}',
+    ),
+    _reading("jobs", "jobs:read", op=400),  # an operator has to name the tenant
+    _reading("jobs/<str:name>", "jobs:read", op=400),
+    _reading("invoices", "invoices:read", whole=True),
+    _reading("invoices/<str:name>", "invoices:read", whole=True),
+    _reading("invoices/<str:name>/lines", "invoices:read", whole=True),
+    _reading("invoices/<str:name>/pdf", "invoices:read", whole=True, answer=409),  # nothing is rendered
+    _reading("invoices/<str:name>/einvoice.xml", "invoices:read", whole=True, answer=409),
+    _reading("invoices/<str:name>/jobs.csv", "invoices:read", whole=True),
+    _reading("invoices/<str:name>/evidence.zip", "invoices:read", whole=True, answer=409),
+    Address(
+        "POST", "invoices/<str:name>/payments", "payments:write", "", 409, whole_tenant=True
+    ),  # no gateway is set
+    _reading("payments", "invoices:read", whole=True),
+    _reading("wallets", "wallets:read"),
+    _reading("wallets/<str:name>/entries", "wallets:read"),
+    Address("GET", "keys", "keys:write", whole_tenant=True),
+    Address(
+        "POST",
+        "keys",
+        "keys:write",
+        "",
+        201,
+        whole_tenant=True,
+        text='{"name":"new","scopes":["usage:read"]}',
+    ),
+    Address("GET", "keys/<str:name>", "keys:write", whole_tenant=True),
+    Address("PATCH", "keys/<str:name>", "keys:write", whole_tenant=True, text='{"name":"other"}'),
+    Address(
+        "POST",
+        "keys/<str:name>/rotations",
+        "keys:write",
+        "",
+        201,
+        whole_tenant=True,
+        text='{"overlap_hours":1}',
+    ),
+    Address("DELETE", "keys/<str:name>", "keys:write", answer=204, whole_tenant=True),
+)
