@@ -26,6 +26,7 @@ from clusters.models import (
 )
 from clusters.models.connection import SECRETS
 from portal.admin import ReadOnly, Recorded, epoch
+from portal.sentences import sentence
 
 
 @admin.register(Cluster)
@@ -171,7 +172,7 @@ class QuarantinedAdmin(ReadOnly[Quarantined]):
                 rows=queryset, reason=request.POST.get("reason", ""), who=str(request.user)
             )
         except ValueError as error:
-            self.message_user(request, str(error), messages.ERROR)
+            self.message_user(request, sentence(error), messages.ERROR)
         else:
             self.message_user(request, f"Dismissed: {count}.", messages.SUCCESS)
 

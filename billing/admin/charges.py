@@ -24,6 +24,7 @@ from billing.payments.gateway_access import CollectionError
 from billing.rules import gateway_amounts
 from portal.admin import ReadOnly, Recorded
 from portal.core.audit import acting_as
+from portal.sentences import sentence
 
 
 @admin.register(PaymentAttempt)
@@ -69,7 +70,7 @@ class AttemptAdmin(ReadOnly[PaymentAttempt]):
                 with acting_as(str(request.user), why=why):
                     manual_review.mark_unpaid(attempt=row, reason=why)
             except CollectionError as refusal:
-                self.message_user(request, str(refusal), messages.ERROR)
+                self.message_user(request, sentence(refusal), messages.ERROR)
             else:
                 self.message_user(
                     request, _("{invoice} can be paid again.").format(invoice=row.invoice), messages.SUCCESS
@@ -94,7 +95,7 @@ class EventAdmin(ReadOnly[GatewayEvent]):
             try:
                 manual_review.retry_event(event=row)
             except CollectionError as refusal:
-                self.message_user(request, str(refusal), messages.ERROR)
+                self.message_user(request, sentence(refusal), messages.ERROR)
             else:
                 self.message_user(
                     request,
@@ -111,7 +112,7 @@ class EventAdmin(ReadOnly[GatewayEvent]):
                     event=row, who=str(request.user), reason=why, moment=datetime.now(UTC)
                 )
             except CollectionError as refusal:
-                self.message_user(request, str(refusal), messages.ERROR)
+                self.message_user(request, sentence(refusal), messages.ERROR)
 
 
 @admin.register(PaymentRefund)
@@ -143,7 +144,7 @@ class RefundAdmin(ReadOnly[PaymentRefund]):
                 with acting_as(who, why=why):
                     manual_review.keep_refund_owed(refund=row, who=who, reason=why)
             except CollectionError as refusal:
-                self.message_user(request, str(refusal), messages.ERROR)
+                self.message_user(request, sentence(refusal), messages.ERROR)
             else:
                 self.message_user(
                     request,

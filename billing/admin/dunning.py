@@ -19,6 +19,7 @@ from billing.dunning.send import NoticeError
 from billing.models import DunningPause, DunningPolicy, Notice, SuspendedAccount, Suspension, WriteOff
 from billing.receivables import dunning_policies
 from portal.admin import ReadOnly, Recorded
+from portal.sentences import sentence
 
 
 class PolicyForm(forms.ModelForm[DunningPolicy]):
@@ -102,7 +103,7 @@ class NoticeAdmin(ReadOnly[Notice]):
             try:
                 send.resend_notice(notice=row, moment=datetime.now(UTC))
             except NoticeError as refusal:
-                self.message_user(request, str(refusal), messages.ERROR)
+                self.message_user(request, sentence(refusal), messages.ERROR)
             else:
                 self.message_user(
                     request, _("{email} is sent within a minute.").format(email=row), messages.SUCCESS

@@ -42,6 +42,7 @@ from billing.rules.money import Money, decimal_text
 from billing.rules.period import Period, label
 from portal.admin import ReadOnly, ReadOnlyInline, Recorded
 from portal.core.audit import acting_as
+from portal.sentences import sentence
 
 TITLES = {"vat_id": "VAT ID", "iban": "IBAN", "bic": "BIC"}
 
@@ -296,7 +297,7 @@ class InvoiceAdmin(ReadOnly[Invoice]):
                 with acting_as(str(request.user), why=why):
                     self.message_user(request, do(invoice, why), messages.SUCCESS)
             except confirmation.REFUSALS as refusal:
-                self.message_user(request, str(refusal), messages.ERROR)
+                self.message_user(request, sentence(refusal), messages.ERROR)
         return None
 
     @admin.display(description=gettext_lazy("reason"))

@@ -18,6 +18,7 @@ from billing.invoicing.manual_lines import ManualLineError
 from billing.models import InvoiceLine, LineKind, ManualLine
 from billing.rules.money import Money
 from portal.admin import Recorded
+from portal.sentences import sentence
 
 
 class NewLine(forms.ModelForm[ManualLine]):
@@ -38,7 +39,7 @@ class NewLine(forms.ModelForm[ManualLine]):
                 cleaned_data["money"] = Money.of(cleaned_data["net"].strip(), cleaned_data["currency"])
                 cleaned_data["money"].check_bookable()
             except ValueError as error:
-                raise ValidationError({"net": str(error)}) from error
+                raise ValidationError({"net": sentence(error)}) from error
         return cleaned_data
 
 

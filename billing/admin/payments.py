@@ -18,6 +18,7 @@ from billing.models import DocumentKind, Invoice, InvoiceState, Payment
 from billing.receivables import manual_payments
 from billing.rules.money import Money
 from portal.admin import Recorded
+from portal.sentences import sentence
 
 
 class NewPayment(forms.ModelForm[Payment]):
@@ -47,7 +48,7 @@ class NewPayment(forms.ModelForm[Payment]):
                 )
                 cleaned_data["money"].check_bookable()
             except ValueError as error:
-                raise ValidationError({"paid": str(error)}) from error
+                raise ValidationError({"paid": sentence(error)}) from error
         return cleaned_data
 
 

@@ -19,6 +19,7 @@ from django.db.models.functions import RowNumber
 from billing.catalog.tenant_lock import lock
 from billing.invoicing import line_taxes
 from billing.invoicing.invoice_drafts import DraftInvoice
+from billing.invoicing.messages import SENTENCES
 from billing.models import (
     ApprovalLimit,
     ApprovalMetric,
@@ -32,6 +33,7 @@ from billing.rules import approvals as rules
 from billing.rules.approvals import ApprovalLimits
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
+from portal.errors import CodedError
 
 LAST = 3
 """Invoices whose mean is the usual."""
@@ -40,8 +42,10 @@ Limits = Mapping[tuple[str, str], Decimal]
 """By measure and currency."""
 
 
-class ApprovalError(Exception):
+class ApprovalError(CodedError):
     """A pending invoice cannot be decided so; the message says why and what to do."""
+
+    sentences = SENTENCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +79,13 @@ def decide_approval(
     lock(period.tenant)
     row = PendingApproval.objects.select_related("tenant", "period").filter(period=period).first()
     if row is None:
-        raise ApprovalError(
-            f"Nothing of {period.tenant.slug} is held for approval in that month: close it first."
-        )
+        raise ApprovalError("nothing-held", tenant=period.tenant.slug)
     if not reason.strip():
-        raise ApprovalError("Say why: the reason is kept with the decision.")
+        raise ApprovalError("decision-without-reason")
     if seen is not None and seen != (row.total, row.lines):
-        raise ApprovalError(f"It comes to {format_total(row)} on {row.lines} lines by now: look at it again.")
+        raise ApprovalError("figures-changed", total=format_total(row), lines=row.lines)
     if Invoice.objects.of_periods().issued().filter(period=period).exists():
-        raise ApprovalError("It has been issued already: credit it, or make it void.")
+        raise ApprovalError("already-issued")
     if row.state != decision:
         row.state, row.decided_by, row.decision_reason, row.decided_at = decision, by, reason.strip(), moment
         row.save()

@@ -11,20 +11,25 @@ from django.db.models import Count, QuerySet, Sum
 
 from billing.invoicing import close_reports, close_summary, month_close
 from billing.invoicing.close_results import STUCK, Outcome, TenantClose
+from billing.invoicing.messages import SENTENCES
 from billing.models import CloseKind, CloseResult, CloseRun
+from billing.rules.errors import RuleError
 from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal.core import locks
 from portal.core.audit import acting_as
 from portal.core.locks import Work
 from portal.core.tenants.models import Tenant
+from portal.errors import CodedError
 
 ATTEMPTS = 5
 """Workers that may die over the same tenants of a run before it is given up."""
 
 
-class RunError(Exception):
+class RunError(CodedError):
     """A close cannot be asked for now; the message says why and what to do."""
+
+    sentences = SENTENCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +63,10 @@ def request_run(
     """
     try:
         year, number = parse_month(month)
-    except ValueError as error:
-        raise RunError(str(error)) from error
+    except RuleError as error:
+        raise RunError(error.code, **error.values) from error
     if not (2000, 1) <= (year, number) <= (moment.year, moment.month):
-        raise RunError(f"{month} is no month that can be closed.")
+        raise RunError("month-not-closable", month=month)
     try:
         with transaction.atomic(), acting_as(by, why=accept_incomplete):
             run = CloseRun.objects.create(
@@ -77,11 +82,9 @@ def request_run(
     except IntegrityError as error:
         other = CloseRun.objects.unfinished().filter(month=month).first()
         if other is None:
-            raise RunError("Another close of this month has just ended: look at it first.") from error
-        doing = "previews" if other.kind == CloseKind.PREVIEW else "closes"
-        raise RunError(
-            f"{other.requested_by} {doing} {month} at this moment: wait until that has ended."
-        ) from error
+            raise RunError("close-just-ended") from error
+        code = "preview-under-way" if other.kind == CloseKind.PREVIEW else "close-under-way"
+        raise RunError(code, person=other.requested_by, month=month) from error
     return run
 
 

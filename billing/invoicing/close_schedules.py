@@ -14,18 +14,22 @@ from django.db.models import Exists, Min, OuterRef, Subquery
 from billing.catalog import billing_periods
 from billing.invoicing import close_runs
 from billing.invoicing.close_runs import RunError
+from billing.invoicing.messages import SENTENCES
 from billing.models import BillingPeriod, CloseKind, CloseRun, CloseSchedule, Invoice, ScheduledClose
 from billing.models.closes import FIRST_DAY, LAST_DAY
 from billing.rules.period import midnight
 from portal.core.audit import acting_as
 from portal.core.tenants.models import Tenant
+from portal.errors import CodedError
 
 BY = "schedule"
 """Who acts, in runs and in the history of changes."""
 
 
-class ScheduleError(Exception):
+class ScheduleError(CodedError):
     """A month cannot be scheduled so; the message says why and what to do."""
+
+    sentences = SENTENCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +62,9 @@ def set_schedule(
     """
     for day in (preview_day, issue_day):
         if day is not None and not FIRST_DAY <= day <= LAST_DAY:
-            raise ScheduleError(
-                f"Day {day} is not in every month: choose one from {FIRST_DAY} to {LAST_DAY}."
-            )
+            raise ScheduleError("day-not-in-every-month", day=day, first=FIRST_DAY, last=LAST_DAY)
     if preview_day and issue_day and preview_day > issue_day:
-        raise ScheduleError(
-            f"The preview on day {preview_day} comes after the issue on day {issue_day}: choose an earlier day for it."
-        )
+        raise ScheduleError("preview-after-issue", preview=preview_day, issue=issue_day)
     existing = CloseSchedule.objects.select_for_update(of=("self",)).filter(tenant=tenant).first()
     row = CloseSchedule(tenant=tenant) if existing is None else existing
     days = (preview_day, issue_day, since)

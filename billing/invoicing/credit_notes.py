@@ -9,16 +9,20 @@ from django.db import transaction
 
 from billing.invoicing import corrections, invoice_drafts, line_taxes, numbering, sellers
 from billing.invoicing.invoice_drafts import DraftInvoice
+from billing.invoicing.messages import SENTENCES
 from billing.models import CLOSED_PERIOD, DocumentKind, Invoice, InvoiceLine, InvoiceState, Seller
 from billing.payments import refunds
 from billing.rules.credit import OverCreditError, spread
 from billing.rules.money import Money
+from portal.errors import CodedError
 
 CORRECTED = "The usage of this invoice was corrected after it was issued."
 
 
-class CreditError(Exception):
+class CreditError(CodedError):
     """An invoice cannot be credited so; the message says why and what to do."""
+
+    sentences = SENTENCES
 
 
 @transaction.atomic
@@ -44,18 +48,15 @@ def issue_credit_note(
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
     if invoice.kind == DocumentKind.CREDIT_NOTE or invoice.state != InvoiceState.ISSUED:
         status = invoice.state if invoice.kind != DocumentKind.CREDIT_NOTE else "a credit note"
-        raise CreditError(f"{invoice} is {status}; only an issued invoice can be credited.")
+        raise CreditError("not-creditable", invoice=invoice, status=status)
     if not reason.strip():
-        raise CreditError("Say why it is credited: the reason stands on the credit note.")
+        raise CreditError("credit-without-reason")
     if invoice.issued_on is not None and on < invoice.issued_on:
-        raise CreditError(
-            f"{invoice} was issued on {invoice.issued_on}, and a credit note is no older than its invoice: "
-            f"date it on that day, or later."
-        )
+        raise CreditError("credit-before-invoice", invoice=invoice, issued_on=invoice.issued_on)
     lines = {line.pk: line for line in invoice.lines.order_by("position")}
     chosen = [pk for pk, line in lines.items() if position in (None, line.position)]
     if not chosen:
-        raise CreditError(f"{invoice} has no line {position}.")
+        raise CreditError("no-such-line", invoice=invoice, position=position)
     billed = corrections.load_billed_lines(lines.values())
     lefts = [(pk, Money.from_minor(billed.left(pk), invoice.currency)) for pk in chosen]
     amounts = _credited_lines(invoice, net, lefts)
@@ -91,15 +92,15 @@ def _credited_lines(
     zero = Money.zero(invoice.currency)
     left = sum((money for _, money in lefts), zero)
     if left <= zero:
-        raise CreditError(f"Nothing is left to credit of {invoice}.")
+        raise CreditError("nothing-left-to-credit", invoice=invoice)
     if net is not None and net.currency != invoice.currency:
-        raise CreditError(f"{invoice} is in {invoice.currency}, not {net.currency}.")
+        raise CreditError("other-currency", invoice=invoice, currency=invoice.currency, other=net.currency)
     if net is not None and net <= zero:
-        raise CreditError("A credit is an amount above zero.")
+        raise CreditError("credit-not-positive")
     try:
         return spread(left if net is None else net, lefts)
     except OverCreditError as error:
-        raise CreditError(f"{invoice}: {error}") from error
+        raise CreditError("credit-too-large", invoice=invoice, cause=error) from error
 
 
 def _make_note(original: Invoice, seller: Seller, *, reason: str, rated_through: int) -> Invoice:

@@ -45,7 +45,7 @@ class Taxes:
         if not tenant.tax_treatment:
             return Tax(TaxCategory.STANDARD if tenant.tax_rate else TaxCategory.ZERO, tenant.tax_rate)
         if refusal := self.refusal(tenant):
-            raise TaxError(f"How {tenant.slug} is taxed cannot be told: {refusal}")
+            raise TaxError("tax-unknown", tenant=tenant.slug, cause=refusal)
         if tenant.tax_treatment != TaxTreatment.BY_COUNTRY:
             return Tax(STATED[tenant.tax_treatment], supply.NOTHING)
         try:
@@ -57,7 +57,7 @@ class Taxes:
                 rates=self.rates,
             )
         except TaxError as error:
-            raise TaxError(f"How {tenant.slug} is taxed cannot be told: {error}") from error
+            raise TaxError("tax-unknown", tenant=tenant.slug, cause=error) from error
 
     def refusal(self, tenant: Tenant) -> str:
         """Why the tenant cannot be taxed as it says, as a sentence, on any day; "" where it can."""

@@ -10,13 +10,18 @@ from decimal import Decimal
 from django.db import transaction
 
 from billing.catalog.tenant_lock import lock
+from billing.invoicing.messages import SENTENCES
 from billing.models import BillingPeriod, InvoiceLine, LineKind, ManualLine, Subscription
+from billing.rules.errors import RuleError
 from billing.rules.money import TOKENS, Money
 from portal.core.tenants.models import Tenant
+from portal.errors import CodedError
 
 
-class ManualLineError(Exception):
+class ManualLineError(CodedError):
     """A line cannot be added or removed so; the message says why and what to do."""
+
+    sentences = SENTENCES
 
 
 @transaction.atomic
@@ -29,13 +34,13 @@ def add_manual_line(
     """
     lock(tenant)
     if not description.strip() or not reason.strip():
-        raise ManualLineError("Say what the line is, as it stands on the invoice, and why it is added.")
+        raise ManualLineError("line-without-description")
     if net != net.rounded() or not net.amount:
-        raise ManualLineError(f"A line is an amount in whole coins of {net.currency}, and not nothing.")
+        raise ManualLineError("line-of-nothing", currency=net.currency)
     try:
         net.check_bookable()
-    except ValueError as error:
-        raise ManualLineError(str(error)) from error
+    except RuleError as error:
+        raise ManualLineError(error.code, **error.values) from error
     plans = Subscription.objects.filter(tenant=tenant).order_by("plan__currency").distinct()
     currencies = [
         plan_currency
@@ -43,7 +48,12 @@ def add_manual_line(
         if plan_currency != TOKENS
     ]
     if currencies and net.currency not in currencies:
-        raise ManualLineError(f"{tenant} is billed in {' and '.join(currencies)}, not in {net.currency}.")
+        raise ManualLineError(
+            "line-of-other-currency",
+            tenant=tenant,
+            currencies=" and ".join(currencies),
+            currency=net.currency,
+        )
     return ManualLine.objects.create(
         tenant=tenant,
         description=description.strip(),
@@ -62,9 +72,7 @@ def remove_manual_line(*, line: ManualLine) -> None:
     if InvoiceLine.objects.filter(
         kind=LineKind.MANUAL, term_id=line.pk, invoice__number__isnull=False
     ).exists():
-        raise ManualLineError(
-            f"{line.description} was billed: credit the invoice, or add a line that takes it off."
-        )
+        raise ManualLineError("line-billed", description=line.description)
     line.delete()
 
 

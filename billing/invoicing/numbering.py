@@ -10,6 +10,7 @@ from django.db import connection, transaction
 
 from billing.catalog.tenant_lock import lock, lock_tenants
 from billing.dunning import issue_notices
+from billing.invoicing.messages import SENTENCES
 from billing.models import (
     MOVES,
     BillingPeriod,
@@ -21,6 +22,7 @@ from billing.receivables import credit_balance
 from billing.wallets import invoice_payments
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
+from portal.errors import CodedError
 
 __all__ = [
     "InvoicingError",
@@ -32,8 +34,10 @@ __all__ = [
 ]
 
 
-class InvoicingError(Exception):
+class InvoicingError(CodedError):
     """An invoice cannot be made or moved so; the message says why and what to do."""
+
+    sentences = SENTENCES
 
 
 def load_current_invoices(periods: Sequence[BillingPeriod]) -> dict[int, Invoice]:
@@ -53,12 +57,9 @@ def issue_invoices(drafts: Sequence[tuple[Tenant, Invoice, date]], *, moment: da
         return
     for _, invoice, _ in drafts:
         if InvoiceState.ISSUED not in MOVES[InvoiceState(invoice.state)]:
-            raise InvoicingError(f"{invoice} is {invoice.state} and cannot be issued.")
+            raise InvoicingError("not-issuable", invoice=invoice, state=invoice.state)
         if invoice.total < 0 and invoice.kind != DocumentKind.CREDIT_NOTE:
-            raise InvoicingError(
-                "The corrections exceed the period's charges, and only a credit note may be below zero: the next "
-                "period's invoice takes the difference up."
-            )
+            raise InvoicingError("invoice-below-zero")
     numbers = _next_numbers([(_prefix(invoice), on) for _, invoice, on in drafts])
     for (tenant, invoice, on), number in zip(drafts, numbers, strict=True):
         invoice.number = number

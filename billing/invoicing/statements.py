@@ -18,6 +18,7 @@ from billing.invoicing import charges, close_inputs, payer_statements
 from billing.invoicing import statement_rows as rows
 from billing.invoicing.charges import ChargeInputs
 from billing.invoicing.close_inputs import RatedPeriod
+from billing.invoicing.messages import SENTENCES
 from billing.invoicing.statement_rows import IssuedLine, R, Total, UsageParties
 from billing.models import BillingPeriod, PeriodTotal, Price, Verdict
 from billing.rating import billed_usage
@@ -25,6 +26,7 @@ from billing.rules import period as rules
 from billing.rules.money import rounded_text
 from billing.rules.statement import Billed, Key, Line, LineKey, Owed, TermKind, statement
 from portal.core.tenants.models import Tenant
+from portal.errors import CodedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,10 @@ class Unpriced:
     resource_hours: Decimal  # rounded, to be read by people
 
 
-class MixedCurrenciesError(Exception):
+class MixedCurrenciesError(CodedError):
     """What a period itself costs is in two currencies, so no invoice is the one of the period."""
+
+    sentences = SENTENCES
 
 
 def list_unpriced(*, tenant: Tenant, period: BillingPeriod) -> list[Unpriced]:
@@ -278,10 +282,7 @@ def _compute_statement(
         if any(_is_of_period(line, own) for line in lines_by_currency[currency])
     ]
     if len(of_period) > 1:
-        return MixedCurrenciesError(
-            f"Usage up to the end of this period is priced in {' and '.join(sorted(of_period))}; "
-            f"an invoice has one currency: change plans of another currency at a period border only."
-        )
+        return MixedCurrenciesError("mixed-currencies", currencies=" and ".join(sorted(of_period)))
     leading = next(iter([*of_period, *billing, *lines_by_currency]), "")
     leading_statement = Statement(
         lines_by_currency.get(leading, []),

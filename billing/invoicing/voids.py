@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import Q, Sum
 
 from billing.invoicing import numbering
+from billing.invoicing.messages import SENTENCES
 from billing.models import (
     CLOSED_PERIOD,
     OPEN_CHECKOUTS,
@@ -24,10 +25,13 @@ from billing.models import (
 from billing.rules.money import Money
 from billing.rules.period import midnight
 from billing.wallets import invoice_payments
+from portal.errors import CodedError
 
 
-class VoidError(Exception):
+class VoidError(CodedError):
     """An invoice cannot be made void; the message says why and what to do."""
+
+    sentences = SENTENCES
 
 
 def describe_effect(invoice: Invoice) -> str:
@@ -55,7 +59,7 @@ def void_invoice(
     numbering.lock(invoice.tenant)
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
     if not reason.strip():
-        raise VoidError("Say why it is void: the reason is kept with it.")
+        raise VoidError("void-without-reason")
     _refuse(invoice)
     Voiding.objects.create(invoice=invoice, tenant_id=invoice.tenant_id, on=on, reason=reason.strip(), by=by)
     BillingPeriod.objects.filter(pk=invoice.period_id).update(closed_at=None)  # grants wait for it again
@@ -67,30 +71,23 @@ def void_invoice(
 
 def _refuse(invoice: Invoice) -> None:
     if invoice.kind == DocumentKind.CREDIT_NOTE:
-        raise VoidError(f"{invoice} is a credit note; what it gave back stays given.")
+        raise VoidError("void-of-credit-note", invoice=invoice)
     if invoice.state == InvoiceState.VOID:
-        raise VoidError(f"{invoice} is void already.")
+        raise VoidError("already-void", invoice=invoice)
     if invoice.state != InvoiceState.ISSUED:
-        raise VoidError(f"{invoice} is {invoice.state}; only an issued invoice can become void.")
+        raise VoidError("not-voidable", invoice=invoice, state=invoice.state)
     if invoice.payments.aggregate(sum=Sum("amount"))["sum"]:
-        raise VoidError(f"{invoice} was paid; credit it instead.")
+        raise VoidError("void-of-paid", invoice=invoice)
     if PaymentAttempt.objects.filter(UNDER_WAY, invoice=invoice).exists():
-        raise VoidError(
-            f"A payment of {invoice} is under way: wait until it has settled, then credit the invoice."
-        )
+        raise VoidError("payment-under-way", invoice=invoice)
     if CheckoutSession.objects.filter(attempt__invoice=invoice, state__in=OPEN_CHECKOUTS).exists():
-        raise VoidError(
-            f"A page to pay {invoice} is open: wait until it is closed, then make the invoice void."
-        )
+        raise VoidError("payment-page-open", invoice=invoice)
     note = invoice.credit_notes.issued().order_by("pk").first()
     if note is not None:
-        raise VoidError(f"{invoice} was credited by {note}; credit the rest of it instead.")
+        raise VoidError("already-credited", invoice=invoice, note=note)
     after = _later_document(invoice)
     if after is not None:
-        raise VoidError(
-            f"{after} was issued with or after {invoice} and counts on it: credit {invoice} instead, or make "
-            f"{after} void first."
-        )
+        raise VoidError("later-document", after=after, invoice=invoice)
 
 
 def _later_document(invoice: Invoice) -> Invoice | None:

@@ -31,17 +31,21 @@ from billing.models import (
 )
 from billing.models.invoices import InvoiceQuerySet
 from billing.receivables import pauses, settlement
+from billing.receivables.messages import SENTENCES
 from billing.rules.money import Money
 from billing.rules.period import midnight
 from billing.wallets import batch
 from portal.core.tenants.models import Tenant
+from portal.errors import CodedError
 
 REFERENCE = "Credit balance"
 """What the payments of invoices by it are called; more than one of an invoice are counted."""
 
 
-class CreditBalanceError(Exception):
+class CreditBalanceError(CodedError):
     """A credit balance cannot be changed so; the message says why and what to do."""
+
+    sentences = SENTENCES
 
 
 def get_balance(tenant: Tenant | int, currency: str) -> int:
@@ -184,10 +188,7 @@ def _free_credit(tenant: Tenant, currency: str, amount: int, at: datetime, on: d
             missing -= _take_back_payment(entry.payment.invoice, missing, at, on)
     if missing > 0:
         gone = Money.from_minor(missing, currency).text
-        raise CreditBalanceError(
-            f"{gone} {currency} of what it gave to the credit balance of {tenant} were paid back since: take this back "
-            "when the balance has them again."
-        )
+        raise CreditBalanceError("credit-paid-back", amount=gone, currency=currency, tenant=tenant)
 
 
 def take_overpayment(*, invoice: Invoice, amount: int, at: datetime, on: date) -> None:
@@ -220,18 +221,18 @@ def record_payout(
     lock(tenant)
     memo = f"Paid back: {reference.strip()}"[:300]
     if not reference.strip():
-        raise CreditBalanceError("Say the reference of the transfer by which it was paid back.")
+        raise CreditBalanceError("pay-back-without-reference")
     existing = CreditEntry.objects.filter(
         tenant=tenant, currency=currency, kind=CreditKind.PAID_BACK, memo=memo
     ).first()
     if existing is not None:
         if existing.amount != -amount.minor:
-            raise CreditBalanceError(f"{reference} was recorded with another amount: use its own reference.")
+            raise CreditBalanceError("reference-used", reference=reference)
         return existing
     there = get_balance(tenant, currency)
     if not 0 < amount.minor <= there:
         most = Money.from_minor(there, currency).text
-        raise CreditBalanceError(f"The credit balance is {most} {currency}: pay back that much at most.")
+        raise CreditBalanceError("beyond-credit-balance", amount=most, currency=currency)
     return _add_entry(tenant.pk, currency, -amount.minor, CreditKind.PAID_BACK, memo, by, at)
 
 

@@ -9,11 +9,15 @@ from django.db.models import OuterRef, Q, QuerySet
 
 from billing.catalog.tenant_lock import lock
 from billing.models import DunningPause, Invoice
+from billing.receivables.messages import SENTENCES
 from portal.core.tenants.models import Tenant
+from portal.errors import CodedError
 
 
-class PauseError(Exception):
+class PauseError(CodedError):
     """It cannot be paused so; the message says why and what to do."""
+
+    sentences = SENTENCES
 
 
 @transaction.atomic
@@ -27,11 +31,11 @@ def pause_dunning(
     """
     tenant = lock(tenant)
     if not reason.strip():
-        raise PauseError("Say why: the reason is kept with the pause.")
+        raise PauseError("pause-without-reason")
     if until is not None and until <= moment.date():
-        raise PauseError(f"{until} is not to come: name a later day, or none to pause it for good.")
+        raise PauseError("pause-ends-in-the-past", until=until)
     if invoice is not None and invoice.tenant_id != tenant.pk:
-        raise PauseError(f"{invoice} is not of {tenant.slug}.")
+        raise PauseError("invoice-of-another-tenant", invoice=invoice, tenant=tenant.slug)
     existing = DunningPause.objects.filter(tenant=tenant, invoice=invoice, ended_at=None).first()
     if existing is not None:
         if (existing.until, existing.reason) == (until, reason.strip()):

@@ -10,9 +10,12 @@ from django.db import transaction
 from django.db.models import F, Sum
 
 from billing.models import UNDECIDED, DisputeState, DocumentKind, Invoice, InvoiceState, Payment
+from billing.receivables.messages import SENTENCES
 from billing.rules import gateway_amounts
 from billing.rules.dunning_defaults import DEFAULTS
+from billing.rules.errors import RuleError
 from billing.rules.money import Money
+from portal.errors import CodedError
 
 
 class Settlement(StrEnum):
@@ -49,8 +52,10 @@ class Balance:
     settlement: Settlement
 
 
-class PaymentError(Exception):
+class PaymentError(CodedError):
     """A payment cannot be recorded so; the message says why and what to do."""
+
+    sentences = SENTENCES
 
 
 def load_balance(*, invoice: Invoice, on: date) -> Balance:
@@ -116,21 +121,21 @@ def record_payment(
     """
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
     if invoice.state != InvoiceState.ISSUED:
-        raise PaymentError(f"{invoice} is {invoice.state}; only an issued invoice can be paid.")
+        raise PaymentError("not-payable", invoice=invoice, state=invoice.state)
     if invoice.kind == DocumentKind.CREDIT_NOTE:
-        raise PaymentError(
-            f"{invoice} is a credit note; record what is paid back, below zero, for {invoice.original}."
-        )
+        raise PaymentError("payment-of-credit-note", invoice=invoice, original=invoice.original)
     if amount.currency != invoice.currency:
-        raise PaymentError(f"{invoice} is in {invoice.currency}, not {amount.currency}.")
+        raise PaymentError(
+            "other-currency", invoice=invoice, currency=invoice.currency, other=amount.currency
+        )
     if not amount.amount:
-        raise PaymentError("A payment of nothing cannot be recorded.")
+        raise PaymentError("payment-of-nothing")
     try:
         amount.check_bookable()
-    except ValueError as error:
-        raise PaymentError(str(error)) from error
+    except RuleError as error:
+        raise PaymentError(error.code, **error.values) from error
     if not reference.strip():
-        raise PaymentError("A payment needs its reference, as it stands on the bank statement.")
+        raise PaymentError("payment-without-reference")
     existing = find_payment(invoice=invoice, amount=amount, received_on=received_on, reference=reference)
     if existing is not None:
         return existing
@@ -160,8 +165,6 @@ def _refuse_beyond(invoice: Invoice, paid: int, back: int) -> None:
     if back <= max(paid, owed):
         return
     if owed > paid:
-        raise PaymentError(
-            f"Only {Money.from_minor(owed, invoice.currency).text} is to be given back; no more can be taken back."
-        )
+        raise PaymentError("beyond-owed", amount=Money.from_minor(owed, invoice.currency).text)
     most = Money.from_minor(max(paid, 0), invoice.currency)
-    raise PaymentError(f"Only {most.text} was paid; no more can be taken back.")
+    raise PaymentError("beyond-paid", amount=most.text)

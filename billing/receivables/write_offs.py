@@ -8,10 +8,14 @@ from django.db import transaction
 
 from billing.models import UNDER_WAY, DocumentKind, Invoice, InvoiceState, PaymentAttempt, WriteOff
 from billing.receivables import settlement
+from billing.receivables.messages import SENTENCES
+from portal.errors import CodedError
 
 
-class WriteOffError(Exception):
+class WriteOffError(CodedError):
     """It cannot be written off so; the message says why and what to do."""
+
+    sentences = SENTENCES
 
 
 def describe_effect(invoice: Invoice, *, on: date) -> str:
@@ -33,21 +37,19 @@ def write_off_invoice(*, invoice: Invoice, reason: str, by: str, on: date) -> Wr
     """
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
     if not reason.strip():
-        raise WriteOffError("Say why: the reason is kept with what is written off.")
+        raise WriteOffError("write-off-without-reason")
     if invoice.state != InvoiceState.ISSUED or invoice.kind == DocumentKind.CREDIT_NOTE:
-        raise WriteOffError(f"{invoice} is no issued invoice: nothing of it can be written off.")
+        raise WriteOffError("not-issued", invoice=invoice)
     existing = WriteOff.objects.filter(invoice=invoice, undone_at=None).first()
     due = settlement.load_balance(invoice=invoice, on=on).due.minor
     if existing is not None:
         if due <= 0:
             return existing
-        raise WriteOffError(
-            f"{invoice} is written off in part: take that back first, then write off all of it."
-        )
+        raise WriteOffError("partly-written-off", invoice=invoice)
     if due <= 0:
-        raise WriteOffError(f"{invoice} has nothing due.")
+        raise WriteOffError("nothing-due", invoice=invoice)
     if PaymentAttempt.objects.filter(UNDER_WAY, invoice=invoice).exists():
-        raise WriteOffError(f"A payment of {invoice} is under way: wait until it has settled.")
+        raise WriteOffError("payment-under-way", invoice=invoice)
     return WriteOff.objects.create(
         invoice=invoice, tenant_id=invoice.tenant_id, amount=due, on=on, reason=reason.strip(), by=by
     )
@@ -59,10 +61,10 @@ def reverse_write_off(*, invoice: Invoice, reason: str, by: str, moment: datetim
     a reason: WriteOffError."""
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
     if not reason.strip():
-        raise WriteOffError("Say why: the reason is kept with what is taken back.")
+        raise WriteOffError("reversal-without-reason")
     row = WriteOff.objects.filter(invoice=invoice, undone_at=None).first()
     if row is None:
-        raise WriteOffError(f"Nothing of {invoice} is written off.")
+        raise WriteOffError("nothing-written-off", invoice=invoice)
     row.undone_at, row.undone_by, row.undo_reason = moment, by, reason.strip()
     row.save()
     return row

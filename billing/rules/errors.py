@@ -69,6 +69,7 @@ SENTENCES: Mapping[str, str] = {
         "{region} is no state of {country}, on which its tax depends: give it a `region` of two letters, "
         "such as CA."
     ),
+    "tax-unknown": _("How {tenant} is taxed cannot be told: {cause}"),
     "tenant-country-missing": _("the tenant has no country, on which its tax depends: give it a `country`."),
     "tier-quantity-decimals": _("A tier ends at a number with at most {most} decimals, unlike {quantity}."),
     "tier-quantity-size": _("A tier ends at more than zero units and at most {most:,}, not {quantity}."),

@@ -13,6 +13,7 @@ from rest_framework import serializers
 from billing.rules.money import Money, decimal_text
 from portal.api import identifiers
 from portal.api.parameters import parse_moment
+from portal.sentences import sentence
 
 QUANTITY_DIGITS = 6
 
@@ -65,7 +66,7 @@ class MoneyField(serializers.Field[Any, Any, Any, Any]):
             amount = Money.of(data["amount"], data["currency"])
             amount.check_bookable()
         except ValueError as error:
-            raise serializers.ValidationError(str(error)) from None
+            raise serializers.ValidationError(sentence(error)) from None
         return amount
 
 
@@ -82,7 +83,7 @@ class MomentField(serializers.Field[Any, Any, Any, Any]):
         try:
             return parse_moment(data)
         except ValueError as error:
-            raise serializers.ValidationError(str(error)) from None
+            raise serializers.ValidationError(sentence(error)) from None
 
 
 @extend_schema_field({"type": "string", "pattern": r"^-?\d+(\.\d+)?$", "example": "32.010278"})

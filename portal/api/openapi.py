@@ -27,6 +27,7 @@ PROBLEM = {
         "status": {"type": "integer"},
         "detail": {"type": "string", "description": "What is wrong, and what to do."},
         "instance": {"type": "string", "description": "The id of the request, which the logs have too."},
+        "code": {"type": "string", "description": "Of a refusal: the stable name of its reason."},
         "errors": {
             "type": "array",
             "items": {

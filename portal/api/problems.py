@@ -18,6 +18,9 @@ from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpResponse
 from rest_framework import exceptions
 
+from portal.errors import CodedError
+from portal.sentences import sentence
+
 CONTENT_TYPE = "application/problem+json"
 
 log = structlog.get_logger("portal.api")
@@ -35,9 +38,10 @@ class ProblemError(Exception):
         *,
         errors: Sequence[tuple[str, str]] = (),
         headers: Mapping[str, str] | None = None,
+        code: str = "",
     ) -> None:
         super().__init__(detail or title)
-        self.status, self.kind, self.title, self.detail = status, kind, title, detail
+        self.status, self.kind, self.title, self.detail, self.code = status, kind, title, detail, code
         self.errors, self.headers = tuple(errors), dict(headers or {})
 
 
@@ -58,9 +62,11 @@ def conflict(detail: str) -> ProblemError:
     return ProblemError(409, "conflict", "It conflicts with the present state", detail)
 
 
-def refused(detail: str) -> ProblemError:
-    """A use case that says no, for the reason in the sentence."""
-    return ProblemError(409, "refused", "It is refused", detail)
+def refused(reason: CodedError | str) -> ProblemError:
+    """A use case that says no: `detail` has the reason for people, `code` the one for programs."""
+    if isinstance(reason, str):
+        return ProblemError(409, "refused", "It is refused", reason)
+    return ProblemError(409, "refused", "It is refused", sentence(reason), code=reason.code)
 
 
 def missing_scope(scope: str) -> ProblemError:
@@ -76,6 +82,8 @@ def as_response(problem: ProblemError) -> HttpResponse:
         "detail": problem.detail or problem.title,
         "instance": str(structlog.contextvars.get_contextvars().get("request_id", "")),
     }
+    if problem.code:
+        body["code"] = problem.code
     if problem.errors:
         body["errors"] = [{"pointer": pointer, "detail": detail} for pointer, detail in problem.errors]
     text = json.dumps(body, ensure_ascii=False)

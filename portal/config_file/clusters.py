@@ -21,6 +21,7 @@ from portal.config_file.toml_values import Moment, instant
 from portal.core.tenants.models import validate_zone
 from portal.core.vault import VaultError, seal
 from portal.excerpt import quoted
+from portal.sentences import sentence
 
 Certificates = Annotated[str, Rule(value=credential_input.certificates)]
 
@@ -91,7 +92,7 @@ class TelemetryEntry(Entry, frozen=True, kw_only=True):
                 if not credential_input.same(getattr(row, name), secret)
             }
         except VaultError as error:
-            raise ClusterError(str(error)) from None
+            raise ClusterError(sentence(error)) from None
         for name, value in (differing | changed).items():
             setattr(row, name, value)
         return bool(differing or changed)

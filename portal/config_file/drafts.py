@@ -16,6 +16,7 @@ from portal.config_file.plan_entries import PlanEntry
 from portal.config_file.schema import ConfigError, File, parse
 from portal.core.outbox import outbox
 from portal.excerpt import quoted
+from portal.sentences import sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def publish(text: str) -> Published:
             _refuse_used(before)
             plans.delete_version(version=before)
     except PlanError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(sentence(error)) from error
     write_plans([entry])
     version = PlanVersion.objects.select_related("plan").get(
         plan__name=entry.name, effective_from=entry.begins

@@ -15,6 +15,7 @@ from portal.config_file.plan_entries import PlanEntry, PriceEntry, TermEntry
 from portal.config_file.toml_table import ConfigError
 from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
+from portal.sentences import sentence
 
 Refusals = Callable[[str], AbstractContextManager[None]]
 """What undoes and reports the refusal of one part, by its label, so that the next one is tried."""
@@ -52,7 +53,7 @@ def _write_price(version: PlanVersion, entry: PriceEntry) -> Price:
     try:
         model = of_terms(entry.terms)
     except ValueError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(sentence(error)) from error
     return plans.set_price(
         version=version,
         meter=entry.meter,

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from portal.config_file.toml_values import WrongValue, kind_of
 from portal.excerpt import quoted
+from portal.sentences import sentence
 
 V = TypeVar("V")
 
@@ -30,8 +31,8 @@ class Table:
     keys: list[str] = field(default_factory=list)  # that may stand in it, as they were read
     outer: Table | None = None
 
-    def wrong(self, key: str, sentence: str) -> None:
-        self.errors.append(f"{self.name}: {key} {sentence}")
+    def wrong(self, key: str, text: str) -> None:
+        self.errors.append(f"{self.name}: {key} {text}")
 
     def has(self, key: str) -> bool:
         self.keys.append(key)
@@ -44,7 +45,7 @@ class Table:
         try:
             return read(self.data[key])
         except WrongValue as error:
-            self.wrong(key, str(error))
+            self.wrong(key, sentence(error))
             return None
 
     def table(self, key: str, name: str = "") -> Table:

@@ -20,6 +20,7 @@ from portal.core.tenants.access import Action, Right
 from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.scope import acting_scope
 from portal.core.vault.sealing import Sealed, VaultError, lacking, seal
+from portal.sentences import sentence
 from portal.web.access_decorators import TenantRequest, operator_page, tenant_act, tenant_page
 from portal.web.page_frame import PageFrame
 
@@ -120,7 +121,7 @@ def _change(request: HttpRequest, tenant: Tenant | None) -> None:
             keys.revoke(key=key, moment=moment)
             messages.success(request, _("%(name)s is revoked.") % {"name": key.name})
     except KeyRefusedError as refusal:
-        messages.error(request, str(refusal))
+        messages.error(request, sentence(refusal))
 
 
 def _create(request: HttpRequest, tenant: Tenant | None, moment: datetime) -> NewKey:

@@ -21,6 +21,7 @@ from billing.models import Invoice
 from billing.queries import invoices as reading
 from billing.rules.period import parse_month
 from portal.core.tenants.models import Tenant
+from portal.sentences import sentence
 from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import INVOICE_BADGES
 from portal.web.closing import month_name
@@ -63,7 +64,7 @@ def draft_pdf(request: HttpRequest, frame: PageFrame, month: str, tenant: str, p
     try:
         content = pdfs.render(documents[place - 1])
     except TypesettingError as error:
-        return HttpResponse(str(error), status=503, content_type="text/plain; charset=utf-8")
+        return HttpResponse(sentence(error), status=503, content_type="text/plain; charset=utf-8")
     name = f"draft-{month}-{tenant}.pdf"
     headers = {"Content-Disposition": f'inline; filename="{name}"', "X-Content-Type-Options": "nosniff"}
     return HttpResponse(content, content_type="application/pdf", headers=headers)

@@ -22,6 +22,7 @@ from billing.rules.formatting import LOCALE
 from billing.rules.period import parse_month
 from portal.core.tenants.access import Right
 from portal.core.tenants.models import Tenant
+from portal.sentences import sentence
 from portal.web import format as say
 from portal.web.access_decorators import operator_page
 from portal.web.page_frame import PageFrame
@@ -86,7 +87,7 @@ def close_schedule(request: HttpRequest, frame: PageFrame) -> HttpResponse:
                 return redirect("operator_close_schedule")
             preview = _preview(request.POST.get("remove", ""), values, now)
         except ScheduleError as refusal:
-            error = str(refusal)
+            error = sentence(refusal)
     rows = CloseSchedule.objects.select_related("tenant").order_by("tenant__name", "pk")
     page = {
         "rows": rows,

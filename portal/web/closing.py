@@ -28,6 +28,7 @@ from billing.rules.period import parse_month, shifted
 from portal.core.audit import acting_as
 from portal.core.outbox import outbox
 from portal.core.tenants.access import Right
+from portal.sentences import sentence
 from portal.web import close_confirmation, close_schedule
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
@@ -96,7 +97,7 @@ def _act(request: HttpRequest, month: str, now: datetime) -> None:
             next_step = _(" Issue the month to send it.") if row.state == Decision.APPROVED else ""
             messages.success(request, text + next_step)
     except (RunError, ApprovalError) as refusal:
-        messages.error(request, str(refusal))
+        messages.error(request, sentence(refusal))
 
 
 def _why(request: HttpRequest) -> str:

@@ -10,6 +10,7 @@ from billing.models import Invoice, InvoiceLine
 from billing.queries import invoices as reading
 from billing.queries import line_usage
 from portal.core.tenants.access import Action
+from portal.sentences import sentence
 from portal.web.access_decorators import ScopedStream, TenantRequest, answer, tenant_page
 
 log = structlog.get_logger("portal.web")
@@ -37,10 +38,10 @@ def evidence(request: TenantRequest, number: str) -> HttpResponseBase:
     try:
         pieces = evidence_of.bundle(invoice)
     except evidence_of.NotReadyError as refusal:
-        return _not_ready(request, number, str(refusal))
+        return _not_ready(request, number, sentence(refusal))
     except evidence_of.EvidenceError as refusal:
         log.error("evidence differs from what was signed", invoice=number)
-        return _not_ready(request, number, str(refusal), later=False)
+        return _not_ready(request, number, sentence(refusal), later=False)
     return ScopedStream(
         request.tenant,
         pieces,

@@ -18,6 +18,7 @@ from clusters.declared_nodes import MOST_GPUS, Declaration, Node
 from clusters.models import CapacityState, Cluster
 from portal.core.tenants.access import Right
 from portal.excerpt import NO_CHOICE
+from portal.sentences import sentence
 from portal.web.access_decorators import operator_page
 from portal.web.page_frame import PageFrame
 
@@ -90,7 +91,7 @@ def cluster_nodes(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpR
                 return redirect("operator_cluster", name)
             preview = _changes(declared_nodes.plan_nodes(cluster, nodes))
         except CapacityError as refusal:
-            error = str(refusal)
+            error = sentence(refusal)
     page = {"cluster": cluster, "error": error, "preview": preview, "rows": rows}
     return render(request, "operator/nodes.html", {"frame": frame, "page": page})
 

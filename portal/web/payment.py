@@ -35,6 +35,7 @@ from billing.receivables import credit_balance
 from billing.rules.money import Money
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant, User
+from portal.sentences import sentence
 from portal.web import form_input
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_act, tenant_page, tenant_return
@@ -126,7 +127,7 @@ def set_contact(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         row = contacts.set_billing_email(tenant=tenant, email=email, moment=datetime.now(UTC))
     except ContactError as refusal:
         form_input.keep(request, "email")
-        messages.error(request, str(refusal))
+        messages.error(request, sentence(refusal))
     else:
         to = row.email or "the owners and billing members"
         messages.success(request, f"E-mails about invoices go to {to}.")
@@ -150,7 +151,7 @@ def change_method(request: HttpRequest, tenant: Tenant, method: int) -> HttpResp
         try:
             saved_methods.make_preferred(method=saved_method)
         except CollectionError as refusal:
-            messages.error(request, str(refusal))
+            messages.error(request, sentence(refusal))
         else:
             messages.success(request, f"{label_of(saved_method)} is charged from now on.")
     elif request.POST.get("act") == "remove":
@@ -182,8 +183,8 @@ def back(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         looked = False
     if not looked:
         messages.info(request, CONFIRMING)
-    elif sentence := _outcome(checkout):
-        messages.success(request, sentence)
+    elif text := _outcome(checkout):
+        messages.success(request, text)
     return behind_page(tenant, checkout)
 
 
@@ -242,7 +243,7 @@ def onwards(request: HttpRequest, opened: Callable[[], CheckoutSession], here: s
     try:
         checkout = opened()
     except CollectionError as error:
-        messages.error(request, str(error))
+        messages.error(request, sentence(error))
     except (GatewayError, UnmatchedObjectError):
         messages.error(request, LATER)
     else:

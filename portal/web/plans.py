@@ -21,6 +21,7 @@ from billing.queries.plans import Version, VersionedPlan
 from billing.rules.formatting import grouped
 from portal.core.outbox import outbox
 from portal.core.tenants.access import Right
+from portal.sentences import sentence
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import Badge
@@ -65,7 +66,7 @@ def _act(request: HttpRequest, versioned_plan: VersionedPlan) -> HttpResponse:
             return redirect("operator_plans")
         _end(request, versioned_plan)
     except PlanError as error:
-        messages.error(request, str(error))
+        messages.error(request, sentence(error))
     return redirect("operator_plan", name)
 
 

@@ -13,6 +13,7 @@ from portal.core.tenants.access import Action
 from portal.core.tenants.scope import acting_scope, own_work_tables
 from portal.ops import quotes
 from portal.ops.cli import BadInputError, moment
+from portal.sentences import sentence
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.form_input import options
 
@@ -31,7 +32,7 @@ def job_quote(request: TenantRequest) -> HttpResponse:
         try:
             price_quote = _quote(request, fields)
         except (QuoteError, BadInputError) as refusal:
-            error = str(refusal)
+            error = sentence(refusal)
     names = [(mark.cluster, mark.cluster) for mark in request.marks]
     page = {
         "clusters": options(names, fields["cluster"]),

@@ -30,6 +30,7 @@ from portal.core.audit import acting_as
 from portal.core.tenants.access import Right
 from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
+from portal.sentences import sentence
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import Badge
@@ -183,7 +184,7 @@ def _act(request: HttpRequest, now: datetime) -> None:
                     request, _("{whose}: dunning paused {until}.").format(whose=whose, until=until)
                 )
     except (PauseError, CollectionError, PaymentError) as error:
-        messages.error(request, str(error))
+        messages.error(request, sentence(error))
 
 
 def _pay_back(form: QueryDict, invoice: Invoice, *, by: str, now: datetime) -> str:

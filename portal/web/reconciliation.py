@@ -21,6 +21,7 @@ from billing.rules import gateway_amounts
 from portal.core.audit import acting_as
 from portal.core.outbox import outbox
 from portal.core.tenants.access import Right
+from portal.sentences import sentence
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import Badge
@@ -108,7 +109,7 @@ def _act(request: HttpRequest, now: datetime) -> None:
         with acting_as(by):
             reconciliation_run.note(difference=row, text=text[:2000], by=by, moment=now)
     except CollectionError as refusal:
-        messages.error(request, str(refusal))
+        messages.error(request, sentence(refusal))
     else:
         messages.success(request, _("Note on {name} saved.").format(name=row.object_id))
 

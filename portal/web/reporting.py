@@ -16,6 +16,7 @@ from billing.reports.margin import MarginError
 from billing.reports.shapes import ZERO, By, ModelCapacity, Report, Row, Split, Standing
 from billing.rules.money import Money
 from clusters.models import Cluster
+from portal.sentences import sentence
 from portal.web import format as say
 from portal.web.badges import Badge
 from portal.web.tiles import Tile
@@ -93,7 +94,7 @@ def margin_of(report: Report, cluster: Cluster) -> tuple[list[Tile], str]:
     try:
         cluster_margin = margins.by_models(report, cluster)
     except MarginError as error:
-        return [], str(error)
+        return [], sentence(error)
     revenue = cluster_margin.revenue
     share = _("{share} of revenue").format(share=say.percent(cluster_margin.margin, revenue))
     tiles = (

@@ -25,6 +25,7 @@ from billing.payments.on_demand import BulkPayment
 from billing.rules.money import Money
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
+from portal.sentences import sentence
 from portal.web import format as say
 from portal.web.access_decorators import tenant_act, tenant_return
 from portal.web.cards import means_of
@@ -48,7 +49,7 @@ def pay_saved(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse
             most=(_seen(request) or {}).get(invoice.currency),
         )
     except CollectionError as refusal:
-        messages.error(request, str(refusal))
+        messages.error(request, sentence(refusal))
     except (GatewayError, UnmatchedObjectError):
         _say_unanswered(request, invoice)
     else:
@@ -72,7 +73,7 @@ def pay_open(request: HttpRequest, tenant: Tenant) -> HttpResponse:
             most=_seen(request),
         )
     except CollectionError as refusal:
-        messages.error(request, str(refusal))
+        messages.error(request, sentence(refusal))
         return redirect("invoices", tenant.slug)
     _say_open(request, done)
     if done.stopped is not None and on_demand.confirmation_page(attempt=done.stopped) is not None:

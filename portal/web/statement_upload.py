@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from billing.bank_transfers import statement_import
 from billing.bank_transfers.entities import MOST_BYTES, ReadOptions, StatementError, parse_meanings
 from billing.models import TransferState
+from portal.sentences import sentence
 from portal.web import format as say
 
 OPTIONS = ("account", "currency", "decimal", "dates", "columns", "words", "unchecked")
@@ -47,7 +48,7 @@ def upload(request: HttpRequest, *, by: str, now: datetime, preview: bool) -> st
             most=AT_ONCE,
         )
     except StatementError as refusal:
-        raise StatementError(with_fields(str(refusal))) from refusal
+        raise StatementError(with_fields(sentence(refusal))) from refusal
     count = done.states
     parts = [f"{say.counted(len(done.rows), 'new transfer')}, {done.duplicates} already imported"]
     parts.append(f"{count[TransferState.BOOKED]} matched, {count[TransferState.WAITING]} need review")
@@ -66,9 +67,9 @@ def upload(request: HttpRequest, *, by: str, now: datetime, preview: bool) -> st
     )
 
 
-def with_fields(sentence: str) -> str:
+def with_fields(text: str) -> str:
     """The sentence with the fields of the page in place of options of the command."""
-    return re.sub(rf"--({'|'.join(FIELDS)})\b", lambda option: f"“{FIELDS[option[1]]}”", sentence)
+    return re.sub(rf"--({'|'.join(FIELDS)})\b", lambda option: f"“{FIELDS[option[1]]}”", text)
 
 
 def options_of(posted: QueryDict) -> ReadOptions:

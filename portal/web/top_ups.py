@@ -28,6 +28,7 @@ from billing.rules.references import WALLET
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope
+from portal.sentences import sentence
 from portal.web import form_input
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, tenant_act
@@ -64,7 +65,7 @@ def top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> HttpResponse:
         messages.error(request, LATER)
     except CollectionError as error:
         form_input.keep(request, "amount")
-        messages.error(request, str(error))
+        messages.error(request, sentence(error))
     except (GatewayError, gateway_access.UnmatchedObjectError):
         messages.error(request, "The payment service cannot be reached now; what comes of it shows below.")
     return redirect(here)
@@ -89,7 +90,7 @@ def set_automatic_top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> H
             messages.success(request, "From now on this wallet is topped up by itself.")
     except CollectionError as error:
         form_input.keep(request, "below", "amount", "most")
-        messages.error(request, str(error))
+        messages.error(request, sentence(error))
     return redirect("wallet", tenant.slug, wallet)
 
 

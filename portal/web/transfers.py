@@ -28,6 +28,7 @@ from portal.core.audit import acting_as
 from portal.core.tenants.access import Right
 from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
+from portal.sentences import sentence
 from portal.web import form_input
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
@@ -107,7 +108,7 @@ def _act(request: HttpRequest, now: datetime) -> None:
             elif act in acts:
                 messages.success(request, acts[act](request.POST, by, now))
     except (StatementError, DecisionError, CreditBalanceError) as refusal:
-        messages.error(request, str(refusal))
+        messages.error(request, sentence(refusal))
 
 
 def _assign(posted: QueryDict, by: str, now: datetime) -> str:
@@ -165,7 +166,7 @@ def _pay_back(posted: QueryDict, by: str, now: datetime) -> str:
         amount = Money.of(_words(posted, "amount"), currency)
         amount.check_bookable()
     except ValueError as error:
-        raise CreditBalanceError(str(error)) from error
+        raise CreditBalanceError(sentence(error)) from error
     credit_balance.record_payout(
         tenant=tenant, currency=currency, amount=amount, reference=reference, by=by, at=now
     )

@@ -16,6 +16,7 @@ from clusters.models import Cluster
 from clusters.watermark import WatermarkError
 from portal.core.audit import acting_as
 from portal.core.tenants.access import Right
+from portal.sentences import sentence
 from portal.web.access_decorators import operator_page
 from portal.web.page_frame import PageFrame
 
@@ -54,7 +55,7 @@ def reset_watermark(request: HttpRequest, frame: PageFrame, *, name: str) -> Htt
                 return redirect("operator_cluster", name)
             preview = watermark.plan_reset(cluster=cluster, to=values["to"], moment=now).sentence
         except WatermarkError as refusal:
-            error = str(refusal)
+            error = sentence(refusal)
     ahead = watermark.ahead(name, cluster.complete_through, moment=now)
     page = {
         "name": name,

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.test import Client, override_settings
 
+from billing.invoicing.voids import VoidError
 from billing.models import Invoice
-from portal.api import identifiers, json_body, limits, parameters
+from portal.api import identifiers, json_body, limits, parameters, problems
 from portal.api.problems import ProblemError
 from tests.api.door import Door, door
 from tests.web.house import House
@@ -245,3 +246,11 @@ def test_api_061_too_many_parameters_are_no_fault_of_ours(ann: Door) -> None:
         400,
         "invalid-request",
     )
+
+
+def test_a_refusal_has_its_reason_as_a_code_and_as_a_sentence() -> None:
+    refusal = problems.refused(VoidError("already-void", invoice="INV-2026-0001"))
+    body = json.loads(problems.as_response(refusal).content)
+    assert (body["status"], body["type"]) == (409, "urn:clustertab:problem:refused")
+    assert (body["code"], body["detail"]) == ("already-void", "INV-2026-0001 is void already.")
+    assert "code" not in json.loads(problems.as_response(problems.not_found()).content)

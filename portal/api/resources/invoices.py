@@ -19,6 +19,7 @@ from portal.api.cursors import Page
 from portal.api.fields import IdField, MinorField, MomentField, MoneyField, QuantityField, minor
 from portal.api.problems import ProblemError, not_found
 from portal.api.views import TenantEndpoint
+from portal.sentences import sentence
 
 IN_MEMORY = 1 << 20  # bytes of a file, before it goes to disk
 SHOWN = (InvoiceState.ISSUED, InvoiceState.VOID)
@@ -264,7 +265,9 @@ class Evidence(Document):
         except evidence.NotReadyError:
             raise _not_ready() from None
         except evidence.EvidenceError as error:
-            raise ProblemError(409, "evidence-differs", "The evidence cannot be given", str(error)) from None
+            raise ProblemError(
+                409, "evidence-differs", "The evidence cannot be given", sentence(error)
+            ) from None
         return self.stream(f"{invoice.number}-evidence.zip", pieces, self.content_type)
 
 

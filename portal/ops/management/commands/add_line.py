@@ -14,6 +14,7 @@ from portal.core.audit import acting_as
 from portal.core.tenants.models import Tenant
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.ops.lookups import the_tenant
+from portal.sentences import sentence
 
 
 class Command(OperatorCommand):
@@ -37,7 +38,7 @@ class Command(OperatorCommand):
         try:
             net = Money.of(options["amount"], options["currency"] or _currency(tenant))
         except ValueError as error:
-            raise BadInputError(str(error)) from error
+            raise BadInputError(sentence(error)) from error
         with acting_as("add_line", why=options["why"]):
             line = manual_lines.add_manual_line(
                 tenant=tenant,

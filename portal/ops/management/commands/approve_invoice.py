@@ -17,6 +17,7 @@ from billing.rules.period import parse_month
 from portal.core.audit import acting_as
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.ops.lookups import the_tenant
+from portal.sentences import sentence
 
 
 class Command(OperatorCommand):
@@ -54,7 +55,7 @@ def _period(slug: str, month: str) -> BillingPeriod:
     try:
         year, number = parse_month(month)
     except ValueError as error:
-        raise BadInputError(str(error)) from error
+        raise BadInputError(sentence(error)) from error
     pending_approvals = PendingApproval.objects.filter(tenant=tenant).select_related("period__tenant")
     # Of several periods that begin in one month, the one that is open waits.
     for row in pending_approvals.order_by(F("period__closed_at").asc(nulls_first=True), "period__start"):

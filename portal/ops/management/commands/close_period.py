@@ -18,6 +18,7 @@ from billing.rules.period import parse_month
 from portal.core.audit import acting_as
 from portal.core.tenants.models import Tenant
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, moment
+from portal.sentences import sentence
 
 
 class Command(OperatorCommand):
@@ -46,7 +47,7 @@ class Command(OperatorCommand):
         try:
             year, month = parse_month(options["month"])
         except ValueError as error:
-            raise BadInputError(str(error)) from error
+            raise BadInputError(sentence(error)) from error
         now = datetime.now(UTC).replace(microsecond=0)
         at = moment(options["as_of"], ZoneInfo("UTC")) if options["as_of"] else now
         if not 2000 <= year <= at.year:

@@ -14,6 +14,7 @@ from billing.rules.money import Money
 from portal.core.audit import acting_as
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.ops.lookups import the_invoice
+from portal.sentences import sentence
 
 
 class Command(OperatorCommand):
@@ -44,7 +45,7 @@ class Command(OperatorCommand):
                 raise BadInputError(f"{options['net']} is finer than {invoice.currency} has coins for.")
             on = date.fromisoformat(options["on"]) if options["on"] else today
         except ValueError as error:
-            raise BadInputError(str(error)) from error
+            raise BadInputError(sentence(error)) from error
         if on > today:
             raise BadInputError(f"--on lies in the future: it is {today} where {invoice} was issued.")
         if self.asks(yes=options["yes"]):

@@ -14,6 +14,7 @@ from billing.wallets.entries import WalletError
 from portal.core.audit import acting_as
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.ops.wallets import the_wallet, wallet_data
+from portal.sentences import sentence
 
 
 class Command(OperatorCommand):
@@ -37,7 +38,7 @@ class Command(OperatorCommand):
             amount = Money.of(options["amount"], wallet.unit)
             expires_on = date.fromisoformat(options["expires"]) if options["expires"] else None
         except ValueError as error:
-            raise BadInputError(str(error)) from error
+            raise BadInputError(sentence(error)) from error
         if amount != amount.rounded():
             raise BadInputError(f"{options['amount']} is finer than {wallet.unit} is counted.")
         with acting_as("grant_credit", why=options["why"]):

@@ -19,6 +19,7 @@ from clusters.connectors.sacct import text_export
 from clusters.models import Cluster
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress
+from portal.sentences import sentence
 
 UNITS = {
     "gpu": "GPU-seconds",
@@ -48,7 +49,7 @@ class Command(OperatorCommand):
             try:
                 month = date(*parse_month(options["month"]), 1)
             except ValueError as error:
-                raise BadInputError(str(error)) from error
+                raise BadInputError(sentence(error)) from error
         with Progress("Records proved") as progress:
             proof = checks.prove(month=month, progress=progress.add)
         source = _compare(options["source"], options["cluster"]) if options["source"] else None

@@ -11,6 +11,7 @@ from billing.simulation.quotes import QuoteError, quote
 from portal.ops import quotes
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, moment
 from portal.ops.lookups import the_cluster, the_tenant
+from portal.sentences import sentence
 
 SHAPE = (
     *("gpus", "gpu_share", "gpu_model", "mig_profile", "cpus", "memory_gib"),
@@ -51,6 +52,6 @@ class Command(OperatorCommand):
             job = quotes.job_of({name: options[name] for name in SHAPE}, started=started)
             price_quote = quote(tenant=tenant, cluster=cluster.name, job=job, now=now)
         except QuoteError as error:
-            raise BadInputError(str(error)) from error
+            raise BadInputError(sentence(error)) from error
         data = {"tenant": tenant.slug, "cluster": cluster.name, **quotes.as_data(price_quote)}
         return Answer(data, quotes.text_of(price_quote))

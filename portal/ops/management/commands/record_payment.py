@@ -13,6 +13,7 @@ from billing.rules.money import Money
 from portal.core.audit import acting_as
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.ops.lookups import the_invoice
+from portal.sentences import sentence
 
 
 class Command(OperatorCommand):
@@ -35,7 +36,7 @@ class Command(OperatorCommand):
                 raise BadInputError(f"{options['amount']} is finer than {invoice.currency} has coins for.")
             on = date.fromisoformat(options["on"]) if options["on"] else today
         except ValueError as error:
-            raise BadInputError(str(error)) from error
+            raise BadInputError(sentence(error)) from error
         with acting_as("record_payment"):
             received = manual_payments.record_transfer(
                 invoice=invoice,

@@ -16,6 +16,7 @@ from billing.reports.reporting import ReportError
 from billing.rules.money import rounded_text
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, instant_text, moment
 from portal.ops.lookups import the_cluster
+from portal.sentences import sentence
 
 HOUR = 3600
 ZONE = ZoneInfo("UTC")
@@ -38,7 +39,7 @@ class Command(OperatorCommand):
                 cluster, since=since, until=until, clock=lambda: int(timezone.now().timestamp())
             )
         except ReportError as error:
-            raise BadInputError(str(error)) from error
+            raise BadInputError(sentence(error)) from error
         if options["csv"]:
             _write(options["csv"], report)
         period = {"from": _instant(since), "to": _instant(until)}

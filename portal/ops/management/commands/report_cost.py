@@ -21,6 +21,7 @@ from clusters.models import Cluster
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, instant_text, moment
 from portal.ops.lookups import the_cluster, the_tenant
+from portal.sentences import sentence
 
 HOUR = 3600
 ZONE = ZoneInfo("UTC")
@@ -97,7 +98,7 @@ def _report(cluster: Cluster, options: dict[str, Any]) -> Report:
             top_jobs=options["top_jobs"],
         )
     except ReportError as error:
-        raise BadInputError(str(error)) from error
+        raise BadInputError(sentence(error)) from error
 
 
 def _amount(text: str) -> Fraction:

@@ -19,6 +19,7 @@ from billing.rules.formatting import hours_text, plain_price
 from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
+from portal.sentences import sentence
 
 
 class Command(OperatorCommand):
@@ -51,7 +52,7 @@ def _chosen(tenant: str | None, month: str | None) -> list[Invoice]:
     try:
         year_month = parse_month(month)
     except ValueError as error:
-        raise BadInputError(str(error)) from error
+        raise BadInputError(sentence(error)) from error
     return [invoice for invoice in invoices if _month(invoice) == year_month]
 
 

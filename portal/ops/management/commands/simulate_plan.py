@@ -22,6 +22,7 @@ from portal.core.tenants.models import Tenant
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text
 from portal.ops.management.commands.apply import read
+from portal.sentences import sentence
 
 MONTHS = 36  # at most, in one question
 
@@ -61,7 +62,7 @@ def months_of(since: str, until: str) -> Months:
     try:
         first, last = parse_month(since), parse_month(until)
     except ValueError as error:
-        raise BadInputError(str(error)) from error
+        raise BadInputError(sentence(error)) from error
     count = (last[0] - first[0]) * 12 + last[1] - first[1] + 1
     if not 1 <= count <= MONTHS:
         raise BadInputError(
