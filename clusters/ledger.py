@@ -8,7 +8,7 @@ moves the watermark in the same commit.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -20,6 +20,7 @@ from clusters import temp_tables
 from clusters.connectors.base import BadRow, UsageFact
 from clusters.models import Cluster, Pull
 from clusters.utilisation import StoredHours
+from portal.errors import storable
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "ledger.sql")
@@ -192,18 +193,6 @@ def _merge(
     return new, revised
 
 
-def _as_json(values: Mapping[str, object]) -> str:
-    """Texts with what no database stores written out: zero bytes, and halves of surrogate pairs."""
-    return json.dumps(
-        {
-            name: value.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
-            if isinstance(value, str)
-            else value
-            for name, value in values.items()
-        }
-    )
-
-
 def _quarantine(
     cursor: Any, cluster: Cluster, bad: Sequence[BadRow], *, source: str, moment: datetime
 ) -> None:
@@ -218,7 +207,7 @@ def _quarantine(
             "moment": moment,
             "digests": list(rows),
             "codes": [row.code for row in rows.values()],
-            "values": [_as_json(row.values) for row in rows.values()],
+            "values": [json.dumps(storable(row.values)) for row in rows.values()],
             "raws": [row.raw.replace("\x00", "\\x00") for row in rows.values()],
             "keys": [row.source_key for row in rows.values()],
             "lines": [row.line for row in rows.values()],

@@ -27,6 +27,16 @@ def compose(
     return translate(template).format_map(_Values(texts))
 
 
+def storable(values: Mapping[str, object]) -> dict[str, object]:
+    """The values for a column of JSON: whole numbers, and texts with what no database stores written out."""
+    return {
+        name: value
+        if isinstance(value, int)
+        else str(value).replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+        for name, value in values.items()
+    }
+
+
 class CodedError(Exception):
     """A stable `code` with its `values`. The class of each boundary names the table that has its sentences.
 

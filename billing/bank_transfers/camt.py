@@ -22,6 +22,8 @@ from billing.bank_transfers.entities import (
     StatementError,
     clean_reference,
 )
+from billing.rules.bank_entries import EntryError
+from billing.rules.errors import RuleError
 from billing.rules.money import Money, is_currency
 from portal.excerpt import excerpt, quoted
 
@@ -115,8 +117,8 @@ def _read_statement(node: Node, account: str, unchecked: bool) -> Statement:
             amount = _signed(node_of_entry, currency)
             moved += amount
             entries += _read_entries(node_of_entry, amount, currency)
-        except ValueError as error:
-            bad.append(BadEntry(place=f"entry {place}", reason=str(error), raw=_raw(node_of_entry)))
+        except RuleError as error:
+            bad.append(BadEntry(place=f"entry {place}", error=error, raw=_raw(node_of_entry)))
     if opening is not None and closing is not None and opening + moved != closing:
         raise StatementError(
             f"Statement {name} does not add up: it opens with {_money(opening, currency)}, its entries come to "
@@ -166,7 +168,7 @@ def _read_balance(node: Node, name: str, kinds: tuple[str, ...]) -> tuple[int, s
             currency = "" if amount is None else amount.get("Ccy", "")
             try:
                 return _signed(by_kind[kind], currency), currency
-            except ValueError as error:
+            except RuleError as error:
                 raise StatementError(f"Statement {name}: {error}") from error
     return None
 
@@ -177,9 +179,9 @@ def _read_entries(node: Node, amount: int, currency: str) -> list[Entry]:
     try:
         booked_on = date.fromisoformat(text[:10])
     except ValueError as error:
-        raise ValueError(f"It was booked on {quoted(text)}, which is no day.") from error
+        raise EntryError("booked-on-no-day", text=quoted(text)) from error
     if not amount:
-        raise ValueError("It is over nothing.")
+        raise EntryError("no-amount")
     details = [detail for group in _all(node, "NtryDtls") for detail in _all(group, "TxDtls")]
     back = _text(node, "RvslInd") in {"true", "1"} or any(
         _child(detail, "RtrInf") is not None for detail in details
@@ -255,9 +257,9 @@ def _part_amount(node: Node, currency: str, whole: int) -> int | None:
 def _signed(node: Node, currency: str) -> int:
     amount, way = _child(node, "Amt"), _text(node, "CdtDbtInd")
     if amount is None or way not in {"CRDT", "DBIT"}:
-        raise ValueError("It does not say how much it is, or whether it came or went.")
+        raise EntryError("amount-missing")
     if amount.get("Ccy") != currency or not is_currency(currency):
-        raise ValueError(f"It is in {excerpt(amount.get('Ccy'))}, which is not the account's currency.")
+        raise EntryError("currency-of-another-account", currency=excerpt(amount.get("Ccy")))
     minor = _minor(amount.text, currency)
     return minor if way == "CRDT" else -minor
 
@@ -265,7 +267,7 @@ def _signed(node: Node, currency: str) -> int:
 def _minor(text: str | None, currency: str) -> int:
     amount = (text or "").strip()
     if not _AMOUNT.fullmatch(amount):
-        raise ValueError(f"{quoted(amount)} is no amount.")
+        raise EntryError("amount-no-number", text=quoted(amount))
     return Money.of(amount, currency).minor
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import date
 
 from billing.bank_transfers.entities import StatementError
+from billing.rules.bank_entries import EntryError
 from portal.excerpt import quoted
 
 _ISO = re.compile(r"(\d{4})([-/]?)(\d{2})\2(\d{2})", re.ASCII)
@@ -35,7 +36,7 @@ def find_order(texts: Iterable[str], order: str) -> str:
 
 
 def parse_day(text: str, order: str) -> date:
-    """The day; ValueError where it is none."""
+    """The day; EntryError where it is none."""
     plain = _TIME.sub("", text)
     try:
         if match := _ISO.fullmatch(plain):
@@ -47,8 +48,8 @@ def parse_day(text: str, order: str) -> date:
             month, day = (first, second) if order == "mdy" else (second, first)
             return date(_year(match[4]), month, day)
     except ValueError as error:
-        raise ValueError(f"{quoted(text)} is no day: {error}.") from error
-    raise ValueError(f"{quoted(text)} is no day; write it like 2026-03-31 or 31.03.2026.")
+        raise EntryError("day-impossible", text=quoted(text), reason=str(error)) from error
+    raise EntryError("day-unreadable", text=quoted(text))
 
 
 def _year(text: str) -> int:

@@ -27,6 +27,8 @@ from billing.bank_transfers.entities import (
     StatementError,
     clean_reference,
 )
+from billing.rules.bank_entries import EntryError
+from billing.rules.errors import RuleError
 from billing.rules.money import Money, is_currency
 from portal.excerpt import excerpt, quoted
 
@@ -107,8 +109,8 @@ def _read_entries(
     for line, row in rows:
         try:
             entries.append(_read_entry(row, table))
-        except ValueError as error:
-            bad.append(BadEntry(place=f"line {line}", reason=str(error), raw=";".join(row)[:RAW]))
+        except RuleError as error:
+            bad.append(BadEntry(place=f"line {line}", error=error, raw=";".join(row)[:RAW]))
     return entries, bad
 
 
@@ -222,12 +224,12 @@ def _is_pending(row: Sequence[str], table: _Table) -> bool:
 def _read_entry(row: Sequence[str], table: _Table) -> Entry:
     columns = table.columns
     if _names_balance(row) and not any(party in columns.places for party in _PARTIES):
-        raise ValueError("It may be a balance, or a payment with those words: no column says who paid.")
+        raise EntryError("perhaps-balance")
     _check_row(row, table)
     unit = _currency(row, table)
     amount = _signed_amount(row, unit, table)
     if not amount:
-        raise ValueError("It is over nothing.")
+        raise EntryError("no-amount")
     text = "\n".join(dict.fromkeys(cell for cell in columns.cells(row, "text") if cell))
     side = columns.cell(row, "payer" if amount > 0 else "payee") or columns.cell(row, "payer")
     return Entry(
@@ -245,16 +247,16 @@ def _read_entry(row: Sequence[str], table: _Table) -> Entry:
 
 
 def _check_row(row: Sequence[str], table: _Table) -> None:
-    """ValueError for a row of which no money came or went, or whose cells stand below other columns."""
+    """EntryError for a row of which no money came or went, or whose cells stand below other columns."""
     width = 1 + max(place for places in table.columns.places.values() for place in places)
     if any(cell.strip() for cell in row[width:]):
-        raise ValueError("It has more cells than there are columns.")
+        raise EntryError("too-many-cells")
     for place in table.wordy:
         text = _at(row, place)
         if not text:
-            raise ValueError("It does not say whether it is booked, as other rows do.")
+            raise EntryError("state-missing")
         if csv_words.parse_state(text, table.words) == Word.FAILED:
-            raise ValueError(f"Its state is {quoted(text)}: no money came of it.")
+            raise EntryError("state-failed", text=quoted(text))
 
 
 def _currency(row: Sequence[str], table: _Table) -> str:
@@ -262,38 +264,36 @@ def _currency(row: Sequence[str], table: _Table) -> str:
     if units and table.columns.unit:
         units.add(table.columns.unit)
     if len(units) > 1:
-        raise ValueError(f"It is in {excerpt(' and in '.join(sorted(units)))}.")
+        raise EntryError("several-currencies", currencies=excerpt(" and in ".join(sorted(units))))
     unit = next(iter(units), table.currency)
     if not unit:
-        raise ValueError("It does not say its currency: say it with --currency, or in a column 'currency'.")
+        raise EntryError("currency-missing")
     if not is_currency(unit):
-        raise ValueError(f"{quoted(unit)} is no currency.")
+        raise EntryError("currency-none", currency=quoted(unit))
     return unit
 
 
 def _signed_amount(row: Sequence[str], unit: str, table: _Table) -> int:
-    """Above zero what came. ValueError where its columns say different things."""
+    """Above zero what came. EntryError where its columns say different things."""
     columns = table.columns
     written = columns.cell(row, "amount")
     amount = _minor_units(written, unit, table.mark) if written else 0
     if "credit" in columns.places or "debit" in columns.places:
         moved = _two_column_amount(row, unit, table)
         if written and abs(amount) != abs(moved):
-            raise ValueError(f"Its amount {quoted(written)} is not what came or went.")
+            raise EntryError("amount-differs", written=quoted(written))
         amount = moved
     elif not written:
-        raise ValueError("'' is no amount.")
+        raise EntryError("amount-no-number", text=quoted(""))
     for text in columns.cells(row, "direction"):
         if not text:
-            raise ValueError("It does not say whether money came or went.")
+            raise EntryError("direction-missing")
         amount = _apply_direction(amount, text, csv_words.parse_direction(text, table.words), written)
     for kind in columns.cells(row, "kind"):
         if csv_words.is_direction(kind) and (csv_words.parse_direction(kind, {}) == Word.CREDIT) != (
             amount > 0
         ):
-            raise ValueError(
-                f"It says {quoted(kind)} of {quoted(written)}: whether it came or went is not certain."
-            )
+            raise EntryError("direction-uncertain", text=quoted(kind), written=quoted(written))
     return amount
 
 
@@ -302,21 +302,19 @@ def _two_column_amount(row: Sequence[str], unit: str, table: _Table) -> int:
     cells = [table.columns.cell(row, column) for column in ("credit", "debit")]
     came, went = (_minor_units(cell, unit, table.mark) if cell else 0 for cell in cells)
     if bool(came) == bool(went):
-        raise ValueError("It has to have an amount either below money in or below money out.")
+        raise EntryError("money-in-or-out")
     if came < 0:
-        raise ValueError(f"{quoted(cells[0])} came: less than nothing cannot come.")
+        raise EntryError("money-in-below-zero", text=quoted(cells[0]))
     return came or -abs(went)
 
 
 def _apply_direction(amount: int, text: str, word: Word, written: str) -> int:
     if word == Word.FAILED:
-        raise ValueError(f"It says {quoted(text)}: no money came of it.")
+        raise EntryError("direction-failed", text=quoted(text))
     if word == Word.DEBIT and "+" not in written:
         return -abs(amount)
     if (word == Word.CREDIT) != (amount > 0):
-        raise ValueError(
-            f"It says {quoted(text)} of {quoted(written)}: whether it came or went is not certain."
-        )
+        raise EntryError("direction-uncertain", text=quoted(text), written=quoted(written))
     return amount
 
 
@@ -327,12 +325,12 @@ def _at(row: Sequence[str], place: int) -> str:
 def _minor_units(text: str, currency: str, mark: str) -> int:
     plain = _SPACES.sub("", text).replace("\N{MINUS SIGN}", "-")
     if not _AMOUNT.fullmatch(plain):
-        raise ValueError(f"{quoted(text)} is no amount.")
+        raise EntryError("amount-no-number", text=quoted(text))
     negative = "-" in {plain[0], plain[-1]}
     thousands = "." if mark == "," else ","
     whole = plain.strip("+-").partition(mark)[0]
     if thousands in whole and len(whole.rpartition(thousands)[2]) != THOUSAND:
-        raise ValueError(f"{quoted(text)} is no amount with {mark!r} before its cents.")
+        raise EntryError("thousands-uncertain", text=quoted(text), mark=mark)
     number = plain.strip("+-").replace(thousands, "").replace(mark, ".")
     money = Money.of(f"-{number}" if negative else number, currency)
     money.check_bookable()

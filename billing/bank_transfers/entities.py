@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from hashlib import sha256
 
+from billing.rules.errors import RuleError
 from portal.excerpt import quoted
 
 MOST_BYTES = 20 << 20
@@ -101,7 +102,7 @@ class BadEntry:
     """One that cannot be taken in by itself: kept to be looked at."""
 
     place: str  # "entry 12", "line 40"
-    reason: str
+    error: RuleError
     raw: str
 
 

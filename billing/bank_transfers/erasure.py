@@ -57,7 +57,7 @@ def erase_payers(*, tenant: Tenant) -> int:
         condition |= ~Q(**{name: ""})
     done = Transfer.objects.filter(condition, pk__in=keys).update(**dict.fromkeys(STATEMENT_TEXTS, ""))
     WalletGrant.objects.filter(transfer_parts__transfer__in=keys).update(granted_by=transfer_posting.BY)
-    _list_refused(theirs).exclude(resolution="").update(raw="")
+    _list_refused(theirs).exclude(resolution="").update(raw="", values={})
     return done
 
 

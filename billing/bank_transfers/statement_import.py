@@ -13,6 +13,7 @@ from django.db import connection, transaction
 
 from billing.bank_transfers import camt, csv_statement, duplicate_check, matching
 from billing.bank_transfers.entities import (
+    BadEntry,
     Entry,
     ReadOptions,
     Statement,
@@ -21,7 +22,9 @@ from billing.bank_transfers.entities import (
     hide_payer,
 )
 from billing.models import BankStatement, RefusedEntry, Seller, Transfer, TransferState
+from billing.rules.bank_entries import EntryError
 from billing.wallets import batch
+from portal.errors import storable
 
 AS_IT_IS = ReadOptions()
 """A file of which nobody says anything."""
@@ -33,7 +36,7 @@ class ImportResult:
 
     statements: list[BankStatement] = field(default_factory=list)
     duplicates: int = 0  # entries that were taken in before
-    refused: list[tuple[str, str]] = field(default_factory=list)  # place and reason
+    refused: list[BadEntry] = field(default_factory=list)
     rows: list[Transfer] = field(default_factory=list)
     finished: list[Transfer] = field(default_factory=list)  # left by an import that was killed, matched now
 
@@ -138,9 +141,9 @@ def _save_entries(row: BankStatement, statement: Statement, done: ImportResult) 
         elif (same.amount, same.currency, same.booked_on) == (entry.amount, entry.currency, entry.booked_on):
             done.duplicates += 1
         else:
-            other = f"{matching.format_amount(same)} on {same.booked_on}"
-            reason = f"The bank called another entry {entry.bank_reference} before: {other}."
-            _save_bad_entry(row, entry.bank_reference, reason, entry.raw, done)
+            name, amount = entry.bank_reference, matching.format_amount(same)
+            error = EntryError("bank-id-used", name=name, amount=amount, day=same.booked_on)
+            _save_bad_entry(row, BadEntry(place=name, error=error, raw=entry.raw), done)
     duplicate_check.hold_duplicates(fresh)
     done.rows += Transfer.objects.bulk_create(fresh)
     return len(fresh)
@@ -219,17 +222,23 @@ def _make_transfer(row: BankStatement, key: str, entry: Entry) -> Transfer:
 
 def _save_bad_entries(row: BankStatement, statement: Statement, done: ImportResult) -> int:
     for bad in statement.bad:
-        _save_bad_entry(row, bad.place, bad.reason, bad.raw, done)
+        _save_bad_entry(row, bad, done)
     return row.refusals.count()
 
 
-def _save_bad_entry(row: BankStatement, place: str, reason: str, raw: str, done: ImportResult) -> None:
+def _save_bad_entry(row: BankStatement, bad: BadEntry, done: ImportResult) -> None:
     RefusedEntry.objects.get_or_create(
         account=row.account,
-        digest=sha256(raw.encode()).hexdigest(),
-        defaults={"statement": row, "place": place[:40], "reason": reason, "raw": raw},
+        digest=sha256(bad.raw.encode()).hexdigest(),
+        defaults={
+            "statement": row,
+            "place": bad.place[:40],
+            "code": bad.error.code,
+            "values": storable(bad.error.values),
+            "raw": bad.raw,
+        },
     )
-    done.refused.append((place, reason))
+    done.refused.append(bad)
 
 
 def _match_new(done: ImportResult, moment: datetime, most: int | None, left: Sequence[Transfer] = ()) -> None:

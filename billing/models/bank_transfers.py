@@ -7,12 +7,15 @@ from typing import ClassVar
 import pgtrigger
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext
 
 from billing.models.payments import Payment
 from billing.models.wallets import WalletGrant
+from billing.rules.bank_entries import SENTENCES
 from billing.rules.money import Money
 from portal.core.audit import track
 from portal.core.tenants.models import Tenant
+from portal.errors import compose
 
 
 class BankStatement(models.Model):
@@ -165,7 +168,8 @@ class RefusedEntry(models.Model):
     account = models.CharField(max_length=42)
     digest = models.CharField(max_length=64, help_text="Of its text.")
     place = models.CharField(max_length=40)
-    reason = models.TextField()
+    code = models.CharField(max_length=60)
+    values = models.JSONField(default=dict, help_text="What the sentence of the code is filled in with.")
     raw = models.TextField()
     settled_by = models.CharField(max_length=200, blank=True)
     resolution = models.TextField(blank=True)
@@ -177,6 +181,11 @@ class RefusedEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.place}: {self.reason}"
+
+    @property
+    def reason(self) -> str:
+        """The sentence of its code, in the language of whoever reads it."""
+        return compose(SENTENCES, self.code, self.values, gettext)
 
 
 class CreditKind(models.TextChoices):

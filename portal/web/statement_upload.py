@@ -55,9 +55,10 @@ def upload(request: HttpRequest, *, by: str, now: datetime, preview: bool) -> st
     if count[TransferState.NEW]:
         parts.append(f"{count[TransferState.NEW]} still matching")
     if done.refused:
-        place, reason = done.refused[0]
+        bad = done.refused[0]
         parts.append(
-            f"{len(done.refused)} in quarantine" + (f", as {place}: {with_fields(reason)}" if preview else "")
+            f"{len(done.refused)} in quarantine"
+            + (f", as {bad.place}: {with_fields(sentence(bad.error))}" if preview else "")
         )
     text = "; ".join(parts).removesuffix(".") + "."
     return (

@@ -18,7 +18,7 @@ def refused(text: str, **options: Any) -> list[str]:
         text.encode(), ReadOptions(account=IBAN, **{"currency": "EUR", **options})
     )
     assert statement.entries == ()
-    return [row.reason for row in statement.bad]
+    return [str(row.error) for row in statement.bad]
 
 
 DIRECTIONS = {
@@ -92,7 +92,7 @@ def test_states_that_say_that_nothing_came_are_put_aside_and_unknown_ones_refuse
         ReadOptions(account=IBAN),
     )
     assert [entry.amount for entry in statement.entries] == [1500]
-    assert ([row.reason for row in statement.bad], statement.pending) == (
+    assert ([str(row.error) for row in statement.bad], statement.pending) == (
         ["It does not say whether it is booked, as other rows do."],
         1,
     )

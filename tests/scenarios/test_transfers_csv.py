@@ -82,7 +82,7 @@ def test_a_decimal_mark_that_the_file_does_not_have_books_nothing_a_hundredfold(
     text = f"date;amount;text\n2026-04-08;{wrong};a\n2026-04-08;{right};b\n"
     statement = csv_statement.read_csv(text.encode(), ReadOptions(account=IBAN, currency="EUR", decimal=mark))
     assert [entry.amount for entry in statement.entries] == [cents]
-    assert [row.reason for row in statement.bad] == [
+    assert [str(row.error) for row in statement.bad] == [
         f"'{wrong}' is no amount with '{mark}' before its cents."
     ]
 
@@ -104,7 +104,7 @@ def test_a_row_that_cannot_be_read_is_put_aside_with_its_reason() -> None:
     rows = ("today,1.00,EUR,a", "2026-04-08,one,EUR,a", "2026-04-08,1.00,XXQ,a", "2026-04-08,1.001,EUR,a")
     text = "\n".join(("date,amount,currency,text", *rows))
     statement = csv_statement.read_csv(text.encode(), ReadOptions(account=IBAN, decimal="."))
-    assert [(row.place, row.reason) for row in statement.bad] == [
+    assert [(row.place, str(row.error)) for row in statement.bad] == [
         ("line 2", "'today' is no day; write it like 2026-03-31 or 31.03.2026."),
         ("line 3", "'one' is no amount."),
         ("line 4", "'XXQ' is no currency."),

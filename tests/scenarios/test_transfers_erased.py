@@ -73,7 +73,7 @@ def test_case_086_who_paid_is_found_nowhere_in_the_database(lab: Tenant) -> None
         manual_matching.ignore_transfer(
             transfer=Transfer.objects.get(state="waiting"), reason="It is B1.", by="op", moment=APRIL
         )
-    nameless = Line(amount="3.00", payer=ADA, iban=HERS, on="never")
+    nameless = Line(amount="3.00", payer=ADA, iban=HERS, on="Lovelace")  # a value of its reason
     imported(camt(nameless, name="odd"))
     assert RefusedEntry.objects.count() == 1
     assert {"billing_transfer", "billing_refusedentry"} <= set(tables_with(ADA))

@@ -15,6 +15,7 @@ from billing.models import TransferState
 from billing.rules.money import Money
 from portal.core.audit import acting_as
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
+from portal.sentences import sentence
 
 
 class Command(OperatorCommand):
@@ -69,7 +70,9 @@ class Command(OperatorCommand):
                 options=_read_options(options),
                 preview=options["dry_run"],
             )
-        return Answer(_data(done, previewed=options["dry_run"]), sentence(done, previewed=options["dry_run"]))
+        return Answer(
+            _data(done, previewed=options["dry_run"]), summarize(done, previewed=options["dry_run"])
+        )
 
 
 def _read_options(options: dict[str, Any]) -> ReadOptions:
@@ -104,7 +107,10 @@ def _data(done: ImportResult, *, previewed: bool) -> dict[str, Any]:
         ],
         "known": done.duplicates,
         "finished": sum(row.state != TransferState.NEW for row in done.finished),
-        "refused": [{"place": place, "reason": reason} for place, reason in done.refused],
+        "refused": [
+            {"place": bad.place, "code": bad.error.code, "reason": sentence(bad.error)}
+            for bad in done.refused
+        ],
         "transfers": [
             {
                 "booked_on": row.booked_on,
@@ -119,7 +125,7 @@ def _data(done: ImportResult, *, previewed: bool) -> dict[str, Any]:
     }
 
 
-def sentence(done: ImportResult, *, previewed: bool = False) -> str:
+def summarize(done: ImportResult, *, previewed: bool = False) -> str:
     """What came of a file, in words."""
     count = done.states
     parts = [
