@@ -13,6 +13,7 @@ from decimal import Decimal
 from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 
+from billing.catalog.messages import SENTENCES
 from billing.models import (
     Allowance,
     Commitment,
@@ -29,11 +30,13 @@ from billing.models import (
 )
 from billing.models.plans import RATED_BY, SELECTORS, USES, model_of, take_model
 from billing.rules import hours as clock
+from billing.rules.errors import RuleError
 from billing.rules.hours import Hours
 from billing.rules.meters import Meter, PerUnit, PriceModel
 from billing.rules.money import TOKENS, is_currency
 from billing.rules.tiers import as_terms
 from portal.core.tenants.models import Tenant
+from portal.errors import CodedError
 from portal.excerpt import quoted
 
 OF_ONE_TENANT = 100
@@ -41,8 +44,10 @@ WITH_HOURS = 10  # more than there are selectors
 LARGEST_PRICE = Decimal(10) ** 12
 
 
-class PlanError(Exception):
+class PlanError(CodedError):
     """Terms cannot be so; the message says why and what to do instead."""
+
+    sentences = SENTENCES
 
 
 @transaction.atomic
@@ -56,14 +61,9 @@ def set_plan(*, name: str, currency: str, settles: Settles | None = None) -> Pla
         existing = Plan.objects.filter(name=name).values_list("settles", flat=True).first()
         settles = Settles(existing or Settles.INVOICE)
     if currency == TOKENS and settles is not Settles.WALLET:
-        raise PlanError(
-            f'No invoice is in tokens: a plan in {TOKENS} has settles = "{Settles.WALLET.value}".'
-        )
+        raise PlanError("tokens-settled-by-invoice", tokens=TOKENS, settles=Settles.WALLET.value)
     if not is_currency(currency) and currency != TOKENS:
-        raise PlanError(
-            f"{quoted(currency)} is not a currency; write its code of ISO 4217, such as USD or EUR, or {TOKENS} for "
-            "tokens."
-        )
+        raise PlanError("currency-of-plan-unknown", currency=quoted(currency), tokens=TOKENS)
     defaults = {"currency": currency, "settles": settles}
     plan, new = Plan.objects.select_for_update().get_or_create(name=name, defaults=defaults)
     if new or (plan.currency, plan.settles) == (currency, settles):
@@ -71,9 +71,7 @@ def set_plan(*, name: str, currency: str, settles: Settles | None = None) -> Pla
     used = next((version for version in plan.versions.all() if billed(version)), None)
     if used is not None:
         other = currency if plan.currency != currency else f"what is paid by {settles.value}"
-        raise PlanError(
-            f"{_what_was(used)} by plan {name} in {plan.currency}: make another plan for {other}."
-        )
+        raise PlanError(f"plan-currency-{_use(used)}", plan=name, currency=plan.currency, other=other)
     plan.currency, plan.settles = currency, settles
     plan.save(update_fields=["currency", "settles"])
     return plan
@@ -93,10 +91,8 @@ def new_version(*, plan: Plan, effective_from: date, charges: Sequence[str]) -> 
     if new or version.charges == resources:
         return version
     if billed(version):
-        raise PlanError(
-            f"{_what_was(version)} by plan {plan} from {effective_from}, so what it charges stays "
-            f"{_listed(version.charges)}: give the plan a new version with a later `from`."
-        )
+        charged = _listed(version.charges)
+        raise PlanError(f"plan-charges-{_use(version)}", plan=plan, since=effective_from, charges=charged)
     version.charges = resources
     version.save(update_fields=["charges"])
     return version
@@ -127,7 +123,7 @@ def set_price(
     )
     for name, values in where.items():
         if name not in SELECTORS:
-            raise PlanError(f"{quoted(name)} is nothing to select by; that are {', '.join(SELECTORS)}.")
+            raise PlanError("selector-unknown", name=quoted(name), allowed=", ".join(SELECTORS))
         setattr(price, SELECTORS[name], sorted(set(values)))
     existing = version.prices.filter(
         meter=meter, selector=complete(price).selector, valid_from=valid_from
@@ -158,12 +154,9 @@ def save_price(price: Price) -> Price:
         if before.valid_until == price.valid_until and before.position == price.position:
             return before
     elif in_use(before):
-        raise PlanError(
-            f"Usage has been rated by the price {before} from {before.valid_from}, so it can only be ended: "
-            f"give it an `until` and add a new price from that day on."
-        )
+        raise PlanError("price-rated", price=before, valid_from=before.valid_from)
     if price.valid_until is not None and price.valid_until <= price.valid_from:
-        raise PlanError(f"The price {price} would end on {price.valid_until}, before it begins.")
+        raise PlanError("price-ends-before-it-begins", price=price, valid_until=price.valid_until)
     _refuse_second(price)
     price.save()
     return price
@@ -197,11 +190,8 @@ def delete_plan(*, plan: Plan) -> None:
     plan = Plan.objects.select_for_update().get(pk=plan.pk)
     tenants = subscribers(plan).count()
     if tenants:
-        were = "1 tenant is or was" if tenants == 1 else f"{tenants} tenants are or were"
-        raise PlanError(
-            f"{were} on plan {plan}, so it is kept for what it billed. Put whoever is on it now on another plan: "
-            f"then it is archived."
-        )
+        code = "plan-with-tenant" if tenants == 1 else "plan-with-tenants"
+        raise PlanError(code, count=tenants, plan=plan)
     for version in plan.versions.all():
         delete_version(version=version)
     plan.delete()
@@ -212,9 +202,7 @@ def delete_version(*, version: PlanVersion) -> None:
     """Delete a version with all that it says. Raises PlanError where usage was rated, or a line billed, by it."""
     version = PlanVersion.objects.select_for_update().select_related("plan").get(pk=version.pk)
     if billed(version):
-        raise PlanError(
-            f"{_what_was(version)} by plan {version}, so it stays: give the plan a version with a later `from`."
-        )
+        raise PlanError(f"plan-version-{_use(version)}", version=version)
     version.prices.all().delete()
     for terms in (version.allowances, version.fees, version.commitments, version.discounts):
         terms.all().delete()
@@ -260,18 +248,18 @@ def complete(price: Price) -> Price:
         price.resource = Meter(price.meter).resource
     except ValueError:
         allowed = ", ".join(Meter)
-        raise PlanError(f"{quoted(price.meter)} is not a meter; those are {allowed}.") from None
+        raise PlanError("meter-unknown", meter=quoted(price.meter), allowed=allowed) from None
     chosen = {name: values for name in sorted(SELECTORS) if (values := getattr(price, SELECTORS[name]))}
     for name, values in chosen.items():
         if any(not value.strip() or set(value) & set(",;") for value in values):
-            raise PlanError(f"A {name} to select by is not empty and has neither comma nor semicolon.")
+            raise PlanError("selector-text", name=name)
     if price.uses and (set(price.uses) - set(USES) or price.resource != Resource.GPU):
-        raise PlanError(f"A price by use is of {Meter.GPU_HOUR}, and selects {', '.join(USES)}.")
+        raise PlanError("price-selectors", meter=Meter.GPU_HOUR, allowed=", ".join(USES))
     parts = [f"{name}={','.join(sorted(values))}" for name, values in chosen.items()]
     try:
         hours = clock.of_terms(price.hours)
     except ValueError as error:
-        raise PlanError(f"The hours of the price cannot be so. {error}") from error
+        raise PlanError("price-hours", cause=error) from error
     price.hours = clock.as_terms(hours)
     if hours is not None:
         parts.append(f"hours={hours}")
@@ -303,12 +291,12 @@ def price_terms(price: Price) -> tuple[object, ...]:
 def _resources(charges: Sequence[str]) -> list[str]:
     unknown = [name for name in charges if name not in Resource.values]
     if unknown:
-        raise PlanError(f"{quoted(unknown[0])} is nothing to charge; that are {_listed(Resource.values)}.")
+        raise PlanError("charge-unknown", name=quoted(unknown[0]), allowed=_listed(Resource.values))
     return [name for name in Resource.values if name in charges]
 
 
-def _what_was(version: PlanVersion) -> str:
-    return "Usage has been rated" if in_use(version) else "Lines have been billed"
+def _use(version: PlanVersion) -> str:
+    return "rated" if in_use(version) else "billed"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -319,18 +307,16 @@ def _refuse_unaffordable(price: Price) -> None:
     try:
         PerUnit(price.unit_price)
         stated = as_terms(model_of(price))
-    except ValueError as error:
-        raise PlanError(str(error)) from error
+    except RuleError as error:
+        raise PlanError(error.code, **error.values) from error
     if price.allowance is not None and price.allowance.version_id != price.version_id:
-        raise PlanError(f"The allowance {price.allowance} is one of another version of the plan.")
+        raise PlanError("allowance-of-another-version", allowance=price.allowance)
     if price.scale and price.version.plan.settles == Settles.WALLET:
-        raise PlanError(
-            f"Plan {price.version.plan} is paid by wallet as it is used: its prices are per unit."
-        )
+        raise PlanError("wallet-plan-prices", plan=price.version.plan)
     amounts = [Decimal(tier["unit_price"]) for tier in stated.get("tiers", ())]
     for amount in (price.unit_price, Decimal(stated.get("price", 0)), *amounts):
         if amount >= LARGEST_PRICE:
-            raise PlanError(f"A price is below {LARGEST_PRICE:,}, unlike {amount}.")
+            raise PlanError("price-too-large", most=LARGEST_PRICE, amount=amount)
 
 
 def _refuse_second(price: Price) -> None:
@@ -347,6 +333,10 @@ def _refuse_second(price: Price) -> None:
     if other is not None:
         until = f"until {other.valid_until}" if other.valid_until else "without an end"
         raise PlanError(
-            f"The price {price} from {price.valid_from} overlaps the price {other} from {other.valid_from} "
-            f"{until}: end the earlier one with `until` where the later one begins."
+            "prices-overlap",
+            price=price,
+            valid_from=price.valid_from,
+            other=other,
+            since=other.valid_from,
+            until=until,
         )

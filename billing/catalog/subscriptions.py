@@ -29,8 +29,12 @@ def subscribe(*, tenant: Tenant, plan: Plan, since: datetime) -> Subscription:
     """
     if not FIRST_YEAR <= since.year <= LAST_YEAR:
         raise PlanError(
-            f"{tenant.slug} would come to plan {plan} in the year {since.year}: name a day from {FIRST_YEAR} to "
-            f"{LAST_YEAR}."
+            "subscription-year",
+            tenant=tenant.slug,
+            plan=plan,
+            year=since.year,
+            first=FIRST_YEAR,
+            last=LAST_YEAR,
         )
     tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     _refuse_archived(tenant, plan)
@@ -41,8 +45,7 @@ def subscribe(*, tenant: Tenant, plan: Plan, since: datetime) -> Subscription:
         return present
     if following is not None and (following.plan != plan or present is not None):
         raise PlanError(
-            f"{tenant.slug} is on plan {following.plan} from {following.since:%Y-%m-%d %H:%M} UTC on; "
-            f"say from when after that plan {plan} applies."
+            "subscription-follows", tenant=tenant.slug, plan=following.plan, since=following.since, other=plan
         )
     _refuse_other_wallets(tenant, plan)
     if present is not None:
@@ -79,9 +82,7 @@ def unsubscribe(*, tenant: Tenant, at: datetime) -> None:
     tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     later = tenant.subscriptions.filter(since__gte=at).select_related("plan").order_by("since").first()
     if later is not None:
-        raise PlanError(
-            f"{tenant.slug} goes to plan {later.plan} at {later.since:%Y-%m-%d %H:%M} UTC: withdraw that first."
-        )
+        raise PlanError("subscription-planned", tenant=tenant.slug, plan=later.plan, since=later.since)
     present = tenant.subscriptions.filter(Q(until=None) | Q(until__gt=at), since__lt=at).first()
     if present is not None:
         present.until = at
@@ -102,7 +103,7 @@ def withdraw(*, subscription: Subscription) -> None:
         service_month__gte=subscription.since.astimezone(UTC).date().replace(day=1),  # others are not read
     )
     if rated.exists():
-        raise PlanError(f"{tenant.slug} has used plan {subscription.plan}: put it on another plan instead.")
+        raise PlanError("subscription-used", tenant=tenant.slug, plan=subscription.plan)
     before = tenant.subscriptions.filter(until=subscription.since).first()
     until = subscription.until
     subscription.delete()
@@ -138,17 +139,18 @@ def _refuse_archived(tenant: Tenant, plan: Plan) -> None:
     """What it would be charged from then on would be billed to nobody: its close is done, its people may be erased."""
     archive = Archive.objects.filter(tenant=tenant).first()
     if archive is not None:
-        raise PlanError(
-            f"{tenant.slug} has left, and is archived since {archive.at:%Y-%m-%d}: put a new tenant on plan {plan}."
-        )
+        raise PlanError("subscription-of-archived", tenant=tenant.slug, at=archive.at, plan=plan)
 
 
 def _refuse_other_wallets(tenant: Tenant, plan: Plan) -> None:
     others = WalletScheme.objects.filter(tenant=tenant, unit=plan.currency).exclude(scope=WalletScope.TENANT)
     if plan.settles == Settles.WALLET_FIRST and others.exists():
         raise PlanError(
-            f"Plan {plan} has the wallet of {tenant.slug} in {plan.currency} pay invoices first, and each "
-            f"{others[0].scope} has one: that is one wallet, for the tenant."
+            "subscription-wallets",
+            plan=plan,
+            tenant=tenant.slug,
+            currency=plan.currency,
+            scope=others[0].scope,
         )
 
 
@@ -159,8 +161,11 @@ def _refuse_mixed_currencies(tenant: Tenant, present: Plan, plan: Plan, since: d
     begins = billing_periods.beginning(tenant=tenant, moment=since)
     if begins != since:
         raise PlanError(
-            f"{tenant.slug} would change from {present.currency} to {plan.currency} inside a billing period: "
-            f"a currency changes where one begins, such as {begins:%Y-%m-%d %H:%M} UTC."
+            "subscription-currency",
+            tenant=tenant.slug,
+            currency=present.currency,
+            other=plan.currency,
+            begins=begins,
         )
 
 
@@ -171,6 +176,9 @@ def _refuse_open_wallet(tenant: Tenant, present: Plan, plan: Plan) -> None:
     if wallet is not None:
         left = Money.from_minor(wallet.balance, wallet.unit).text
         raise PlanError(
-            f"{tenant.slug} has a wallet in {wallet.unit} with {left} in it, and nothing is converted: use it up, "
-            f"or let it expire, before it changes to {plan.currency}."
+            "subscription-wallet-unit",
+            tenant=tenant.slug,
+            unit=wallet.unit,
+            left=left,
+            currency=plan.currency,
         )

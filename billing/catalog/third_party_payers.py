@@ -52,10 +52,10 @@ def pay_for(*, payer: Tenant, tenant: Tenant, since: date, until: date | None = 
     payer, tenant = tenants[payer.pk], tenants[tenant.pk]
     if until is not None and until <= since:
         raise PayerError(
-            f"{payer.slug} would pay for {tenant.slug} until {until}, no later than from {since}."
+            "payer-ends-before-it-begins", payer=payer.slug, tenant=tenant.slug, until=until, since=since
         )
     if payer == tenant:
-        raise PayerError(f"{tenant.slug} pays for itself where nobody else does: leave `payer` out.")
+        raise PayerError("payer-is-tenant", tenant=tenant.slug)
     payers = [row for row in tenant.payers.order_by("since") if row.until != row.since]
     present = next(
         (row for row in payers if row.since <= since and (row.until is None or row.until > since)), None
@@ -67,8 +67,7 @@ def pay_for(*, payer: Tenant, tenant: Tenant, since: date, until: date | None = 
     later = next((row for row in payers if row.since > since and (until is None or row.since < until)), None)
     if later is not None:
         raise PayerError(
-            f"{later.payer.slug} pays for {tenant.slug} from {later.since} on: end that first, or say until when "
-            f"{payer.slug} pays."
+            "payer-planned", payer=later.payer.slug, tenant=tenant.slug, since=later.since, other=payer.slug
         )
     if present is not None and present.payer == payer and until is not None:
         row = _ended(present, until)
@@ -90,7 +89,7 @@ def end_payer(*, row: Payer, on: date) -> Payer:
     row = Payer.objects.select_related("tenant", "payer").get(pk=row.pk)
     following = Payer.objects.filter(tenant=row.tenant, since__gt=row.since, since__lt=on).first()
     if following is not None and following.until != following.since:
-        raise PayerError(f"Somebody else pays for {row.tenant.slug} from {following.since} on.")
+        raise PayerError("payer-follows", tenant=row.tenant.slug, since=following.since)
     if row.until is not None and on > row.until:
         _refuse_archived([row.payer, row.tenant])
     _refuse_chain(row.payer, row.tenant, row.since, max(on, row.since), but=row)
@@ -106,9 +105,12 @@ def refuse_other_currency(tenant: Tenant) -> None:
         used, paid = (_currencies(party, stretches) for party in (row.tenant, row.payer))
         if used and paid and used != paid:
             raise PayerError(
-                f"{row.tenant.slug} is on a plan in {' and '.join(sorted(used))} and {row.payer.slug}, which pays for "
-                f"it from {row.since} on, in {' and '.join(sorted(paid))}: an invoice has one currency, so put one "
-                f"of them on a plan of the other's, or end the payer before."
+                "payer-currency",
+                tenant=row.tenant.slug,
+                used=" and ".join(sorted(used)),
+                payer=row.payer.slug,
+                since=row.since,
+                paid=" and ".join(sorted(paid)),
             )
 
 
@@ -161,7 +163,7 @@ def _ended(row: Payer, on: date) -> Payer:
 
 def _refuse_archived(tenants: Iterable[Tenant]) -> None:
     for gone in Archive.objects.filter(tenant__in=list(tenants)).select_related("tenant"):
-        raise PayerError(f"{gone.tenant.slug} has left and is archived: nobody pays for it, nor does it pay.")
+        raise PayerError("payer-archived", tenant=gone.tenant.slug)
 
 
 def _refuse_chain(
@@ -173,8 +175,12 @@ def _refuse_chain(
         holds = row.until is None or row.until > max(row.since, since)
         if holds and (until is None or row.since < until):
             raise PayerError(
-                f"{row.payer.slug} pays for {row.tenant.slug} from {row.since} on, so {payer.slug} cannot pay for "
-                f"{tenant.slug} then: who pays for others has no payer. Have {row.payer.slug} pay for both."
+                "payer-has-payer",
+                payer=row.payer.slug,
+                tenant=row.tenant.slug,
+                since=row.since,
+                other_payer=payer.slug,
+                other_tenant=tenant.slug,
             )
 
 

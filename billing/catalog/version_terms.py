@@ -30,6 +30,7 @@ from billing.models import (
     Settles,
 )
 from billing.rules import fees as rules
+from billing.rules.errors import RuleError
 from billing.rules.meters import PerUnit
 from billing.rules.period import midnight
 from billing.rules.tiers import Tier
@@ -62,14 +63,9 @@ def set_allowance(
         _checked(lambda: Tier(hours, Decimal(0)))  # bounded as a tier is
     plans_own = _plans_own(Allowance, version, name=name) if tenant else None
     if tenant is not None and plans_own is None:
-        raise PlanError(
-            f"The plan has no allowance {quoted(name)} for all, so no price is named by which {tenant.slug} could "
-            "use it."
-        )
+        raise PlanError("tenant-allowance-unknown", name=quoted(name), tenant=tenant.slug)
     if plans_own is not None and rollover not in {None, plans_own.rollover}:
-        raise PlanError(
-            f"The allowance {name} of {tenant} rolls over as the plan's does: leave `rollover` out."
-        )
+        raise PlanError("tenant-allowance-rollover", name=name, tenant=tenant)
     values = {"hours": hours, "rollover": plans_own.rollover if plans_own else bool(rollover)}
     return _set(Allowance, version, {"name": name}, values, _Dates(tenant, valid_from, valid_until))
 
@@ -113,7 +109,7 @@ def set_commitment(
     factor = _factor(version, amount, tenant, valid_from) if overage_factor is None else overage_factor
     _checked(lambda: (rules.Commitment(amount, factor), PerUnit(amount)))
     if amount == 0 and tenant is None:
-        raise PlanError("A commitment is above zero; leave it out instead.")
+        raise PlanError("commitment-zero")
     values = {"name": name, "amount": amount, "overage_factor": factor}
     return _set(Commitment, version, {}, values, _Dates(tenant, valid_from, valid_until))
 
@@ -155,7 +151,7 @@ def end_term(*, term: Term, on: date | None) -> None:
     PlanError for what has no dates.
     """
     if term.valid_from is None:
-        raise PlanError(f"{term} holds as long as its version of the plan: give the plan a new one.")
+        raise PlanError("term-of-version", term=term)
     model = type(term)
     row = model._default_manager.select_for_update(of=("self",)).select_related("tenant")
     stored = row.get(pk=term.pk)
@@ -170,9 +166,9 @@ def end_term(*, term: Term, on: date | None) -> None:
 def drop_term(*, term: Term) -> None:
     """Delete what was given to one tenant and never billed. PlanError for what was: it can be ended."""
     if term.tenant_id is None:
-        raise PlanError(_NEW_VERSION.format(version=term.version))
+        raise PlanError("version-in-use", version=term.version)
     if stated(term):
-        raise PlanError(_END.format(term=term, tenant=term.tenant))
+        raise PlanError("term-billed", term=term, tenant=term.tenant)
     term.delete()
 
 
@@ -200,12 +196,10 @@ class _Dates:
 
     def refuse(self, model: type[T], name: str) -> None:
         if self.tenant is not None and self.valid_from is None:
-            raise PlanError(f"{name} of {self.tenant.slug} has no first day: say from when it holds.")
+            raise PlanError("term-without-first-day", name=name, tenant=self.tenant.slug)
         dated = self.valid_from is not None or self.valid_until is not None
         if self.tenant is None and dated and model is not Discount:
-            raise PlanError(
-                f"{name} holds as long as its version of the plan: only what is for one tenant alone has dates."
-            )
+            raise PlanError("term-dates", name=name)
 
 
 def _set(
@@ -216,7 +210,7 @@ def _set(
     with transaction.atomic():
         version = PlanVersion.objects.select_for_update().select_related("plan").get(pk=version.pk)
         if version.plan.settles == Settles.WALLET:
-            raise PlanError(f"Plan {version.plan} is paid by wallet as it is used: it has prices alone.")
+            raise PlanError("wallet-plan-terms", plan=version.plan)
         key = key | {"tenant": dates.tenant, "valid_from": dates.valid_from}
         existing = model._default_manager.filter(version=version, **key).first()
         until = dates.valid_until or (existing.valid_until if existing else None)
@@ -230,12 +224,12 @@ def _write(row: T, values: dict[str, Any], *, new: bool) -> T:
     differing = {name for name, value in values.items() if getattr(row, name) != value}
     late = row.tenant_id is not None or isinstance(row, Discount)  # whose dates say from when
     if new and not late and billed(row.version):
-        raise PlanError(_NEW_VERSION.format(version=row.version))
+        raise PlanError("version-in-use", version=row.version)
     if not new and differing - {"valid_until"}:
         if row.tenant_id is None and billed(row.version):
-            raise PlanError(_NEW_VERSION.format(version=row.version))
+            raise PlanError("version-in-use", version=row.version)
         if row.tenant_id is not None and stated(row):
-            raise PlanError(_END.format(term=row, tenant=row.tenant))
+            raise PlanError("term-billed", term=row, tenant=row.tenant)
     for name in differing:
         setattr(row, name, values[name])
     _refuse_second(row, row.valid_until)
@@ -246,7 +240,7 @@ def _write(row: T, values: dict[str, Any], *, new: bool) -> T:
 
 def _refuse_dates(name: str, begins: date | None, ends: date | None) -> None:
     if begins is not None and ends is not None and ends <= begins:
-        raise PlanError(f"{name} would end on {ends}, before it begins.")
+        raise PlanError("term-ends-before-it-begins", name=name, ends=ends)
 
 
 def _refuse_second(row: Term, ends: date | None) -> None:
@@ -264,18 +258,13 @@ def _refuse_second(row: Term, ends: date | None) -> None:
     if other is not None:
         until = f"until {other.valid_until}" if other.valid_until else "without an end"
         raise PlanError(
-            f"{row} of {row.tenant.slug} from {row.valid_from} overlaps that from {other.valid_from} {until}: end the "
-            f"earlier one with `until` where the later one begins."
+            "terms-overlap",
+            term=row,
+            tenant=row.tenant.slug,
+            valid_from=row.valid_from,
+            since=other.valid_from,
+            until=until,
         )
-
-
-_NEW_VERSION = (
-    "Plan {version} is in use, so what it says stays: give the plan a new version with a later `from`."
-)
-_END = (
-    "{tenant} was billed by its own {term}, so it can only be ended: give it an `until` and add another from "
-    "that day on."
-)
 
 
 def stated(row: Term) -> bool:
@@ -304,13 +293,13 @@ def _plans_own(model: type[T], version: PlanVersion, **named: str) -> T | None:
 def _checked(make: Any) -> None:
     try:
         make()
-    except ValueError as error:
-        raise PlanError(str(error)) from error
+    except RuleError as error:
+        raise PlanError(error.code, **error.values) from error
 
 
 def allowance_of(version: PlanVersion, name: str) -> Allowance:
     """The version's allowance of that name. PlanError where there is none."""
     allowance = _plans_own(Allowance, version, name=name)
     if allowance is None:
-        raise PlanError(f"The plan has no allowance {quoted(name)}; write it as [[plan.allowance]].")
+        raise PlanError("allowance-unknown", name=quoted(name))
     return allowance

@@ -17,10 +17,14 @@ from django.db import connection, transaction
 from billing.models import Settles, Subscription
 from billing.models.wallets import EntrySide, Wallet, WalletEntry, WalletGrant
 from billing.rules.wallet import Grant, Piece
+from billing.wallets.messages import SENTENCES
+from portal.errors import CodedError
 
 
-class WalletError(Exception):
+class WalletError(CodedError):
     """A wallet cannot be changed so; the message says why and what to do."""
+
+    sentences = SENTENCES
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,18 +37,18 @@ def grant(
     amount under the same key, for nothing, and for what expires at once.
     """
     if amount <= 0:
-        raise WalletError("A grant gives more than nothing; credit is taken back by spending it.")
+        raise WalletError("grant-of-nothing")
     if amount > LARGEST:
-        raise WalletError(f"A grant is of {LARGEST:,} smallest units at most: that is a slip of the hand.")
+        raise WalletError("grant-too-large", most=LARGEST)
     row = locked([wallet.pk])[wallet.pk]
     existing = WalletGrant.objects.filter(wallet=row, key=key).first()
     if existing is not None:
         if existing.amount != amount:
-            raise WalletError(f"{quoted(key)} was granted before with another amount: use another reference.")
+            raise WalletError("grant-key-used", key=quoted(key))
         return existing
     today = moment.astimezone(row.tenant.zone).date()
     if expires_on is not None and expires_on <= today:
-        raise WalletError(f"A grant that expires on {expires_on} would pay for nothing any more.")
+        raise WalletError("grant-expired", day=expires_on)
     row_granted = WalletGrant.objects.create(
         wallet=row,
         tenant_id=row.tenant_id,

@@ -43,7 +43,7 @@ def hold(*, wallet: Wallet, amount: int, key: str, moment: datetime) -> WalletHo
     active = WalletHold.objects.filter(wallet=row, key=key, released_at=None).first()
     if active is not None:
         if active.amount != amount:
-            raise WalletError(f"{quoted(key)} is held already with another amount: release it first.")
+            raise WalletError("hold-key-used", key=quoted(key))
         return active
     replay.settle(wallet=row, moment=moment)
     _allow(row, amount, _today(row, moment))
@@ -83,11 +83,14 @@ def _today(wallet: Wallet, moment: datetime) -> date:
 
 def _allow(wallet: Wallet, amount: int, day: date) -> None:
     if amount <= 0:
-        raise WalletError("Say how much: more than nothing.")
+        raise WalletError("hold-of-nothing")
     free = available([wallet], day=day)[wallet.pk]
     if amount > free:
         unit = wallet.unit
         raise WalletError(
-            f"{Money.from_minor(amount, unit).text} {unit} is more than the "
-            f"{Money.from_minor(max(free, 0), unit).text} {unit} that {wallet} may still spend: top it up first."
+            "hold-beyond-balance",
+            amount=Money.from_minor(amount, unit).text,
+            unit=unit,
+            free=Money.from_minor(max(free, 0), unit).text,
+            wallet=wallet,
         )

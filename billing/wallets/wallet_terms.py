@@ -56,23 +56,16 @@ def set_scheme(
     projects or users where a plan of the tenant has its own wallet pay invoices first.
     """
     if not is_currency(unit) and unit != TOKENS:
-        raise WalletError(
-            f"{quoted(unit)} is no unit of a wallet; write a currency of ISO 4217, or {TOKENS}."
-        )
+        raise WalletError("wallet-unit-unknown", unit=quoted(unit), tokens=TOKENS)
     tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     scheme = WalletScheme.objects.filter(tenant=tenant, unit=unit).first()
     if scheme is None:
         scheme = WalletScheme(tenant=tenant, unit=unit)
     elif (scheme.scope, scheme.since) != (scope, since) and Wallet.objects.filter(scheme=scheme).exists():
-        raise WalletError(
-            f"Wallets in {unit} are open, one for each {scheme.scope}, since {scheme.since:%Y-%m-%d %H:%M} UTC: "
-            "whose they are and when they began stays."
-        )
+        raise WalletError("wallet-scope-fixed", unit=unit, scope=scheme.scope, since=scheme.since)
     _write(scheme, {"scope": scope, "overdraft": overdraft, "since": since, "credits": credits_go})
     if scope != WalletScope.TENANT and pays_first(tenant.pk, unit):
-        raise WalletError(
-            f"A plan of {tenant.slug} has its wallet in {unit} pay invoices first: that is one wallet, for the tenant."
-        )
+        raise WalletError("wallet-pays-invoices-first", tenant=tenant.slug, unit=unit)
     open_wallets(scheme)
     return scheme
 
@@ -91,14 +84,9 @@ def set_rule(*, scheme: WalletScheme, rule: Rule) -> GrantRule:
     accrued = Accrual.objects.filter(rule=row).order_by("-through").first() if existing else None
     if accrued is not None:
         if any(getattr(row, name) != value for name, value in columns.items()):
-            raise WalletError(
-                f"{quoted(rule.name)} has given already, so it can only be ended: give it an `until` and other terms "
-                "another name."
-            )
+            raise WalletError("grant-rule-used", rule=quoted(rule.name))
         if rule.ends_at is not None and rule.ends_at <= accrued.through:
-            raise WalletError(
-                f"{quoted(rule.name)} has given until {accrued.through:%Y-%m-%d %H:%M} UTC: end it after that."
-            )
+            raise WalletError("grant-rule-ended-too-early", rule=quoted(rule.name), through=accrued.through)
     _write(row, columns | {"ends_at": rule.ends_at})
     return row
 
