@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import structlog
 from celery import shared_task
@@ -16,6 +16,8 @@ from billing.wallets import booking, grants
 from clusters import pull_schedule
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
+
+SILENCE = timedelta(hours=1)
 
 log = structlog.get_logger("billing.tasks")
 
@@ -107,6 +109,14 @@ def match_transfers(**_: object) -> None:
     from billing.bank_transfers import matching
 
     matching.match_new(moment=datetime.now(UTC).replace(microsecond=0))
+
+
+@shared_task
+def flag_silent_runs(**_: object) -> None:
+    """Flag runs that are pushed and of which nothing came for an hour: they are billed up to their last heartbeat."""
+    from billing.rating import pushed_usage
+
+    pushed_usage.flag_silent_runs(silence=SILENCE, moment=datetime.now(UTC))
 
 
 @shared_task

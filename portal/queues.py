@@ -20,7 +20,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.tasks.request_reconciliation",
         "portal.api.tasks.forget_answers",
     ),
-    "pull": ("billing.tasks.pull_usage", "billing.tasks.forget_passes"),
+    "pull": ("billing.tasks.pull_usage", "billing.tasks.forget_passes", "billing.tasks.flag_silent_runs"),
     "rate": (
         "billing.tasks.rate_accounts",
         "billing.tasks.rate_tenants",

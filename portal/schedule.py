@@ -19,6 +19,11 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 30.0,
         "options": {"expires": 30},
     },
+    "flag the pushed runs that fell silent": {
+        "task": "billing.tasks.flag_silent_runs",
+        "schedule": 300.0,
+        "options": {"expires": 300},
+    },
     "take up the closes that were asked for": {
         "task": "billing.tasks.closes_due",
         "schedule": 30.0,

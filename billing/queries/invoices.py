@@ -107,7 +107,7 @@ def newest(tenant: Tenant, *, on: date, after: str = "", size: int = 0) -> tuple
 def outstanding(tenant: Tenant) -> tuple[Open, OwedBack]:
     """All that is to be paid, and all that is to be paid back. One query."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.OUTSTANDING, [tenant.pk])
+        cursor.execute(sql.OUTSTANDING, {"tenant": tenant.pk})
         rows: list[tuple[str, int, str, date | None, bool]] = cursor.fetchall()
     to_pay = [row for row in rows if row[1] > 0]
     back = [row for row in rows if row[1] < 0]

@@ -66,6 +66,10 @@ SENTENCES: Mapping[str, str] = {
     "unreadable-count": _("{column} {text} is not a whole number."),
     "unreadable-duration": _("{column} {text} is not a length of time like {example}."),
     "unreadable-time": _("{column} {text} is not a time like 2026-01-31T08:30:00."),
+    # of events that are pushed
+    "event-field": _("{pointer}: {reason}."),
+    "event-type": _("The type {type} is not one of {types}."),
+    "too-long-run": _("It lasted longer than {days} days: send what is longer in parts."),
     # of Prometheus
     "impossible-devices": _("It asks for {count} devices, which is no count."),
     "impossible-fraction": _("The annotation {annotation}={text} is not a part of one GPU."),

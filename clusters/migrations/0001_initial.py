@@ -22,7 +22,7 @@ class Migration(migrations.Migration):
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('name', models.CharField(max_length=100, unique=True)),
-                        ('kind', models.CharField(choices=[('import', 'Accounting files'), ('slurm', 'Slurm over slurmrestd'), ('prometheus', 'Kubernetes over Prometheus')], default='import', max_length=20)),
+                        ('kind', models.CharField(choices=[('import', 'Accounting files'), ('slurm', 'Slurm over slurmrestd'), ('prometheus', 'Kubernetes over Prometheus'), ('push', 'Usage that a program pushes')], default='import', max_length=20)),
                         ('timezone', models.CharField(default='UTC', help_text='IANA zone in which accounting files print their times.', max_length=64)),
                         ('shares', models.JSONField(blank=True, default=dict, help_text='Parts of a GPU by model and MIG profile, before the known ones: {"a100": {"1g.10gb": "1/4"}}.', verbose_name='shares of MIG slices')),
                         ('complete_through', models.DateTimeField(blank=True, editable=False, help_text='Watermark: all usage before this moment has been read. Moves in the transaction of its rows.', null=True)),
@@ -249,6 +249,21 @@ class Migration(migrations.Migration):
                         'verbose_name_plural': 'quarantined rows',
                         'constraints': [models.UniqueConstraint(fields=('cluster', 'digest'), name='quarantine_keeps_a_row_once')],
                         'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='PushedRun',
+                    fields=[
+                        ('pk', models.CompositePrimaryKey('cluster_id', 'source_key', blank=True, editable=False, primary_key=True, serialize=False)),
+                        ('cluster', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.cluster')),
+                        ('source_key', models.TextField()),
+                        ('time', models.DateTimeField(help_text="The event's own.")),
+                        ('sequence', models.TextField()),
+                        ('digest', models.BinaryField(help_text='SHA-256 of all in it that counts.')),
+                    ],
+                    options={
+                        'indexes': [],
+                        'constraints': [],
                     },
                 ),
                 migrations.CreateModel(

@@ -11,6 +11,7 @@ from clusters.models.connection import Connection
 from clusters.models.coverage import IncompleteHour
 from clusters.models.declared import DeclaredNode
 from clusters.models.pulls import Pull, Quarantined
+from clusters.models.pushed import PushedRun
 from clusters.models.telemetry import Telemetry
 from clusters.models.usage import Usage, UsageRecord, UsageRevision, VanishedRun
 from clusters.models.utilisation import UtilisationHour, UtilisationSource
@@ -32,6 +33,7 @@ __all__ = [
     "DeclaredNode",
     "IncompleteHour",
     "Pull",
+    "PushedRun",
     "Quarantined",
     "Telemetry",
     "Usage",

@@ -19,6 +19,7 @@ class ClusterKind(models.TextChoices):
     IMPORT = "import", "Accounting files"
     SLURM = "slurm", "Slurm over slurmrestd"
     PROMETHEUS = "prometheus", "Kubernetes over Prometheus"
+    PUSH = "push", "Usage that a program pushes"
 
 
 ZONE_IN_USE = (

@@ -27,6 +27,7 @@ OPERATOR_SCOPES: Mapping[str, Right] = {
     "payments:record": Right.PAYMENTS,
     "imports:write": Right.IMPORTS,
     "audit:read": Right.AUDIT,
+    "usage:push": Right.IMPORTS,
 }
 """Of an operator's key, each with the right that its maker's role has to have. `ops:read` reads what tenants' scopes
 read, of every tenant."""

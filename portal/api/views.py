@@ -43,7 +43,7 @@ class Endpoint(APIView):
 
     authentication_classes = ()  # `client_of` does it: before limits, and without sessions
     permission_classes = ()
-    parser_classes = (StrictJson,)
+    parser_classes: Sequence[type[StrictJson]] = (StrictJson,)
     schema = EndpointSchema()
 
     scope: ClassVar[str] = ""
@@ -56,6 +56,7 @@ class Endpoint(APIView):
     largest_body: ClassVar[int] = LARGEST
     beyond_tenant: ClassVar[bool] = False  # it reads more than the tenant's rows, and chooses them itself
     whole_tenant: ClassVar[bool] = False  # more than one project's: a key of a project does not reach it
+    allotment: ClassVar[tuple[str, int] | None] = None  # a limit of its own: name, and how often a minute
     needs_idempotency: ClassVar[bool] = False  # of its POST: it moves money or issues documents
     acts: ClassVar[bool] = False  # it reads what pages of tenants may not: in the scope of acting
     beside: ClassVar[bool] = (
@@ -96,7 +97,8 @@ class Endpoint(APIView):
     def _enter(self, request: HttpRequest) -> None:
         self.client = client_of(request)
         is_read = request.method in READS
-        name, most = ("requests", limits.REQUESTS) if is_read else ("writes", limits.WRITES)
+        shared = ("requests", limits.REQUESTS) if is_read else ("writes", limits.WRITES)
+        name, most = self.allotment or shared
         allotment = limits.count(name, self.client.key.prefix, most=most, moment=self.moment)
         self.headers |= allotment.headers
         if allotment.is_exceeded:

@@ -44,6 +44,7 @@ ADDRESSES = (
         answer_to_operator=400,
         text='{"hours":"1"}',
     ),
+    Address("POST", "usage-events", "", "usage:push", 400),  # it has to name the cluster
     _reading("jobs", "jobs:read", op=400),  # an operator has to name the tenant
     _reading("jobs/<str:name>", "jobs:read", op=400),
     _reading("invoices", "invoices:read", whole=True),

@@ -45,8 +45,9 @@ class Door:
     def send(self, method: str, path: str, body: object = None, **headers: str) -> Answer:
         sent = {"Authorization": f"Bearer {self.secret}"} if self.secret else {}
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        content_type = headers.pop("Content-Type", "application/json")
         response = Client(raise_request_exception=False).generic(
-            method, BASE + path, data, content_type="application/json", headers=sent | headers
+            method, BASE + path, data, content_type=content_type, headers=sent | headers
         )
         raw = b"".join(response.streaming_content) if response.streaming else response.content  # type: ignore[attr-defined]
         return Answer(response.status_code, dict(response.headers), raw)

@@ -17,7 +17,7 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.mig import own_shares
 from clusters.connectors.sacct import json_export, text_export
 from clusters.ledger import Stored
-from clusters.models import Cluster
+from clusters.models import Cluster, ClusterKind
 from portal.core.audit import acting_as
 from portal.ops import watch_directory
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
@@ -64,6 +64,11 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         _check(options)
         cluster = the_cluster(options["cluster"])
+        if cluster.kind == ClusterKind.PUSH:
+            raise BadInputError(
+                f"{cluster.name} is fed by pushed usage: a job of a file would be billed beside it. Import into a "
+                "cluster of the kind import."
+            )
         if options["follow"]:
             return _follow(cluster, options)
         return import_file(cluster, options["file"], options)

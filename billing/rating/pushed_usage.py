@@ -1,0 +1,183 @@
+"""Usage that programs push: stored and rated before it is answered, each event once, whatever order they come in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from django.db import connection, transaction
+
+from billing.rating import engine
+from clusters import ledger, open_runs, validation
+from clusters.connectors.base import BadRow
+from clusters.connectors.cloud_events import Event, Rejection
+from clusters.models import Cluster, ClusterError, ClusterKind
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "pushed_usage.sql")
+
+SOURCE = "pushed"
+_SEEN = {"new": "accepted", "revised": "changed", "described": "changed", "seen": "changed"}
+
+
+class Became(StrEnum):
+    """What became of an event."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"  # it is there, or a newer one of the same run
+    CHANGED = "changed"  # it says something new of a run that is there
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Of one event, in the order in which they were sent."""
+
+    became: Became
+    rejection: Rejection | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Warnings:
+    """How many of the runs that were stored are billed to nobody yet: by account, and by GPU model."""
+
+    unassigned: dict[str, int]
+    unpriced: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What one request came to."""
+
+    answers: list[Answer]
+    warnings: Warnings
+
+
+@transaction.atomic
+def push(*, cluster: Cluster, events: Sequence[Event | Rejection], moment: datetime) -> Pushed:
+    """Store and rate all that is new, and keep what cannot be true in quarantine; one transaction, so all or nothing.
+
+    Sent again, in any order and by any number at once, it changes nothing. Raises ClusterError.
+    """
+    refuse_other_kinds(cluster)
+    ledger.lock(cluster)
+    answers: dict[int, Answer] = {
+        place: Answer(Became.REJECTED, event)
+        for place, event in enumerate(events)
+        if isinstance(event, Rejection)
+    }
+    readable = [(place, event) for place, event in enumerate(events) if isinstance(event, Event)]
+    newest: dict[str, tuple[int, Event]] = {}
+    for place, event in readable:
+        before = newest.get(event.key)
+        if (refused := _refusal(event, moment)) is not None:
+            answers[place] = Answer(Became.REJECTED, refused)
+        elif event.fact is None:
+            answers[place] = Answer(Became.ACCEPTED)
+        elif before is None or before[1].turn < event.turn:
+            newest[event.key] = place, event
+    with connection.cursor() as cursor:
+        fresh = _not_known(cursor, cluster, newest)
+        bad = [answer.rejection.row for answer in answers.values() if answer.rejection is not None]
+        answers |= _store(cursor, cluster, fresh, bad, moment)
+        warnings = _warnings(cursor) if fresh else Warnings({}, {})
+        taken = [
+            event for place, event in readable if place not in answers or answers[place].rejection is None
+        ]
+        _move_watermark(cursor, cluster, taken, moment)
+    open_runs.settle(cluster=cluster, keys=[event.key for _, event in readable], missing=[], moment=moment)
+    every = [answers.get(place, Answer(Became.DUPLICATE)) for place in range(len(events))]
+    return Pushed(every, warnings)
+
+
+def refuse_other_kinds(cluster: Cluster) -> None:
+    """Raise ClusterError for a cluster that is read otherwise: a job that came both ways would be billed twice."""
+    if cluster.kind != ClusterKind.PUSH:
+        raise ClusterError(
+            f"{cluster.name} is read otherwise ({cluster.get_kind_display()}), so usage cannot be pushed to it: a job "
+            "that came both ways would be billed twice. Make a cluster of the kind push."
+        )
+
+
+@transaction.atomic
+def flag_silent_runs(*, silence: timedelta, moment: datetime) -> int:
+    """Flag open runs of which nothing was pushed for so long: they are billed up to their last heartbeat."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.SILENT, {"moment": moment, "heard_before": moment - silence})
+        return int(cursor.rowcount)
+
+
+def _refusal(event: Event, moment: datetime) -> Rejection | None:
+    """What cannot be true of it, with the text as it was sent."""
+    if event.time > moment + timedelta(seconds=validation.CLOCK_SKEW):
+        values = {
+            "field": "time",
+            "at": f"{event.time:%Y-%m-%d %H:%M:%S} UTC",
+            "now": f"{moment:%Y-%m-%d %H:%M:%S} UTC",
+        }
+        row = BadRow(code="from-the-future", values=values, raw=event.raw, source_key=event.key)
+        return Rejection("/time", row)
+    bad = None if event.fact is None else validation.refuse(event.fact, now=int(moment.timestamp()))
+    if bad is None:
+        return None
+    row = BadRow(code=bad.code, values=bad.values, raw=event.raw, source_key=event.key)
+    return Rejection(f"/data/{bad.values.get('field', '')}".rstrip("/"), row)
+
+
+def _not_known(
+    cursor: Any, cluster: Cluster, newest: dict[str, tuple[int, Event]]
+) -> list[tuple[int, Event]]:
+    """Those that are newer than what is known of their runs."""
+    cursor.execute(sql.NEWEST, {"cluster": cluster.pk, "keys": list(newest)})
+    known = {key: (time, sequence, bytes(digest)) for key, time, sequence, digest in cursor.fetchall()}
+    return [
+        (place, event)
+        for key, (place, event) in newest.items()
+        if key not in known or known[key] < event.turn
+    ]
+
+
+def _store(
+    cursor: Any, cluster: Cluster, fresh: Iterable[tuple[int, Event]], bad: Sequence[BadRow], moment: datetime
+) -> dict[int, Answer]:
+    places = {event.key: place for place, event in fresh}
+    events = [event for _, event in fresh]
+    if not events and not bad:
+        return {}
+    facts = [event.fact for event in events if event.fact is not None]
+    ledger.store(cluster=cluster, facts=facts, bad=bad, source=SOURCE, moment=moment)
+    if not events:
+        return {}
+    engine.rate_touched()
+    values = {
+        "cluster": cluster.pk,
+        "keys": [event.key for event in events],
+        "times": [event.time for event in events],
+        "sequences": [event.sequence for event in events],
+        "digests": [event.digest for event in events],
+    }
+    cursor.execute(sql.KEEP_NEWEST, values)
+    cursor.execute(sql.VERDICTS)
+    return {
+        places[key]: Answer(Became(_SEEN.get(verdict, Became.DUPLICATE)))
+        for key, verdict in cursor.fetchall()
+    }
+
+
+def _warnings(cursor: Any) -> Warnings:
+    cursor.execute(sql.WARNINGS)
+    counts: dict[str, dict[str, int]] = {"unassigned": {}, "unpriced": {}}
+    for kind, name, count in cursor.fetchall():
+        counts[kind][name] = count
+    return Warnings(**counts)
+
+
+def _move_watermark(cursor: Any, cluster: Cluster, events: Sequence[Event], moment: datetime) -> None:
+    """As far as the sender says that all was sent, and never beyond now."""
+    ends = [event.complete_through for event in events if event.complete_through is not None]
+    if ends:
+        through = min(datetime.fromtimestamp(max(ends), UTC), moment)
+        cursor.execute(ledger.sql.MOVE_WATERMARK, {"cluster": cluster.pk, "as_of": through})
