@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clusters.connectors.base import Reading, UsageFact
+from clusters.connectors.base import BadRow, Reading, UsageFact
 from clusters.connectors.sacct.layout import layout, physical_lines, raw_rows
 from clusters.connectors.sacct.rows import RowReader
 from tests.contracts.sacct_exports import LOS_ANGELES, ReadExport, read_export, shared
@@ -164,16 +164,16 @@ def test_local_times_tell_the_same_facts_except_inside_the_hour_that_came_twice(
 
 @pytest.mark.parametrize("zone", [UTC_ZONE, LOS_ANGELES], ids=str)
 @pytest.mark.parametrize("file", [*FILES.values(), "philly_dst_los_angeles"])
-def test_the_short_path_for_plain_rows_agrees_with_all_the_rules(file: str, zone: ZoneInfo) -> None:
+def test_columns_read_what_all_the_rules_read_row_by_row(file: str, zone: ZoneInfo) -> None:
     import gzip
 
-    with gzip.open(shared(f"slurm/{file}.sacct.gz")) as stream:
+    path = shared(f"slurm/{file}.sacct.gz")
+    by_columns = read_export(path, zone=zone)
+    with gzip.open(path) as stream:
         lines = physical_lines(stream)  # type: ignore[arg-type]
         columns = layout(next(lines).text.split("|"), delimiter="|")
-        quick, careful = RowReader(columns, zone, Reading()), RowReader(columns, zone, Reading())
-        for raw in raw_rows(lines, delimiter="|", width=columns.width):
-            assert raw.fields is not None
-            fields = [*raw.fields, ""]
-            assert quick.read(raw) == careful.carefully(raw, fields)
-    assert quick.counts == careful.counts
-    assert quick.reading == careful.reading
+        careful = RowReader(columns, zone, Reading())
+        rows = list(careful.rows(raw_rows(lines, delimiter="|", width=columns.width)))
+        careful.finish()
+    assert [*by_columns.facts, *by_columns.bad] == sorted(rows, key=lambda row: isinstance(row, BadRow))
+    assert by_columns.reading == careful.reading

@@ -118,13 +118,37 @@ def _other_delimiter(line: str, recognised: int, delimiter: str) -> str | None:
 
 LINE_LIMIT = 2**20  # characters of one row, and bytes of one line
 JOIN_LIMIT = 100  # lines of one row
-_BLOCK = 2**18
+_BLOCK = 2**16
 
 
 class Line(NamedTuple):
     number: int
     text: str
     fault: str  # "too-long": a piece of one; "unfinished": the file ends within it
+
+
+class Block(NamedTuple):
+    """Lines in a row, each with its line break; or, with a fault of `Line`, one line or a piece of one."""
+
+    number: int  # of its first line
+    text: str
+    fault: str
+
+    def after(self, number: int) -> Block:
+        """Without the lines up to that one."""
+        if number < self.number:
+            return self
+        rest = "" if self.fault else self.text.split("\n", number - self.number + 1)[-1]
+        return Block(number + 1, rest, self.fault)
+
+    def lines(self) -> Iterator[Line]:
+        texts = [self.text] if self.fault else self.text.split("\n")[:-1]
+        for number, text in enumerate(texts, self.number):
+            if self.fault == "unfinished" or (len(text) <= LINE_LIMIT and not self.fault):
+                yield Line(number, text, self.fault)
+                continue
+            for begin in range(0, len(text), LINE_LIMIT):
+                yield Line(number, text[begin : begin + LINE_LIMIT], "too-long")
 
 
 class RawRow(NamedTuple):
@@ -139,29 +163,30 @@ class RawRow(NamedTuple):
     fault: str
 
 
-def physical_lines(stream: BinaryIO) -> Iterator[Line]:
-    """Lines as text, ended by LF or CRLF alone: UTF-8, other bytes as `\\xNN`, NUL as `\\x00`."""
+def blocks(stream: BinaryIO) -> Iterator[Block]:
+    """All lines as text, ended by LF or CRLF alone: UTF-8, other bytes as `\\xNN`, NUL as `\\x00`."""
     number, rest, cut = 1, stream.read(3).removeprefix(codecs.BOM_UTF8), False
-    while block := stream.read(_BLOCK):
-        whole, newline, rest = (rest + block).rpartition(b"\n")
+    while data := stream.read(_BLOCK):
+        whole, newline, rest = (rest + data).rpartition(b"\n")
         if newline:
-            for text in _decoded(whole + newline).split("\n")[:-1]:
-                if cut or len(text) > LINE_LIMIT:
-                    yield from _pieces(number, text)
-                    cut = False
-                else:
-                    yield Line(number, text, "")
-                number += 1
+            text = _decoded(whole + newline)
+            if cut:
+                end, _, text = text.partition("\n")
+                yield Block(number, end, "too-long")
+                number, cut = number + 1, False
+            yield Block(number, text, "")
+            number += text.count("\n")
         while len(rest) > LINE_LIMIT:
-            yield Line(number, _decoded(rest[:LINE_LIMIT]), "too-long")
+            yield Block(number, _decoded(rest[:LINE_LIMIT]), "too-long")
             rest, cut = rest[LINE_LIMIT:], True
     if rest:
-        yield Line(number, _decoded(rest), "too-long" if cut else "unfinished")
+        yield Block(number, _decoded(rest), "too-long" if cut else "unfinished")
 
 
-def _pieces(number: int, text: str) -> Iterator[Line]:
-    for begin in range(0, len(text), LINE_LIMIT):
-        yield Line(number, text[begin : begin + LINE_LIMIT], "too-long")
+def physical_lines(stream: BinaryIO) -> Iterator[Line]:
+    """The lines of `blocks` one by one."""
+    for block in blocks(stream):
+        yield from block.lines()
 
 
 def _decoded(data: bytes) -> str:
@@ -172,30 +197,14 @@ def _decoded(data: bytes) -> str:
 
 
 def raw_rows(lines: Iterable[Line], *, delimiter: str, width: int) -> Iterator[RawRow]:
-    """Rows of `width` fields: lines with fewer are joined while that helps.
-
-    A line that is complete by itself is never joined to a torn one before it.
-    """
-    torn = _Torn(delimiter, width)
-    for line in lines:
-        number, text, fault = line
-        fields = text.split(delimiter)
-        fits = len(fields) == width and fault != "too-long"
-        if not fits and len(fields) <= width and fault != "too-long":
-            if torn.lines or text.strip():
-                yield from torn.add(line, len(fields))
-            continue
-        if torn.lines:
-            yield from torn.give_up()
-        if fits:
-            yield RawRow(number, text, fields, fault)
-        else:
-            yield RawRow(line.number, line.text, None, line.fault or "too-many-fields")
-    yield from torn.give_up()
+    """Rows of `width` fields: lines with fewer are joined while that helps."""
+    joiner = Joiner(delimiter, width)
+    yield from joiner.rows(lines)
+    yield from joiner.give_up()
 
 
-class _Torn:
-    """The lines of a row that has too few fields yet."""
+class Joiner:
+    """Makes rows of lines, and keeps the lines of a row that has too few fields yet."""
 
     def __init__(self, delimiter: str, width: int) -> None:
         self.delimiter = delimiter
@@ -204,7 +213,23 @@ class _Torn:
         self.count = 0
         self.size = 0
 
-    def add(self, line: Line, count: int) -> Iterator[RawRow]:
+    def rows(self, lines: Iterable[Line]) -> Iterator[RawRow]:
+        """A line that is complete by itself is never joined to a torn one before it."""
+        for line in lines:
+            number, text, fault = line
+            fields = text.split(self.delimiter)
+            fits = len(fields) == self.width and fault != "too-long"
+            if not fits and len(fields) <= self.width and fault != "too-long":
+                if self.lines or text.strip():
+                    yield from self._add(line, len(fields))
+                continue
+            yield from self.give_up()
+            if fits:
+                yield RawRow(number, text, fields, fault)
+            else:
+                yield RawRow(number, text, None, fault or "too-many-fields")
+
+    def _add(self, line: Line, count: int) -> Iterator[RawRow]:
         too_much = self.size + len(line.text) > LINE_LIMIT or len(self.lines) == JOIN_LIMIT
         if self.lines and (too_much or self.count + count - 1 > self.width):
             yield from self.give_up()

@@ -1,13 +1,10 @@
-"""One row of sacct → one `UsageFact`, or a `BadRow` that says why not.
+"""One row of sacct → one `UsageFact`, or a `BadRow` that says why not: all rules.
 
-Rows are read twice over at most: plain ones (nearly all) by a short path that only accepts what needs no
-thought, everything else by the careful path, which holds all rules.
-"""
+`columns` reads plain rows (nearly all) by a short path that only accepts what needs no thought."""
 
 from __future__ import annotations
 
 import re
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from clusters.connectors.base import BadRow, Reading, Row, UnreadableError, UsageFact
@@ -27,6 +24,7 @@ from clusters.connectors.sacct.tres import parse_tres
 from portal.excerpt import excerpt
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from zoneinfo import ZoneInfo
 
     from clusters.connectors.sacct.layout import Layout, RawRow
@@ -38,13 +36,8 @@ NOTES = {
     "gpu-types": "{rows} whose GPU types do not add up to gres/gpu: gres/gpu was counted, without a model.",
     "mixed-mig": "{rows} with different MIG slices, counted in their common fraction of a GPU.",
 }
-_NOT_SUSPENDED = frozenset({"", "00:00:00"})
 _EXIT_CODE = re.compile(r"(?:\d+:\d+)?", re.ASCII)
 _MAY_BREAK = frozenset({"JobName", "NodeList"})
-
-
-SpanFields = tuple[int, int | None, int | None, int | None, str]
-"""The fields of a `Span`, or one."""
 
 
 class RowReader:
@@ -57,7 +50,6 @@ class RowReader:
         self.reading = reading
         self.counts: dict[str, int] = {}
         self.clusters: dict[str, None] = {}
-        self.proven = 0
         of = columns.of
         self.job, self.submit, self.start, self.end = of("JobIDRaw"), of("Submit"), of("Start"), of("End")
         self.state, self.account, self.tres = of("State"), of("Account"), of("AllocTRES")
@@ -68,27 +60,20 @@ class RowReader:
         self.raw_limit, self.limit = of("TimelimitRaw"), of("Timelimit")
         self.nodes, self.cpus = of("NNodes", "AllocNodes"), of("NCPUS", "AllocCPUS")
         self.requested, self.requested_memory = of("ReqTRES"), of("ReqMem")
-        # Picked at once: one by one it takes twice as long.
-        self.timing = itemgetter(
-            self.submit, self.start, self.end, self.state, self.raw_elapsed, self.suspended
-        )
-        self.shown = itemgetter(
-            self.job, self.account, self.user, self.job_id, self.name, self.queue, self.qos, self.tres,
-            self.node_list, self.requested, self.submit, self.eligible, self.suspended, self.raw_limit, self.limit,
-            self.exit_code, self.cluster,
-        )  # fmt: skip
+
+    def rows(self, raw_rows: Iterable[RawRow]) -> Iterator[Row]:
+        """What the rows say, without job steps."""
+        for raw in raw_rows:
+            row = self.read(raw)
+            if row is not None:
+                yield row
 
     def read(self, raw: RawRow) -> Row | None:
         """None for a job step: its time is inside its job's."""
         fields = raw.fields
         if fields is None:
             return BadRow(code=raw.fault, raw=raw.text, line=raw.line)
-        fields.append("")  # what columns that the export lacks read
-        if not raw.fault and not self.columns.repeated:
-            fact = self._plain(fields)
-            if fact is not None:
-                return fact
-        return self.carefully(raw, fields)
+        return self.carefully(raw, [*fields, ""])  # what columns that the export lacks read
 
     def carefully(self, raw: RawRow, fields: list[str]) -> Row | None:
         """All rules. `fields` ends with the empty text for missing columns."""
@@ -107,26 +92,6 @@ class RowReader:
                 source_key=self._source_key(fields),
             )
 
-    def _plain(self, fields: list[str]) -> UsageFact | None:
-        """Rows that ended, on days of one offset, with End - Start equal to ElapsedRaw; None for others."""
-        clock = self.clock
-        midnights, times = clock.midnights, clock.times
-        submit, start, end, state, elapsed, suspended = self.timing(fields)
-        try:
-            submitted = midnights[submit[:10]] + times[submit[10:]]
-            started = submitted if start == submit else midnights[start[:10]] + times[start[10:]]
-            ended = midnights[end[:10]] + times[end[10:]]
-            if (
-                not submitted <= started <= ended
-                or str(ended - started) != elapsed
-                or suspended not in _NOT_SUSPENDED
-                or (word := state_word(state)) == "RUNNING"
-            ):
-                return None
-            return self._fact(fields, word, (submitted, started, ended, ended, ""))
-        except (UnreadableError, LookupError):
-            return None
-
     def _span(self, fields: list[str]) -> Span:
         elapsed = raw_seconds(fields[self.raw_elapsed])
         if elapsed is None:
@@ -140,40 +105,56 @@ class RowReader:
         )
         return read_span(self.clock, times, state=state_word(fields[self.state]))
 
-    def _fact(self, fields: list[str], state: str, span: SpanFields) -> UsageFact:
-        submitted, started, ended, proven, note = span
-        (
-            job, account, user, job_id, name, queue, qos, listed,
-            node_list, requested, submit, eligible, suspended, raw_limit, limit, exit_code, cluster,
-        ) = self.shown(fields)  # fmt: skip
-        number = job_number(job)
-        tres = parse_tres(listed, self.shares)
+    def _fact(self, fields: list[str], state: str, span: Span) -> UsageFact:
+        number = job_number(fields[self.job])
+        tres = parse_tres(fields[self.tres], self.shares)
         cpus = count("NCPUS", fields[self.cpus]) if tres.cpus is None else tres.cpus
-        if started is None and tres.cpus is None:
+        if span.started is None and tres.cpus is None:
             cpus = 0  # what waits holds none, whatever releases print for it
-        nodes = count("NNodes", fields[self.nodes]) if tres.nodes is None else tres.nodes
-        fact = UsageFact(  # in the order of its fields: naming them takes as long as all the rest
-            f"{number}@{submitted}", account, user, job_id or str(number), name, queue, qos, "",
-            tres.gpus, tres.gpu_model, tres.mig_profile, tres.gpu_share, cpus * 1000, tres.memory_mib, nodes,
-            node_list, requested or fields[self.requested_memory], time_limit(raw_limit, limit),
-            submitted, submitted if eligible == submit else self.clock.loosely(eligible), started, ended,
-            proven if ended is None else None,
-            0 if suspended in _NOT_SUSPENDED else duration("Suspended", suspended) or 0,
-            state, exit_code, 0, tres.billing,
-        )  # fmt: skip
-        if proven is not None and proven > self.proven:
-            self.proven = self.reading.proves_until = proven
-        if note or tres.note:
-            self._count(note, tres.note)
-        if cluster not in self.clusters:
-            self._meet(cluster)
+        submit, eligible = fields[self.submit], fields[self.eligible]
+        fact = UsageFact(
+            source_key=f"{number}@{span.submitted}",
+            account=fields[self.account],
+            user=fields[self.user],
+            job_id=fields[self.job_id] or str(number),
+            name=fields[self.name],
+            queue=fields[self.queue],
+            qos=fields[self.qos],
+            gpus=tres.gpus,
+            gpu_model=tres.gpu_model,
+            mig_profile=tres.mig_profile,
+            gpu_share=tres.gpu_share,
+            cpu_milli=cpus * 1000,
+            memory_mib=tres.memory_mib,
+            nodes=count("NNodes", fields[self.nodes]) if tres.nodes is None else tres.nodes,
+            node_list=fields[self.node_list],
+            requested=fields[self.requested] or fields[self.requested_memory],
+            time_limit=time_limit(fields[self.raw_limit], fields[self.limit]),
+            submitted=span.submitted,
+            eligible=span.submitted if eligible == submit else self.clock.loosely(eligible),
+            started=span.started,
+            ended=span.ended,
+            seen_until=span.proven if span.ended is None else None,
+            suspended=duration("Suspended", fields[self.suspended]) or 0,
+            state=state,
+            exit_code=fields[self.exit_code],
+            billing=tres.billing,
+        )
+        self.prove(span.proven)
+        self.note(span.note, tres.note)
+        self.meet(fields[self.cluster])
         return fact
 
-    def _count(self, *notes: str) -> None:
-        for code in filter(None, notes):
+    def prove(self, moment: int | None) -> None:
+        """The scheduler was still writing at that moment."""
+        if moment is not None and moment > (self.reading.proves_until or 0):
+            self.reading.proves_until = moment
+
+    def note(self, *codes: str) -> None:
+        for code in filter(None, codes):
             self.counts[code] = self.counts.get(code, 0) + 1
 
-    def _meet(self, cluster: str) -> None:
+    def meet(self, cluster: str) -> None:
         if cluster and len(self.clusters) < 10:
             self.clusters[cluster] = None
 

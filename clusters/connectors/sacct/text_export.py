@@ -6,14 +6,22 @@ import gzip
 import os
 import zlib
 from contextlib import contextmanager
-from itertools import dropwhile
 from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 from clusters.connectors.base import ConnectorError, Reading, Row
 from clusters.connectors.mig import OwnShares
-from clusters.connectors.sacct.layout import COMMAND, Layout, is_header, layout, physical_lines, raw_rows
+from clusters.connectors.sacct.columns import ColumnReader
+from clusters.connectors.sacct.layout import (
+    COMMAND,
+    Joiner,
+    Layout,
+    blocks,
+    is_header,
+    layout,
+    physical_lines,
+)
 from clusters.connectors.sacct.rows import RowReader
 
 if TYPE_CHECKING:
@@ -68,13 +76,15 @@ class SacctExport:
         reading.proves_until, reading.steps = None, 0
         reading.notes.clear()
         reader = RowReader(self._columns, self._zone, reading, shares=self._shares)
+        columns = ColumnReader(reader, self._delimiter)
+        joiner = Joiner(self._delimiter, self._columns.width)
         with opened(self._path) as (stream, file):
             check_same(self._path, file, self._seen)
-            lines = dropwhile(lambda line: line.number <= self._skip, physical_lines(stream))
-            for raw in raw_rows(lines, delimiter=self._delimiter, width=self._columns.width):
-                row = reader.read(raw)
-                if row is not None:
-                    yield row
+            for block in blocks(stream):
+                rows = block.after(self._skip)
+                read = None if joiner.lines else columns.read(rows)
+                yield from reader.rows(joiner.rows(rows.lines())) if read is None else read
+            yield from reader.rows(joiner.give_up())
             reader.finish()
             check_same(self._path, file, self._seen)
 
