@@ -27,6 +27,7 @@ class Tag:
 
 
 Tags = Mapping[int, Tag]
+_TAGS = "SELECT * FROM billing_pricetag WHERE price_id = ANY (%s)"
 
 
 def tags(ids: Iterable[int | None], *, prices: Tags = MappingProxyType({})) -> Tags:
@@ -43,16 +44,8 @@ def tags(ids: Iterable[int | None], *, prices: Tags = MappingProxyType({})) -> T
 
 
 def tag(meter: str, unit_price: Decimal, currency: str, by_total: bool) -> Tag:
-    """Of the columns TAG, where `c` is the price, `v` its version and `l` the plan."""
+    """Of a row of the view billing_pricetag."""
     return Tag(Meter(meter), unit_price, currency, by_total)
-
-
-TAG = "c.meter, c.unit_price, l.currency, c.scale <> '{}' OR c.allowance_id IS NOT NULL"
-_TAGS = f"""
-SELECT c.id, {TAG}
-FROM billing_price c JOIN billing_planversion v ON v.id = c.version_id JOIN billing_plan l ON l.id = v.plan_id
-WHERE c.id = ANY (%s)
-"""  # noqa: S608 - built from constants
 
 
 def cost(tag: Tag, resource_seconds: Fraction) -> Money:

@@ -97,7 +97,7 @@ class Detail:
 
 
 def newest(tenant: Tenant, *, on: date, after: str = "", size: int = 0) -> tuple[list[ListedInvoice], str]:
-    """A page of `size` invoices, or of PAGE, the newest first, and the cursor of the next one. One query."""
+    """A page of `size` invoices, or of PAGE, the newest first, and the cursor of the next one. Two queries."""
     page = pagination.page(
         _listed().filter(tenant=tenant), "-period_start", "-id", after=after, size=size or PAGE
     )
@@ -127,7 +127,7 @@ def outstanding(tenant: Tenant) -> tuple[Open, OwedBack]:
 @cache
 def _listed() -> InvoiceQuerySet:
     invoices = Invoice.objects.filter(state__in=[InvoiceState.ISSUED, InvoiceState.VOID])
-    return invoices.with_balance().only(*LISTED, "balance")
+    return invoices.with_balance().only(*LISTED)
 
 
 def get(tenant: Tenant, number: str) -> Invoice:
@@ -152,7 +152,7 @@ def draft_detail(invoice: int, *, on: date) -> Detail:
 
 
 def _detail(rows: InvoiceQuerySet, *, on: date) -> Detail:
-    invoice = rows.with_balance().select_related("original", "replaces").get()
+    invoice = rows.select_related("balance", "original", "replaces").get()
     lines = list(invoice.lines.select_related("service_period").order_by("position"))
     is_void = invoice.state == InvoiceState.VOID
     einvoices = InvoiceDocument.objects.filter(invoice=OuterRef("invoice"), einvoice__isnull=False)

@@ -13,11 +13,14 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 
 from billing.models import BillingPeriod, PeriodTotal, RatedJob, Resource, Verdict
-from billing.queries.costs import TAG, Tag, cost, per_currency, tag, tags
+from billing.queries.costs import Tag, cost, per_currency, tag, tags
 from billing.rules.meters import Meter
 from billing.rules.money import Money
 from portal.core import pagination
-from portal.core.tenants.models import Tenant
+from portal.core.tenants.models import Project, Tenant
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "jobs.sql")
 
 PAGE = 50
 NEWEST = 300  # jobs that suggestions for a quote are taken from
@@ -148,21 +151,15 @@ def newest(tenant: Tenant, filters: JobFilter, *, after: str = "") -> tuple[list
 
 def top_jobs(tenant: Tenant, period: BillingPeriod, *, limit: int) -> list[Job]:
     """The jobs that ran in the period and have cost most in all. Two queries."""
-    start, end = _seconds(period)
-    jobs = RatedJob.objects.filter(tenant=tenant).order_by("-cost_rank", "-gpu_units", "-record_id")
-    ran = jobs.filter(Q(ended__gt=start) | Q(ended=None), shown_at__gte=start - LOOK_BACK, shown_at__lt=end)
-    # Which ones they are is read from the index alone: whole rows take long to sort.
-    rows = jobs.filter(record_id__in=ran.values("record_id")[:limit]).select_related("project")
-    return costed(tenant, list(rows))
+    start, end = seconds_of(period)
+    terms = {"tenant": tenant.pk, "start": start, "begun": start - LOOK_BACK, "end": end, "limit": limit}
+    rows: list[Any] = list(RatedJob.objects.raw(sql.TOP, terms))
+    for row in rows:
+        row.project = Project(pk=row.project_id, name=row.project_name)
+    return costed(tenant, rows)
 
 
-def count(tenant: Tenant, period: BillingPeriod) -> int:
-    """How many jobs started in the period. One query."""
-    start, end = _seconds(period)
-    return RatedJob.objects.filter(tenant=tenant, shown_at__gte=start, shown_at__lt=end).count()
-
-
-def _seconds(period: BillingPeriod) -> tuple[int, int]:
+def seconds_of(period: BillingPeriod) -> tuple[int, int]:
     return int(period.start.timestamp()), int(period.end.timestamp())
 
 
@@ -175,7 +172,7 @@ def job(tenant: Tenant, record_id: int) -> tuple[Job, list[Piece]]:
 def _matching(tenant: Tenant, filters: JobFilter) -> QuerySet[RatedJob]:
     jobs = RatedJob.objects.filter(tenant=tenant)
     if filters.period is not None:
-        start, end = _seconds(filters.period)
+        start, end = seconds_of(filters.period)
         jobs = jobs.filter(shown_at__gte=start, shown_at__lt=end)
     if filters.project is not None:
         jobs = jobs.filter(project=filters.project)
@@ -213,7 +210,7 @@ def costed(tenant: Tenant, rows: Sequence[RatedJob]) -> list[Job]:
         return []
     parts: dict[int, list[tuple[str, Tag | None, Fraction]]] = defaultdict(list)
     with connection.cursor() as cursor:
-        cursor.execute(_SUMS, {"tenant": tenant.pk, **_span(rows)})
+        cursor.execute(sql.SUMS, {"tenant": tenant.pk, **_span(rows)})
         for record_id, verdict, share_den, units, *price in cursor.fetchall():
             price_tag = tag(*price) if price[0] is not None else None
             parts[record_id].append((verdict, price_tag, Fraction(int(units), share_den)))
@@ -240,7 +237,7 @@ def _verdict(row: RatedJob, verdicts: set[str]) -> Verdict:
 
 def _pieces(tenant: Tenant, row: RatedJob) -> list[Piece]:
     with connection.cursor() as cursor:
-        cursor.execute(_PIECES, {"tenant": tenant.pk, "record": row.record_id})
+        cursor.execute(sql.PIECES, {"tenant": tenant.pk, "record": row.record_id})
         rows = cursor.fetchall()
     prices = tags(price for *_, price, _, _ in rows)
     return [
@@ -285,41 +282,4 @@ WITH RECURSIVE named AS (
     FROM named n WHERE n."user" IS NOT NULL
 )
 SELECT "user" FROM named WHERE "user" IS NOT NULL LIMIT %(most)s
-"""
-
-_SUMS = f"""
-SELECT u.record_id, u.verdict, u.share_den, u.units, {TAG}
-FROM (
-    SELECT record_id, verdict, price_id, share_den, sum(units::numeric * share_num) AS units
-    FROM billing_ratedusage
-    WHERE tenant_id = %(tenant)s AND record_id = ANY(%(records)s)
-      AND service_month >= %(since)s AND service_month <= %(until)s
-    GROUP BY record_id, verdict, price_id, share_den
-    HAVING sum(units::numeric * share_num) <> 0
-) u
-LEFT JOIN (billing_price c JOIN billing_planversion v ON v.id = c.version_id JOIN billing_plan l ON l.id = v.plan_id)
-    ON c.id = u.price_id
-"""  # noqa: S608 - built from constants
-
-# An invoice covers what was rated up to `rated_through`, in its own period and those before it.
-_PIECES = """
-SELECT c.name, r.resource, r.verdict, r.service_from, r.service_to, sum(r.units), r.share_num, r.share_den,
-       r.price_id, i.number, y.payer
-FROM billing_ratedusage r
-JOIN tenants_project c ON c.id = r.project_id
-JOIN billing_billingperiod p ON p.id = r.period_id
-LEFT JOIN LATERAL (
-    SELECT v.number FROM billing_invoice v
-    WHERE v.tenant_id = r.tenant_id AND r.payer_id IS NULL AND v.state = 'issued' AND r.verdict = 'charged'
-      AND v.period_end >= p."end" AND v.rated_through >= r.id
-    ORDER BY v.rated_through, v.id LIMIT 1
-) i ON true
-LEFT JOIN (SELECT DISTINCT tenant_id, payer_id, payer FROM billing_paying) y
-  ON y.tenant_id = r.tenant_id AND y.payer_id = r.payer_id
-WHERE r.tenant_id = %(tenant)s AND r.record_id = %(record)s
-GROUP BY c.name, r.resource, r.verdict, r.service_from, r.service_to, r.share_num, r.share_den, r.price_id, i.number,
-         y.payer
-HAVING sum(r.units) <> 0
-ORDER BY r.service_from, array_position(ARRAY['gpu', 'cpu', 'memory', 'gpu-memory'], r.resource), i.number NULLS LAST,
-         sum(r.units) > 0, r.service_to
 """

@@ -15,13 +15,16 @@ from zoneinfo import ZoneInfo
 from django.db import connection
 
 from billing.models import BillingPeriod, Resource, Verdict
-from billing.queries import invoices, jobs, wallets
+from billing.queries import invoices, jobs
 from billing.queries.accrued_charges import Accrued
-from billing.queries.costs import TAG, Tag, Tags, cost, per_currency, tag
+from billing.queries.costs import Tag, Tags, cost, per_currency, tag
 from billing.queries.jobs import Job
 from billing.rules.forecast import LAST
 from billing.rules.money import Money, split
 from portal.core.tenants.models import Tenant
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "overview.sql")
 
 SERIES = 7  # projects that a chart tells apart; the others are one
 TOP_JOBS = 8  # jobs
@@ -115,7 +118,7 @@ class Around:
 def around(tenant: Tenant, *, moment: datetime, day: date | None = None) -> Around | None:
     """The period whose first day, in its own zone, is `day`, or the newest that has begun. One query."""
     periods: list[Any] = list(
-        BillingPeriod.objects.raw(_AROUND, {"tenant": tenant.pk, "moment": moment, "day": day})
+        BillingPeriod.objects.raw(sql.AROUND, {"tenant": tenant.pk, "moment": moment, "day": day})
     )
     by_place: dict[int, BillingPeriod] = {period.place: period for period in periods}
     return Around(by_place[0], by_place.get(-1), by_place.get(1)) if by_place else None
@@ -129,7 +132,7 @@ def overview(
     today: date,
     accrued: Accrued | None = None,
 ) -> Overview:
-    """Ten queries. `today` is a day of the period's zone: later ones are not compared with.
+    """Seven queries. `today` is a day of the period's zone: later ones are not compared with.
 
     `accrued`: what the period has come to by its statement, where prices of single units do not tell it all.
     """
@@ -146,6 +149,7 @@ def overview(
     elapsed_end = min(begun + (min(end, today + DAY) - first), first) if running else first
     comparable = before and _currencies([r for r in rows if r.period == before.pk], prices) <= {currency}
     to_pay, owed_back = invoices.outstanding(tenant)
+    started, balances = _figures(tenant, period)
     return Overview(
         period=period,
         first=first,
@@ -161,9 +165,9 @@ def overview(
         terms=terms,
         before=_elapsed(day for day in days if begun <= day.day < elapsed_end) if comparable else None,
         before_period=before,
-        started=jobs.count(tenant, period),
+        started=started,
         top_jobs=jobs.top_jobs(tenant, period, limit=TOP_JOBS),
-        balances=wallets.balances(tenant),
+        balances=balances,
         open=to_pay,
         owed_back=owed_back,
     )
@@ -179,7 +183,7 @@ def _totals(tenant: Tenant, periods: list[BillingPeriod]) -> tuple[list[Row], Ta
     """The totals of these periods, and the prices that they were rated by."""
     rows, prices = [], dict[int, Tag]()
     with connection.cursor() as cursor:
-        cursor.execute(_TOTALS, [tenant.pk, [period.pk for period in periods]])
+        cursor.execute(sql.TOTALS, [tenant.pk, [period.pk for period in periods]])
         for columns in cursor.fetchall():
             row = Row(*columns[:PRICED])
             rows.append(row)
@@ -255,7 +259,7 @@ def _weight(uses: Iterable[Use]) -> tuple[Fraction, Fraction]:
 def _days(tenant: Tenant, first: date, end: date, projects: list[int]) -> list[Day]:
     """What was used on each day of [first, end), apart for each of these projects."""
     with connection.cursor() as cursor:
-        cursor.execute(_DAYS, {"tenant": tenant.pk, "first": first, "end": end, "projects": projects})
+        cursor.execute(sql.DAYS, {"tenant": tenant.pk, "first": first, "end": end, "projects": projects})
         rows = cursor.fetchall()
     sums: dict[tuple[date, int | None], list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
     for day, series, share_den, gpu, amount in rows:
@@ -265,6 +269,15 @@ def _days(tenant: Tenant, first: date, end: date, projects: list[int]) -> list[D
     return [Day(day, project, gpu, amount) for (day, project), (gpu, amount) in sums.items()]
 
 
+def _figures(tenant: Tenant, period: BillingPeriod) -> tuple[int, list[tuple[str, int, int]]]:
+    """How many jobs started, and the balances of wallets."""
+    start, end = jobs.seconds_of(period)
+    with connection.cursor() as cursor:
+        cursor.execute(sql.FIGURES, {"tenant": tenant.pk, "start": start, "end": end})
+        rows = cursor.fetchall()
+    return rows[0][0], [(unit, balance, count) for _, unit, balance, count in rows if unit is not None]
+
+
 def _elapsed(days: Iterable[Day]) -> Elapsed:
     days = list(days)
     return Elapsed(
@@ -272,39 +285,7 @@ def _elapsed(days: Iterable[Day]) -> Elapsed:
     )
 
 
-_AROUND = """
-WITH selected AS (
-    SELECT * FROM billing_billingperiod WHERE tenant_id = %(tenant)s AND start <= %(moment)s
-      AND (%(day)s::date IS NULL OR (start AT TIME ZONE timezone)::date = %(day)s::date)
-    ORDER BY start DESC LIMIT 1
-)
-SELECT *, 0 AS place FROM selected
-UNION ALL SELECT p.*, -1 FROM selected, LATERAL (
-    SELECT * FROM billing_billingperiod b WHERE b.tenant_id = %(tenant)s AND b.start < selected.start
-    ORDER BY b.start DESC LIMIT 1
-) p
-UNION ALL SELECT p.*, 1 FROM selected, LATERAL (
-    SELECT * FROM billing_billingperiod a
-    WHERE a.tenant_id = %(tenant)s AND a.start > selected.start AND a.start <= %(moment)s ORDER BY a.start LIMIT 1
-) p
-"""
-
 PRICED = len(Row._fields)
-_TOTALS = f"""
-SELECT t.period_id, t.project_id, p.name, t.gpu_model, t.resource, t.verdict, t.price_id, t.share_den, t.units, {TAG}
-FROM billing_periodtotal t JOIN tenants_project p ON p.id = t.project_id
-LEFT JOIN (billing_price c JOIN billing_planversion v ON v.id = c.version_id JOIN billing_plan l ON l.id = v.plan_id)
-    ON c.id = t.price_id
-WHERE t.tenant_id = %s AND t.period_id = ANY (%s) AND t.units <> 0
-"""  # noqa: S608 - built from constants
-
-_DAYS = """
-SELECT t.day, CASE WHEN t.project_id = ANY (%(projects)s::bigint[]) THEN t.project_id END AS series, t.share_den,
-       sum(t.units) FILTER (WHERE t.resource = 'gpu'), sum(t.units * c.unit_price)
-FROM billing_daytotal t LEFT JOIN billing_price c ON c.id = t.price_id
-WHERE t.tenant_id = %(tenant)s AND t.day >= %(first)s AND t.day < %(end)s
-GROUP BY t.day, series, t.share_den ORDER BY t.day, series, t.share_den
-"""
 
 
 def _amount(amount: Any, share_den: int) -> Fraction:

@@ -60,7 +60,7 @@ class PaymentError(CodedError):
 
 def load_balance(*, invoice: Invoice, on: date) -> Balance:
     """How the invoice stands on a day. One query; of many, ask `compute_balance` of each of `with_balance`."""
-    return compute_balance(invoice=Invoice.objects.with_balance().get(pk=invoice.pk), on=on)
+    return compute_balance(invoice=Invoice.objects.select_related("balance").get(pk=invoice.pk), on=on)
 
 
 def compute_balance(*, invoice: Invoice, on: date) -> Balance:

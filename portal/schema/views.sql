@@ -27,6 +27,12 @@ FROM billing_billingperiod p JOIN (
 JOIN billing_invoice i ON i.tenant_id = w.payer_id AND i.state = 'issued' AND i.period_end >= p."end"
 GROUP BY p.id, w.payer_id;
 
+-- Prices as usage is priced by them. `by_total`: tiers or an allowance look at the total of a period, so that
+-- `unit_price` is the first unit's.
+CREATE VIEW billing_pricetag WITH (security_invoker = true) AS
+SELECT c.id AS price_id, c.meter, c.unit_price, l.currency, c.scale <> '{}' OR c.allowance_id IS NOT NULL AS by_total
+FROM billing_price c JOIN billing_planversion v ON v.id = c.version_id JOIN billing_plan l ON l.id = v.plan_id;
+
 -- What takes each document's total off, and what is left of it, in minor units; below zero it is to be given back.
 -- `credited` by credit notes, of which `to_wallet` was given back to a wallet; `written_off` as far as it is not paid or
 -- credited after all; `late_from` days after it is due, null where no policy says; `under_way`: money may yet come by an
@@ -64,7 +70,7 @@ SELECT c.id AS price_id FROM billing_price c JOIN billing_planversion v ON v.id 
 JOIN billing_plan p ON p.id = v.plan_id WHERE p.settles = 'wallet';
 
 GRANT SELECT ON billing_resource, billing_metered TO clustertab_agent;
-GRANT SELECT ON billing_invoicebalance TO clustertab_portal, clustertab_agent;
+GRANT SELECT ON billing_invoicebalance, billing_pricetag TO clustertab_portal, clustertab_agent;
 
 -- What a tenant may know of tables that it has no right on. The views read them as their owner and name the tenant as
 -- the policies of row level security do.

@@ -1,0 +1,48 @@
+-- name: TOP
+-- The jobs that ran in a period and have cost most in all. Which ones they are is read from the index alone: whole rows
+-- take long to sort.
+SELECT j.*, p.name AS project_name
+FROM (
+    SELECT record_id FROM billing_ratedjob
+    WHERE tenant_id = %(tenant)s AND (ended > %(start)s OR ended IS NULL)
+      AND shown_at >= %(begun)s AND shown_at < %(end)s
+    ORDER BY cost_rank DESC, gpu_units DESC, record_id DESC LIMIT %(limit)s
+) top
+JOIN billing_ratedjob j ON j.tenant_id = %(tenant)s AND j.record_id = top.record_id
+JOIN tenants_project p ON p.id = j.project_id
+ORDER BY j.cost_rank DESC, j.gpu_units DESC, j.record_id DESC;
+
+-- name: SUMS
+-- Of each of these jobs what it used, by verdict and price.
+SELECT u.record_id, u.verdict, u.share_den, u.units, g.meter, g.unit_price, g.currency, g.by_total
+FROM (
+    SELECT record_id, verdict, price_id, share_den, sum(units::numeric * share_num) AS units
+    FROM billing_ratedusage
+    WHERE tenant_id = %(tenant)s AND record_id = ANY (%(records)s)
+      AND service_month >= %(since)s AND service_month <= %(until)s
+    GROUP BY record_id, verdict, price_id, share_den
+    HAVING sum(units::numeric * share_num) <> 0
+) u
+LEFT JOIN billing_pricetag g ON g.price_id = u.price_id;
+
+-- name: PIECES
+-- The pieces of one job. An invoice covers what was rated up to `rated_through`, in its own period and those before it.
+SELECT c.name, r.resource, r.verdict, r.service_from, r.service_to, sum(r.units), r.share_num, r.share_den,
+       r.price_id, i.number, y.payer
+FROM billing_ratedusage r
+JOIN tenants_project c ON c.id = r.project_id
+JOIN billing_billingperiod p ON p.id = r.period_id
+LEFT JOIN LATERAL (
+    SELECT v.number FROM billing_invoice v
+    WHERE v.tenant_id = r.tenant_id AND r.payer_id IS NULL AND v.state = 'issued' AND r.verdict = 'charged'
+      AND v.period_end >= p."end" AND v.rated_through >= r.id
+    ORDER BY v.rated_through, v.id LIMIT 1
+) i ON true
+LEFT JOIN (SELECT DISTINCT tenant_id, payer_id, payer FROM billing_paying) y
+  ON y.tenant_id = r.tenant_id AND y.payer_id = r.payer_id
+WHERE r.tenant_id = %(tenant)s AND r.record_id = %(record)s
+GROUP BY c.name, r.resource, r.verdict, r.service_from, r.service_to, r.share_num, r.share_den, r.price_id, i.number,
+         y.payer
+HAVING sum(r.units) <> 0
+ORDER BY r.service_from, array_position(ARRAY['gpu', 'cpu', 'memory', 'gpu-memory'], r.resource), i.number NULLS LAST,
+         sum(r.units) > 0, r.service_to;

@@ -1,0 +1,43 @@
+-- name: AROUND
+-- The period whose first day, in its own zone, is `day`, or the newest that has begun, and its neighbors that have.
+WITH selected AS (
+    SELECT * FROM billing_billingperiod WHERE tenant_id = %(tenant)s AND start <= %(moment)s
+      AND (%(day)s::date IS NULL OR (start AT TIME ZONE timezone)::date = %(day)s::date)
+    ORDER BY start DESC LIMIT 1
+)
+SELECT *, 0 AS place FROM selected
+UNION ALL SELECT p.*, -1 FROM selected, LATERAL (
+    SELECT * FROM billing_billingperiod b WHERE b.tenant_id = %(tenant)s AND b.start < selected.start
+    ORDER BY b.start DESC LIMIT 1
+) p
+UNION ALL SELECT p.*, 1 FROM selected, LATERAL (
+    SELECT * FROM billing_billingperiod a
+    WHERE a.tenant_id = %(tenant)s AND a.start > selected.start AND a.start <= %(moment)s ORDER BY a.start LIMIT 1
+) p;
+
+-- name: TOTALS
+-- The totals of periods, each with its price.
+SELECT t.period_id, t.project_id, p.name, t.gpu_model, t.resource, t.verdict, t.price_id, t.share_den, t.units, g.meter,
+       g.unit_price, g.currency, g.by_total
+FROM billing_periodtotal t JOIN tenants_project p ON p.id = t.project_id
+LEFT JOIN billing_pricetag g ON g.price_id = t.price_id
+WHERE t.tenant_id = %s AND t.period_id = ANY (%s) AND t.units <> 0;
+
+-- name: DAYS
+-- What was used on each day, apart for each of these projects.
+SELECT t.day, CASE WHEN t.project_id = ANY (%(projects)s::bigint[]) THEN t.project_id END AS series, t.share_den,
+       sum(t.units) FILTER (WHERE t.resource = 'gpu'), sum(t.units * c.unit_price)
+FROM billing_daytotal t LEFT JOIN billing_price c ON c.id = t.price_id
+WHERE t.tenant_id = %(tenant)s AND t.day >= %(first)s AND t.day < %(end)s
+GROUP BY t.day, series, t.share_den ORDER BY t.day, series, t.share_den;
+
+-- name: FIGURES
+-- How many jobs started in the period, and by unit what the tenant's wallets hold and how many they are; one row at least.
+SELECT (SELECT count(*) FROM billing_ratedjob WHERE tenant_id = %(tenant)s AND shown_at >= %(start)s AND shown_at < %(end)s),
+       w.unit, w.balance, w.wallets
+FROM (VALUES (1)) AS one
+LEFT JOIN (
+    SELECT unit, sum(balance)::bigint AS balance, count(*) AS wallets FROM billing_wallet WHERE tenant_id = %(tenant)s
+    GROUP BY unit
+) w ON true
+ORDER BY w.unit;
