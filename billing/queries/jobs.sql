@@ -1,25 +1,11 @@
--- name: TOP
--- The jobs that ran in a period and have cost most in all. Which ones they are is read from the index alone: whole rows
--- take long to sort.
-SELECT j.*, p.name AS project_name
-FROM (
-    SELECT record_id FROM billing_ratedjob
-    WHERE tenant_id = %(tenant)s AND (ended > %(start)s OR ended IS NULL)
-      AND shown_at >= %(begun)s AND shown_at < %(end)s
-    ORDER BY cost_rank DESC, gpu_units DESC, record_id DESC LIMIT %(limit)s
-) top
-JOIN billing_ratedjob j ON j.tenant_id = %(tenant)s AND j.record_id = top.record_id
-JOIN tenants_project p ON p.id = j.project_id
-ORDER BY j.cost_rank DESC, j.gpu_units DESC, j.record_id DESC;
-
--- name: SUMS
+-- name: COSTS
 -- Of each of these jobs what it used, by verdict and price.
 SELECT u.record_id, u.verdict, u.share_den, u.units, g.meter, g.unit_price, g.currency, g.by_total
 FROM (
     SELECT record_id, verdict, price_id, share_den, sum(units::numeric * share_num) AS units
     FROM billing_ratedusage
     WHERE tenant_id = %(tenant)s AND record_id = ANY (%(records)s)
-      AND service_month >= %(since)s AND service_month <= %(until)s
+      AND service_month >= %(first_month)s AND service_month <= %(last_month)s
     GROUP BY record_id, verdict, price_id, share_den
     HAVING sum(units::numeric * share_num) <> 0
 ) u

@@ -183,7 +183,7 @@ def _totals(tenant: Tenant, periods: list[BillingPeriod]) -> tuple[list[Row], Ta
     """The totals of these periods, and the prices that they were rated by."""
     rows, prices = [], dict[int, Tag]()
     with connection.cursor() as cursor:
-        cursor.execute(sql.TOTALS, [tenant.pk, [period.pk for period in periods]])
+        cursor.execute(sql.TOTALS, {"tenant": tenant.pk, "periods": [period.pk for period in periods]})
         for columns in cursor.fetchall():
             row = Row(*columns[:PRICED])
             rows.append(row)
@@ -259,7 +259,7 @@ def _weight(uses: Iterable[Use]) -> tuple[Fraction, Fraction]:
 def _days(tenant: Tenant, first: date, end: date, projects: list[int]) -> list[Day]:
     """What was used on each day of [first, end), apart for each of these projects."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.DAYS, {"tenant": tenant.pk, "first": first, "end": end, "projects": projects})
+        cursor.execute(sql.DAYS, {"tenant": tenant.pk, "first_day": first, "end": end, "projects": projects})
         rows = cursor.fetchall()
     sums: dict[tuple[date, int | None], list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
     for day, series, share_den, gpu, amount in rows:
@@ -271,9 +271,9 @@ def _days(tenant: Tenant, first: date, end: date, projects: list[int]) -> list[D
 
 def _figures(tenant: Tenant, period: BillingPeriod) -> tuple[int, list[tuple[str, int, int]]]:
     """How many jobs started, and the balances of wallets."""
-    start, end = jobs.seconds_of(period)
+    since, until = jobs.seconds_of(period)
     with connection.cursor() as cursor:
-        cursor.execute(sql.FIGURES, {"tenant": tenant.pk, "start": start, "end": end})
+        cursor.execute(sql.FIGURES, {"tenant": tenant.pk, "since": since, "until": until})
         rows = cursor.fetchall()
     return rows[0][0], [(unit, balance, count) for _, unit, balance, count in rows if unit is not None]
 

@@ -21,19 +21,19 @@ SELECT t.period_id, t.project_id, p.name, t.gpu_model, t.resource, t.verdict, t.
        g.unit_price, g.currency, g.by_total
 FROM billing_periodtotal t JOIN tenants_project p ON p.id = t.project_id
 LEFT JOIN billing_pricetag g ON g.price_id = t.price_id
-WHERE t.tenant_id = %s AND t.period_id = ANY (%s) AND t.units <> 0;
+WHERE t.tenant_id = %(tenant)s AND t.period_id = ANY (%(periods)s) AND t.units <> 0;
 
 -- name: DAYS
 -- What was used on each day, apart for each of these projects.
 SELECT t.day, CASE WHEN t.project_id = ANY (%(projects)s::bigint[]) THEN t.project_id END AS series, t.share_den,
        sum(t.units) FILTER (WHERE t.resource = 'gpu'), sum(t.units * c.unit_price)
 FROM billing_daytotal t LEFT JOIN billing_price c ON c.id = t.price_id
-WHERE t.tenant_id = %(tenant)s AND t.day >= %(first)s AND t.day < %(end)s
+WHERE t.tenant_id = %(tenant)s AND t.day >= %(first_day)s AND t.day < %(end)s
 GROUP BY t.day, series, t.share_den ORDER BY t.day, series, t.share_den;
 
 -- name: FIGURES
 -- How many jobs started in the period, and by unit what the tenant's wallets hold and how many they are; one row at least.
-SELECT (SELECT count(*) FROM billing_ratedjob WHERE tenant_id = %(tenant)s AND shown_at >= %(start)s AND shown_at < %(end)s),
+SELECT (SELECT count(*) FROM billing_ratedjob WHERE tenant_id = %(tenant)s AND shown_at >= %(since)s AND shown_at < %(until)s),
        w.unit, w.balance, w.wallets
 FROM (VALUES (1)) AS one
 LEFT JOIN (

@@ -106,7 +106,7 @@ def refuse_other_kinds(cluster: Cluster) -> None:
 def flag_silent_runs(*, silence: timedelta, moment: datetime) -> int:
     """Flag open runs of which nothing was pushed for so long: they are billed up to their last heartbeat."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.SILENT, {"moment": moment, "heard_before": moment - silence})
+        cursor.execute(sql.SILENT, {"moment": moment, "quiet_before": moment - silence})
         return int(cursor.rowcount)
 
 

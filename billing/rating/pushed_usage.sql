@@ -35,5 +35,5 @@ INSERT INTO clusters_vanishedrun (record_id, since)
 SELECT u.id, %(moment)s
 FROM clusters_cluster c JOIN clusters_usagerecord u ON u.cluster_id = c.id AND u.ended IS NULL
 JOIN clusters_pushedrun p ON p.cluster_id = u.cluster_id AND p.source_key = u.source_key
-WHERE c.kind = 'push' AND p.time < %(heard_before)s
+WHERE c.kind = 'push' AND p.time < %(quiet_before)s
 ON CONFLICT (record_id) DO NOTHING

@@ -18,12 +18,13 @@ PLANNED = re.compile(r"(?:SELECT|INSERT|UPDATE|DELETE|WITH)\b")
 COPIED = re.compile(r"COPY \((.+)\) TO STDOUT[^)]*(?:\([^)]*\))?\s*$", re.DOTALL)
 
 SAMPLES: dict[str, str | None] = {
-    **dict.fromkeys(("as_of", "moment", "start", "end"), "2026-03-01 00:00:00+00"),
+    **dict.fromkeys(("as_of", "moment", "quiet_before", "start", "end"), "2026-03-01 00:00:00+00"),
     **dict.fromkeys(
         ("by_cluster", "by_queue", "by_qos", "by_priority_class", "by_mig_profile", "by_state"), "false"
     ),
     **dict.fromkeys(("by_use", "of_one_tenant", "in_hours", "unrated"), "false"),
     **dict.fromkeys(("ended", "marks", "month"), None),
+    **dict.fromkeys(("day", "first_day", "first_month", "last_month"), "2026-03-01"),
     "by": "tenant",
     "since": "1772323200",
     "until": "1775001600",
@@ -110,6 +111,8 @@ def plan_of(statement: Statement, values: dict[str, str | None], *, verbose: boo
 
 def sample(name: str, query: str) -> str | None:
     """A value that the placeholder can have there."""
+    if re.search(rf"%\({name}\)s::timestamptz\[\]", query):
+        return "{2026-03-01}"
     if re.search(rf"(?:ANY|ALL) ?\(%\({name}\)s\)|%\({name}\)s::\w+\[\]", query):
         return None if SAMPLES.get(name, "") is None else "{1}"
     return SAMPLES.get(name, "1")
