@@ -59,6 +59,7 @@ def rate(borders: Sequence[datetime] = world.BORDERS) -> None:
     limits.rate(into="billing")
     with connection.cursor() as cursor:
         cursor.execute(SHOW_JOBS)
+        cursor.execute(SHOW_DAYS)
         cursor.execute("VACUUM ANALYZE")  # as the database does by itself, sooner or later
         cursor.execute(TABLES)
 
@@ -105,6 +106,31 @@ SELECT o.tenant_id, u.id, o.project_id, 'gpu1', a.name, u.job_id, u.name, u."use
        u.gpus * (u.ended - u.started), u.gpus * (u.ended - u.started) * 2.04 / 3600, false
 FROM clusters_usagerecord u JOIN clusters_account a ON a.id = u.account_id
 JOIN tenants_ownership o ON o.account_id = a.id
+"""
+
+SHOW_DAYS = """
+CREATE TEMP TABLE bench_daily AS
+SELECT tenant_id, '1970-01-01'::date + d::int AS day, project_id, resource, price_id, share_den, label,
+       series_digest(project_id, resource, price_id, share_den, label_digest(label)) AS digest,
+       sum(units / (service_to - service_from)
+           * (least(service_to, (d + 1) * 86400) - greatest(service_from, d * 86400))) AS units
+FROM (
+    SELECT r.*, usage_label(j."user", j.account, j.cluster, j.gpu_model, j.queue, j.qos, j.state) AS label
+    FROM billing_ratedusage r JOIN billing_ratedjob j USING (record_id, tenant_id)
+    WHERE r.resource = 'gpu' OR r.verdict = 'charged'
+) rated CROSS JOIN LATERAL generate_series(service_from / 86400, (service_to - 1) / 86400) AS d
+GROUP BY tenant_id, day, project_id, resource, price_id, share_den, label;
+INSERT INTO billing_usageseries (tenant_id, project_id, resource, price_id, share_den, "user", account, cluster,
+    gpu_model, queue, qos, state, digest)
+SELECT DISTINCT tenant_id, project_id, resource, price_id, share_den, label[1], label[2], label[3], label[4], label[5],
+       label[6], label[7], digest
+FROM bench_daily;
+INSERT INTO billing_dailyusage (tenant_id, day, series_id, units)
+SELECT d.tenant_id, d.day, s.id, d.units FROM bench_daily d JOIN billing_usageseries s USING (tenant_id, digest);
+INSERT INTO billing_daytotal (tenant_id, day, project_id, gpu_model, resource, price_id, share_den, units)
+SELECT tenant_id, day, project_id, label[4], resource, price_id, share_den, sum(units) FROM bench_daily
+GROUP BY 1, 2, 3, 4, 5, 6, 7;
+DROP TABLE bench_daily
 """
 
 TABLES = """

@@ -56,7 +56,9 @@ period AS (
     FROM cut GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
     ON CONFLICT (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den, payer_id)
     {_ADD}, last_rated_id = excluded.last_rated_id
-)
+)"""
+
+_DAYS = """
 INSERT INTO bench_dailyusage AS t (tenant_id, day, project_id, resource, price_id, share_den, "user", account_id,
     gpu_model, queue, qos, state, units)
 SELECT tenant_id, '1970-01-01'::date + d::int, project_id, resource, price_id, share_den, "user", account_id,
@@ -65,7 +67,8 @@ FROM cut CROSS JOIN LATERAL generate_series(a / 86400, (b - 1) / 86400) AS d
 CROSS JOIN LATERAL (SELECT least(b, (d + 1) * 86400) - greatest(a, d * 86400) AS seconds) s
 WHERE resource = 'gpu' OR verdict = 'charged' GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 ON CONFLICT (tenant_id, day, project_id, resource, price_id, share_den, "user", account_id, gpu_model, queue, qos,
-    state) DO UPDATE SET units = t.units + excluded.units"""
+    state) DO UPDATE SET units = t.units + excluded.units
+"""
 
 SLICE = 10_000
 
@@ -83,18 +86,15 @@ TAKE_IN = f"""
 WITH used AS MATERIALIZED (
     INSERT INTO bench_usage ({_COLUMNS}) SELECT {_COLUMNS} FROM bench_stage
     ON CONFLICT (cluster_id, source_key) DO NOTHING RETURNING *
-), {_CUT.strip()}, rated AS ({_RATED}), {_TOTALS.strip()}
-"""
+), {_CUT.strip()}, rated AS ({_RATED}), {_TOTALS.strip()}{_DAYS}"""
 
 RATE = f"""
 WITH used AS (SELECT * FROM clusters_usagerecord WHERE id > %s AND id <= %s),
-{_CUT.strip()}, rated AS ({_RATED}), {_TOTALS.strip()}
-"""
+{_CUT.strip()}, rated AS ({_RATED}), {_TOTALS.strip()}{_DAYS}"""
 
 CORRECT = f"""
 WITH used AS (SELECT * FROM clusters_usagerecord WHERE account_id = %s),
-{_CUT.strip()}, rated AS ({_RATED}), {_TOTALS.strip()}
-"""
+{_CUT.strip()}, rated AS ({_RATED}), {_TOTALS.strip()}{_DAYS}"""
 
 UNKNOWN = """
 SELECT count(*) FROM bench_stage s
@@ -133,8 +133,12 @@ def sums(tables: str) -> tuple[object, ...]:
 
 
 def rate(*, into: str = "bench") -> None:
-    """Rate the whole ledger by `bench_terms`, 10,000 records a statement, into tables of that prefix."""
-    statement = RATE.replace("bench_", f"{into}_").replace(f"{into}_terms", "bench_terms")
+    """Rate the whole ledger by `bench_terms`, 10,000 records a statement, into tables of that prefix.
+
+    Ours keep days by series: `closing` fills them.
+    """
+    statement = RATE if into == "bench" else RATE.replace(_DAYS, " SELECT")
+    statement = statement.replace("bench_", f"{into}_").replace(f"{into}_terms", "bench_terms")
     with connection.cursor() as cursor:
         cursor.execute("SELECT coalesce(max(id), 0) FROM clusters_usagerecord")
         (last,) = cursor.fetchone()
