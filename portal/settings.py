@@ -85,6 +85,9 @@ DATABASE_OWNER_URL = (
 )
 DATABASES = {"default": environment.database(DATABASE_URL, pool=ENV.database_pool)}
 DATABASES["default"]["OPTIONS"]["cursor_factory"] = NamingCursor
+DATABASES["default"]["OPTIONS"]["prepare_threshold"] = (
+    0  # of `portal/prepared.py`: other cursors prepare nothing
+)
 PGTRIGGER_MIGRATIONS = False  # `migrate` installs what models declare, once the tables are there
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 
-from django.db import connection
-
 from billing.catalog.billing_periods import Lacking
 from billing.invoicing import charges, close_inputs, manual_lines, statements
 from billing.invoicing.charges import ChargeInputs
@@ -22,6 +20,7 @@ from billing.rules.money import Money
 from billing.rules.period import Period
 from billing.rules.statement import Key, Line, LineKey, Owed, TermKey, TermKind
 from portal.core.tenants.models import Tenant
+from portal.prepared import prepared_cursor
 
 EARLIER, AHEAD, BY_HAND, BILLED = (
     "Earlier periods, not billed yet",
@@ -193,7 +192,7 @@ def priced_by_totals(*, moment: datetime) -> list[BillingPeriod]:
 
 
 def _other_charges(tenant: Tenant) -> OtherCharges:
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_OTHER_CHARGES, {"tenant": tenant.pk})
         return OtherCharges(*cursor.fetchone())
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 
-from django.db import connection
 from django.db.models import Exists, OuterRef
 
 from billing.models import (
@@ -30,6 +29,7 @@ from billing.rules.money import Money
 from billing.wallets import invoice_payments
 from portal.core import pagination
 from portal.core.tenants.models import Tenant
+from portal.prepared import prepared_cursor
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "invoices.sql")
@@ -106,7 +106,7 @@ def newest(tenant: Tenant, *, on: date, after: str = "", size: int = 0) -> tuple
 
 def outstanding(tenant: Tenant) -> tuple[Open, OwedBack]:
     """All that is to be paid, and all that is to be paid back. One query."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(sql.OUTSTANDING, {"tenant": tenant.pk})
         rows: list[tuple[str, int, str, date | None, bool]] = cursor.fetchall()
     to_pay = [row for row in rows if row[1] > 0]

@@ -18,6 +18,7 @@ from billing.rules.meters import Meter
 from billing.rules.money import Money
 from portal.core import pagination
 from portal.core.tenants.models import Tenant
+from portal.prepared import prepared_cursor
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "jobs.sql")
@@ -209,7 +210,7 @@ def costed(tenant: Tenant, rows: Sequence[RatedJob]) -> list[Job]:
     if not rows:
         return []
     parts: dict[int, list[tuple[str, Tag | None, Fraction]]] = defaultdict(list)
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(sql.COSTS, {"tenant": tenant.pk, **_span(rows)})
         for record_id, verdict, share_den, units, *price in cursor.fetchall():
             price_tag = tag(*price) if price[0] is not None else None

@@ -12,8 +12,6 @@ from math import lcm
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from django.db import connection
-
 from billing.models import BillingPeriod, Resource, Verdict
 from billing.queries import invoices, jobs
 from billing.queries.accrued_charges import Accrued
@@ -22,6 +20,7 @@ from billing.queries.jobs import Job
 from billing.rules.forecast import LAST
 from billing.rules.money import Money, split
 from portal.core.tenants.models import Tenant
+from portal.prepared import prepared_cursor
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "overview.sql")
@@ -117,10 +116,10 @@ class Around:
 
 def around(tenant: Tenant, *, moment: datetime, day: date | None = None) -> Around | None:
     """The period whose first day, in its own zone, is `day`, or the newest that has begun. One query."""
-    periods: list[Any] = list(
-        BillingPeriod.objects.raw(sql.AROUND, {"tenant": tenant.pk, "moment": moment, "day": day})
-    )
-    by_place: dict[int, BillingPeriod] = {period.place: period for period in periods}
+    with prepared_cursor() as cursor:
+        cursor.execute(sql.AROUND, {"tenant": tenant.pk, "moment": moment, "day": day})
+        fields = [column.name for column in cursor.description[1:]]
+        by_place = {row[0]: BillingPeriod.from_db(None, fields, row[1:]) for row in cursor.fetchall()}
     return Around(by_place[0], by_place.get(-1), by_place.get(1)) if by_place else None
 
 
@@ -182,7 +181,7 @@ def days_of(period: BillingPeriod) -> tuple[date, date]:
 def _totals(tenant: Tenant, periods: list[BillingPeriod]) -> tuple[list[Row], Tags]:
     """The totals of these periods, and the prices that they were rated by."""
     rows, prices = [], dict[int, Tag]()
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(sql.TOTALS, {"tenant": tenant.pk, "periods": [period.pk for period in periods]})
         for columns in cursor.fetchall():
             row = Row(*columns[:PRICED])
@@ -258,7 +257,7 @@ def _weight(uses: Iterable[Use]) -> tuple[Fraction, Fraction]:
 
 def _days(tenant: Tenant, first: date, end: date, projects: list[int]) -> list[Day]:
     """What was used on each day of [first, end), apart for each of these projects."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(sql.DAYS, {"tenant": tenant.pk, "first_day": first, "end": end, "projects": projects})
         rows = cursor.fetchall()
     sums: dict[tuple[date, int | None], list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
@@ -272,7 +271,7 @@ def _days(tenant: Tenant, first: date, end: date, projects: list[int]) -> list[D
 def _figures(tenant: Tenant, period: BillingPeriod) -> tuple[int, list[tuple[str, int, int]]]:
     """How many jobs started, and the balances of wallets."""
     since, until = jobs.seconds_of(period)
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(sql.FIGURES, {"tenant": tenant.pk, "since": since, "until": until})
         rows = cursor.fetchall()
     return rows[0][0], [(unit, balance, count) for _, unit, balance, count in rows if unit is not None]

@@ -1,19 +1,19 @@
 -- name: AROUND
 -- The period whose first day, in its own zone, is `day`, or the newest that has begun, and its neighbors that have.
-WITH selected AS (
+SELECT near.* FROM (
     SELECT * FROM billing_billingperiod WHERE tenant_id = %(tenant)s AND start <= %(moment)s
       AND (%(day)s::date IS NULL OR (start AT TIME ZONE timezone)::date = %(day)s::date)
     ORDER BY start DESC LIMIT 1
-)
-SELECT *, 0 AS place FROM selected
-UNION ALL SELECT p.*, -1 FROM selected, LATERAL (
-    SELECT * FROM billing_billingperiod b WHERE b.tenant_id = %(tenant)s AND b.start < selected.start
-    ORDER BY b.start DESC LIMIT 1
-) p
-UNION ALL SELECT p.*, 1 FROM selected, LATERAL (
-    SELECT * FROM billing_billingperiod a
-    WHERE a.tenant_id = %(tenant)s AND a.start > selected.start AND a.start <= %(moment)s ORDER BY a.start LIMIT 1
-) p;
+) selected CROSS JOIN LATERAL (
+    SELECT 0 AS place, p.* FROM billing_billingperiod p WHERE p.id = selected.id
+    UNION ALL (
+        SELECT -1, b.* FROM billing_billingperiod b WHERE b.tenant_id = %(tenant)s AND b.start < selected.start
+        ORDER BY b.start DESC LIMIT 1
+    ) UNION ALL (
+        SELECT 1, a.* FROM billing_billingperiod a
+        WHERE a.tenant_id = %(tenant)s AND a.start > selected.start AND a.start <= %(moment)s ORDER BY a.start LIMIT 1
+    )
+) near;
 
 -- name: TOTALS
 -- The totals of periods, each with its price.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-from django.db import connection
-
 from portal.core.tenants.models import Tenant
+from portal.prepared import prepared_cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Paying:
 
 def paying(tenant: Tenant) -> list[Paying]:
     """Within the tenant's scope, the newest first. One query."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(_PAYING, [tenant.pk])
         return [Paying(*row) for row in cursor.fetchall()]
 

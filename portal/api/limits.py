@@ -7,7 +7,6 @@ from datetime import datetime
 
 import structlog
 from django.core.cache import cache
-from redis.exceptions import RedisError
 
 from portal.api.problems import ProblemError
 
@@ -40,6 +39,8 @@ class Allotment:
 
 def count(name: str, who: str, *, most: int, moment: datetime) -> Allotment:
     """Count one request of `who`, and say how the limit stands then."""
+    from redis.exceptions import RedisError
+
     minute, second = divmod(int(moment.timestamp()), WINDOW)
     key = f"api:{name}:{who}:{minute}"
     try:

@@ -11,7 +11,6 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 from django.views.generic import View
-from drf_spectacular.generators import SchemaGenerator
 
 from portal.api.answers import as_json
 from portal.api.problems import as_response, not_found
@@ -49,6 +48,8 @@ PROBLEM = {
 @cache
 def document() -> dict[str, Any]:
     """The whole schema, with everything in a fixed order."""
+    from drf_spectacular.generators import SchemaGenerator
+
     generator = SchemaGenerator(patterns=[path("api/v1/", include(routes))], api_version="v1")  # type: ignore[no-untyped-call]
     schema: dict[str, Any] = generator.get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     schema["openapi"] = "3.1.0"

@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo
 
 from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
-from django.db import connection
 from django.http import (
     HttpRequest,
     HttpResponse,
@@ -30,6 +29,7 @@ from clusters.usage import Mark
 from portal.core.tenants.access import Action, DeniedError, Right, entered, rights_of, tenants_of
 from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.scope import acting_scope, stream_in_scope, tenant_scope
+from portal.prepared import prepared_cursor
 from portal.sql_files import Statements
 from portal.web.page_frame import Area, PageFrame, TenantLink
 
@@ -118,7 +118,7 @@ def _admit(request: HttpRequest, slug: str, action: Action, area: Area) -> Tenan
 
 def _clusters(tenant: Tenant, moment: datetime) -> tuple[list[Mark], bool]:
     """How far the tenant's clusters are read, and whether it has, or had, wallets."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(sql.CLUSTERS, {"tenant": tenant.pk, "moment": moment})
         rows = cursor.fetchall()
     return [Mark(name, through) for _, name, through in rows if name is not None], rows[0][0]

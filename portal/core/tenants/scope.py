@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.db import NotSupportedError, connection, transaction
+from psycopg import ClientCursor
 from psycopg.pq import TransactionStatus
 
 if TYPE_CHECKING:
@@ -92,12 +94,21 @@ def _scoped(role: str, tenant: Tenant) -> Callable[..., Any]:
             raise NotSupportedError("What is asked so needs a transaction: tenant_scope.")
         if _has_failed():  # all that can follow is the way back to a savepoint
             return execute(sql, params, many, context)
+        if not isinstance(cursor.cursor, ClientCursor):  # `prepared_cursor`
+            return _pipelined(settings, partial(execute, sql, params, many, context))
         text = sql.decode() if isinstance(sql, bytes) else sql
         answer = execute(settings + text, params, many, context)
         cursor.set_result(1)
         return answer
 
     return scoped
+
+
+def _pipelined(settings: str, execute: Callable[[], Any]) -> Any:
+    """Statements of one pipeline are of one transaction, as those of one message are."""
+    with connection.connection.pipeline():
+        connection.connection.execute(settings)
+        return execute()
 
 
 def stream_in_scope(tenant: Tenant, pieces: Iterable[T]) -> Generator[T, None, None]:
