@@ -17,8 +17,8 @@ from billing.queries.costs import Tag, cost, per_currency, tag, tags
 from billing.rules.meters import Meter
 from billing.rules.money import Money
 from portal.core import pagination
-from portal.core.tenants.models import Tenant
-from portal.prepared import prepared_cursor
+from portal.core.tenants.models import Project, Tenant
+from portal.prepared import instances, prepared_cursor
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "jobs.sql")
@@ -153,11 +153,13 @@ def newest(tenant: Tenant, filters: JobFilter, *, after: str = "") -> tuple[list
 def top_jobs(tenant: Tenant, period: BillingPeriod, *, limit: int) -> list[Job]:
     """The jobs that ran in the period and have cost most in all. Two queries."""
     start, end = seconds_of(period)
-    jobs = RatedJob.objects.filter(tenant=tenant).order_by("-cost_rank", "-gpu_units", "-record_id")
-    ran = jobs.filter(Q(ended__gt=start) | Q(ended=None), shown_at__gte=start - LOOK_BACK, shown_at__lt=end)
-    # Which ones they are is read from the index alone: whole rows take long to sort.
-    rows = jobs.filter(record_id__in=ran.values("record_id")[:limit]).select_related("project")
-    return costed(tenant, list(rows))
+    span = {"since": start, "earliest": start - LOOK_BACK, "until": end}
+    rows = []
+    with prepared_cursor() as cursor:
+        cursor.execute(sql.TOP_JOBS, {"tenant": tenant.pk, **span, "most": limit})
+        for row, row.project in instances(cursor, RatedJob, Project):
+            rows.append(row)
+    return costed(tenant, rows)
 
 
 def seconds_of(period: BillingPeriod) -> tuple[int, int]:

@@ -1,3 +1,17 @@
+-- name: TOP_JOBS
+-- The jobs that ran in the period and have cost most in all. Which ones they are is read from the index alone: whole rows
+-- take long to sort.
+SELECT r.*, p.*
+FROM (
+    SELECT record_id FROM billing_ratedjob
+    WHERE tenant_id = %(tenant)s AND (ended > %(since)s OR ended IS NULL)
+      AND shown_at >= %(earliest)s AND shown_at < %(until)s
+    ORDER BY cost_rank DESC, gpu_units DESC, record_id DESC LIMIT %(most)s
+) top
+JOIN billing_ratedjob r ON r.record_id = top.record_id AND r.tenant_id = %(tenant)s
+JOIN tenants_project p ON p.id = r.project_id
+ORDER BY r.cost_rank DESC, r.gpu_units DESC, r.record_id DESC;
+
 -- name: COSTS
 -- Of each of these jobs what it used, by verdict and price.
 SELECT u.record_id, u.verdict, u.share_den, u.units, g.meter, g.unit_price, g.currency, g.by_total

@@ -20,7 +20,7 @@ from billing.queries.jobs import Job
 from billing.rules.forecast import LAST
 from billing.rules.money import Money, split
 from portal.core.tenants.models import Tenant
-from portal.prepared import prepared_cursor
+from portal.prepared import instances, prepared_cursor
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "overview.sql")
@@ -118,8 +118,7 @@ def around(tenant: Tenant, *, moment: datetime, day: date | None = None) -> Arou
     """The period whose first day, in its own zone, is `day`, or the newest that has begun. One query."""
     with prepared_cursor() as cursor:
         cursor.execute(sql.AROUND, {"tenant": tenant.pk, "moment": moment, "day": day})
-        fields = [column.name for column in cursor.description[1:]]
-        by_place = {row[0]: BillingPeriod.from_db(None, fields, row[1:]) for row in cursor.fetchall()}
+        by_place = {place: period for period, place in instances(cursor, BillingPeriod)}
     return Around(by_place[0], by_place.get(-1), by_place.get(1)) if by_place else None
 
 

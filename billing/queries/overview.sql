@@ -5,12 +5,12 @@ SELECT near.* FROM (
       AND (%(day)s::date IS NULL OR (start AT TIME ZONE timezone)::date = %(day)s::date)
     ORDER BY start DESC LIMIT 1
 ) selected CROSS JOIN LATERAL (
-    SELECT 0 AS place, p.* FROM billing_billingperiod p WHERE p.id = selected.id
+    SELECT p.*, 0 AS place FROM billing_billingperiod p WHERE p.id = selected.id
     UNION ALL (
-        SELECT -1, b.* FROM billing_billingperiod b WHERE b.tenant_id = %(tenant)s AND b.start < selected.start
+        SELECT b.*, -1 FROM billing_billingperiod b WHERE b.tenant_id = %(tenant)s AND b.start < selected.start
         ORDER BY b.start DESC LIMIT 1
     ) UNION ALL (
-        SELECT 1, a.* FROM billing_billingperiod a
+        SELECT a.*, 1 FROM billing_billingperiod a
         WHERE a.tenant_id = %(tenant)s AND a.start > selected.start AND a.start <= %(moment)s ORDER BY a.start LIMIT 1
     )
 ) near;

@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from enum import Enum, auto
 
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import QuerySet
 from django.http import Http404
 
-from portal.core.tenants.models import Membership, OperatorRole, Role, Tenant, User
+from portal.core.tenants.models import OperatorRole, Role, Tenant, User
+from portal.prepared import instances, prepared_cursor
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "access.sql")
 
 
 class DeniedError(Http404):
@@ -76,11 +80,12 @@ def entered(*, user: User | AnonymousUser, slug: str, action: Action) -> tuple[T
     """The tenant in which `user` may do `action`, with all that they may; raises DeniedError. One query."""
     if not isinstance(user, User) or not user.is_active:
         raise DeniedError("nobody is signed in")
-    role = Membership.objects.filter(tenant=OuterRef("pk"), user=user).values("role")
-    tenant = Tenant.objects.filter(slug=slug).annotate(role=Subquery(role)).first()
-    if tenant is None or action not in (allowed := _allowed(user, tenant.role)):
-        raise DeniedError("no such tenant for this person")
-    return tenant, allowed
+    with prepared_cursor() as cursor:
+        cursor.execute(sql.ENTERED, {"slug": slug, "user": user.pk})
+        for tenant, role in instances(cursor, Tenant):
+            if action in (allowed := _allowed(user, role)):
+                return tenant, allowed
+    raise DeniedError("no such tenant for this person")
 
 
 def tenants_of(user: User) -> QuerySet[Tenant]:
