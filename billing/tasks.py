@@ -11,7 +11,7 @@ from celery import shared_task
 from billing.documents import issued
 from billing.models import CloseRun, GatewayEvent, Invoice
 from billing.payments.gateways.base import GatewayError
-from billing.rating import engine
+from billing.rating import engine, stale_clusters
 from billing.wallets import booking, grants
 from clusters import pull_schedule
 from clusters.models import Cluster
@@ -61,7 +61,8 @@ def pull_usage(*, cluster_id: int, **_: object) -> None:
 
 @shared_task
 def pull_due(**_: object) -> None:
-    """Tell workers which clusters are due. However many schedulers run, each is told of once."""
+    """Tell workers which clusters are due, and readers of events which are stale; each is told of once."""
+    stale_clusters.record_stale(moment=datetime.now(UTC))
     for cluster_id, every in pull_schedule.claim(moment=datetime.now(UTC)):
         # Of no use once the next one is due: then that one does its work.
         pull_usage.apply_async(kwargs={"cluster_id": cluster_id}, expires=every)

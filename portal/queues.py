@@ -14,6 +14,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     WAKE: (
         "portal.core.outbox.tasks.dispatch",
         "portal.core.outbox.tasks.consume",  # goes to the queue of its effect
+        "portal.core.events.tasks.number",
+        "portal.core.events.tasks.forget_old",
         "billing.tasks.pull_due",
         "billing.tasks.closes_due",
         "billing.tasks.schedule_closes",

@@ -14,6 +14,16 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 2.0,  # seconds: the longest that a committed change waits for its effect
         "options": {"expires": 10},
     },
+    "number the events that have committed": {
+        "task": "portal.core.events.tasks.number",
+        "schedule": 1.0,  # seconds: the longest that an event waits to be seen
+        "options": {"expires": 5},
+    },
+    "forget events of more than 90 days": {
+        "task": "portal.core.events.tasks.forget_old",
+        "schedule": 3600.0,
+        "options": {"expires": 3600},
+    },
     "pull the clusters that are due": {
         "task": "billing.tasks.pull_due",
         "schedule": 30.0,

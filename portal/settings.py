@@ -36,6 +36,7 @@ INSTALLED_APPS = [
     "portal.core.outbox",
     "portal.core.audit",
     "portal.core.tenants",
+    "portal.core.events",
     "clusters",
     "billing",
     "portal.api",

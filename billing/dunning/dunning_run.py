@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from django.db import transaction
+
 from billing.dunning import document_notices, notices, overdue_invoices, suspensions
+from billing.dunning.overdue_invoices import OverdueInvoice
 from billing.payments import card_notices, gateway_access, webhook_events
-from billing.receivables import credit_balance
+from billing.receivables import credit_balance, invoice_events
 from billing.receivables.dunning_policies import Policies
 
 
@@ -34,6 +37,7 @@ def run_dunning(*, moment: datetime) -> DunningTally:
     credit_balance.use_balances(moment=moment)
     late = overdue_invoices.list_overdue(moment=moment)
     done.late = len(late)
+    _record_overdue(late)
     done.ended = suspensions.end_suspensions(late, policies, moment=moment)
     done.hold_reason = _hold_reason(moment)
     if done.hold_reason:
@@ -53,6 +57,12 @@ def run_dunning(*, moment: datetime) -> DunningTally:
     done.written = notices.write_notices(rows)
     done.suspended = suspensions.begin_suspensions(acted, policies, moment=moment)
     return done
+
+
+@transaction.atomic
+def _record_overdue(late: list[OverdueInvoice]) -> None:
+    """Whatever pauses reminders, the invoice is late: whoever reads events is told so once."""
+    invoice_events.record_overdue((row.pk, row.tenant, row.crossing) for row in late)
 
 
 def _hold_reason(moment: datetime) -> str:

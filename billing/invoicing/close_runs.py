@@ -18,6 +18,8 @@ from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal.core import locks
 from portal.core.audit import acting_as
+from portal.core.events import events
+from portal.core.events.models import EventType
 from portal.core.locks import Work
 from portal.core.tenants.models import Tenant
 from portal.errors import CodedError
@@ -114,9 +116,15 @@ def perform_run(run_id: int, *, clock: Callable[[], datetime]) -> bool:
             run.ended_at = clock()
             with transaction.atomic():
                 run.save()
+                _record_end(run)
                 if run.scheduled:
                     close_reports.write_report(run, count_outcomes(run))
     return True
+
+
+def _record_end(run: CloseRun) -> None:
+    state = "failed" if run.error else str(run.kind)
+    events.record(EventType.CLOSE_FINISHED, kind="close", key=run.pk, state=state, tenant=None)
 
 
 def _list_tenants(run: CloseRun) -> QuerySet[Tenant]:

@@ -18,7 +18,7 @@ from billing.models import (
     Invoice,
     InvoiceState,
 )
-from billing.receivables import credit_balance
+from billing.receivables import credit_balance, invoice_events
 from billing.wallets import invoice_payments
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
@@ -80,6 +80,7 @@ def issue_invoices(drafts: Sequence[tuple[Tenant, Invoice, date]], *, moment: da
                 [invoice.due_on for invoice in issued],
             ],
         )
+    invoice_events.record_issued(issued)
     credit_balance.settle_promises(issued, at=moment)
     outbox.add_many("billing.tasks.render_document", [{"invoice_id": invoice.pk} for invoice in issued])
     issue_notices.announce_documents(issued, moment=moment)

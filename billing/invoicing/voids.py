@@ -22,6 +22,7 @@ from billing.models import (
     PaymentAttempt,
     Voiding,
 )
+from billing.receivables import invoice_events
 from billing.rules.money import Money
 from billing.rules.period import midnight
 from billing.wallets import invoice_payments
@@ -66,6 +67,7 @@ def void_invoice(
     invoice_payments.take_back(invoice=invoice, at=moment or midnight(on, zone=ZoneInfo(invoice.timezone)))
     Invoice.objects.filter(pk=invoice.pk).update(state=InvoiceState.VOID)
     invoice.state = InvoiceState.VOID
+    invoice_events.record_voided(invoice)
     return invoice
 
 

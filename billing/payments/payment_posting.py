@@ -16,7 +16,7 @@ from billing.models import (
     WalletGrant,
     WriteOff,
 )
-from billing.receivables import settlement
+from billing.receivables import invoice_events, settlement
 from billing.rules import gateway_amounts
 from billing.rules.money import Money
 from billing.rules.wallet import Piece
@@ -91,7 +91,7 @@ def book_payment(attempt: PaymentAttempt, amount: int, *, cause: str, at: dateti
         raise TypeError("a top-up pays for no invoice")
     if MovedMoney.objects.filter(cause=cause).exists():
         return
-    payment, _ = Payment.objects.get_or_create(
+    payment, is_new = Payment.objects.get_or_create(
         invoice=invoice,
         amount=amount,
         received_on=_payment_day(invoice, at),
@@ -99,6 +99,8 @@ def book_payment(attempt: PaymentAttempt, amount: int, *, cause: str, at: dateti
         defaults={"tenant_id": invoice.tenant_id, "recorded_by": BY},
     )
     MovedMoney.objects.create(payment=payment, attempt=attempt, cause=cause)
+    if is_new:
+        invoice_events.record_paid({invoice.pk: amount})
 
 
 def book_credit(attempt: PaymentAttempt, amount: int, *, cause: str, at: datetime) -> None:

@@ -38,6 +38,8 @@ from billing.payments.gateways.base import (
     SessionState,
 )
 from billing.rules import gateway_amounts
+from portal.core.events import events
+from portal.core.events.models import EventType
 
 _STATES = {
     ChargeState.OPEN: AttemptState.OFFERED,
@@ -65,6 +67,11 @@ _CONFIRMATIONS = {
     ChargeState.CANCELED: CheckoutState.EXPIRED,
 }
 """What the bank's page of a charge is by what the charge is; open while it waits for its owner."""
+_EVENTS = {
+    AttemptState.SUCCEEDED: EventType.PAYMENT_SUCCEEDED,
+    AttemptState.FAILED: EventType.PAYMENT_FAILED,
+    AttemptState.NEEDS_ACTION: EventType.PAYMENT_NEEDS_ACTION,
+}
 READS = 3
 ONE_IN_FLIGHT = "invoice_has_one_attempt_in_flight"  # of each invoice, as its constraint is called
 REPEATABLE = frozenset({ChargeState.OPEN, ChargeState.FAILED, ChargeState.NEEDS_ACTION})
@@ -127,7 +134,9 @@ def _apply(charge: Charge, moment: datetime, seen: int | None) -> PaymentAttempt
         CheckoutSession.objects.filter(pk=checkout.pk).update(
             state=_CONFIRMATIONS.get(charge.state, CheckoutState.OPEN)
         )
+    before = attempt.state
     _update_attempt(attempt, charge, state, moment)
+    _record_event(attempt, before)
     if attempt.state == AttemptState.SUCCEEDED:
         payment_posting.book_charge(attempt)
         refunds.book_earlier_refunds(attempt, moment=moment)
@@ -187,6 +196,15 @@ def _update_attempt(attempt: PaymentAttempt, charge: Charge, state: AttemptState
     ):
         attempt.message = "The invoice was void when this was paid: give it back."
     attempt.save()
+
+
+def _record_event(attempt: PaymentAttempt, before: str) -> None:
+    """What whoever waits for the money is told of, once it is so: by what it was to pay, which can be read."""
+    if attempt.state == before or attempt.state not in _EVENTS:
+        return
+    kind, key = ("inv", attempt.invoice_id) if attempt.top_up is None else ("wal", attempt.top_up.wallet_id)
+    what = _EVENTS[AttemptState(attempt.state)]
+    events.record(what, kind=kind, key=key or 0, state=attempt.state, tenant=attempt.tenant_id)
 
 
 def _with_fee(attempt: PaymentAttempt, charge: Charge) -> PaymentAttempt:

@@ -15,7 +15,9 @@ from billing.rating import engine
 from clusters import ledger, utilisation, validation
 from clusters.connectors.base import BadRow, BusyHour, ConnectorError, Reading, Row, UsageFact
 from clusters.ledger import Stored
-from clusters.models import Cluster, Connection, Pull
+from clusters.models import Cluster, Connection, Pull, Quarantined
+from portal.core.events import events
+from portal.core.events.models import EventType
 
 CUT_OFF = frozenset({"unfinished", "truncated"})  # codes of rows that stand at the end of a file that was cut
 ATTEMPTS = 3  # at a batch that meets a deadlock
@@ -207,12 +209,24 @@ def _store(
                         moment=pull.started_at,
                     )
                     done.end(total)
+                    _record_quarantined(pull, total)
             return total
         except OperationalError as error:
             inner = connection.in_atomic_block
             if inner or attempt == ATTEMPTS or not isinstance(error.__cause__, DeadlockDetected):
                 raise
             attempt += 1
+
+
+def _record_quarantined(pull: Pull, stored: Stored) -> None:
+    """That it set aside rows which were not there before, once a pull: a live source is read again and again."""
+    if not stored.quarantined:
+        return
+    fresh = Quarantined.objects.filter(cluster=pull.cluster_id, first_seen=pull.started_at)
+    if fresh.exists():
+        events.record(
+            EventType.USAGE_QUARANTINED, kind="clu", key=pull.cluster_id, state="quarantined", tenant=None
+        )
 
 
 class _Proof:

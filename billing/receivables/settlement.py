@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import F, Sum
 
 from billing.models import UNDECIDED, DisputeState, DocumentKind, Invoice, InvoiceState, Payment
+from billing.receivables import invoice_events
 from billing.receivables.messages import SENTENCES
 from billing.rules import gateway_amounts
 from billing.rules.dunning_defaults import DEFAULTS
@@ -142,7 +143,7 @@ def record_payment(
     paid = int(invoice.payments.aggregate(sum=Sum("amount"))["sum"] or 0)
     if amount.minor < 0:
         _refuse_beyond(invoice, paid, -amount.minor)
-    return Payment.objects.create(
+    payment = Payment.objects.create(
         invoice=invoice,
         tenant_id=invoice.tenant_id,
         amount=amount.minor,
@@ -150,6 +151,8 @@ def record_payment(
         reference=reference,
         recorded_by=recorded_by,
     )
+    invoice_events.record_payment(invoice, amount.minor)
+    return payment
 
 
 def find_payment(*, invoice: Invoice, amount: Money, received_on: date, reference: str) -> Payment | None:

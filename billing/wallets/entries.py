@@ -14,10 +14,12 @@ from datetime import date, datetime
 
 from django.db import connection, transaction
 
-from billing.models import Settles, Subscription
+from billing.models import AutomaticTopUp, Settles, Subscription
 from billing.models.wallets import EntrySide, Wallet, WalletEntry, WalletGrant
 from billing.rules.wallet import Grant, Piece
 from billing.wallets.messages import SENTENCES
+from portal.core.events import events
+from portal.core.events.models import EventType
 from portal.errors import CodedError
 
 
@@ -115,6 +117,7 @@ def _follow(wallet: Wallet, left: Mapping[int, int], total: int, changed: Mappin
     if total:
         wallet.balance += total
         Wallet.objects.filter(pk=wallet.pk).update(balance=wallet.balance)
+        _record_fall(wallet, wallet.balance - total)
     others = WalletGrant.objects.filter(pk__in=[pk for pk in left if pk not in changed])
     rows = [*others, *changed.values()]
     for row in rows:
@@ -122,6 +125,18 @@ def _follow(wallet: Wallet, left: Mapping[int, int], total: int, changed: Mappin
     with connection.cursor() as cursor:
         columns = [(row.pk, row.amount, row.left, row.expired, row.gone_on) for row in rows]
         cursor.execute(_GRANTS, [list(column) for column in zip(*columns, strict=True)] or [[]] * 5)
+
+
+def _record_fall(wallet: Wallet, before: int) -> None:
+    """That it fell below its mark, which is that of its automatic top-up; without one, that nothing is left."""
+    if wallet.balance >= before:
+        return
+    mark = (
+        AutomaticTopUp.objects.filter(wallet=wallet, active=True).values_list("threshold", flat=True).first()
+    )
+    least = 1 if mark is None else mark
+    if wallet.balance < least <= before:
+        events.record(EventType.WALLET_LOW, kind="wal", key=wallet.pk, state="low", tenant=wallet.tenant_id)
 
 
 # Hundreds at once where hours were missed: as cases of one expression they take seconds.

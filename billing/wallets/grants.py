@@ -15,6 +15,8 @@ from billing.rules.wallet_course import SWEEP_AFTER
 from billing.wallets import batch, replay
 from billing.wallets.entries import Booking, WalletError, locked
 from billing.wallets.replay import Change
+from portal.core.events import events
+from portal.core.events.models import EventType
 from portal.excerpt import quoted
 
 
@@ -67,6 +69,8 @@ def grant(
         [Piece(row_granted.pk, amount)], EntrySide.GRANTED, moment, memo=why or key, grant=row_granted.pk
     )
     replay.settle(wallet=row, moment=moment, change=Change(bookings=[booking], since=today))
+    what = EventType.WALLET_TOPPED_UP
+    events.record(what, kind="wal", key=row.pk, state="topped_up", tenant=row.tenant_id)
     row_granted.refresh_from_db()
     return row_granted
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal.api.resources import charges, invoices, jobs, keys, me, payments, quotes, usage_events
+from portal.api.resources import charges, events, invoices, jobs, keys, me, payments, quotes, usage_events
 
 routes: list[URLPattern] = [
     path("me", me.Me.as_view(), name="api_me"),
@@ -13,6 +13,7 @@ routes: list[URLPattern] = [
     path("keys/<str:name>", keys.OneKey.as_view(), name="api_key"),
     path("keys/<str:name>/rotations", keys.KeyRotation.as_view(), name="api_key_rotations"),
     path("quotes", quotes.Quotes.as_view(), name="api_quotes"),
+    path("events", events.Events.as_view(), name="api_events"),
     path("jobs", jobs.Jobs.as_view(), name="api_jobs"),
     path("jobs/<str:name>", jobs.OneJob.as_view(), name="api_job"),
     path("usage-events", usage_events.UsageEvents.as_view(), name="api_usage_events"),

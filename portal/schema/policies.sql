@@ -13,7 +13,7 @@ BEGIN
         'billing_ratedusage', 'billing_savedmethod', 'billing_subscription', 'billing_suspension', 'billing_topup',
         'billing_transferpart', 'billing_usageseries', 'billing_voiding', 'billing_wallet', 'billing_walletentry',
         'billing_walletgrant', 'billing_wallethold', 'billing_walletscheme', 'billing_writeoff',
-        'tenants_ownership', 'tenants_project',
+        'events_event', 'tenants_ownership', 'tenants_project',
         'billing_manualline', 'audit_entry'  -- without a right on them: their pages show no who and why
     ] LOOP
         EXECUTE format(
@@ -35,7 +35,7 @@ BEGIN
     FOREACH name IN ARRAY ARRAY[
         'api_apikey', 'api_idempotentrequest', 'billing_allowance', 'billing_archive', 'billing_approvallimit', 'billing_closeproof', 'billing_closereport',
         'billing_closeresult', 'billing_closerun', 'billing_closeschedule', 'billing_scheduledclose', 'billing_difference', 'billing_pendingapproval', 'billing_checkoutsession', 'billing_suspendedaccount',
-        'billing_walletbooking', 'billing_wallettotal', 'tenants_membership'
+        'billing_walletbooking', 'billing_wallettotal', 'events_eventcounter', 'tenants_membership'
     ] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
     END LOOP;

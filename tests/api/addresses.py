@@ -58,6 +58,7 @@ ADDRESSES = (
         "POST", "invoices/<str:name>/payments", "payments:write", "", 409, whole_tenant=True
     ),  # no gateway is set
     _reading("payments", "invoices:read", whole=True),
+    _reading("events", "invoices:read", whole=True),
     _reading("wallets", "wallets:read"),
     _reading("wallets/<str:name>/entries", "wallets:read"),
     Address("GET", "keys", "keys:write", whole_tenant=True),

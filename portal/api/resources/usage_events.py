@@ -32,7 +32,7 @@ class Batch(StrictJson):
     media_type = "application/cloudevents-batch+json"
 
 
-class EventSerializer(Body):
+class UsageEventSerializer(Body):
     """An event in structured mode. docs/how-to/push-usage.md has the fields of each type's data."""
 
     specversion = serializers.ChoiceField(choices=["1.0"])
@@ -80,7 +80,7 @@ class UsageEvents(Endpoint):
 
     write_scope = "usage:push"
     serializer = PushedSerializer
-    request_serializer = EventSerializer
+    request_serializer = UsageEventSerializer
     success = 200
     largest_body = LARGEST_BODY
     parser_classes = (OneEvent, Batch, StrictJson)
