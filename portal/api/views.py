@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from django.db import connection, transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from rest_framework.schemas.inspectors import ViewInspector
 from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
@@ -28,7 +29,6 @@ from portal.api.problems import (
     of_exception,
     refused,
 )
-from portal.api.schema import EndpointSchema
 from portal.core.audit.actor import acting_as
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope, tenant_scope
@@ -38,13 +38,24 @@ LONGEST_QUERY = "10s"
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
+class SchemaOnDemand:
+    """An endpoint's part of the OpenAPI document. What makes it is large, and few processes are asked for it."""
+
+    def __get__(self, view: APIView | None, owner: type[APIView]) -> ViewInspector:
+        from portal.api.schema import EndpointSchema
+
+        schema = EndpointSchema()
+        schema.view = view
+        return schema
+
+
 class Endpoint(APIView):
     """One address. Subclasses say the `scope` it needs, its `parameters`, and what it answers."""
 
     authentication_classes = ()  # `client_of` does it: before limits, and without sessions
     permission_classes = ()
     parser_classes: Sequence[type[StrictJson]] = (StrictJson,)
-    schema = EndpointSchema()
+    schema = SchemaOnDemand()
 
     scope: ClassVar[str] = ""
     write_scope: ClassVar[str] = ""  # of POST, PUT, PATCH and DELETE
