@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal.api.resources import charges, events, invoices, jobs, keys, me, payments, quotes, usage_events
+from portal.api.resources import (
+    charges,
+    events,
+    exports,
+    invoices,
+    jobs,
+    keys,
+    me,
+    payments,
+    quotes,
+    usage_events,
+)
 
 routes: list[URLPattern] = [
     path("me", me.Me.as_view(), name="api_me"),
@@ -17,6 +28,7 @@ routes: list[URLPattern] = [
     path("jobs", jobs.Jobs.as_view(), name="api_jobs"),
     path("jobs/<str:name>", jobs.OneJob.as_view(), name="api_job"),
     path("usage-events", usage_events.UsageEvents.as_view(), name="api_usage_events"),
+    path("exports/focus", exports.Focus.as_view(), name="api_exports_focus"),
     path("payments", payments.Payments.as_view(), name="api_payments"),
     path("wallets", payments.Wallets.as_view(), name="api_wallets"),
     path("wallets/<str:name>/entries", payments.WalletEntries.as_view(), name="api_wallet_entries"),

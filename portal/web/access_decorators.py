@@ -56,7 +56,7 @@ TenantView = Callable[..., HttpResponseBase]
 """Takes the tenant's request and what the address holds behind the slug, by name."""
 
 
-OperatorView = Callable[..., HttpResponse]
+OperatorView = Callable[..., HttpResponseBase]
 """Takes the request, the frame and what the address holds, by name."""
 
 

@@ -36,6 +36,7 @@ def invoices(request: TenantRequest) -> HttpResponse:
         "to_pay": to_pay,
         "owed_back": owed_back,
         "offer": open_offer(request, to_pay) if not after else None,
+        "month": f"{rows[0].invoice.period_start.astimezone(request.zone):%Y-%m}" if rows else "",
         "refused": refused_addresses(request.tenant) if not after else (),
     }
     return answer(request, request.frame, page, whole="tenant/invoices.html")

@@ -87,6 +87,7 @@ def reports(request: HttpRequest, frame: PageFrame) -> HttpResponse:
         csv=reverse("operator_reports_csv"),
         cluster=tuple(Option(value=one.name, label=one.name, selected=one == cluster) for one in clusters),
     )
+    page["month"] = f"{selection.today.replace(day=1) - timedelta(days=1):%Y-%m}"
     return answer(request, frame, page, whole="operator/reports.html")
 
 

@@ -12,6 +12,7 @@ from portal.web.close_schedule import close_schedule
 from portal.web.closing import close
 from portal.web.clusters import cluster, connection
 from portal.web.downloads import csv, evidence, line_csv, pdf, xml
+from portal.web.exports import focus_export, operator_focus_export
 from portal.web.home import home, tenants
 from portal.web.invoices import invoice, invoices, line
 from portal.web.jobs import job, jobs
@@ -67,6 +68,7 @@ tenant_patterns: list[URLPattern] = [
     path("payment/confirm/<uuid:attempt>/", confirm, name="payment_confirm"),
     path("payment/back/", back, name="payment_back"),
     path("payment/stopped/", stopped, name="payment_stopped"),
+    path("exports/focus", focus_export, name="focus_export"),
     path("invoices/", invoices, name="invoices"),
     path("invoices/pay/", pay_open, name="invoices_pay"),
     # Numbers issued before prefixes were checked (migration 0043) may have a slash in them: the longest address
@@ -106,6 +108,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/receivables/", receivables, name="operator_receivables"),
     path("operator/reports/", reports, name="operator_reports"),
     path("operator/reports/csv", reports_csv, name="operator_reports_csv"),
+    path("operator/exports/focus", operator_focus_export, name="operator_focus_export"),
     path("operator/unassigned/", unassigned, name="operator_unassigned"),
     path("operator/quarantine/", quarantine, name="operator_quarantine"),
     path("operator/reconciliation/", reconciliation, name="operator_reconciliation"),

@@ -1,0 +1,61 @@
+"""Whole months for the finance systems of others: charges as FOCUS."""
+
+from __future__ import annotations
+
+from tempfile import SpooledTemporaryFile
+from typing import Any
+
+from django.http import FileResponse, HttpResponseBase
+
+from billing.reports import focus, focus_files
+from billing.rules.period import parse_month
+from portal.api.parameters import TENANT, Parameter, choice
+from portal.api.views import TenantEndpoint
+from portal.core.tenants.models import Tenant
+
+IN_MEMORY = 1 << 20  # bytes of a file, before it goes to disk
+
+
+def _month(text: str) -> tuple[int, int]:
+    month = parse_month(text)
+    if month[0] >= 2200:
+        raise ValueError("write a month from 1970-01 to 2199-12.")
+    return month
+
+
+PERIOD = Parameter(
+    "period",
+    _month,
+    {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}$"},
+    "The month in which the billing periods begin.",
+    required=True,
+    example="2026-03",
+)
+
+
+class Focus(TenantEndpoint):
+    """The charges of a month, FOCUS 1.2. `ClusterTab-Status` says whether they are `final` or `preliminary`."""
+
+    scope = "invoices:read"
+    whole_tenant = True
+    content_type = "text/csv; charset=utf-8"
+    parameters = (
+        PERIOD,
+        choice("format", ["csv"], "The kind of file.", many=False, default="csv"),
+        TENANT,
+    )
+
+    def get(self, request: Any) -> HttpResponseBase:
+        """Read whole before it is sent: a slow reader holds neither a transaction nor a connection."""
+        del request
+        tenant, kind = self.tenant, self.query["format"]
+        tenants = [tenant] if tenant is not None else list(Tenant.objects.order_by("slug"))
+        own = self.client.tenant is not None
+        dataset = focus.make_dataset(tenants=tenants, month=self.query["period"], moment=self.moment, own=own)
+        file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the answer
+        for piece in focus_files.as_csv(dataset.charges):
+            file.write(piece)
+        file.seek(0)
+        name = focus_files.file_name(dataset, of=tenant.slug if tenant is not None else "all", extension=kind)
+        self.headers["ClusterTab-Status"] = dataset.status.value
+        return FileResponse(file, as_attachment=True, filename=name, content_type=self.content_type)
