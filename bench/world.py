@@ -126,7 +126,7 @@ CROSS JOIN LATERAL (
     SELECT greatest(o.since, p.start, b.since, c.valid_from::timestamp AT TIME ZONE 'UTC') AS since,
            least(o.until, p."end", b.until, c.valid_until::timestamp AT TIME ZONE 'UTC') AS until
 ) s
-WHERE s.since < s.until
+WHERE s.since < s.until AND (c.id IS NOT NULL OR r.resource = 'gpu')
 """
 
 

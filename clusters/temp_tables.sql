@@ -53,6 +53,8 @@ CREATE TEMP TABLE IF NOT EXISTS utilisation_changed (record_id bigint NOT NULL) 
 --     that are there already were rated by them. Of offers with the same terms each names the first as `terms_id`, so
 --     that rows are compared by a number. Filled by billing.rating, read by billing.simulation too.
 -- rate_before: what jobs show of records that were rated before. Filled and read by billing.rating.
+-- rate_held: whose runs without GPUs are, and the newest span in which; nothing may be rated of them. Filled and read by
+--     billing.rating.
 -- rate_cut: what should be rated. Filled by billing.rating, read by billing.simulation too.
 -- rate_entry: what was ever rated of the same records. Filled and read by billing.rating.
 -- rate_change: what has to be appended, or `grows` in its place. Filled and read by billing.rating.
@@ -79,6 +81,9 @@ CREATE TEMP TABLE IF NOT EXISTS rate_before (
     record_id bigint NOT NULL, tenant_id bigint NOT NULL, started bigint, finish bigint, "user" text NOT NULL,
     gpu_model text NOT NULL, redescribed boolean NOT NULL, label text[] NOT NULL, next_label text[] NOT NULL,
     open boolean NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_held (
+    record_id bigint NOT NULL, tenant_id bigint NOT NULL, newest int NOT NULL
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS rate_cut (
     record_id bigint NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL, units bigint NOT NULL,
@@ -121,6 +126,12 @@ CREATE TEMP TABLE IF NOT EXISTS rate_slice (
     calendar_id int NOT NULL, since bigint NOT NULL, until bigint NOT NULL, open_id int NOT NULL
 ) ON COMMIT DELETE ROWS;
 CREATE INDEX IF NOT EXISTS rate_slice_since ON rate_slice (calendar_id, since)
+
+-- name: PROVE
+-- prove_time: what each tenant's plan charges when. Filled and read by billing.proof.
+CREATE TEMP TABLE IF NOT EXISTS prove_time (
+    tenant_id bigint NOT NULL, since bigint NOT NULL, until bigint NOT NULL, charges text[]
+) ON COMMIT DELETE ROWS
 
 -- name: SUPPOSE
 -- suppose_cut: cuts of usage that is only supposed, where an allowance is used in order of time. Filled by

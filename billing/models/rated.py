@@ -28,7 +28,7 @@ class Resource(models.TextChoices):
 
     @property
     def is_measure(self) -> bool:
-        """Whether it counts over again what the others hold: rated only for tenants one of whose plans charges it."""
+        """Whether it counts over again what the others hold: without a plan no price of it is asked for."""
         return self in MEASURES
 
 
@@ -39,7 +39,7 @@ class Verdict(models.TextChoices):
     """What became of owned usage. Unpriced usage blocks its tenant's close; it never becomes 0."""
 
     CHARGED = "charged", "Charged"
-    WAIVED = "waived", "Waived: not charged by this plan"
+    WAIVED = "waived", "Waived: not charged by this plan"  # of GPUs; of others no row is kept
     UNPRICED = "unpriced", "Unpriced: no price covers it"
 
 

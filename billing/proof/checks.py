@@ -2,7 +2,8 @@
 
 allocated = billed + waived + pending + unassigned, per cluster and resource, in resource-seconds:
 allocated comes from the usage records, unassigned from the gaps of ownership, the others from rated
-usage and the invoices that cover it. `pending` holds unpriced usage too.
+usage and the invoices that cover it; what a plan does not charge, but for GPUs, from the plans of whoever
+owned it then, since it has no rated rows. `pending` holds unpriced usage too.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money, decimal_text
 from billing.rules.tax import tax_on
 from billing.wallets import replay
-from clusters import usage
+from clusters import temp_tables, usage
 from portal.core.outbox.models import OutboxMessage
 from portal.sql_files import Statements
 
@@ -98,6 +99,8 @@ def prove(*, month: date | None = None, progress: Callable[[int], None] | None =
     with transaction.atomic(), connection.cursor() as cursor:
         if not connection.savepoint_ids:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        temp_tables.prepare(cursor, "PROVE")
+        cursor.execute(sql.CHARGED_TIME)
         for after, last in usage.slices(accounts, size=SLICE):
             count = usage.load_slice(after, last, accounts)
             cursor.execute(sql.SUMS, {"month": month})

@@ -1,8 +1,8 @@
 -- The sums of `prove`, from the rows themselves, never from what they are to prove.
 
 -- name: SUMS
--- Over the records of `usage_input`: (cluster, resource, part, numerator, denominator) in resource-seconds. A measure that
--- no plan of the owner charges is waived without a rated row. What wallets pay is billed once it is booked there.
+-- Over the records of `usage_input`: (cluster, resource, part, numerator, denominator) in resource-seconds. What the
+-- owner's plan does not charge is waived without a rated row, but for GPUs. What wallets pay is billed once it is booked there.
 WITH bounds AS (
     SELECT coalesce(extract(epoch FROM %(month)s::date::timestamp AT TIME ZONE 'UTC')::bigint, 0) AS lo,
            coalesce(extract(epoch FROM (%(month)s::date + interval '1 month') AT TIME ZONE 'UTC')::bigint,
@@ -37,9 +37,17 @@ UNION ALL
 SELECT cluster, resource, 'unassigned', sum(CASE WHEN tenant_id IS NULL THEN num ELSE -num END), den FROM total
 GROUP BY cluster, resource, den
 UNION ALL
-SELECT s.cluster, s.resource, 'waived', s.num, s.den FROM total s JOIN billing_resource r ON r.resource = s.resource
-WHERE s.tenant_id IS NOT NULL AND r.is_measure
-  AND (s.tenant_id, s.resource) NOT IN (SELECT m.tenant_id, m.resource FROM billing_metered m)
+SELECT u.cluster, r.resource, 'waived',
+       sum(resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing)::numeric
+           * held_seconds(greatest(u.since, t.since), least(u.until, t.until), u.started, u.finish, u.suspended)),
+       resource_parts(r.resource, 1)
+FROM owned u JOIN prove_time t ON t.tenant_id = u.tenant_id
+  AND t.since < least(u.until, u.finish) AND t.until > greatest(u.since, u.started)
+JOIN billing_resource r
+  ON resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing) > 0
+ AND NOT resource_is_rated(r.resource, r.is_measure, t.charges)
+WHERE u.since < u.finish AND u.until > u.started AND u.since < u.until
+GROUP BY u.cluster, r.resource
 UNION ALL
 SELECT u.cluster, r.resource,
        CASE WHEN r.verdict <> 'charged' THEN r.verdict
@@ -53,6 +61,11 @@ LEFT JOIN billing_walletbooking b ON b.tenant_id = r.tenant_id
 WHERE %(month)s::date IS NULL OR r.service_month = %(month)s::date
 GROUP BY u.cluster, r.resource, part, r.share_den
 
+-- name: CHARGED_TIME
+-- Once, for all slices of records.
+INSERT INTO prove_time SELECT tenant_id, since, until, charges FROM billing_chargedtime;
+ANALYZE prove_time
+
 -- name: JOBS
 -- Over the records of `usage_input`: where what a tenant's ownership held of a job is not what is rated for it, and how
 -- many rated rows the records have. Neither a wrong job that another makes up for, nor usage rated for somebody who no
@@ -64,10 +77,13 @@ WITH owned AS (
 ), job AS (
     SELECT u.record_id, u.tenant_id, r.resource,
            resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing)::numeric
-               * held_seconds(u.since, u.until, u.started, u.finish, u.suspended) AS held, 0::numeric AS rated
-    FROM owned u JOIN billing_resource r
+               * held_seconds(greatest(u.since, t.since), least(u.until, t.until), u.started, u.finish, u.suspended)
+               AS held, 0::numeric AS rated
+    FROM owned u JOIN prove_time t ON t.tenant_id = u.tenant_id
+      AND t.since < least(u.until, u.finish) AND t.until > greatest(u.since, u.started)
+    JOIN billing_resource r
       ON resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing) > 0
-     AND (NOT r.is_measure OR (u.tenant_id, r.resource) IN (SELECT m.tenant_id, m.resource FROM billing_metered m))
+     AND resource_is_rated(r.resource, r.is_measure, t.charges)
     WHERE u.since < u.finish AND u.until > u.started
     UNION ALL
     SELECT r.record_id, r.tenant_id, r.resource, 0, r.units

@@ -235,6 +235,10 @@ def _verdict(row: RatedJob, verdicts: set[str]) -> Verdict:
     """The loudest: a job with an unpriced part is unpriced, one of which nothing is charged is waived."""
     if row.unpriced:
         return Verdict.UNPRICED
+    if not verdicts:  # what holds no GPU has no row of what is not charged
+        finish = row.ended or row.seen_until or 0
+        held = row.started is not None and finish > row.started and (row.cpu_milli or row.memory_mib)
+        return Verdict.WAIVED if held else Verdict.CHARGED
     return Verdict.WAIVED if verdicts == {Verdict.WAIVED} else Verdict.CHARGED
 
 

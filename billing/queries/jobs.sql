@@ -27,22 +27,28 @@ LEFT JOIN billing_pricetag g ON g.price_id = u.price_id;
 
 -- name: PIECES
 -- The pieces of one job. An invoice covers what was rated up to `rated_through`, in its own period and those before it.
-SELECT c.name, r.resource, r.verdict, r.service_from, r.service_to, sum(r.units), r.share_num, r.share_den,
-       r.price_id, i.number, y.payer
-FROM billing_ratedusage r
-JOIN tenants_project c ON c.id = r.project_id
-JOIN billing_billingperiod p ON p.id = r.period_id
-LEFT JOIN LATERAL (
-    SELECT v.number FROM billing_invoice v
-    WHERE v.tenant_id = r.tenant_id AND r.payer_id IS NULL AND v.state = 'issued' AND r.verdict = 'charged'
-      AND v.period_end >= p."end" AND v.rated_through >= r.id
-    ORDER BY v.rated_through, v.id LIMIT 1
-) i ON true
-LEFT JOIN (SELECT DISTINCT tenant_id, payer_id, payer FROM billing_paying) y
-  ON y.tenant_id = r.tenant_id AND y.payer_id = r.payer_id
-WHERE r.tenant_id = %(tenant)s AND r.record_id = %(record)s
-GROUP BY c.name, r.resource, r.verdict, r.service_from, r.service_to, r.share_num, r.share_den, r.price_id, i.number,
-         y.payer
-HAVING sum(r.units) <> 0
-ORDER BY r.service_from, array_position(ARRAY['gpu', 'cpu', 'memory', 'gpu-memory'], r.resource), i.number NULLS LAST,
-         sum(r.units) > 0, r.service_to;
+SELECT * FROM (
+    SELECT c.name, r.resource, r.verdict, r.service_from, r.service_to, sum(r.units) AS units, r.share_num, r.share_den,
+           r.price_id, i.number, y.payer
+    FROM billing_ratedusage r
+    JOIN tenants_project c ON c.id = r.project_id
+    JOIN billing_billingperiod p ON p.id = r.period_id
+    LEFT JOIN LATERAL (
+        SELECT v.number FROM billing_invoice v
+        WHERE v.tenant_id = r.tenant_id AND r.payer_id IS NULL AND v.state = 'issued' AND r.verdict = 'charged'
+          AND v.period_end >= p."end" AND v.rated_through >= r.id
+        ORDER BY v.rated_through, v.id LIMIT 1
+    ) i ON true
+    LEFT JOIN (SELECT DISTINCT tenant_id, payer_id, payer FROM billing_paying) y
+      ON y.tenant_id = r.tenant_id AND y.payer_id = r.payer_id
+    WHERE r.tenant_id = %(tenant)s AND r.record_id = %(record)s
+    GROUP BY c.name, r.resource, r.verdict, r.service_from, r.service_to, r.share_num, r.share_den, r.price_id,
+             i.number, y.payer
+    HAVING sum(r.units) <> 0
+    UNION ALL
+    SELECT c.name, w.resource, 'waived', w.service_from, w.service_to, w.units, 1, w.share_den, NULL, NULL, NULL
+    FROM billing_waivedpart w JOIN tenants_project c ON c.id = w.project_id
+    WHERE w.tenant_id = %(tenant)s AND w.record_id = %(record)s AND w.units <> 0
+) piece
+ORDER BY service_from, array_position(ARRAY['gpu', 'cpu', 'memory', 'gpu-memory'], resource), number NULLS LAST,
+         units > 0, service_to;

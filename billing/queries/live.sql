@@ -1,4 +1,5 @@
--- What a tenant's open jobs accrue. `billing_terms_of` gives the terms under which a job ran in a second.
+-- What a tenant's open jobs accrue. `billing_terms_of` gives the terms under which a job ran in a second;
+-- `billing_all_terms_of` with what its plan does not charge.
 
 -- name: COUNTS
 SELECT count(*) FILTER (WHERE j.started IS NULL AND j.record_id <> ALL (%(gone)s)),
@@ -26,7 +27,7 @@ GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 4
 -- name: TERMS
 SELECT o.record_id, c.resource, c.verdict, c.price_id
 FROM unnest(%(records)s::bigint[], %(finishes)s::bigint[]) AS o (record_id, finish)
-CROSS JOIN LATERAL billing_terms_of(%(tenant)s, o.record_id, o.finish) c
+CROSS JOIN LATERAL billing_all_terms_of(%(tenant)s, o.record_id, o.finish) c
 
 -- name: REQUESTED
 SELECT record_id, requested, time_limit, shares FROM billing_openjob WHERE record_id = ANY (%(records)s)
@@ -51,4 +52,4 @@ FROM unnest(%(places)s::int[], %(clusters)s::text[], %(accounts)s::text[], %(que
             %(models)s::text[], %(profiles)s::text[])
      AS k (place, cluster, account, queue, qos, gpu_model, mig_profile)
 JOIN newest o USING (cluster, account, queue, qos, gpu_model, mig_profile)
-CROSS JOIN LATERAL billing_terms_of(%(tenant)s, o.record_id, o.finish) c
+CROSS JOIN LATERAL billing_all_terms_of(%(tenant)s, o.record_id, o.finish) c

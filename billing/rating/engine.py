@@ -160,6 +160,7 @@ def _rate_anew(cursor: Any, selected: Selected) -> bool:
             else:
                 cursor.execute(sql.CUTS_OF_UNRATED, selected)
             _append(cursor)
+            cursor.execute(writing.HELD)
             cursor.execute(writing.JOBS, {"unrated": True})
     except IntegrityError:
         return False
@@ -181,6 +182,7 @@ def _rate_again(cursor: Any) -> None:
     if moves:
         cursor.execute(writing.DAILY_USAGE_GONE)
     # After the totals: those of reversals are kept under the description that these then replace.
+    cursor.execute(writing.HELD)
     cursor.execute(writing.JOBS_GONE)
     cursor.execute(writing.JOBS, {"unrated": False})
 

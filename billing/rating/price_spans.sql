@@ -45,7 +45,7 @@ WITH reach AS (
     FROM own JOIN mark ON mark.id = own.id
 )
 SELECT s.account_id, s.tenant_id, s.project_id, p.timezone, s.at, s.until, p.id, v.id, v.charges,
-       row_number() OVER (), NULL, y.payer_id
+       row_number() OVER (ORDER BY s.at), NULL, y.payer_id
 FROM span s
 JOIN billing_billingperiod p ON p.tenant_id = s.tenant_id
     AND p.start <= to_timestamp(s.at) AND p."end" > to_timestamp(s.at)
@@ -81,7 +81,7 @@ ANALYZE usage_input (cluster, queue, qos, priority_class, gpu_model, mig_profile
 -- What usage costs in each span, per shape, not per record. Shapes differ in the attributes that a price selects by, and
 -- in no other. Offers are numbered in order of time. Where prices hold in hours of the week, there is an offer for each
 -- set of them that is open at once. A version that prices by use anywhere has the GPU-seconds of all of its usage told
--- apart, by an offer for each use.
+-- apart, by an offer for each use. What the plan does not charge is offered nothing, but for GPUs.
 INSERT INTO rate_offer (offer_id, account_id, cluster, queue, qos, priority_class, gpu_model, mig_profile, state, since,
     until, span_id, open_id, use, service_month, resource, tenant_id, project_id, period_id, timezone, version_id,
     payer_id, price_id, unit_price, verdict, counted, second_cost, terms_id)
@@ -109,8 +109,7 @@ FROM (
                CASE WHEN %(by_state)s THEN state END AS state
         FROM usage_input
     ) h ON h.account_id = s.account_id
-    JOIN billing_resource r
-      ON NOT r.is_measure OR (s.tenant_id, r.resource) IN (SELECT m.tenant_id, m.resource FROM billing_metered m)
+    JOIN billing_resource r ON resource_is_rated(r.resource, r.is_measure, s.charges)
     LEFT JOIN rate_open w ON %(in_hours)s AND w.calendar_id = s.calendar_id
     CROSS JOIN LATERAL (
         SELECT unnest(CASE WHEN %(by_use)s AND r.resource = 'gpu' AND EXISTS (

@@ -204,6 +204,14 @@ JOIN billing_plan p ON p.id = v.plan_id
 WHERE p.settles = 'wallet' AND o.verdict = 'charged' ORDER BY 1
 ON CONFLICT (tenant_id) DO UPDATE SET due = true
 
+-- name: HELD
+-- Who held runs without GPUs: nothing may be rated of them.
+INSERT INTO rate_held
+SELECT u.record_id, s.tenant_id, max(s.span_id) FROM usage_input u JOIN rate_span s
+  ON s.account_id = u.account_id AND s.since < u.finish AND s.until > u.started
+WHERE u.gpus = 0 AND (u.suspended = 0 OR held_seconds(s.since, s.until, u.started, u.finish, u.suspended) > 0)
+GROUP BY u.record_id, s.tenant_id
+
 -- name: JOBS_GONE
 -- Jobs that are another tenant's now. A run that holds nothing (waiting, or of zero length) belongs to who owned its
 -- account when it was submitted.
@@ -211,11 +219,13 @@ DELETE FROM billing_ratedjob WHERE ctid = ANY (ARRAY(
     SELECT k.ctid FROM (
         SELECT record_id, tenant_id FROM rate_before
         EXCEPT SELECT w.record_id, o.tenant_id FROM rate_cut w JOIN rate_offer o USING (offer_id)
+        EXCEPT SELECT record_id, tenant_id FROM rate_held
         EXCEPT SELECT u.record_id, n.tenant_id FROM usage_input u JOIN tenants_ownership n
             ON n.account_id = u.account_id
            AND (n.since IS NULL OR n.since <= to_timestamp(coalesce(u.started, u.submitted, 0)))
            AND (n.until IS NULL OR n.until > to_timestamp(coalesce(u.started, u.submitted, 0)))
         WHERE NOT EXISTS (SELECT 1 FROM rate_cut w WHERE w.record_id = u.record_id)
+          AND NOT EXISTS (SELECT 1 FROM rate_held h WHERE h.record_id = u.record_id)
     ) gone CROSS JOIN LATERAL (
         SELECT r.ctid FROM billing_ratedjob r
         WHERE r.record_id = gone.record_id AND r.tenant_id = gone.tenant_id OFFSET 0
@@ -225,7 +235,8 @@ DELETE FROM billing_ratedjob WHERE ctid = ANY (ARRAY(
 -- name: JOBS
 -- Only jobs that show something new are written, be it a single one of ten thousand; where nothing was rated before, none
 -- is looked up. The cost is that of a second of one unit; a GPU's own fraction comes on top. Offers are numbered in order
--- of time: a job is shown in the project of its newest.
+-- of time, and so are spans: a job is shown in the project of its newest. One without GPUs is shown though nothing of it
+-- may be charged.
 INSERT INTO billing_ratedjob (tenant_id, record_id, project_id, cluster, account, job_id, name, "user", queue, qos,
     gpu_model, mig_profile, gpus, share_num, share_den, cpu_milli, memory_mib, gpu_memory_mib, billing, nodes, state,
     submitted, started, ended, seen_until, suspended, shown_at, gpu_units, cost_rank, unpriced)
@@ -241,8 +252,9 @@ SELECT s.* FROM (
            coalesce(u.started, u.submitted, 0) AS shown_at,
            o.gpu_units, o.cost::numeric(30, 6) AS cost_rank, o.unpriced
     FROM (
-        SELECT w.record_id, w.tenant_id, f.project_id, w.gpu_units, w.cost, w.unpriced
-        FROM (
+        SELECT w.record_id, w.tenant_id, coalesce(s.project_id, f.project_id) AS project_id,
+               coalesce(w.gpu_units, 0) AS gpu_units, coalesce(w.cost, 0) AS cost, coalesce(w.unpriced, false) AS unpriced
+        FROM (SELECT * FROM (
             SELECT c.record_id, f.tenant_id, max(c.offer_id) AS newest,
                    coalesce(sum(c.units) FILTER (WHERE f.resource = 'gpu'), 0) AS gpu_units,
                    coalesce(sum(CASE WHEN f.resource = 'gpu' AND (c.share_num, c.share_den) <> (1, 1)
@@ -251,13 +263,15 @@ SELECT s.* FROM (
                    bool_or(f.verdict = 'unpriced') AS unpriced
             FROM cut c JOIN rate_offer f USING (offer_id)
             GROUP BY c.record_id, f.tenant_id
-        ) w JOIN rate_offer f ON f.offer_id = w.newest
+        ) c FULL JOIN (SELECT record_id, tenant_id, newest AS newest_span FROM rate_held) h USING (record_id, tenant_id)
+        ) w LEFT JOIN rate_offer f ON f.offer_id = w.newest LEFT JOIN rate_span s ON s.span_id = w.newest_span
         UNION ALL
         SELECT u.record_id, n.tenant_id, n.project_id, 0, 0, false FROM usage_input u JOIN tenants_ownership n
             ON n.account_id = u.account_id
            AND (n.since IS NULL OR n.since <= to_timestamp(coalesce(u.started, u.submitted, 0)))
            AND (n.until IS NULL OR n.until > to_timestamp(coalesce(u.started, u.submitted, 0)))
         WHERE NOT EXISTS (SELECT 1 FROM cut w WHERE w.record_id = u.record_id)
+          AND NOT EXISTS (SELECT 1 FROM rate_held h WHERE h.record_id = u.record_id)
     ) o JOIN usage_input u ON u.record_id = o.record_id
 ) s LEFT JOIN LATERAL (
     SELECT * FROM billing_ratedjob r

@@ -23,6 +23,14 @@ CREATE FUNCTION resource_amount(
                          WHEN 'gpu-memory' THEN gpu_memory_mib ELSE billing END
 $$;
 
+-- Whether use of the resource is rated, by what a plan charges; without a plan that is NULL. What is not rated is waived.
+-- GPUs always have a row, charged or not: pages, days and reports count them. Without a plan, measures have none: they count
+-- over again what cores and memory are asked a price for already.
+CREATE FUNCTION resource_is_rated(resource text, is_measure boolean, charges text[]) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT resource = 'gpu' OR CASE WHEN charges IS NULL THEN NOT is_measure ELSE resource = ANY (charges) END
+$$;
+
 -- How many units make one of what the meter counts; of GPUs the denominator of a slice.
 CREATE FUNCTION resource_parts(resource text, share_den int) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE resource WHEN 'gpu' THEN share_den WHEN 'cpu' THEN 1000 WHEN 'billing' THEN 1 ELSE 1024 END

@@ -13,11 +13,31 @@ CREATE VIEW billing_resource WITH (security_invoker = true) AS
 SELECT * FROM (VALUES ('gpu', false), ('cpu', false), ('memory', false), ('gpu-memory', true), ('billing', true))
     AS r (resource, is_measure);
 
--- The measures that some version of some plan of a tenant charges. A tenant whose plans never charge one has nothing
--- rated by it, which would be a row more of every job that nobody reads.
-CREATE VIEW billing_metered WITH (security_invoker = true) AS
-SELECT b.tenant_id, r.resource FROM billing_subscription b JOIN billing_planversion v ON v.plan_id = b.plan_id
-JOIN billing_resource r ON r.is_measure AND r.resource = ANY (v.charges);
+-- What each tenant's plan charges when, as epoch seconds; NULL while it has none. Neighboring times are different. What is
+-- waived has no rated row: proof and pages compute it by this, which knows nothing of how usage is cut. Tenants have no right
+-- on it, and see their own by the view of what is waived.
+CREATE VIEW billing_chargedtime AS
+SELECT tenant_id, at AS since, lead(at, 1, 9223372036854775807) OVER (PARTITION BY tenant_id ORDER BY at) AS until, charges
+FROM (
+    SELECT tenant_id, at, charges, row_number() OVER w = 1 OR lag(charges) OVER w IS DISTINCT FROM charges AS differs
+    FROM (
+        SELECT id AS tenant_id, 0::bigint AS at FROM tenants_tenant
+        UNION SELECT tenant_id, extract(epoch FROM start)::bigint FROM billing_billingperiod
+        UNION SELECT s.tenant_id, extract(epoch FROM x.at)::bigint FROM billing_subscription s
+            CROSS JOIN LATERAL (VALUES (s.since), (s.until)) AS x (at) WHERE x.at IS NOT NULL
+        UNION SELECT s.tenant_id, day_start(v.effective_from, z.timezone) FROM billing_subscription s
+            JOIN billing_planversion v ON v.plan_id = s.plan_id
+            JOIN (SELECT DISTINCT tenant_id, timezone FROM billing_billingperiod) z ON z.tenant_id = s.tenant_id
+    ) border LEFT JOIN LATERAL (
+        SELECT v.charges FROM billing_billingperiod p
+        JOIN billing_subscription s ON s.tenant_id = p.tenant_id AND extract(epoch FROM s.since)::bigint <= at
+            AND (s.until IS NULL OR extract(epoch FROM s.until)::bigint > at)
+        JOIN billing_planversion v ON v.plan_id = s.plan_id AND v.effective_from <= local_day(at, p.timezone)
+        WHERE p.tenant_id = border.tenant_id AND p.start <= to_timestamp(at) AND p."end" > to_timestamp(at)
+        ORDER BY v.effective_from DESC LIMIT 1
+    ) v ON true
+    WINDOW w AS (PARTITION BY tenant_id ORDER BY at)
+) moment WHERE differs;
 -- Up to which rated row each billing period is covered by issued invoices of its tenant, or of another that pays.
 CREATE VIEW billing_coveredperiod WITH (security_invoker = true) AS
 SELECT p.id AS period_id, w.payer_id, max(i.rated_through) AS through
@@ -69,8 +89,7 @@ CREATE VIEW billing_walletprice WITH (security_invoker = true) AS
 SELECT c.id AS price_id FROM billing_price c JOIN billing_planversion v ON v.id = c.version_id
 JOIN billing_plan p ON p.id = v.plan_id WHERE p.settles = 'wallet';
 
-GRANT SELECT ON billing_resource, billing_metered TO clustertab_agent;
-GRANT SELECT ON billing_invoicebalance, billing_pricetag TO clustertab_portal, clustertab_agent;
+GRANT SELECT ON billing_resource, billing_invoicebalance, billing_pricetag TO clustertab_portal, clustertab_agent;
 
 -- What a tenant may know of tables that it has no right on. The views read them as their owner and name the tenant as
 -- the policies of row level security do.
@@ -111,6 +130,24 @@ WHERE o.owned && int8range(h.hour, h.hour + 3600);
 
 GRANT SELECT ON billing_ownrun, billing_ownhour TO clustertab_portal;
 
+-- Cores and memory that its plan did not charge while its jobs held them.
+CREATE VIEW billing_waivedpart WITH (security_barrier = true) AS
+SELECT tenant_id, record_id, project_id, resource, service_from, service_to, share_den,
+       amount * held_seconds(service_from, service_to, started, finish, suspended) AS units
+FROM (
+    SELECT j.tenant_id, j.record_id, o.project_id, r.resource, resource_parts(r.resource, 1) AS share_den,
+           resource_amount(r.resource, 0, u.cpu_milli, u.memory_mib, 0, 0) AS amount,
+           greatest(u.started, t.since, extract(epoch FROM o.since)::bigint) AS service_from,
+           least(coalesce(u.ended, u.seen_until), t.until, extract(epoch FROM o.until)::bigint) AS service_to,
+           u.started, coalesce(u.ended, u.seen_until) AS finish, u.suspended
+    FROM billing_ratedjob j JOIN clusters_usagerecord u ON u.id = j.record_id AND u.started IS NOT NULL
+    JOIN tenants_ownership o ON o.account_id = u.account_id AND o.tenant_id = j.tenant_id
+    JOIN billing_chargedtime t ON t.tenant_id = j.tenant_id
+    JOIN billing_resource r ON NOT r.is_measure AND NOT resource_is_rated(r.resource, r.is_measure, t.charges)
+    WHERE j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
+) part WHERE service_to > service_from AND amount > 0;
+GRANT SELECT ON billing_waivedpart TO clustertab_portal;
+
 -- Who pays for whom: names alone of the other side, since the table of tenants shows each its own row.
 CREATE VIEW billing_paying WITH (security_barrier) AS
 SELECT y.tenant_id, y.payer_id, y.since, y.until, t.name AS tenant, t.slug AS tenant_slug, p.name AS payer
@@ -129,4 +166,20 @@ RETURNS TABLE (resource text, verdict text, price_id bigint) LANGUAGE sql STABLE
         GROUP BY r.resource, r.verdict, r.price_id, r.service_from, r.share_num, r.share_den
         HAVING sum(r.units) <> 0
     ) n ORDER BY n.resource, n.id DESC
+$$;
+
+-- The same, with the cores and memory that it held then and that its plan did not charge. Whoever had GPUs has a row of
+-- them while the job was its own; without GPUs none may be left.
+CREATE FUNCTION billing_all_terms_of(tenant bigint, record bigint, finish bigint)
+RETURNS TABLE (resource text, verdict text, price_id bigint) LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT c.resource, c.verdict, c.price_id FROM billing_terms_of(tenant, record, finish) c
+    UNION ALL
+    SELECT w.resource, 'waived', NULL FROM (
+        SELECT r.resource, j.gpus FROM billing_ratedjob j
+        JOIN billing_resource r ON NOT r.is_measure AND r.resource <> 'gpu'
+         AND resource_amount(r.resource, 0, j.cpu_milli, j.memory_mib, 0, 0) > 0
+        WHERE j.tenant_id = tenant AND j.record_id = record
+    ) w
+    WHERE NOT EXISTS (SELECT FROM billing_terms_of(tenant, record, finish) c WHERE c.resource = w.resource)
+      AND (w.gpus = 0 OR EXISTS (SELECT FROM billing_terms_of(tenant, record, finish) c))
 $$;

@@ -172,7 +172,7 @@ def test_usage_is_cut_only_where_its_price_changes() -> None:
     RatedUsage.objects.all()
     before = RatedUsage.objects.count()
     ingest(cluster, a_job(queue="day", **span), a_job(account="audio", **span))
-    assert RatedUsage.objects.count() == before + 4
+    assert RatedUsage.objects.count() == before + 3
 
 
 def test_rating_again_writes_nothing_and_any_batching_ends_in_the_same_cuts() -> None:
