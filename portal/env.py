@@ -82,6 +82,7 @@ class Env:
     api: bool  # whether the REST API is served
     metrics_token: str | None  # whose bearer reads /metrics; None: operators who are signed in only
     metrics_series: int  # of one metric there, per currency, before the rest is one series
+    ledger_accounts: list[str]  # numbers of accounts of the general ledger, NAME=NUMBER
     stripe_key: str | None  # None: nothing is collected through Stripe
     stripe_base: str  # where its API is; '': at Stripe
     stripe_webhook_secrets: list[str]  # of which one signed each notification
@@ -118,6 +119,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Env:
         api=read.flag("CLUSTERTAB_API", default=True),
         metrics_token=_guarding(token) if (token := read.text("CLUSTERTAB_METRICS_TOKEN", "")) else None,
         metrics_series=read.number("CLUSTERTAB_METRICS_SERIES", 200),
+        ledger_accounts=read.words("LEDGER_ACCOUNTS"),
         stripe_key=_collecting(key, read.text("STRIPE_MODE", "live"), base=read.text("STRIPE_API_BASE", ""))
         if (key := read.text("STRIPE_SECRET_KEY", ""))
         else None,

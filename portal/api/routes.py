@@ -29,6 +29,7 @@ routes: list[URLPattern] = [
     path("jobs/<str:name>", jobs.OneJob.as_view(), name="api_job"),
     path("usage-events", usage_events.UsageEvents.as_view(), name="api_usage_events"),
     path("exports/focus", exports.Focus.as_view(), name="api_exports_focus"),
+    path("exports/ledger", exports.Ledger.as_view(), name="api_exports_ledger"),
     path("payments", payments.Payments.as_view(), name="api_payments"),
     path("wallets", payments.Wallets.as_view(), name="api_wallets"),
     path("wallets/<str:name>/entries", payments.WalletEntries.as_view(), name="api_wallet_entries"),

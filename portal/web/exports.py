@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
 from tempfile import SpooledTemporaryFile
 
+from django.conf import settings
 from django.http import FileResponse, Http404, HttpRequest, HttpResponseBase
 
-from billing.reports import focus, focus_files
+from billing.reports import focus, focus_files, journal
+from billing.reports.journal import AccountsError
 from billing.rules.errors import RuleError
-from billing.rules.period import parse_month
+from billing.rules.period import parse_month, shifted
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
+from portal.sentences import sentence
 from portal.web.access_decorators import ScopedStream, TenantRequest, operator_page, tenant_page
 from portal.web.page_frame import PageFrame
 
@@ -36,15 +40,30 @@ def focus_export(request: TenantRequest) -> HttpResponseBase:
 
 @operator_page("reports")
 def operator_focus_export(request: HttpRequest, frame: PageFrame) -> HttpResponseBase:
-    """Read whole before it is sent: a slow reader holds no transaction."""
     del frame
     tenants = list(Tenant.objects.order_by("slug"))
     dataset = focus.make_dataset(tenants=tenants, month=_month(request), moment=datetime.now(UTC))
+    return _file(focus_files.as_csv(dataset.charges), focus_files.file_name(dataset, of="all"))
+
+
+@operator_page("reports")
+def ledger_export(request: HttpRequest, frame: PageFrame) -> HttpResponseBase:
+    del frame
+    month = _month(request)
+    try:
+        numbers = journal.numbers_of(settings.CLUSTERTAB_LEDGER_ACCOUNTS)
+    except AccountsError as error:
+        raise Http404(sentence(error)) from error
+    found = journal.entries(since=date(*month, 1), until=date(*shifted(month, 1), 1))
+    return _file(journal.as_csv(found, numbers), f"ledger-{month[0]}-{month[1]:02d}.csv")
+
+
+def _file(pieces: Iterable[bytes], name: str) -> HttpResponseBase:
+    """Read whole before it is sent: a slow reader holds no transaction."""
     file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the answer
-    for piece in focus_files.as_csv(dataset.charges):
+    for piece in pieces:
         file.write(piece)
     file.seek(0)
-    name = focus_files.file_name(dataset, of="all")
     return FileResponse(file, as_attachment=True, filename=name, content_type="text/csv; charset=utf-8")
 
 

@@ -12,7 +12,7 @@ from portal.web.close_schedule import close_schedule
 from portal.web.closing import close
 from portal.web.clusters import cluster, connection
 from portal.web.downloads import csv, evidence, line_csv, pdf, xml
-from portal.web.exports import focus_export, operator_focus_export
+from portal.web.exports import focus_export, ledger_export, operator_focus_export
 from portal.web.home import home, tenants
 from portal.web.invoices import invoice, invoices, line
 from portal.web.jobs import job, jobs
@@ -109,6 +109,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/reports/", reports, name="operator_reports"),
     path("operator/reports/csv", reports_csv, name="operator_reports_csv"),
     path("operator/exports/focus", operator_focus_export, name="operator_focus_export"),
+    path("operator/exports/ledger", ledger_export, name="operator_ledger_export"),
     path("operator/unassigned/", unassigned, name="operator_unassigned"),
     path("operator/quarantine/", quarantine, name="operator_quarantine"),
     path("operator/reconciliation/", reconciliation, name="operator_reconciliation"),

@@ -58,6 +58,7 @@ ADDRESSES = (
         "POST", "invoices/<str:name>/payments", "payments:write", "", 409, whole_tenant=True
     ),  # no gateway is set
     _reading("exports/focus", "invoices:read", whole=True, answer=400, op=400),  # it has to name the month
+    Address("GET", "exports/ledger", "", "ops:read", 400),  # it has to name the month
     _reading("payments", "invoices:read", whole=True),
     _reading("events", "invoices:read", whole=True),
     _reading("wallets", "wallets:read"),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from tests.api.door import Answer, Door
-from tests.web.house import House
+from tests.web.house import House, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -71,3 +72,19 @@ def test_api_058_the_open_month_is_told_within_the_tenants_own_rows(db: None) ->
         ("12.00", "", "preliminary"),
         ("1.00", "", "preliminary"),
     ]
+
+
+def test_op_fetches_the_journal_and_no_tenant_does(house: House, ann: Door, op: Door) -> None:
+    journal = rows(op.get("/exports/ledger?period=2026-04"))
+
+    assert {row["document"] for row in journal} >= {house.invoice.number}
+    assert sum(Decimal(row["debit"] or 0) - Decimal(row["credit"] or 0) for row in journal) == 0
+    assert ann.get("/exports/ledger?period=2026-04").status == 403
+
+
+def test_numbers_of_accounts_that_cannot_be_meant_are_told(op: Door, house: House, settings: Any) -> None:
+    settings.CLUSTERTAB_LEDGER_ACCOUNTS = ["cash=1"]
+
+    answer = op.get("/exports/ledger?period=2026-04")
+    assert (answer.status, "LEDGER_ACCOUNTS" in answer.body["detail"]) == (409, True)
+    assert signed_in(house.op).get("/operator/exports/ledger?period=2026-04").status_code == 404

@@ -58,7 +58,10 @@ def validator() -> Path:
     program = home / "bin" / "focus-validator"
     if not program.exists():
         shutil.rmtree(home, ignore_errors=True)
-        steps = [[a_python(), "-m", "venv", home], [home / "bin" / "pip", "install", "-q", *VALIDATOR]]
+        steps: list[list[str | Path]] = [
+            [a_python(), "-m", "venv", home],
+            [home / "bin" / "pip", "install", "-q", *VALIDATOR],
+        ]
         for step in steps:
             done = subprocess.run(step, capture_output=True, text=True, check=False, timeout=600)
             if done.returncode != 0:
@@ -71,7 +74,7 @@ def validator() -> Path:
 
 def findings(packages: Path, file: Path) -> tuple[set[str], set[str]]:
     """The rules that passed and that failed."""
-    command = [packages.parents[2] / "bin" / "focus-validator", "--data-file", file]
+    command: list[str | Path] = [packages.parents[2] / "bin" / "focus-validator", "--data-file", file]
     command += ["--validate-version", "1.2", "--block-download"]
     done = subprocess.run(command, cwd=packages, capture_output=True, text=True, check=False, timeout=300)
     told = re.findall(r"^\W+ (\S+): (PASS|FAIL)\b", done.stdout, re.MULTILINE)

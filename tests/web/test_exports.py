@@ -42,7 +42,18 @@ def test_op_downloads_those_of_all(house: House) -> None:
     assert signed_in(house.ann).get(address).status_code == 404
 
 
+def test_op_downloads_the_journal(house: House) -> None:
+    address = "/operator/exports/ledger?period=2026-04"
+    response = signed_in(house.op).get(address)
+
+    assert 'filename="ledger-2026-04.csv"' in response.headers["Content-Disposition"]
+    assert house.invoice.number in b"".join(response.streaming_content).decode()  # type: ignore[attr-defined, operator]
+    for person in (house.ann, house.carla):
+        assert signed_in(person).get(address).status_code == 404
+
+
 @pytest.mark.parametrize("query", ["", "?period=2026-00", "?period=x", "?period=0000-01"])
 def test_what_is_no_month_is_no_page(house: House, query: str) -> None:
     assert signed_in(house.ann).get(f"/t/vision-lab/exports/focus{query}").status_code == 404
-    assert signed_in(house.op).get(f"/operator/exports/focus{query}").status_code == 404
+    for export in ("focus", "ledger"):
+        assert signed_in(house.op).get(f"/operator/exports/{export}{query}").status_code == 404

@@ -1,18 +1,24 @@
-"""Whole months for the finance systems of others: charges as FOCUS."""
+"""Whole months for other systems: charges as FOCUS, and the journal of the general ledger."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date
 from tempfile import SpooledTemporaryFile
 from typing import Any
 
+from django.conf import settings
 from django.http import FileResponse, HttpResponseBase
 
-from billing.reports import focus, focus_files
-from billing.rules.period import parse_month
+from billing.reports import focus, focus_files, journal
+from billing.reports.journal import AccountsError
+from billing.rules.period import parse_month, shifted
 from portal.api.parameters import TENANT, Parameter, choice
-from portal.api.views import TenantEndpoint
+from portal.api.views import Endpoint, TenantEndpoint
 from portal.core.tenants.models import Tenant
 
+CSV = "text/csv; charset=utf-8"
 IN_MEMORY = 1 << 20  # bytes of a file, before it goes to disk
 
 
@@ -38,7 +44,7 @@ class Focus(TenantEndpoint):
 
     scope = "invoices:read"
     whole_tenant = True
-    content_type = "text/csv; charset=utf-8"
+    content_type = CSV
     parameters = (
         PERIOD,
         choice("format", ["csv"], "The kind of file.", many=False, default="csv"),
@@ -46,16 +52,36 @@ class Focus(TenantEndpoint):
     )
 
     def get(self, request: Any) -> HttpResponseBase:
-        """Read whole before it is sent: a slow reader holds neither a transaction nor a connection."""
         del request
         tenant, kind = self.tenant, self.query["format"]
         tenants = [tenant] if tenant is not None else list(Tenant.objects.order_by("slug"))
         own = self.client.tenant is not None
         dataset = focus.make_dataset(tenants=tenants, month=self.query["period"], moment=self.moment, own=own)
-        file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the answer
-        for piece in focus_files.as_csv(dataset.charges):
-            file.write(piece)
-        file.seek(0)
         name = focus_files.file_name(dataset, of=tenant.slug if tenant is not None else "all", extension=kind)
         self.headers["ClusterTab-Status"] = dataset.status.value
-        return FileResponse(file, as_attachment=True, filename=name, content_type=self.content_type)
+        return _file(focus_files.as_csv(dataset.charges), name)
+
+
+class Ledger(Endpoint):
+    """The journal of a month for the general ledger: debits and credits of all tenants."""
+
+    scope = "ops:read"
+    content_type = CSV
+    refusals = (AccountsError,)
+    parameters = (replace(PERIOD, description="The month on whose days it happened."),)
+
+    def get(self, request: Any) -> HttpResponseBase:
+        del request
+        year, month = self.query["period"]
+        numbers = journal.numbers_of(settings.CLUSTERTAB_LEDGER_ACCOUNTS)
+        found = journal.entries(since=date(year, month, 1), until=date(*shifted((year, month), 1), 1))
+        return _file(journal.as_csv(found, numbers), f"ledger-{year}-{month:02d}.csv")
+
+
+def _file(pieces: Iterable[bytes], name: str) -> HttpResponseBase:
+    """Read whole before it is sent: a slow reader holds neither a transaction nor a connection."""
+    file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the answer
+    for piece in pieces:
+        file.write(piece)
+    file.seek(0)
+    return FileResponse(file, as_attachment=True, filename=name, content_type=CSV)
