@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import accumulate, pairwise
 from typing import Any
 
 from django.db import connection
@@ -28,12 +27,17 @@ def prepared_cursor() -> Iterator[CursorWrapper]:
 
 def instances(cursor: CursorWrapper, *models: type[Model]) -> Iterator[tuple[Any, ...]]:
     """Each row as objects of these models, all columns of which it begins with, and then the rest of its values."""
-    names = [column.name for column in cursor.description]
-    ends = list(accumulate((len(model._meta.concrete_fields) for model in models), initial=0))
-    places = [slice(*place) for place in pairwise(ends)]
+    columns = [column.name for column in cursor.description]
+    reads: list[tuple[type[Model], list[str], list[int]]] = []
+    end = 0
+    for model in models:
+        fields = model._meta.concrete_fields  # in their own order, whatever the table's is
+        start, end = end, end + len(fields)
+        places = [columns.index(field.column, start, end) for field in fields]
+        reads.append((model, [field.attname for field in fields], places))
     for row in cursor:
         objects = [
-            model.from_db(connection.alias, names[place], row[place])
-            for model, place in zip(models, places, strict=True)
+            model.from_db(connection.alias, names, [row[place] for place in places])
+            for model, names, places in reads
         ]
-        yield (*objects, *row[ends[-1] :])
+        yield (*objects, *row[end:])

@@ -147,8 +147,8 @@ def _reach(document: Document, lines: Sequence[InvoiceLine]) -> dict[str, Any]:
     return {
         "tenant": document.tenant.pk,
         "through": document.rated_through,
-        "since": min(line.service_period.start.astimezone(UTC).date().replace(day=1) for line in lines),
-        "until": max(ends),
+        "first_month": min(line.service_period.start.astimezone(UTC).date().replace(day=1) for line in lines),
+        "end": max(ends),
         "positions": [line.position for line in lines],
         "periods": [line.service_period_id for line in lines],
         "projects": [line.project_id for line in lines],

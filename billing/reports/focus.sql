@@ -12,7 +12,7 @@ WITH line AS (
     FROM line l JOIN billing_ratedusage r
       ON r.period_id = l.period_id AND r.project_id = l.project_id AND r.price_id = l.price_id AND r.id > l.after
     WHERE r.tenant_id = %(tenant)s AND r.payer_id IS NULL AND r.id <= %(through)s
-      AND r.service_month >= %(since)s AND r.service_month < %(until)s::timestamptz AT TIME ZONE 'UTC'
+      AND r.service_month >= %(first_month)s AND r.service_month < %(end)s::timestamptz AT TIME ZONE 'UTC'
     GROUP BY l.position, l.after, r.record_id, r.share_num, r.share_den
     HAVING sum(r.units) <> 0
 ), named AS (
