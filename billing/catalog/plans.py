@@ -220,7 +220,7 @@ def by_use() -> bool:
 
 
 def in_use(terms: Price | PlanVersion) -> bool:
-    """Whether rated usage refers to it, taken back since or not."""
+    """Whether rated usage refers to it, taken back since or not; a version by which use is free is in use, too."""
     if isinstance(terms, Price):
         return PeriodTotal.objects.filter(price_id=terms.pk).exists()
     with connection.cursor() as cursor:

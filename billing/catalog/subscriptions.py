@@ -10,7 +10,16 @@ from django.db.models import Q
 
 from billing.catalog import billing_periods, third_party_payers
 from billing.catalog.plans import PlanError
-from billing.models import Archive, Plan, RatedUsage, Settles, Subscription, WalletScheme, WalletScope
+from billing.models import (
+    Archive,
+    Plan,
+    RatedJob,
+    RatedUsage,
+    Settles,
+    Subscription,
+    WalletScheme,
+    WalletScope,
+)
 from billing.models.wallets import Wallet
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
@@ -89,6 +98,12 @@ def unsubscribe(*, tenant: Tenant, at: datetime) -> None:
         present.save(update_fields=["until"])
 
 
+def _used_for_nothing(tenant: Tenant, since: int) -> bool:
+    """Whether jobs without GPUs ran since that second: what a plan does not charge of them has no rated row."""
+    jobs = RatedJob.objects.filter(tenant=tenant, gpus=0, started__isnull=False)
+    return jobs.filter(Q(ended__gt=since) | Q(ended=None, seen_until__gt=since)).exists()
+
+
 @transaction.atomic
 def withdraw(*, subscription: Subscription) -> None:
     """Take back a change of plan that is still to come: the tenant stays on the plan that it was to leave.
@@ -102,7 +117,7 @@ def withdraw(*, subscription: Subscription) -> None:
         service_to__gt=int(subscription.since.timestamp()),
         service_month__gte=subscription.since.astimezone(UTC).date().replace(day=1),  # others are not read
     )
-    if rated.exists():
+    if rated.exists() or _used_for_nothing(tenant, int(subscription.since.timestamp())):
         raise PlanError("subscription-used", tenant=tenant.slug, plan=subscription.plan)
     before = tenant.subscriptions.filter(until=subscription.since).first()
     until = subscription.until

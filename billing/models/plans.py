@@ -62,14 +62,35 @@ JOIN billing_invoiceline line ON line.kind = term.kind AND line.term_id = term.i
 
 # No index says which rows a version rated: it would cost each of them. Nobody was ever on most plans that change, and
 # nothing is rated by a version before it begins, whatever the zone: so no month is read, or those since then.
-RATED_BY = """EXISTS (
+# What a version does not charge has no rated row, but for GPUs: it counts as used by jobs without any, which ran while
+# it held for their tenant. Jobs are found by when they ended, and the few that have not by an index of their own.
+_FREE = """
+    SELECT 1 FROM (
+        SELECT s.tenant_id,
+               greatest(extract(epoch FROM s.since)::bigint, day_start(v.effective_from, z.timezone)) AS since,
+               least(extract(epoch FROM s.until)::bigint, (
+                   SELECT day_start(min(n.effective_from), z.timezone) FROM billing_planversion n
+                   WHERE n.plan_id = v.plan_id AND n.effective_from > v.effective_from), 9223372036854775807) AS until
+        FROM billing_planversion v JOIN billing_subscription s ON s.plan_id = v.plan_id
+        JOIN (SELECT DISTINCT tenant_id, timezone FROM billing_billingperiod) z ON z.tenant_id = s.tenant_id
+        WHERE v.id = {version}
+    ) held CROSS JOIN LATERAL (
+        SELECT j.started, j.ended AS finish, j.suspended FROM billing_ratedjob j
+        WHERE j.tenant_id = held.tenant_id AND j.gpus = 0 AND j.started < held.until AND j.ended > held.since
+        UNION ALL
+        SELECT j.started, j.seen_until, j.suspended FROM billing_ratedjob j
+        WHERE j.tenant_id = held.tenant_id AND j.gpus = 0 AND j.started < held.until AND j.ended IS NULL
+    ) job WHERE held_seconds(held.since, held.until, job.started, job.finish, job.suspended) > 0"""
+
+RATED_BY = f"""EXISTS (
     SELECT 1 FROM billing_planversion v JOIN audit_entry s
-        ON s."table" = 'billing_subscription' AND s.after ->> 'plan_id' = v.plan_id::text WHERE v.id = {version}
-) AND EXISTS (
-    SELECT 1 FROM billing_ratedusage WHERE version_id = {version} AND service_month >= (
+        ON s."table" = 'billing_subscription' AND s.after ->> 'plan_id' = v.plan_id::text WHERE v.id = {{version}}
+) AND (EXISTS (
+    SELECT 1 FROM billing_ratedusage WHERE version_id = {{version}} AND service_month >= (
         SELECT date_trunc('month', (effective_from - 2)::timestamp)::date FROM billing_planversion
-        WHERE id = {version}))"""
-"""Whether usage was rated by a version, taken back since or not; `version` is its id."""
+        WHERE id = {{version}}))
+    OR EXISTS ({_FREE}))"""  # noqa: S608 - built from constants
+"""Whether usage was rated by a version, taken back since or not, or is free by it; `version` is its id."""
 
 _GUARD_VERSION = f"""
 IF (TG_OP = 'DELETE' OR to_jsonb(NEW) IS DISTINCT FROM to_jsonb(OLD))

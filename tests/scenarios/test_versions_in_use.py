@@ -10,10 +10,10 @@ from django.db import DatabaseError, connection, transaction
 
 from billing.catalog import plans, subscriptions, version_terms
 from billing.catalog.plans import PlanError
-from billing.models import Fee, PlanVersion
+from billing.models import Fee, PlanVersion, RatedUsage
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
-from tests.builders import at
+from tests.builders import a_job, at, ingest
 from tests.on_terms import a_lab, used
 from tests.terms import TWO_DOLLARS, a_version
 
@@ -106,3 +106,61 @@ def test_a_version_that_begins_within_a_month_is_frozen_by_its_first_job(standar
     tenant.save()
     used(cluster, 1, day="2026-04-30")
     assert plans.in_use(may)
+
+
+def cores(cluster: Cluster, day: str, **fields: str) -> None:
+    """Two cores for an hour, without a GPU: the plan does not charge them, and nothing of the job is rated."""
+    times = {"started": f"{day} 10:00", "ended": f"{day} 11:00"} | fields
+    ingest(cluster, a_job(account="vision", gpus=0, cpu_milli=2000, **times))
+
+
+def test_a_version_by_which_all_use_was_free_is_frozen_too(standard: PlanVersion) -> None:
+    """Else cores that a closed month gave for nothing could be billed afterwards, by a version that never said so."""
+    cluster, _ = a_lab(standard)
+    assert not plans.in_use(standard)
+    cores(cluster, "2026-03-20")
+
+    assert not RatedUsage.objects.exists()
+    assert plans.in_use(standard)
+    with pytest.raises(PlanError):
+        plans.new_version(plan=standard.plan, effective_from=standard.effective_from, charges=["gpu", "cpu"])
+    with pytest.raises(PlanError):
+        plans.delete_version(version=standard)
+    with pytest.raises(DatabaseError, match="add a new version"), transaction.atomic():
+        PlanVersion.objects.filter(pk=standard.pk).update(charges=["gpu", "cpu"])
+
+
+def test_a_version_is_not_frozen_by_free_use_before_or_after_it(standard: PlanVersion) -> None:
+    april = plans.new_version(plan=standard.plan, effective_from=date(2026, 4, 1), charges=["gpu"])
+    may = plans.new_version(plan=standard.plan, effective_from=date(2026, 5, 1), charges=["gpu"])
+    cluster, _ = a_lab(standard)
+    cores(cluster, "2026-03-31")
+    cores(cluster, "2026-05-01")
+    assert [plans.in_use(version) for version in (standard, april, may)] == [True, False, True]
+
+
+def test_a_job_that_still_runs_freezes_the_versions_that_it_has_reached(standard: PlanVersion) -> None:
+    later = [
+        plans.new_version(plan=standard.plan, effective_from=day, charges=["gpu"])
+        for day in (date(2026, 4, 1), date(2026, 6, 1))
+    ]
+    cluster, _ = a_lab(standard)
+    ingest(
+        cluster,
+        a_job(
+            account="vision", gpus=0, cpu_milli=2000, started="2026-03-20 10:00", ended=None,
+            seen_until="2026-04-10 10:00", state="RUNNING",
+        ),
+    )  # fmt: skip
+    assert [plans.in_use(version) for version in (standard, *later)] == [True, True, False]
+
+
+def test_a_change_of_plan_under_which_all_use_was_free_is_not_withdrawn(
+    lab: tuple[Cluster, Tenant],
+) -> None:
+    cluster, tenant = lab
+    other = a_version(TWO_DOLLARS, name="other")
+    change = subscriptions.subscribe(tenant=tenant, plan=other.plan, since=at("2026-05-01"))
+    cores(cluster, "2026-05-20")
+    with pytest.raises(PlanError, match="has used plan other"):
+        subscriptions.withdraw(subscription=change)
