@@ -51,7 +51,7 @@ APPLICABLE = {
     "InvoiceId": Kind.TEXT,
     "ListUnitPrice": Kind.DECIMAL,
     "PricingCategory": Kind.TEXT,
-    "ResourceId": Kind.FREE,
+    "ResourceId": Kind.TEXT,  # it begins with "clusters/", whatever follows
     "ResourceName": Kind.FREE,
     "ResourceType": Kind.TEXT,
     "ServiceSubcategory": Kind.TEXT,

@@ -65,6 +65,7 @@ class Endpoint(APIView):
     lists: ClassVar[bool] = False
     success: ClassVar[int] = 201  # of its POST
     largest_body: ClassVar[int] = LARGEST
+    longest_query: ClassVar[str] = LONGEST_QUERY
     beyond_tenant: ClassVar[bool] = False  # it reads more than the tenant's rows, and chooses them itself
     whole_tenant: ClassVar[bool] = False  # more than one project's: a key of a project does not reach it
     allotment: ClassVar[tuple[str, int] | None] = None  # a limit of its own: name, and how often a minute
@@ -156,7 +157,7 @@ class Endpoint(APIView):
         """A transaction with a time limit, in which only the client's rows can be read; undone after a rehearsal."""
         with transaction.atomic():
             with connection.cursor() as cursor:
-                cursor.execute("SELECT set_config('statement_timeout', %s, true)", [LONGEST_QUERY])
+                cursor.execute("SELECT set_config('statement_timeout', %s, true)", [self.longest_query])
             with self._scope():
                 yield
             if self.query.get("dry_run"):
