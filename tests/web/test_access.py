@@ -46,8 +46,12 @@ ACTS = {
     "t/<slug:slug>/invoices/<path:number>/pay/": 405,
     "t/<slug:slug>/invoices/<path:number>/pay-saved/": 405,
 }
-# No document of the house is rendered, no bank asks for a confirmation, and none of its March is left to be issued.
+# No document of the house is rendered, no bank asks for a confirmation, none of its March is left to be issued, and an
+# export has to be told its month.
 NOT_YET = {
+    "t/<slug:slug>/exports/focus": 404,
+    "operator/exports/focus": 404,
+    "operator/exports/ledger": 404,
     "t/<slug:slug>/invoices/<path:number>/xml": 404,
     "t/<slug:slug>/payment/confirm/<uuid:attempt>/": 404,
     "t/<slug:slug>/invoices/<path:number>/pdf": 409,
