@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from django.db import connection
 
+from clusters import usage
+
 TABLES = """
 CREATE TABLE bench_usage (LIKE clusters_usagerecord INCLUDING DEFAULTS);
 CREATE SEQUENCE bench_usage_id;
@@ -97,9 +99,11 @@ WITH used AS (SELECT * FROM clusters_usagerecord WHERE account_id = %s),
 {_CUT.strip()}, rated AS ({_RATED}), {_TOTALS.strip()}{_DAYS}"""
 
 UNKNOWN = """
-SELECT count(*) FROM bench_stage s
+SELECT count(*) FROM (SELECT *, usage_key_month(source_key)::bigint AS month FROM bench_stage) s
 LEFT JOIN LATERAL (
-    SELECT * FROM clusters_usagerecord u WHERE u.cluster_id = s.cluster_id AND u.source_key = s.source_key OFFSET 0
+    SELECT * FROM clusters_usagerecord u
+    WHERE u.cluster_id = s.cluster_id AND u.source_key = s.source_key AND u.id >= s.month << 40
+      AND u.id < (s.month + 1) << 40 OFFSET 0
 ) u ON true
 WHERE u.id IS NULL OR (u.account_id, u.started, u.ended, u.gpus, u.cpu_milli, u.memory_mib, u.state)
     IS DISTINCT FROM (s.account_id, s.started, s.ended, s.gpus, s.cpu_milli, s.memory_mib, s.state)
@@ -139,8 +143,6 @@ def rate(*, into: str = "bench") -> None:
     """
     statement = RATE if into == "bench" else RATE.replace(_DAYS, " SELECT")
     statement = statement.replace("bench_", f"{into}_").replace(f"{into}_terms", "bench_terms")
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT coalesce(max(id), 0) FROM clusters_usagerecord")
-        (last,) = cursor.fetchone()
-        for first in range(0, last, SLICE):
-            cursor.execute(statement, [first, first + SLICE])
+    for after, last in usage.slices(usage.account_ids(), size=SLICE):
+        with connection.cursor() as cursor:
+            cursor.execute(statement, [after, last])

@@ -160,15 +160,28 @@ RECORD_COLUMNS = (
 )
 
 
+NEW_ID = "usage_key_month(source_key)::bigint << 40 | nextval('clusters_usagerecord_id_seq')"
+
+
 def load_records(cluster: Cluster, workload: Iterable[jobs.Job]) -> None:
     """Put the jobs into the ledger's table, unrated."""
     rows = record_rows(cluster, workload)
-    with (
-        connection.cursor() as cursor,
-        cursor.copy(f"COPY clusters_usagerecord ({RECORD_COLUMNS}) FROM STDIN") as copy,
-    ):
-        for row in rows:
-            copy.write_row(row)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"CREATE TEMP TABLE bench_loaded AS SELECT {RECORD_COLUMNS} FROM clusters_usagerecord LIMIT 0"
+        )
+        with cursor.copy(f"COPY bench_loaded ({RECORD_COLUMNS}) FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+        cursor.execute(
+            "SELECT clusters_ensure_records(m), billing_ensure_jobs(m)"
+            " FROM (SELECT DISTINCT usage_key_month(source_key) AS m FROM bench_loaded ORDER BY m) month"
+        )
+        cursor.execute(
+            f"INSERT INTO clusters_usagerecord (id, {RECORD_COLUMNS})"
+            f" SELECT {NEW_ID}, {RECORD_COLUMNS} FROM bench_loaded"
+        )
+        cursor.execute("DROP TABLE bench_loaded")
 
 
 def correct_terms() -> None:

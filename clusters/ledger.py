@@ -19,6 +19,7 @@ from django.db import connection
 from clusters import temp_tables
 from clusters.connectors.base import BadRow, UsageFact
 from clusters.models import Cluster, Pull
+from clusters.partitions import of_partition
 from clusters.utilisation import StoredHours
 from portal.errors import storable
 from portal.sql_files import Statements
@@ -73,13 +74,15 @@ def store(
     with connection.cursor() as cursor:
         temp_tables.prepare(cursor, "LEDGER", "USAGE")
         rounds = _stage(cursor, facts)
+        cursor.execute(sql.MONTHS, {"cluster": cluster.pk, "moment": moment})
+        partitions: list[tuple[int, str]] = cursor.fetchall()
         new = revised = 0
         cursor.execute(sql.HOLD_ACCOUNTS, {"cluster": cluster.pk})
         cursor.execute(sql.ADD_ACCOUNTS, {"cluster": cluster.pk})
         if rounds > 1:
-            cursor.execute(sql.DROP_REPEATED_HISTORY, {"cluster": cluster.pk})
+            _of_months(cursor, sql.DROP_REPEATED_HISTORY, partitions, {"cluster": cluster.pk})
         for turn in range(1, rounds + 1):
-            added, changed = _merge(cursor, cluster, turn, moment, marks)
+            added, changed = _merge(cursor, cluster, partitions, turn, moment, marks)
             new, revised = new + added, revised + changed
         _quarantine(cursor, cluster, bad, source=source, moment=moment)
     return Stored(new, len(facts) - new - revised, revised, len(bad))
@@ -166,7 +169,12 @@ def _line(turn: int, fact: UsageFact) -> str:
 
 
 def _merge(
-    cursor: Any, cluster: Cluster, turn: int, moment: datetime, marks: Sequence[int] | None
+    cursor: Any,
+    cluster: Cluster,
+    partitions: Sequence[tuple[int, str]],
+    turn: int,
+    moment: datetime,
+    marks: Sequence[int] | None,
 ) -> tuple[int, int]:
     values = {
         "cluster": cluster.pk,
@@ -175,7 +183,8 @@ def _merge(
         "moment": moment,
         "marks": None if marks is None else list(marks),
     }
-    cursor.execute(sql.MATCH, values)
+    cursor.execute(sql.FORGET)
+    _of_months(cursor, sql.MATCH, partitions, values)
     cursor.execute(sql.VERDICTS)
     verdicts = dict(cursor.fetchall())
     new, revised = verdicts.get("new", 0), verdicts.get("revised", 0)
@@ -191,6 +200,14 @@ def _merge(
     if new or revised:
         cursor.execute(sql.RESOLVE_QUARANTINE, values)
     return new, revised
+
+
+def _of_months(
+    cursor: Any, statement: str, partitions: Sequence[tuple[int, str]], values: dict[str, Any]
+) -> None:
+    """Send the statement for each month, with its partition of the records in the whole table's place."""
+    for month, partition in partitions:
+        cursor.execute(of_partition(statement, partition), values | {"month": month})
 
 
 def _quarantine(

@@ -24,14 +24,36 @@ WHERE NOT EXISTS (SELECT 1 FROM clusters_account a WHERE a.cluster_id = %(cluste
 ORDER BY 2
 ON CONFLICT DO NOTHING
 
+-- name: MONTHS
+-- Those of the batch, each with the partition of its records. A key that says no month has that of its record; if there is
+-- none, that of its submission or start as they are told now: it stays there.
+WITH said AS (
+    SELECT DISTINCT ON (source_key) source_key, coalesce(submitted, started) AS since FROM usage_stage
+    WHERE key_month IS NULL ORDER BY source_key, turn
+), held AS (
+    UPDATE usage_stage s SET held_month = coalesce(
+        (SELECT k.record_id >> 40 FROM clusters_usagekey k
+         WHERE k.cluster_id = %(cluster)s AND k.source_key = n.source_key),
+        month_number(CASE WHEN n.since BETWEEN 978307200 AND 3976214399 THEN n.since
+                          ELSE extract(epoch FROM %(moment)s::timestamptz)::bigint END))
+    FROM said n WHERE n.source_key = s.source_key RETURNING held_month
+), month AS (
+    SELECT DISTINCT key_month AS month FROM usage_stage WHERE key_month IS NOT NULL
+    UNION SELECT held_month FROM held ORDER BY 1
+)
+SELECT month, clusters_ensure_records(month) FROM month
+
 -- name: DROP_REPEATED_HISTORY
--- Where the last word on a key (an end before an open row) is what the record says, so was what led to it.
+-- Where the last word on a key (an end before an open row) is what the record says, so was what led to it. Of one month,
+-- from its partition, as MATCH.
 DELETE FROM usage_stage s USING (
-    SELECT DISTINCT ON (source_key) * FROM usage_stage ORDER BY source_key, (ended IS NULL), turn DESC
+    SELECT DISTINCT ON (source_key) * FROM usage_stage WHERE coalesce(key_month, held_month) = %(month)s
+    ORDER BY source_key, (ended IS NULL), turn DESC
 ) n
 JOIN clusters_account a ON a.cluster_id = %(cluster)s AND a.name = n.account
 CROSS JOIN LATERAL (
-    SELECT * FROM clusters_usagerecord r WHERE r.cluster_id = %(cluster)s AND r.source_key = n.source_key OFFSET 0
+    SELECT * FROM clusters_usagerecord r
+    WHERE r.cluster_id = %(cluster)s AND r.source_key = n.source_key LIMIT 1
 ) u
 WHERE s.source_key = n.source_key AND s.turn < n.turn
   AND (u.account_id, u."user", u.queue, u.qos, u.priority_class, u.gpus, u.gpu_model, u.mig_profile, u.share_num,
@@ -42,15 +64,21 @@ WHERE s.source_key = n.source_key AND s.turn < n.turn
        n.share_den, n.cpu_milli, n.memory_mib, n.nodes, n.started, n.ended, n.suspended, n.state, n.gpu_memory_mib,
        n.billing, CASE WHEN n.ended IS NULL THEN n.seen_until END)
 
+-- name: FORGET
+DELETE FROM usage_match
+
 -- name: MATCH
+-- What is staged of one month, and what its partition, which is sent in the table's place, has of it: of all partitions
+-- some plan would look into the wrong index, or into each.
+--
 -- Stale is older news than the record's: an open row of a closed record, a waiting row of a started one, an earlier sight
 -- of one that still runs. While a run goes on, its suspended seconds grow with it, which is no news by itself. It is seen
 -- anew only as it passes one of `marks`, seconds of the hour: each sight writes its record, job, totals and rated stretch
 -- again, and a thousand runs polled every five minutes have three hundred thousand sights a day. One that had vanished is
 -- back with its first sight.
-TRUNCATE usage_match;
 INSERT INTO usage_match (source_key, account_id, record_id, verdict, revision)
-SELECT m.source_key, m.account_id, m.record_id, m.verdict,
+SELECT m.source_key, m.account_id,
+       CASE m.verdict WHEN 'new' THEN %(month)s::bigint << 40 | nextval('clusters_usagerecord_id_seq') ELSE m.record_id END, m.verdict,
        CASE m.verdict WHEN 'new' THEN 1 WHEN 'revised' THEN m.revision + 1 ELSE m.revision END
 FROM (
     SELECT s.source_key, a.id AS account_id, u.id AS record_id, u.revision,
@@ -82,7 +110,7 @@ FROM (
         SELECT * FROM clusters_usagerecord r
         WHERE r.cluster_id = %(cluster)s AND r.source_key = s.source_key LIMIT 1
     ) u ON true
-    WHERE s.turn = %(turn)s
+    WHERE s.turn = %(turn)s AND coalesce(s.key_month, s.held_month) = %(month)s
 ) m
 
 -- name: VERDICTS
@@ -95,11 +123,11 @@ ANALYZE usage_match (source_key, record_id, verdict)
 
 -- name: INSERT_NEW
 WITH added AS (
-    INSERT INTO clusters_usagerecord (cluster_id, account_id, revision, last_seen, source_key, job_id, name, "user",
+    INSERT INTO clusters_usagerecord (id, cluster_id, account_id, revision, last_seen, source_key, job_id, name, "user",
         queue, qos, priority_class, gpus, gpu_model, mig_profile, share_num, share_den, cpu_milli, memory_mib, nodes,
         node_list, requested, time_limit, submitted, eligible, started, ended, seen_until, suspended, gpu_memory_mib,
         billing, state, exit_code)
-    SELECT %(cluster)s, m.account_id, m.revision, %(moment)s, s.source_key, s.job_id, s.name, s."user",
+    SELECT m.record_id, %(cluster)s, m.account_id, m.revision, %(moment)s, s.source_key, s.job_id, s.name, s."user",
            s.queue, s.qos, s.priority_class, s.gpus, s.gpu_model, s.mig_profile, s.share_num, s.share_den, s.cpu_milli,
            s.memory_mib, s.nodes, s.node_list, s.requested, s.time_limit, s.submitted, s.eligible, s.started, s.ended,
            s.seen_until, s.suspended, s.gpu_memory_mib, s.billing, s.state, s.exit_code
@@ -134,21 +162,21 @@ WHERE m.verdict = 'revised'
 
 -- name: REWRITE
 -- The records that are revised, described anew or seen again: what did not change is written as it was. They are reached
--- by the unique index, one by one: joined to an UPDATE, a table that was vacuumed while it was young, and so is taken for
+-- by their key, one by one: joined to an UPDATE, a table that was vacuumed while it was young, and so is taken for
 -- empty, was read whole.
 WITH changed AS (
-    INSERT INTO clusters_usagerecord AS u (cluster_id, account_id, revision, last_seen, source_key, job_id, name, "user",
+    INSERT INTO clusters_usagerecord AS u (id, cluster_id, account_id, revision, last_seen, source_key, job_id, name, "user",
         queue, qos, priority_class, gpus, gpu_model, mig_profile, share_num, share_den, cpu_milli, memory_mib, nodes,
         node_list, requested, time_limit, submitted, eligible, started, ended, seen_until, suspended, gpu_memory_mib,
         billing, state, exit_code)
-    SELECT %(cluster)s, m.account_id, m.revision, %(moment)s, s.source_key, s.job_id, s.name, s."user",
+    SELECT m.record_id, %(cluster)s, m.account_id, m.revision, %(moment)s, s.source_key, s.job_id, s.name, s."user",
            s.queue, s.qos, s.priority_class, s.gpus, s.gpu_model, s.mig_profile, s.share_num, s.share_den, s.cpu_milli,
            s.memory_mib, s.nodes, s.node_list, s.requested, s.time_limit, s.submitted, s.eligible, s.started, s.ended,
            s.seen_until, s.suspended, s.gpu_memory_mib, s.billing, s.state, s.exit_code
     FROM usage_stage s
     JOIN usage_match m ON m.source_key = s.source_key AND m.verdict IN ('revised', 'described', 'seen')
     WHERE s.turn = %(turn)s
-    ON CONFLICT (cluster_id, source_key) DO UPDATE
+    ON CONFLICT (id) DO UPDATE
     SET last_seen = excluded.last_seen, revision = excluded.revision, account_id = excluded.account_id,
         job_id = excluded.job_id, name = excluded.name,
         -- A row that is no news leaves the name as it is: it may have been erased since it was compared.

@@ -1,7 +1,8 @@
 -- All working tables. Each is of one session: made once per connection, and emptied at each commit.
 
 -- name: LEDGER
--- usage_stage: a batch of facts as it was read; `turn` counts the facts of one key. Filled and read by clusters.ledger.
+-- usage_stage: a batch of facts as it was read; `turn` counts the facts of one key; `key_month` is the month that the
+--     key says, `held_month` that of a record whose key says none. Filled and read by clusters.ledger.
 -- usage_match: what each fact of a turn is to the record that there is: new, revised, described, seen, stale or same,
 --     and the revision that it will have. Filled and read by clusters.ledger.
 -- usage_touched: records that a batch changed. Filled by clusters.ledger, read by clusters.usage.
@@ -12,10 +13,11 @@ CREATE TEMP TABLE IF NOT EXISTS usage_stage (
     exit_code text NOT NULL, turn int NOT NULL, gpus int NOT NULL, share_num int NOT NULL, share_den int NOT NULL,
     cpu_milli bigint NOT NULL, memory_mib bigint NOT NULL, nodes int NOT NULL, time_limit bigint, submitted bigint,
     eligible bigint, started bigint, ended bigint, seen_until bigint, suspended bigint NOT NULL,
-    gpu_memory_mib bigint NOT NULL, billing bigint NOT NULL
+    gpu_memory_mib bigint NOT NULL, billing bigint NOT NULL,
+    key_month int GENERATED ALWAYS AS (usage_key_month(source_key)) STORED, held_month int
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS usage_match (
-    source_key text NOT NULL, account_id bigint NOT NULL, record_id bigint, verdict text NOT NULL, revision int NOT NULL
+    source_key text NOT NULL, account_id bigint NOT NULL, record_id bigint NOT NULL, verdict text NOT NULL, revision int NOT NULL
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS usage_touched (record_id bigint NOT NULL) ON COMMIT DELETE ROWS
 
@@ -33,12 +35,13 @@ CREATE TEMP TABLE IF NOT EXISTS usage_input (
 ) ON COMMIT DELETE ROWS
 
 -- name: UTILISATION
--- utilisation_stage: hours of telemetry by the key of their run. Filled and read by clusters.utilisation.
+-- utilisation_stage: hours of telemetry by the key of their run, and its record once it is found. Filled and read by clusters.utilisation.
 -- utilisation_job: hours of telemetry by the number of their job. Filled and read by clusters.utilisation.
 -- utilisation_changed: records whose hours a batch changed. Filled by clusters.utilisation, read by clusters.usage.
 CREATE TEMP TABLE IF NOT EXISTS utilisation_stage (
     source_key text NOT NULL, hour bigint NOT NULL, busy numeric(24, 9) NOT NULL, covered bigint NOT NULL,
-    source text NOT NULL, metric text NOT NULL
+    source text NOT NULL, metric text NOT NULL,
+    key_month int GENERATED ALWAYS AS (usage_key_month(source_key)) STORED, record_id bigint
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS utilisation_job (
     job_id text NOT NULL, hour bigint NOT NULL, busy numeric(24, 9) NOT NULL, covered bigint NOT NULL,

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import connection
 
 from clusters import temp_tables
 from clusters.connectors.base import BusyHour, BusySource
 from clusters.models import Cluster
+from clusters.partitions import of_partition
 from portal.excerpt import quoted
 from portal.sql_files import Statements
 
@@ -98,8 +99,7 @@ def store(*, cluster: Cluster, hours: Sequence[BusyHour]) -> StoredHours:
         temp_tables.prepare(cursor, "UTILISATION")
         with cursor.copy(sql.COPY_STAGE) as copy:
             copy.write("".join(map(_line, newest.values())).encode())
-        cursor.execute(sql.MERGE, {"cluster": cluster.pk})
-        changed, strangers, stranger, large, example = cursor.fetchone()
+        changed, strangers, stranger, large, example = _merge(cursor, cluster)
     if large:
         refused += Odd(large, f"{example} had more seconds than its devices")
     return StoredHours(len(hours), changed, Odd(strangers, stranger or ""), refused)
@@ -115,6 +115,17 @@ def impossible(row: BusyHour) -> str:
     if not 0 <= row.busy <= min(row.covered * NOISE, _MOST):
         return f"{where} was busy for {row.busy.normalize():f} s of {row.covered} s"
     return "\\x00 in a name" if "\x00" in row.source_key + row.metric else ""
+
+
+def _merge(cursor: Any, cluster: Cluster) -> tuple[Any, ...]:
+    cursor.execute(sql.MONTHS)
+    for month, partition in cursor.fetchall():
+        find = of_partition(sql.FIND, partition)
+        cursor.execute(find, {"cluster": cluster.pk, "month": month})
+    cursor.execute(sql.FIND_HELD, {"cluster": cluster.pk})
+    cursor.execute(sql.MERGE)
+    found: tuple[Any, ...] = cursor.fetchone()
+    return found
 
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
@@ -148,6 +159,5 @@ def store_jobs(*, cluster: Cluster, hours: Sequence[JobHour]) -> StoredHours:
         span = {"since": min(begins), "until": max(begins) + HOUR}
         cursor.execute(sql.STAGE_JOBS, {"cluster": cluster.pk, "source": BusySource.DEVICE.value, **span})
         strangers, stranger = cursor.fetchone()
-        cursor.execute(sql.MERGE, {"cluster": cluster.pk})
-        changed = cursor.fetchone()[0]
+        changed = _merge(cursor, cluster)[0]
     return StoredHours(len(hours), changed, Odd(strangers, f"job {stranger}" if stranger else ""))

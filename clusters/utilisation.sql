@@ -6,19 +6,34 @@ COPY utilisation_stage (source_key, hour, busy, covered, source, metric) FROM ST
 -- name: COPY_JOBS
 COPY utilisation_job (job_id, hour, busy, covered, metric) FROM STDIN
 
+-- name: MONTHS
+-- Those that keys say, each with the partition of their records.
+SELECT DISTINCT key_month, c.relname FROM utilisation_stage
+JOIN pg_class c ON c.relnamespace = 'public'::regnamespace
+               AND c.relname = 'clusters_usagerecord_' || to_char(month_of_number(key_month), 'YYYY_MM')
+
+-- name: FIND
+-- The runs of a month. Its partition is sent in the table's place.
+UPDATE utilisation_stage s SET record_id = (
+    SELECT r.id FROM clusters_usagerecord r
+    WHERE r.cluster_id = %(cluster)s AND r.source_key = s.source_key LIMIT 1
+) WHERE s.key_month = %(month)s
+
+-- name: FIND_HELD
+UPDATE utilisation_stage s SET record_id = (
+    SELECT k.record_id FROM clusters_usagekey k WHERE k.cluster_id = %(cluster)s AND k.source_key = s.source_key
+) WHERE s.key_month IS NULL
+
 -- name: MERGE
 -- Each row by one look into either index, whatever the statistics say of a young table. What is stored as it was read is
 -- left alone: turned away by ON CONFLICT, it would be locked, which writes it.
 WITH stage AS (
-    SELECT s.*, u.id AS record_id, s.covered > 3600 * u.gpus::bigint AS large,
+    SELECT s.*, s.covered > 3600 * u.gpus::bigint AS large,
            (h.busy, h.covered, h.source, h.metric) IS NOT DISTINCT FROM (s.busy, s.covered, s.source, s.metric) AS same
     FROM utilisation_stage s
+    LEFT JOIN LATERAL (SELECT gpus FROM clusters_usagerecord r WHERE r.id = s.record_id LIMIT 1) u ON true
     LEFT JOIN LATERAL (
-        SELECT r.id, r.gpus FROM clusters_usagerecord r
-        WHERE r.cluster_id = %(cluster)s AND r.source_key = s.source_key LIMIT 1
-    ) u ON true
-    LEFT JOIN LATERAL (
-        SELECT * FROM clusters_utilisationhour k WHERE k.record_id = u.id AND k.hour = s.hour LIMIT 1
+        SELECT * FROM clusters_utilisationhour k WHERE k.record_id = s.record_id AND k.hour = s.hour LIMIT 1
     ) h ON true
 ), changed AS (
     INSERT INTO clusters_utilisationhour (record_id, hour, busy, covered, source, metric)

@@ -1,6 +1,5 @@
 import django.contrib.postgres.constraints
 import django.contrib.postgres.fields
-import django.contrib.postgres.indexes
 import django.core.validators
 import django.db.models.deletion
 import django.db.models.expressions
@@ -368,7 +367,9 @@ class Migration(migrations.Migration):
                         ('unpriced', models.BooleanField()),
                     ],
                     options={
-                        'indexes': [models.Index(fields=['tenant', '-shown_at', '-record_id'], include=('ended', 'cost_rank', 'gpu_units'), name='jobs_of_tenant_newest_first'), models.Index(condition=models.Q(('ended__isnull', True)), fields=['tenant', '-shown_at', '-record_id'], name='open_jobs_of_tenant'), django.contrib.postgres.indexes.BrinIndex(fields=['ended'], name='jobs_by_end', pages_per_range=32)],
+                        'db_table': 'billing_ratedjob',
+                        'managed': False,
+                        'indexes': [],
                         'constraints': [],
                     },
                 ),

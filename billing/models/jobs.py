@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pgtrigger
-from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
-from django.db.models import Q
 
 from billing.models import billed_jobs_sql
 from portal.core.tenants.models import Project, Tenant
@@ -70,7 +68,7 @@ class BilledJob(JobDescription):
 
 
 class RatedJob(JobDescription):
-    """A job as it is now, and what its rated usage adds up to."""
+    """A job as it is now, and what its rated usage adds up to; in the partition of its record's month."""
 
     # The record first: rating looks up jobs by it, whoever their tenants are.
     pk = models.CompositePrimaryKey("record_id", "tenant_id")
@@ -91,24 +89,8 @@ class RatedJob(JobDescription):
     unpriced = models.BooleanField()
 
     class Meta:
-        indexes: ClassVar = [
-            # What the most expensive jobs of a period are sorted by lies in the index: a large tenant has
-            # a hundred thousand of them, of which eight are read.
-            models.Index(
-                fields=["tenant", "-shown_at", "-record_id"],
-                include=["ended", "cost_rank", "gpu_units"],
-                name="jobs_of_tenant_newest_first",
-            ),
-            # The few that run or wait, found without reading all that ever ended.
-            models.Index(
-                fields=["tenant", "-shown_at", "-record_id"],
-                condition=Q(ended__isnull=True),
-                name="open_jobs_of_tenant",
-            ),
-            # Those of all tenants that ended lately, which monitoring asks for each minute. Rows come about in the
-            # order of their ends, so that a few kilobytes lead to them.
-            BrinIndex(fields=["ended"], pages_per_range=32, name="jobs_by_end"),
-        ]
+        managed = False  # portal/schema/months.sql has the table and its indexes
+        db_table = "billing_ratedjob"
         triggers: ClassVar = [
             pgtrigger.Trigger(
                 name="billed_job_is_kept_before_it_changes",

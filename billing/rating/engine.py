@@ -89,6 +89,7 @@ def _rate() -> None:
         unrated = _is_unrated(cursor)
         _ensure_periods(cursor)
         cursor.execute(sql.ENSURE_MONTHS)
+        cursor.execute(sql.ENSURE_JOBS)
         selected = _offer(cursor)
         if not (unrated and _rate_anew(cursor, selected)):
             _cut(cursor, selected)

@@ -84,6 +84,10 @@ FROM (SELECT min(started) AS since, max(finish) AS until FROM usage_input) u,
                      to_timestamp(until) AT TIME ZONE 'UTC', '1 month') AS month
 WHERE since IS NOT NULL
 
+-- name: ENSURE_JOBS
+SELECT billing_ensure_jobs(month)
+FROM (SELECT DISTINCT (record_id >> 40)::int AS month FROM usage_input ORDER BY month) m
+
 -- name: CUTS
 -- What should be rated where the price of a span is one for all of it. Zero-length runs hold nothing: they have no cut, but
 -- stay visible as jobs.

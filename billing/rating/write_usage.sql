@@ -215,8 +215,9 @@ GROUP BY u.record_id, s.tenant_id
 -- name: JOBS_GONE
 -- Jobs that are another tenant's now. A run that holds nothing (waiting, or of zero length) belongs to who owned its
 -- account when it was submitted.
-DELETE FROM billing_ratedjob WHERE ctid = ANY (ARRAY(
-    SELECT k.ctid FROM (
+-- A place in a table is that in some partition: what stands there in others is another job.
+WITH k AS MATERIALIZED (
+    SELECT r.ctid AS place, r.record_id, r.tenant_id FROM (
         SELECT record_id, tenant_id FROM rate_before
         EXCEPT SELECT w.record_id, o.tenant_id FROM rate_cut w JOIN rate_offer o USING (offer_id)
         EXCEPT SELECT record_id, tenant_id FROM rate_held
@@ -227,10 +228,12 @@ DELETE FROM billing_ratedjob WHERE ctid = ANY (ARRAY(
         WHERE NOT EXISTS (SELECT 1 FROM rate_cut w WHERE w.record_id = u.record_id)
           AND NOT EXISTS (SELECT 1 FROM rate_held h WHERE h.record_id = u.record_id)
     ) gone CROSS JOIN LATERAL (
-        SELECT r.ctid FROM billing_ratedjob r
+        SELECT r.ctid, r.record_id, r.tenant_id FROM billing_ratedjob r
         WHERE r.record_id = gone.record_id AND r.tenant_id = gone.tenant_id OFFSET 0
-    ) k
-))
+    ) r
+)
+DELETE FROM billing_ratedjob WHERE ctid = ANY (ARRAY(SELECT place FROM k))
+    AND (record_id, tenant_id) IN (SELECT record_id, tenant_id FROM k)
 
 -- name: JOBS
 -- Only jobs that show something new are written, be it a single one of ten thousand; where nothing was rated before, none

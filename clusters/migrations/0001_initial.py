@@ -298,9 +298,21 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='UsageKey',
+                    fields=[
+                        ('pk', models.CompositePrimaryKey('cluster_id', 'source_key', blank=True, editable=False, primary_key=True, serialize=False)),
+                        ('cluster', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.cluster')),
+                        ('source_key', models.TextField()),
+                        ('record_id', models.BigIntegerField()),
+                    ],
+                    options={
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='UsageRecord',
                     fields=[
-                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('source_key', models.TextField(help_text='Unique for ever within the cluster.')),
                         ('revision', models.PositiveIntegerField(default=1)),
                         ('job_id', models.TextField()),
@@ -330,13 +342,16 @@ class Migration(migrations.Migration):
                         ('exit_code', models.TextField()),
                         ('gpu_memory_mib', models.BigIntegerField(db_default=0, help_text='Memory of the devices that it held.')),
                         ('billing', models.BigIntegerField(db_default=0, help_text="Slurm's billing TRES, a weight.")),
+                        ('id', models.BigIntegerField(help_text='Months since 1970 << 40 | a number of its own.', primary_key=True, serialize=False)),
                         ('cluster', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, to='clusters.cluster')),
                         ('account', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, to='clusters.account')),
                         ('last_seen', models.DateTimeField(help_text='When a pass last wrote it; kept up for open records only.')),
                     ],
                     options={
-                        'indexes': [models.Index(fields=['account', 'started'], name='usage_of_account'), models.Index(condition=models.Q(('ended__isnull', True)), fields=['cluster', 'source_key'], name='usage_still_open')],
-                        'constraints': [models.UniqueConstraint(fields=('cluster', 'source_key'), name='usage_is_recorded_once'), models.CheckConstraint(condition=models.Q(('ended__isnull', True), models.Q(('ended__gte', models.F('started')), ('started__isnull', False)), _connector='OR'), name='usage_ends_after_it_starts'), models.CheckConstraint(condition=models.Q(('cpu_milli__gte', 0), ('gpus__gte', 0), ('memory_mib__gte', 0), ('nodes__gte', 0), ('suspended__gte', 0)), name='usage_is_never_negative'), models.CheckConstraint(condition=models.Q(('billing__gte', 0), ('gpu_memory_mib__gte', 0)), name='usage_weighs_never_less_than_nothing'), models.CheckConstraint(condition=models.Q(('share_den__gte', models.F('share_num')), ('share_num__gte', 1)), name='usage_share_is_a_fraction_of_one_gpu')],
+                        'db_table': 'clusters_usagerecord',
+                        'managed': False,
+                        'indexes': [],
+                        'constraints': [],
                     },
                 ),
                 migrations.CreateModel(
@@ -359,7 +374,7 @@ class Migration(migrations.Migration):
                     name='VanishedRun',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                        ('record', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='vanished', to='clusters.usagerecord')),
+                        ('record', models.OneToOneField(db_constraint=False, on_delete=django.db.models.deletion.CASCADE, related_name='vanished', to='clusters.usagerecord')),
                         ('since', models.DateTimeField(help_text='When a pass first asked after it in vain.')),
                     ],
                     options={

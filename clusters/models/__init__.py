@@ -13,7 +13,7 @@ from clusters.models.declared import DeclaredNode
 from clusters.models.pulls import Pull, Quarantined
 from clusters.models.pushed import PushedRun
 from clusters.models.telemetry import Telemetry
-from clusters.models.usage import Usage, UsageRecord, UsageRevision, VanishedRun
+from clusters.models.usage import Usage, UsageKey, UsageRecord, UsageRevision, VanishedRun
 from clusters.models.utilisation import UtilisationHour, UtilisationSource
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "Quarantined",
     "Telemetry",
     "Usage",
+    "UsageKey",
     "UsageRecord",
     "UsageRevision",
     "UtilisationHour",

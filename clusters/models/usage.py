@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from django.db import models
-from django.db.models import Q
 
 from clusters.models.cluster import Account, Cluster
 
@@ -51,42 +48,41 @@ class Usage(models.Model):
 
 
 class UsageRecord(Usage):
-    """The newest revision of each fact, exactly one row per source key."""
+    """The newest revision of each fact, exactly one row per source key.
 
+    Partitioned by month, of an instant that never changes: that in the source key (`usage_key_month`), or else the
+    one that `UsageKey` holds. Its months since 1970 are the upper bits of the id: a look-up by id reads one partition.
+    """
+
+    id = models.BigIntegerField(primary_key=True, help_text="Months since 1970 << 40 | a number of its own.")
     # Whoever writes a record holds both rows, and they refuse to go while it stands: checked there, not per record.
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, db_index=False, db_constraint=False)
     account = models.ForeignKey(Account, on_delete=models.PROTECT, db_index=False, db_constraint=False)
     last_seen = models.DateTimeField(help_text="When a pass last wrote it; kept up for open records only.")
 
     class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["cluster", "source_key"], name="usage_is_recorded_once"),
-            models.CheckConstraint(
-                condition=Q(ended__isnull=True) | Q(started__isnull=False, ended__gte=models.F("started")),
-                name="usage_ends_after_it_starts",
-            ),
-            models.CheckConstraint(
-                condition=Q(gpus__gte=0, cpu_milli__gte=0, memory_mib__gte=0, nodes__gte=0, suspended__gte=0),
-                name="usage_is_never_negative",
-            ),
-            models.CheckConstraint(
-                condition=Q(gpu_memory_mib__gte=0, billing__gte=0),
-                name="usage_weighs_never_less_than_nothing",
-            ),
-            models.CheckConstraint(
-                condition=Q(share_num__gte=1, share_den__gte=models.F("share_num")),
-                name="usage_share_is_a_fraction_of_one_gpu",
-            ),
-        ]
-        indexes: ClassVar = [
-            models.Index(fields=["account", "started"], name="usage_of_account"),
-            models.Index(
-                fields=["cluster", "source_key"], condition=Q(ended__isnull=True), name="usage_still_open"
-            ),
-        ]
+        managed = False  # portal/schema/partitions.sql has the table, its constraints and indexes
+        db_table = "clusters_usagerecord"
 
     def __str__(self) -> str:
         return f"{self.job_id or self.source_key}"
+
+
+class UsageKey(models.Model):
+    """A source key that says no month, and the record of it: for ever one, whatever its times become.
+
+    Written by the database alone, with the record; the keys of Slurm have none.
+    """
+
+    pk = models.CompositePrimaryKey("cluster_id", "source_key")
+    cluster = models.ForeignKey(
+        Cluster, on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
+    )
+    source_key = models.TextField()
+    record_id = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return self.source_key
 
 
 class UsageRevision(Usage):
@@ -112,7 +108,10 @@ class VanishedRun(models.Model):
     when a pull returns the run again.
     """
 
-    record = models.OneToOneField(UsageRecord, on_delete=models.CASCADE, related_name="vanished")
+    # Records are never deleted. A foreign key would lock this table whenever a month of records comes or goes.
+    record = models.OneToOneField(
+        UsageRecord, on_delete=models.CASCADE, related_name="vanished", db_constraint=False
+    )
     since = models.DateTimeField(help_text="When a pass first asked after it in vain.")
 
     def __str__(self) -> str:

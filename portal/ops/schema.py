@@ -32,6 +32,7 @@ OTHER_SQL = tuple(
     for name in (
         "functions",
         "partitions",
+        "months",
         "audit",
         "laws",
         "views",

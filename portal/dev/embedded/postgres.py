@@ -30,6 +30,7 @@ SETTINGS = {
     "max_connections": "60",
     "shared_buffers": "128MB",
     "max_wal_size": "2GB",
+    "max_locks_per_transaction": "512",  # a statement over all months of a table locks each, with its indexes
     "dynamic_shared_memory_type": "mmap",  # a container's /dev/shm is often too small for parallel queries
     "log_min_messages": "warning",
     "log_min_error_statement": "panic",  # statements carry people's data

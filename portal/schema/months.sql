@@ -1,0 +1,119 @@
+-- Records of usage and the jobs of tenants: partitions by the month of an instant that never changes. An id says its
+-- month: months since 1970 << 40 | a number of its own, which stays below 2^53. So a look-up by id reads one partition,
+-- the primary key is a single column, and whatever names a record names its month too.
+
+CREATE FUNCTION month_number(epoch bigint) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ((extract(year FROM to_timestamp(epoch) AT TIME ZONE 'UTC') - 1970) * 12
+        + extract(month FROM to_timestamp(epoch) AT TIME ZONE 'UTC') - 1)::int;
+
+CREATE FUNCTION month_of_number(number int) RETURNS date LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN make_date(1970 + number / 12, 1 + number % 12, 1);
+
+-- The month that a source key says for ever: of "100001@1504521041" that of the submission, of "gpu1/ben/2026-03-02T10Z"
+-- that of the hour. Null where it says none between 2001 and 2095, as that of a pod: `clusters_usagekey` holds its record.
+CREATE FUNCTION usage_key_month(source_key text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+    WHEN source_key ~ '@(9[89][0-9]{7}|[1-3][0-9]{9})$' THEN public.month_number(split_part(source_key, '@', -1)::bigint)
+    WHEN source_key ~ '/20[0-9][0-9]-(0[1-9]|1[0-2])-[0-9][0-9]T[0-9][0-9]Z(/rest)?$'
+    THEN (substring(source_key, '/(20[0-9][0-9])-..-..T..Z(?:/rest)?$')::int - 1970) * 12
+         + substring(source_key, '/20..-([0-9][0-9])-..T..Z(?:/rest)?$')::int - 1 END;
+
+CREATE SEQUENCE clusters_usagerecord_id_seq;
+CREATE TABLE clusters_usagerecord (
+    id bigint NOT NULL, cluster_id bigint NOT NULL, account_id bigint NOT NULL, last_seen timestamptz NOT NULL,
+    cpu_milli bigint NOT NULL, memory_mib bigint NOT NULL, gpu_memory_mib bigint NOT NULL DEFAULT 0,
+    billing bigint NOT NULL DEFAULT 0, suspended bigint NOT NULL, time_limit bigint, submitted bigint, eligible bigint,
+    started bigint, ended bigint, seen_until bigint,
+    revision int NOT NULL, gpus int NOT NULL, share_num int NOT NULL, share_den int NOT NULL, nodes int NOT NULL,
+    source_key text NOT NULL, job_id text NOT NULL, name text NOT NULL, "user" text NOT NULL, queue text NOT NULL,
+    qos text NOT NULL, priority_class text NOT NULL, gpu_model text NOT NULL, mig_profile text NOT NULL,
+    node_list text NOT NULL, requested text NOT NULL, state text NOT NULL, exit_code text NOT NULL,
+    PRIMARY KEY (id),
+    -- With the unique key of each partition: a source key is recorded once for ever, whatever its times become.
+    CONSTRAINT usage_is_in_the_month_of_its_key CHECK (coalesce(usage_key_month(source_key), id >> 40) = id >> 40),
+    CONSTRAINT usage_ends_after_it_starts CHECK (ended IS NULL OR (started IS NOT NULL AND ended >= started)),
+    CONSTRAINT usage_is_never_negative
+        CHECK (gpus >= 0 AND cpu_milli >= 0 AND memory_mib >= 0 AND nodes >= 0 AND suspended >= 0),
+    CONSTRAINT usage_weighs_never_less_than_nothing CHECK (gpu_memory_mib >= 0 AND billing >= 0),
+    CONSTRAINT usage_share_is_a_fraction_of_one_gpu CHECK (share_num >= 1 AND share_den >= share_num)
+) PARTITION BY RANGE (id);
+-- No column that changes while a run goes on is in a B-tree: its row is written anew within its page. What begins at a
+-- time is found by few pages of another kind of index, which is no hindrance.
+CREATE INDEX usage_of_account ON clusters_usagerecord (account_id);
+CREATE INDEX usage_by_start ON clusters_usagerecord USING brin (started) WITH (pages_per_range = 32, autosummarize);
+CREATE INDEX usage_still_open ON clusters_usagerecord (cluster_id, source_key) WHERE ended IS NULL;
+
+CREATE FUNCTION clusters_hold_key() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.clusters_usagekey (cluster_id, source_key, record_id)
+    VALUES (NEW.cluster_id, NEW.source_key, NEW.id);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER key_without_a_month_is_held AFTER INSERT ON clusters_usagerecord
+    FOR EACH ROW WHEN (usage_key_month(NEW.source_key) IS NULL) EXECUTE FUNCTION clusters_hold_key();
+CREATE FUNCTION clusters_keep_key() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'What identifies a record of usage never changes.';
+END $$;
+CREATE TRIGGER record_keeps_its_key BEFORE UPDATE OF id, cluster_id, source_key ON clusters_usagerecord
+    FOR EACH ROW EXECUTE FUNCTION clusters_keep_key();
+
+-- Makes a partition where it is missing: how, `billing_ensure_month` says. Most of the rows of a young month change some
+-- times while their runs go on, so their pages keep room for it. Vacuum comes after so many rows, not after a share: of
+-- ten million that would be when most are dead.
+CREATE FUNCTION ensure_month_of_ids(parent text, month int, room int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    part text := parent || '_' || to_char(month_of_number(month), 'YYYY_MM');
+BEGIN
+    IF to_regclass(part) IS NULL THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended(parent, 0));
+        IF EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = 'public'::regnamespace) THEN
+            RETURN part;  -- somebody made it meanwhile: to_regclass would not have heard of that
+        END IF;
+        EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL) WITH (fillfactor = %s,
+            autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
+            autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000,
+            autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 50000)', part, parent, room);
+        IF parent = 'clusters_usagerecord' THEN
+            EXECUTE format('ALTER TABLE %I ADD CONSTRAINT %I UNIQUE (cluster_id, source_key)', part, part || '_once');
+        END IF;
+        EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',
+                       parent, part, month::bigint << 40, (month + 1)::bigint << 40);
+        EXECUTE format('GRANT SELECT ON %I TO clustertab_operator', part);
+    END IF;
+    RETURN part;
+END $$;
+REVOKE EXECUTE ON FUNCTION ensure_month_of_ids(text, int, int) FROM PUBLIC;
+
+CREATE FUNCTION clusters_ensure_records(month int) RETURNS text LANGUAGE sql STRICT SECURITY DEFINER
+SET search_path = public, pg_temp AS $$ SELECT ensure_month_of_ids('clusters_usagerecord', month, 85) $$;
+REVOKE EXECUTE ON FUNCTION clusters_ensure_records(int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION clusters_ensure_records(int) TO clustertab_operator;
+
+-- A job as its tenant sees it, beside its record. A tenant's lists are read by one index, the newest first.
+CREATE TABLE billing_ratedjob (
+    record_id bigint NOT NULL, tenant_id bigint NOT NULL, project_id bigint NOT NULL, shown_at bigint NOT NULL,
+    cpu_milli bigint NOT NULL, memory_mib bigint NOT NULL, gpu_memory_mib bigint NOT NULL DEFAULT 0,
+    billing bigint NOT NULL DEFAULT 0, suspended bigint NOT NULL DEFAULT 0, submitted bigint, started bigint, ended bigint,
+    seen_until bigint, gpu_units bigint NOT NULL,
+    gpus int NOT NULL, share_num int NOT NULL, share_den int NOT NULL, nodes int NOT NULL,
+    unpriced boolean NOT NULL, cost_rank numeric(30, 6) NOT NULL,
+    cluster text NOT NULL, account text NOT NULL, job_id text NOT NULL, name text NOT NULL, "user" text NOT NULL,
+    queue text NOT NULL, qos text NOT NULL, gpu_model text NOT NULL, mig_profile text NOT NULL, state text NOT NULL,
+    -- The record first: rating looks up jobs by it, whoever their tenants are.
+    PRIMARY KEY (record_id, tenant_id)
+) PARTITION BY RANGE (record_id);
+-- What the most expensive jobs of a period are sorted by lies in the index: a large tenant has a hundred thousand of
+-- them, of which eight are read.
+CREATE INDEX jobs_of_tenant_newest_first ON billing_ratedjob (tenant_id, shown_at DESC, record_id DESC)
+    INCLUDE (ended, cost_rank, gpu_units);
+-- The few that run or wait, found without reading all that ever ended.
+CREATE INDEX open_jobs_of_tenant ON billing_ratedjob (tenant_id, shown_at DESC, record_id DESC) WHERE ended IS NULL;
+-- Those of all tenants that ended lately, which monitoring asks for each minute. Rows come about in the order of their
+-- ends, so that a few kilobytes lead to them.
+CREATE INDEX jobs_by_end ON billing_ratedjob USING brin (ended) WITH (pages_per_range = 32, autosummarize);
+
+CREATE FUNCTION billing_ensure_jobs(month int) RETURNS text LANGUAGE sql STRICT SECURITY DEFINER
+SET search_path = public, pg_temp AS $$ SELECT ensure_month_of_ids('billing_ratedjob', month, 85) $$;
+REVOKE EXECUTE ON FUNCTION billing_ensure_jobs(int) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION billing_ensure_jobs(int) TO clustertab_operator, clustertab_agent;
