@@ -1,7 +1,7 @@
 """Where corrections of earlier periods go: on the next invoice, on credit notes, or on an invoice of their own.
 
 What is too much is taken back from the lines that billed it, the newest first, and never more than is
-left of them. What was credited by hand before stays credited, and is not given a second time.
+left of them and of their invoice. What was credited by hand before stays credited, and is not given a second time.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from billing.invoicing import line_taxes
-from billing.models import InvoiceLine, InvoiceState, LineKind
+from billing.models import Invoice, InvoiceLine, InvoiceState, LineKind
 from billing.rules.credit import take_back
 from billing.rules.money import Money
 from billing.rules.tax import Tax
@@ -51,6 +51,9 @@ class BilledLines:
     lines: Mapping[int, _IssuedLine]
     remainders: Mapping[Key, _Remainder]
     taxes: Mapping[tuple[int, int], Tax]  # of the newest line, by tenant and service period
+    invoices: Mapping[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # what is left: before tax, and with it
 
     def left(self, line: int) -> int:
         """What is left to be taken back of a line, in minor units, sign as billed."""
@@ -90,13 +93,13 @@ def line_key(line: InvoiceLine) -> Key:
 
 
 def load_corrected_lines(lines: Iterable[InvoiceLine]) -> BilledLines:
-    """What stands of the service periods that some of these lines correct. One query, none without corrections."""
+    """What stands of the service periods that some of these lines correct. Two queries, none without corrections."""
     correcting = [line for line in lines if line.correction]
     return load_billed_lines(correcting) if correcting else BilledLines({}, {}, {})
 
 
 def load_billed_lines(lines: Iterable[InvoiceLine]) -> BilledLines:
-    """What stands of the service periods of these lines. One query."""
+    """What stands of the service periods of these lines. Two queries."""
     keys = {(line.tenant_id, line.service_period_id) for line in lines}
     return _replay(
         InvoiceLine.objects.filter(
@@ -123,7 +126,9 @@ def divide_lines(
         for part in parts:
             credit_parts[billed.lines[part.original_id or 0].invoice].append(part)
     for invoice, parts in list(credit_parts.items()):
-        if policy == Corrections.NEXT_INVOICE or sum(part.amount for part in parts) >= 0:
+        if policy == Corrections.NEXT_INVOICE or not _is_credit_note(
+            parts, billed.invoices[invoice], currency
+        ):
             debits += credit_parts.pop(invoice)
     if policy == Corrections.OWN_INVOICE and debits and _is_payable(debits, currency):
         return DividedLines(own, debits, credit_parts)
@@ -156,6 +161,17 @@ def _is_payable(lines: Sequence[InvoiceLine], currency: str) -> bool:
     sums = line_taxes.sum_taxes(lines, currency)
     net = sum((row.net for row in sums), Money.zero(currency))
     return net.amount > 0 and line_taxes.total_with_tax(sums, currency).amount >= 0
+
+
+def _is_credit_note(parts: Sequence[InvoiceLine], left: tuple[int, int], currency: str) -> bool:
+    """Whether they give something back, and no more than is left of their invoice.
+
+    They may: of a minimum of 50.00 less 10 % nothing is owed once use comes late that reaches it, but only 45.00 was
+    billed. The use that stands in its place is on the next invoice, and so is then what is taken back for it.
+    """
+    taxes = line_taxes.sum_taxes(parts, currency)
+    net, whole = sum(part.amount for part in parts), line_taxes.total_with_tax(taxes, currency).minor
+    return -left[0] <= net < 0 and (len(taxes) == 1 or whole >= -left[1])
 
 
 def _split_line(
@@ -233,7 +249,17 @@ def _replay(rows: QuerySet[InvoiceLine]) -> BilledLines:
             of.left[original] += amount
             if line.key[2] == LineKind.CREDIT:
                 of.forgiven[original] = of.forgiven.get(original, 0) - amount
-    return BilledLines(lines, balances, taxes)
+    return BilledLines(lines, balances, taxes, _load_left({line.invoice for line in lines.values()}))
+
+
+def _load_left(invoices: Iterable[int]) -> dict[int, tuple[int, int]]:
+    """What is left of invoices and their credit notes: before tax, and with it."""
+    left: dict[int, tuple[int, int]] = {}
+    issued = Invoice.objects.filter(Q(pk__in=invoices) | Q(original__in=invoices), state=InvoiceState.ISSUED)
+    for pk, original, subtotal, total in issued.values_list("pk", "original", "subtotal", "total"):
+        net, whole = left.get(original or pk, (0, 0))
+        left[original or pk] = net + subtotal, whole + total
+    return left
 
 
 def _add_line(left: dict[int, int], line: _IssuedLine) -> None:
