@@ -12,14 +12,15 @@ from django.db import connection, transaction
 
 from billing.rating import engine
 from clusters import ledger, open_runs, validation
-from clusters.connectors.base import BadRow
-from clusters.connectors.cloud_events import Event, Rejection
+from clusters.connectors.base import BadRow, UsageFact
+from clusters.connectors.cloud_events import LONGEST, Event, Rejection
 from clusters.models import Cluster, ClusterError, ClusterKind
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "pushed_usage.sql")
 
 SOURCE = "pushed"
+OLDEST = 2 * LONGEST  # a run may have lasted that long, and be sent as late
 _SEEN = {"new": "accepted", "revised": "changed", "described": "changed", "seen": "changed"}
 
 
@@ -120,11 +121,23 @@ def _refusal(event: Event, moment: datetime) -> Rejection | None:
         }
         row = BadRow(code="from-the-future", values=values, raw=event.raw, source_key=event.key)
         return Rejection("/time", row)
-    bad = None if event.fact is None else validation.refuse(event.fact, now=int(moment.timestamp()))
+    fact, now = event.fact, int(moment.timestamp())
+    bad = None if fact is None else validation.refuse(fact, now=now) or _too_old(fact, now)
     if bad is None:
         return None
     row = BadRow(code=bad.code, values=bad.values, raw=event.raw, source_key=event.key)
     return Rejection(f"/data/{bad.values.get('field', '')}".rstrip("/"), row)
+
+
+def _too_old(fact: UsageFact, now: int) -> BadRow | None:
+    """The row to quarantine: its month would be one long past, and a sender of odd times would make hundreds."""
+    for field in ("submitted", "started"):
+        at: int | None = getattr(fact, field)
+        if at is not None and at < now - OLDEST // timedelta(seconds=1):
+            values = {"field": field, "days": OLDEST.days}
+            raw = validation.as_text(fact)
+            return BadRow(code="too-old", values=values, raw=raw, source_key=fact.source_key)
+    return None
 
 
 def _not_known(

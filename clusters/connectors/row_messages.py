@@ -69,6 +69,7 @@ SENTENCES: Mapping[str, str] = {
     # of events that are pushed
     "event-field": _("{pointer}: {reason}."),
     "event-type": _("The type {type} is not one of {types}."),
+    "too-old": _("Its time {field} is more than {days} days ago; what is older is not taken from a sender."),
     "too-long-run": _("It lasted longer than {days} days: send what is longer in parts."),
     # of Prometheus
     "impossible-devices": _("It asks for {count} devices, which is no count."),

@@ -11,8 +11,11 @@ RETURN make_date(1970 + number / 12, 1 + number % 12, 1);
 
 -- The month that a source key says for ever: of "100001@1504521041" that of the submission, of "gpu1/ben/2026-03-02T10Z"
 -- that of the hour. Null where it says none between 2001 and 2095, as that of a pod: `clusters_usagekey` holds its record.
+-- A key with a space is one of pushed usage, "source id": whoever sends it chooses it, so what looks like an instant in it
+-- says nothing.
 CREATE FUNCTION usage_key_month(source_key text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
+    WHEN strpos(source_key, ' ') > 0 THEN NULL
     WHEN source_key ~ '@(9[89][0-9]{7}|[1-3][0-9]{9})$' THEN public.month_number(split_part(source_key, '@', -1)::bigint)
     WHEN source_key ~ '/20[0-9][0-9]-(0[1-9]|1[0-2])-[0-9][0-9]T[0-9][0-9]Z(/rest)?$'
     THEN (substring(source_key, '/(20[0-9][0-9])-..-..T..Z(?:/rest)?$')::int - 1970) * 12

@@ -16,7 +16,8 @@ from django.db import connections
 
 from billing.models import PeriodTotal, RatedJob
 from billing.rating import pushed_usage
-from clusters.models import Cluster, PushedRun, Quarantined, UsageRecord, VanishedRun
+from clusters.connectors import cloud_events
+from clusters.models import Cluster, PushedRun, Quarantined, UsageKey, UsageRecord, VanishedRun
 from portal.core.tenants import ownership
 from tests.api.door import Answer, Door, door
 from tests.builders import at
@@ -245,3 +246,46 @@ def _run(threads: Iterable[threading.Thread]) -> None:
         thread.start()
     for thread in started:
         thread.join()
+
+
+class TestMonths:
+    """Who sends usage chooses keys and times, but not how many partitions there are."""
+
+    def test_a_key_that_looks_like_an_instant_says_no_month(self, own: Cluster, op: Door) -> None:
+        odd = a_run() | {"id": "7@1504521041"}
+        assert statuses(send(op, [odd])) == ["accepted"]
+        (record,) = UsageRecord.objects.filter(cluster=own)
+        assert record.pk >> 40 == (2026 - 1970) * 12 + 3
+        assert list(UsageKey.objects.filter(cluster=own).values_list("record_id", flat=True)) == [record.pk]
+        prove()
+
+    @pytest.mark.parametrize("field", ["submitted", "started"])
+    def test_times_long_ago_make_no_partition(self, own: Cluster, op: Door, field: str) -> None:
+        before = partitions()
+        long_ago = [
+            a_run(year, **{"started": f"{year}-04-02T10:00:00Z", field: f"{year}-04-02T10:00:00Z"},
+                  ended=f"{year}-04-02T11:00:00Z")
+            for year in range(2002, 2012)
+        ]  # fmt: skip
+        assert set(statuses(send(op, long_ago))) == {"rejected"}
+        assert partitions() == before
+        assert set(Quarantined.objects.filter(cluster=own).values_list("code", flat=True)) == {"too-old"}
+        assert Quarantined.objects.filter(cluster=own).count() == 10
+        assert not UsageRecord.objects.filter(cluster=own).exists()
+
+    def test_a_run_sent_at_the_oldest_is_taken_and_a_second_earlier_is_not(self, own: Cluster) -> None:
+        moment = at("2026-04-02 12:00")
+        oldest = moment - pushed_usage.OLDEST
+        became = []
+        for early in (0, 1):
+            started = oldest - timedelta(seconds=early)
+            ended = started + timedelta(hours=1)
+            event = cloud_events.read(a_run(early, started=started.isoformat(), ended=ended.isoformat()))
+            became += pushed_usage.push(cluster=own, events=[event], moment=moment).answers
+        assert [answer.became for answer in became] == ["accepted", "rejected"]
+
+
+def partitions() -> int:
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_inherits WHERE inhparent = 'clusters_usagerecord'::regclass")
+        return int(cursor.fetchone()[0])

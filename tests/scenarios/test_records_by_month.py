@@ -50,7 +50,19 @@ def test_a_key_that_has_an_instant_says_its_month(key: str, month: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [POD, "7@1", "7@99999999999", "7@0772445600", "ben@2026", "gpu1/ben/2026-13-02T10Z", "@", ""]
+    "key",
+    [
+        POD,
+        "7@1",
+        "7@99999999999",
+        "7@0772445600",
+        "ben@2026",
+        "gpu1/ben/2026-13-02T10Z",
+        "@",
+        "",
+        "cluster 7@1504521041",
+        "a gpu1/ben/2026-03-02T10Z",
+    ],
 )
 def test_a_key_without_one_says_none(key: str) -> None:
     assert rows("SELECT usage_key_month(%s)", key) == [(None,)]
