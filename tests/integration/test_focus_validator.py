@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from datetime import date
 from decimal import Decimal
@@ -42,10 +43,9 @@ FALSE_ALARMS = {
 
 
 def a_python() -> str:
-    """One that the validator runs on: from the PATH, or of pyenv, whose shims may point nowhere."""
+    """One that the validator runs on: from the PATH, whose shims may point nowhere, or beside the one that runs this."""
     named = [shutil.which(f"python3.{minor}") for minor in (12, 13, 14)]
-    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    for found in (*named, *sorted(versions.glob("3.1[2-4].*/bin/python"))):
+    for found in (*named, *sorted(Path(sys.base_prefix).parent.glob("3.1[2-4].*/bin/python"))):
         if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
             return str(found)
     pytest.fail("The validator of FOCUS did not run: there is no Python 3.12 or newer on this machine.")
