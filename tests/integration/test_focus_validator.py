@@ -43,7 +43,7 @@ FALSE_ALARMS = {
 
 
 def a_python() -> str:
-    """One that the validator runs on: from the PATH, whose shims may point nowhere, or beside the one that runs this."""
+    """One that the validator runs on: of the PATH, whose shims may point nowhere, or beside the one that runs this."""
     named = [shutil.which(f"python3.{minor}") for minor in (12, 13, 14)]
     for found in (*named, *sorted(Path(sys.base_prefix).parent.glob("3.1[2-4].*/bin/python"))):
         if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
