@@ -21,6 +21,9 @@ from billing.rules.period import Period
 from billing.rules.statement import Key, Line, LineKey, Owed, TermKey, TermKind
 from portal.core.tenants.models import Tenant
 from portal.prepared import prepared_cursor
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "accrued_charges.sql")
 
 EARLIER, AHEAD, BY_HAND, BILLED = (
     "Earlier periods, not billed yet",
@@ -188,12 +191,12 @@ def accrued_by_tenant(periods: Iterable[BillingPeriod]) -> dict[int, list[Money]
 
 def priced_by_totals(*, moment: datetime) -> list[BillingPeriod]:
     """The periods around `moment` of tenants whose plans have more than prices of single units. One query."""
-    return list(BillingPeriod.objects.raw(_BY_TOTALS, {"moment": moment}))
+    return list(BillingPeriod.objects.raw(sql.BY_TOTALS, {"moment": moment}))
 
 
 def _other_charges(tenant: Tenant) -> OtherCharges:
     with prepared_cursor() as cursor:
-        cursor.execute(_OTHER_CHARGES, {"tenant": tenant.pk})
+        cursor.execute(sql.OTHER_CHARGES, {"tenant": tenant.pk})
         return OtherCharges(*cursor.fetchone())
 
 
@@ -259,49 +262,3 @@ def _in_proportion(_: Period, use: Mapping[int, Fraction], available: Fraction) 
     """What is not used yet has no order of time: all prices of an allowance use it alike."""
     whole = sum(use.values(), Fraction(0))
     return {price: seconds * available / whole for price, seconds in use.items()}
-
-
-_MORE = """
-EXISTS (SELECT 1 FROM billing_price c WHERE c.version_id = v.id AND (c.scale <> '{}' OR c.allowance_id IS NOT NULL))
-OR EXISTS (SELECT 1 FROM billing_fee f
-    WHERE f.version_id = v.id AND coalesce(f.tenant_id, s.tenant_id) = s.tenant_id)
-OR EXISTS (SELECT 1 FROM billing_commitment m
-    WHERE m.version_id = v.id AND coalesce(m.tenant_id, s.tenant_id) = s.tenant_id)
-OR EXISTS (SELECT 1 FROM billing_discount d
-    WHERE d.version_id = v.id AND coalesce(d.tenant_id, s.tenant_id) = s.tenant_id)
-"""
-
-# The last: what was rated beyond the invoices that cover it.
-_OTHER_CHARGES = f"""
-SELECT EXISTS (
-    SELECT 1 FROM billing_payer y WHERE y.tenant_id = %(tenant)s OR y.payer_id = %(tenant)s
-) OR EXISTS (
-    SELECT 1 FROM billing_subscription s JOIN billing_planversion v ON v.plan_id = s.plan_id
-    WHERE s.tenant_id = %(tenant)s AND ({_MORE})
-), EXISTS (
-    SELECT 1 FROM billing_manualline l WHERE l.tenant_id = %(tenant)s AND NOT EXISTS (
-        SELECT 1 FROM billing_invoiceline x JOIN billing_invoice i ON i.id = x.invoice_id
-        WHERE x.kind = 'manual' AND x.term_id = l.id AND i.state = 'issued')
-), (
-    SELECT min(x.ends) FROM (
-        SELECT e.ends, e.newest, max(e.reached) OVER (ORDER BY e.ends DESC) AS reached FROM (
-            SELECT p."end" AS ends, t.newest, NULL::bigint AS reached FROM (
-                SELECT period_id, max(last_rated_id) AS newest FROM billing_periodtotal
-                WHERE tenant_id = %(tenant)s AND verdict = 'charged' GROUP BY period_id
-            ) t CROSS JOIN LATERAL (SELECT "end" FROM billing_billingperiod WHERE id = t.period_id OFFSET 0) p
-            UNION ALL
-            SELECT i.period_end, NULL, i.rated_through FROM billing_invoice i
-            WHERE i.tenant_id = %(tenant)s AND i.state = 'issued'
-        ) e
-    ) x WHERE x.newest > coalesce(x.reached, 0)
-)
-"""  # noqa: S608 - built from constants
-
-_BY_TOTALS = f"""
-SELECT b.* FROM billing_billingperiod b
-WHERE b.start <= %(moment)s AND b."end" > %(moment)s AND b.tenant_id IN (
-    SELECT s.tenant_id FROM billing_subscription s JOIN billing_planversion v ON v.plan_id = s.plan_id
-    JOIN billing_plan l ON l.id = v.plan_id
-    WHERE l.settles <> 'wallet' AND ({_MORE})
-)
-"""  # noqa: S608 - built from constants

@@ -24,6 +24,9 @@ from billing.rating import billed_usage
 from billing.rules.meters import MAX_PRICE_DECIMALS
 from billing.rules.money import Money, rounded_text
 from billing.rules.price_shares import per_hour
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "line_usage.sql")
 
 PAGE = 25
 BLOCK = 65_536  # bytes: each piece of an answer passes through all of the server
@@ -59,7 +62,7 @@ class Cursor:
 def counts(invoice: Invoice, lines: Sequence[InvoiceLine]) -> dict[int, int]:
     """How many jobs stand behind each line, by its position. Two queries."""
     with connection.cursor() as cursor:
-        cursor.execute(_COUNTS, _reach(invoice, lines))
+        cursor.execute(sql.COUNTS, _reach(invoice, lines))
         return dict(cursor.fetchall())
 
 
@@ -83,7 +86,7 @@ def jobs(line: InvoiceLine, *, after: Cursor | None = None) -> Page:
         "limit": PAGE + 1,
     }
     with connection.cursor() as cursor:
-        cursor.execute(_PAGE, values)
+        cursor.execute(sql.PAGE, values)
         rows = cursor.fetchall()
     page_jobs = [
         JobOnLine(record, job, user, _at(since), _at(until), units, Fraction(num, den), left)
@@ -113,7 +116,7 @@ def as_csv(invoice: Invoice, lines: Sequence[InvoiceLine]) -> Iterator[bytes]:
         "unit_prices": [line.unit_price for line in lines],
         "hour_prices": [hour_price(line) for line in lines],
     }
-    statement = connection.ops.compose_sql(_CSV, values)  # type: ignore[attr-defined]  # of PostgreSQL
+    statement = connection.ops.compose_sql(sql.CSV, values)  # type: ignore[attr-defined]  # of PostgreSQL
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         block = bytearray()
         for row in copy:
@@ -166,8 +169,8 @@ def _reach(invoice: Invoice, lines: Sequence[InvoiceLine]) -> dict[str, Any]:
     return {
         "tenant": invoice.tenant_id,
         "through": invoice.rated_through,
-        "since": min((start for start, _ in spans), default=invoice.period_start).date().replace(day=1),
-        "until": max((end for _, end in spans), default=invoice.period_end),
+        "first_month": min((start for start, _ in spans), default=invoice.period_start).date().replace(day=1),
+        "end": max((end for _, end in spans), default=invoice.period_end),
         "positions": [line.position for line in lines],
         "periods": [line.service_period_id for line in lines],
         "projects": [line.project_id for line in lines],
@@ -183,75 +186,3 @@ def _has_jobs(line: InvoiceLine) -> bool:
 
 def _at(second: int) -> datetime:
     return datetime.fromtimestamp(second, UTC)
-
-
-_USAGE = """
-WITH line AS (
-    SELECT * FROM unnest(%(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
-                         %(after)s::bigint[]) AS l (position, period_id, project_id, price_id, after)
-), held AS (
-    SELECT l.position, r.record_id, r.share_num, r.share_den, min(r.service_from) AS service_from,
-           max(r.service_to) AS service_to, sum(r.units)::bigint AS units,
-           CASE WHEN sum(r.units) < 0 THEN l.after ELSE %(through)s END AS moment
-    FROM line l JOIN billing_ratedusage r
-      ON r.period_id = l.period_id AND r.project_id = l.project_id AND r.price_id = l.price_id AND r.id > l.after
-    WHERE r.tenant_id = %(tenant)s AND r.payer_id IS NULL AND r.id <= %(through)s
-      AND r.service_month >= %(since)s AND r.service_month < %(until)s::timestamptz AT TIME ZONE 'UTC'
-    GROUP BY l.position, l.after, r.record_id, r.share_num, r.share_den
-    HAVING sum(r.units) <> 0
-)
-"""
-
-_COUNTS = f"{_USAGE} SELECT position, count(DISTINCT record_id) FROM held GROUP BY position"  # noqa: S608 - built from constants
-
-# What is taken back is described as it was billed, what is charged as this document covers it.
-_JOB = """LEFT JOIN jobs_as_billed(%(tenant)s, %(moments)s::bigint[]) b
-  ON b.record_id = h.record_id AND b.moment = h.moment
-LEFT JOIN billing_ratedjob j ON j.tenant_id = %(tenant)s AND j.record_id = h.record_id"""
-
-
-def _shown(name: str) -> str:
-    return f'CASE WHEN b.record_id IS NULL THEN j."{name}" ELSE b."{name}" END'
-
-
-_PAGE = f"""{_USAGE}
-SELECT * FROM (
-    SELECT h.record_id, coalesce({_shown("job_id")}, ''), coalesce({_shown("user")}, ''), h.service_from, h.service_to,
-           h.units, h.share_num, h.share_den, j.record_id IS NULL, (SELECT count(DISTINCT record_id) FROM held),
-           (h.units::numeric * h.share_num / h.share_den)::numeric(30, 6) AS rank
-    FROM held h {_JOB}
-) job
-WHERE %(first)s OR (-rank, record_id, share_num, share_den) > (-%(rank)s, %(record)s, %(num)s, %(den)s)
-ORDER BY -rank, record_id, share_num, share_den
-LIMIT %(limit)s
-"""  # noqa: S608 - built from constants
-
-
-def _text(column: str) -> str:
-    """The column as one cell of a spreadsheet: `billing.documents.csv.cell` in SQL."""
-    return f"CASE WHEN ({column}) ~ %(formula)s THEN '''' || ({column}) ELSE coalesce({column}, '') END"
-
-
-_CSV = f"""COPY ({_USAGE}
-SELECT {_text("%(number)s")} AS invoice, h.position AS line, {_text("t.description")} AS description,
-       {_text("t.project")} AS project, {_text(_shown("job_id"))} AS job,
-       {_text(_shown("name"))} AS name, {_text(_shown("user"))} AS "user", {_text(_shown("cluster"))} AS cluster,
-       {_text(_shown("account"))} AS account, {_text(_shown("queue"))} AS queue,
-       {_text(_shown("gpu_model"))} AS gpu_model, {_text(_shown("state"))} AS state,
-       to_char(to_timestamp(h.service_from) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS service_from,
-       to_char(to_timestamp(h.service_to) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS service_to,
-       h.units,
-       CASE WHEN h.share_den = 1 THEN h.share_num::text ELSE h.share_num || '/' || h.share_den END AS share,
-       (h.units::numeric * h.share_num / (h.share_den * 3600::numeric))::numeric(40, 9) AS hours, t.unit,
-       trim_scale(t.unit_price) AS unit_price, %(currency)s AS currency,
-       (h.units::numeric * h.share_num * t.hour_price / (h.share_den * 3600::numeric))::numeric(50, 9) AS amount,
-       'usage' AS kind
-FROM held h
-JOIN unnest(%(positions)s::int[], %(descriptions)s::text[], %(names)s::text[], %(meters)s::text[],
-            %(unit_prices)s::numeric[], %(hour_prices)s::numeric[])
-  AS t (position, description, project, unit, unit_price, hour_price)
-  ON t.position = h.position
-{_JOB}
-ORDER BY h.position, h.service_from, h.record_id
-) TO STDOUT WITH (FORMAT csv, HEADER)
-"""  # noqa: S608 - built from constants

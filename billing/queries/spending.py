@@ -17,6 +17,9 @@ from billing.queries.accrued_charges import accrued_by_tenant, priced_by_totals
 from billing.queries.costs import cost, per_currency, tags
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "spending.sql")
 
 LATELY = timedelta(hours=24)
 NAME = 120  # characters of a job's name that tell it from others
@@ -58,7 +61,7 @@ def spending(*, moment: datetime) -> list[Spend]:
     )
     accrued = {slugs[tenant]: amounts for tenant, amounts in accrued_by_tenant(by_totals).items()}
     lines: dict[tuple[str, int, int], Fraction] = defaultdict(Fraction)
-    for slug, project, price, share_den, units in _rows(_SPENDING, {"moment": moment}):
+    for slug, project, price, share_den, units in _rows(sql.SPENDING, {"moment": moment}):
         lines[slug, project, price] += Fraction(int(units), share_den)
     prices = tags(price for _, _, price in lines)
     tenant_amounts: dict[str, list[Money]] = defaultdict(list)
@@ -90,7 +93,7 @@ def job_costs(*, moment: datetime, most: int) -> JobCosts:
     charged. A job that no pass has seen for as long counts as gone. Two queries.
     """
     since = int((moment - LATELY).timestamp())
-    rows = _rows(_JOBS, {"moment": moment, "since": since, "most": most, "name": NAME})
+    rows = _rows(sql.JOB_COSTS, {"moment": moment, "since": since, "most": most, "name_length": NAME})
     prices = tags(price for *_, price, _, _ in rows)
     kinds: dict[Kind, list[Money]] = defaultdict(list)
     rest: list[Money] = []
@@ -104,48 +107,3 @@ def _rows(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
         return list(cursor.fetchall())
-
-
-_SPENDING = """
-SELECT t.slug, x.project_id, x.price_id, x.share_den, sum(x.units)
-FROM billing_billingperiod b
-JOIN billing_periodtotal x ON x.tenant_id = b.tenant_id AND x.period_id = b.id
-JOIN tenants_tenant t ON t.id = b.tenant_id
-WHERE b.start <= %(moment)s AND b."end" > %(moment)s AND x.price_id IS NOT NULL AND x.units <> 0
-GROUP BY t.slug, x.project_id, x.price_id, x.share_den
-"""
-
-_KIND = """tenant_id, record_id, left(name, %(name)s) AS name, account, cost_rank,
-           CASE WHEN gpus = 0 THEN 'none' WHEN gpu_model = '' THEN 'unknown' ELSE gpu_model END AS gpu_type,
-           date_trunc('month', to_timestamp(started) AT TIME ZONE 'UTC')::date AS first_month,
-           date_trunc('month', to_timestamp(coalesce(ended, seen_until)) AT TIME ZONE 'UTC')::date AS last_month"""
-
-# Places are taken in the currency of the tenant's plan: a number of yen says nothing beside one of dollars.
-_JOBS = f"""
-WITH recent AS MATERIALIZED (
-    SELECT {_KIND} FROM billing_ratedjob WHERE ended IS NULL AND started IS NOT NULL AND seen_until >= %(since)s
-    UNION ALL
-    SELECT {_KIND} FROM billing_ratedjob WHERE ended >= %(since)s AND started IS NOT NULL
-), kind AS MATERIALIZED (
-    SELECT r.tenant_id, r.name, r.account, r.gpu_type, row_number() OVER (
-        PARTITION BY l.currency
-        ORDER BY sum(r.cost_rank) DESC, r.tenant_id, r.name, r.account, r.gpu_type) <= %(most)s AS told
-    FROM recent r
-    LEFT JOIN billing_subscription s ON s.tenant_id = r.tenant_id AND s.since <= %(moment)s
-                                    AND (s.until IS NULL OR s.until > %(moment)s)
-    LEFT JOIN billing_plan l ON l.id = s.plan_id
-    GROUP BY r.tenant_id, r.name, r.account, r.gpu_type, l.currency
-), rated AS (
-    SELECT CASE WHEN k.told THEN r.tenant_id END AS tenant_id, CASE WHEN k.told THEN r.name END AS name,
-           CASE WHEN k.told THEN r.account END AS account, CASE WHEN k.told THEN r.gpu_type END AS gpu_type,
-           u.price_id, u.share_den, sum(u.units::numeric * u.share_num) AS units
-    FROM recent r JOIN kind k USING (tenant_id, name, account, gpu_type)
-    JOIN billing_ratedusage u ON u.record_id = r.record_id AND u.tenant_id = r.tenant_id
-                             AND u.service_month >= r.first_month AND u.service_month <= r.last_month
-    WHERE u.price_id IS NOT NULL
-    GROUP BY 1, 2, 3, 4, u.price_id, u.share_den
-)
-SELECT t.slug, d.name, d.account, d.gpu_type, d.price_id, d.share_den, d.units
-FROM rated d LEFT JOIN tenants_tenant t ON t.id = d.tenant_id
-WHERE d.units <> 0
-"""  # noqa: S608 - built from constants

@@ -84,11 +84,24 @@ CROSS JOIN LATERAL (
     FROM billing_writeoff WHERE invoice_id = i.id AND undone_at IS NULL
 ) f;
 
+-- Plans that have more than prices of single units, by the tenants that are, were or will be on them: what such a period comes
+-- to is told by its totals alone.
+CREATE VIEW billing_chargedbytotal WITH (security_invoker = true) AS
+SELECT s.tenant_id, s.plan_id FROM billing_subscription s JOIN billing_planversion v ON v.plan_id = s.plan_id
+WHERE EXISTS (SELECT 1 FROM billing_price c WHERE c.version_id = v.id AND (c.scale <> '{}' OR c.allowance_id IS NOT NULL))
+   OR EXISTS (SELECT 1 FROM billing_fee f
+       WHERE f.version_id = v.id AND coalesce(f.tenant_id, s.tenant_id) = s.tenant_id)
+   OR EXISTS (SELECT 1 FROM billing_commitment m
+       WHERE m.version_id = v.id AND coalesce(m.tenant_id, s.tenant_id) = s.tenant_id)
+   OR EXISTS (SELECT 1 FROM billing_discount d
+       WHERE d.version_id = v.id AND coalesce(d.tenant_id, s.tenant_id) = s.tenant_id);
+
 -- Prices of plans that are paid out of wallets: their usage is billed once it is booked there, and on no invoice.
 CREATE VIEW billing_walletprice WITH (security_invoker = true) AS
 SELECT c.id AS price_id FROM billing_price c JOIN billing_planversion v ON v.id = c.version_id
 JOIN billing_plan p ON p.id = v.plan_id WHERE p.settles = 'wallet';
 
+GRANT SELECT ON billing_chargedbytotal TO clustertab_agent;
 GRANT SELECT ON billing_resource, billing_invoicebalance, billing_pricetag TO clustertab_portal, clustertab_agent;
 
 -- What a tenant may know of tables that it has no right on. The views read them as their owner and name the tenant as
