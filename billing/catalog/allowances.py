@@ -74,9 +74,13 @@ SELECT share_den FROM billing_periodtotal WHERE period_id = %(period)s AND price
 UNION SELECT share_den FROM suppose_cut WHERE price_id = ANY (%(prices)s)
 """
 
-_CUT = """tenant_id, payer_id, period_id, price_id, service_month, record_id, service_from, service_to, units,
-    share_num, share_den"""
-_BOTH = f"(SELECT {_CUT} FROM billing_ratedusage UNION ALL SELECT {_CUT} FROM suppose_cut) both_of"  # noqa: S608 - built from constants
+_BOTH = """(
+    SELECT tenant_id, payer_id, period_id, price_id, service_month, record_id, service_from, service_to, units,
+           share_num, share_den FROM billing_ratedusage
+    UNION ALL
+    SELECT tenant_id, payer_id, period_id, price_id, service_month, record_id, service_from, service_to, units,
+           share_num, share_den FROM suppose_cut
+) both_of"""
 
 
 def _in_order(

@@ -8,7 +8,6 @@ from django.db import connection, transaction
 from clusters import ledger
 from portal.core.tenants.models import Tenant
 
-ERASED = "'erased user ' || p.id"
 SLICE = 10_000  # records renamed by one statement
 _WALLETS = ("billing_wallettotal", "billing_wallet")
 """Each user may have one, and what is charged to it has to go on finding it."""
@@ -19,10 +18,10 @@ SELECT DISTINCT u.tenant_id, u."user" FROM {table} u WHERE u.tenant_id = %s AND 
   AND NOT EXISTS (SELECT FROM billing_jobuser p WHERE p.tenant_id = u.tenant_id AND p.name = u."user")
 ORDER BY 2 ON CONFLICT DO NOTHING
 """
-_RENAME = f"""
-UPDATE {{table}} u SET "user" = {ERASED} FROM billing_jobuser p
-WHERE u.tenant_id = %s AND p.tenant_id = u.tenant_id AND p.name = u."user" AND p.name <> {ERASED}
-"""  # noqa: S608 - built from constants
+_RENAME = """
+UPDATE {table} u SET "user" = erased_user(p.id) FROM billing_jobuser p
+WHERE u.tenant_id = %s AND p.tenant_id = u.tenant_id AND p.name = u."user" AND p.name <> erased_user(p.id)
+"""
 _SERIES_DIGESTS = """
 UPDATE billing_usageseries s SET digest = d.digest FROM (
     SELECT id, series_digest(project_id, resource, price_id, share_den, label_digest(
@@ -30,15 +29,17 @@ UPDATE billing_usageseries s SET digest = d.digest FROM (
     FROM billing_usageseries WHERE tenant_id = %s
 ) d WHERE d.id = s.id AND d.digest <> s.digest
 """
-_FORGET = f"UPDATE billing_jobuser p SET name = {ERASED} WHERE p.tenant_id = %s AND p.name <> {ERASED}"  # noqa: S608
+_FORGET = """
+UPDATE billing_jobuser p SET name = erased_user(p.id) WHERE p.tenant_id = %s AND p.name <> erased_user(p.id)
+"""
 
 # What is another tenant's too names its people.
-_RECORDS = f"""
-SELECT j.record_id, {ERASED}
+_RECORDS = """
+SELECT j.record_id, erased_user(p.id)
 FROM billing_ratedjob j JOIN billing_jobuser p ON p.tenant_id = j.tenant_id AND p.name = j."user"
-WHERE j.tenant_id = %s AND p.name <> {ERASED} AND NOT EXISTS (
+WHERE j.tenant_id = %s AND p.name <> erased_user(p.id) AND NOT EXISTS (
     SELECT FROM billing_ratedjob o WHERE o.record_id = j.record_id AND o.tenant_id <> j.tenant_id)
-"""  # noqa: S608 - built from constants
+"""
 
 
 def number_users(tenant_id: int) -> None:

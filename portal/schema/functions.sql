@@ -109,3 +109,8 @@ $$;
 CREATE FUNCTION utc_text(epoch bigint) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT to_char(to_timestamp(epoch) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
 $$;
+
+-- The name that takes the place of an erased user's, by the number that documents have.
+CREATE FUNCTION erased_user(number bigint) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT 'erased user ' || number
+$$;
