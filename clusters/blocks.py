@@ -90,7 +90,7 @@ def place(act: Act, *, source: str, submits: bool) -> None:
         cluster=act.cluster, account=act.account, limits={}, blocked_by=act
     )
     for name in demanded(submits=submits):
-        before, ours = act.before.get(name), act.wanted[name]
+        before, ours = act.before.get(name), act.intended[name]
         if name not in block.limits or before != ours:  # somebody may have changed it since: that comes back
             block.limits[name] = [before, ours]
     block.save()
@@ -125,7 +125,7 @@ def _undo(act: Act) -> None:
     block = current_block(act.cluster, act.account)
     if block is None:
         return
-    changed = {name for name in block.limits if act.before.get(name) != act.wanted.get(name)}
+    changed = {name for name in block.limits if act.before.get(name) != act.intended.get(name)}
     if reasons(block):
         block.limits = {name: pair for name, pair in block.limits.items() if name not in changed}
     else:

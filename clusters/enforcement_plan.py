@@ -62,7 +62,7 @@ class Step:
     account: str
     words: str
     before: Mapping[str, Any]
-    wanted: Mapping[str, Any]
+    intended: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Plan:
     @property
     def fingerprint(self) -> str:
         """The same as long as the same would be done to the same world."""
-        steps = [(step.target, dict(step.before), dict(step.wanted)) for step in self.steps]
+        steps = [(step.target, dict(step.before), dict(step.intended)) for step in self.steps]
         request = self.request
         text = json.dumps(
             [request.kind, request.account, request.source, request.submits, steps], sort_keys=True
@@ -126,7 +126,7 @@ def _plan_hold(port: SchedulerPort, request: Request) -> Plan:
             account=job.account,
             words=f"Hold {job}.",
             before={"held": False},
-            wanted={"held": True},
+            intended={"held": True},
         )
         for job in waiting
         if not job.held
@@ -149,7 +149,7 @@ def _plan_release(port: SchedulerPort, request: Request) -> Plan:
             account=job.account,
             words=f"Release {job}.",
             before={"held": True},
-            wanted={"held": False},
+            intended={"held": False},
         )
         for job in jobs
         if _target(job) in ours
@@ -187,7 +187,7 @@ def _plan_cancel(port: SchedulerPort, request: Request) -> Plan:
         account=of.account,
         words=f"Cancel {of} ({of.name}), which is {_state(of)}{more}.",
         before={job.key: sorted(job.states) for job in live},
-        wanted={"over": True},
+        intended={"over": True},
     )
     return Plan(request=request, steps=(step,))
 
@@ -213,7 +213,7 @@ def _plan_block(port: SchedulerPort, request: Request) -> Plan:
         )
     else:
         words = f"Keep {account} blocked: {_already(stands)}. Nothing is sent to Slurm."
-    step = Step(target=f"account {account}", account=account, words=words, before=now, wanted=limits)
+    step = Step(target=f"account {account}", account=account, words=words, before=now, intended=limits)
     notes = ["It takes effect where slurm.conf has AccountingStorageEnforce=limits."]
     others = [row for row in stands if row.source != request.source]
     if others and limits != now:
@@ -256,7 +256,7 @@ def _plan_unblock(port: SchedulerPort, request: Request) -> Plan:
         words = f"{account} stays blocked for {_names(left)}" + (f": {back}." if back else ".")
     else:
         words = f"Unblock {account}: {back or 'nothing of ours is left to take back'}."
-    step = Step(target=f"account {account}", account=account, words=words, before=now, wanted=limits)
+    step = Step(target=f"account {account}", account=account, words=words, before=now, intended=limits)
     return Plan(request=request, steps=(step,), notes=(*notes, *remarks))
 
 

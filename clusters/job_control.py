@@ -146,8 +146,8 @@ def _still_to_cancel(port: SchedulerPort, planned: Plan) -> tuple[list[Step], li
 
 def _is_as_planned(then: Step, now: Step | None) -> bool:
     """The words may differ: they name the tasks of an array that wait."""
-    return now is not None and (then.account, then.before, then.wanted) == (
-        now.account, now.before, now.wanted,
+    return now is not None and (then.account, then.before, then.intended) == (
+        now.account, now.before, now.intended,
     )  # fmt: skip
 
 
@@ -176,7 +176,7 @@ def _intend(cluster: Cluster, request: Request, step: Step, *, errand: uuid.UUID
             why=why,
             intended_at=Now(),
             before=dict(step.before),
-            wanted=dict(step.wanted),
+            intended=dict(step.intended),
         )
         if request.kind == ActKind.BLOCK:
             blocks.place(act, source=request.source, submits=request.submits)
@@ -214,9 +214,9 @@ def _seen(jobs: list[JobSeen]) -> dict[str, Any]:
 
 
 def _set(port: SchedulerPort, act: Act) -> Mapping[str, int]:
-    if act.before == act.wanted:  # one reason more or less, and the limits stay as they are
-        return act.wanted  # type: ignore[no-any-return]  # JSON: the limits, as they were written down
-    return port.acts.set_limits(act.account, act.wanted, before=act.before)
+    if act.before == act.intended:  # one reason more or less, and the limits stay as they are
+        return act.intended  # type: ignore[no-any-return]  # JSON: the limits, as they were written down
+    return port.acts.set_limits(act.account, act.intended, before=act.before)
 
 
 _DOES: dict[ActKind, Callable[[SchedulerPort, Act], Mapping[str, Any]]] = {
@@ -228,7 +228,7 @@ _DOES: dict[ActKind, Callable[[SchedulerPort, Act], Mapping[str, Any]]] = {
 }
 
 Look = tuple[Mapping[str, Any], bool]
-"""What stands, and whether that is what the act wanted."""
+"""What stands, and whether that is what the act intended."""
 
 
 def _look_at_hold(port: SchedulerPort, act: Act) -> Look:
@@ -249,12 +249,14 @@ def _look_at_cancel(port: SchedulerPort, act: Act) -> Look:
 
 def _look_at_limits(port: SchedulerPort, act: Act) -> Look:
     """Only the limits that the act meant to change count; somebody may have set others since."""
-    changed = {name for name in {*act.before, *act.wanted} if act.before.get(name) != act.wanted.get(name)}
+    changed = {
+        name for name in {*act.before, *act.intended} if act.before.get(name) != act.intended.get(name)
+    }
     try:
         now = port.acts.limits(act.account)
     except NoAccountError:
         return {}, act.kind == ActKind.UNBLOCK
-    return now, all(now.get(name) == act.wanted.get(name) for name in changed)
+    return now, all(now.get(name) == act.intended.get(name) for name in changed)
 
 
 _LOOKS: dict[ActKind, Callable[[SchedulerPort, Act], Look]] = {

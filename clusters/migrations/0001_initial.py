@@ -105,7 +105,7 @@ class Migration(migrations.Migration):
                         ('intended_at', models.DateTimeField(help_text='When it was written down, just before it was sent.')),
                         ('ended_at', models.DateTimeField(help_text='When its outcome was told.', null=True)),
                         ('before', models.JSONField(help_text='What stood before: limits by name, or the states of jobs.')),
-                        ('wanted', models.JSONField(help_text='What should stand afterwards.')),
+                        ('intended', models.JSONField(help_text='What should stand afterwards.')),
                         ('after', models.JSONField(help_text='What was read back.', null=True)),
                         ('outcome', models.CharField(choices=[('intended', 'Intended'), ('unknown', 'Unknown'), ('done', 'Done'), ('failed', 'Failed')], default='intended', max_length=10)),
                         ('error', models.TextField(blank=True)),

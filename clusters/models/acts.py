@@ -37,9 +37,9 @@ IF TG_OP = 'DELETE' THEN
     RAISE EXCEPTION 'What was done to a scheduler is kept for ever.';
 END IF;
 IF OLD.outcome IN ('done', 'failed') OR NEW.outcome = 'intended'
-    OR (NEW.cluster_id, NEW.kind, NEW.target, NEW.who, NEW.why, NEW.before, NEW.wanted, NEW.intended_at)
+    OR (NEW.cluster_id, NEW.kind, NEW.target, NEW.who, NEW.why, NEW.before, NEW.intended, NEW.intended_at)
         IS DISTINCT FROM
-       (OLD.cluster_id, OLD.kind, OLD.target, OLD.who, OLD.why, OLD.before, OLD.wanted, OLD.intended_at) THEN
+       (OLD.cluster_id, OLD.kind, OLD.target, OLD.who, OLD.why, OLD.before, OLD.intended, OLD.intended_at) THEN
     RAISE EXCEPTION 'How an act ended is told once, and what it was never changes.';
 END IF;
 RETURN NEW;
@@ -65,7 +65,7 @@ class Act(models.Model):
     intended_at = models.DateTimeField(help_text="When it was written down, just before it was sent.")
     ended_at = models.DateTimeField(null=True, help_text="When its outcome was told.")
     before = models.JSONField(help_text="What stood before: limits by name, or the states of jobs.")
-    wanted = models.JSONField(help_text="What should stand afterwards.")
+    intended = models.JSONField(help_text="What should stand afterwards.")
     after = models.JSONField(null=True, help_text="What was read back.")
     outcome = models.CharField(max_length=10, choices=ActOutcome.choices, default=ActOutcome.INTENDED)
     error = models.TextField(blank=True)

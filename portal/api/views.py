@@ -140,11 +140,9 @@ class Endpoint(APIView):
 
         if request.method != "POST":
             return work()
-        is_rehearsal = bool(self.query.get("dry_run"))
-        self.idempotency_key = idempotency.key_of(
-            request, required=self.needs_idempotency and not is_rehearsal
-        )
-        if not self.idempotency_key or is_rehearsal:
+        is_preview = bool(self.query.get("dry_run"))
+        self.idempotency_key = idempotency.key_of(request, required=self.needs_idempotency and not is_preview)
+        if not self.idempotency_key or is_preview:
             return work()
         answer = idempotency.answer_beside if self.beside else idempotency.answer_once
         digest = idempotency.digest_of(request, request.body)
@@ -154,7 +152,7 @@ class Endpoint(APIView):
 
     @contextmanager
     def database(self) -> Iterator[None]:
-        """A transaction with a time limit, in which only the client's rows can be read; undone after a rehearsal."""
+        """A transaction with a time limit, in which only the client's rows can be read; undone after a preview."""
         with transaction.atomic():
             with connection.cursor() as cursor:
                 cursor.execute("SELECT set_config('statement_timeout', %s, true)", [self.longest_query])

@@ -127,13 +127,13 @@ def test_api_029_eves_equal_key_is_another_one(house: House, ann: Door) -> None:
     assert (answer.status, answer.headers.get("Idempotent-Replayed")) == (201, None)
 
 
-def test_api_033_a_rehearsal_keeps_nothing(ann: Door) -> None:
+def test_api_033_a_preview_keeps_nothing(ann: Door) -> None:
     before, entries = ApiKey.objects.count(), AuditEntry.objects.count()
-    rehearsed = ann.writes("/keys?dry_run=true", NEW, key="four")
-    assert rehearsed["name"] == "finance export"
+    previewed = ann.writes("/keys?dry_run=true", NEW, key="four")
+    assert previewed["name"] == "finance export"
     assert (ApiKey.objects.count(), AuditEntry.objects.count()) == (before, entries)
     assert not IdempotentRequest.objects.exists()
-    assert Door(rehearsed["secret"]).get("/me").status == 401
+    assert Door(previewed["secret"]).get("/me").status == 401
 
 
 @pytest.mark.parametrize(
