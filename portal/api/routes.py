@@ -14,6 +14,7 @@ from portal.api.resources import (
     me,
     payments,
     quotes,
+    usage,
     usage_events,
 )
 
@@ -25,6 +26,7 @@ routes: list[URLPattern] = [
     path("keys/<str:name>/rotations", keys.KeyRotation.as_view(), name="api_key_rotations"),
     path("quotes", quotes.Quotes.as_view(), name="api_quotes"),
     path("events", events.Events.as_view(), name="api_events"),
+    path("usage", usage.Usage.as_view(), name="api_usage"),
     path("jobs", jobs.Jobs.as_view(), name="api_jobs"),
     path("jobs/<str:name>", jobs.OneJob.as_view(), name="api_job"),
     path("usage-events", usage_events.UsageEvents.as_view(), name="api_usage_events"),

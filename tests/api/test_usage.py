@@ -1,0 +1,166 @@
+"""Usage as a time series, as scripts and BI tools read it. Cases 27 and 34 of the API."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from billing.models import PeriodTotal
+from billing.proof import checks
+from billing.queries.usage_series import Grouping
+from portal.core.tenants.models import Role, Tenant
+from tests import builders
+from tests.api.door import Door, door
+from tests.web.house import House
+
+pytestmark = pytest.mark.django_db
+
+MARCH = "from=2026-03-01&to=2026-04-01"
+
+
+def gpu_seconds(answer: Any) -> Fraction:
+    return sum((Fraction(bucket["used"]["gpu_seconds"]) for bucket in answer["buckets"]), Fraction(0))
+
+
+def cost(used: Any) -> Fraction:
+    return sum((Fraction(amount["amount"]) for amount in used["cost"]), Fraction(0))
+
+
+def a_lab(timezone: str) -> tuple[Tenant, Door]:
+    """Four people, two projects and three queues, over the day that has 23 hours there and the month's border."""
+    cluster = builders.a_cluster(complete_through="2026-05-01")
+    lab = builders.a_tenant(
+        "busy-lab",
+        timezone=timezone,
+        plan=builders.a_plan(charges=("gpu", "cpu"), prices=[
+            ("gpu-hour", {}, "2.10", builders.LONG_AGO), ("cpu-core-hour", {}, "0.013", builders.LONG_AGO),
+        ]),
+        accounts=[(cluster, "nlp"), (cluster, "cv")],
+    )  # fmt: skip
+    dice = random.Random(34)
+    for n in range(30):
+        day, hour = dice.randrange(20, 31), dice.randrange(24)
+        end = builders.at(f"2026-03-{day} {hour:02d}:17").timestamp() + dice.randrange(60, 200_000)
+        builders.ingest(
+            cluster,
+            builders.a_job(
+                job_id=str(n), source_key=str(n), account=dice.choice(["nlp", "cv"]), user=f"u{dice.randrange(4)}",
+                queue=dice.choice(["", "long", "short"]), gpus=dice.randrange(5), cpu_milli=1000 * dice.randrange(9),
+                gpu_share=(1, dice.choice([1, 7])), started=f"2026-03-{day} {hour:02d}:17", ended=int(end),
+            ),
+        )  # fmt: skip
+    ann = builders.a_person("ann@busy.example", lab, Role.OWNER)
+    return lab, door(ann, lab)
+
+
+def test_api_034_the_days_of_march_add_up_to_its_invoice(house: House, ann: Door) -> None:
+    answer = ann.reads(f"/usage?{MARCH}&group_by=user,gpu_model")
+    assert (answer["timezone"], len(answer["buckets"])) == (house.vision.timezone, 31)
+    assert answer["complete_through"] == "2026-04-20T00:00:00Z"
+    assert answer["buckets"][0] == {
+        "from": "2026-03-01",
+        "to": "2026-03-02",
+        "used": {"gpu_seconds": "0", "cost": [], "depends_on_total": False},
+        "groups": [],
+    }
+    second = answer["buckets"][1]["used"]
+    assert second["cost"] == [{"amount": "12", "currency": "USD"}]
+    assert sum(cost(bucket["used"]) for bucket in answer["buckets"]) * 100 == house.invoice.subtotal
+    month = ann.reads(f"/usage?{MARCH}&interval=month")
+    assert [(one["from"], one["to"]) for one in month["buckets"]] == [("2026-03-01", "2026-04-01")]
+    assert gpu_seconds(month) == gpu_seconds(answer)
+
+
+@pytest.mark.parametrize("timezone", ["UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kathmandu"])
+def test_api_034_buckets_groups_totals_and_proof_are_one_sum(timezone: str) -> None:
+    lab, ann = a_lab(timezone)
+    days = "from=2026-03-15&to=2026-04-10"
+    whole = ann.reads(f"/usage?{days}")
+    totals = PeriodTotal.objects.filter(tenant=lab, resource="gpu")
+    rated = sum((Fraction(int(row.units), row.share_den) for row in totals), Fraction(0))
+    assert gpu_seconds(whole) == rated > 0
+    sums = checks.prove().sums
+    assert sums["gpu1", "gpu"].parts["pending"] == rated
+    priced = sum((Fraction(*row.amount.as_integer_ratio()) / row.share_den / 3600
+                  for row in PeriodTotal.objects.filter(tenant=lab)), Fraction(0))  # fmt: skip
+    assert sum(cost(bucket["used"]) for bucket in whole["buckets"]) == priced
+    for names in [*combinations(Grouping, 1), *list(combinations(Grouping, 3))[:12]]:
+        for interval in ("day", "month"):
+            answer = ann.reads(f"/usage?{days}&interval={interval}&group_by={','.join(names)}")
+            assert gpu_seconds(answer) == rated
+            for bucket in answer["buckets"]:
+                assert [*bucket["groups"][0]["group"]] == [*names] if bucket["groups"] else True
+                grouped = [group["used"] for group in bucket["groups"]]
+                assert sum(Fraction(used["gpu_seconds"]) for used in grouped) == Fraction(
+                    bucket["used"]["gpu_seconds"]
+                )
+                assert sum(map(cost, grouped)) == cost(bucket["used"])
+
+
+def test_api_034_a_day_of_23_hours_is_one_bucket() -> None:
+    cluster = builders.a_cluster(complete_through="2026-05-01")
+    lab = builders.a_tenant(
+        "berlin", timezone="Europe/Berlin", plan=builders.a_plan(), accounts=[(cluster, "b")]
+    )
+    builders.ingest(
+        cluster, builders.a_job(account="b", started="2026-03-28 12:00", ended="2026-03-30 12:00")
+    )
+    ann = door(builders.a_person("b@berlin.example", lab, Role.OWNER), lab)
+    answer = ann.reads("/usage?from=2026-03-28&to=2026-03-31")
+    hours = [Fraction(bucket["used"]["gpu_seconds"]) / 3600 for bucket in answer["buckets"]]
+    assert hours == [11, 23, 14]  # from 13:00 on, the short Sunday, and until 14:00
+
+
+def test_api_034_filters_narrow_and_a_key_of_a_project_sees_its_project(house: House, ann: Door) -> None:
+    everything = gpu_seconds(ann.reads(f"/usage?{MARCH}"))
+    ben, ada = (gpu_seconds(ann.reads(f"/usage?{MARCH}&user={name}")) for name in ("ben", "ada"))
+    assert ben + ada == everything
+    assert gpu_seconds(ann.reads(f"/usage?{MARCH}&user=ben&user=ada")) == everything
+    assert gpu_seconds(ann.reads(f"/usage?{MARCH}&gpu_model=none-such")) == 0
+    elsewhere = house.vision.projects.create(name="elsewhere")
+    assert gpu_seconds(door(house.ann, house.vision, project=elsewhere).reads(f"/usage?{MARCH}")) == 0
+
+
+def test_api_034_another_tenants_use_is_not_there(house: House, ann: Door, op: Door) -> None:
+    eve = door(house.eve, house.speech)
+    mine, hers = gpu_seconds(ann.reads(f"/usage?{MARCH}")), gpu_seconds(eve.reads(f"/usage?{MARCH}"))
+    assert gpu_seconds(op.reads(f"/usage?{MARCH}&tenant={house.speech.slug}")) == hers
+    assert mine != hers
+    assert ann.get(f"/usage?{MARCH}&tenant={house.speech.slug}").problem == (404, "not-found")
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("to=2026-04-01", "from is missing"),
+        ("from=2026-04-01&to=2026-03-01", "from is not before to"),
+        ("from=2014-01-01&to=2026-01-01", "at most 400 days"),
+        ("from=2014-01-01&to=2026-01-01&interval=month", "at most 3660 days"),
+        ("from=2026-03-01&to=2026-04-01&interval=hour", "choose among day, month"),
+        ("from=2026-03-01&to=2026-04-01&group_by=job", "there is no 'job'"),
+        ("from=2026-03-01&to=2026-04-01&group_by=user,queue,qos,state", "at most 3"),
+        ("from=2026-03-01T00:00:00Z&to=2026-04-01", "write a day"),
+    ],
+)
+def test_api_027_a_question_that_is_wrong_or_too_large_says_what_to_ask(
+    ann: Door, query: str, sentence: str
+) -> None:
+    answer = ann.get(f"/usage?{query}")
+    assert answer.status == 400
+    assert sentence in answer.body["detail"]
+
+
+def test_api_062_the_number_of_queries_does_not_grow_with_the_groups(ann: Door) -> None:
+    ann.reads("/me")  # the key notes when it was first used
+    counts = set()
+    for query in (MARCH, f"{MARCH}&group_by=user,gpu_model,queue"):
+        with CaptureQueriesContext(connection) as queries:
+            ann.reads(f"/usage?{query}")
+        counts.add(len(queries))
+    assert len(counts) == 1
