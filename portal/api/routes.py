@@ -17,6 +17,7 @@ from portal.api.resources import (
     usage,
     usage_events,
 )
+from portal.api.resources.operators.routes import routes as operator_routes
 
 routes: list[URLPattern] = [
     path("me", me.Me.as_view(), name="api_me"),
@@ -43,4 +44,5 @@ routes: list[URLPattern] = [
         path(f"invoices/<str:name>/{file}", view, name=f"api_invoice_{file.partition('.')[0]}")
         for file, view in invoices.FILES.items()
     ),
+    *operator_routes,
 ]

@@ -31,6 +31,10 @@ def _reading(route: str, scope: str, *, whole: bool = False, answer: int = 200, 
     return Address("GET", route, scope, "ops:read", answer, whole, op)
 
 
+def _operating(route: str, answer: int = 200) -> Address:
+    return Address("GET", route, "", "ops:read", answer)
+
+
 ADDRESSES = (
     Address("GET", "me"),
     _reading("status", "usage:read"),
@@ -86,4 +90,24 @@ ADDRESSES = (
         text='{"overlap_hours":1}',
     ),
     Address("DELETE", "keys/<str:name>", "keys:write", answer=204, whole_tenant=True),
+    _operating("tenants"),
+    _operating("tenants/<str:name>"),
+    _operating("tenants/<str:name>/members"),
+    _operating("tenants/<str:name>/subscriptions"),
+    _operating("ownerships"),
+    _operating("payers"),
+    _operating("plans"),
+    _operating("plans/<str:name>"),
+    _operating("plans/<str:name>/versions"),
+    _operating("clusters"),
+    _operating("clusters/<str:name>"),
+    _operating("pulls"),
+    _operating("quarantine"),
+    _operating("unassigned-usage"),
+    _operating("receivables"),
+    _operating("closes"),
+    _operating("closes/<str:name>"),
+    _operating("closes/<str:name>/results"),
+    _operating("approvals"),
+    _operating("proof", 400),  # it has to be told the month
 )

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from billing.invoicing import close_runs
+from billing.models import CloseKind, CloseRun
 from portal.api import identifiers, keys
 from portal.api.routes import routes
 from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
@@ -155,6 +157,12 @@ def test_api_019_with_all_filters_removed_the_database_still_shows_strangers_not
         assert house.invoice.number.encode() not in answer.raw.replace(b"/invoices/", b""), address
 
 
+def a_close() -> CloseRun:
+    """A preview of April that waits for a worker."""
+    moment = datetime(2026, 5, 2, tzinfo=UTC)
+    return close_runs.request_run(month="2026-04", kind=CloseKind.PREVIEW, by="op", moment=moment)
+
+
 def named(house: House) -> dict[str, str]:
     """The vision lab's own objects, by the first part of an address."""
     return {
@@ -162,4 +170,8 @@ def named(house: House) -> dict[str, str]:
         "jobs": identifiers.write("job", house.record("17")),
         "wallets": identifiers.write("wal", house.wallet.pk),
         "keys": identifiers.write("key", a_key(house.ann, house.vision, "usage:read").key.pk),
+        "tenants": "vision-lab",
+        "plans": "vision-deal",
+        "clusters": "gpu1",
+        "closes": identifiers.write("close", a_close().pk),
     }

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from django.core.management.base import CommandParser
 
 from billing.proof import checks
+from billing.proof.summary import UNITS, as_data
 from billing.rules.period import parse_month
 from clusters import comparison, validation
 from clusters.comparison import Difference, RecordedUsage
@@ -20,14 +21,6 @@ from clusters.models import Cluster
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress
 from portal.sentences import sentence
-
-UNITS = {
-    "gpu": "GPU-seconds",
-    "cpu": "core-seconds",
-    "memory": "GiB-seconds",
-    "gpu-memory": "GiB-seconds of GPU memory",
-    "billing": "billing-seconds",
-}
 
 
 class Command(OperatorCommand):
@@ -54,30 +47,8 @@ class Command(OperatorCommand):
             proof = checks.prove(month=month, progress=progress.add)
         source = _compare(options["source"], options["cluster"]) if options["source"] else None
         holds = proof.holds and not (source and source["differences"])
-        data = {"month": options["month"], "holds": holds, **_data(proof), "source": source}
+        data = {"month": options["month"], "holds": holds, **as_data(proof), "source": source}
         return Answer(data, _text(proof, source, holds=holds), 0 if holds else 1)
-
-
-def _data(proof: checks.Proof) -> dict[str, Any]:
-    return {
-        "sums": [
-            {
-                "cluster": cluster,
-                "resource": resource,
-                "unit": UNITS[resource],
-                **{part: checks.seconds_text(value) for part, value in row.parts.items()},
-                "unpriced": checks.seconds_text(row.unpriced),
-                "difference": checks.seconds_text(row.difference),
-                "closes": not row.difference,
-            }
-            for (cluster, resource), row in proof.sums.items()
-        ],
-        "quarantined": dict(proof.quarantined),
-        "rerating": proof.rerating,
-        "checks": [
-            {"name": check.name, "holds": not check.broken, "broken": check.broken} for check in proof.checks
-        ],
-    }
 
 
 def _text(proof: checks.Proof, source: dict[str, Any] | None, *, holds: bool) -> str:

@@ -1,0 +1,1 @@
+"""What operators read and write: everything beyond a tenant's own."""

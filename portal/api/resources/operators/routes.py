@@ -1,0 +1,32 @@
+"""The addresses of what operators read and write."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from portal.api.resources.operators import closes, clusters, plans, proof, receivables, tenants
+
+routes: list[URLPattern] = [
+    path("tenants", tenants.Tenants.as_view(), name="api_tenants"),
+    path("tenants/<str:name>", tenants.OneTenant.as_view(), name="api_tenant"),
+    path("tenants/<str:name>/members", tenants.Members.as_view(), name="api_tenant_members"),
+    path(
+        "tenants/<str:name>/subscriptions", tenants.Subscriptions.as_view(), name="api_tenant_subscriptions"
+    ),
+    path("ownerships", tenants.Ownerships.as_view(), name="api_ownerships"),
+    path("payers", tenants.Payers.as_view(), name="api_payers"),
+    path("plans", plans.Plans.as_view(), name="api_plans"),
+    path("plans/<str:name>", plans.OnePlan.as_view(), name="api_plan"),
+    path("plans/<str:name>/versions", plans.Versions.as_view(), name="api_plan_versions"),
+    path("clusters", clusters.Clusters.as_view(), name="api_clusters"),
+    path("clusters/<str:name>", clusters.OneCluster.as_view(), name="api_cluster"),
+    path("pulls", clusters.Pulls.as_view(), name="api_pulls"),
+    path("quarantine", clusters.Quarantine.as_view(), name="api_quarantine"),
+    path("unassigned-usage", clusters.UnassignedUsage.as_view(), name="api_unassigned_usage"),
+    path("receivables", receivables.Receivables.as_view(), name="api_receivables"),
+    path("closes", closes.Closes.as_view(), name="api_closes"),
+    path("closes/<str:name>", closes.OneClose.as_view(), name="api_close"),
+    path("closes/<str:name>/results", closes.CloseResults.as_view(), name="api_close_results"),
+    path("approvals", closes.Approvals.as_view(), name="api_approvals"),
+    path("proof", proof.Proof.as_view(), name="api_proof"),
+]
