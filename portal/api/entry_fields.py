@@ -74,7 +74,10 @@ SIMPLE: Mapping[Any, type[serializers.Field[Any, Any, Any, Any]]] = {
 
 
 def _serializer_field(field: Field) -> serializers.Field[Any, Any, Any, Any]:
-    options: dict[str, Any] = {"required": True} if field.required else dict(OPEN)
+    is_needed = (
+        field.required and field.rule.missing == "."
+    )  # else it may follow from others, or the file says more
+    options: dict[str, Any] = {"required": True} if is_needed else dict(OPEN)
     kind, rule, inner = field.kind, field.rule, field.entry
     if inner is not None:
         return body_of(inner)(many=inner is not kind, **options)
@@ -121,14 +124,23 @@ def _plain(value: Any) -> Any:
 
 def entry_of(kind: type[E], values: Mapping[str, Any], *, label: str) -> E:
     """The table that a validated body says. Raises ProblemError 400 with every sentence that a file would get."""
-    table = Table(label, _without_nulls(values), [])
+    table = Table(label, _cleaned(kind, values), [])
     entry = read(table, kind)
     if entry is None:
         raise bad_request(" ".join(table.errors), *(("/", text) for text in table.errors))
     return entry
 
 
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
-    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
+def _cleaned(kind: type[Entry], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is null or empty: a file leaves that out."""
+    cleaned: dict[str, Any] = {}
+    for field in fields_of(kind):
+        value, inner = values.get(field.key), field.entry
+        if value is None or value in ([], {}):
+            continue
+        if inner is not None:
+            value = (
+                [_cleaned(inner, row) for row in value] if isinstance(value, list) else _cleaned(inner, value)
+            )
+        cleaned[field.key] = value
+    return cleaned

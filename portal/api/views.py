@@ -181,9 +181,9 @@ class Endpoint(APIView):
         serializer.is_valid(raise_exception=True)
         return dict(serializer.validated_data)
 
-    def one(self, row: object) -> HttpResponse:
+    def one(self, row: object, *, status: int = 200) -> HttpResponse:
         """A single object, with its ETag; 304 for whoever has it."""
-        response = as_json(self.representation(row))
+        response = as_json(self.representation(row), status=status)
         response.headers["ETag"] = tag = _tag(response)
         if self.request.method in READS and tag in self.request.headers.get("If-None-Match", ""):
             return HttpResponse(status=304, headers={"ETag": tag})

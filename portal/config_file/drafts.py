@@ -70,14 +70,18 @@ def one_plan(text: str) -> PlanEntry:
     return entry
 
 
-@transaction.atomic
 def publish(text: str) -> Published:
     """Have the plan say this from its day on, and whoever was on it be rated again by a worker.
 
     A version that is in use stays as it is, and is refused; one that is not is replaced. Published again, nothing
     changes but its history. Raises ConfigError, having changed nothing.
     """
-    entry = one_plan(text)
+    return publish_entry(one_plan(text))
+
+
+@transaction.atomic
+def publish_entry(entry: PlanEntry) -> Published:
+    """As `publish`, of one version that was read already."""
     plan = Plan.objects.select_for_update().filter(name=entry.name).first()
     before = plan.versions.filter(effective_from=entry.begins).first() if plan else None
     try:

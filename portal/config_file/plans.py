@@ -30,7 +30,7 @@ def write(entry: PlanEntry, refusals: Refusals) -> None:
     rows: dict[int, Price] = {}
     for place, price in sorted(enumerate(entry.prices), key=lambda pair: pair[1].since):
         with refusals(price.label):
-            rows[place] = _write_price(version, price)
+            rows[place] = write_price(version, price)
     in_order = [rows[place] for place in sorted(rows)]
     if len({price.pk for price in in_order}) < len(in_order):
         raise ConfigError(
@@ -45,7 +45,8 @@ def _order(term: TermEntry) -> tuple[int, bool, date]:
     return list(SETTERS).index(term.model), own, (term.valid_from or date.min) if own else date.min
 
 
-def _write_price(version: PlanVersion, entry: PriceEntry) -> Price:
+def write_price(version: PlanVersion, entry: PriceEntry) -> Price:
+    """Have the version say the price. Raises PlanError and ConfigError."""
     unknown = set(entry.where.get("cluster", ())) - set(Cluster.objects.values_list("name", flat=True))
     if unknown:
         raise ConfigError(f"where.cluster names {quoted(min(unknown))}, {missing(Cluster)}.")

@@ -24,7 +24,8 @@ class Address:
 
 def filled(route: str, names: Mapping[str, str]) -> str:
     """The address with the object's name in it."""
-    return route.replace("<str:name>", names.get(route.split("/", maxsplit=1)[0], "?"))
+    filled_in = route.replace("<str:name>", names.get(route.split("/", maxsplit=1)[0], "?"))
+    return filled_in.replace("<str:email>", "ben@vision.example").replace("<str:day>", "2017-01-01")
 
 
 def _reading(route: str, scope: str, *, whole: bool = False, answer: int = 200, op: int = 0) -> Address:
@@ -33,6 +34,10 @@ def _reading(route: str, scope: str, *, whole: bool = False, answer: int = 200, 
 
 def _operating(route: str, answer: int = 200) -> Address:
     return Address("GET", route, "", "ops:read", answer)
+
+
+def _writing(method: str, route: str, scope: str, answer: int, text: str = "") -> Address:
+    return Address(method, route, "", scope, answer, text=text)
 
 
 ADDRESSES = (
@@ -110,4 +115,23 @@ ADDRESSES = (
     _operating("closes/<str:name>/results"),
     _operating("approvals"),
     _operating("proof", 400),  # it has to be told the month
+    _writing("POST", "tenants", "tenants:write", 400),  # what it says is nothing
+    _writing("PUT", "tenants/<str:name>", "tenants:write", 200, '{"name":"Vision Lab"}'),
+    _writing("PATCH", "tenants/<str:name>", "tenants:write", 200, '{"city":"Berlin"}'),
+    _operating("tenants/<str:name>/members/<str:email>"),
+    _writing("PUT", "tenants/<str:name>/members/<str:email>", "tenants:write", 200, '{"role":"owner"}'),
+    _writing("DELETE", "tenants/<str:name>/members/<str:email>", "tenants:write", 204),
+    _writing("PUT", "tenants/<str:name>/subscriptions", "tenants:write", 400),
+    _writing("POST", "ownerships", "tenants:write", 400),
+    _operating("ownerships/<str:name>"),
+    _writing("PATCH", "ownerships/<str:name>", "tenants:write", 200, "{}"),
+    _writing("DELETE", "ownerships/<str:name>", "tenants:write", 204),
+    _writing("POST", "payers", "tenants:write", 400),
+    _operating("payers/<str:name>"),
+    _writing("PATCH", "payers/<str:name>", "tenants:write", 400),
+    _writing("DELETE", "plans/<str:name>", "plans:write", 409),  # a tenant is on it
+    _operating("plans/<str:name>/versions/<str:day>"),
+    _writing("PUT", "plans/<str:name>/versions/<str:day>", "plans:write", 400),
+    _writing("DELETE", "plans/<str:name>/versions/<str:day>", "plans:write", 409),
+    _writing("POST", "plans/<str:name>/prices", "plans:write", 400),
 )

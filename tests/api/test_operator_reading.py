@@ -29,8 +29,8 @@ def test_api_040_tenants_with_their_people_plans_and_accounts(house: House, op: 
     assert [(row["email"], row["role"]) for row in members] == [
         (house.ann.email, "owner"), (house.ben.email, "member"), (house.carla.email, "billing"),
     ]  # fmt: skip
-    (subscription,) = op.reads("/tenants/vision-lab/subscriptions")["data"]
-    assert (subscription["plan"], subscription["until"]) == ("vision-deal", None)
+    (phase,) = op.reads("/tenants/vision-lab/subscriptions")["phase"]
+    assert (phase["plan"], phase["until"]) == ("vision-deal", None)
     (ownership,) = op.reads("/ownerships?tenant=vision-lab")["data"]
     assert (ownership["cluster"], ownership["account"], ownership["until"]) == ("gpu1", "vision", None)
     assert op.get("/tenants/nobody").problem == (404, "not-found")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from billing.catalog import third_party_payers
 from billing.invoicing import close_runs
 from billing.models import CloseKind, CloseRun
 from portal.api import identifiers, keys
@@ -165,6 +166,9 @@ def a_close() -> CloseRun:
 
 def named(house: House) -> dict[str, str]:
     """The vision lab's own objects, by the first part of an address."""
+    payer = third_party_payers.pay_for(
+        payer=builders.a_tenant("funder"), tenant=builders.a_tenant("group"), since=date(2030, 1, 1)
+    )
     return {
         "invoices": str(house.invoice.number),
         "jobs": identifiers.write("job", house.record("17")),
@@ -173,5 +177,7 @@ def named(house: House) -> dict[str, str]:
         "tenants": "vision-lab",
         "plans": "vision-deal",
         "clusters": "gpu1",
+        "ownerships": identifiers.write("own", house.vision.ownerships.get().pk),
+        "payers": identifiers.write("pay", payer.pk),
         "closes": identifiers.write("close", a_close().pk),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal.api.resources.operators import closes, clusters, plans, proof, receivables, tenants
+from portal.api.resources.operators import closes, clusters, ownerships, plans, proof, receivables, tenants
 
 routes: list[URLPattern] = [
     path("tenants", tenants.Tenants.as_view(), name="api_tenants"),
@@ -13,11 +13,16 @@ routes: list[URLPattern] = [
     path(
         "tenants/<str:name>/subscriptions", tenants.Subscriptions.as_view(), name="api_tenant_subscriptions"
     ),
-    path("ownerships", tenants.Ownerships.as_view(), name="api_ownerships"),
-    path("payers", tenants.Payers.as_view(), name="api_payers"),
+    path("tenants/<str:name>/members/<str:email>", tenants.OneMember.as_view(), name="api_tenant_member"),
+    path("ownerships", ownerships.Ownerships.as_view(), name="api_ownerships"),
+    path("ownerships/<str:name>", ownerships.OneOwnership.as_view(), name="api_ownership"),
+    path("payers", ownerships.Payers.as_view(), name="api_payers"),
+    path("payers/<str:name>", ownerships.OnePayer.as_view(), name="api_payer"),
     path("plans", plans.Plans.as_view(), name="api_plans"),
     path("plans/<str:name>", plans.OnePlan.as_view(), name="api_plan"),
     path("plans/<str:name>/versions", plans.Versions.as_view(), name="api_plan_versions"),
+    path("plans/<str:name>/versions/<str:day>", plans.OneVersion.as_view(), name="api_plan_version"),
+    path("plans/<str:name>/prices", plans.TenantPrices.as_view(), name="api_plan_prices"),
     path("clusters", clusters.Clusters.as_view(), name="api_clusters"),
     path("clusters/<str:name>", clusters.OneCluster.as_view(), name="api_cluster"),
     path("pulls", clusters.Pulls.as_view(), name="api_pulls"),
