@@ -61,7 +61,7 @@ class UsageRecord(Usage):
     last_seen = models.DateTimeField(help_text="When a pass last wrote it; kept up for open records only.")
 
     class Meta:
-        managed = False  # portal/schema/partitions.sql has the table, its constraints and indexes
+        managed = False  # portal/schema/months.sql has the table, its constraints and indexes
         db_table = "clusters_usagerecord"
 
     def __str__(self) -> str:

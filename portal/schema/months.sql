@@ -63,16 +63,22 @@ CREATE TRIGGER record_keeps_its_key BEFORE UPDATE OF id, cluster_id, source_key 
 
 -- Makes a partition where it is missing: how, `billing_ensure_month` says. Most of the rows of a young month change some
 -- times while their runs go on, so their pages keep room for it. Vacuum comes after so many rows, not after a share: of
--- ten million that would be when most are dead.
+-- ten million that would be when most are dead. A month that was detached is attached again: by its rows alone a late
+-- fact is new or not, and without them it would be recorded, and billed, twice.
 CREATE FUNCTION ensure_month_of_ids(parent text, month int, room int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     part text := parent || '_' || to_char(month_of_number(month), 'YYYY_MM');
+    attached boolean := (SELECT relispartition FROM pg_class WHERE oid = to_regclass(part));
 BEGIN
-    IF to_regclass(part) IS NULL THEN
+    IF attached IS NOT TRUE THEN
         PERFORM pg_advisory_xact_lock(hashtextextended(parent, 0));
-        IF EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = 'public'::regnamespace) THEN
-            RETURN part;  -- somebody made it meanwhile: to_regclass would not have heard of that
-        END IF;
+        -- Somebody may have made it meanwhile: to_regclass would not have heard of that.
+        SELECT relispartition INTO attached FROM pg_class WHERE relname = part AND relnamespace = 'public'::regnamespace;
+    END IF;
+    IF attached THEN
+        RETURN part;
+    END IF;
+    IF attached IS NULL THEN
         EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL) WITH (fillfactor = %s,
             autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
             autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000,
@@ -80,10 +86,10 @@ BEGIN
         IF parent = 'clusters_usagerecord' THEN
             EXECUTE format('ALTER TABLE %I ADD CONSTRAINT %I UNIQUE (cluster_id, source_key)', part, part || '_once');
         END IF;
-        EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',
-                       parent, part, month::bigint << 40, (month + 1)::bigint << 40);
         EXECUTE format('GRANT SELECT ON %I TO clustertab_operator', part);
     END IF;
+    EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',
+                   parent, part, month::bigint << 40, (month + 1)::bigint << 40);
     RETURN part;
 END $$;
 REVOKE EXECUTE ON FUNCTION ensure_month_of_ids(text, int, int) FROM PUBLIC;

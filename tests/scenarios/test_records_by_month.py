@@ -242,3 +242,18 @@ def test_a_month_that_is_detached_leaves_the_others_as_they_are() -> None:
     assert [record.job_id for record in UsageRecord.objects.all()] == ["2"]
     assert [job.job_id for job in RatedJob.objects.all()] == ["2"]
     assert RatedUsage.objects.filter(service_month=at("2025-01-01").date()).exists()
+
+
+def test_a_late_fact_of_a_detached_month_attaches_it_again_and_is_recorded_once() -> None:
+    cluster = a_cluster()
+    lab = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
+    job = a_job(job_id="1", started="2025-01-02 10:00", ended="2025-01-02 11:00")
+    ingest(cluster, job)
+    with as_owner() as owner:
+        for table in ("billing_ratedjob", "clusters_usagerecord"):
+            owner.execute(f"ALTER TABLE {table} DETACH PARTITION {table}_2025_01")
+    ingest(cluster, job, a_job(job_id="2", started="2025-01-03 10:00", ended="2025-01-03 11:00"))
+    assert sorted(UsageRecord.objects.values_list("job_id", flat=True)) == ["1", "2"]
+    assert sorted(RatedJob.objects.values_list("job_id", flat=True)) == ["1", "2"]
+    assert seconds(lab) == 2 * 3600
+    prove()
