@@ -134,4 +134,15 @@ ADDRESSES = (
     _writing("PUT", "plans/<str:name>/versions/<str:day>", "plans:write", 400),
     _writing("DELETE", "plans/<str:name>/versions/<str:day>", "plans:write", 409),
     _writing("POST", "plans/<str:name>/prices", "plans:write", 400),
+    _writing("POST", "closes", "closes:write", 400),
+    _writing("POST", "approvals/<str:name>/decisions", "closes:write", 400),
+    _operating("operations/<str:name>"),
+    _operating("pulls/<str:name>"),
+    _writing("POST", "invoices/<str:name>/credit-notes", "credits:write", 400),
+    _writing("POST", "invoices/<str:name>/write-offs", "credits:write", 400),
+    _writing("POST", "invoices/<str:name>/manual-payments", "payments:record", 400),
+    _writing("POST", "wallets/<str:name>/grants", "credits:write", 400),
+    _operating("tenants/<str:name>/dunning-pauses"),
+    _writing("POST", "tenants/<str:name>/dunning-pauses", "payments:record", 400),
+    _writing("DELETE", "tenants/<str:name>/dunning-pauses", "payments:record", 404),  # nothing is paused
 )

@@ -10,7 +10,7 @@ import pytest
 
 from billing.catalog import third_party_payers
 from billing.invoicing import close_runs
-from billing.models import CloseKind, CloseRun
+from billing.models import CloseKind, CloseRun, PendingApproval
 from portal.api import identifiers, keys
 from portal.api.routes import routes
 from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
@@ -164,11 +164,19 @@ def a_close() -> CloseRun:
     return close_runs.request_run(month="2026-04", kind=CloseKind.PREVIEW, by="op", moment=moment)
 
 
+def an_approval(house: House) -> PendingApproval:
+    """March's, as if a close had held it."""
+    period, moment = house.invoice.period, datetime(2026, 4, 2, tzinfo=UTC)
+    figures = {"reason": "large", "currency": "USD", "total": 100, "lines": 1, "since": moment}
+    return PendingApproval.objects.create(tenant=house.vision, period=period, **figures)
+
+
 def named(house: House) -> dict[str, str]:
     """The vision lab's own objects, by the first part of an address."""
     payer = third_party_payers.pay_for(
         payer=builders.a_tenant("funder"), tenant=builders.a_tenant("group"), since=date(2030, 1, 1)
     )
+    close = identifiers.write("close", a_close().pk)
     return {
         "invoices": str(house.invoice.number),
         "jobs": identifiers.write("job", house.record("17")),
@@ -178,6 +186,9 @@ def named(house: House) -> dict[str, str]:
         "plans": "vision-deal",
         "clusters": "gpu1",
         "ownerships": identifiers.write("own", house.vision.ownerships.get().pk),
-        "payers": identifiers.write("pay", payer.pk),
-        "closes": identifiers.write("close", a_close().pk),
+        "payers": identifiers.write("payer", payer.pk),
+        "closes": close,
+        "operations": close,
+        "pulls": identifiers.write("pull", house.cluster.pulls.latest("pk").pk),
+        "approvals": identifiers.write("app", an_approval(house).pk),
     }

@@ -10,11 +10,19 @@ from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from billing.invoicing import approvals, close_runs
+from billing.invoicing.approvals import ApprovalError
+from billing.invoicing.close_runs import RunError
 from billing.models import CloseKind, CloseRun, Decision, PendingApproval
 from portal.api import identifiers, parameters
+from portal.api.answers import as_json
+from portal.api.bodies import Body
 from portal.api.cursors import Page
 from portal.api.fields import IdField, MinorField, MomentField, MoneyField
-from portal.api.resources.operators.endpoint import TENANT, OperatorEndpoint
+from portal.api.problems import bad_request
+from portal.api.resources.operators.endpoint import TENANT, OperatorEndpoint, WritingEndpoint
+from portal.api.resources.operators.operations import OperationSerializer, of_close
+from portal.core.outbox import outbox
 
 MONTH = parameters.text("month", "In which the periods start.", longest=7, example="2026-03")
 
@@ -35,10 +43,27 @@ class CloseSerializer(serializers.ModelSerializer[CloseRun]):
         )
 
 
-class Closes(OperatorEndpoint):
-    """Closes and previews of months, the newest first."""
+class NewClose(Body):
+    month = serializers.CharField(max_length=7, help_text="In which the periods start, such as 2026-03.")
+    kind = serializers.ChoiceField(
+        choices=[*CloseKind.values], help_text="`preview` does everything and keeps nothing of it."
+    )
+    accept_incomplete = serializers.CharField(
+        required=False, default="", allow_blank=True, max_length=500,
+        help_text="Why it bills although usage may be missing.",
+    )  # fmt: skip
 
+
+class Closes(OperatorEndpoint):
+    """Closes and previews of months, the newest first. POST asks for one of all tenants: an operation."""
+
+    write_scope = "closes:write"
     serializer = CloseSerializer
+    created_serializer = OperationSerializer
+    request_serializer = NewClose
+    success = 202
+    needs_idempotency = True
+    refusals = (RunError,)
     lists = True
     parameters = (
         MONTH,
@@ -49,6 +74,19 @@ class Closes(OperatorEndpoint):
     def get(self, request: Any) -> HttpResponse:
         del request
         return self.page(self.narrowed(CloseRun.objects.all(), month="month", kind="kind"), order=("-pk",))
+
+    def post(self, request: Any) -> HttpResponse:
+        del request
+        values = self.body()
+        run = close_runs.request_run(
+            month=values["month"],
+            kind=CloseKind(values["kind"]),
+            by=self.client.name,
+            moment=self.moment.replace(microsecond=0),
+            accept_incomplete=values["accept_incomplete"],
+        )
+        outbox.add("billing.tasks.closes_due")
+        return as_json(of_close(run), status=202)
 
 
 class OneClose(OperatorEndpoint):
@@ -160,3 +198,40 @@ class Approvals(OperatorEndpoint):
     def get(self, request: Any) -> HttpResponse:
         del request
         return self.page(self.narrowed(self.rows(), tenant="tenant__slug", state="state"), order=("-pk",))
+
+
+class NewDecision(Body):
+    decision = serializers.ChoiceField(choices=[Decision.APPROVED.value, Decision.REFUSED.value])
+    why = serializers.CharField(max_length=500, allow_blank=True, help_text="Kept with the decision.")
+    total = MoneyField(required=False, help_text="As you looked at it: others by now, nothing is decided.")
+    lines = serializers.IntegerField(required=False, min_value=0, max_value=10**9, help_text="With `total`.")
+
+
+class Decisions(WritingEndpoint):
+    """Approve or refuse an invoice that a close holds. The next close issues what is approved."""
+
+    write_scope = "closes:write"
+    serializer = ApprovalSerializer
+    request_serializer = NewDecision
+    needs_idempotency = True
+    refusals = (ApprovalError,)
+
+    def post(self, request: Any, name: str) -> HttpResponse:
+        del request
+        rows = PendingApproval.objects.select_related("tenant", "period__tenant")
+        row, values = rows.get(pk=identifiers.read("app", name)), self.body()
+        seen = None
+        if ("total" in values) != ("lines" in values):
+            raise bad_request("Send total and lines together.", ("/total", "Send total and lines together."))
+        if "total" in values:
+            seen = values["total"].minor, values["lines"]
+        with self.by(values["why"]):
+            decided = approvals.decide_approval(
+                period=row.period,
+                decision=Decision(values["decision"]),
+                by=self.client.name,
+                reason=values["why"],
+                moment=self.moment.replace(microsecond=0),
+                seen=seen,
+            )
+        return self.one(decided, status=201)

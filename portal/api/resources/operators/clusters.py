@@ -12,7 +12,7 @@ from rest_framework import serializers
 from billing.proof.checks import seconds_text
 from clusters.models import Cluster, Connection, Pull, Quarantined
 from clusters.models.connection import SECRETS
-from portal.api import parameters
+from portal.api import identifiers, parameters
 from portal.api.answers import as_json
 from portal.api.fields import IdField, MomentField
 from portal.api.resources.operators.endpoint import CLUSTER, OperatorEndpoint
@@ -113,6 +113,16 @@ class Pulls(OperatorEndpoint):
             Pull.objects.select_related("cluster"), cluster="cluster__name", outcome="outcome"
         )
         return self.page(rows, order=("-pk",))
+
+
+class OnePull(OperatorEndpoint):
+    """One reading of usage, by its id."""
+
+    serializer = PullSerializer
+
+    def get(self, request: Any, name: str) -> HttpResponse:
+        del request
+        return self.one(Pull.objects.select_related("cluster").get(pk=identifiers.read("pull", name)))
 
 
 class QuarantinedSerializer(serializers.ModelSerializer[Quarantined]):

@@ -151,7 +151,7 @@ class OneOwnership(OwnershipEndpoint):
 class PayerSerializer(serializers.ModelSerializer[Payer]):
     """That a tenant pays for what another one uses, on days of the latter's zone."""
 
-    id = IdField("pay")
+    id = IdField("payer")
     tenant = serializers.CharField(source="tenant.slug", help_text="Who uses.")
     payer = serializers.CharField(source="payer.slug", help_text="Whose invoices it goes on.")
 
@@ -217,11 +217,11 @@ class OnePayer(PayerEndpoint):
 
     def get(self, request: Any, name: str) -> HttpResponse:
         del request
-        return self.one(self.rows().get(pk=identifiers.read("pay", name)))
+        return self.one(self.rows().get(pk=identifiers.read("payer", name)))
 
     def patch(self, request: Any, name: str) -> HttpResponse:
         del request
-        row = self.rows().select_for_update(of=("self",)).filter(pk=identifiers.read("pay", name)).first()
+        row = self.rows().select_for_update(of=("self",)).filter(pk=identifiers.read("payer", name)).first()
         if row is None:
             raise not_found()
         self.match(row)

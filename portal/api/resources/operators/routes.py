@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from portal.api.resources.operators import closes, clusters, ownerships, plans, proof, receivables, tenants
+from portal.api.resources.operators import (
+    closes,
+    clusters,
+    money,
+    operations,
+    ownerships,
+    plans,
+    proof,
+    receivables,
+    tenants,
+)
 
 routes: list[URLPattern] = [
     path("tenants", tenants.Tenants.as_view(), name="api_tenants"),
@@ -33,5 +43,17 @@ routes: list[URLPattern] = [
     path("closes/<str:name>", closes.OneClose.as_view(), name="api_close"),
     path("closes/<str:name>/results", closes.CloseResults.as_view(), name="api_close_results"),
     path("approvals", closes.Approvals.as_view(), name="api_approvals"),
+    path("approvals/<str:name>/decisions", closes.Decisions.as_view(), name="api_approval_decisions"),
+    path("operations/<str:name>", operations.Operations.as_view(), name="api_operation"),
+    path("pulls/<str:name>", clusters.OnePull.as_view(), name="api_pull"),
+    path("invoices/<str:name>/credit-notes", money.CreditNotes.as_view(), name="api_invoice_credit_notes"),
+    path("invoices/<str:name>/write-offs", money.WriteOffs.as_view(), name="api_invoice_write_offs"),
+    path(
+        "invoices/<str:name>/manual-payments",
+        money.ManualPayments.as_view(),
+        name="api_invoice_manual_payments",
+    ),
+    path("wallets/<str:name>/grants", money.Grants.as_view(), name="api_wallet_grants"),
+    path("tenants/<str:name>/dunning-pauses", money.Pauses.as_view(), name="api_tenant_dunning_pauses"),
     path("proof", proof.Proof.as_view(), name="api_proof"),
 ]
