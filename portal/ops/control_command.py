@@ -9,18 +9,12 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from clusters import enforcement_plan, job_control
+from clusters import act_reports, enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
 from clusters.enforcement_plan import LimitError, Plan, Request, SchedulerPort
-from clusters.models import Act, ActKind
+from clusters.models import Act
 from portal.ops.cli import Answer, OperatorCommand, RefusedError
 from portal.ops.lookups import the_cluster
-
-_LEFT_OUT = {
-    ActKind.HOLD: "It has started, ended or been held meanwhile.",
-    ActKind.RELEASE: "It has started, ended or been released meanwhile.",
-    ActKind.CANCEL: "It has ended meanwhile.",
-}
 
 
 class ControlCommand(OperatorCommand):
@@ -67,9 +61,6 @@ class ControlCommand(OperatorCommand):
 
 
 def _previewed(port: SchedulerPort, plan: Plan) -> Answer:
-    steps = [
-        {"target": step.target, "words": step.words, "outcome": None, "error": ""} for step in plan.steps
-    ]
     lines = [*(step.words for step in plan.steps), *plan.notes]
     lines += [
         f"How act {act.pk} ended ({act}) is not known; --yes looks."
@@ -77,47 +68,21 @@ def _previewed(port: SchedulerPort, plan: Plan) -> Answer:
     ]
     if plan.steps:
         lines.append(f"Nothing was done yet: this is plan {plan.fingerprint}; --yes carries it out.")
-    return Answer(_data(port, plan, steps, yes=False), "\n".join(lines))
+    return Answer(act_reports.of_plan(port, plan), "\n".join(lines))
 
 
 def _carried_out(port: SchedulerPort, plan: Plan, why: str, *, exactly: bool) -> Answer:
     who = f"{getpass.getuser()} at the shell"
     done = job_control.carry_out(port=port, plan=plan, who=who, why=why, exactly=exactly)
     acts = [*done.acts, *([None] * done.left)]
-    steps, lines = [], []
-    for step, act in zip(done.steps, acts, strict=True):
-        outcome = act.outcome if act else "not begun"
-        steps.append(
-            {
-                "target": step.target,
-                "words": step.words,
-                "outcome": outcome,
-                "act": act.pk if act else None,
-                "error": act.error if act else "",
-            }
-        )
-        lines.append(_line(step.words, act))
-    why_not = _LEFT_OUT.get(plan.request.kind, "")
-    for step in done.dropped:
-        entry = {"target": step.target, "words": step.words, "outcome": "left out", "act": None}
-        steps.append({**entry, "error": why_not})
-        lines.append(f"Left out: {step.words} {why_not}")
+    lines = [_line(step.words, act) for step, act in zip(done.steps, acts, strict=True)]
+    why_not = act_reports.LEFT_OUT.get(plan.request.kind, "")
+    lines += [f"Left out: {step.words} {why_not}" for step in done.dropped]
     lines += plan.notes
-    return Answer(_data(port, plan, steps, yes=True), "\n".join(lines), code=0 if done.good else 1)
+    return Answer(act_reports.of_result(port, plan, done), "\n".join(lines), code=0 if done.good else 1)
 
 
 def _line(words: str, act: Act | None) -> str:
     if act is None:
         return f"Not begun: {words}"
     return f"{act.get_outcome_display()}: {words}" + (f" {act.error}" if act.error else "")
-
-
-def _data(port: SchedulerPort, plan: Plan, steps: list[dict[str, Any]], *, yes: bool) -> dict[str, Any]:
-    return {
-        "cluster": port.cluster.name,
-        "kind": plan.request.kind.value,
-        "plan": plan.fingerprint,
-        "carried_out": yes,
-        "steps": steps,
-        "notes": list(plan.notes),
-    }

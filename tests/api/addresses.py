@@ -134,6 +134,11 @@ ADDRESSES = (
     _writing("PUT", "plans/<str:name>/versions/<str:day>", "plans:write", 400),
     _writing("DELETE", "plans/<str:name>/versions/<str:day>", "plans:write", 409),
     _writing("POST", "plans/<str:name>/prices", "plans:write", 400),
+    _writing("PUT", "clusters/<str:name>", "clusters:write", 200, "{}"),
+    _writing("PATCH", "clusters/<str:name>", "clusters:write", 200, "{}"),
+    _writing("POST", "clusters/<str:name>/pulls", "clusters:write", 409),  # only files feed it
+    _writing("POST", "clusters/<str:name>/acts", "jobs:act", 400),
+    _writing("POST", "tenants/<str:name>/keys", "tenants:write", 400),
     _writing("POST", "closes", "closes:write", 400),
     _writing("POST", "approvals/<str:name>/decisions", "closes:write", 400),
     _operating("operations/<str:name>"),

@@ -10,12 +10,18 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from billing.proof.checks import seconds_text
-from clusters.models import Cluster, Connection, Pull, Quarantined
+from clusters import pull_schedule
+from clusters.models import Cluster, ClusterKind, Connection, Pull, Quarantined
 from clusters.models.connection import SECRETS
 from portal.api import identifiers, parameters
 from portal.api.answers import as_json
+from portal.api.entry_fields import body_of, entry_of
 from portal.api.fields import IdField, MomentField
-from portal.api.resources.operators.endpoint import CLUSTER, OperatorEndpoint
+from portal.api.problems import refused
+from portal.api.resources.operators.endpoint import CLUSTER, OperatorEndpoint, WritingEndpoint
+from portal.config_file.apply import REFUSALS
+from portal.config_file.clusters import ClusterEntry
+from portal.core.outbox import outbox
 from portal.core.tenants.unassigned import Unassigned, unassigned
 
 
@@ -64,14 +70,68 @@ class Clusters(OperatorEndpoint):
         return self.page(Cluster.objects.select_related("connection"), order=("name",))
 
 
-class OneCluster(OperatorEndpoint):
-    """One cluster, by its name."""
+class ClusterFields(body_of(ClusterEntry, without=("name", "connection", "telemetry", "node"))):  # type: ignore[misc]
+    """What PUT and PATCH say of a cluster; the address has its name."""
 
+
+DEFAULTS = {"kind": ClusterKind.IMPORT.value, "timezone": "UTC", "shares": {}}
+
+
+class OneCluster(WritingEndpoint):
+    """One cluster, by its name. PUT creates or replaces it, PATCH changes what is given; its connection stays."""
+
+    write_scope = "clusters:write"
     serializer = ClusterSerializer
+    request_serializer = ClusterFields
+    refusals = REFUSALS
+
+    def cluster(self, name: str) -> Cluster:
+        return Cluster.objects.select_related("connection").get(name=name)
 
     def get(self, request: Any, name: str) -> HttpResponse:
         del request
-        return self.one(Cluster.objects.select_related("connection").get(name=name))
+        return self.one(self.cluster(name))
+
+    def put(self, request: Any, name: str) -> HttpResponse:
+        del request
+        if Cluster.objects.select_for_update().filter(name=name).exists():
+            self.match(self.cluster(name))
+        else:
+            self.match_new()
+        return self._written(name, DEFAULTS | self.body())
+
+    def patch(self, request: Any, name: str) -> HttpResponse:
+        del request
+        Cluster.objects.select_for_update().get(name=name)
+        self.match(self.cluster(name))
+        return self._written(name, self.body(partial=True))
+
+    def _written(self, name: str, values: dict[str, Any]) -> HttpResponse:
+        filled = {key: DEFAULTS[key] if value is None else value for key, value in values.items()}
+        entry = entry_of(ClusterEntry, filled | {"name": name}, label=f'cluster "{name}"')
+        if filled.get("shares") == {}:
+            entry = entry.replaced(shares={})
+        entry.write()
+        return self.one(self.cluster(name))
+
+
+class ClusterPulls(WritingEndpoint):
+    """Have a live cluster pulled now. The pull is listed by `GET /pulls` when it begins."""
+
+    write_scope = "clusters:write"
+    serializer = ClusterSerializer
+    success = 202
+
+    def post(self, request: Any, name: str) -> HttpResponse:
+        del request
+        self.body()
+        cluster = Cluster.objects.get(name=name)
+        if not pull_schedule.ask(cluster):
+            raise refused(
+                f"{name} has no connection: enter one on its page, or describe one in a file for `apply`."
+            )
+        outbox.add("billing.tasks.pull_due")
+        return self.one(Cluster.objects.select_related("connection").get(pk=cluster.pk), status=202)
 
 
 class PullSerializer(serializers.ModelSerializer[Pull]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from portal.api.resources.operators import (
+    acts,
     closes,
     clusters,
     money,
@@ -13,6 +14,7 @@ from portal.api.resources.operators import (
     plans,
     proof,
     receivables,
+    tenant_keys,
     tenants,
 )
 
@@ -35,6 +37,9 @@ routes: list[URLPattern] = [
     path("plans/<str:name>/prices", plans.TenantPrices.as_view(), name="api_plan_prices"),
     path("clusters", clusters.Clusters.as_view(), name="api_clusters"),
     path("clusters/<str:name>", clusters.OneCluster.as_view(), name="api_cluster"),
+    path("clusters/<str:name>/pulls", clusters.ClusterPulls.as_view(), name="api_cluster_pulls"),
+    path("clusters/<str:name>/acts", acts.Acts.as_view(), name="api_cluster_acts"),
+    path("tenants/<str:name>/keys", tenant_keys.TenantKeys.as_view(), name="api_tenant_keys"),
     path("pulls", clusters.Pulls.as_view(), name="api_pulls"),
     path("quarantine", clusters.Quarantine.as_view(), name="api_quarantine"),
     path("unassigned-usage", clusters.UnassignedUsage.as_view(), name="api_unassigned_usage"),
