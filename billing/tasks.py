@@ -14,7 +14,7 @@ from billing.payments.gateways.base import GatewayError
 from billing.rating import engine, stale_clusters
 from billing.wallets import booking, grants
 from clusters import pull_schedule
-from clusters.models import Cluster
+from clusters.models import Cluster, UsageFile
 from portal.core.tenants.models import Tenant
 
 SILENCE = timedelta(hours=1)
@@ -66,6 +66,21 @@ def pull_due(**_: object) -> None:
     for cluster_id, every in pull_schedule.claim(moment=datetime.now(UTC)):
         # Of no use once the next one is due: then that one does its work.
         pull_usage.apply_async(kwargs={"cluster_id": cluster_id}, expires=every)
+
+
+@shared_task
+def import_file(*, file_id: int, **_: object) -> None:
+    """Import an accounting file that came by the API, or go on with it; nothing where somebody does already."""
+    from billing.rating import file_imports
+
+    file_imports.import_file(file_id, clock=lambda: datetime.now(UTC).replace(microsecond=0))
+
+
+@shared_task
+def files_due(**_: object) -> None:
+    """Tell workers of the files that are not imported; one whose worker died is taken up again so."""
+    for file_id in UsageFile.objects.filter(ended_at=None).order_by("pk").values_list("pk", flat=True):
+        import_file.apply_async(kwargs={"file_id": file_id}, expires=30)
 
 
 @shared_task

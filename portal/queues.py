@@ -18,11 +18,17 @@ KINDS: dict[str, tuple[str, ...]] = {
         "portal.core.events.tasks.forget_old",
         "billing.tasks.pull_due",
         "billing.tasks.closes_due",
+        "billing.tasks.files_due",
         "billing.tasks.schedule_closes",
         "billing.tasks.request_reconciliation",
         "portal.api.tasks.forget_answers",
     ),
-    "pull": ("billing.tasks.pull_usage", "billing.tasks.forget_passes", "billing.tasks.flag_silent_runs"),
+    "pull": (
+        "billing.tasks.pull_usage",
+        "billing.tasks.import_file",
+        "billing.tasks.forget_passes",
+        "billing.tasks.flag_silent_runs",
+    ),
     "rate": (
         "billing.tasks.rate_accounts",
         "billing.tasks.rate_tenants",

@@ -39,6 +39,11 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 30.0,
         "options": {"expires": 30},
     },
+    "take up the files that are to be imported": {
+        "task": "billing.tasks.files_due",
+        "schedule": 30.0,
+        "options": {"expires": 30},
+    },
     "ask for the closes whose day has come": {
         "task": "billing.tasks.schedule_closes",
         "schedule": 3600.0,  # not once a day: zones begin their days at different hours

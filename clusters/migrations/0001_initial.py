@@ -371,6 +371,29 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='UsageFile',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='files', to='clusters.cluster')),
+                        ('name', models.CharField(max_length=200)),
+                        ('format', models.CharField(choices=[('sacct', 'sacct, as text'), ('sacct-json', 'sacct, as JSON')], max_length=10)),
+                        ('as_of', models.DateTimeField(help_text='Up to which the source had looked. Empty: as it proves.', null=True)),
+                        ('digest', models.CharField(help_text='SHA-256 of its content.', max_length=64)),
+                        ('size', models.BigIntegerField(help_text='Bytes.')),
+                        ('requested_by', models.CharField(max_length=200)),
+                        ('requested_at', models.DateTimeField()),
+                        ('attempts', models.PositiveSmallIntegerField(default=0, help_text='Workers that took it up.')),
+                        ('pull', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.pull')),
+                        ('started_at', models.DateTimeField(null=True)),
+                        ('ended_at', models.DateTimeField(null=True)),
+                        ('error', models.TextField(blank=True, help_text='Why it could not be imported.')),
+                    ],
+                    options={
+                        'indexes': [models.Index(condition=models.Q(('ended_at__isnull', True)), fields=['id'], name='usage_files_to_import')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('error', '')), fields=('cluster', 'name', 'digest'), name='usage_file_is_imported_once'), models.CheckConstraint(condition=models.Q(('format__in', ['sacct', 'sacct-json'])), name='usage_file_format_is_known')],
+                    },
+                ),
+                migrations.CreateModel(
                     name='VanishedRun',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -411,6 +434,19 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at__isnull', True)), fields=('block', 'source', 'submits'), name='reason_stands_once_beneath_a_block'), models.CheckConstraint(condition=models.Q(('source', ''), _negated=True), name='reason_says_whose_it_is')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='UsageFilePart',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('file', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='parts', to='clusters.usagefile')),
+                        ('place', models.PositiveIntegerField()),
+                        ('content', models.BinaryField()),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('file', 'place'), name='part_of_usage_file_has_one_place')],
                         'indexes': [],
                     },
                 ),

@@ -10,6 +10,7 @@ from clusters.models.cluster import ZONE_IN_USE, Account, Cluster, ClusterError,
 from clusters.models.connection import Connection
 from clusters.models.coverage import IncompleteHour
 from clusters.models.declared import DeclaredNode
+from clusters.models.files import FileFormat, UsageFile, UsageFilePart
 from clusters.models.pulls import Pull, Quarantined
 from clusters.models.pushed import PushedRun
 from clusters.models.telemetry import Telemetry
@@ -31,12 +32,15 @@ __all__ = [
     "ClusterKind",
     "Connection",
     "DeclaredNode",
+    "FileFormat",
     "IncompleteHour",
     "Pull",
     "PushedRun",
     "Quarantined",
     "Telemetry",
     "Usage",
+    "UsageFile",
+    "UsageFilePart",
     "UsageKey",
     "UsageRecord",
     "UsageRevision",

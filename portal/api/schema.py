@@ -84,12 +84,20 @@ class EndpointSchema(AutoSchema):
     def get_request_serializer(self) -> Any:
         return None if self.method in {"GET", "DELETE"} else self.view.request_serializer
 
+    def _get_request_body(self, direction: str = "request") -> dict[str, Any] | None:
+        if self.view.binary and self.method == "PUT":
+            file = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+            return {"content": file, "required": True}
+        body: dict[str, Any] | None = super()._get_request_body(direction)  # type: ignore[no-untyped-call]
+        return body
+
     def get_response_serializers(self) -> Any:
         return self.view.serializer
 
     def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
         del direction
-        status = {"POST": str(self.view.success), "DELETE": "204"}.get(self.method, "200")
+        statuses = {"POST": self.view.success, "PUT": self.view.put_success, "DELETE": 204}
+        status = str(statuses.get(self.method, 200))
         errors = READ_ERRORS if self.method == "GET" else READ_ERRORS | WRITE_ERRORS
         if getattr(self.view, "content_type", ""):
             errors = errors | {"409": "It is not rendered yet; Retry-After says when to ask again."}

@@ -64,6 +64,8 @@ class Endpoint(APIView):
     request_serializer: ClassVar[type[Body] | None] = None
     lists: ClassVar[bool] = False
     success: ClassVar[int] = 201  # of its POST
+    put_success: ClassVar[int] = 200
+    binary: ClassVar[bool] = False  # its PUT takes a file
     largest_body: ClassVar[int] = LARGEST
     longest_query: ClassVar[str] = LONGEST_QUERY
     beyond_tenant: ClassVar[bool] = False  # it reads more than the tenant's rows, and chooses them itself

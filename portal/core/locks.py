@@ -18,6 +18,7 @@ class Work(IntEnum):
     ACTING = 0x0AC7  # on one cluster
     PULLING = 0x0C1057E3  # one cluster
     CLOSING = 0x0C105E  # one run of a close
+    IMPORTING = 0x1F11E  # one file
     COLLECTING = 0xC011EC7
     RECONCILING = 0xBA1A9CE
     MIGRATING = 0x5C4E3A

@@ -25,7 +25,11 @@ class Address:
 def filled(route: str, names: Mapping[str, str]) -> str:
     """The address with the object's name in it."""
     filled_in = route.replace("<str:name>", names.get(route.split("/", maxsplit=1)[0], "?"))
-    return filled_in.replace("<str:email>", "ben@vision.example").replace("<str:day>", "2017-01-01")
+    return (
+        filled_in.replace("<str:email>", "ben@vision.example")
+        .replace("<str:day>", "2017-01-01")
+        .replace("<str:file>", "a")
+    )
 
 
 def _reading(route: str, scope: str, *, whole: bool = False, answer: int = 200, op: int = 0) -> Address:
@@ -138,6 +142,7 @@ ADDRESSES = (
     _writing("PATCH", "clusters/<str:name>", "clusters:write", 200, "{}"),
     _writing("POST", "clusters/<str:name>/pulls", "clusters:write", 409),  # only files feed it
     _writing("POST", "clusters/<str:name>/acts", "jobs:act", 400),
+    _writing("PUT", "clusters/<str:name>/files/<str:file>", "imports:write", 415),
     _writing("POST", "tenants/<str:name>/keys", "tenants:write", 400),
     _writing("POST", "closes", "closes:write", 400),
     _writing("POST", "approvals/<str:name>/decisions", "closes:write", 400),

@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from rest_framework import serializers
 
 from billing.models import CloseRun
-from clusters.models import Pull
+from clusters.models import Pull, UsageFile
 from portal.api import identifiers
 from portal.api.answers import as_json
 from portal.api.problems import not_found
@@ -67,8 +67,27 @@ def of_pull(pull: Pull) -> dict[str, Any]:
     }
 
 
+def of_file(file: UsageFile) -> dict[str, Any]:
+    """The import of a file, by rows."""
+    state = FAILED if file.error else SUCCEEDED if file.ended_at else RUNNING if file.started_at else WAITING
+    pull = file.pull
+    return {
+        "id": identifiers.write("file", file.pk),
+        "state": state,
+        "progress": {
+            "done": pull.read if pull else 0,
+            "total": pull.read if pull and state == SUCCEEDED else None,
+        },
+        "result": f"/api/v1/pulls/{identifiers.write('pull', pull.pk)}"
+        if pull and state == SUCCEEDED
+        else None,
+        "problem": {"title": "The file was not imported", "detail": file.error} if file.error else None,
+    }
+
+
 KINDS: Mapping[str, Callable[[int], dict[str, Any]]] = {
     "close": lambda pk: of_close(CloseRun.objects.get(pk=pk)),
+    "file": lambda pk: of_file(UsageFile.objects.select_related("pull").get(pk=pk)),
     "pull": lambda pk: of_pull(Pull.objects.get(pk=pk)),
 }
 

@@ -1,0 +1,149 @@
+"""Accounting files that came by the API: stored in pieces, imported by one worker at a time.
+
+Where a worker dies, another one goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zoneinfo import ZoneInfo
+
+from django.db import transaction
+
+from billing.rating import ingest
+from clusters import watermark
+from clusters.connectors.base import ConnectorError
+from clusters.models import Cluster, ClusterKind, FileFormat, Pull, UsageFile, UsageFilePart
+from portal.core import locks
+from portal.core.audit import acting_as
+from portal.core.locks import Work
+from portal.sentences import sentence
+
+ATTEMPTS = 5
+"""Workers that may die over a file before it is given up."""
+LARGEST = 1 << 30  # bytes
+
+
+class FileRefusedError(Exception):
+    """The file cannot be imported so; the message says why and what to do."""
+
+
+@transaction.atomic
+def store_file(
+    *,
+    cluster: Cluster,
+    name: str,
+    kind: FileFormat,
+    pieces: Iterable[bytes],
+    as_of: datetime | None,
+    by: str,
+    moment: datetime,
+) -> UsageFile:
+    """Keep the file until a worker has imported it. The same content under the same name again is the same file.
+
+    One that failed is tried again. Raises FileRefusedError for a cluster that is fed by pushed usage, for what is
+    empty or larger than 1 GiB, and for an `as_of` that lies in the future.
+    """
+    if cluster.kind == ClusterKind.PUSH:
+        raise FileRefusedError(
+            f"{cluster.name} is fed by pushed usage: a job of a file would be billed beside it. Import into a "
+            "cluster of the kind import."
+        )
+    if as_of is not None and as_of > moment + watermark.TOLERANCE:
+        raise FileRefusedError(
+            f"Nobody can have looked as far as {as_of:%Y-%m-%dT%H:%M:%SZ}: it lies in the future."
+        )
+    row = UsageFile.objects.create(
+        cluster=cluster, name=name, format=kind, as_of=as_of, digest=uuid.uuid4().hex, size=0,
+        requested_by=by, requested_at=moment,
+    )  # fmt: skip
+    digest, size = hashlib.sha256(), 0
+    for place, piece in enumerate(pieces):
+        digest.update(piece)
+        size += len(piece)
+        if size > LARGEST:
+            raise FileRefusedError("The file is larger than 1 GiB: export shorter periods.")
+        UsageFilePart.objects.create(file=row, place=place, content=piece)
+    if not size:
+        raise FileRefusedError("The file is empty.")
+    existing = UsageFile.objects.filter(
+        cluster=cluster, name=name, digest=digest.hexdigest(), error=""
+    ).first()
+    if existing is not None:
+        row.delete()
+        return existing
+    row.digest, row.size = digest.hexdigest(), size
+    row.save(update_fields=["digest", "size"])
+    return row
+
+
+def import_file(file_id: int, *, clock: Callable[[], datetime]) -> bool:
+    """Import the file and forget its content; whether this call did anything.
+
+    Called again, or by two workers at once, it goes on where it ended: what is stored changes nothing.
+    """
+    with locks.alone(Work.IMPORTING, file_id) as ours:
+        row = (
+            UsageFile.objects.select_related("cluster").filter(pk=file_id, ended_at=None).first()
+            if ours
+            else None
+        )
+        if row is None:
+            return False
+        row.started_at, row.attempts = row.started_at or clock(), row.attempts + 1
+        row.save(update_fields=["started_at", "attempts"])
+        if row.attempts > ATTEMPTS:
+            return _end(
+                row, "It was begun several times and never ended: the worker's log says why.", clock()
+            )
+        try:
+            with TemporaryDirectory() as folder, acting_as(row.requested_by, why=row.name):
+                _ingest(row, Path(folder) / row.name, clock())
+        except ConnectorError as error:
+            return _end(row, sentence(error), clock())
+        return _end(row, "", clock())
+
+
+def _ingest(row: UsageFile, path: Path, moment: datetime) -> None:
+    from clusters.connectors.mig import own_shares  # the connectors load 5 MiB that others do without
+    from clusters.connectors.sacct import json_export, text_export
+
+    with path.open("wb") as file:
+        for place in range(row.parts.count()):
+            file.write(row.parts.values_list("content", flat=True).get(place=place))
+    shares, zone = own_shares(row.cluster.shares, "shares"), ZoneInfo(row.cluster.timezone)
+    export = (
+        json_export.open_export(path, shares=shares)
+        if row.format == FileFormat.SACCT_JSON
+        else text_export.open_export(path, zone=zone, shares=shares)
+    )
+
+    def record_pull(_: object) -> None:
+        if row.pull_id is None:
+            newest = Pull.objects.filter(cluster=row.cluster, source=row.name).order_by("-pk").first()
+            row.pull = newest
+            row.save(update_fields=["pull"])
+
+    ingest.ingest(
+        cluster=row.cluster,
+        rows=export.rows(),
+        reading=export.reading,
+        source=row.name,
+        moment=moment,
+        as_of=row.as_of,
+        progress=record_pull,
+    )
+    row.pull = Pull.objects.filter(cluster=row.cluster, source=row.name).order_by("-pk").first()
+
+
+@transaction.atomic
+def _end(row: UsageFile, error: str, moment: datetime) -> bool:
+    row.error, row.ended_at = error, moment
+    row.save(update_fields=["error", "ended_at", "pull"])
+    row.parts.all().delete()
+    return True
