@@ -113,3 +113,51 @@ def test_api_041_a_cluster_is_pulled_when_op_asks(slurm: StandIn, op: Door) -> N
     assert OutboxMessage.objects.filter(task="billing.tasks.pull_due").count() == 1
     builders.a_cluster("files")
     assert op.post("/clusters/files/pulls").problem == (409, "refused")
+
+
+def test_api_041_a_connection_is_put_and_its_secrets_are_never_given_back(op: Door) -> None:
+    secret, path = "do-not-show-7f3a", "/clusters/gpu9/connection"
+    op.send("PUT", "/clusters/gpu9", {"kind": "slurm"})
+    body = {"url": "https://slurm.example:6820", "user": "portal", "token": secret, "every": 60}
+    answer = op.send("PUT", path, body)
+    assert (answer.status, answer.body["secrets"], answer.body["every"]) == (200, ["token"], 60), answer.raw
+    row = Connection.objects.get(cluster__name="gpu9")
+    assert row.token.reveal() == secret
+    kept = op.send("PUT", path, {"url": "https://slurm.example:6820", "user": "portal"})
+    assert (kept.body["secrets"], kept.body["every"]) == (["token"], 300)
+    for read in (answer, kept, op.get(path), op.get("/clusters/gpu9"), op.get("/history")):
+        assert secret.encode() not in read.raw
+    moved = op.send("PUT", path, {"url": "https://elsewhere.example:6820", "user": "portal"})
+    assert moved.problem == (400, "invalid-request")
+    assert op.send("PUT", path, {"url": "https://slurm.example:6820", "token": None}).body["secrets"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, "/url"),
+        ({"url": "ftp://slurm"}, "/url"),
+        ({"url": "https://slurm.example", "aws": {"region": "x"}}, "/aws"),
+        ({"url": "https://slurm.example", "ca": "file:/etc/passwd"}, "/ca"),
+        ({"url": "https://slurm.example", "token": "file:/etc/passwd"}, "/token"),
+        ({"url": "https://slurm.example", "jwt_key": "?"}, "/jwt_key"),
+    ],
+)
+def test_api_041_a_connection_that_cannot_be_meant_so_is_refused(
+    op: Door, body: dict[str, object], pointer: str
+) -> None:
+    op.send("PUT", "/clusters/gpu9", {"kind": "slurm"})
+    refused = op.send("PUT", "/clusters/gpu9/connection", body)
+    assert refused.problem == (400, "invalid-request")
+    assert refused.body["errors"][0]["pointer"] == pointer
+    assert not Connection.objects.exists()
+
+
+def test_api_018_the_history_is_read_by_its_own_scope(op: Door) -> None:
+    op.send("PUT", "/tenants/chem", {"name": "Chemistry", "tax_rate": "19.5"})
+    (row,) = op.reads("/history?tenant=chem")["data"]
+    assert (row["operation"], row["after"]["name"]) == ("insert", "Chemistry")
+    assert row["through"] == "API PUT /api/v1/tenants/chem"
+    assert op.get("/history?row=1").problem == (400, "invalid-request")
+    reader = door(builders.an_operator("second@cluster.example"), None, "ops:read")
+    assert reader.get("/history").problem == (403, "missing-scope")

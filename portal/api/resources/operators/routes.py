@@ -8,7 +8,9 @@ from portal.api.resources.operators import (
     acts,
     closes,
     clusters,
+    connections,
     files,
+    history,
     money,
     operations,
     ownerships,
@@ -40,6 +42,10 @@ routes: list[URLPattern] = [
     path("clusters/<str:name>", clusters.OneCluster.as_view(), name="api_cluster"),
     path("clusters/<str:name>/pulls", clusters.ClusterPulls.as_view(), name="api_cluster_pulls"),
     path("clusters/<str:name>/files/<str:file>", files.ClusterFile.as_view(), name="api_cluster_file"),
+    path(
+        "clusters/<str:name>/connection", connections.OneConnection.as_view(), name="api_cluster_connection"
+    ),
+    path("history", history.History.as_view(), name="api_history"),
     path("clusters/<str:name>/acts", acts.Acts.as_view(), name="api_cluster_acts"),
     path("tenants/<str:name>/keys", tenant_keys.TenantKeys.as_view(), name="api_tenant_keys"),
     path("pulls", clusters.Pulls.as_view(), name="api_pulls"),

@@ -1,0 +1,62 @@
+"""The history of changes: who changed what, when, through what and why."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.http import HttpResponse
+from rest_framework import serializers
+
+from portal.api import parameters
+from portal.api.fields import IdField, MomentField
+from portal.api.problems import bad_parameter
+from portal.api.resources.operators.endpoint import TENANT, OperatorEndpoint
+from portal.core.audit.models import AuditEntry, Operation
+from portal.core.tenants.models import Tenant
+
+
+class Columns(serializers.JSONField):
+    """Columns by name; amounts with all their digits, as strings."""
+
+    def to_representation(self, value: Any) -> Any:
+        return None if value is None else json.loads(json.dumps(value, default=str))
+
+
+class ChangeSerializer(serializers.ModelSerializer[AuditEntry]):
+    """What a statement did to one row. It has no secret and no personal data."""
+
+    id = IdField("chg")
+    at = MomentField()
+    row = serializers.CharField(source="key", help_text="The row's number.")
+    before = Columns(allow_null=True, help_text="Columns that changed, or all of a row that is gone.")
+    after = Columns(allow_null=True, help_text="Columns that changed, or all of a new row.")
+
+    class Meta:
+        model = AuditEntry
+        fields = ("id", "at", "table", "row", "operation", "before", "after", "who", "through", "why")
+
+
+class History(OperatorEndpoint):
+    """Changes of all that is tracked, the newest first."""
+
+    scope = "audit:read"
+    serializer = ChangeSerializer
+    lists = True
+    parameters = (
+        TENANT,
+        parameters.text("table", "Name of a table.", longest=60, example="billing_invoice"),
+        parameters.text("row", "Number of a row, with `table`.", longest=100),
+        parameters.choice("operation", [*Operation.values], "What was done."),
+        *parameters.LISTS,
+    )
+
+    def get(self, request: Any) -> HttpResponse:
+        del request
+        if self.query["row"] and not self.query["table"]:
+            raise bad_parameter("row", "row goes with table: numbers are of one table.")
+        rows = self.narrowed(AuditEntry.objects.all(), table="table", row="key", operation="operation")
+        if slugs := self.query["tenant"]:
+            owners = list(Tenant.objects.filter(slug__in=slugs).values_list("pk", flat=True))
+            rows = rows.filter(tenant_id__in=owners)
+        return self.page(rows, order=("-pk",))
