@@ -18,6 +18,7 @@ from rest_framework import serializers
 
 from clusters.connectors.base import Secret
 from portal.api.bodies import Body
+from portal.api.fields import DayField
 from portal.api.parameters import parse_day, parse_moment
 from portal.api.problems import bad_request
 from portal.config_file.entries import Entry, Field, fields_of, read
@@ -67,7 +68,7 @@ def _body_of(kind: type[Entry], without: tuple[str, ...]) -> type[Body]:
 
 SIMPLE: Mapping[Any, type[serializers.Field[Any, Any, Any, Any]]] = {
     bool: serializers.BooleanField,
-    date: serializers.DateField,
+    date: DayField,
     Decimal: DecimalText,
     Moment: DayOrMoment,
 }

@@ -12,7 +12,7 @@ from rest_framework import serializers
 
 from billing.rules.money import Money, decimal_text
 from portal.api import identifiers
-from portal.api.parameters import parse_moment
+from portal.api.parameters import parse_day, parse_moment
 from portal.sentences import sentence
 
 QUANTITY_DIGITS = 6
@@ -82,6 +82,16 @@ class MomentField(serializers.Field[Any, Any, Any, Any]):
             raise serializers.ValidationError("Write a time as a string of RFC 3339.")
         try:
             return parse_moment(data)
+        except ValueError as error:
+            raise serializers.ValidationError(sentence(error)) from None
+
+
+class DayField(serializers.DateField):
+    """A civil date of the years 1970 to 2199."""
+
+    def to_internal_value(self, value: Any) -> date:
+        try:
+            return parse_day(value if isinstance(value, str) else "")
         except ValueError as error:
             raise serializers.ValidationError(sentence(error)) from None
 

@@ -127,6 +127,8 @@ class Endpoint(APIView):
         if self.whole_tenant and self.client.key.project_id is not None:
             detail = "This belongs to the whole tenant: use a key without a project."
             raise ProblemError(403, "one-project", "The key is limited to one project", detail)
+        if any("\0" in str(name) for name in self.kwargs.values()):  # which no text of the database holds
+            raise not_found()
         self.query = parameters.read(request.GET, self.parameters if is_read else self.write_parameters)
 
     write_parameters: ClassVar[Sequence[Parameter]] = ()

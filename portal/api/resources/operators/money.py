@@ -18,7 +18,7 @@ from billing.wallets.entries import WalletError
 from portal.api import identifiers, parameters
 from portal.api.answers import as_json
 from portal.api.bodies import Body
-from portal.api.fields import MomentField, MoneyField, minor, money
+from portal.api.fields import DayField, MomentField, MoneyField, minor, money
 from portal.api.problems import bad_request, not_found
 from portal.api.resources.operators.endpoint import WritingEndpoint, invoice_of, tenant_of
 
@@ -72,7 +72,7 @@ class NewCreditNote(Body):
     line = serializers.IntegerField(
         required=False, min_value=1, max_value=10**6, help_text="Of this line alone."
     )
-    on = serializers.DateField(required=False, help_text="The day of the credit note; today.")
+    on = DayField(required=False, help_text="The day of the credit note; today.")
 
 
 class CreditNoteSerializer(BalanceSerializer):
@@ -143,7 +143,7 @@ class WriteOffs(MoneyEndpoint):
 class NewTransfer(Body):
     amount = MoneyField(help_text="In the invoice's currency; below zero takes one back.")
     reference = serializers.CharField(max_length=200, help_text="As on the bank statement.")
-    on = serializers.DateField(required=False, help_text="The day it arrived; today.")
+    on = DayField(required=False, help_text="The day it arrived; today.")
 
 
 class TransferSerializer(BalanceSerializer):
@@ -186,7 +186,7 @@ class NewGrant(Body):
     amount = MoneyField(help_text="In the wallet's unit.")
     reference = serializers.CharField(max_length=200, help_text="What it is given for; given once under it.")
     why = serializers.CharField(required=False, default="", allow_blank=True, max_length=REASON)
-    expires = serializers.DateField(required=False, help_text="The first day that it does not pay for.")
+    expires = DayField(required=False, help_text="The first day that it does not pay for.")
     top_up = serializers.BooleanField(
         required=False, default=False, help_text="It was paid for, rather than given away."
     )
@@ -260,7 +260,7 @@ class PauseSerializer(serializers.ModelSerializer[DunningPause]):
 
 class NewPause(Body):
     invoice = serializers.CharField(required=False, allow_null=True, help_text="Number; null: all of them.")
-    until = serializers.DateField(required=False, allow_null=True, help_text="Null: until it is resumed.")
+    until = DayField(required=False, allow_null=True, help_text="Null: until it is resumed.")
     why = serializers.CharField(max_length=REASON, allow_blank=True, help_text="Kept with the pause.")
 
 

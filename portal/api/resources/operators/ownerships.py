@@ -14,7 +14,7 @@ from clusters.models import Account
 from portal.api import identifiers, parameters
 from portal.api.bodies import Body
 from portal.api.entry_fields import DayOrMoment
-from portal.api.fields import IdField, MomentField
+from portal.api.fields import DayField, IdField, MomentField
 from portal.api.problems import bad_request, not_found
 from portal.api.resources.operators.endpoint import (
     CLUSTER,
@@ -163,12 +163,12 @@ class PayerSerializer(serializers.ModelSerializer[Payer]):
 class NewPayer(Body):
     tenant = serializers.CharField(max_length=50, help_text="Who uses.")
     payer = serializers.CharField(max_length=50, help_text="Whose invoices it goes on.")
-    since = serializers.DateField(help_text="Its first day, in the zone of the tenant that uses.")
-    until = serializers.DateField(required=False, allow_null=True, help_text="Null: with no end.")
+    since = DayField(help_text="Its first day, in the zone of the tenant that uses.")
+    until = DayField(required=False, allow_null=True, help_text="Null: with no end.")
 
 
 class PayerEnd(Body):
-    until = serializers.DateField(help_text="The day from which it no longer pays.")
+    until = DayField(help_text="The day from which it no longer pays.")
 
 
 class PayerEndpoint(WritingEndpoint):
