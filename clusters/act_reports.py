@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from clusters.enforcement_plan import Plan, SchedulerPort
-from clusters.job_control import CarriedOut
 from clusters.models import ActKind
+
+if TYPE_CHECKING:
+    from clusters.enforcement_plan import Plan, SchedulerPort
+    from clusters.job_control import CarriedOut
 
 LEFT_OUT: Mapping[ActKind, str] = {
     ActKind.HOLD: "It has started, ended or been held meanwhile.",

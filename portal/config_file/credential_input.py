@@ -18,7 +18,6 @@ from django.views.decorators.debug import sensitive_variables
 from clusters import credential_files
 from clusters.connectors.base import ConnectorError, Secret
 from clusters.connectors.mig import own_shares
-from clusters.connectors.prometheus.option_parsing import options_from
 from clusters.credential_files import CredentialFileError
 from clusters.models.secrets_guard import holds_private_key
 from portal.config_file.entries import Entry, Rule, read
@@ -103,6 +102,8 @@ def headers(table: Table, key: str) -> Secret | None:
 
 def options(table: Table, key: str) -> dict[str, Any] | None:
     """As the connector of the kind reads them."""
+    from clusters.connectors.prometheus.option_parsing import options_from  # loads the client
+
     return table.data[key] if _read_by(table, key, options_from) else None
 
 

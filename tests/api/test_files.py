@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import subprocess
+import sys
 from datetime import datetime
 
 import pytest
@@ -135,3 +137,15 @@ def test_api_043_the_pull_of_a_file_has_the_fields_of_the_command(
     assert {*printed} - {"file"} <= {*pull}
     for name in ("cluster", "read", "new", "unchanged", "revised", "quarantined", "steps", "as_of"):
         assert pull[name] == printed[name], name
+
+
+def test_api_063_the_addresses_load_neither_connectors_nor_stripe_nor_documents() -> None:
+    code = "import django, sys; django.setup(); import portal.api.routes; print(*sys.modules)"
+    loaded = {
+        *subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
+    }
+    heavy = {"stripe", "typst", "httpx", "clusters.connectors.slurm", "clusters.connectors.prometheus"}
+    assert "portal.api.routes" in loaded
+    assert not heavy & loaded

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from django.http import HttpResponse
 from rest_framework import serializers
 
-from clusters import act_reports, enforcement_plan, job_control
+from clusters import act_reports
 from clusters.connectors.base import ConnectorError
-from clusters.enforcement_plan import LimitError, Request
 from clusters.models import ActKind, Cluster
 from portal.api.answers import as_json
 from portal.api.bodies import Body
 from portal.api.problems import bad_request, conflict
 from portal.api.resources.operators.endpoint import WritingEndpoint
+
+if TYPE_CHECKING:
+    from clusters.enforcement_plan import Request
 
 
 class NewAct(Body):
@@ -70,9 +72,17 @@ class Acts(WritingEndpoint):
     request_serializer = NewAct
     needs_idempotency = True
     beside = True
-    refusals: ClassVar[tuple[type[Exception], ...]] = (LimitError, ConnectorError)
+
+    @property
+    def refusals(self) -> tuple[type[Exception], ...]:  # type: ignore[override]  # loaded when it is needed
+        """Of planning, and of the scheduler."""
+        from clusters.enforcement_plan import LimitError
+
+        return (LimitError, ConnectorError)
 
     def post(self, request: Any, name: str) -> HttpResponse:
+        from clusters import enforcement_plan, job_control  # the connectors load 5 MiB that others do without
+
         del request
         cluster, values = Cluster.objects.get(name=name), self.body()
         intent = self._intent(values)
@@ -96,6 +106,8 @@ class Acts(WritingEndpoint):
             return as_json(act_reports.of_result(port, plan, result), status=201)
 
     def _intent(self, values: dict[str, Any]) -> Request:
+        from clusters.enforcement_plan import Request
+
         kind = ActKind(values["kind"])
         if (kind == ActKind.CANCEL) != ("job" in values):
             sentence = "Name the job with cancel, and with nothing else."
