@@ -14,19 +14,22 @@ from itertools import pairwise
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 
-from clusters.connectors.base import ConnectorError
 from clusters.connectors.prometheus import Preset
 from clusters.connectors.prometheus.client import TIMEOUT, PrometheusClient
 from clusters.connectors.prometheus.option_parsing import options_from
 from clusters.connectors.prometheus.quotas import QuotaExcess, above_quota
+from clusters.messages import SENTENCES
 from clusters.models import Cluster, ClusterKind, Connection, UsageRecord
 from clusters.sources import endpoint, prometheus_login
+from portal.errors import CodedError
 
 RESOURCE = "/nvidia_com_gpu"  # how the keys of runs end whose devices the gauges count
 
 
-class BorrowingError(Exception):
+class BorrowingError(CodedError):
     """It cannot be told; the message says what to do."""
+
+    sentences = SENTENCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +69,18 @@ class Borrowing:
 def of_cluster(cluster: Cluster, *, since: int, until: int, clock: Callable[[], int]) -> Borrowing:
     """Of [since, until), epoch seconds. Asks the cluster's Prometheus; one query of the ledger. Changes nothing.
 
-    Raises BorrowingError where it is no cluster of Kueue, or its Prometheus does not tell.
+    Raises BorrowingError where it is no cluster of Kueue, ConnectorError where its Prometheus does not tell.
     """
     connection = Connection.objects.filter(cluster=cluster, cluster__kind=ClusterKind.PROMETHEUS).first()
     if connection is None:
-        raise BorrowingError(f"{cluster.name} has no connection to a Prometheus.")
-    try:
-        options = options_from(connection.options)
-        if options.preset is not Preset.KUEUE:
-            raise BorrowingError(f'Queues of {cluster.name} are not those of Kueue: set preset = "kueue".')
-        reached = endpoint(connection, timeout=TIMEOUT)
-        login = prometheus_login(connection)
-        with PrometheusClient(reached, login, clock=clock, parameters=options.parameters) as client:
-            above = above_quota(client, options, since=since, until=until)
-    except ConnectorError as error:
-        raise BorrowingError(str(error)) from None
+        raise BorrowingError("no-prometheus", cluster=cluster.name)
+    options = options_from(connection.options)
+    if options.preset is not Preset.KUEUE:
+        raise BorrowingError("not-kueue", cluster=cluster.name)
+    reached = endpoint(connection, timeout=TIMEOUT)
+    login = prometheus_login(connection)
+    with PrometheusClient(reached, login, clock=clock, parameters=options.parameters) as client:
+        above = above_quota(client, options, since=since, until=until)
     return Borrowing(above, list(latest_first(_queue_runs(cluster, since, until), above)))
 
 

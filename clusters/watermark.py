@@ -14,15 +14,19 @@ from django.db.models import Max, Min, Q
 
 from clusters import ledger
 from clusters.connectors.clocks import SKEW
+from clusters.messages import SENTENCES
 from clusters.models import CapacityInterval, Cluster, Connection, Pull, Telemetry
 from portal.core import locks
 from portal.core.locks import Work
+from portal.errors import CodedError
 
 TOLERANCE = timedelta(seconds=SKEW)  # by which clocks may differ
 
 
-class WatermarkError(Exception):
+class WatermarkError(CodedError):
     """The watermark cannot be reset so; the message says why. Nothing was changed."""
+
+    sentences = SENTENCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +95,11 @@ def plan_reset(*, cluster: Cluster, to: datetime | None, moment: datetime) -> Re
     """What a reset to that moment would do. Raises WatermarkError."""
     was = Cluster.objects.values_list("complete_through", flat=True).get(pk=cluster.pk)
     if was is None:
-        raise WatermarkError(f"{cluster.name} has no watermark yet: nothing of it has been read completely.")
+        raise WatermarkError("watermark-missing", cluster=cluster.name)
     if to is not None and to > moment:
-        raise WatermarkError(
-            f"{utc(to)} lies in the future: reset the watermark to a moment that has passed."
-        )
+        raise WatermarkError("reset-to-future", to=utc(to))
     if to is not None and to >= was:
-        raise WatermarkError(
-            f"The watermark of {cluster.name} is {utc(was)}, and a reset only takes it back: name an earlier moment."
-        )
+        raise WatermarkError("reset-forward", cluster=cluster.name, watermark=utc(was))
     return Reset(cluster.name, was, to)
 
 
@@ -111,9 +111,7 @@ def reset(*, cluster: Cluster, to: datetime | None, moment: datetime) -> Reset:
     """
     with locks.alone(Work.PULLING, cluster.pk) as ours:
         if not ours:
-            raise WatermarkError(
-                f"{cluster.name} is being pulled at this moment: try again when that has ended."
-            )
+            raise WatermarkError("pull-under-way", cluster=cluster.name)
         with transaction.atomic():
             ledger.lock(cluster)
             planned = plan_reset(cluster=cluster, to=to, moment=moment)

@@ -13,12 +13,16 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from billing.catalog.tenant_lock import lock
 from billing.dunning import claims
 from billing.dunning.issue_notices import OLD
+from billing.dunning.messages import SENTENCES
 from billing.models import Notice, NoticeState
 from portal.core.tenants.models import Tenant
+from portal.errors import CodedError
 
 
-class ContactError(Exception):
+class ContactError(CodedError):
     """An address cannot be so; the message says why and what to do."""
+
+    sentences = SENTENCES
 
 
 @transaction.atomic
@@ -33,7 +37,7 @@ def set_billing_email(*, tenant: Tenant, email: str, moment: datetime) -> Tenant
         if email:
             validate_email(email)
     except ValidationError as error:
-        raise ContactError(f"{email[:80]} is no e-mail address: write one like bills@example.org.") from error
+        raise ContactError("no-address", email=email[:80]) from error
     tenant = lock(tenant)
     if tenant.email != email:
         tenant.email = email

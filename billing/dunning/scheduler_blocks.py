@@ -13,6 +13,7 @@ from itertools import groupby
 import structlog
 
 from billing.dunning import suspensions
+from billing.dunning.messages import SENTENCES
 from billing.dunning.suspensions import BLOCKING
 from billing.models import BlockState, SuspendedAccount
 from billing.rating.ingest import unforeseen
@@ -21,6 +22,7 @@ from clusters.connectors.base import ConnectorError
 from clusters.enforcement_plan import LimitError, Plan, SchedulerPort
 from clusters.models import Cluster
 from portal.core.tenants.ownership import owners_of
+from portal.errors import CodedError
 
 DUNNING = "dunning"
 """Who acts, and the source of the reason."""
@@ -33,8 +35,10 @@ PortOpener = Callable[[Cluster], SchedulerPort]
 log = structlog.get_logger("billing.dunning")
 
 
-class OtherTenantsBelowError(Exception):
+class OtherTenantsBelowError(CodedError):
     """Blocking the account would block somebody else's below it; the message says whose."""
+
+    sentences = SENTENCES
 
 
 @dataclass(slots=True)
@@ -134,8 +138,7 @@ def _refuse_others(port: SchedulerPort, row: SuspendedAccount, moment: datetime)
     if others:
         name, owner = min(others.items())
         raise OtherTenantsBelowError(
-            f"Below {row.account.name} lies {name} of {owner.slug}, which would be blocked too: block what is to be "
-            "blocked by hand."
+            "other-tenants-below", account=row.account.name, below=name, tenant=owner.slug
         )
 
 

@@ -20,7 +20,9 @@ from django.db import transaction
 
 from billing.dunning import claims, document_notices, overdue_invoices
 from billing.dunning.claims import SendTally
+from billing.dunning.messages import SENTENCES
 from billing.models import Notice, NoticeState
+from portal.errors import CodedError
 from portal.smtp import Refusals
 
 AT_ONCE = 200
@@ -37,8 +39,10 @@ UNWRITABLE = (
 log = structlog.get_logger("billing.dunning")
 
 
-class NoticeError(Exception):
+class NoticeError(CodedError):
     """A notice cannot be sent again; the message says why."""
+
+    sentences = SENTENCES
 
 
 def send_notices(*, moment: datetime) -> SendTally:
@@ -162,7 +166,7 @@ def resend_notice(*, notice: Notice, moment: datetime) -> Notice:
     stuck = row.state == NoticeState.SENDING and row.sent_at is not None and row.sent_at < moment - UNTOLD
     was_drafted = row.state == NoticeState.DRAFTED and settings.CLUSTERTAB_SENDS_MAIL
     if row.state != NoticeState.FAILED and not stuck and not was_drafted:
-        raise NoticeError(f"{row} is {row.get_state_display().lower()}: it is not sent again.")
+        raise NoticeError("not-sent-again", notice=row, state=row.get_state_display().lower())
     row.state, row.not_before, row.tries, row.sent_at = NoticeState.WAITING, moment, 0, None
     row.reason, row.details = "", row.details | {"at_once": True}
     row.save()

@@ -16,7 +16,7 @@ from billing.queries.costs import tags
 from billing.reports.reporting import HOUR, SCALED, ReportError
 from billing.reports.shapes import ZERO, Standing
 from billing.reports.table import digits
-from clusters.borrowed_quota import Borrowed, BorrowingError, of_cluster
+from clusters.borrowed_quota import Borrowed, of_cluster
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 
@@ -75,14 +75,11 @@ class BorrowedReport:
 def borrowed(cluster: Cluster, *, since: int, until: int, clock: Callable[[], int]) -> BorrowedReport:
     """What queues of the cluster borrowed in [since, until), and what it cost whom. Changes nothing.
 
-    Raises ReportError, with a sentence that says what to do. Few queries, and one time of the gauges.
+    Raises ReportError, BorrowingError and ConnectorError. Few queries, and one time of the gauges.
     """
     if since >= until:
-        raise ReportError("The period ends before it begins: give a later end.")
-    try:
-        found = of_cluster(cluster, since=since, until=until, clock=clock)
-    except BorrowingError as error:
-        raise ReportError(str(error)) from error
+        raise ReportError("period-order")
+    found = of_cluster(cluster, since=since, until=until, clock=clock)
     queues = []
     for name in sorted({part.queue for part in found.above}):
         parts = [part for part in found.above if part.queue == name]

@@ -26,7 +26,9 @@ from billing.models import (
     WriteOff,
 )
 from billing.models.wallets import EntrySide, GrantKind, WalletEntry
+from billing.reports.messages import SENTENCES
 from billing.rules.money import TOKENS, Money
+from portal.errors import CodedError
 
 COLUMNS = (
     *(
@@ -73,8 +75,10 @@ NUMBERS: Mapping[Account, str] = {
 """Where nobody said others."""
 
 
-class AccountsError(Exception):
+class AccountsError(CodedError):
     """The numbers of accounts cannot be meant so; the message says why."""
+
+    sentences = SENTENCES
 
 
 def numbers_of(words: Iterable[str]) -> dict[Account, str]:
@@ -83,9 +87,7 @@ def numbers_of(words: Iterable[str]) -> dict[Account, str]:
     for word in words:
         name, _, number = (part.strip() for part in word.partition("="))
         if name not in {*Account} or not number or not number.isprintable() or len(number) > 40:
-            raise AccountsError(
-                f"LEDGER_ACCOUNTS has {word[:60]!r}; write NAME=NUMBER, where NAME is one of {', '.join(Account)}."
-            )
+            raise AccountsError("ledger-accounts", word=repr(word[:60]), allowed=", ".join(Account))
         numbers[Account(name)] = number
     return numbers
 

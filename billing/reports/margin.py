@@ -10,14 +10,18 @@ from itertools import pairwise
 
 from billing.models import OperatingCost
 from billing.reports.capacity import capacity_of
+from billing.reports.messages import SENTENCES
 from billing.reports.shapes import ZERO, Report
 from clusters.models import Cluster
+from portal.errors import CodedError
 
 HOUR = 3600
 
 
-class MarginError(Exception):
+class MarginError(CodedError):
     """The margin cannot be told; the message says why."""
+
+    sentences = SENTENCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ def margin(report: Report, *, operating_cost: Fraction) -> Margin:
     """
     currency, revenue = _revenue(report)
     if report.capacity is None:
-        raise MarginError(NO_CAPACITY)
+        raise MarginError("no-capacity")
     return Margin(currency, revenue, operating_cost * report.capacity.whole.total / HOUR)
 
 
@@ -58,7 +62,7 @@ def by_models(report: Report, cluster: Cluster) -> Margin:
     for since, until in pairwise(ends):
         capacity = capacity_of(cluster, since=since, until=until)
         if capacity is None:
-            raise MarginError(NO_CAPACITY)
+            raise MarginError("no-capacity")
         for of in capacity.models:
             if of.total:
                 cost += of.total / HOUR * _of_model(costs, of.gpu_model, since, currency)
@@ -70,12 +74,6 @@ def known(cluster: Cluster) -> bool:
     return OperatingCost.objects.filter(cluster=cluster).exists() or (
         OperatingCost.objects.filter(cluster=None).exists()
     )
-
-
-NO_CAPACITY = (
-    "A margin needs the capacity of the whole period, of all tenants: ask for a period in which passes looked "
-    "at the nodes, without --tenant."
-)
 
 
 def _costs(cluster: Cluster, currency: str) -> list[OperatingCost]:
@@ -92,10 +90,8 @@ def _of_model(costs: Iterable[OperatingCost], model: str, at: int, currency: str
         if row.gpu_model in ("", model) and _second(row) <= at:
             return Fraction(row.amount)
     day = datetime.fromtimestamp(at, UTC).date()
-    raise MarginError(
-        f"No operating cost in {currency} of {model or 'a model without a name'} holds on {day}: enter it with "
-        "import_costs or [[operating_cost]]."
-    )
+    code = "no-operating-cost" if model else "no-operating-cost-of-unnamed-model"
+    raise MarginError(code, currency=currency, model=model, day=day)
 
 
 def _second(row: OperatingCost) -> int:
@@ -104,17 +100,12 @@ def _second(row: OperatingCost) -> int:
 
 def _revenue(report: Report) -> tuple[str, Fraction]:
     """What everything is charged, in its one currency; capacity has to be known for all of the period."""
-    if len(report.money) != 1:
-        raise MarginError(
-            "A margin needs use that is charged in one currency: "
-            + (
-                f"here are {' and '.join(report.money)}."
-                if report.money
-                else "nothing is charged in this period."
-            )
-        )
+    if not report.money:
+        raise MarginError("nothing-charged")
+    if len(report.money) > 1:
+        raise MarginError("several-currencies", currencies=" and ".join(report.money))
     capacity = report.capacity
     if capacity is None or (capacity.since, capacity.until) != (report.since, report.until):
-        raise MarginError(NO_CAPACITY)
+        raise MarginError("no-capacity")
     ((currency, money),) = report.money.items()
     return currency, money.allocated + report.other[currency]

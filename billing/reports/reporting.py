@@ -14,11 +14,13 @@ from billing.catalog import plans
 from billing.models import Price
 from billing.queries.costs import Tags, tags
 from billing.reports.capacity import capacity_of, doubts
+from billing.reports.messages import SENTENCES
 from billing.reports.naming import named
 from billing.reports.shapes import ZERO, By, Job, Report, Row, Source, Split, Standing
 from clusters import usage_reports
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
+from portal.errors import CodedError
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "report.sql")
@@ -33,8 +35,10 @@ SCALED = (
 Key = tuple[Any, ...]
 
 
-class ReportError(Exception):
+class ReportError(CodedError):
     """The report cannot be made; the message says what to do."""
+
+    sentences = SENTENCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,7 @@ def of_tenant(
 
 def _report(asked: _Asked) -> Report:
     if asked.since >= asked.until:
-        raise ReportError("The period ends before it begins: give a later end.")
+        raise ReportError("period-order")
     with connection.cursor() as cursor:
         cursor.execute(sql.MORE_MEMORY)
         statement = sql.SUMS_OWN if asked.own else sql.SUMS

@@ -26,9 +26,11 @@ from billing.rules.money import Money
 from billing.rules.statement import Key, LineKey
 from billing.simulation import engine
 from billing.simulation.engine import Owing, Used
+from billing.simulation.messages import SENTENCES
 from clusters import usage
 from clusters.connectors.base import UsageFact
 from portal.core.tenants.models import Ownership, Tenant
+from portal.errors import CodedError
 from portal.excerpt import quoted
 
 LONGEST = 366 * 86_400
@@ -38,8 +40,10 @@ REACH = timedelta(days=2 * 365)
 """How far from now a job may start; further back only where its tenant has billing periods already."""
 
 
-class QuoteError(Exception):
+class QuoteError(CodedError):
     """It cannot be quoted so; the message says why and what to say instead."""
+
+    sentences = SENTENCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +83,14 @@ def quote(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime) -> Quo
     a billing period that is kept. Keeps nothing, and waits for nobody who rates. Raises QuoteError.
     """
     if job.started is None or job.ended is None or not 0 < job.ended - job.started <= LONGEST:
-        raise QuoteError("A job is quoted for more than no time and for at most 366 days.")
+        raise QuoteError("job-length")
     started, ended = (datetime.fromtimestamp(at, UTC) for at in (job.started, job.ended))
     _refuse_far(tenant, started, now)
     with transaction.atomic():
         account = _account(tenant, cluster, job.account, started)
         billing_periods.ensure(tenant=tenant, since=started, until=ended)
         if not usage.load_supposed(account.account_id, job):
-            raise QuoteError(f"There is no account {quoted(job.account)} on {cluster}.")
+            raise QuoteError("account-unknown", account=quoted(job.account), cluster=cluster)
         engine.prepare()
         touched = BillingPeriod.objects.filter(tenant=tenant, start__lt=ended, end__gt=started)
         sums = engine.sums(list(touched.values_list("pk", flat=True)), in_order=True)
@@ -103,15 +107,11 @@ def _refuse_far(tenant: Tenant, started: datetime, now: datetime) -> None:
     """Every billing period from those kept to the job's is made for a quote: a far day would be thousands."""
     latest = now + REACH
     if started > latest:
-        raise QuoteError(
-            f"A job is quoted that starts by {latest:%Y-%m-%d}: what holds later is not known yet."
-        )
+        raise QuoteError("too-late", latest=latest)
     first = BillingPeriod.objects.filter(tenant=tenant).aggregate(first=Min("start"))["first"]
     earliest = min(now - REACH, first or now)
     if started < earliest:
-        raise QuoteError(
-            f"A job is quoted that starts from {earliest:%Y-%m-%d} on: nothing is known of before."
-        )
+        raise QuoteError("too-early", earliest=earliest)
 
 
 def _account(tenant: Tenant, cluster: str, name: str, at: datetime) -> Ownership:
@@ -127,8 +127,8 @@ def _account(tenant: Tenant, cluster: str, name: str, at: datetime) -> Ownership
     )
     chosen = rows.filter(account__name=name).first() if name else rows.first()
     if chosen is None:
-        what = f"the account {quoted(name)}" if name else "any account"
-        raise QuoteError(f"{tenant.name} does not own {what} on {quoted(cluster)} at that time.")
+        code = "account-not-owned" if name else "no-account-owned"
+        raise QuoteError(code, tenant=tenant.name, account=quoted(name), cluster=quoted(cluster))
     return chosen
 
 

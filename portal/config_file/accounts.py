@@ -75,14 +75,9 @@ def _bound(claims: list[Claim]) -> None:
     for claim, following in zip(claims, [*claims[1:], None], strict=True):
         if following is not None:
             if following.since is None or claim.since == following.since:
-                raise OwnershipConflictError(
-                    f"{claim.label} and {following.label} begin at the same moment; "
-                    f"say with `since` from when the later one owns it."
-                )
+                raise OwnershipConflictError("begin-at-once", claim=claim.label, following=following.label)
             if claim.until is not None and claim.until > following.since:
-                raise OwnershipConflictError(
-                    f"{claim.label} ends after {following.label} begins; an account has one owner."
-                )
+                raise OwnershipConflictError("ends-after-next", claim=claim.label, following=following.label)
         if claim.until is None and following is not None:
             claim.until = following.since
         elif claim.until is None and claim.stored is not None:

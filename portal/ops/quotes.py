@@ -61,16 +61,14 @@ def number(fields: Mapping[str, str], name: str) -> Fraction:
     except ValueError:
         value = None
     if value is None or not 0 <= value <= MOST[name]:
-        raise QuoteError(f"{quoted(text)} is no number of {WORDS[name]}: write one from 0 to {MOST[name]:,}.")
+        raise QuoteError("no-number", text=quoted(text), resource=WORDS[name], most=MOST[name])
     return value
 
 
 def whole(fields: Mapping[str, str], name: str) -> int:
     value = number(fields, name)
     if value.denominator != 1:
-        raise QuoteError(
-            f"{quoted(fields[name])} is no whole number of {WORDS[name]}; slices are told by their share."
-        )
+        raise QuoteError("no-whole-number", text=quoted(fields[name]), resource=WORDS[name])
     return value.numerator
 
 
@@ -136,5 +134,5 @@ def _share(text: str) -> tuple[int, int]:
         return 1, 1
     match = SHARE.fullmatch(text)
     if match is None or int(match[1]) > int(match[2]):
-        raise QuoteError(f"{quoted(text)} is no part of a GPU: write one like 1/7.")
+        raise QuoteError("no-share", text=quoted(text))
     return int(match[1]), int(match[2])

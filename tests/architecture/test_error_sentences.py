@@ -16,6 +16,13 @@ from portal.sentences import sentence
 from tests.architecture.sources import nodes, place, python_files
 
 PRODUCT = ("billing", "clusters", "portal")
+ALL_CODED = (
+    "billing/rules",
+    "billing/dunning",
+    "billing/simulation",
+    "clusters/connectors",
+    "portal/core/tenants",
+)
 
 
 def coded_errors() -> dict[str, type[CodedError]]:
@@ -98,6 +105,18 @@ def test_every_code_has_a_sentence_with_no_other_values_than_it_is_raised_with()
             continue
         fields = {field for _, field, _, _ in Formatter().parse(sentences[code]) if field}
         assert None in names or fields <= names, f"{where}: {code} lacks {fields - names}"
+
+
+@pytest.mark.parametrize("wing", ALL_CODED)
+def test_no_error_of_a_wing_with_codes_is_a_raw_sentence(wing: str) -> None:
+    raw = [
+        place(path, node.lineno)
+        for path in python_files(wing)
+        for node in nodes(path)
+        if isinstance(node, ast.ClassDef)
+        and [getattr(base, "id", "") for base in node.bases] == ["Exception"]
+    ]
+    assert not raw
 
 
 def test_every_sentence_is_said_somewhere() -> None:

@@ -18,6 +18,7 @@ from portal.api.views import TenantEndpoint
 from portal.core.tenants.ownership import accounts_of
 from portal.core.tenants.scope import own_work_tables
 from portal.ops import quotes
+from portal.sentences import sentence
 
 TEXT = ("gpu_model", "mig_profile", "account", "queue", "qos", "priority_class")
 
@@ -105,7 +106,7 @@ class Quotes(TenantEndpoint):
             own_work_tables()
             result = quote(tenant=tenant, cluster=cluster, job=job, now=self.moment)
         except QuoteError as error:
-            raise bad_request(str(error)) from error
+            raise bad_request(sentence(error)) from error
         return as_json(_as_data(result))
 
     def _first_cluster(self, tenant: Any) -> str:

@@ -10,13 +10,17 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
 from clusters.models import Account, Cluster
+from portal.core.tenants.messages import SENTENCES
 from portal.core.tenants.models import Ownership, Project, Tenant
+from portal.errors import CodedError
 
 LEFT = "tenant_that_left_owns_no_account"
 
 
-class OwnershipConflictError(Exception):
+class OwnershipConflictError(CodedError):
     """The account cannot be the tenant's then; the message says why, and how to mend it."""
+
+    sentences = SENTENCES
 
 
 @transaction.atomic
@@ -44,10 +48,7 @@ def assign(
         return same
     for present in _overlapping(account, since, until):
         if since is None or (present.since is not None and present.since >= since):
-            raise OwnershipConflictError(
-                f"{account} belongs to {present.tenant.slug} {_span(present)}; "
-                f"say --since with a later moment to take it over from then on, or end that ownership first."
-            )
+            raise _overlap("owned-already", present, account)
         rest = until if until is not None and (present.until is None or present.until > until) else None
         ends, present.until = present.until, since
         present.save(update_fields=["until"])
@@ -68,12 +69,10 @@ def amend(*, ownership: Ownership, since: datetime | None, until: datetime | Non
     """
     account = Account.objects.select_for_update(no_key=True).get(pk=ownership.account_id)
     if since is not None and until is not None and until <= since:
-        raise OwnershipConflictError(f"An ownership of {account} would end before it begins.")
+        raise OwnershipConflictError("ends-before-it-begins", account=account)
     for other in _overlapping(account, since, until):
         if other.pk != ownership.pk:
-            raise OwnershipConflictError(
-                f"{account} belongs to {other.tenant.slug} {_span(other)}; shorten that ownership first."
-            )
+            raise _overlap("overlap", other, account)
     if (ownership.since, ownership.until) != (since, until):
         ownership.since, ownership.until = since, until
         with _none_that_left(account, ownership.tenant):
@@ -90,10 +89,7 @@ def _none_that_left(account: Account, tenant: Tenant) -> Iterator[None]:
     except IntegrityError as error:
         if getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) != LEFT:
             raise
-        raise OwnershipConflictError(
-            f"{tenant.slug} has left and is archived, so it owns no account any more: give {account} to another "
-            f"tenant, or say until when, before it left, {tenant.slug} had it."
-        ) from error
+        raise OwnershipConflictError("left", tenant=tenant.slug, account=account) from error
 
 
 def _overlapping(account: Account, since: datetime | None, until: datetime | None) -> list[Ownership]:
@@ -105,10 +101,10 @@ def _overlapping(account: Account, since: datetime | None, until: datetime | Non
     return list(Ownership.objects.filter(overlap).select_related("tenant").order_by("since", "pk"))
 
 
-def _span(ownership: Ownership) -> str:
-    since = f"since {ownership.since:%Y-%m-%d %H:%M} UTC" if ownership.since else "from the beginning"
-    until = f"until {ownership.until:%Y-%m-%d %H:%M} UTC" if ownership.until else "for ever"
-    return f"{since}, {until}"
+def _overlap(code: str, other: Ownership, account: Account) -> OwnershipConflictError:
+    since = OwnershipConflictError("since" if other.since else "from-the-beginning", moment=other.since)
+    until = OwnershipConflictError("until" if other.until else "for-ever", moment=other.until)
+    return OwnershipConflictError(code, account=account, tenant=other.tenant.slug, since=since, until=until)
 
 
 def accounts_of(tenant: Tenant, *, at: datetime) -> QuerySet[Ownership, int]:

@@ -14,6 +14,8 @@ from django.utils import timezone
 from billing.reports.borrowed import BorrowedReport, as_csv, as_data, borrowed
 from billing.reports.reporting import ReportError
 from billing.rules.money import rounded_text
+from clusters.borrowed_quota import BorrowingError
+from clusters.connectors.base import ConnectorError
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, instant_text, moment
 from portal.ops.lookups import the_cluster
 from portal.sentences import sentence
@@ -38,7 +40,7 @@ class Command(OperatorCommand):
             report = borrowed(
                 cluster, since=since, until=until, clock=lambda: int(timezone.now().timestamp())
             )
-        except ReportError as error:
+        except (ReportError, BorrowingError, ConnectorError) as error:
             raise BadInputError(sentence(error)) from error
         if options["csv"]:
             _write(options["csv"], report)
