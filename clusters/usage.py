@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from itertools import groupby, pairwise
 from typing import Any
@@ -25,6 +25,7 @@ from portal.sql_files import Statements
 sql = Statements(__file__, "usage.sql")
 
 SLICE = 10_000  # records rated in one transaction
+ALL_IDS = (0, 2**63 - 1)
 
 
 def load_touched() -> int:
@@ -61,12 +62,17 @@ def load_all(account_ids: Sequence[int], *, most: int = SLICE) -> int | None:
         return _loaded(cursor)
 
 
-def slices(account_ids: Sequence[int], *, size: int = SLICE) -> list[tuple[int, int]]:
-    """Id ranges (after, last] with `size` records of the accounts each, in order; the last one is open."""
+def slices(
+    account_ids: Sequence[int], *, size: int = SLICE, within: tuple[int, int] = ALL_IDS
+) -> list[tuple[int, int]]:
+    """Id ranges (after, last] with `size` records of the accounts each, in order, that make up the one `within`."""
+    after, last = within
     with connection.cursor() as cursor:
-        cursor.execute(sql.BORDERS, {"accounts": list(account_ids), "size": size})
-        borders = [int(last) for (last,) in cursor.fetchall()]
-    return list(pairwise([0, *borders, 2**63 - 1]))
+        cursor.execute(
+            sql.BORDERS, {"accounts": list(account_ids), "size": size, "after": after, "last": last}
+        )
+        borders = [int(border) for (border,) in cursor.fetchall()]
+    return list(pairwise([after, *borders, last]))
 
 
 def load_slice(after: int, last: int, account_ids: Sequence[int]) -> int:
@@ -132,6 +138,31 @@ def _loaded(cursor: Any) -> int:
 def account_ids() -> list[int]:
     """All accounts that any scheduler ever named."""
     return list(Account.objects.order_by("pk").values_list("pk", flat=True))
+
+
+def months() -> dict[date, tuple[int, int]]:
+    """The UTC months of records, and the id range (after, last] of each; a detached month is not among them."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.MONTHS)
+        return {month: (after, last) for month, after, last in cursor.fetchall()}
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What a range of records holds: how many `through` a number and in all, the newest id, the newest write."""
+
+    through: int
+    records: int
+    last_id: int | None
+    last_seen: datetime | None
+
+
+def census(within: tuple[int, int], *, through: int) -> Census:
+    """Count the records of an id range (after, last], and of those the ones with ids up to `through`."""
+    after, last = within
+    with connection.cursor() as cursor:
+        cursor.execute(sql.CENSUS, {"after": after, "last": last, "through": through})
+        return Census(*cursor.fetchone())
 
 
 def orphans() -> list[str]:

@@ -53,7 +53,8 @@ ANALYZE usage_input (record_id, fresh, account_id, cluster)
 -- name: BORDERS
 -- In one pass: read slice by slice, all that is left would be read and sorted for each.
 SELECT id FROM (
-    SELECT id, row_number() OVER (ORDER BY id) AS place FROM clusters_usagerecord WHERE account_id = ANY (%(accounts)s)
+    SELECT id, row_number() OVER (ORDER BY id) AS place FROM clusters_usagerecord
+    WHERE account_id = ANY (%(accounts)s) AND id > %(after)s AND id <= %(last)s
 ) record WHERE mod(place, %(size)s) = 0 ORDER BY id
 
 -- name: BORDERS_OF_WINDOW
@@ -65,6 +66,20 @@ SELECT id FROM (
 -- name: COUNT_WINDOW
 SELECT count(*) FROM clusters_usagerecord
 WHERE account_id = ANY (%(accounts)s) AND started < %(until)s AND coalesce(ended, seen_until) > %(since)s
+
+-- name: MONTHS
+-- The months that are attached, each with the numbers (after, last] that its records can have.
+SELECT p.month, (p.number << 40) - 1, ((p.number + 1) << 40) - 1
+FROM (
+    SELECT to_date(right(c.relname, 7), 'YYYY_MM') AS month,
+           month_number(extract(epoch FROM to_date(right(c.relname, 7), 'YYYY_MM'))::bigint)::bigint AS number
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'clusters_usagerecord'::regclass
+) p ORDER BY p.number
+
+-- name: CENSUS
+-- How many of a month's records there are with a number up to `through`, the newest, and when any was last written.
+SELECT count(*) FILTER (WHERE id <= %(through)s), count(*), max(id), max(last_seen) FROM clusters_usagerecord
+WHERE id > %(after)s AND id <= %(last)s
 
 -- name: ORPHANS
 -- Records whose account, or cluster of their account, there is not: no foreign key watches over them.

@@ -42,7 +42,11 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.tasks.match_transfers",
         "billing.tasks.dun",
     ),
-    "reconcile": ("billing.tasks.reconcile_due", "billing.tasks.reconcile_now"),
+    "reconcile": (
+        "billing.tasks.reconcile_due",
+        "billing.tasks.reconcile_now",
+        "billing.tasks.prove_a_month",
+    ),
     "limits": ("billing.tasks.enforce_suspensions",),
     "mail": ("billing.tasks.send_notices", "portal.api.tasks.announce_keys"),
     "documents": ("billing.tasks.render_document",),

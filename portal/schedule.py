@@ -74,6 +74,11 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 600.0,  # it runs once a night, after 02:00 UTC, and again an hour after it could not
         "options": {"expires": 600},
     },
+    "prove a past month again": {
+        "task": "billing.tasks.prove_a_month",
+        "schedule": 3600.0,  # one a night, whenever the scheduler started
+        "options": {"expires": 3600},
+    },
     "write and suspend by the policy of dunning": {
         "task": "billing.tasks.dun",
         "schedule": 300.0,

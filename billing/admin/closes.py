@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 from django.contrib import admin
 from django.utils.translation import gettext_lazy
 
-from billing.models import CloseProof
+from billing.models import CloseProof, MonthProof
 from portal.admin import ReadOnly
 
 
@@ -24,3 +24,15 @@ class CloseProofAdmin(ReadOnly[CloseProof]):
     def month(self, proof: CloseProof) -> str:
         """In which the period starts, in its zone."""
         return f"{proof.period.start.astimezone(ZoneInfo(proof.period.timezone)):%Y-%m}"
+
+
+@admin.register(MonthProof)
+class MonthProofAdmin(ReadOnly[MonthProof]):
+    list_display = ("__str__", "computed_at", "records", "places")
+    fields = ("month", "computed_at", "records", "last_id", "allocated", "broken")
+    ordering = ("-month",)
+
+    @admin.display(description=gettext_lazy("broken"))
+    def places(self, proof: MonthProof) -> int:
+        """How many places do not hold."""
+        return len(proof.broken)

@@ -114,6 +114,22 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='MonthProof',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('month', models.DateField(help_text="Its first day: the month that the records' numbers say.", unique=True)),
+                        ('computed_at', models.DateTimeField()),
+                        ('records', models.BigIntegerField()),
+                        ('last_id', models.BigIntegerField(help_text='The newest of these records.')),
+                        ('allocated', models.JSONField(help_text='By cluster and resource, in exact resource-seconds.')),
+                        ('broken', models.JSONField(help_text='Where a sum does not close, or rows were changed or deleted otherwise.')),
+                    ],
+                    options={
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='WalletScheme',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

@@ -63,7 +63,7 @@ from billing.models.payment_attempts import (
     RefundState,
     SavedMethod,
 )
-from billing.models.payments import CloseProof, Payment
+from billing.models.payments import CloseProof, MonthProof, Payment
 from billing.models.plans import Plan, PlanVersion, Price, Settles, Subscription
 from billing.models.rated import (
     BillingPeriod,
@@ -170,6 +170,7 @@ __all__ = [
     "LineKind",
     "ManualLine",
     "MethodState",
+    "MonthProof",
     "MovedCredit",
     "MovedMoney",
     "Notice",

@@ -56,3 +56,19 @@ class CloseProof(models.Model):
 
     def __str__(self) -> str:
         return f"close of {self.period}"
+
+
+class MonthProof(models.Model):
+    """How the records of a past UTC month were proved the last time, and what the next proof compares with."""
+
+    month = models.DateField(unique=True, help_text="Its first day: the month that the records' numbers say.")
+    computed_at = models.DateTimeField()
+    records = models.BigIntegerField()
+    last_id = models.BigIntegerField(help_text="The newest of these records.")
+    allocated = models.JSONField(help_text="By cluster and resource, in exact resource-seconds.")
+    broken = models.JSONField(
+        help_text="Where a sum does not close, or rows were changed or deleted otherwise."
+    )
+
+    def __str__(self) -> str:
+        return f"{self.month:%Y-%m}"

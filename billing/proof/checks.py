@@ -9,12 +9,14 @@ owned it then, since it has no rated rows. `pending` holds unpriced usage too.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from fractions import Fraction
 
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 from django.db.models import Sum
 from django.db.models.functions import Coalesce
 
@@ -92,25 +94,8 @@ class Proof:
 
 def prove(*, month: date | None = None, progress: Callable[[int], None] | None = None) -> Proof:
     """All sums of a UTC month, or of all time. One snapshot of the database; changes nothing."""
-    sums: dict[tuple[str, str], Sums] = defaultdict(Sums)
-    accounts = usage.account_ids()
-    jobs: list[str] = []
-    rated = 0
-    with transaction.atomic(), connection.cursor() as cursor:
-        if not connection.savepoint_ids:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        temp_tables.prepare(cursor, "PROVE")
-        cursor.execute(sql.CHARGED_TIME)
-        for after, last in usage.slices(accounts, size=SLICE):
-            count = usage.load_slice(after, last, accounts)
-            cursor.execute(sql.SUMS, {"month": month})
-            for cluster, resource, part, num, den in cursor.fetchall():
-                sums[cluster, resource].add(part, Fraction(int(num), den))
-            jobs += _texts(sql.JOBS)
-            cursor.execute(sql.RATED_ROWS)
-            rated += cursor.fetchone()[0]
-            if progress is not None:
-                progress(count)
+    with snapshot() as cursor:
+        sums, jobs, rated = sums_of_jobs(cursor, month=month, progress=progress)
         quarantined = usage.quarantined_rows()
         for cluster in quarantined:
             for resource in Resource:
@@ -135,8 +120,49 @@ def prove(*, month: date | None = None, progress: Callable[[int], None] | None =
             dict(sorted(sums.items())),
             quarantined,
             checks,
-            OutboxMessage.objects.undone().filter(task__in=RERATING).count(),
+            changes_to_rate(),
         )
+
+
+def changes_to_rate() -> int:
+    """Changes of ownership or prices whose usage waits in the outbox to be rated again."""
+    return OutboxMessage.objects.undone().filter(task__in=RERATING).count()
+
+
+@contextmanager
+def snapshot() -> Iterator[CursorWrapper]:
+    """A cursor for which the database stands still, as it was at its first statement."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        if not connection.savepoint_ids:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        yield cursor
+
+
+def sums_of_jobs(
+    cursor: CursorWrapper,
+    *,
+    month: date | None = None,
+    within: tuple[int, int] = usage.ALL_IDS,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[dict[tuple[str, str], Sums], list[str], int]:
+    """Of the records of an id range: the sums in a UTC month, where a job is not rated as held, how many rated rows."""
+    sums: dict[tuple[str, str], Sums] = defaultdict(Sums)
+    jobs: list[str] = []
+    rated = 0
+    temp_tables.prepare(cursor, "PROVE")
+    cursor.execute(sql.CHARGED_TIME)
+    accounts = usage.account_ids()
+    for after, last in usage.slices(accounts, size=SLICE, within=within):
+        count = usage.load_slice(after, last, accounts)
+        cursor.execute(sql.SUMS, {"month": month})
+        for cluster, resource, part, num, den in cursor.fetchall():
+            sums[cluster, resource].add(part, Fraction(int(num), den))
+        jobs += _texts(sql.JOBS)
+        cursor.execute(sql.RATED_ROWS)
+        rated += cursor.fetchone()[0]
+        if progress is not None:
+            progress(count)
+    return sums, jobs, rated
 
 
 def tenant_sums(periods: Sequence[BillingPeriod]) -> dict[int, dict[str, dict[str, str]]]:

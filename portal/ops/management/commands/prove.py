@@ -9,7 +9,8 @@ from zoneinfo import ZoneInfo
 
 from django.core.management.base import CommandParser
 
-from billing.proof import checks
+from billing.models import MonthProof
+from billing.proof import checks, months
 from billing.proof.summary import UNITS, as_data
 from billing.rules.period import parse_month
 from clusters import comparison, validation
@@ -48,7 +49,19 @@ class Command(OperatorCommand):
         source = _compare(options["source"], options["cluster"]) if options["source"] else None
         holds = proof.holds and not (source and source["differences"])
         data = {"month": options["month"], "holds": holds, **as_data(proof), "source": source}
-        return Answer(data, _text(proof, source, holds=holds), 0 if holds else 1)
+        data["months"] = months.as_data()
+        text = "\n".join([*_months(), _text(proof, source, holds=holds)])
+        return Answer(data, text, 0 if holds else 1)
+
+
+def _months() -> list[str]:
+    """When each past month was proved on its own, and what its proof named."""
+    lines = []
+    for proof in MonthProof.objects.order_by("-month"):
+        verdict = "NO" if proof.broken else "yes"
+        lines.append(f"{proof}, proved at night on {proof.computed_at:%Y-%m-%d}: {verdict}")
+        lines += [f"  {place}" for place in proof.broken]
+    return lines
 
 
 def _text(proof: checks.Proof, source: dict[str, Any] | None, *, holds: bool) -> str:
