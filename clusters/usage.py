@@ -7,7 +7,7 @@ which a pull proved it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from fractions import Fraction
@@ -140,10 +140,13 @@ def account_ids() -> list[int]:
     return list(Account.objects.order_by("pk").values_list("pk", flat=True))
 
 
-def months() -> dict[date, tuple[int, int]]:
-    """The UTC months of records, and the id range (after, last] of each; a detached month is not among them."""
+def months(*, proved: Collection[date]) -> dict[date, tuple[int, int]]:
+    """The id range (after, last] of each UTC month that has records, or had them when it was `proved`.
+
+    A detached month is not among them.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(sql.MONTHS)
+        cursor.execute(sql.MONTHS, {"proved": list(proved)})
         return {month: (after, last) for month, after, last in cursor.fetchall()}
 
 

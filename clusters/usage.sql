@@ -68,13 +68,18 @@ SELECT count(*) FROM clusters_usagerecord
 WHERE account_id = ANY (%(accounts)s) AND started < %(until)s AND coalesce(ended, seen_until) > %(since)s
 
 -- name: MONTHS
--- The months that are attached, each with the numbers (after, last] that its records can have.
-SELECT p.month, (p.number << 40) - 1, ((p.number + 1) << 40) - 1
+-- The months that are attached and have records, or are in %(proved)s, each with the numbers (after, last] of its records.
+SELECT month, after, after + (1::bigint << 40)
 FROM (
-    SELECT to_date(right(c.relname, 7), 'YYYY_MM') AS month,
-           month_number(extract(epoch FROM to_date(right(c.relname, 7), 'YYYY_MM'))::bigint)::bigint AS number
-    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'clusters_usagerecord'::regclass
-) p ORDER BY p.number
+    SELECT month, (month_number(extract(epoch FROM month)::bigint)::bigint << 40) - 1 AS after
+    FROM (
+        SELECT to_date(right(c.relname, 7), 'YYYY_MM') AS month
+        FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'clusters_usagerecord'::regclass
+    ) attached
+) numbered
+WHERE month = ANY(%(proved)s::date[])
+OR EXISTS (SELECT FROM clusters_usagerecord u WHERE u.id > after AND u.id <= after + (1::bigint << 40))
+ORDER BY month
 
 -- name: CENSUS
 -- How many of a month's records there are with a number up to `through`, the newest, and when any was last written.

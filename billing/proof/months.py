@@ -26,7 +26,7 @@ def prove_next(*, moment: datetime) -> MonthProof | None:
     computed = dict(MonthProof.objects.values_list("month", "computed_at"))
     if any(computed_at.date() == moment.date() for computed_at in computed.values()):
         return None
-    months = usage.months()
+    months = usage.months(proved=computed)
     past = [month for month in months if (month.year, month.month) < (moment.year, moment.month)]
     if not past:
         return None
@@ -35,7 +35,7 @@ def prove_next(*, moment: datetime) -> MonthProof | None:
 
 def prove_month(month: date, *, moment: datetime) -> MonthProof:
     """Recompute the whole runs of the month's records, and compare with what its last proof had."""
-    within = usage.months()[month]
+    within = usage.months(proved=[month])[month]
     with checks.snapshot() as cursor:
         before = MonthProof.objects.filter(month=month).first()
         census = usage.census(within, through=before.last_id if before else 0)

@@ -9,7 +9,7 @@ from typing import Any
 from django.http import HttpResponse
 from rest_framework import serializers
 
-from billing.proof import checks
+from billing.proof import checks, months
 from billing.proof.summary import as_data
 from portal.api.answers import as_json
 from portal.api.resources.exports import PERIOD
@@ -38,6 +38,16 @@ class CheckSerializer(serializers.Serializer[Any]):
     broken = serializers.ListField(child=serializers.CharField(), help_text="Up to ten places.")
 
 
+class MonthProofSerializer(serializers.Serializer[Any]):
+    """A past month as it was last proved again: one each night, in turn."""
+
+    month = serializers.CharField()
+    computed_at = serializers.DateTimeField()
+    records = serializers.IntegerField()
+    holds = serializers.BooleanField()
+    broken = serializers.ListField(child=serializers.CharField(), help_text="What was changed, in words.")
+
+
 class ProofSerializer(serializers.Serializer[Any]):
     """The fields are those of `prove --json`."""
 
@@ -47,6 +57,9 @@ class ProofSerializer(serializers.Serializer[Any]):
     quarantined = serializers.DictField(child=serializers.IntegerField(), help_text="Rows by cluster.")
     rerating = serializers.IntegerField(help_text="Changes whose usage waits to be rated again.")
     checks = CheckSerializer(many=True)
+    months = MonthProofSerializer(
+        many=True, help_text="Every past month's last proof, the newest month first."
+    )
 
 
 class Proof(OperatorEndpoint):
@@ -60,4 +73,10 @@ class Proof(OperatorEndpoint):
         del request
         year, month = self.query["period"]
         proof = checks.prove(month=date(year, month, 1))
-        return as_json({"month": f"{year}-{month:02d}", "holds": proof.holds, **as_data(proof)})
+        body = {
+            "month": f"{year}-{month:02d}",
+            "holds": proof.holds,
+            **as_data(proof),
+            "months": months.as_data(),
+        }
+        return as_json(body)
