@@ -92,4 +92,7 @@ def test_each_answer_has_the_fields_that_are_promised(home: Path, step: int) -> 
         answered = answered - {"changes"} | {
             f"changes[].{field}" for field in ("what", "field", "before", "after")
         }
+    if name == "prove":  # no night has been yet
+        assert "months" in answered
+        answered = answered - {"months"} | {path for path in promised(name) if path.startswith("months[]")}
     assert answered == promised(name)

@@ -111,7 +111,7 @@ def plan_of(statement: Statement, values: dict[str, str | None], *, verbose: boo
 
 def sample(name: str, query: str) -> str | None:
     """A value that the placeholder can have there."""
-    if re.search(rf"%\({name}\)s::timestamptz\[\]", query):
+    if re.search(rf"%\({name}\)s::(timestamptz|date)\[\]", query):
         return "{2026-03-01}"
     if re.search(rf"(?:ANY|ALL) ?\(%\({name}\)s\)|%\({name}\)s::\w+\[\]", query):
         return None if SAMPLES.get(name, "") is None else "{1}"
