@@ -20,6 +20,8 @@ from clusters.models import (
     Telemetry,
     VanishedRun,
 )
+from portal.core import pagination
+from portal.core.pagination import Page
 
 PAGE = 50
 PASSES = 15  # of one cluster that its page shows
@@ -125,19 +127,15 @@ def reasons(*, resolved: bool) -> list[Reason]:
     return [Reason(*row) for row in counts]
 
 
-def set_aside(
-    *, resolved: bool, cluster: str = "", code: str = "", after: int | None = None
-) -> tuple[list[Quarantined], int | None]:
-    """A page of quarantined rows, the newest first, and the key behind which the next one begins."""
+def set_aside(*, resolved: bool, cluster: str, code: str, after: str) -> Page[Quarantined]:
+    """A page of quarantined rows, the newest first, behind the cursor `after`."""
     chosen = Q(resolved_at__isnull=not resolved)
     if cluster:
         chosen &= Q(cluster__name=cluster)
     if code:
         chosen &= Q(code=code)
-    if after is not None:
-        chosen &= Q(pk__lt=after)
-    rows = list(Quarantined.objects.filter(chosen).select_related("cluster").order_by("-pk")[: PAGE + 1])
-    return rows[:PAGE], rows[PAGE - 1].pk if len(rows) > PAGE else None
+    rows = Quarantined.objects.filter(chosen).select_related("cluster")
+    return pagination.page(rows, "-id", after=after, size=PAGE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ from billing.models import CloseKind, CloseResult, CloseRun
 from billing.rules.errors import RuleError
 from billing.rules.money import Money
 from billing.rules.period import parse_month
-from portal.core import locks
+from portal.core import locks, pagination
 from portal.core.audit import acting_as
 from portal.core.events import events
 from portal.core.events.models import EventType
 from portal.core.locks import Work
+from portal.core.pagination import Page
 from portal.core.tenants.models import Tenant
 from portal.errors import CodedError
 
@@ -168,16 +169,15 @@ def count_blocks(run: CloseRun) -> list[tuple[str, int]]:
 
 
 def list_results(
-    run: CloseRun, *, outcomes: Sequence[str] = (), code: str = "", after: int = 0, limit: int
-) -> tuple[list[CloseResult], int]:
-    """The first results behind one, by tenant, and the cursor of the page behind them; 0 where there is none."""
-    matches = run.results.filter(pk__gt=after).select_related("run", "tenant").order_by("pk")
+    run: CloseRun, *, outcomes: Sequence[str] = (), code: str = "", after: str = "", size: int
+) -> Page[CloseResult]:
+    """The results behind the cursor `after`, by tenant."""
+    matches = run.results.select_related("run", "tenant")
     if outcomes:
         matches = matches.filter(outcome__in=outcomes)
     if code:
         matches = matches.filter(details__blocks__contains=[{"code": code}])
-    rows = list(matches[: limit + 1])
-    return rows[:limit], rows[limit - 1].pk if len(rows) > limit else 0
+    return pagination.page(matches, "id", after=after, size=size)
 
 
 def _close_tenants(run: CloseRun, tenants: Sequence[Tenant], moment: datetime) -> None:

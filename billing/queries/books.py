@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from django.db.models import Count, Q, QuerySet, Sum
 
 from billing.models import Difference, GatewayMovement, GatewayPayout, Reconciliation
+from portal.core import pagination
+from portal.core.pagination import Page
 
 OWN = Q(kind="payout")  # its own line, which takes it off the balance
 
@@ -23,15 +25,10 @@ class PayoutTotal:
     untraced: int  # that lead to no payment of ours
 
 
-def differences(*, resolved: bool, before: int | None, limit: int) -> tuple[list[Difference], int | None]:
-    """The newest first, and what the next page begins behind."""
-    rows = Difference.objects.filter(resolved_at__isnull=not resolved).select_related(
-        "tenant", "invoice__tenant"
-    )
-    if before is not None:
-        rows = rows.filter(pk__lt=before)
-    page = list(rows.order_by("-pk")[: limit + 1])
-    return page[:limit], page[limit - 1].pk if len(page) > limit else None
+def differences(*, resolved: bool, after: str, size: int) -> Page[Difference]:
+    """The newest first, behind the cursor `after`."""
+    rows = Difference.objects.filter(resolved_at__isnull=not resolved)
+    return pagination.page(rows.select_related("tenant", "invoice__tenant"), "-id", after=after, size=size)
 
 
 def open_by_kind() -> dict[str, int]:
@@ -52,14 +49,14 @@ def last_good() -> Reconciliation | None:
     )
 
 
-def payouts(*, before: str, limit: int) -> tuple[list[tuple[GatewayPayout, int]], str]:
-    """The newest first, each with how many lines it is made of; and what the next page begins behind."""
-    rows = GatewayPayout.objects.annotate(lines=Count("movements", filter=~Q(movements__kind="payout")))
-    last = GatewayPayout.objects.filter(pk=before).first() if before else None
-    if last is not None:
-        rows = rows.filter(Q(created_at__lt=last.created_at) | Q(created_at=last.created_at, pk__lt=last.pk))
-    page = list(rows.order_by("-created_at", "-pk")[: limit + 1])
-    return [(row, row.lines) for row in page[:limit]], page[limit - 1].pk if len(page) > limit else ""
+def payouts(*, after: str, size: int) -> tuple[list[tuple[GatewayPayout, int]], str]:
+    """The newest first, each with how many lines it is made of; and the cursor of the next page."""
+    page = pagination.page(GatewayPayout.objects.all(), "-created_at", "-id", after=after, size=size)
+    made_of = (
+        GatewayMovement.objects.filter(payout__in=page.rows).exclude(OWN).order_by().values_list("payout")
+    )
+    lines = dict(made_of.annotate(lines=Count("pk")))
+    return [(row, lines.get(row.pk, 0)) for row in page.rows], page.next
 
 
 def lines(payout: GatewayPayout) -> QuerySet[GatewayMovement]:

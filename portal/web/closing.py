@@ -27,6 +27,7 @@ from billing.rules.money import Money
 from billing.rules.period import parse_month, shifted
 from portal.core.audit import acting_as
 from portal.core.outbox import outbox
+from portal.core.pagination import Page
 from portal.core.tenants.access import Right
 from portal.sentences import sentence
 from portal.web import close_confirmation, close_schedule
@@ -133,11 +134,10 @@ def _page(month: str, query: QueryDict, now: datetime) -> dict[str, object]:
     show, code = query.get("show", ""), query.get("block", "")
     show, code = show if show in SHOWN else "", code if code in BLOCKERS else ""
     after = query.get("after", "")
-    place = int(after) if after.isdecimal() and len(after) < 19 else 0
-    rows, more = (
-        close_runs.list_results(run, outcomes=SHOWN.get(show, ()), code=code, after=place, limit=PAGE)
+    results = (
+        close_runs.list_results(run, outcomes=SHOWN.get(show, ()), code=code, after=after, size=PAGE)
         if run
-        else ([], 0)
+        else Page([], "", is_first=True)
     )
     pending, more_pending = _pending() if not busy else ([], 0)
     filters = {"show": show, "block": code}
@@ -162,12 +162,12 @@ def _page(month: str, query: QueryDict, now: datetime) -> dict[str, object]:
         ],
         "pending": pending,
         "more_pending": more_pending,
-        "rows": [_row(row) for row in rows],
+        "rows": [_row(row) for row in results.rows],
         "shown": BLOCKERS[code][0] if code else TITLES.get(show, ""),
         "everything": _href(month),
-        "more": _href(month, **filters, after=str(more)) if more else "",
-        "first": not place,
-        "href": _href(month, **filters, after=str(place or "")),
+        "more": _href(month, **filters, after=results.next) if results.next else "",
+        "first": results.is_first,
+        "href": _href(month, **filters, after="" if results.is_first else after),
         "refresh": "every 2s" if busy else "",
         "schedule": [
             text

@@ -77,17 +77,16 @@ def _command(cluster: str, account: str, gap: Span) -> str:
 def _quarantine(*, cluster: str, code: str, state: str, before: str) -> dict[str, object]:
     resolved = state == "resolved"
     reasons = status.reasons(resolved=resolved)
-    after = int(before) if before.isdecimal() and len(before) < 19 else None
-    rows, more = status.set_aside(resolved=resolved, cluster=cluster, code=code, after=after)
-    filters = {"cluster": cluster, "code": code, "state": state}
+    page = status.set_aside(resolved=resolved, cluster=cluster, code=code, after=before)
+    filters = {"cluster": cluster, "code": code, "state": state, "before": page.next}
     matching = [r for r in reasons if cluster in {"", r.cluster} and code in {"", r.code}]
     return {
         "cluster": _options((r.cluster for r in reasons), cluster),
         "code": _options((r.code for r in reasons), code),
         "resolved": resolved,
         "total": sum(r.rows for r in matching),
-        "rows": rows,
-        "older": "?" + urlencode({**{k: v for k, v in filters.items() if v}, "before": more}) if more else "",
+        "rows": page.rows,
+        "older": "?" + urlencode({k: v for k, v in filters.items() if v}) if page.next else "",
     }
 
 

@@ -116,18 +116,16 @@ def _act(request: HttpRequest, now: datetime) -> None:
 
 def _page(query: QueryDict, now: datetime) -> dict[str, object]:
     resolved = query.get("state") == "resolved"
-    before, payouts_before = query.get("before", ""), query.get("payouts", "").replace("\0", "")
-    after = int(before) if before.isdecimal() and len(before) < 19 else None
-    rows, more = reading.differences(resolved=resolved, before=after, limit=PAGE)
-    payouts, more_payouts = reading.payouts(before=payouts_before, limit=PAYOUTS)
+    differences = reading.differences(resolved=resolved, after=query.get("before", ""), size=PAGE)
+    payouts, more_payouts = reading.payouts(after=query.get("payouts", ""), size=PAYOUTS)
     state = {"state": "resolved"} if resolved else {}
     return {
         "ready": gateway_access.is_configured(),
         "sandbox": gateway_access.is_sandbox(),
         "tiles": _tiles(now),
         "resolved": resolved,
-        "rows": [(row, *MEANS[row.kind]) for row in rows],
-        "older": "?" + urlencode(state | {"before": more}) if more else "",
+        "rows": [(row, *MEANS[row.kind]) for row in differences.rows],
+        "older": "?" + urlencode(state | {"before": differences.next}) if differences.next else "",
         "payouts": [(row, badge_of(row), lines) for row, lines in payouts],
         "older_payouts": "?" + urlencode(state | {"payouts": more_payouts}) if more_payouts else "",
         "runs": [(row, _read(row), _badge(row)) for row in reading.runs(RUNS)],

@@ -62,7 +62,7 @@ def test_a_preview_is_kept_and_nothing_else_is(labs: list[Tenant]) -> None:
         ("USD", 6000)
     ]
     assert close_runs.count_blocks(run) == [("unpriced", 1)]
-    (blocked,) = close_runs.list_results(run, code="unpriced", limit=10)[0]
+    (blocked,) = close_runs.list_results(run, code="unpriced", size=10).rows
     assert blocked.details["blocks"][0]["sentence"].startswith("No price covers 1.00 GPU-hours")
     assert not Invoice.objects.exists()
     assert not InvoiceSeries.objects.exists()
@@ -72,11 +72,10 @@ def test_what_is_issued_is_numbered_and_told_with_its_invoice(labs: list[Tenant]
     run = ask_for_close(CloseKind.ISSUE)
     close_runs.perform_run(run.pk, clock=clock())
 
-    rows, more = close_runs.list_results(run, outcomes=["issued"], limit=29)
-    assert [rows[0].number, rows[-1].number] == ["INV-2026-0001", "INV-2026-0029"]
-    assert [
-        row.number for row in close_runs.list_results(run, outcomes=["issued"], after=more, limit=29)[0]
-    ] == ["INV-2026-0030"]
+    page = close_runs.list_results(run, outcomes=["issued"], size=29)
+    assert [page.rows[0].number, page.rows[-1].number] == ["INV-2026-0001", "INV-2026-0029"]
+    (last,) = close_runs.list_results(run, outcomes=["issued"], after=page.next, size=29).rows
+    assert last.number == "INV-2026-0030"
     assert Invoice.objects.filter(issued_on="2026-04-03").count() == 30
 
 
