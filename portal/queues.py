@@ -22,6 +22,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.tasks.schedule_closes",
         "billing.tasks.request_reconciliation",
         "portal.api.tasks.forget_answers",
+        "portal.core.tenants.tasks.forget_account_mails",
     ),
     "pull": (
         "billing.tasks.pull_usage",
@@ -48,7 +49,11 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.tasks.prove_a_month",
     ),
     "limits": ("billing.tasks.enforce_suspensions",),
-    "mail": ("billing.tasks.send_notices", "portal.api.tasks.announce_keys"),
+    "mail": (
+        "billing.tasks.send_notices",
+        "portal.api.tasks.announce_keys",
+        "portal.core.tenants.tasks.send_account_mails",
+    ),
     "documents": ("billing.tasks.render_document",),
 }
 """The tasks of each queue."""

@@ -104,6 +104,16 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 60.0,
         "options": {"expires": 60},
     },
+    "mail people about their accounts": {
+        "task": "portal.core.tenants.tasks.send_account_mails",
+        "schedule": 15.0,  # seconds: somebody waits for an invitation
+        "options": {"expires": 15},
+    },
+    "forget the mails about accounts": {
+        "task": "portal.core.tenants.tasks.forget_account_mails",
+        "schedule": 3600.0,
+        "options": {"expires": 3600},
+    },
     "forget the answers to old requests": {
         "task": "portal.api.tasks.forget_answers",
         "schedule": 3600.0,

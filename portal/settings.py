@@ -127,7 +127,14 @@ STRIPE_ACCOUNT_LABEL = ENV.stripe_account_label
 
 CLUSTERTAB_API = ENV.api
 REST_FRAMEWORK = {"UNAUTHENTICATED_USER": None}
-SPECTACULAR_SETTINGS = {"OAS_VERSION": "3.1.1", "ENUM_GENERATE_CHOICE_DESCRIPTION": False}
+SPECTACULAR_SETTINGS = {
+    "OAS_VERSION": "3.1.1",
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "ENUM_NAME_OVERRIDES": {
+        "MemberRoleEnum": "portal.core.tenants.models.Role",
+        "MemberFieldsRoleEnum": ["owner", "billing", "viewer", "member"],
+    },
+}
 
 AUTH_USER_MODEL = "tenants.User"
 AUTHENTICATION_BACKENDS = [

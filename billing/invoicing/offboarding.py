@@ -44,7 +44,7 @@ from billing.receivables import credit_balance
 from billing.rules.money import Money
 from portal.core.audit.erasure import WHO, erase_people
 from portal.core.tenants import ownership
-from portal.core.tenants.models import Membership, Ownership, Tenant, User
+from portal.core.tenants.models import AccountMail, Invitation, Membership, Ownership, Tenant, User
 from portal.core.tenants.ownership import accounts_of
 
 REFUNDING = (RefundState.READY, RefundState.UNKNOWN, RefundState.PENDING)
@@ -126,7 +126,7 @@ def find_obstacles(tenant: Tenant, *, moment: datetime) -> Iterator[str]:
 def erase_tenant(*, tenant: Tenant, moment: datetime) -> list[str]:
     """Erase what is kept of an archived tenant's people; returns who is erased. Again, there is nobody left.
 
-    Memberships go, and with them the people who belong to no other tenant and are no operators. Its
+    Memberships and invitations go, and with them the people who belong to no other tenant and are no operators. Its
     contact goes from the tenant and its notices, whose words stay, and what is shown of its cards; and who paid by
     transfer, where all tenants that it was booked on are erased. The history keeps that all of this changed, without
     what it was, and changes that these people made without their names. Users of its jobs become numbers. Invoices and
@@ -143,6 +143,8 @@ def erase_tenant(*, tenant: Tenant, moment: datetime) -> list[str]:
         raise ArchiveError(*moving)
     people = list(User.objects.filter(memberships__tenant=tenant).order_by("pk"))
     Membership.objects.filter(tenant=tenant).delete()
+    AccountMail.objects.filter(tenant=tenant).delete()
+    Invitation.objects.filter(tenant=tenant).delete()
     staying = set(Membership.objects.filter(user__in=people).values_list("user", flat=True))
     gone = [person for person in people if person.pk not in staying and not person.operator_role]
     emails = [person.email for person in gone]

@@ -26,6 +26,7 @@ from portal.config_file.toml_table import ConfigError
 from portal.config_file.toml_values import instant
 from portal.core.tenants.models import Ownership, Tenant
 from portal.core.tenants.ownership import OwnershipConflictError
+from portal.core.tenants.team import TeamError
 from portal.excerpt import excerpt, quoted
 from portal.ops.cli import first_line
 
@@ -40,6 +41,7 @@ REFUSALS = (
     OperatingCostError,
     PolicyError,
     ScheduleError,
+    TeamError,
 )
 
 

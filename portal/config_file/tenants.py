@@ -23,10 +23,10 @@ from portal.config_file.taxes import Percentage, Region
 from portal.config_file.toml_table import ConfigError, Table
 from portal.config_file.toml_values import Moment, instant, text
 from portal.config_file.wallets import WalletEntry
+from portal.core.tenants import team
 from portal.core.tenants.electronic_address import buyer_reference
 from portal.core.tenants.models import (
     Corrections,
-    Membership,
     Role,
     TaxTreatment,
     Tenant,
@@ -63,9 +63,9 @@ class MemberEntry(Entry, frozen=True, kw_only=True):
         return self.email.lower()
 
     def write(self, tenant: Tenant) -> None:
+        """Raises TeamError for the last owner."""
         person = User.objects.filter(email=self.identity).first() or User.objects.create_user(self.identity)
-        member = Membership.objects.filter(user=person, tenant=tenant).first()
-        save(member or Membership(user=person, tenant=tenant), {"role": self.role})
+        team.add_member(tenant=tenant, user=person, role=self.role)
 
 
 class PhaseEntry(Entry, frozen=True, kw_only=True):
@@ -130,8 +130,8 @@ class TenantEntry(PartyEntry, frozen=True, kw_only=True):
         self.write_policies(tenant)
         if self.close is not None:
             self.close.write(tenant)
-        for member in self.members:
-            member.write(tenant)
+        for member in sorted(self.members, key=lambda member: member.role != Role.OWNER):
+            member.write(tenant)  # new owners first: a tenant always keeps one
         return tenant
 
     def write_payer(self, tenant: Tenant) -> None:

@@ -15,18 +15,19 @@ from structlog.typing import EventDict, Processor
 
 # A proxy's id is taken over if it is one; anything else could forge lines of the log.
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
-RESET_KEY = re.compile(r"(/password/reset/key/)[^\s?#'\"]+")  # whoever reads it may set somebody's password
+# Whoever reads it may set somebody's password, or accept what somebody else was invited to.
+LINK_KEY = re.compile(r"(/password/reset/key/|/confirm-email/|/invitations/)[^\s?#'\"]+")
 API_KEY = re.compile(r"(ct_live_[0-9A-Za-z]{8})[0-9A-Za-z]+")  # its public part is shown on pages
 
 
 def discreet(_: object, __: str, event: EventDict) -> EventDict:
-    """No request, since its text ends with the query, which is people's own; no key of a password reset or the API."""
+    """No request, since its text ends with the query, which is people's own; no key of a mailed link or of the API."""
     fields = {name: value for name, value in event.items() if name != "request"}
     return {name: _hidden(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 def _hidden(text: str) -> str:
-    return API_KEY.sub(r"\1…", RESET_KEY.sub(r"\1…", text))
+    return API_KEY.sub(r"\1…", LINK_KEY.sub(r"\1…", text))
 
 
 def configure(*, level: str) -> None:

@@ -32,6 +32,7 @@ from portal.core.tenants.scope import acting_scope, stream_in_scope, tenant_scop
 from portal.prepared import prepared_cursor
 from portal.sql_files import Statements
 from portal.web.page_frame import Area, PageFrame, TenantLink
+from portal.web.settings_area import tabs
 
 sql = Statements(__file__, "access_decorators.sql")
 
@@ -110,7 +111,7 @@ def _admit(request: HttpRequest, slug: str, action: Action, area: Area) -> Tenan
         frame_of(user, area=area),
         tenant=TenantLink(slug=tenant.slug, name=tenant.name),
         invoices=Action.READ_INVOICES in may,
-        manages=Action.MANAGE in may,
+        tabs=tabs(slug=tenant.slug, area=area, may=may),
         wallets=wallets,
     )
     return admitted

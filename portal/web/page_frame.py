@@ -13,6 +13,7 @@ Area = Literal[
     "efficiency",
     "invoices",
     "wallet",
+    "team",
     "api_keys",
     "payment",
     "tenants",
@@ -25,6 +26,7 @@ Area = Literal[
     "reports",
     "quarantine",
     "reconciliation",
+    "operators",
     "",
 ]
 
@@ -33,6 +35,15 @@ Area = Literal[
 class TenantLink:
     slug: str
     name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsTab:
+    """A page of the settings area, as its tabs show it."""
+
+    label: str
+    url: str
+    is_current: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +57,11 @@ class PageFrame:
     more_tenants: bool = False  # there are more than these
     tenant: TenantLink | None
     invoices: bool = False  # the person may see the tenant's invoices
-    manages: bool = False  # the person may make keys and, later, manage people
+    tabs: tuple[SettingsTab, ...] = ()  # of the settings area, on its pages
     wallets: bool = False  # the tenant has, or had, some: wherever it is looked at from
     area: Area
+
+    @property
+    def in_settings(self) -> bool:
+        """Whether the page is one of the settings area."""
+        return bool(self.tabs)

@@ -14,11 +14,13 @@ from portal.web.clusters import cluster, connection
 from portal.web.downloads import csv, evidence, line_csv, pdf, xml
 from portal.web.exports import focus_export, ledger_export, operator_focus_export
 from portal.web.home import home, tenants
+from portal.web.invitations import invitation
 from portal.web.invoices import invoice, invoices, line
 from portal.web.jobs import job, jobs
 from portal.web.live import live
 from portal.web.nodes import cluster_nodes
 from portal.web.operator import clusters, quarantine, unassigned
+from portal.web.operators import operator_people
 from portal.web.overview import overview
 from portal.web.payment import (
     add_card,
@@ -39,6 +41,7 @@ from portal.web.reconciliation import reconciliation
 from portal.web.reports import efficiency, efficiency_csv, reports, reports_csv
 from portal.web.saved_card import confirm, pay_open, pay_saved
 from portal.web.signing_keys import signing_keys
+from portal.web.team import change_team, leave_team, operator_team, team_page
 from portal.web.top_ups import set_automatic_top_up, top_up
 from portal.web.transfers import transfers
 from portal.web.wallets import statement, statement_csv, wallet, wallets
@@ -50,6 +53,9 @@ tenant_patterns: list[URLPattern] = [
     path("jobs/", jobs, name="jobs"),
     path("quote/", job_quote, name="quote"),
     path("jobs/<int:record>/", job, name="job"),
+    path("team/", team_page, name="team"),
+    path("team/change/", change_team, name="change_team"),
+    path("team/leave/", leave_team, name="leave_team"),
     path("api-keys/", api_keys, name="api_keys"),
     path("api-keys/change/", change_api_keys, name="change_api_keys"),
     path("efficiency/", efficiency, name="efficiency"),
@@ -89,6 +95,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(".well-known/clustertab-signing-keys.json", signing_keys, name="signing_keys"),
     path("tenants/", tenants, name="tenants"),
     path("t/<slug:slug>/", include(tenant_patterns)),
+    path("invitations/<str:token>/", invitation, name="invitation"),
+    path("operator/people/", operator_people, name="operator_people"),
+    path("operator/tenants/<slug:tenant>/team/", operator_team, name="operator_team"),
     path("operator/api-keys/", operator_api_keys, name="operator_api_keys"),
     path("operator/clusters/", clusters, name="operator_clusters"),
     path("operator/clusters/<path:name>/connection/", connection, name="operator_connection"),

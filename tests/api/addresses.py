@@ -29,6 +29,7 @@ def filled(route: str, names: Mapping[str, str]) -> str:
         filled_in.replace("<str:email>", "ben@vision.example")
         .replace("<str:day>", "2017-01-01")
         .replace("<str:file>", "a")
+        .replace("<str:invitation>", names.get("invitations", "?"))
     )
 
 
@@ -125,6 +126,16 @@ ADDRESSES = (
     _operating("tenants/<str:name>/members/<str:email>"),
     _writing("PUT", "tenants/<str:name>/members/<str:email>", "tenants:write", 200, '{"role":"owner"}'),
     _writing("DELETE", "tenants/<str:name>/members/<str:email>", "tenants:write", 204),
+    _operating("tenants/<str:name>/invitations"),
+    _writing(
+        "POST",
+        "tenants/<str:name>/invitations",
+        "tenants:write",
+        409,
+        '{"email":"a@b.example","role":"viewer"}',
+    ),  # no mail server is set
+    _operating("tenants/<str:name>/invitations/<str:invitation>"),
+    _writing("DELETE", "tenants/<str:name>/invitations/<str:invitation>", "tenants:write", 204),
     _writing("PUT", "tenants/<str:name>/subscriptions", "tenants:write", 400),
     _writing("POST", "ownerships", "tenants:write", 400),
     _operating("ownerships/<str:name>"),

@@ -15,7 +15,7 @@ from portal.api import identifiers, keys
 from portal.api.routes import routes
 from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
 from portal.core.tenants.access import ALLOWED, OPERATOR_RIGHTS
-from portal.core.tenants.models import OperatorRole, Role, User
+from portal.core.tenants.models import Invitation, OperatorRole, Role, User
 from tests import builders
 from tests.api.addresses import ADDRESSES, Address, filled
 from tests.api.door import Answer, Door, a_key, door
@@ -171,6 +171,18 @@ def an_approval(house: House) -> PendingApproval:
     return PendingApproval.objects.create(tenant=house.vision, period=period, **figures)
 
 
+def an_invitation(house: House) -> Invitation:
+    moment = datetime.now(UTC)
+    return Invitation.objects.create(
+        tenant=house.vision,
+        email="dan@vision.example",
+        role="viewer",
+        inviter="op@cluster.example",
+        created_at=moment,
+        expires_at=moment + timedelta(days=7),
+    )
+
+
 def named(house: House) -> dict[str, str]:
     """The vision lab's own objects, by the first part of an address."""
     payer = third_party_payers.pay_for(
@@ -191,4 +203,5 @@ def named(house: House) -> dict[str, str]:
         "operations": close,
         "pulls": identifiers.write("pull", house.cluster.pulls.latest("pk").pk),
         "approvals": identifiers.write("app", an_approval(house).pk),
+        "invitations": identifiers.write("ivt", an_invitation(house).pk),
     }

@@ -107,16 +107,16 @@ def test_the_seller_and_everything_about_a_tenant_can_stand_in_the_file(op: Op) 
 
 
 def test_members_come_without_a_password_and_the_file_says_so(op: Op) -> None:
-    ann = '[[tenant.member]]\nemail = "Ann@vision.example"\nrole = "owner"\n'
+    ann = '[[tenant.member]]\nemail = "Ann@vision.example"\nrole = "member"\n'
     changes = op.applies(PHILLY + ann)
     assert (
         "person ann@vision.example: new (password none yet: they set one with 'Forgot your password?' "
         "on the sign-in page)" in changes
     )
-    assert "member ann@vision.example of vision-lab: new (role owner)" in changes
+    assert "member ann@vision.example of vision-lab: new (role member)" in changes
     assert not User.objects.get().has_usable_password()
-    assert op.applies(PHILLY + ann.replace("owner", "billing")) == [
-        "member ann@vision.example of vision-lab: role owner -> billing"
+    assert op.applies(PHILLY + ann.replace('member"', 'billing"')) == [
+        "member ann@vision.example of vision-lab: role member -> billing"
     ]
     assert Membership.objects.get().role == "billing"
 

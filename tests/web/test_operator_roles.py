@@ -28,6 +28,8 @@ ACTS = {
     "/operator/clusters/gpu1/": Right.CLUSTERS,
     "/operator/clusters/gpu1/nodes/": Right.JOBS,
     "/operator/api-keys/": Right.READ,
+    "/operator/people/": Right.SETTINGS,
+    "/operator/tenants/vision-lab/team/": Right.TENANTS,
 }
 REFUSED = "Your role does not allow this. Nothing was changed."
 

@@ -8,6 +8,7 @@ from enum import Enum, auto
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
 from django.http import Http404
+from django.utils.translation import gettext_noop
 
 from portal.core.tenants.models import OperatorRole, Role, Tenant, User
 from portal.prepared import instances, prepared_cursor
@@ -26,16 +27,26 @@ class Action(Enum):
     READ = auto()  # usage and what it costs
     READ_INVOICES = auto()
     PAY = auto()
-    MANAGE = auto()  # people and their roles
+    MANAGE = auto()  # people, their roles and API keys
 
 
 _USE = frozenset({Action.READ})
-_BILLING = _USE | {Action.READ_INVOICES, Action.PAY}
+_VIEW = _USE | {Action.READ_INVOICES}
+_BILLING = _VIEW | {Action.PAY}
 
 ALLOWED: Mapping[Role, frozenset[Action]] = {
     Role.MEMBER: _USE,
+    Role.VIEWER: _VIEW,
     Role.BILLING: _BILLING,
     Role.OWNER: _BILLING | {Action.MANAGE},
+}
+"""The one table of what each role may do in its tenant: for pages, API keys, and the team page, which shows it."""
+
+LABELS: Mapping[Action, str] = {
+    Action.READ: gettext_noop("See usage, its cost, jobs and wallets"),
+    Action.READ_INVOICES: gettext_noop("See invoices and payments"),
+    Action.PAY: gettext_noop("Pay, top up wallets, save and remove cards, switch automatic payment"),
+    Action.MANAGE: gettext_noop("Invite and remove people, change roles, make and revoke API keys"),
 }
 STAFF = frozenset({Action.READ, Action.READ_INVOICES})
 """Whoever runs the machines may look into any tenant, but neither pays nor manages in its name."""

@@ -11,6 +11,7 @@ from portal.api.resources.operators import (
     connections,
     files,
     history,
+    invitations,
     money,
     operations,
     ownerships,
@@ -29,6 +30,12 @@ routes: list[URLPattern] = [
         "tenants/<str:name>/subscriptions", tenants.Subscriptions.as_view(), name="api_tenant_subscriptions"
     ),
     path("tenants/<str:name>/members/<str:email>", tenants.OneMember.as_view(), name="api_tenant_member"),
+    path("tenants/<str:name>/invitations", invitations.Invitations.as_view(), name="api_tenant_invitations"),
+    path(
+        "tenants/<str:name>/invitations/<str:invitation>",
+        invitations.OneInvitation.as_view(),
+        name="api_tenant_invitation",
+    ),
     path("ownerships", ownerships.Ownerships.as_view(), name="api_ownerships"),
     path("ownerships/<str:name>", ownerships.OneOwnership.as_view(), name="api_ownership"),
     path("payers", ownerships.Payers.as_view(), name="api_payers"),

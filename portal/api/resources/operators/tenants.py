@@ -19,6 +19,7 @@ from portal.config_file.apply import REFUSALS
 from portal.config_file.entries import fields_of
 from portal.config_file.tenants import MemberEntry, TenantEntry
 from portal.core.outbox import outbox
+from portal.core.tenants import team
 from portal.core.tenants.models import Corrections, Membership, TaxTreatment, Tenant, ZeroInvoices
 
 COLUMNS = (
@@ -172,7 +173,7 @@ class OneMember(WritingEndpoint):
         del request
         member = self.member(name, email)
         self.match(member)
-        member.delete()
+        team.remove_member(member=member)
         return HttpResponse(status=204)
 
 

@@ -1,6 +1,7 @@
 import django.contrib.postgres.constraints
 import django.core.validators
 import django.db.models.deletion
+import django.db.models.functions.text
 import django.utils.timezone
 import portal.core.tenants.electronic_address
 import portal.core.tenants.models
@@ -98,10 +99,29 @@ class Migration(migrations.Migration):
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to=settings.AUTH_USER_MODEL)),
                         ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='tenants.tenant')),
-                        ('role', models.CharField(choices=[('owner', 'Owner: everything, people included'), ('billing', 'Billing: invoices and payment'), ('member', 'Member: usage and its cost')], default='member', max_length=10)),
+                        ('role', models.CharField(choices=[('owner', 'Owner: everything, people included'), ('billing', 'Billing: invoices and payment'), ('viewer', 'Viewer: sees all of it, changes nothing'), ('member', 'Member: usage and its cost')], default='member', max_length=10)),
                     ],
                     options={
-                        'constraints': [models.UniqueConstraint(fields=('user', 'tenant'), name='membership_is_held_once'), models.CheckConstraint(condition=models.Q(('role__in', ['owner', 'billing', 'member'])), name='membership_role_is_known')],
+                        'constraints': [models.UniqueConstraint(fields=('user', 'tenant'), name='membership_is_held_once'), models.CheckConstraint(condition=models.Q(('role__in', ['owner', 'billing', 'viewer', 'member'])), name='membership_role_is_known')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Invitation',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='invitations', to='tenants.tenant')),
+                        ('email', models.EmailField(help_text='In lower case; whoever accepts signs in with it.', max_length=254, verbose_name='e-mail address')),
+                        ('role', models.CharField(choices=[('owner', 'Owner: everything, people included'), ('billing', 'Billing: invoices and payment'), ('viewer', 'Viewer: sees all of it, changes nothing'), ('member', 'Member: usage and its cost')], max_length=10)),
+                        ('inviter', models.CharField(help_text='The address of whoever invited, as the mail says it.', max_length=254)),
+                        ('created_at', models.DateTimeField()),
+                        ('expires_at', models.DateTimeField()),
+                        ('generation', models.PositiveIntegerField(default=1, help_text='Of the link: those before it are not valid.')),
+                        ('accepted_at', models.DateTimeField(null=True)),
+                        ('revoked_at', models.DateTimeField(null=True)),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('accepted_at', None), ('revoked_at', None)), fields=('tenant', 'email'), name='invitation_is_open_once_per_address'), models.CheckConstraint(condition=models.Q(('role__in', ['owner', 'billing', 'viewer', 'member'])), name='invitation_role_is_known'), models.CheckConstraint(condition=models.Q(('email', django.db.models.functions.text.Lower(models.F('email')))), name='invitation_email_is_lower_case'), models.CheckConstraint(condition=models.Q(('accepted_at', None), ('revoked_at', None), _connector='OR'), name='invitation_ends_in_one_way')],
                         'indexes': [],
                     },
                 ),
@@ -118,6 +138,25 @@ class Migration(migrations.Migration):
                     options={
                         'constraints': [django.contrib.postgres.constraints.ExclusionConstraint(expressions=[(models.Func(models.F('account'), models.F('account'), models.Value('[]'), function='int8range'), '&&'), (models.Func('since', 'until', models.Value('[)'), function='tstzrange'), '&&')], name='account_has_one_owner_at_a_time'), models.CheckConstraint(condition=models.Q(('since__isnull', True), ('until__isnull', True), ('until__gt', models.F('since')), _connector='OR'), name='ownership_ends_after_it_starts')],
                         'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='AccountMail',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                        ('invitation', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='mails', to='tenants.invitation')),
+                        ('kind', models.CharField(choices=[('invitation', 'Invitation'), ('joined', 'Somebody joined'), ('role', 'Role in a tenant'), ('removed', 'Removed from a tenant'), ('operator', 'Role of an operator')], max_length=10)),
+                        ('to', models.EmailField(max_length=254)),
+                        ('values', models.JSONField(default=dict, help_text='What its text is filled in with.')),
+                        ('created_at', models.DateTimeField()),
+                        ('due_at', models.DateTimeField(help_text='Nobody sends it before; null: sent, or given up.', null=True)),
+                        ('attempts', models.PositiveSmallIntegerField(default=0)),
+                        ('sent_at', models.DateTimeField(null=True)),
+                    ],
+                    options={
+                        'indexes': [models.Index(models.F('due_at'), condition=models.Q(('due_at__isnull', False)), name='account_mails_due'), models.Index(models.F('tenant'), models.F('created_at'), name='account_mails_of_tenant')],
+                        'constraints': [],
                     },
                 ),
             ],

@@ -1,0 +1,145 @@
+"""The members of a tenant and their roles. A tenant that has an owner always keeps one.
+
+Who acts is named by the edge (`portal.core.audit.acting_as`), and the history of changes has it.
+"""
+
+from __future__ import annotations
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import transaction
+from django.db.models.functions import Now
+
+from portal.core.tenants import account_mails
+from portal.core.tenants.models import AccountMail, Membership, Role, Tenant, User
+from portal.core.tenants.team_messages import SENTENCES
+from portal.errors import CodedError
+from portal.excerpt import excerpt
+
+_COLUMNS = ("role", "tenant__name", "tenant__slug", "user__email")
+"""Whoever acts for a tenant may not read all of a person's."""
+
+
+class TeamError(CodedError):
+    """The team cannot be changed so; the message says why and what to do."""
+
+    sentences = SENTENCES
+
+
+def members(tenant: Tenant) -> list[Membership]:
+    """With their people, owners first, then by address. One query."""
+    order = {role: place for place, role in enumerate(Role.values)}
+    rows = Membership.objects.filter(tenant=tenant).select_related("user")
+    rows = rows.only("role", "tenant_id", "user__email", "user__first_name", "user__last_name")
+    return sorted(rows, key=lambda row: (order[row.role], row.user.email))
+
+
+@transaction.atomic
+def add_member(*, tenant: Tenant, user: User, role: Role) -> Membership:
+    """Let a person in, or change their role. Asked again, nothing changes. Raises TeamError for the last owner."""
+    lock(tenant)
+    member = Membership.objects.filter(tenant=tenant, user_id=user.pk).first()
+    if member is not None:
+        return set_role(member=member, role=role)
+    member = Membership.objects.create(tenant=tenant, user_id=user.pk, role=role)
+    _close_invitations(tenant, user.email)
+    return member
+
+
+@transaction.atomic
+def set_role(*, member: Membership, role: Role) -> Membership:
+    """Another role, which the person is mailed. Asked again, nothing changes. Raises TeamError for the last owner."""
+    row = _locked(member)
+    if row.role == role:
+        return row
+    if row.role == Role.OWNER:
+        _refuse_last_owner(row, "last-owner-role")
+    row.role = role
+    row.save(update_fields=["role"])
+    _mail(row, AccountMail.Kind.ROLE)
+    return row
+
+
+@transaction.atomic
+def remove_member(*, member: Membership) -> None:
+    """Take somebody out, whose own API keys of the tenant are refused from then on; service keys stay.
+
+    Again, TeamError: nobody is there. Raises TeamError for the last owner.
+    """
+    row = _locked(member)
+    if row.role == Role.OWNER:
+        _refuse_last_owner(row, "last-owner-removed")
+    _mail(row, AccountMail.Kind.REMOVED)
+    row.delete()
+
+
+@transaction.atomic
+def leave(*, tenant: Tenant, user: User) -> None:
+    """The person goes. Raises TeamError for the last owner, and for somebody who is no member."""
+    lock(tenant)
+    rows = Membership.objects.select_related("tenant", "user")
+    row = rows.only(*_COLUMNS).filter(tenant=tenant, user_id=user.pk).first()
+    if row is None:
+        raise TeamError("no-member", tenant=tenant.name)
+    if row.role == Role.OWNER:
+        _refuse_last_owner(row, "last-owner-leaves")
+    row.delete()
+
+
+@transaction.atomic
+def transfer_ownership(*, tenant: Tenant, user: User, to: Membership) -> None:
+    """Make a member an owner in place of the person, who then has the role billing.
+
+    Raises TeamError where the person is no owner, and where both are the same.
+    """
+    lock(tenant)
+    own = Membership.objects.filter(tenant=tenant, user_id=user.pk, role=Role.OWNER).first()
+    if own is None:
+        raise TeamError("no-owner")
+    if own.pk == to.pk:
+        raise TeamError("transfer-to-oneself")
+    set_role(member=to, role=Role.OWNER)
+    set_role(member=own, role=Role.BILLING)
+
+
+def lock(tenant: Tenant) -> None:
+    """Changes of one team wait for each other: of two owners who leave at once, one stays."""
+    Tenant.objects.select_for_update(no_key=True).only("pk").get(pk=tenant.pk)
+
+
+def _locked(member: Membership) -> Membership:
+    """As it is by now. Raises TeamError where it is gone."""
+    lock(member.tenant)
+    rows = Membership.objects.select_related("tenant", "user")
+    row = rows.only(*_COLUMNS).filter(pk=member.pk).first()
+    if row is None:
+        raise TeamError("no-member", tenant=member.tenant.name)
+    return row
+
+
+def _refuse_last_owner(row: Membership, code: str) -> None:
+    others = Membership.objects.filter(tenant_id=row.tenant_id, role=Role.OWNER).exclude(pk=row.pk)
+    if not others.exists():
+        raise TeamError(code, email=row.user.email, tenant=row.tenant.name)
+
+
+def _mail(row: Membership, kind: AccountMail.Kind) -> None:
+    account_mails.write(kind=kind, to=row.user.email, tenant=row.tenant, values={"role": row.role})
+
+
+def _close_invitations(tenant: Tenant, email: str) -> None:
+    """What somebody was invited to before they were let in another way is settled."""
+    open_ones = tenant.invitations.filter(email=email.lower(), accepted_at=None, revoked_at=None)
+    open_ones.update(accepted_at=Now())
+
+
+def plain_address(email: str) -> str:
+    """As people sign in with it: without blanks around, in lower case. Raises TeamError for what is no address."""
+    address = email.strip().lower()
+    try:
+        validate_email(address)
+    except ValidationError:
+        raise TeamError("no-address", email=excerpt(email.strip()) or "“”") from None
+    if len(address) > 254:
+        raise TeamError("no-address", email=excerpt(address))
+    return address

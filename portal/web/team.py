@@ -1,0 +1,204 @@
+"""Who belongs to a tenant: its members look at the team, owners change it, and operators do so for any tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, redirect
+from django.utils.translation import gettext as _
+
+from portal.core.tenants import account_mails, invitation_links, invitations, team
+from portal.core.tenants.access import ALLOWED, LABELS, Action, DeniedError, Right, rights_of
+from portal.core.tenants.models import Invitation, Membership, Role, Tenant, User
+from portal.core.tenants.scope import acting_scope
+from portal.core.tenants.team import TeamError
+from portal.sentences import sentence
+from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_act, tenant_page
+from portal.web.page_frame import PageFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionRow:
+    """Which roles may do one thing, for the table of the page."""
+
+    label: str
+    roles: Sequence[tuple[str, bool]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeamPage:
+    """A tenant's people. `manages`: the person changes them, here or as an operator."""
+
+    tenant: Tenant
+    members: Sequence[Membership]
+    invitations: Sequence[Invitation]
+    actions: Sequence[ActionRow]
+    choices: Sequence[tuple[str, str]]
+    own: Membership | None  # the person's own
+    manages: bool
+    as_operator: bool
+    manages_elsewhere: bool  # an operator, who does so on a page of the operators
+    can_mail: bool
+    valid_for: timedelta
+    moment: datetime
+
+
+@tenant_page(Action.READ, area="team")
+def team_page(request: TenantRequest) -> HttpResponse:
+    with acting_scope(request.tenant):  # the pages of a tenant may not read who else there is
+        user = cast("User", request.user)
+        page = _page(request.tenant, user, manages=Action.MANAGE in request.may, moment=request.moment)
+    return answer(request, request.frame, page, whole="team.html")
+
+
+@tenant_act(Action.MANAGE)
+def change_team(request: HttpRequest, tenant: Tenant) -> HttpResponse:
+    _change(request, tenant)
+    return redirect("team", tenant.slug)
+
+
+@tenant_act(Action.READ)
+def leave_team(request: HttpRequest, tenant: Tenant) -> HttpResponse:
+    try:
+        team.leave(tenant=tenant, user=cast("User", request.user))
+    except TeamError as refusal:
+        if refusal.code == "no-member":  # an operator, who looks into any tenant
+            raise DeniedError("not a member") from refusal
+        messages.error(request, sentence(refusal))
+        return redirect("team", tenant.slug)
+    messages.success(request, _("You left %(tenant)s.") % {"tenant": tenant.name})
+    return redirect("tenants")
+
+
+@operator_page("tenants", acts=Right.TENANTS)
+def operator_team(request: HttpRequest, frame: PageFrame, *, tenant: str) -> HttpResponse:
+    """The same for any tenant, by operators whose role may."""
+    owner = get_object_or_404(Tenant, slug=tenant)
+    if request.method == "POST":
+        _change(request, owner, as_operator=True)
+        return redirect("operator_team", owner.slug)
+    user = cast("User", request.user)
+    manages = Right.TENANTS in rights_of(user)
+    page = _page(owner, user, manages=manages, moment=datetime.now(UTC), as_operator=True)
+    return answer(request, frame, page, whole="team.html")
+
+
+def _page(
+    tenant: Tenant, user: User, *, manages: bool, moment: datetime, as_operator: bool = False
+) -> TeamPage:
+    """Two queries."""
+    members = team.members(tenant)
+    return TeamPage(
+        tenant=tenant,
+        members=members,
+        invitations=list(invitations.open_invitations(tenant)) if manages or as_operator else (),
+        actions=_actions(),
+        choices=[(role.value, role_name(role)) for role in Role],
+        own=next((row for row in members if row.user_id == user.pk), None),
+        manages=manages,
+        as_operator=as_operator,
+        manages_elsewhere=not as_operator and Right.TENANTS in rights_of(user),
+        can_mail=account_mails.can_send(),
+        valid_for=invitations.VALID_FOR,
+        moment=moment,
+    )
+
+
+def role_name(role: Role) -> str:
+    """`Owner`, without what it may do."""
+    return _(str(role.label)).partition(":")[0]
+
+
+def _actions() -> list[ActionRow]:
+    return [
+        ActionRow(label=_(label), roles=[(role_name(role), action in ALLOWED[role]) for role in Role])
+        for action, label in LABELS.items()
+    ]
+
+
+def _change(request: HttpRequest, tenant: Tenant, *, as_operator: bool = False) -> None:
+    """What the pressed button says; a refusal is told on the page that follows."""
+    try:
+        act = request.POST.get("act", "")
+        if act in {"invite", "resend", "revoke"}:
+            done = _invite(request, tenant, act, as_operator=as_operator)
+        else:
+            done = _change_member(request.POST, tenant, cast("User", request.user), act)
+        messages.success(request, done)
+    except TeamError as refusal:
+        messages.error(request, sentence(refusal))
+
+
+def _invite(request: HttpRequest, tenant: Tenant, act: str, *, as_operator: bool) -> str:
+    moment, by, form = datetime.now(UTC), str(request.user), request.POST
+    if act == "revoke":
+        row = _invitation(form, tenant)
+        invitations.revoke(invitation=row, moment=moment)
+        return _("The invitation of %(email)s is revoked.") % {"email": row.email}
+    if act == "resend":
+        row = invitations.resend(
+            invitation=_invitation(form, tenant), by=by, moment=moment, shows_link=as_operator
+        )
+    else:
+        row = invitations.invite(
+            tenant=tenant,
+            email=_text(form, "email"),
+            role=_role(form),
+            by=by,
+            moment=moment,
+            shows_link=as_operator,
+        )
+    if account_mails.can_send():
+        return _("%(email)s is invited by e-mail.") % {"email": row.email}
+    link = request.build_absolute_uri(invitation_links.path_of(row))
+    return _("E-mail is not configured. Give %(email)s this link: %(link)s") % {
+        "email": row.email,
+        "link": link,
+    }
+
+
+def _change_member(form: QueryDict, tenant: Tenant, user: User, act: str) -> str:
+    rows = Membership.objects.select_related("user").only("role", "tenant_id", "user__email")
+    member = rows.filter(tenant=tenant, pk=_number(form, "member")).first()
+    if member is None:
+        raise TeamError("no-member", tenant=tenant.name)
+    member.tenant = tenant
+    values = {"email": str(member.user.email), "tenant": tenant.name}
+    if act == "remove":
+        team.remove_member(member=member)
+        return _("%(email)s is removed from %(tenant)s.") % values
+    if act == "transfer":
+        team.transfer_ownership(tenant=tenant, user=user, to=member)
+        return _("%(email)s is the owner now, and your role is billing.") % values
+    role = _role(form)
+    team.set_role(member=member, role=role)
+    return _("%(email)s has the role %(role)s now.") % {**values, "role": role_name(role).lower()}
+
+
+def _invitation(form: QueryDict, tenant: Tenant) -> Invitation:
+    row = Invitation.objects.filter(tenant=tenant, pk=_number(form, "invitation")).first()
+    if row is None:
+        raise TeamError("invitation-ended")
+    row.tenant = tenant
+    return row
+
+
+def _role(form: QueryDict) -> Role:
+    text = _text(form, "role")
+    if text not in Role.values:
+        raise TeamError("no-role", role=text[:20], roles=", ".join(Role.values))
+    return Role(text)
+
+
+def _text(form: QueryDict, name: str) -> str:
+    return form.get(name, "").replace("\0", "").strip()[:300]
+
+
+def _number(form: QueryDict, name: str) -> int:
+    text = form.get(name, "")
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else 0
