@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
+from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.db import connection
 
 from billing.models import Resource
 from billing.queries.costs import cost, per_currency, tag
 from billing.rules.money import Money
+from billing.rules.period import midnight
 from portal.core.tenants.models import Tenant
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "usage_series.sql")
 
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 MOST_ROWS = 20_000  # of one answer, each a bucket, a group and a price
 
 
@@ -34,12 +38,17 @@ class Grouping(StrEnum):
 
 
 class Interval(StrEnum):
+    HOUR = "hour"
     DAY = "day"
     MONTH = "month"
 
 
 class TooManyRowsError(Exception):
     """The answer would have more than MOST_ROWS rows."""
+
+
+class DetachedError(Exception):
+    """Jobs of these hours are in a month that was detached: days are known, hours are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +70,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """[first, end), days of the tenant's zone; a month that the question cuts has the days within it."""
+    """[first, end): days of the tenant's zone, or instants of its hours; a month that is cut has the days within it."""
 
-    first: date
-    end: date
+    first: date | datetime
+    end: date | datetime
     whole: Used
     groups: list[Group]  # those with use, by their values
 
@@ -94,9 +103,10 @@ def usage_series(
     project: int | None = None,
     filters: Mapping[Grouping, Sequence[str]] | None = None,
 ) -> list[Bucket]:
-    """Each bucket of [first, end), also those without use. One query. Raises TooManyRowsError.
+    """Each bucket of [first, end), also those without use. One query. Raises TooManyRowsError, and DetachedError.
 
-    `project`: of that one alone; `filters` may name projects, users, accounts, clusters and GPU models.
+    `project`: of that one alone; `filters` may name projects, users, accounts, clusters and GPU models. Hours are cut
+    from the rated rows themselves, which takes as long as there are jobs: ask for few days.
     """
     chosen = filters or {}
     values = {
@@ -106,6 +116,7 @@ def usage_series(
         "by_month": interval is Interval.MONTH,
         "grouping": [str(one) for one in grouping],
         "project": project,
+        "zone": tenant.timezone,
         "most": MOST_ROWS,
         **{
             f"{one}s": list(chosen.get(one, ())) or None
@@ -119,12 +130,29 @@ def usage_series(
         },
     }
     with connection.cursor() as cursor:
-        cursor.execute(sql.BUCKETS, values)
+        cursor.execute(sql.HOURS if interval is Interval.HOUR else sql.BUCKETS, values)
         rows = cursor.fetchall()
     if len(rows) > MOST_ROWS:
         raise TooManyRowsError
+    if interval is Interval.HOUR:
+        rows = _known(rows)
+    sums = _sums(rows, grouping)
+    spans = _hours(first, end, tenant.zone) if interval is Interval.HOUR else _spans(first, end, interval)
+    return [_bucket(since, until, sums[key], grouping) for key, since, until in spans]
+
+
+def _known(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Without what says whether their jobs are there."""
+    if any(gone for *_, gone in rows):
+        raise DetachedError
+    return [row[:-1] for row in rows]
+
+
+def _sums(
+    rows: Iterable[tuple[Any, ...]], grouping: Sequence[Grouping]
+) -> Mapping[date | int, Mapping[tuple[str, ...], _Sums]]:
     order = list(Grouping)
-    sums: dict[date, dict[tuple[str, ...], _Sums]] = defaultdict(lambda: defaultdict(_Sums))
+    sums: dict[date | int, dict[tuple[str, ...], _Sums]] = defaultdict(lambda: defaultdict(_Sums))
     for bucket, *row in rows:
         group = tuple(row[order.index(one)] for one in grouping)
         resource, share_den, units, *price = row[len(order) :]
@@ -135,11 +163,14 @@ def usage_series(
             price_tag = tag(*price)
             entry.amounts.append(cost(price_tag, seconds))
             entry.by_total |= price_tag.by_total
-    return [_bucket(since, until, sums[key], grouping) for key, since, until in _spans(first, end, interval)]
+    return sums
 
 
 def _bucket(
-    first: date, end: date, sums: Mapping[tuple[str, ...], _Sums], grouping: Sequence[Grouping]
+    first: date | datetime,
+    end: date | datetime,
+    sums: Mapping[tuple[str, ...], _Sums],
+    grouping: Sequence[Grouping],
 ) -> Bucket:
     whole = _Sums()
     for one in sums.values():
@@ -152,9 +183,21 @@ def _spans(first: date, end: date, interval: Interval) -> Iterator[tuple[date, d
     """What the statement calls each bucket, and its days [first, end)."""
     while first < end:
         if interval is Interval.DAY:
-            key, after = first, first + timedelta(days=1)
+            key, after = first, first + DAY
         else:
             key = first.replace(day=1)
             after = min((key + timedelta(days=31)).replace(day=1), end)
         yield key, first, after
         first = after
+
+
+def _hours(first: date, end: date, zone: ZoneInfo) -> Iterator[tuple[int, datetime, datetime]]:
+    """As `_spans`: the local hours of each day, from its first instant on."""
+    while first < end:
+        at, after = midnight(first, zone=zone), midnight(first + DAY, zone=zone)
+        since, until = at.astimezone(UTC), after.astimezone(UTC)
+        while since < until:
+            finish = min(since + HOUR, until)
+            yield int(since.timestamp()), since, finish
+            since = finish
+        first += DAY

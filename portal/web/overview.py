@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from fractions import Fraction
 
 from django.http import Http404, HttpRequest, HttpResponse
 
 from billing.catalog import billing_periods
-from billing.models import BillingPeriod, Verdict
-from billing.queries import invoices, payers, third_party_charges
+from billing.models import Verdict
+from billing.queries import invoices, payers
 from billing.queries import overview as reading
-from billing.queries.accrued_charges import Accrued, accrued
+from billing.queries.accrued_charges import accrued
 from billing.queries.costs import per_currency
 from billing.queries.overview import Around, Use
 from billing.queries.payers import Paying
-from billing.queries.third_party_charges import Going
+from billing.queries.period_forecast import paid_for, period_forecast
 from portal.core.tenants.access import Action
 from portal.core.tenants.scope import acting_scope
 from portal.web import format as say
@@ -56,7 +56,9 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
     today = billing_periods.day_of(request.moment, period)
     with acting_scope(request.tenant):
         charges = accrued(tenant=request.tenant, period=period)
-        others, through = _others(request, period, charges)
+        others, through = paid_for(
+            request.tenant, period, charges, through=request.complete_through, moment=request.moment
+        )
     summary = reading.overview(request.tenant, period, around.before, today=today, accrued=charges)
     running = today < summary.end
     paying = payers.paying(request.tenant)
@@ -66,7 +68,9 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
         "accrued": charges,
         "due": charges if period.closed_at is None else None,
         "tiles": overview_tiles(request, summary, charges, running=running),
-        "forecast": forecast(summary, charges, others, through) if running else None,
+        "forecast": forecast(summary, period_forecast(summary, charges, others, through))
+        if running
+        else None,
         "chart": usage_chart(
             summary, today=today, spend_label="Spend at first unit’s prices" if charges else "Spend"
         ),
@@ -80,18 +84,6 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
         "paid": per_currency(row.amount for row in charges.paid) if charges else [],
         "unpriced": _unpriced(summary.uses),
     }
-
-
-def _others(
-    request: TenantRequest, period: BillingPeriod, charges: Accrued | None
-) -> tuple[Sequence[Going], datetime | None]:
-    """For whom the tenant pays in the period while it runs, and how far their clusters are read, and its own."""
-    if charges is None or not charges.others or period.end <= request.moment:
-        return (), request.complete_through
-    return (
-        third_party_charges.going(tenant=request.tenant, accrued=charges),
-        third_party_charges.read_through(tenant=request.tenant, accrued=charges, moment=request.moment),
-    )
 
 
 def _spans(verb: str, spans: Sequence[tuple[str, Paying]]) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
-from billing.queries.accrued_charges import Accrued, Paid
 from billing.queries.overview import Overview
-from billing.queries.third_party_charges import Going
-from billing.rules.forecast import DEVIATIONS, FEWEST, LAST, Coming, Pace, pace
+from billing.queries.period_forecast import Ends, PeriodForecast
+from billing.rules.forecast import DEVIATIONS, FEWEST, LAST, Pace
 from billing.rules.money import Money
 from portal.web import drawing
 from portal.web import format as say
@@ -40,169 +38,40 @@ class Forecast:
     ] = ()  # that add up to `value`: own use, and what is paid for others where it is
 
 
-@dataclass(frozen=True)
-class _Days:
-    """The period's days in the use of first units' prices."""
-
-    first: date
-    end: date
-    values: dict[date, Fraction]
-
-    def until(self, day: date) -> Fraction:
-        """What the period's days up to and with that one come to."""
-        return sum((value for on, value in self.values.items() if self.first <= on <= day), Fraction(0))
-
-
-Amount = Callable[[Fraction], Money]
-"""What a period comes to when so much more is used, valued as its days are."""
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Whose use is carried on at its own pace: the tenant's own, or that of one whom it pays for."""
-
-    days: _Days
-    last: date  # that is being read
-    rest: Fraction  # days left
-    amount: Amount
-
-    @property
-    def pace(self) -> Pace | None:
-        return pace(_whole(self.days, self.last)) if self.days.until(self.days.end) else None
-
-    def ends(self) -> tuple[Money, Money, Money]:
-        """The lowest, what is expected, and the highest; as it stands where too few days tell a pace."""
-        going = self.pace
-        if going is None:
-            return (self.amount(Fraction(0)),) * 3
-        return _ends(going.coming(self.rest), self.amount)
-
-    def by(self, day: date) -> Money:
-        """What it had come to at the end of that day."""
-        return self.amount(self.days.until(day) - self.days.until(self.days.end))
-
-
-def forecast(
-    summary: Overview, accrued: Accrued | None, others: Sequence[Going], through: datetime | None
-) -> Forecast | None:
-    """None where nothing is charged yet, or in several currencies, and where a cluster was never read.
-
-    `others` are those for whom the tenant pays, whose use its invoice will hold as well.
-    """
-    period = summary.period
-    currencies = {summary.currency} if summary.currency else {row.amount.currency for row in _paid(accrued)}
-    if len(currencies) != 1 or through is None or not period.start < through < period.end:
+def forecast(summary: Overview, of: PeriodForecast | None) -> Forecast | None:
+    """None where there is none to tell."""
+    if of is None:
         return None
-    (currency,) = currencies
-    own = _own(summary, accrued, through) if summary.currency else None
-    other_parts = [_of(other, through, currency) for other in others]
-    parts = [own, *other_parts] if own else other_parts
     until = say.day(summary.end - DAY)
-    if not any(part.pace for part in parts):
-        whole_days = _whole(parts[0].days, parts[0].last) if parts else []
-        why = f"A forecast takes {NUMBERS[FEWEST]} whole days of use; there {_are(len(whole_days))} so far."
+    if not of.has_pace:
+        why = f"A forecast takes {NUMBERS[FEWEST]} whole days of use; there {_are(of.whole_days)} so far."
         return Forecast(until=until, why=why)
-    ends = _added([part.ends() for part in parts])
-    sure = all(part.pace.variance is not None for part in parts if part.pace)
-    band = f"from {say.money(ends[0])} to {say.money(ends[2])}" if sure else ""
+    ends = of.ends
+    band = f"from {say.money(ends[0])} to {say.money(ends[2])}" if of.has_range else ""
     return Forecast(
         until=until,
         value=say.money(ends[1]),
         band=band,
-        method=" ".join([*_methods(own, currency), *_of_others(own, other_parts)]),
-        plot=_plot(parts, through, summary, ends),
-        rows=(*_rows(parts, through, summary), *_expected(until, ends, band)),
-        parts=_parts(own, other_parts, currency),
+        method=" ".join([*_methods(of), *_of_others(of)]),
+        plot=_plot(of, summary, ends),
+        rows=(*_rows(of, summary), *_expected(until, ends, band)),
+        parts=_parts(of),
     )
 
 
-def _own(summary: Overview, accrued: Accrued | None, through: datetime) -> _Part:
-    days, period = _days(summary), summary.period
-    rest = Fraction(int((period.end - through).total_seconds()), 86_400)
-    if accrued is None:
-        amount = _added_to(summary.spend[0])
-    else:
-        amount = _by_statement(accrued.of_use, days.until(summary.end), summary.currency)
-    return _Part(days, through.astimezone(ZoneInfo(period.timezone)).date(), rest, amount)
-
-
-def _of(other: Going, through: datetime, currency: str) -> _Part:
-    period = other.books.period
-    first, end = (at.astimezone(other.zone).date() for at in (period.start, period.end))
-    days = _Days(first, end, dict(other.days))
-    last = min(through, period.end).astimezone(other.zone).date()
-    amount = _by_statement(other.of_use, days.until(end), currency)
-    return _Part(days, last, other.rest(through), amount)
-
-
-def _added_to(spent: Money) -> Amount:
-    def amount(more: Fraction) -> Money:
-        return (spent + Money(more, spent.currency)).rounded()
-
-    return amount
-
-
-def _by_statement(of_use: Callable[[Fraction], list[Money]], so_far: Fraction, currency: str) -> Amount:
-    def amount(more: Fraction) -> Money:
-        sums = {one.currency: one for one in of_use((so_far + more) / so_far if so_far else Fraction(1))}
-        return sums.get(currency, Money.zero(currency))
-
-    return amount
-
-
-def _paid(accrued: Accrued | None) -> Sequence[Paid]:
-    return accrued.paid if accrued else ()
-
-
-def _added(ends: Sequence[tuple[Money, Money, Money]]) -> tuple[Money, Money, Money]:
-    """Bands are added, as if all went one way: how the tenants vary together is not known."""
-    zero = Money.zero(ends[0][0].currency)
-    low, expected, high = (sum(amounts, zero) for amounts in zip(*ends, strict=True))
-    return low, expected, high
-
-
-def _parts(own: _Part | None, other_parts: Sequence[_Part], currency: str) -> tuple[tuple[str, str], ...]:
+def _parts(of: PeriodForecast) -> tuple[tuple[str, str], ...]:
     """What is expected of the tenant's own use and of all for whom it pays; nothing where it pays for nobody."""
-    if not other_parts:
+    if not of.others:
         return ()
-    zero = Money.zero(currency)
-    paid = sum((part.ends()[1] for part in other_parts), zero)
-    return (
-        ("Own use", say.money(own.ends()[1] if own else zero)),
-        ("Paid for others", say.money(paid)),
-    )
+    own = of.own.ends()[1] if of.own else Money.zero(of.currency)
+    return (("Own use", say.money(own)), ("Paid for others", say.money(of.paid_for_others)))
 
 
-def _ends(coming: Coming, amount: Amount) -> tuple[Money, Money, Money]:
-    """The lowest, what is expected, and the highest. Of a volume price more use may be the cheaper one."""
-    expected = amount(coming.expected)
-    if coming.low is None or coming.high is None:
-        return expected, expected, expected
-    ends = [amount(coming.low), expected, amount(coming.high)]
-    return min(ends), expected, max(ends)
-
-
-def _days(summary: Overview) -> _Days:
-    values: dict[date, Fraction] = defaultdict(Fraction)
-    for day in summary.days:
-        values[day.day] += day.amount
-    return _Days(summary.first, summary.end, values)
-
-
-def _whole(days: _Days, last: date) -> list[Fraction]:
-    """The last whole days before the one that is read at present; those before the first use do not count."""
-    dates = [last - DAY * back for back in range(LAST, 0, -1)]
-    begun = min((day for day, value in days.values.items() if value), default=last)
-    return [days.values.get(day, Fraction(0)) for day in dates if day >= begun]
-
-
-def _plot(
-    parts: Sequence[_Part], through: datetime, summary: Overview, ends: tuple[Money, Money, Money]
-) -> Plot:
+def _plot(of: PeriodForecast, summary: Overview, ends: Ends) -> Plot:
     start, end = summary.period.start, summary.period.end
-    here = (_second(through, start), _sum(part.amount(Fraction(0)) for part in parts).amount)
-    points = [(Fraction(0), _sum(part.by(summary.first - DAY) for part in parts).amount)]
-    points += [(x, money.amount) for x, _, money in _course(parts, through, summary)]
+    here = (_second(of.through, start), of.accrued.amount)
+    points = [(Fraction(0), of.total(part.by(summary.first - DAY) for part in of.parts).amount)]
+    points += [(x, money.amount) for x, _, money in _course(of, summary)]
     there = _second(end, start)
     low, expected, high = (money.amount for money in ends)
     return drawing.plot(
@@ -217,50 +86,43 @@ def _plot(
     )
 
 
-def _course(
-    parts: Sequence[_Part], through: datetime, summary: Overview
-) -> list[tuple[Fraction, date, Money]]:
+def _course(of: PeriodForecast, summary: Overview) -> list[tuple[Fraction, date, Money]]:
     """What had accrued at the end of each whole day that was read."""
-    last = through.astimezone(ZoneInfo(summary.period.timezone)).date()
+    last = of.through.astimezone(ZoneInfo(summary.period.timezone)).date()
     days = [summary.first + DAY * n for n in range((last - summary.first).days)]
     return [
-        (Fraction((n + 1) * 86_400), day, _sum(part.by(day) for part in parts)) for n, day in enumerate(days)
+        (Fraction((n + 1) * 86_400), day, of.total(part.by(day) for part in of.parts))
+        for n, day in enumerate(days)
     ]
 
 
-def _sum(amounts: Iterable[Money]) -> Money:
-    first, *rest = amounts
-    return sum(rest, first)
+def _rows(of: PeriodForecast, summary: Overview) -> tuple[tuple[str, str], ...]:
+    return tuple((say.day(day), say.money(money)) for _, day, money in _course(of, summary))
 
 
-def _rows(parts: Sequence[_Part], through: datetime, summary: Overview) -> tuple[tuple[str, str], ...]:
-    course = _course(parts, through, summary)
-    return tuple((say.day(day), say.money(money)) for _, day, money in course)
-
-
-def _expected(until: str, ends: tuple[Money, Money, Money], band: str) -> tuple[tuple[str, str], ...]:
+def _expected(until: str, ends: Ends, band: str) -> tuple[tuple[str, str], ...]:
     rows = ((f"{until}, expected", say.money(ends[1])),)
     return (*rows, (f"{until}, band", band)) if band else rows
 
 
-def _methods(own: _Part | None, currency: str) -> Iterator[str]:
-    if own and (going := own.pace):
-        yield _method(going, currency, own.rest)
+def _methods(of: PeriodForecast) -> Iterator[str]:
+    if of.own and (going := of.own.pace):
+        yield _method(going, of.currency, of.own.rest)
 
 
-def _of_others(own: _Part | None, other_parts: Sequence[_Part]) -> Iterator[str]:
+def _of_others(of: PeriodForecast) -> Iterator[str]:
     """How the use of those is told for whom the tenant pays."""
-    if not other_parts:
+    if not of.others:
         return
-    going = sum(part.pace is not None for part in other_parts)
-    if going and own and own.pace:
+    going = sum(part.pace is not None for part in of.others)
+    if going and of.own and of.own.pace:
         yield "What is paid for others is carried on in the same way, each at its own pace; the bands are added."
     elif going:
         yield (
             "What is paid for others is carried on by the last whole days of each, and priced as the invoice will "
             "be; the bands are added."
         )
-    if going < len(other_parts) or (own and own.pace is None):
+    if going < len(of.others) or (of.own and of.own.pace is None):
         yield "Those of whom too few whole days are known are in it as they stand."
 
 

@@ -59,6 +59,7 @@ ADDRESSES = (
         text='{"hours":"1"}',
     ),
     Address("POST", "usage-events", "", "usage:push", 400),  # it has to name the cluster
+    _reading("forecast", "usage:read", whole=True, op=400),  # an operator has to name the tenant
     _reading("usage", "usage:read", answer=400, op=400),  # it has to be told its days
     _reading("jobs", "jobs:read", op=400),  # an operator has to name the tenant
     _reading("jobs/<str:name>", "jobs:read", op=400),

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing.models import PeriodTotal
+from billing.models import PeriodTotal, RatedJob
 from billing.proof import checks
 from billing.queries.usage_series import Grouping
+from clusters.models import Cluster
 from portal.core.tenants.models import Role, Tenant
 from tests import builders
 from tests.api.door import Door, door
@@ -117,12 +121,77 @@ def test_api_034_a_day_of_23_hours_is_one_bucket() -> None:
     assert hours == [11, 23, 14]  # from 13:00 on, the short Sunday, and until 14:00
 
 
+@pytest.mark.parametrize(
+    "timezone", ["UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kathmandu", "Australia/Lord_Howe"]
+)
+def test_api_034_the_hours_of_a_day_add_up_to_it_in_each_group(timezone: str) -> None:
+    """Also of runs that were suspended for a while, grew, or were taken back and rated again."""
+    lab, ann = a_lab(timezone)
+    cluster = Cluster.objects.get()
+    for suspended, ended in ((0, "2026-04-05 09:17"), (4_321, "2026-04-05 10:41"), (977, "2026-04-06 03:03")):
+        job = builders.a_job(
+            job_id="s", source_key="s", account="nlp", gpus=3, started="2026-04-02 08:13", ended=ended,
+            suspended=suspended,
+        )  # fmt: skip
+        builders.ingest(cluster, job)
+    for since, until in (("2026-03-20", "2026-03-31"), ("2026-03-31", "2026-04-08")):
+        for group in ("", "&group_by=user", "&group_by=queue,project,state"):
+            by_day = ann.reads(f"/usage?from={since}&to={until}{group}")
+            by_hour = ann.reads(f"/usage?from={since}&to={until}&interval=hour{group}")
+            assert gpu_seconds(by_day) > 0
+            zone, hours = ZoneInfo(timezone), defaultdict(list)
+            for hour in by_hour["buckets"]:
+                hours[str(datetime.fromisoformat(hour["from"]).astimezone(zone).date())].append(hour)
+            assert [*hours] == [day["from"] for day in by_day["buckets"]]
+            for day in by_day["buckets"]:
+                assert summed(hours[day["from"]]) == summed([day])
+    assert lab.timezone == timezone
+
+
+def summed(buckets: list[Any]) -> dict[str, tuple[Fraction, Fraction]]:
+    """GPU-seconds and cost by group."""
+    sums: dict[str, list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
+    for bucket in buckets:
+        for group in [{"group": "all", "used": bucket["used"]}, *bucket["groups"]]:
+            sums[str(group["group"])][0] += Fraction(group["used"]["gpu_seconds"])
+            sums[str(group["group"])][1] += cost(group["used"])
+    return {group: (seconds, amount) for group, (seconds, amount) in sums.items() if seconds or amount}
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "count", "last"),
+    [
+        ("Europe/Berlin", "2026-03-29", 23, 3600),
+        ("Europe/Berlin", "2026-10-25", 25, 3600),
+        ("Australia/Lord_Howe", "2026-04-05", 25, 1800),
+    ],
+)
+def test_api_034_a_day_of_another_length_has_its_hours(zone: str, day: str, count: int, last: int) -> None:
+    lab = builders.a_tenant("far", timezone=zone, plan=builders.a_plan())
+    ann = door(builders.a_person("far@far.example", lab, Role.OWNER), lab)
+    until = date.fromisoformat(day) + timedelta(days=1)
+    buckets = ann.reads(f"/usage?from={day}&to={until}&interval=hour")["buckets"]
+    ends = [(datetime.fromisoformat(one["from"]), datetime.fromisoformat(one["to"])) for one in buckets]
+    assert len(buckets) == count
+    assert [end for _, end in ends[:-1]] == [since for since, _ in ends[1:]]
+    assert int((ends[-1][1] - ends[-1][0]).total_seconds()) == last
+
+
+def test_api_034_hours_of_a_month_that_was_detached_are_refused(house: House, ann: Door) -> None:
+    RatedJob.objects.filter(job_id="17").delete()  # as far as it is seen, its partition is gone
+    refused = ann.get("/usage?from=2026-03-01&to=2026-03-08&interval=hour")
+    assert refused.problem == (400, "invalid-request")
+    assert "ask for days" in refused.body["detail"]
+
+
 def test_api_034_filters_narrow_and_a_key_of_a_project_sees_its_project(house: House, ann: Door) -> None:
     everything = gpu_seconds(ann.reads(f"/usage?{MARCH}"))
     ben, ada = (gpu_seconds(ann.reads(f"/usage?{MARCH}&user={name}")) for name in ("ben", "ada"))
     assert ben + ada == everything
     assert gpu_seconds(ann.reads(f"/usage?{MARCH}&user=ben&user=ada")) == everything
     assert gpu_seconds(ann.reads(f"/usage?{MARCH}&gpu_model=none-such")) == 0
+    assert gpu_seconds(ann.reads(f"/usage?{MARCH}&interval=hour&user=ben")) == ben
+    assert gpu_seconds(ann.reads(f"/usage?{MARCH}&interval=hour&project=none-such")) == 0
     elsewhere = house.vision.projects.create(name="elsewhere")
     assert gpu_seconds(door(house.ann, house.vision, project=elsewhere).reads(f"/usage?{MARCH}")) == 0
 
@@ -142,7 +211,11 @@ def test_api_034_another_tenants_use_is_not_there(house: House, ann: Door, op: D
         ("from=2026-04-01&to=2026-03-01", "from is not before to"),
         ("from=2014-01-01&to=2026-01-01", "at most 400 days"),
         ("from=2014-01-01&to=2026-01-01&interval=month", "at most 3660 days"),
-        ("from=2026-03-01&to=2026-04-01&interval=hour", "choose among day, month"),
+        (
+            "from=2026-03-01&to=2026-04-02&interval=hour",
+            "at most 31 days at once, or longer ones with interval=day",
+        ),
+        ("from=2026-03-01&to=2026-04-01&interval=week", "choose among hour, day, month"),
         ("from=2026-03-01&to=2026-04-01&group_by=job", "there is no 'job'"),
         ("from=2026-03-01&to=2026-04-01&group_by=user,queue,qos,state", "at most 3"),
         ("from=2026-03-01T00:00:00Z&to=2026-04-01", "write a day"),
@@ -159,7 +232,7 @@ def test_api_027_a_question_that_is_wrong_or_too_large_says_what_to_ask(
 def test_api_062_the_number_of_queries_does_not_grow_with_the_groups(ann: Door) -> None:
     ann.reads("/me")  # the key notes when it was first used
     counts = set()
-    for query in (MARCH, f"{MARCH}&group_by=user,gpu_model,queue"):
+    for query in (MARCH, f"{MARCH}&group_by=user,gpu_model,queue", f"{MARCH}&interval=hour&group_by=user"):
         with CaptureQueriesContext(connection) as queries:
             ann.reads(f"/usage?{query}")
         counts.add(len(queries))

@@ -1,15 +1,18 @@
-"""Usage as a time series: what was used and what it cost, by day or month, in up to three groups."""
+"""Usage as a time series: what was used and what it cost, by hour, day or month, in up to three groups."""
 
 from __future__ import annotations
 
+from datetime import date, datetime
 from typing import Any
 
 from django.http import HttpResponse
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from billing.queries.usage_series import (
     MOST_ROWS,
     Bucket,
+    DetachedError,
     Group,
     Grouping,
     Interval,
@@ -24,10 +27,12 @@ from portal.api.fields import MomentField
 from portal.api.problems import bad_parameter
 from portal.api.resources.jobs import ExactMoneyField, exact
 from portal.api.views import TenantEndpoint
+from portal.core.tenants.models import Tenant
 from portal.core.tenants.ownership import accounts_of
 from portal.core.tenants.scope import acting_scope
 
-MOST_DAYS = {Interval.DAY: 400, Interval.MONTH: 3_660}
+MOST_DAYS = {Interval.HOUR: 31, Interval.DAY: 400, Interval.MONTH: 3_660}
+LONGER = {Interval.HOUR: "interval=day", Interval.DAY: "interval=month"}
 FILTERS = (Grouping.PROJECT, Grouping.USER, Grouping.ACCOUNT, Grouping.CLUSTER, Grouping.GPU_MODEL)
 
 
@@ -56,15 +61,23 @@ class GroupSerializer(serializers.Serializer[Group]):
     used = UsedSerializer()
 
 
+@extend_schema_field({"anyOf": [{"type": "string", "format": one} for one in ("date", "date-time")]})
+class BorderField(MomentField):
+    """A day; of hours an instant."""
+
+    def to_representation(self, value: date) -> str | None:
+        return super().to_representation(value) if isinstance(value, datetime) else value.isoformat()
+
+
 class BucketSerializer(serializers.Serializer[Bucket]):
-    """Days of the tenant's zone, `from` inclusive, `to` exclusive."""
+    """Days of the tenant's zone, or times of its hours; `from` inclusive, `to` exclusive."""
 
     used = UsedSerializer(source="whole")
     groups = GroupSerializer(many=True, help_text="Those with use; they add up to the bucket.")
 
     def get_fields(self) -> dict[str, Any]:
-        days = {"from": serializers.DateField(source="first"), "to": serializers.DateField(source="end")}
-        return days | super().get_fields()
+        borders = {"from": BorderField(source="first"), "to": BorderField(source="end")}
+        return borders | super().get_fields()
 
 
 class UsageSerializer(serializers.Serializer[Any]):
@@ -78,7 +91,7 @@ class UsageSerializer(serializers.Serializer[Any]):
 
 
 class Usage(TenantEndpoint):
-    """What the tenant used and what it cost, over time: days and months in the tenant's zone."""
+    """What the tenant used and what it cost, over time: hours, days and months in the tenant's zone."""
 
     scope = "usage:read"
     serializer = UsageSerializer
@@ -86,7 +99,9 @@ class Usage(TenantEndpoint):
         parameters.TENANT,
         parameters.day("from", "First day.", required=True),
         parameters.day("to", "The day after the last one.", required=True),
-        parameters.choice("interval", [*Interval], "Days or months.", many=False, default=Interval.DAY),
+        parameters.choice(
+            "interval", [*Interval], "Hours, days or months.", many=False, default=Interval.DAY
+        ),
         parameters.choices("group_by", [*Grouping], "Up to three, such as project,gpu_model.", most=3),
         *(parameters.text(one, f"Only this {one.replace('_', ' ')}.") for one in FILTERS),
     )
@@ -98,7 +113,11 @@ class Usage(TenantEndpoint):
         if first >= end:
             raise bad_parameter("from", "from is not before to.")
         if (end - first).days > MOST_DAYS[interval]:
-            shorter = "or months with interval=month" if interval is Interval.DAY else "or several times"
+            shorter = (
+                "or several times"
+                if interval is Interval.MONTH
+                else f"or longer ones with {LONGER[interval]}"
+            )
             raise bad_parameter("to", f"Ask for at most {MOST_DAYS[interval]} days at once, {shorter}.")
         try:
             buckets = usage_series(
@@ -115,9 +134,17 @@ class Usage(TenantEndpoint):
                 f"The answer has more than {MOST_ROWS} rows: ask for fewer days, longer ones or fewer groups."
             )
             raise bad_parameter("group_by", sentence) from None
+        except DetachedError:
+            sentence = "Hours of a month that was detached are not known: ask for days."
+            raise bad_parameter("interval", sentence) from None
         with acting_scope(tenant):
-            moments = [mark.complete_through for mark in usage.marks(accounts_of(tenant, at=self.moment))]
-        read = [moment for moment in moments if moment is not None]
-        through = min(read) if read and len(read) == len(moments) else None
+            through = read_through(tenant, self.moment)
         answer = {"timezone": tenant.timezone, "complete_through": through, "buckets": buckets}
         return as_json(UsageSerializer(answer).data)
+
+
+def read_through(tenant: Tenant, moment: datetime) -> datetime | None:
+    """Up to which all clusters of the tenant have been read; None where one never was. In the scope of acting."""
+    moments = [mark.complete_through for mark in usage.marks(accounts_of(tenant, at=moment))]
+    read = [mark for mark in moments if mark is not None]
+    return min(read) if read and len(read) == len(moments) else None
