@@ -96,6 +96,7 @@ class Piece:
     share: Fraction  # what one unit is of a GPU, core or GiB
     tag: Tag | None
     invoice: str  # number, "" where it is on none
+    line: int | None  # its position there; None also where taken back and charged again it adds nothing
     paid_by: str  # another tenant, on whose invoice it is or will be
 
     @property
@@ -246,7 +247,7 @@ def _pieces(tenant: Tenant, row: RatedJob) -> list[Piece]:
     with connection.cursor() as cursor:
         cursor.execute(sql.PIECES, {"tenant": tenant.pk, "record": row.record_id})
         rows = cursor.fetchall()
-    prices = tags(price for *_, price, _, _ in rows)
+    prices = tags(price for *_, price, _, _, _ in rows)
     return [
         Piece(
             project,
@@ -258,9 +259,23 @@ def _pieces(tenant: Tenant, row: RatedJob) -> list[Piece]:
             Fraction(share_num, share_den),
             prices.get(price),
             number or "",
+            line,
             payer or "",
         )
-        for project, resource, verdict, since, until, units, share_num, share_den, price, number, payer in rows
+        for (
+            project,
+            resource,
+            verdict,
+            since,
+            until,
+            units,
+            share_num,
+            share_den,
+            price,
+            number,
+            line,
+            payer,
+        ) in rows
     ]
 
 

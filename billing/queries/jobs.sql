@@ -26,27 +26,33 @@ FROM (
 LEFT JOIN billing_pricetag g ON g.price_id = u.price_id;
 
 -- name: PIECES
--- The pieces of one job. An invoice covers what was rated up to `rated_through`, in its own period and those before it.
+-- The pieces of one job. An invoice covers what was rated up to `rated_through`, in its own period and those before it;
+-- its line is that of the same project and price. What it takes back and charges again adds nothing, and has no line.
 SELECT * FROM (
     SELECT c.name, r.resource, r.verdict, r.service_from, r.service_to, sum(r.units) AS units, r.share_num, r.share_den,
-           r.price_id, i.number, y.payer
+           r.price_id, i.number, l.position AS line, y.payer
     FROM billing_ratedusage r
     JOIN tenants_project c ON c.id = r.project_id
     JOIN billing_billingperiod p ON p.id = r.period_id
     LEFT JOIN LATERAL (
-        SELECT v.number FROM billing_invoice v
+        SELECT v.id, v.number FROM billing_invoice v
         WHERE v.tenant_id = r.tenant_id AND r.payer_id IS NULL AND v.state = 'issued' AND r.verdict = 'charged'
           AND v.period_end >= p."end" AND v.rated_through >= r.id
         ORDER BY v.rated_through, v.id LIMIT 1
     ) i ON true
+    LEFT JOIN LATERAL (
+        SELECT min(n.position) AS position FROM billing_invoiceline n
+        WHERE n.invoice_id = i.id AND n.tenant_id = r.tenant_id AND n.kind = 'usage'
+          AND n.service_period_id = r.period_id AND n.project_id = r.project_id AND n.price_id = r.price_id
+    ) l ON true
     LEFT JOIN (SELECT DISTINCT tenant_id, payer_id, payer FROM billing_paying) y
       ON y.tenant_id = r.tenant_id AND y.payer_id = r.payer_id
     WHERE r.tenant_id = %(tenant)s AND r.record_id = %(record)s
     GROUP BY c.name, r.resource, r.verdict, r.service_from, r.service_to, r.share_num, r.share_den, r.price_id,
-             i.number, y.payer
+             i.number, l.position, y.payer
     HAVING sum(r.units) <> 0
     UNION ALL
-    SELECT c.name, w.resource, 'waived', w.service_from, w.service_to, w.units, 1, w.share_den, NULL, NULL, NULL
+    SELECT c.name, w.resource, 'waived', w.service_from, w.service_to, w.units, 1, w.share_den, NULL, NULL, NULL, NULL
     FROM billing_waivedpart w JOIN tenants_project c ON c.id = w.project_id
     WHERE w.tenant_id = %(tenant)s AND w.record_id = %(record)s AND w.units <> 0
 ) piece

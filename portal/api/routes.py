@@ -17,6 +17,7 @@ from portal.api.resources import (
     quotes,
     usage,
     usage_events,
+    wallets,
 )
 from portal.api.resources.operators.routes import routes as operator_routes
 
@@ -36,8 +37,11 @@ routes: list[URLPattern] = [
     path("exports/focus", exports.Focus.as_view(), name="api_exports_focus"),
     path("exports/ledger", exports.Ledger.as_view(), name="api_exports_ledger"),
     path("payments", payments.Payments.as_view(), name="api_payments"),
-    path("wallets", payments.Wallets.as_view(), name="api_wallets"),
-    path("wallets/<str:name>/entries", payments.WalletEntries.as_view(), name="api_wallet_entries"),
+    path("wallets", wallets.Wallets.as_view(), name="api_wallets"),
+    path("wallets/<str:name>", wallets.OneWallet.as_view(), name="api_wallet"),
+    path("wallets/<str:name>/holds", wallets.Holds.as_view(), name="api_wallet_holds"),
+    path("wallets/<str:name>/statement", wallets.WalletStatement.as_view(), name="api_wallet_statement"),
+    path("wallets/<str:name>/entries", wallets.WalletEntries.as_view(), name="api_wallet_entries"),
     path("invoices", invoices.Invoices.as_view(), name="api_invoices"),
     path("invoices/<str:name>", invoices.OneInvoice.as_view(), name="api_invoice"),
     path("invoices/<str:name>/lines", invoices.Lines.as_view(), name="api_invoice_lines"),

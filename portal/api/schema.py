@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import build_parameter_type
 
 from portal.api import problems
+from portal.api.expansion import Expansion
 from portal.api.parameters import Parameter
 
 READ_ERRORS = {
@@ -119,14 +121,15 @@ class EndpointSchema(AutoSchema):
         serializer = self.view.serializer
         if self.method == "POST":
             serializer = getattr(self.view, "created_serializer", serializer)
-        component = self.resolve_serializer(serializer, "response")
-        schema: dict[str, Any] = component.ref
+        schema: dict[str, Any] = self.resolve_serializer(serializer, "response").ref
+        if self.method == "GET":
+            schema = self._with(schema, self.view.expansions)
         if self.view.lists and self.method == "GET":
             schema = {
                 "type": "object",
                 "required": ["data", "next"],
                 "properties": {
-                    "data": {"type": "array", "items": component.ref},
+                    "data": {"type": "array", "items": schema},
                     "next": {
                         "type": ["string", "null"],
                         "description": "Cursor of the next page; null at the end.",
@@ -138,6 +141,20 @@ class EndpointSchema(AutoSchema):
                 },
             }
         return {"description": "What was asked for.", "content": {"application/json": {"schema": schema}}}
+
+    def _with(self, schema: dict[str, Any], expansions: Mapping[str, Expansion]) -> dict[str, Any]:
+        """The object, which can hold these besides."""
+        if not expansions:
+            return schema
+        items = {
+            name: self._with(self.resolve_serializer(one.serializer, "response").ref, one.inner)
+            for name, one in expansions.items()
+        }
+        properties = {
+            name: {"type": "array", "items": item, "description": f"With `expand={name}`."}
+            for name, item in items.items()
+        }
+        return {"allOf": [schema, {"type": "object", "properties": properties}]}
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -15,10 +15,11 @@ from rest_framework.schemas.inspectors import ViewInspector
 from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
-from portal.api import cursors, idempotency, limits, parameters
+from portal.api import cursors, expansion, idempotency, limits, parameters
 from portal.api.answers import as_json
 from portal.api.authentication import Client, client_of
 from portal.api.bodies import Body, NoBody
+from portal.api.expansion import Expansion
 from portal.api.json_body import LARGEST, StrictJson
 from portal.api.parameters import Parameter
 from portal.api.problems import (
@@ -63,6 +64,7 @@ class Endpoint(APIView):
     serializer: ClassVar[type[BaseSerializer[Any]]]
     request_serializer: ClassVar[type[Body] | None] = None
     lists: ClassVar[bool] = False
+    expansions: ClassVar[Mapping[str, Expansion]] = {}  # `parameters` has `expand` then
     success: ClassVar[int] = 201  # of its POST
     put_success: ClassVar[int] = 200
     binary: ClassVar[bool] = False  # its PUT takes a file
@@ -187,7 +189,9 @@ class Endpoint(APIView):
 
     def one(self, row: object, *, status: int = 200) -> HttpResponse:
         """A single object, with its ETag; 304 for whoever has it."""
-        response = as_json(self.representation(row), status=status)
+        data = self.representation(row)
+        self._expand([row], [data])
+        response = as_json(data, status=status)
         response.headers["ETag"] = tag = _tag(response)
         if self.request.method in READS and tag in self.request.headers.get("If-None-Match", ""):
             return HttpResponse(status=304, headers={"ETag": tag})
@@ -209,14 +213,25 @@ class Endpoint(APIView):
 
     def page(self, rows: QuerySet[Any, Any], *, order: Sequence[str], **context: Any) -> HttpResponse:
         """A page of the list, read by its cursor."""
+        if self.query.get(expansion.NAME) and self.query["limit"] > expansion.LARGEST_PAGE:
+            sentence = (
+                f"With expand, a page has at most {expansion.LARGEST_PAGE} objects: send limit=50 or less."
+            )
+            raise bad_parameter(expansion.NAME, sentence)
         page = cursors.page(
             rows, order=order, query=self.query, listing=self.request.path, owner=self.client.owner
         )
-        data = self.representations(self.prepared(page), **context)
+        shown = self.prepared(page)
+        data = self.representations(shown, **context)
+        self._expand(shown, data)
         body: dict[str, Any] = {"data": data, "next": page.next}
         if page.count is not None:
             body["count"] = page.count
         return as_json(body)
+
+    def _expand(self, rows: Sequence[Any], data: Sequence[dict[str, Any]]) -> None:
+        if paths := self.query.get(expansion.NAME):
+            expansion.expand(self, rows, data, paths=paths, of=self.expansions)
 
     def prepared(self, page: cursors.Page[Any]) -> Sequence[Any]:
         """The page's rows with what is computed for all of them at once."""

@@ -16,6 +16,7 @@ class Address:
     whole_tenant: bool = False  # refused to a key of one project
     answer_to_operator: int = 0  # where it is another one
     text: str = ""  # of its body, in JSON
+    query: str = ""
 
     @property
     def body(self) -> bytes | None:
@@ -33,8 +34,10 @@ def filled(route: str, names: Mapping[str, str]) -> str:
     )
 
 
-def _reading(route: str, scope: str, *, whole: bool = False, answer: int = 200, op: int = 0) -> Address:
-    return Address("GET", route, scope, "ops:read", answer, whole, op)
+def _reading(
+    route: str, scope: str, *, whole: bool = False, answer: int = 200, op: int = 0, query: str = ""
+) -> Address:
+    return Address("GET", route, scope, "ops:read", answer, whole, op, query=query)
 
 
 def _operating(route: str, answer: int = 200) -> Address:
@@ -60,7 +63,7 @@ ADDRESSES = (
     ),
     Address("POST", "usage-events", "", "usage:push", 400),  # it has to name the cluster
     _reading("forecast", "usage:read", whole=True, op=400),  # an operator has to name the tenant
-    _reading("usage", "usage:read", answer=400, op=400),  # it has to be told its days
+    _reading("usage", "usage:read", op=400, query="?from=2026-03-01&to=2026-04-01&group_by=user"),
     _reading("jobs", "jobs:read", op=400),  # an operator has to name the tenant
     _reading("jobs/<str:name>", "jobs:read", op=400),
     _reading("invoices", "invoices:read", whole=True),
@@ -73,12 +76,16 @@ ADDRESSES = (
     Address(
         "POST", "invoices/<str:name>/payments", "payments:write", "", 409, whole_tenant=True
     ),  # no gateway is set
-    _reading("exports/focus", "invoices:read", whole=True, answer=400, op=400),  # it has to name the month
-    Address("GET", "exports/ledger", "", "ops:read", 400),  # it has to name the month
+    _reading("exports/focus", "invoices:read", whole=True, query="?period=2026-03"),
+    Address("GET", "exports/ledger", "", "ops:read", query="?period=2026-03"),
     _reading("payments", "invoices:read", whole=True),
     _reading("events", "invoices:read", whole=True),
     _reading("wallets", "wallets:read"),
+    _reading("wallets/<str:name>", "wallets:read"),
     _reading("wallets/<str:name>/entries", "wallets:read"),
+    _reading("wallets/<str:name>/holds", "wallets:read"),
+    _reading("wallets/<str:name>/grants", "wallets:read"),
+    _reading("wallets/<str:name>/statement", "wallets:read", query="?period=2026-04"),
     Address("GET", "keys", "keys:write", whole_tenant=True),
     Address(
         "POST",
@@ -120,7 +127,7 @@ ADDRESSES = (
     _operating("closes/<str:name>"),
     _operating("closes/<str:name>/results"),
     _operating("approvals"),
-    _operating("proof", 400),  # it has to be told the month
+    Address("GET", "proof", "", "ops:read", query="?period=2026-03"),
     _writing("POST", "tenants", "tenants:write", 400),  # what it says is nothing
     _writing("PUT", "tenants/<str:name>", "tenants:write", 200, '{"name":"Vision Lab"}'),
     _writing("PATCH", "tenants/<str:name>", "tenants:write", 200, '{"city":"Berlin"}'),

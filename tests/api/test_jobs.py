@@ -29,7 +29,9 @@ def test_api_035_a_job_says_what_it_costs_and_why(house: House, ann: Door) -> No
     detail = ann.reads(f"/jobs/{second['id']}")
     (piece,) = [piece for piece in detail["pieces"] if piece["verdict"] == "charged"]
     assert piece["invoice"] == house.invoice.number
-    assert (piece["resource_seconds"], piece["unit_price"]) == ("21600", "2")
+    assert (piece["resource_seconds"], piece["unit_price"], piece["meter"]) == ("21600", "2", "gpu-hour")
+    line = ann.all(f"/invoices/{piece['invoice']}/lines")[0]
+    assert piece["line"] == line["position"]
     assert piece["from"] == "2026-03-02T10:00:00Z"
 
 

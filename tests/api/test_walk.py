@@ -124,7 +124,7 @@ def ask(client: Door, address: Address, names: dict[str, str]) -> Answer:
     wants_key = (
         {"Idempotency-Key": f"{address.method} {path}".replace(" ", "-")} if address.method == "POST" else {}
     )
-    return client.send(address.method, "/" + path, address.body, **wants_key)
+    return client.send(address.method, "/" + path + address.query, address.body, **wants_key)
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from tempfile import SpooledTemporaryFile
 from typing import Any
 
@@ -10,14 +11,16 @@ from django.http import FileResponse, HttpResponse, HttpResponseBase
 from rest_framework import serializers
 
 from billing.documents import evidence
-from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceState
+from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceState, Payment
 from billing.queries import invoices as queries
 from billing.queries import line_usage
 from billing.receivables.settlement import Settlement, compute_balance
-from portal.api import identifiers, parameters
+from portal.api import expansion, identifiers, parameters
 from portal.api.cursors import Page
+from portal.api.expansion import Expansion, by_owner
 from portal.api.fields import IdField, MinorField, MomentField, MoneyField, QuantityField, minor
 from portal.api.problems import ProblemError, not_found
+from portal.api.resources.payments import PaymentSerializer
 from portal.api.views import TenantEndpoint
 from portal.sentences import sentence
 
@@ -105,7 +108,7 @@ class LineSerializer(serializers.ModelSerializer[InvoiceLine]):
         return whole if line.seconds_den == 1 else f"{whole}/{line.seconds_den}"
 
     def get_amount(self, line: InvoiceLine) -> dict[str, str]:
-        return minor(line.amount, self.context["currency"])
+        return minor(line.amount, line.invoice.currency)
 
 
 class InvoiceEndpoint(TenantEndpoint):
@@ -132,9 +135,40 @@ class InvoiceEndpoint(TenantEndpoint):
         return invoice
 
     def with_balances(self, rows: Iterable[Any]) -> list[Any]:
-        for row in rows:
-            row.stand = compute_balance(invoice=row, on=self.moment.astimezone(row.tenant.zone).date())
-        return list(rows)
+        return with_balances(rows, self.moment)
+
+
+def with_balances(rows: Iterable[Any], moment: datetime) -> list[Any]:
+    """How the payment of each stands, in its tenant's zone."""
+    for row in rows:
+        row.stand = compute_balance(invoice=row, on=moment.astimezone(row.tenant.zone).date())
+    return list(rows)
+
+
+def _lines(view: Any, invoices: Sequence[Any]) -> Mapping[Any, Sequence[Any]]:
+    del view
+    rows = InvoiceLine.objects.filter(invoice__in=invoices).order_by("invoice", "position")
+    return by_owner(rows[: expansion.MOST + 1], invoices, "invoice")
+
+
+def _payments(view: Any, invoices: Sequence[Any]) -> Mapping[Any, Sequence[Any]]:
+    del view
+    rows = Payment.objects.filter(invoice__in=invoices).select_related("tenant")
+    return by_owner(rows.order_by("-received_on", "-pk")[: expansion.MOST + 1], invoices, "invoice")
+
+
+def _credit_notes(view: Any, invoices: Sequence[Any]) -> Mapping[Any, Sequence[Any]]:
+    rows = Invoice.objects.filter(original__in=invoices, state__in=SHOWN).select_related("tenant")
+    notes = rows.with_balance().order_by("pk")[: expansion.MOST + 1]
+    return by_owner(with_balances(notes, view.moment), invoices, "original")
+
+
+LINES = Expansion(LineSerializer, _lines)
+EXPANSIONS: Mapping[str, Expansion] = {
+    "lines": LINES,
+    "payments": Expansion(PaymentSerializer, _payments),
+    "credit_notes": Expansion(InvoiceSerializer, _credit_notes, {"lines": LINES}),
+}
 
 
 class Invoices(InvoiceEndpoint):
@@ -142,8 +176,10 @@ class Invoices(InvoiceEndpoint):
 
     serializer = InvoiceSerializer
     lists = True
+    expansions = EXPANSIONS
     parameters = (
         parameters.TENANT,
+        expansion.parameter(EXPANSIONS),
         parameters.text("number", "The document's number.", longest=40, example="INV-2026-0001"),
         parameters.choice("kind", [member.value for member in DocumentKind], "Which documents."),
         parameters.choice("state", [member.value for member in SHOWN], "Issued or void."),
@@ -172,7 +208,8 @@ class OneInvoice(InvoiceEndpoint):
     """One document, by its id or number."""
 
     serializer = InvoiceSerializer
-    parameters = (parameters.TENANT,)
+    expansions = EXPANSIONS
+    parameters = (parameters.TENANT, expansion.parameter(EXPANSIONS))
 
     def get(self, request: Any, name: str) -> HttpResponse:
         del request
@@ -191,7 +228,7 @@ class Lines(InvoiceEndpoint):
     def get(self, request: Any, name: str) -> HttpResponse:
         del request
         invoice = self.invoice(name)
-        return self.page(invoice.lines.all(), order=("position", "pk"), currency=invoice.currency)
+        return self.page(invoice.lines.all(), order=("position", "pk"))
 
 
 class Document(InvoiceEndpoint):

@@ -100,9 +100,18 @@ class PieceSerializer(serializers.Serializer[Piece]):
     resource = serializers.CharField()
     verdict = serializers.CharField()
     resource_seconds = serializers.SerializerMethodField(help_text="Exact; negative where it is taken back.")
-    unit_price = QuantityField(source="tag.unit_price", default=None, allow_null=True, help_text="Per hour.")
+    meter = serializers.CharField(
+        source="tag.meter", default=None, allow_null=True, help_text="What is priced."
+    )
+    unit_price = QuantityField(
+        source="tag.unit_price", default=None, allow_null=True, help_text="Per hour; of the first unit."
+    )
     cost = ExactMoneyField(allow_null=True)
     invoice = serializers.CharField(help_text="Number; empty: on none yet.")
+    line = serializers.IntegerField(
+        allow_null=True,
+        help_text="Position of its line on that invoice; null also where it adds nothing to it.",
+    )
     paid_by = serializers.CharField(help_text="Another tenant, on whose invoice it is.")
 
     def get_fields(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from rest_framework import serializers
 
 from billing.catalog import billing_periods
 from billing.invoicing import credit_notes
-from billing.models import DunningPause, GrantKind, Invoice, Wallet
+from billing.models import DunningPause, GrantKind, Invoice
 from billing.receivables import manual_payments, pauses, settlement, write_offs
 from billing.rules.money import Money
 from billing.wallets import grants
@@ -21,6 +21,7 @@ from portal.api.bodies import Body
 from portal.api.fields import DayField, MomentField, MoneyField, minor, money
 from portal.api.problems import bad_request, not_found
 from portal.api.resources.operators.endpoint import WritingEndpoint, invoice_of, tenant_of
+from portal.api.resources.wallets import GrantSerializer, WalletEndpoint
 
 REASON = 500  # characters
 
@@ -203,17 +204,25 @@ class WalletStateSerializer(serializers.Serializer[Any]):
     overdraft = MoneyField()
 
 
-class Grants(MoneyEndpoint):
-    """Give a wallet credit. The same reference again gives nothing more."""
+class Grants(WalletEndpoint, MoneyEndpoint):
+    """What was given to a wallet, the newest first. POST gives it credit, once under each reference."""
 
     write_scope = "credits:write"
-    serializer = WalletStateSerializer
+    serializer = GrantSerializer
+    created_serializer = WalletStateSerializer
     request_serializer = NewGrant
     refusals = (WalletError,)
+    lists = True
+    parameters = (
+        parameters.TENANT,
+        parameters.flag("left", "Only those of which something is left."),
+        *parameters.LISTS,
+    )
 
-    def wallet(self, name: str) -> Wallet:
-        rows = Wallet.objects.select_related("tenant", "project", "scheme")
-        return rows.get(pk=identifiers.read("wal", name))
+    def get(self, request: Any, name: str) -> HttpResponse:
+        del request
+        rows = self.wallet(name).grants.all()
+        return self.page(rows.filter(left__gt=0) if self.query["left"] else rows, order=("-pk",))
 
     def post(self, request: Any, name: str) -> HttpResponse:
         del request
