@@ -126,7 +126,7 @@ def _refusal(event: Event, moment: datetime) -> Rejection | None:
     if bad is None:
         return None
     row = BadRow(code=bad.code, values=bad.values, raw=event.raw, source_key=event.key)
-    return Rejection(f"/data/{bad.values.get('field', '')}".rstrip("/"), row)
+    return Rejection(event.pointer or f"/data/{bad.values.get('field', '')}".rstrip("/"), row)
 
 
 def _too_old(fact: UsageFact, now: int) -> BadRow | None:

@@ -8,23 +8,28 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
 from msgspec import Meta
 
-from clusters.connectors.base import BadRow, UsageFact
+from clusters.connectors.base import BadRow, ConnectorError, UsageFact
+
+if TYPE_CHECKING:
+    from clusters.connectors.sacct.single_rows import SingleRows
 
 RUN: Final = "org.clustertab.usage.run"  # it has ended
 OPEN: Final = "org.clustertab.usage.open"  # it waits, or runs and was seen at `time`: a heartbeat
+SACCT: Final = "org.clustertab.usage.sacct"  # a job as sacct printed it, at `time`
 COMPLETE: Final = "org.clustertab.usage.complete"  # everything up to `through` was sent
-TYPES = (RUN, OPEN, COMPLETE)
+TYPES = (RUN, OPEN, SACCT, COMPLETE)
 
 LONGEST = timedelta(days=400)
 LONGEST_KEY = 255  # of source and id together
 MOST_GPUS = 1_000_000
+LONGEST_ROW = 1 << 20  # characters
 
 _SECOND = timedelta(seconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -77,6 +82,13 @@ class OpenRun(Shape):
     started: Moment | None = None
 
 
+class SacctRow(msgspec.Struct, forbid_unknown_fields=True):
+    """A row of `sacct --parsable2`, and the line of its export that names the columns."""
+
+    header: Annotated[str, Meta(max_length=4096)]
+    row: Annotated[str, Meta(min_length=1, max_length=LONGEST_ROW)]  # with its line break
+
+
 class Completeness(msgspec.Struct, forbid_unknown_fields=True):
     """What the watermark of the cluster may stand on: nothing before it comes any more."""
 
@@ -105,6 +117,7 @@ class Event:
     sequence: str
     digest: bytes  # of all that counts: SHA-256
     raw: str
+    pointer: str = ""  # to what describes the run, where that is one text
     fact: UsageFact | None = None
     complete_through: int | None = None
 
@@ -122,8 +135,8 @@ class Rejection:
     row: BadRow
 
 
-def read(value: object) -> Event | Rejection:
-    """One event as JSON has it, whatever it is."""
+def read(value: object, rows: SingleRows) -> Event | Rejection:
+    """One event as JSON has it, whatever it is. `rows` reads those of sacct."""
     raw = json.dumps(value, sort_keys=True, ensure_ascii=False)
     try:
         event = msgspec.convert(value, Envelope)
@@ -137,15 +150,46 @@ def read(value: object) -> Event | Rejection:
         values = {"type": event.type, "types": ", ".join(TYPES)}
         return Rejection("/type", BadRow(code="event-type", values=values, raw=raw, source_key=key))
     try:
-        return _event(event, key, raw)
+        return _sacct(event, key, raw, rows) if event.type == SACCT else _event(event, key, raw)
     except msgspec.ValidationError as error:
         return _rejection("/data", error, raw, key)
 
 
 def _event(event: Envelope, key: str, raw: str) -> Event | Rejection:
+    if event.type == COMPLETE:
+        through = msgspec.convert(event.data, Completeness).through
+        return Event(**_base(event, key, raw), complete_through=_second(through))
+    shape = (
+        msgspec.convert(event.data, EndedRun) if event.type == RUN else msgspec.convert(event.data, OpenRun)
+    )
+    return _run(event, _fact(event, key, shape), raw)
+
+
+def _sacct(event: Envelope, key: str, raw: str, rows: SingleRows) -> Event | Rejection:
+    data = msgspec.convert(event.data, SacctRow)
+    try:
+        row = rows.read(data.header, data.row)
+    except ConnectorError as error:
+        values = {"pointer": "/data/header", "reason": str(error).rstrip(".")}
+        return Rejection("/data/header", BadRow(code="event-field", values=values, raw=raw, source_key=key))
+    if isinstance(row, UsageFact):
+        return _run(event, replace(row, source_key=key), raw, "/data/row")
+    return Rejection("/data/row", replace(cast("BadRow", row), raw=raw, source_key=key))
+
+
+def _run(event: Envelope, fact: UsageFact, raw: str, pointer: str = "") -> Event | Rejection:
+    key = fact.source_key
+    finish = fact.ended if fact.ended is not None else fact.seen_until
+    if fact.started is not None and finish is not None and finish - fact.started > LONGEST // _SECOND:
+        row = BadRow(code="too-long-run", values={"days": LONGEST.days}, raw=raw, source_key=key)
+        return Rejection(pointer or "/data/started", row)
+    return Event(**_base(event, key, raw), pointer=pointer, fact=fact)
+
+
+def _base(event: Envelope, key: str, raw: str) -> dict[str, Any]:
     content = {name: getattr(event, name) for name in ("type", "data", "sequence")}
     text = json.dumps(content | {"time": event.time.isoformat()}, sort_keys=True)
-    base: dict[str, Any] = {
+    return {
         "id": event.id,
         "key": key,
         "time": event.time,
@@ -153,18 +197,6 @@ def _event(event: Envelope, key: str, raw: str) -> Event | Rejection:
         "digest": hashlib.sha256(text.encode()).digest(),
         "raw": raw,
     }
-    if event.type == COMPLETE:
-        through = msgspec.convert(event.data, Completeness).through
-        return Event(**base, complete_through=_second(through))
-    shape = (
-        msgspec.convert(event.data, EndedRun) if event.type == RUN else msgspec.convert(event.data, OpenRun)
-    )
-    fact = _fact(event, key, shape)
-    finish = fact.ended if fact.ended is not None else fact.seen_until
-    if fact.started is not None and finish is not None and finish - fact.started > LONGEST // _SECOND:
-        row = BadRow(code="too-long-run", values={"days": LONGEST.days}, raw=raw, source_key=key)
-        return Rejection("/data/started", row)
-    return Event(**base, fact=fact)
 
 
 def _fact(event: Envelope, key: str, shape: EndedRun | OpenRun) -> UsageFact:

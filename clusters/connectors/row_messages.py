@@ -24,6 +24,7 @@ SENTENCES: Mapping[str, str] = {
     "suspended-too-long": _("It was suspended for {suspended} s of {seconds} s."),
     "too-long-name": _("Its key, account, user or GPU model is over {most} characters long."),
     # of files
+    "job-step": _("It is a step of a job, whose time is inside its job's. Export with --allocations."),
     "joined": _("These lines, joined, do not make a row: one of them is probably cut off."),
     "repeated-column": _("The header names {column} more than once, and here they differ."),
     "too-long": _("The line is longer than 1 MiB; it is kept in pieces."),
@@ -69,6 +70,7 @@ SENTENCES: Mapping[str, str] = {
     # of events that are pushed
     "event-field": _("{pointer}: {reason}."),
     "event-type": _("The type {type} is not one of {types}."),
+    "not-one-row": _("The text holds {rows} rows, and an event is of one."),
     "too-old": _("Its time {field} is more than {days} days ago; what is older is not taken from a sender."),
     "too-long-run": _("It lasted longer than {days} days: send what is longer in parts."),
     # of Prometheus

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
 from rest_framework import serializers
@@ -11,6 +12,8 @@ from rest_framework import serializers
 from billing.rating import pushed_usage
 from billing.rating.pushed_usage import Answer, Became, Pushed
 from clusters.connectors import cloud_events
+from clusters.connectors.mig import own_shares
+from clusters.connectors.sacct.single_rows import SingleRows
 from clusters.models import Cluster, ClusterError
 from portal.api import parameters
 from portal.api.answers import as_json
@@ -75,7 +78,8 @@ class PushedSerializer(serializers.Serializer[Any]):
 class UsageEvents(Endpoint):
     """Usage for a cluster of the kind push: one event, or a batch of up to 1,000, each answered by itself.
 
-    What was taken is stored and rated when the answer comes; sent again, it is a duplicate.
+    What was taken is stored and rated when the answer comes; sent again, it is a duplicate. An empty batch tries
+    the key.
     """
 
     write_scope = "usage:push"
@@ -97,12 +101,13 @@ class UsageEvents(Endpoint):
         cluster = Cluster.objects.filter(name=name).first()
         if cluster is None:
             raise bad_parameter("cluster", f"There is no cluster {name!r}.")
-        events = [cloud_events.read(value) for value in values]
+        rows = SingleRows(ZoneInfo(cluster.timezone), own_shares(cluster.shares, "shares"))
+        events = [cloud_events.read(value, rows) for value in values]
         try:
             pushed = pushed_usage.push(cluster=cluster, events=events, moment=self.moment)
         except ClusterError as error:
             raise refused(str(error)) from None
-        if all(answer.became == Became.REJECTED for answer in pushed.answers):
+        if values and all(answer.became == Became.REJECTED for answer in pushed.answers):
             return as_json(_body(pushed), status=400)
         return as_json(_body(pushed))
 
@@ -112,8 +117,8 @@ def _values(request: Any) -> list[object]:
     data = request.data
     media_type = str(request.content_type).partition(";")[0].strip().lower()
     if media_type == Batch.media_type:
-        if not isinstance(data, list) or not data:
-            raise bad_request("A batch is an array of events, and has at least one.")
+        if not isinstance(data, list):
+            raise bad_request("A batch is an array of events.")
         if len(data) > MOST_EVENTS:
             raise ProblemError(
                 413, "too-large", "The batch is too large", f"Send at most {MOST_EVENTS} events at once."
