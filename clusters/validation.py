@@ -66,7 +66,7 @@ def as_text(fact: UsageFact) -> str:
 
 def _interval(fact: UsageFact, *, now: int) -> Problem | None:
     latest = now + CLOCK_SKEW
-    for field in ("submitted", "started", "ended"):
+    for field in ("submitted", "started", "ended", "seen_until"):
         at = getattr(fact, field)
         if at is not None and at > latest:
             return "from-the-future", {"field": field, "at": _utc(at), "now": _utc(now)}

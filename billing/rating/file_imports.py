@@ -110,17 +110,17 @@ def import_file(file_id: int, *, clock: Callable[[], datetime]) -> bool:
 
 
 def _ingest(row: UsageFile, path: Path, moment: datetime) -> None:
-    from clusters.connectors.mig import own_shares  # the connectors load 5 MiB that others do without
-    from clusters.connectors.sacct import json_export, text_export
+    from clusters.connectors.accounting import formats  # the connectors load 5 MiB that others do without
+    from clusters.connectors.mig import own_shares
 
     with path.open("wb") as file:
         for place in range(row.parts.count()):
             file.write(row.parts.values_list("content", flat=True).get(place=place))
-    shares, zone = own_shares(row.cluster.shares, "shares"), ZoneInfo(row.cluster.timezone)
-    export = (
-        json_export.open_export(path, shares=shares)
-        if row.format == FileFormat.SACCT_JSON
-        else text_export.open_export(path, zone=zone, shares=shares)
+    export = formats.open_export(
+        path,
+        row.format,
+        zone=ZoneInfo(row.cluster.timezone),
+        shares=own_shares(row.cluster.shares, "shares"),
     )
 
     def record_pull(_: object) -> None:

@@ -332,6 +332,9 @@ SENTENCES: Mapping[str, str] = {
     ),
     "sacct-job-too-large": _("A job in this file is larger than {mebibytes} MiB: is it a file of sacct?"),
     "sacct-brackets": _("The file is not JSON: a bracket closes what was never opened."),
+    "log-other-format": _(
+        "{file} is no accounting log of {scheduler}: none of its first lines is a record. The first is {line}."
+    ),
     "file-changed": _("{file} changed while it was read: import it again."),
     "sacct-delimiter": _("The delimiter must be at least one character and no line break."),
     "sacct-other-columns": _("The file has a header line with other columns: leave out --columns."),
@@ -344,7 +347,7 @@ SENTENCES: Mapping[str, str] = {
         "{file} holds more than {times} times its own size: that is no accounting of jobs. If it is, unpack it "
         "and import it as plain text."
     ),
-    "file-format": _("{file} is {format}: give it as plain text or gzip. The command is: {command}"),
+    "file-format": _("{file} is {format}: give it as plain text or gzip."),
     "file-torn": _("It ends in a torn line, though its name says how far it reaches: export it again."),
     "sacct-other-delimiter": _(
         "The header's columns are separated by {separator}, not by {delimiter}: import it with --delimiter "

@@ -40,6 +40,23 @@ SENTENCES: Mapping[str, str] = {
         "it is complete, end its last line with a line break."
     ),
     "unfinished-job": _("The file ends within this job or before its end: copy or export it again."),
+    # of accounting logs
+    "grid-engine-rescheduled": _(
+        "Job {job} was rescheduled while it ran, and Grid Engine wrote no times of that run: see its log for them, and "
+        "send the run as pushed usage, or dismiss it."
+    ),
+    "log-field": _("{field} is {text}, which cannot be read."),
+    "log-field-missing": _("It has no {field}: the record is cut off, or of another release."),
+    "log-gpus": _("It held GPUs, and {field} ({text}) does not say how many: send the job as pushed usage."),
+    "log-record": _("{text} is no record of {scheduler}."),
+    "pbs-phases": _(
+        "The job gave nodes back while it ran (pbs_release_nodes), so its record does not say what it held when."
+    ),
+    "pbs-run-without-end": _("Job {job} began again, and no record says when this run ended."),
+    "pbs-suspension": _(
+        "The job was suspended or resumed in another file, or while clocks went back: join the files of its days in "
+        "their order and import them as one."
+    ),
     # of Slurm
     "absurd-date": _("{column} {text} lies outside the years {first} to {last}."),
     "absurd-length": _("Start plus the elapsed time lies beyond the year {last}."),

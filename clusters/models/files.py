@@ -16,6 +16,10 @@ class FileFormat(models.TextChoices):
 
     SACCT = "sacct", "sacct, as text"
     SACCT_JSON = "sacct-json", "sacct, as JSON"
+    PBS = "pbs", "PBS or Torque"
+    LSF = "lsf", "LSF (lsb.acct)"
+    GRID_ENGINE = "grid-engine", "Grid Engine (accounting)"
+    GRID_ENGINE_PER_SLOT = "grid-engine-per-slot", "Grid Engine, GPUs of each slot"
 
 
 class UsageFile(models.Model):
@@ -23,7 +27,7 @@ class UsageFile(models.Model):
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="files")
     name = models.CharField(max_length=200)
-    format = models.CharField(max_length=10, choices=FileFormat.choices)
+    format = models.CharField(max_length=24, choices=FileFormat.choices)
     as_of = models.DateTimeField(
         null=True, help_text="Up to which the source had looked. Empty: as it proves."
     )

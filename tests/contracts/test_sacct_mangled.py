@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clusters.connectors.base import ConnectorError, Reading
-from clusters.connectors.sacct.layout import layout, physical_lines, raw_rows
+from clusters.connectors.files import physical_lines
+from clusters.connectors.sacct.layout import layout, raw_rows
 from clusters.connectors.sacct.rows import RowReader
 from clusters.connectors.sacct.text_export import open_export
 from tests.contracts.sacct_exports import COLUMNS, LOS_ANGELES, row

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clusters.connectors.base import BadRow, Reading, UsageFact
-from clusters.connectors.sacct.layout import layout, physical_lines, raw_rows
+from clusters.connectors.files import physical_lines
+from clusters.connectors.sacct.layout import layout, raw_rows
 from clusters.connectors.sacct.rows import RowReader
 from tests.contracts.sacct_exports import LOS_ANGELES, ReadExport, read_export, shared
 from tests.contracts.sacct_exports import UTC as UTC_ZONE

@@ -12,8 +12,9 @@ from itertools import compress, repeat
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from clusters.connectors.base import Row, UnreadableError, UsageFact
+from clusters.connectors.files import LINE_LIMIT, Block
 from clusters.connectors.sacct.fields import count, state_word, time_limit
-from clusters.connectors.sacct.layout import LINE_LIMIT, Block, RawRow
+from clusters.connectors.sacct.layout import RawRow
 from clusters.connectors.sacct.tres import parse_tres
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from clusters.connectors.base import BadRow, ConnectorError, Reading, Row, UsageFact
+from clusters.connectors.files import check_same, opened
 from clusters.connectors.mig import OwnShares
-from clusters.connectors.sacct.text_export import check_same, opened
 from clusters.connectors.slurm import decode, faults
 from clusters.connectors.slurm.json_stream import LARGEST, Splitter, TooLongError
 from clusters.connectors.slurm.rows import RowReader

@@ -5,17 +5,18 @@ part of exactly one `RawRow`. Memory is bounded by `LINE_LIMIT`, whatever the fi
 
 from __future__ import annotations
 
-import codecs
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from clusters.connectors.base import ConnectorError
+from clusters.connectors.files import LINE_LIMIT
 from portal.excerpt import excerpt, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from typing import BinaryIO
+
+    from clusters.connectors.files import Line
 
 COMMAND = (
     "TZ=UTC sacct --allusers --allocations --duplicates --parsable2 "
@@ -116,39 +117,7 @@ def _other_delimiter(line: str, recognised: int, delimiter: str) -> str | None:
     return None
 
 
-LINE_LIMIT = 2**20  # characters of one row, and bytes of one line
 JOIN_LIMIT = 100  # lines of one row
-_BLOCK = 2**16
-
-
-class Line(NamedTuple):
-    number: int
-    text: str
-    fault: str  # "too-long": a piece of one; "unfinished": the file ends within it
-
-
-class Block(NamedTuple):
-    """Lines in a row, each with its line break; or, with a fault of `Line`, one line or a piece of one."""
-
-    number: int  # of its first line
-    text: str
-    fault: str
-
-    def after(self, number: int) -> Block:
-        """Without the lines up to that one."""
-        if number < self.number:
-            return self
-        rest = "" if self.fault else self.text.split("\n", number - self.number + 1)[-1]
-        return Block(number + 1, rest, self.fault)
-
-    def lines(self) -> Iterator[Line]:
-        texts = [self.text] if self.fault else self.text.split("\n")[:-1]
-        for number, text in enumerate(texts, self.number):
-            if self.fault == "unfinished" or (len(text) <= LINE_LIMIT and not self.fault):
-                yield Line(number, text, self.fault)
-                continue
-            for begin in range(0, len(text), LINE_LIMIT):
-                yield Line(number, text[begin : begin + LINE_LIMIT], "too-long")
 
 
 class RawRow(NamedTuple):
@@ -161,39 +130,6 @@ class RawRow(NamedTuple):
     text: str
     fields: list[str] | None
     fault: str
-
-
-def blocks(stream: BinaryIO) -> Iterator[Block]:
-    """All lines as text, ended by LF or CRLF alone: UTF-8, other bytes as `\\xNN`, NUL as `\\x00`."""
-    number, rest, cut = 1, stream.read(3).removeprefix(codecs.BOM_UTF8), False
-    while data := stream.read(_BLOCK):
-        whole, newline, rest = (rest + data).rpartition(b"\n")
-        if newline:
-            text = _decoded(whole + newline)
-            if cut:
-                end, _, text = text.partition("\n")
-                yield Block(number, end, "too-long")
-                number, cut = number + 1, False
-            yield Block(number, text, "")
-            number += text.count("\n")
-        while len(rest) > LINE_LIMIT:
-            yield Block(number, _decoded(rest[:LINE_LIMIT]), "too-long")
-            rest, cut = rest[LINE_LIMIT:], True
-    if rest:
-        yield Block(number, _decoded(rest), "too-long" if cut else "unfinished")
-
-
-def physical_lines(stream: BinaryIO) -> Iterator[Line]:
-    """The lines of `blocks` one by one."""
-    for block in blocks(stream):
-        yield from block.lines()
-
-
-def _decoded(data: bytes) -> str:
-    text = data.decode("utf-8", "backslashreplace")
-    if "\0" in text:  # no database stores it
-        text = text.replace("\0", "\\x00")
-    return text.replace("\r\n", "\n") if "\r\n" in text else text
 
 
 def raw_rows(lines: Iterable[Line], *, delimiter: str, width: int) -> Iterator[RawRow]:

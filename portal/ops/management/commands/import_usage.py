@@ -13,9 +13,10 @@ from django.core.management.base import CommandParser
 
 from billing.rating import ingest
 from clusters import watermark
+from clusters.connectors.accounting import formats
+from clusters.connectors.accounting.formats import Export
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.mig import own_shares
-from clusters.connectors.sacct import json_export, text_export
 from clusters.ledger import Stored
 from clusters.models import Cluster, ClusterKind
 from portal.core.audit import acting_as
@@ -34,7 +35,7 @@ class Command(OperatorCommand):
         parser.add_argument("cluster", metavar="CLUSTER")
         parser.add_argument("file", metavar="FILE", type=Path, nargs="?", help="plain or gzip")
         parser.add_argument(
-            "--format", choices=["sacct", "sacct-json"], default="sacct", help="what printed the file"
+            "--format", choices=formats.FORMATS, default="sacct", help="what printed the file"
         )
         parser.add_argument(
             "--as-of",
@@ -143,18 +144,14 @@ def _refuse_later_than_file(path: Path, as_of: datetime | None) -> None:
         )
 
 
-def _opened(
-    path: Path, cluster: Cluster, options: dict[str, Any]
-) -> text_export.SacctExport | json_export.SacctJson:
-    shares = own_shares(cluster.shares, "shares")
-    if options["format"] == "sacct-json":
-        return json_export.open_export(path, shares=shares)
-    return text_export.open_export(
+def _opened(path: Path, cluster: Cluster, options: dict[str, Any]) -> Export:
+    return formats.open_export(
         path,
+        options["format"],
         zone=ZoneInfo(cluster.timezone),
         columns=options["columns"].split(",") if options["columns"] else None,
         delimiter=options["delimiter"],
-        shares=shares,
+        shares=own_shares(cluster.shares, "shares"),
     )
 
 

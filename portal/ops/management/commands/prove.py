@@ -15,9 +15,9 @@ from billing.proof.summary import UNITS, as_data
 from billing.rules.period import parse_month
 from clusters import comparison, validation
 from clusters.comparison import Difference, RecordedUsage
+from clusters.connectors.accounting import formats
 from clusters.connectors.base import ConnectorError, UsageFact
 from clusters.connectors.mig import own_shares
-from clusters.connectors.sacct import text_export
 from clusters.models import Cluster
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress
@@ -35,6 +35,9 @@ class Command(OperatorCommand):
         parser.add_argument(
             "--source", metavar="FILE", type=Path, help="read the scheduler's file again and compare"
         )
+        parser.add_argument(
+            "--format", choices=formats.FORMATS, default="sacct", help="what printed --source"
+        )
         parser.add_argument("--cluster", help="whose file it is, where there are several clusters")
 
     def answer(self, **options: Any) -> Answer:
@@ -46,7 +49,9 @@ class Command(OperatorCommand):
                 raise BadInputError(sentence(error)) from error
         with Progress("Records proved") as progress:
             proof = checks.prove(month=month, progress=progress.add)
-        source = _compare(options["source"], options["cluster"]) if options["source"] else None
+        source = (
+            _compare(options["source"], options["format"], options["cluster"]) if options["source"] else None
+        )
         holds = proof.holds and not (source and source["differences"])
         data = {"month": options["month"], "holds": holds, **as_data(proof), "source": source}
         data["months"] = months.as_data()
@@ -111,11 +116,11 @@ def _verdict(proof: checks.Proof, *, same: bool) -> str:
     )
 
 
-def _compare(file: Path, name: str | None) -> dict[str, Any]:
+def _compare(file: Path, form: str, name: str | None) -> dict[str, Any]:
     """The file's facts against the ledger's records, job by job; at most twenty differences are named."""
     cluster = _cluster(name)
-    export = text_export.open_export(
-        file, zone=ZoneInfo(cluster.timezone), shares=own_shares(cluster.shares, "shares")
+    export = formats.open_export(
+        file, form, zone=ZoneInfo(cluster.timezone), shares=own_shares(cluster.shares, "shares")
     )
     now = int(datetime.now(UTC).timestamp())
     rows = (
