@@ -16,10 +16,11 @@ from django.core.management.base import CommandError
 from billing.models import RatedJob
 from billing.rating import file_imports
 from billing.rating.file_imports import FileRefusedError
-from clusters.models import ClusterKind, FileFormat, UsageFile, UsageFilePart
+from clusters.models import ClusterKind, FileFormat, UsageFile, UsageFilePart, UsageRecord
 from portal.core.outbox.models import OutboxMessage
 from tests import builders
 from tests.api.door import Answer, Door
+from tests.contracts.test_accounting_logs import E, S
 from tests.web.house import House
 
 pytestmark = pytest.mark.django_db
@@ -98,6 +99,13 @@ def test_api_042_a_file_that_the_command_refuses_fails_with_the_same_sentence(
     failed = op.reads(f"/operations/{operation['id']}")
     assert (failed["state"], failed["problem"]["detail"]) == ("failed", str(by_command.value))
     assert put(op, "notes.txt", text.encode()).body["id"] != operation["id"]
+
+
+def test_api_041_logs_of_other_schedulers_are_imported_as_their_format_says(house: House, op: Door) -> None:
+    operation = put(op, "20260302", f"{S}\n{E}\n".encode(), "?format=pbs").body
+    assert file_imports.import_file(UsageFile.objects.get().pk, clock=now)
+    ended = op.reads(f"/operations/{operation['id']}")
+    assert (ended["state"], UsageRecord.objects.get(job_id="7.pbs").job_id) == ("succeeded", "7.pbs")
 
 
 def test_api_041_what_is_no_file_is_refused(house: House, op: Door) -> None:

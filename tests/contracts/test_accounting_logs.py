@@ -283,10 +283,8 @@ def documented() -> dict[str, set[str]]:
         if line[:1] == "|"
     ]
     assert rows[0] == ["column", "PBS", "LSF", "Grid Engine"]
-    return {
-        folder: {row[0].strip("`") for row in rows[2:] if row[at] == "yes"}
-        for at, folder in enumerate(FORM_OF, start=1)
-    }
+    columns = enumerate(FORM_OF, start=1)
+    return {folder: {row[0].strip("`") for row in rows[2:] if row[at] == "yes"} for at, folder in columns}
 
 
 @pytest.mark.parametrize("folder", FORM_OF)
