@@ -7,8 +7,9 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 from clusters.connectors.base import BadRow, Reading, Row
+from clusters.connectors.files import physical_lines
 from clusters.connectors.mig import OwnShares
-from clusters.connectors.sacct.layout import layout, physical_lines, raw_rows
+from clusters.connectors.sacct.layout import layout, raw_rows
 from clusters.connectors.sacct.rows import RowReader
 
 if TYPE_CHECKING:
