@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -83,6 +84,11 @@ class Env:
     metrics_token: str | None  # whose bearer reads /metrics; None: operators who are signed in only
     metrics_series: int  # of one metric there, per currency, before the rest is one series
     ledger_accounts: list[str]  # numbers of accounts of the general ledger, NAME=NUMBER
+    webhook_networks: list[IPv4Network | IPv6Network]  # inner ones that webhooks may go to
+    webhook_allow_http: bool  # whether their addresses may begin with http://
+    webhook_ca_file: (
+        Path | None
+    )  # certificates of authorities that endpoints may have besides the public ones
     stripe_key: str | None  # None: nothing is collected through Stripe
     stripe_base: str  # where its API is; '': at Stripe
     stripe_webhook_secrets: list[str]  # of which one signed each notification
@@ -120,6 +126,11 @@ def read(environ: Mapping[str, str] = os.environ) -> Env:
         metrics_token=_guarding(token) if (token := read.text("CLUSTERTAB_METRICS_TOKEN", "")) else None,
         metrics_series=read.number("CLUSTERTAB_METRICS_SERIES", 200),
         ledger_accounts=read.words("LEDGER_ACCOUNTS"),
+        webhook_networks=[_network(word) for word in read.words("WEBHOOK_ALLOWED_NETWORKS")],
+        webhook_allow_http=read.flag("WEBHOOK_ALLOW_HTTP", default=False),
+        webhook_ca_file=_file("WEBHOOK_CA_FILE", name)
+        if (name := read.text("WEBHOOK_CA_FILE", ""))
+        else None,
         stripe_key=_collecting(key, read.text("STRIPE_MODE", "live"), base=read.text("STRIPE_API_BASE", ""))
         if (key := read.text("STRIPE_SECRET_KEY", ""))
         else None,
@@ -190,6 +201,22 @@ def _collecting(key: str, mode: str, *, base: str) -> str:
             "STRIPE_SECRET_KEY is a live key, but STRIPE_MODE is test: money would move. Set a test key."
         )
     return key
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(text)
+    except ValueError:
+        raise SettingError(
+            f"WEBHOOK_ALLOWED_NETWORKS has {quoted(text)}; write networks such as 10.20.0.0/16, with no bit set "
+            "behind the slash's."
+        ) from None
+
+
+def _file(setting: str, name: str) -> Path:
+    if not (path := Path(name)).is_file():
+        raise SettingError(f"{setting} is {quoted(name)}; there is no such file.")
+    return path
 
 
 def _account_label(text: str) -> str:

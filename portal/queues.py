@@ -14,8 +14,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     WAKE: (
         "portal.core.outbox.tasks.dispatch",
         "portal.core.outbox.tasks.consume",  # goes to the queue of its effect
-        "portal.core.events.tasks.number",
         "portal.core.events.tasks.forget_old",
+        "portal.core.webhooks.tasks.place_events",
+        "portal.core.webhooks.tasks.forget_old",
         "billing.tasks.pull_due",
         "billing.tasks.closes_due",
         "billing.tasks.files_due",
@@ -53,7 +54,9 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.tasks.send_notices",
         "portal.api.tasks.announce_keys",
         "portal.core.tenants.tasks.send_account_mails",
+        "portal.core.webhooks.tasks.announce_off",
     ),
+    "webhooks": ("portal.core.webhooks.tasks.deliver",),
     "documents": ("billing.tasks.render_document",),
 }
 """The tasks of each queue."""

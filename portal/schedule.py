@@ -15,9 +15,24 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "options": {"expires": 10},
     },
     "number the events that have committed": {
-        "task": "portal.core.events.tasks.number",
+        "task": "portal.core.webhooks.tasks.place_events",
         "schedule": 1.0,  # seconds: the longest that an event waits to be seen
         "options": {"expires": 5},
+    },
+    "send what is due to webhooks": {
+        "task": "portal.core.webhooks.tasks.deliver",
+        "schedule": 2.0,  # seconds: for attempts again; new events wake it up at once
+        "options": {"expires": 2},
+    },
+    "mail the owners of webhooks that were turned off": {
+        "task": "portal.core.webhooks.tasks.announce_off",
+        "schedule": 60.0,
+        "options": {"expires": 60},
+    },
+    "forget deliveries of more than 30 days": {
+        "task": "portal.core.webhooks.tasks.forget_old",
+        "schedule": 3600.0,
+        "options": {"expires": 3600},
     },
     "forget events of more than 90 days": {
         "task": "portal.core.events.tasks.forget_old",

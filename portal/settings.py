@@ -37,6 +37,7 @@ INSTALLED_APPS = [
     "portal.core.audit",
     "portal.core.tenants",
     "portal.core.events",
+    "portal.core.webhooks",
     "clusters",
     "billing",
     "portal.api",
@@ -126,6 +127,9 @@ STRIPE_WEBHOOK_SECRETS = ENV.stripe_webhook_secrets
 STRIPE_ACCOUNT_LABEL = ENV.stripe_account_label
 
 CLUSTERTAB_API = ENV.api
+WEBHOOK_NETWORKS = ENV.webhook_networks
+WEBHOOK_ALLOW_HTTP = ENV.webhook_allow_http
+WEBHOOK_CA_FILE = ENV.webhook_ca_file
 REST_FRAMEWORK = {"UNAUTHENTICATED_USER": None}
 SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.1",

@@ -13,7 +13,7 @@ from django.core.mail.backends.base import BaseEmailBackend
 
 from portal.api import idempotency
 from portal.api.models import ApiKey
-from portal.core.tenants.models import OperatorRole, Role, User
+from portal.core.tenants.recipients import owner_addresses
 
 AT_ONCE = 200
 log = structlog.get_logger("portal.api")
@@ -43,7 +43,7 @@ def announce_keys(**_: object) -> int:
 def _announce(key: ApiKey, server: BaseEmailBackend, moment: datetime) -> bool:
     if not ApiKey.objects.filter(pk=key.pk, announced_at=None).update(announced_at=moment):
         return False
-    to = owners_of(key)
+    to = owner_addresses(key.tenant_id)
     if not to:
         return False
     whose = f"tenant {key.tenant.name}" if key.tenant else "operators"
@@ -60,17 +60,6 @@ def _announce(key: ApiKey, server: BaseEmailBackend, moment: datetime) -> bool:
         log.warning("the owners of a new key could not be mailed", key=key.prefix, error=str(error))
         return False
     return True
-
-
-def owners_of(key: ApiKey) -> list[str]:
-    """The addresses of the tenant's owners; of an operator's key those of the admins."""
-    people = User.objects.filter(is_active=True).exclude(email="")
-    people = (
-        people.filter(operator_role=OperatorRole.ADMIN)
-        if key.tenant_id is None
-        else people.filter(memberships__tenant=key.tenant_id, memberships__role=Role.OWNER)
-    )
-    return sorted(people.values_list("email", flat=True))
 
 
 @shared_task

@@ -25,7 +25,7 @@ from portal import env as environment
 from portal.core.audit import tracking
 from portal.env import ROOT
 
-APPS = ("audit", "outbox", "clusters", "tenants", "events", "billing", "api")
+APPS = ("audit", "outbox", "clusters", "tenants", "events", "webhooks", "billing", "api")
 ROLES = ROOT / "portal" / "schema" / "roles.sql"
 OTHER_SQL = tuple(
     ROOT / "portal" / "schema" / f"{name}.sql"

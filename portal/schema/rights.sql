@@ -95,12 +95,13 @@ CREATE POLICY clusters_account_of_agent ON clusters_account FOR SELECT TO cluste
     USING (id IN (SELECT o.account_id FROM tenants_ownership o));
 GRANT SELECT ON clusters_account TO clustertab_agent;
 
--- Its members, by their addresses and roles, and whoever made a key of its.
+-- Its members, by their addresses and roles, and whoever made a key or a webhook of its.
 CREATE POLICY tenants_membership_of_agent ON tenants_membership TO clustertab_agent
     USING (tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint));
 GRANT SELECT, INSERT, UPDATE, DELETE ON tenants_membership TO clustertab_agent;
 CREATE POLICY tenants_user_of_agent ON tenants_user FOR SELECT TO clustertab_agent
-    USING (id IN (SELECT m.user_id FROM tenants_membership m) OR id IN (SELECT k.maker_id FROM api_apikey k));
+    USING (id IN (SELECT m.user_id FROM tenants_membership m) OR id IN (SELECT k.maker_id FROM api_apikey k)
+           OR id IN (SELECT w.maker_id FROM webhooks_webhook w));
 GRANT SELECT (id, email, first_name, last_name, is_active, operator_role) ON tenants_user TO clustertab_agent;
 
 -- What belongs to no tenant: who issues the invoices, what clusters are called and how far they are read, what we are

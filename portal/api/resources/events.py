@@ -12,27 +12,19 @@ from portal.api.fields import IdField, MomentField
 from portal.api.parameters import Parameter
 from portal.api.problems import ProblemError
 from portal.api.views import TenantEndpoint
+from portal.core.events.bodies import body_of
 from portal.core.events.models import Event, EventType
-
-OBJECTS = {"inv": "invoice", "wal": "wallet", "close": "close", "clu": "cluster"}
-"""What the kinds of ids are called."""
 
 
 class SubjectSerializer(serializers.Serializer[Event]):
     """The object that it happened to: ask for the rest."""
 
-    id = serializers.SerializerMethodField(help_text="Id of the object.")
-    object = serializers.SerializerMethodField()
+    id = serializers.CharField(help_text="Id of the object.")
+    object = serializers.CharField()
     state = serializers.CharField(help_text="Of the object, when it happened.")
     tenant = serializers.CharField(
         source="tenant.slug", default=None, allow_null=True, help_text="Null: the operators'."
     )
-
-    def get_id(self, event: Event) -> str:
-        return identifiers.write(event.kind, event.key)
-
-    def get_object(self, event: Event) -> str:
-        return OBJECTS[event.kind]
 
 
 class EventSerializer(serializers.ModelSerializer[Event]):
@@ -49,6 +41,9 @@ class EventSerializer(serializers.ModelSerializer[Event]):
 
     def get_fields(self) -> dict[str, Any]:
         return {**super().get_fields(), "data": SubjectSerializer(source="*")}  # serializers have a `data`
+
+    def to_representation(self, event: Event) -> dict[str, Any]:
+        return body_of(event)
 
 
 def _number(text: str) -> int:

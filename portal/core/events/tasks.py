@@ -10,13 +10,6 @@ from portal.core.events import numbering
 
 
 @shared_task
-def number(**_: object) -> None:
-    """Give committed events their places; run twice at once, each gets one."""
-    while numbering.number_committed() is not None:
-        pass
-
-
-@shared_task
 def forget_old(**_: object) -> None:
     """Delete events of more than 90 days; run again, there are none left."""
     numbering.forget_old(moment=datetime.now(UTC))

@@ -1,0 +1,97 @@
+"""Sending what is due, to many webhooks at once, and to each one after another: a slow one delays no other.
+
+The database is asked in this thread and the network in another one, so no transaction is open while anybody waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from datetime import datetime
+from threading import Thread
+
+from portal.core.webhooks import attempts
+from portal.core.webhooks.attempts import Attempt
+from portal.core.webhooks.sending import Answer, send
+
+MOST = 100  # webhooks that one run sends to at once
+MOST_FAILING = 60  # of these, such as failed the last time: others have room whatever happens
+RESOLVERS = 16  # threads that wait for name servers
+GLANCE = 0.2  # seconds until it looks for what has become due meanwhile
+LONGEST = 30.0  # seconds after which it begins nothing more: the next run goes on
+
+
+def deliver_due(*, clock: Callable[[], datetime], random: Callable[[], float]) -> int:
+    """Send what is due and what becomes due meanwhile, for half a minute at most; how many attempts there were.
+
+    Of callers at once each sends to other webhooks. Killed anywhere, what was sent and not written down is sent
+    again under its id after a minute.
+    """
+    ends, count = time.monotonic() + LONGEST, 0
+    under_way: dict[Future[Answer], Attempt] = {}
+    with _network() as start:
+        while True:
+            if time.monotonic() < ends:
+                _begin(under_way, start, clock)
+            if not under_way:
+                return count
+            done, _ = wait(under_way, timeout=GLANCE, return_when=FIRST_COMPLETED)
+            for future in done:
+                attempt, answer = under_way.pop(future), future.result()
+                attempts.record_answer(attempt, answer, moment=clock(), random=random)
+                count += 1
+                if answer.is_success and time.monotonic() < ends:
+                    following = attempts.next_attempt(attempt.webhook, moment=clock())
+                    if following is not None:
+                        under_way[start(following)] = following
+                else:  # whoever fails goes to the end of the line
+                    attempts.release(attempt, moment=clock())
+
+
+def _begin(
+    under_way: dict[Future[Answer], Attempt],
+    start: Callable[[Attempt], Future[Answer]],
+    clock: Callable[[], datetime],
+) -> None:
+    failing = sum(attempt.is_failing for attempt in under_way.values())
+    free = MOST - len(under_way)
+    for webhook in attempts.claim(most=free, most_failing=MOST_FAILING - failing, moment=clock()):
+        attempt = attempts.next_attempt(webhook, moment=clock())
+        if attempt is not None:
+            under_way[start(attempt)] = attempt
+
+
+@contextmanager
+def _network() -> Iterator[Callable[[Attempt], Future[Answer]]]:
+    """A function that begins an attempt in another thread's event loop, for as long as the block lasts."""
+    loop = asyncio.new_event_loop()
+    resolvers = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="resolver")
+    thread = Thread(target=loop.run_forever, name="webhooks", daemon=True)
+    thread.start()
+
+    def start(attempt: Attempt) -> Future[Answer]:
+        return asyncio.run_coroutine_threadsafe(_send(attempt, resolvers), loop)
+
+    try:
+        yield start
+    finally:
+        resolvers.shutdown(wait=False, cancel_futures=True)
+        asyncio.run_coroutine_threadsafe(_cancel_rest(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _send(attempt: Attempt, resolvers: Executor) -> Answer:
+    return await send(url=attempt.url, headers=attempt.headers, body=attempt.body, resolvers=resolvers)
+
+
+async def _cancel_rest() -> None:
+    """What is under way where the block ends by an error."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
