@@ -135,6 +135,9 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.1",
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "ENUM_NAME_OVERRIDES": {
+        "EventTypeEnum": "portal.core.events.models.EventType",
+        "WebhookStateEnum": "portal.core.webhooks.models.WebhookState",
+        "DeliveryStateEnum": "portal.core.webhooks.models.DeliveryState",
         "MemberRoleEnum": "portal.core.tenants.models.Role",
         "MemberFieldsRoleEnum": ["owner", "billing", "viewer", "member"],
     },

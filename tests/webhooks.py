@@ -19,7 +19,7 @@ from portal.core.webhooks.models import Webhook
 from tests import builders
 from tests.fakes.receiver import Receiver, receiving
 
-LOOPBACK = [ip_network("127.0.0.0/8")]
+LOOPBACK = [ip_network("127.0.0.0/8"), ip_network("::1/128")]
 
 
 @dataclass

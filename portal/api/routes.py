@@ -18,6 +18,7 @@ from portal.api.resources import (
     usage,
     usage_events,
     wallets,
+    webhooks,
 )
 from portal.api.resources.operators.routes import routes as operator_routes
 
@@ -30,6 +31,12 @@ routes: list[URLPattern] = [
     path("quotes", quotes.Quotes.as_view(), name="api_quotes"),
     path("events", events.Events.as_view(), name="api_events"),
     path("forecast", forecast.Forecast.as_view(), name="api_forecast"),
+    path("webhooks", webhooks.Webhooks.as_view(), name="api_webhooks"),
+    path("webhooks/<str:name>", webhooks.OneWebhook.as_view(), name="api_webhook"),
+    path("webhooks/<str:name>/rotations", webhooks.WebhookRotation.as_view(), name="api_webhook_rotations"),
+    path("webhooks/<str:name>/deliveries", webhooks.Deliveries.as_view(), name="api_webhook_deliveries"),
+    path("webhooks/<str:name>/tests", webhooks.WebhookTest.as_view(), name="api_webhook_tests"),
+    path("webhooks/<str:name>/resends", webhooks.WebhookResend.as_view(), name="api_webhook_resends"),
     path("usage", usage.Usage.as_view(), name="api_usage"),
     path("jobs", jobs.Jobs.as_view(), name="api_jobs"),
     path("jobs/<str:name>", jobs.OneJob.as_view(), name="api_job"),

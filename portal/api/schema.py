@@ -121,6 +121,8 @@ class EndpointSchema(AutoSchema):
         serializer = self.view.serializer
         if self.method == "POST":
             serializer = getattr(self.view, "created_serializer", serializer)
+        if self.method == "PUT":
+            serializer = getattr(self.view, "put_serializer", serializer)
         schema: dict[str, Any] = self.resolve_serializer(serializer, "response").ref
         if self.method == "GET":
             schema = self._with(schema, self.view.expansions)

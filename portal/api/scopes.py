@@ -12,6 +12,7 @@ TENANT_SCOPES: Mapping[str, Action] = {
     "invoices:read": Action.READ_INVOICES,
     "wallets:read": Action.READ_INVOICES,
     "payments:write": Action.PAY,
+    "webhooks:write": Action.MANAGE,
     "keys:write": Action.MANAGE,
 }
 """Of a key that belongs to a tenant, each with what its maker's role has to allow."""
@@ -28,6 +29,7 @@ OPERATOR_SCOPES: Mapping[str, Right] = {
     "imports:write": Right.IMPORTS,
     "audit:read": Right.AUDIT,
     "usage:push": Right.IMPORTS,
+    "webhooks:write": Right.SETTINGS,
 }
 """Of an operator's key, each with the right that its maker's role has to have. `ops:read` reads what tenants' scopes
 read, of every tenant."""

@@ -204,6 +204,12 @@ class Endpoint(APIView):
             detail = "It was changed meanwhile: read it again, then send the change with its new ETag."
             raise ProblemError(412, "changed-meanwhile", "It is not as you know it", detail)
 
+    def match_new(self) -> None:
+        """Raises ProblemError 412 where `If-Match` names a state of what is not there."""
+        if self.request.headers.get("If-Match"):
+            detail = "There is no such object yet: send the request without If-Match to make it."
+            raise ProblemError(412, "changed-meanwhile", "It is not as you know it", detail)
+
     def options(  # type: ignore[override]
         self, request: Any, *args: Any, **kwargs: Any
     ) -> HttpResponse:

@@ -17,6 +17,7 @@ class Address:
     answer_to_operator: int = 0  # where it is another one
     text: str = ""  # of its body, in JSON
     query: str = ""
+    own: bool = False  # whoever names what is not theirs makes their own
 
     @property
     def body(self) -> bytes | None:
@@ -38,6 +39,12 @@ def _reading(
     route: str, scope: str, *, whole: bool = False, answer: int = 200, op: int = 0, query: str = ""
 ) -> Address:
     return Address("GET", route, scope, "ops:read", answer, whole, op, query=query)
+
+
+def _webhook(method: str, route: str, answer: int, text: str = "", *, own: bool = False) -> Address:
+    """Of a tenant, or of the operators, whose own there is none of before the last one makes it."""
+    scope, op = "webhooks:write", 0 if own or "<" not in route else 404
+    return Address(method, route, scope, scope, answer, True, op, text, own=own)
 
 
 def _operating(route: str, answer: int = 200) -> Address:
@@ -108,6 +115,15 @@ ADDRESSES = (
         text='{"overlap_hours":1}',
     ),
     Address("DELETE", "keys/<str:name>", "keys:write", answer=204, whole_tenant=True),
+    _webhook("GET", "webhooks", 200),
+    _webhook("GET", "webhooks/<str:name>", 200),
+    _webhook("PATCH", "webhooks/<str:name>", 200, '{"event_types":["invoice.paid"]}'),
+    _webhook("POST", "webhooks/<str:name>/rotations", 201, '{"overlap_hours":1}'),
+    _webhook("POST", "webhooks/<str:name>/tests", 201),
+    _webhook("GET", "webhooks/<str:name>/deliveries", 200),
+    _webhook("POST", "webhooks/<str:name>/resends", 201, '{"since":"2026-01-01T00:00:00Z"}'),
+    _webhook("DELETE", "webhooks/<str:name>", 204),
+    _webhook("PUT", "webhooks/<str:name>", 200, '{"url":"https://127.0.0.1/"}', own=True),
     _operating("tenants"),
     _operating("tenants/<str:name>"),
     _operating("tenants/<str:name>/members"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
@@ -16,13 +16,22 @@ from portal.api.routes import routes
 from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
 from portal.core.tenants.access import ALLOWED, OPERATOR_RIGHTS
 from portal.core.tenants.models import Invitation, OperatorRole, Role, User
+from portal.core.webhooks import addresses, endpoints
 from tests import builders
 from tests.api.addresses import ADDRESSES, Address, filled
 from tests.api.door import Answer, Door, a_key, door
 from tests.hostile.filters import filters_removed
 from tests.web.house import House
+from tests.webhooks import inner_networks
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _webhooks_of_this_machine() -> Iterator[None]:
+    with inner_networks():
+        yield
+
 
 METHODS = ("get", "post", "put", "patch", "delete")
 
@@ -112,7 +121,7 @@ def expected(address: Address, asking: Asking) -> int:
         return 403
     if asking.project and address.whole_tenant:
         return 403
-    if asking.stranger and "<" in address.route:
+    if asking.stranger and "<" in address.route and not address.own:
         return 404
     if isinstance(asking.role, OperatorRole) and address.answer_to_operator:
         return address.answer_to_operator
@@ -183,6 +192,15 @@ def an_invitation(house: House) -> Invitation:
     )
 
 
+def a_webhook(house: House) -> str:
+    target = addresses.Target("https://hooks.example.org/", "hooks.example.org", ("93.184.216.34",))
+    moment = datetime(2026, 4, 2, tzinfo=UTC)
+    endpoints.put_webhook(
+        tenant=house.vision, name="hook", target=target, types=(), maker=house.ann, moment=moment
+    )
+    return "hook"
+
+
 def named(house: House) -> dict[str, str]:
     """The vision lab's own objects, by the first part of an address."""
     payer = third_party_payers.pay_for(
@@ -194,6 +212,7 @@ def named(house: House) -> dict[str, str]:
         "jobs": identifiers.write("job", house.record("17")),
         "wallets": identifiers.write("wal", house.wallet.pk),
         "keys": identifiers.write("key", a_key(house.ann, house.vision, "usage:read").key.pk),
+        "webhooks": a_webhook(house),
         "tenants": "vision-lab",
         "plans": "vision-deal",
         "clusters": "gpu1",

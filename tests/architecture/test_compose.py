@@ -48,6 +48,7 @@ def test_it_has_all_that_runs_and_the_migrations_before_it() -> None:
         "mail",
         "pull",
         "rate",
+        "webhooks",
     }
 
 
@@ -59,6 +60,7 @@ def test_every_queue_has_a_worker_and_what_takes_long_one_of_its_own() -> None:
     worker_queues = {name: queues_of(SERVICES[name]["command"]) for name in WORKERS}
     assert {queue for queues in worker_queues.values() for queue in queues} == set(KINDS)
     assert (worker_queues["worker-pull"], worker_queues["worker-rate"]) == (["pull"], ["rate"])
+    assert worker_queues["worker-webhooks"] == ["webhooks"]
     demo = [queues_of(options) for options in children.WORKERS.values()]
     assert sorted(queue for queues in demo for queue in queues) == sorted(KINDS)
     assert sorted(["pull", "rate"]) in [sorted(queues) for queues in demo]

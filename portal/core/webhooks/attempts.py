@@ -42,7 +42,12 @@ def claim(*, most: int, most_failing: int, moment: datetime) -> list[int]:
     """Webhooks for which something is due and which no other worker has: they are the caller's for a minute."""
     if most <= 0:
         return []
-    values = {"most": most, "most_failing": most_failing, "moment": moment, "until": moment + CLAIM}
+    values: dict[str, Any] = {
+        "most": most,
+        "most_failing": most_failing,
+        "moment": moment,
+        "until": moment + CLAIM,
+    }
     with connection.cursor() as cursor:
         cursor.execute(sql.DUE, values)
         return [webhook for (webhook,) in cursor.fetchall()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import connection, transaction
 
@@ -65,10 +66,15 @@ def resend_since(*, webhook: Webhook, since: datetime, undelivered_only: bool, m
     sent, each is sent once. Raises WebhookError where the webhook is off.
     """
     row = _active(webhook)
-    values = {"webhook": row.pk, "since": since, "delivered": not undelivered_only, "moment": moment}
+    values: dict[str, Any] = {
+        "webhook": row.pk,
+        "since": since,
+        "delivered": not undelivered_only,
+        "moment": moment,
+    }
     with connection.cursor() as cursor:
         cursor.execute(sql.RESEND, values)
-        return cursor.rowcount
+        return int(cursor.rowcount)
 
 
 def _active(webhook: Webhook) -> Webhook:

@@ -15,27 +15,31 @@ from threading import Thread
 
 from portal.core.webhooks import attempts
 from portal.core.webhooks.attempts import Attempt
-from portal.core.webhooks.sending import Answer, send
+from portal.core.webhooks.sending import PATIENCE, Answer, send
 
 MOST = 100  # webhooks that one run sends to at once
 MOST_FAILING = 60  # of these, such as failed the last time: others have room whatever happens
 RESOLVERS = 16  # threads that wait for name servers
 GLANCE = 0.2  # seconds until it looks for what has become due meanwhile
-LONGEST = 30.0  # seconds after which it begins nothing more: the next run goes on
+LONGEST = (
+    30.0  # seconds after which it begins no more with such as fail, so that it ends: the next run goes on
+)
 
 
 def deliver_due(*, clock: Callable[[], datetime], random: Callable[[], float]) -> int:
-    """Send what is due and what becomes due meanwhile, for half a minute at most; how many attempts there were.
+    """Send what is due and what becomes due meanwhile, for a minute at most; how many attempts there were.
 
     Of callers at once each sends to other webhooks. Killed anywhere, what was sent and not written down is sent
     again under its id after a minute.
     """
-    ends, count = time.monotonic() + LONGEST, 0
+    began, count = time.monotonic(), 0
     under_way: dict[Future[Answer], Attempt] = {}
     with _network() as start:
         while True:
-            if time.monotonic() < ends:
-                _begin(under_way, start, clock)
+            age = time.monotonic() - began
+            is_open = age < LONGEST + PATIENCE + 1  # while a slow one of before ends, others are not delayed
+            if is_open:
+                _begin(under_way, start, clock, MOST_FAILING if age < LONGEST else 0)
             if not under_way:
                 return count
             done, _ = wait(under_way, timeout=GLANCE, return_when=FIRST_COMPLETED)
@@ -43,7 +47,7 @@ def deliver_due(*, clock: Callable[[], datetime], random: Callable[[], float]) -
                 attempt, answer = under_way.pop(future), future.result()
                 attempts.record_answer(attempt, answer, moment=clock(), random=random)
                 count += 1
-                if answer.is_success and time.monotonic() < ends:
+                if answer.is_success and is_open:
                     following = attempts.next_attempt(attempt.webhook, moment=clock())
                     if following is not None:
                         under_way[start(following)] = following
@@ -55,10 +59,11 @@ def _begin(
     under_way: dict[Future[Answer], Attempt],
     start: Callable[[Attempt], Future[Answer]],
     clock: Callable[[], datetime],
+    most_failing: int,
 ) -> None:
     failing = sum(attempt.is_failing for attempt in under_way.values())
     free = MOST - len(under_way)
-    for webhook in attempts.claim(most=free, most_failing=MOST_FAILING - failing, moment=clock()):
+    for webhook in attempts.claim(most=free, most_failing=most_failing - failing, moment=clock()):
         attempt = attempts.next_attempt(webhook, moment=clock())
         if attempt is not None:
             under_way[start(attempt)] = attempt

@@ -13,7 +13,7 @@ PYTHON = (sys.executable, "-m")
 CELERY = (*PYTHON, "celery", "--app", "portal.celery", "--quiet")
 WORKER = ("worker", "--pool", "threads", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
 WORKERS = {
-    "worker": ("--queues", "wake,collect,reconcile,limits,mail,documents", "--concurrency", "3"),
+    "worker": ("--queues", "wake,collect,reconcile,limits,mail,documents,webhooks", "--concurrency", "4"),
     "puller": ("--queues", "pull,rate", "--concurrency", "2"),  # what may take long
 }
 

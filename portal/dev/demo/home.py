@@ -45,6 +45,8 @@ def environment(home: Path, port: int, peers: list[Peer]) -> dict[str, str]:
     environ.setdefault("COOKIE_SUFFIX", f"_{port}")
     environ.setdefault("STATIC_ROOT", str(home / "static"))
     environ.setdefault("PORTAL_URL", f"http://127.0.0.1:{port}")
+    environ.setdefault("WEBHOOK_ALLOW_HTTP", "yes")  # to try webhooks out with a program on this machine
+    environ.setdefault("WEBHOOK_ALLOWED_NETWORKS", "127.0.0.0/8,::1/128")
     environ["PYTHONUNBUFFERED"] = "1"
     environ.pop("DATABASE_OWNER_URL", None)  # nothing that stays has it
     if environ.get("ALLOWED_HOSTS"):

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from billing.models import Invoice, InvoiceState
 from clusters.models import Cluster
 from portal.api import identifiers, parameters
-from portal.api.problems import ProblemError, bad_request, not_found
+from portal.api.problems import bad_request, not_found
 from portal.api.views import Endpoint
 from portal.core.audit.actor import acting_as
 from portal.core.tenants.models import Tenant
@@ -37,12 +37,6 @@ class WritingEndpoint(OperatorEndpoint):
     """One that is written, too: PUT creates or replaces, PATCH changes what is given, each with a preview."""
 
     write_parameters: ClassVar[Sequence[parameters.Parameter]] = (parameters.DRY_RUN,)
-
-    def match_new(self) -> None:
-        """Raises ProblemError 412 where `If-Match` names a state of what is not there."""
-        if self.request.headers.get("If-Match"):
-            detail = "There is no such object yet: send the request without If-Match to make it."
-            raise ProblemError(412, "changed-meanwhile", "It is not as you know it", detail)
 
     def by(self, reason: str = "") -> AbstractContextManager[None]:
         """The history has the reason, too."""
