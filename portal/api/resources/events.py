@@ -31,7 +31,7 @@ class EventSerializer(serializers.ModelSerializer[Event]):
     """One event, as webhooks send it too."""
 
     id = IdField("evt", source="number", help_text="`webhook-id` of its deliveries.")
-    type = serializers.ChoiceField(choices=EventType.values)
+    type = serializers.ChoiceField(choices=EventType.choices)
     timestamp = MomentField(source="at")
     sequence = serializers.IntegerField(help_text="Counts the tenant's events, without a gap.")
 

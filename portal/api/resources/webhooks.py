@@ -44,11 +44,11 @@ class WebhookSerializer(serializers.ModelSerializer[Webhook]):
 
     id = IdField("whk")
     event_types = serializers.ListField(
-        child=serializers.ChoiceField(choices=EventType.values), help_text="Empty: all, later ones too."
+        child=serializers.ChoiceField(choices=EventType.choices), help_text="Empty: all, later ones too."
     )
     active = serializers.SerializerMethodField(help_text="Whether events are sent to it.")
     state = serializers.ChoiceField(
-        choices=WebhookState.values, help_text="If it is not active: who turned it off, or why."
+        choices=WebhookState.choices, help_text="If it is not active: who turned it off, or why."
     )
     maker = serializers.CharField(source="maker_email")
     created_at = MomentField()
@@ -82,7 +82,7 @@ class DeliverySerializer(serializers.ModelSerializer[Delivery]):
 
     id = IdField("dlv")
     event = serializers.SerializerMethodField(help_text="Id of the event, which is the `webhook-id`, too.")
-    state = serializers.ChoiceField(choices=DeliveryState.values)
+    state = serializers.ChoiceField(choices=DeliveryState.choices)
     attempts = serializers.IntegerField(help_text="Since it was sent, or sent again.")
     created_at = MomentField()
     next_at = MomentField(allow_null=True, help_text="Of the next attempt.")
@@ -113,7 +113,7 @@ class ResendSerializer(serializers.Serializer[Any]):
 class WebhookFields(Body):
     url = serializers.CharField(max_length=addresses.LONGEST_URL, help_text="Begins with https://.")
     event_types = serializers.ListField(
-        child=serializers.ChoiceField(choices=EventType.values),
+        child=serializers.ChoiceField(choices=EventType.choices),
         max_length=len(EventType),
         default=list,
         help_text="Empty: all, later ones too.",
@@ -121,7 +121,7 @@ class WebhookFields(Body):
     active = serializers.BooleanField(default=True, help_text="Whether events are sent to it.")
 
 
-class Rotation(Body):
+class WebhookRotationFields(Body):
     overlap_hours = serializers.IntegerField(
         min_value=0,
         max_value=HOURS,
@@ -130,7 +130,7 @@ class Rotation(Body):
     )
 
 
-class Resend(Body):
+class ResendFields(Body):
     delivery = serializers.RegexField(r"^dlv_[0-9a-z]{13}$", required=False, help_text="One of them.")
     since = MomentField(required=False, help_text="All events since then, 90 days back at most.")
     undelivered_only = serializers.BooleanField(
@@ -264,7 +264,7 @@ class WebhookRotation(WebhookEndpoint):
     """A new secret. The present one signs as well for the hours that are given: 24 where none are."""
 
     serializer = SecretWebhookSerializer
-    request_serializer = Rotation
+    request_serializer = WebhookRotationFields
 
     def post(self, request: Any, name: str) -> HttpResponse:
         del request
@@ -304,7 +304,7 @@ class WebhookResend(WebhookEndpoint):
     """Send one delivery again, or all events since a time: also those of while the webhook was off."""
 
     serializer = ResendSerializer
-    request_serializer = Resend
+    request_serializer = ResendFields
 
     def post(self, request: Any, name: str) -> HttpResponse:
         del request
