@@ -19,8 +19,7 @@ CREATE SEQUENCE bench_ratedusage_id_seq;
 CREATE TABLE bench_ratedusage (LIKE billing_ratedusage);
 CREATE UNIQUE INDEX ON bench_ratedusage (record_id, resource, service_from, generation, reversal);
 CREATE TABLE bench_periodtotal (tenant_id bigint, period_id bigint, project_id bigint, gpu_model text, resource text,
-    verdict text, price_id bigint, share_den int, units numeric, amount numeric, payer_id bigint,
-    last_rated_id bigint);
+    verdict text, price_id bigint, share_den int, units numeric, payer_id bigint, last_rated_id bigint);
 CREATE UNIQUE INDEX ON bench_periodtotal
     (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den, payer_id) NULLS NOT DISTINCT;
 CREATE TABLE bench_dailyusage (tenant_id bigint, day date, project_id bigint, resource text, price_id bigint,
@@ -46,15 +45,14 @@ INSERT INTO bench_ratedusage
 SELECT id, record_id, tenant_id, project_id, period_id, version_id, price_id, a, b, held * (b - a),
        service_month, 1, generation, 1, share_den, sign < 0, resource, verdict FROM cut"""
 
-_ADD = "DO UPDATE SET units = t.units + excluded.units, amount = t.amount + excluded.amount"
+_ADD = "DO UPDATE SET units = t.units + excluded.units"
 
 _TOTALS = f"""
 period AS (
     INSERT INTO bench_periodtotal AS t
-        (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den, units, amount,
-         last_rated_id)
+        (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den, units, last_rated_id)
     SELECT tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den,
-           sum(held * (b - a)), sum(held * (b - a) * unit_price), max(id)
+           sum(held * (b - a)), max(id)
     FROM cut GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
     ON CONFLICT (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den, payer_id)
     {_ADD}, last_rated_id = excluded.last_rated_id
@@ -112,7 +110,7 @@ WHERE u.id IS NULL OR (u.account_id, u.started, u.ended, u.gpus, u.cpu_milli, u.
 SUMS = """
 SELECT sum(units::numeric / share_den)::numeric(40, 6),
        (SELECT sum(units / share_den)::numeric(40, 6) FROM {days}),
-       (SELECT sum(amount / share_den)::numeric(40, 6) FROM {tables}_periodtotal)
+       (SELECT sum(units / share_den)::numeric(40, 6) FROM {tables}_periodtotal)
 FROM {tables}_ratedusage
 """
 

@@ -30,7 +30,7 @@ from portal.env import ROOT
 
 REQUESTS = 100
 FLOOR = "bench_floor"
-SCAN = "SELECT tenant_id, sum(gpu_units), sum(cost_rank) FROM billing_ratedjob WHERE shown_at >= 0 GROUP BY tenant_id"
+SCAN = "SELECT tenant_id, sum(gpu_units), sum(cost_units) FROM billing_ratedjob WHERE shown_at >= 0 GROUP BY tenant_id"
 MOST = 120 * 1024  # KiB that a process may hold
 
 

@@ -35,6 +35,15 @@ def describe(price: Price) -> str:
     return ", ".join(words)
 
 
+def describe_line(price: Price, *, former_price: Decimal | None = None) -> str:
+    """As `describe`; of a line that charges for a corrected price what that was per unit, too."""
+    if former_price is None:
+        return describe(price)
+    currency = price.version.plan.currency
+    before, now = price_text(former_price, currency), price_text(price.unit_price, currency)
+    return f"{describe(price)}, price corrected from {before} to {now}"
+
+
 _USES = {"busy": "busy", "idle": "idle", "unknown": "not measured"}
 
 

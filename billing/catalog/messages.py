@@ -67,8 +67,12 @@ SENTENCES: Mapping[str, str] = {
     "price-ends-before-it-begins": _("The price {price} would end on {valid_until}, before it begins."),
     "price-hours": _("The hours of the price cannot be so. {cause}"),
     "price-rated": _(
-        "Usage has been rated by the price {price} from {valid_from}, so it can only be ended: give it an "
-        "`until` and add a new price from that day on."
+        "Usage has been rated by the price {price} from {valid_from}. To change what it costs from a day on, give it "
+        "an `until` and add a new price from that day on. To correct its amount on all of its days, give the reason "
+        "as `correction`. Nothing else of it can change."
+    ),
+    "correction-without-reason": _(
+        "Say why the price {price} is corrected: usage that was billed by it is billed or credited the difference."
     ),
     "price-selectors": _("A price by use is of {meter}, and selects {allowed}."),
     "price-too-large": _("A price is below {most:,}, unlike {amount}."),

@@ -1,7 +1,7 @@
 """Plans and their prices: the only way in which terms come about and change; `subscribing` puts tenants on them.
 
-What usage was rated by never changes: a price in use can only be ended, a version in use only be
-followed by another. None of these functions rates anything; the caller rates what it touched.
+What usage was rated by never changes: a price in use can only be ended, or corrected in what it comes to, a version in
+use only be followed by another. None of these functions rates anything; the caller rates what it touched.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 
 from billing.catalog.messages import SENTENCES
+from billing.catalog.price_corrections import keep_amount
 from billing.models import (
     Allowance,
     Commitment,
@@ -110,12 +111,13 @@ def set_price(
     allowance: Allowance | None = None,
     tenant: Tenant | None = None,
     hours: Hours | None = None,
+    correction: str = "",
 ) -> Price:
     """The meter's usage that is selected costs that during [valid_from, valid_until), in these hours of the week.
 
-    What a price selects, counts and begins with is what it is: asked again, the same price, with
-    another amount only while no usage was rated by it. Without `valid_until` a standing price keeps
-    its end. Raises PlanError where two would hold at once.
+    What a price selects, counts and begins with is what it is: asked again, the same price, with another amount only
+    while no usage was rated by it, or with the reason of a `correction`, as `save_price` says. Without `valid_until` a
+    standing price keeps its end. Raises PlanError where two would hold at once.
     """
     version = PlanVersion.objects.select_for_update().select_related("plan").get(pk=version.pk)
     price = Price(
@@ -133,16 +135,17 @@ def set_price(
     take_model(price, model)
     price.allowance = allowance
     price.valid_until = valid_until or price.valid_until
-    return save_price(price)
+    return save_price(price, correction=correction)
 
 
 @transaction.atomic
-def save_price(price: Price) -> Price:
+def save_price(price: Price, *, correction: str = "") -> Price:
     """Write a price that is complete but for its place and what follows from its meter and selectors.
 
-    A new one stands behind the others of its version. Raises PlanError for a change of a price in use
-    other than of its end, an end that is no later than its beginning, or a second price for the same
-    usage at the same time.
+    A new one stands behind the others of its version. With a reason in `correction` a price in use may come to another
+    amount, on all of its days: the next close bills or credits the difference, and no usage is rated again. Raises
+    PlanError for any other change of a price in use but of its end, an end that is no later than its beginning, or a
+    second price for the same usage at the same time.
     """
     complete(price)
     _refuse_unaffordable(price)
@@ -154,12 +157,31 @@ def save_price(price: Price) -> Price:
         if before.valid_until == price.valid_until and before.position == price.position:
             return before
     elif in_use(before):
-        raise PlanError("price-rated", price=before, valid_from=before.valid_from)
+        if not correction.strip() or price.allowance_id != before.allowance_id or not _is_same(before, price):
+            raise PlanError("price-rated", price=before, valid_from=before.valid_from)
+        price.corrected_through = keep_amount(before, reason=correction.strip())
     if price.valid_until is not None and price.valid_until <= price.valid_from:
         raise PlanError("price-ends-before-it-begins", price=price, valid_until=price.valid_until)
     _refuse_second(price)
     price.save()
     return price
+
+
+@transaction.atomic
+def correct_price(*, price: Price, model: PriceModel, reason: str) -> Price:
+    """Have the price come to that on all of its days, past ones too; asked again, nothing changes.
+
+    Raises PlanError without a reason, and as `save_price`.
+    """
+    price = (
+        Price.objects.select_for_update(of=("self",))
+        .select_related("version__plan", "tenant", "allowance")
+        .get(pk=price.pk)
+    )
+    if not reason.strip():
+        raise PlanError("correction-without-reason", price=price)
+    take_model(price, model)
+    return save_price(price, correction=reason)
 
 
 @transaction.atomic
@@ -284,6 +306,16 @@ def price_terms(price: Price) -> tuple[object, ...]:
         price.model,
         price.scale,
         price.allowance_id,
+        price.valid_from,
+    )
+
+
+def _is_same(before: Price, price: Price) -> bool:
+    """Whether it is the price of the same usage on the same days, whatever it comes to."""
+    return (before.version_id, before.meter, before.selector, before.valid_from) == (
+        price.version_id,
+        price.meter,
+        price.selector,
         price.valid_from,
     )
 

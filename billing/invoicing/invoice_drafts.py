@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from billing.catalog.line_descriptions import describe
+from billing.catalog.line_descriptions import describe_line
 from billing.documents.parties import buyer_fields, seller_fields
 from billing.invoicing import corrections, line_taxes, manual_lines, sellers
 from billing.invoicing.active_tenants import list_billable_tenants
@@ -29,7 +29,7 @@ from billing.models import (
 )
 from billing.models.plans import BY_INVOICE
 from billing.rules.money import Money
-from billing.rules.statement import Key, TermKey
+from billing.rules.statement import Line, TermKey
 from billing.rules.supply import TaxError
 from billing.rules.tax import Tax, TaxRow
 from portal.core.tenants.models import Corrections, Tenant, ZeroInvoices
@@ -352,14 +352,15 @@ def _make_lines(tenant: Tenant, due: Statement) -> list[InvoiceLine]:
             amount=line.amount.minor,
             correction=line.correction,
             first_charge=line.first_charge,
-            **_line_subject(line.key, due),
+            **_line_subject(line, due),
         )
         for line in due.lines
     ]
 
 
-def _line_subject(key: Key, due: Statement) -> dict[str, Any]:
+def _line_subject(line: Line, due: Statement) -> dict[str, Any]:
     """What a line is for: use of a project, or a term of the plan."""
+    key = line.key
     if isinstance(key, TermKey):
         term = due.terms.get((key.kind, key.term_id))
         return {
@@ -372,6 +373,6 @@ def _line_subject(key: Key, due: Statement) -> dict[str, Any]:
         "project": key.project,
         "meter": key.meter.value,
         "price_id": key.price_id,
-        "description": describe(due.prices[key.price_id]),
+        "description": describe_line(due.prices[key.price_id], former_price=line.former_price),
         "unit": key.meter.unit,
     }

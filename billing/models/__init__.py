@@ -65,6 +65,7 @@ from billing.models.payment_attempts import (
 )
 from billing.models.payments import CloseProof, MonthProof, Payment
 from billing.models.plans import Plan, PlanVersion, Price, Settles, Subscription
+from billing.models.price_corrections import PriceCorrection
 from billing.models.rated import (
     BillingPeriod,
     DailyUsage,
@@ -187,6 +188,7 @@ __all__ = [
     "Plan",
     "PlanVersion",
     "Price",
+    "PriceCorrection",
     "RatedJob",
     "RatedUsage",
     "Reconciliation",

@@ -83,8 +83,18 @@ class RatedJob(JobDescription):
         help_text="Start, or submission while it waits: lists are ordered by it."
     )
     gpu_units = models.BigIntegerField(help_text="GPU units × seconds rated to this tenant.")
-    cost_rank = models.DecimalField(
-        max_digits=30, decimal_places=6, help_text="Cost, rounded: only to sort by, never shown as money."
+    cost_price = models.ForeignKey(
+        "billing.Price",
+        on_delete=models.DO_NOTHING,
+        null=True,
+        db_constraint=False,
+        related_name="+",
+        help_text="The only price that it has; empty: it has several, or none.",
+    )
+    cost_units = models.DecimalField(
+        max_digits=30,
+        decimal_places=6,
+        help_text="Resource-hours at `cost_price`, or without one the cost, rounded: only to sort by, never shown.",
     )
     unpriced = models.BooleanField()
 

@@ -41,12 +41,20 @@ USES = ("busy", "idle", "unknown")
 """Device-seconds that telemetry saw working or standing still, and those that it did not see."""
 
 
-# Of a price that rated usage, only the end may move; of a version, nothing.
+# Of a price that rated usage, only the end may move, and what it comes to where a correction keeps what it came to; of
+# a version, nothing.
 _GUARD_PRICE = """
 IF EXISTS (SELECT 1 FROM billing_periodtotal WHERE price_id = OLD.id)
    AND (TG_OP = 'DELETE' OR (to_jsonb(NEW) - '{valid_until,position}'::text[])
                             IS DISTINCT FROM (to_jsonb(OLD) - '{valid_until,position}'::text[])) THEN
-    RAISE EXCEPTION 'Usage has been rated by this price: end it and add a new one.';
+    IF TG_OP = 'DELETE' OR NEW.corrected_through <= OLD.corrected_through
+       OR (to_jsonb(NEW) - '{valid_until,position,unit_price,model,scale,corrected_through}'::text[])
+          IS DISTINCT FROM (to_jsonb(OLD) - '{valid_until,position,unit_price,model,scale,corrected_through}'::text[])
+       OR NOT EXISTS (SELECT 1 FROM billing_pricecorrection c
+                      WHERE c.price_id = OLD.id AND c.number = NEW.corrected_through
+                        AND (c.unit_price, c.model, c.scale) = (OLD.unit_price, OLD.model, OLD.scale)) THEN
+        RAISE EXCEPTION 'Usage has been rated by this price: correct its amount, or end it and add a new one.';
+    END IF;
 END IF;
 RETURN CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
 """
@@ -258,6 +266,9 @@ class Price(models.Model):
     )
     valid_from = models.DateField()
     valid_until = models.DateField(null=True, blank=True)
+    corrected_through = models.BigIntegerField(
+        default=0, editable=False, help_text="`number` of its newest correction; 0: none."
+    )
 
     class Meta:
         constraints: ClassVar = [

@@ -16,6 +16,9 @@ from portal.core.tenants.models import Project, Tenant
 
 AMOUNT = models.DecimalField(max_digits=50, decimal_places=12)
 
+COST = Coalesce(Sum(F("units") * F("price__unit_price"), output_field=AMOUNT), 0, output_field=AMOUNT)
+"""Σ units × unit price, of totals that name their price: divide by share_den and 3600."""
+
 
 class Resource(models.TextChoices):
     """What a workload holds; `units` are whole GPUs or slices, thousandths of a core, MiB, Slurm's weight."""
@@ -114,11 +117,6 @@ class Total(models.Model):
     resource = models.CharField(max_length=10, choices=Resource.choices)
     share_den = models.IntegerField()
     units = models.DecimalField(max_digits=30, decimal_places=0, help_text="Σ units × share_num")
-    amount = models.DecimalField(
-        max_digits=50,
-        decimal_places=12,
-        help_text="Σ units × share_num × unit price; divide by share_den and 3600.",
-    )
 
     class Meta:
         abstract = True
@@ -141,7 +139,7 @@ class PeriodTotal(Total):
         help_text="Whose invoice it goes on; empty: the tenant's own.",
     )
     last_rated_id = models.BigIntegerField(
-        help_text="Newest rated row in this sum; beyond an invoice's: pending."
+        help_text="Newest rated row in this sum, or newest correction of its price; beyond an invoice's: pending."
     )
 
     class Meta:
@@ -178,8 +176,7 @@ class DayTotalQuerySet(models.QuerySet["DayTotal"]):
 
     def costs(self, *by: str) -> models.QuerySet[DayTotal, tuple[Any, ...]]:
         """Rows of (*by, share_den, Σ units × unit price): divide by share_den and 3600."""
-        cost = Sum(F("units") * F("price__unit_price"), output_field=AMOUNT)
-        rows = self.values_list(*by, "share_den").annotate(cost=Coalesce(cost, 0, output_field=AMOUNT))
+        rows = self.values_list(*by, "share_den").annotate(cost=COST)
         return rows.order_by(*by, "share_den")
 
 

@@ -337,22 +337,23 @@ class WalletTotal(models.Model):
     hour = models.IntegerField(help_text="Full hours of UTC since 1970, at the one in which it was used.")
     project = models.ForeignKey(Project, on_delete=models.PROTECT, db_index=False, related_name="+")
     user = models.TextField()
-    share_den = models.IntegerField()
-    amount = models.DecimalField(
-        max_digits=50, decimal_places=12, help_text="Σ units × share_num × unit price."
+    price = models.ForeignKey(
+        "billing.Price", on_delete=models.DO_NOTHING, db_index=False, db_constraint=False, related_name="+"
     )
+    share_den = models.IntegerField()
+    units = models.DecimalField(max_digits=30, decimal_places=0, help_text="Σ units × share_num")
     last_rated_id = models.BigIntegerField(help_text="Newest rated row in this sum.")
 
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["tenant", "unit", "day", "hour", "project", "user", "share_den"],
+                fields=["tenant", "unit", "day", "hour", "project", "user", "price", "share_den"],
                 name="wallet_total_is_kept_once",
             )
         ]
 
     def __str__(self) -> str:
-        return f"{self.day}: {self.user} {self.amount}"
+        return f"{self.day}: {self.user} {self.units}"
 
 
 class WalletDay(models.Model):
@@ -375,7 +376,9 @@ class WalletBooking(models.Model):
     """How far a tenant's totals are booked on its wallets; `due` is set by rating and taken by the booking."""
 
     tenant = models.OneToOneField(Tenant, on_delete=models.PROTECT, primary_key=True, related_name="+")
-    rated_through = models.BigIntegerField(default=0, help_text="Newest rated row that is booked.")
+    rated_through = models.BigIntegerField(
+        default=0, help_text="Newest rated row, or correction of a price, that is booked."
+    )
     due = models.BooleanField(default=True)
 
     class Meta:

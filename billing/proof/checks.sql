@@ -113,10 +113,11 @@ WHERE r.verdict = 'charged' AND r.price_id NOT IN (SELECT price_id FROM billing_
 GROUP BY c.payer_id, r.period_id, r.project_id, r.price_id, r.share_den
 
 -- name: WALLET_DAYS
-SELECT w.id, w.unit, d.day, d.booked, t.share_den, sum(t.amount)
+SELECT w.id, w.unit, d.day, d.booked, t.share_den, sum(t.units * p.unit_price)
 FROM billing_walletday d JOIN billing_wallet w ON w.id = d.wallet_id
 JOIN billing_walletscheme s ON s.id = w.scheme_id
 JOIN billing_walletbooking b ON b.tenant_id = w.tenant_id AND NOT b.due
 JOIN billing_wallettotal t ON t.tenant_id = w.tenant_id AND t.unit = w.unit AND t.day = d.day
     AND (s.scope <> 'project' OR t.project_id = w.project_id) AND (s.scope <> 'user' OR t."user" = w."user")
+JOIN billing_price p ON p.id = t.price_id
 GROUP BY w.id, w.unit, d.day, d.booked, t.share_den

@@ -45,11 +45,10 @@ FROM (
 ) both_sides
 GROUP BY tenant_id, day, project_id, gpu_model, resource, price_id, share_den HAVING sum(kept) <> sum(used)
 
--- name: totals cost what their units cost
-SELECT format('{period:%s}, {project:%s}, %s: %s kept', t.period_id, t.project_id,
-              coalesce(format('{price:%s}', t.price_id), 'no price'), t.amount)
-FROM billing_periodtotal t LEFT JOIN billing_price p ON p.id = t.price_id
-WHERE t.amount <> coalesce(t.units * p.unit_price, 0)
+-- name: corrected prices are looked at again
+SELECT format('{period:%s}, {project:%s}, {price:%s}', t.period_id, t.project_id, t.price_id)
+FROM billing_periodtotal t JOIN billing_price p ON p.id = t.price_id
+WHERE t.last_rated_id < p.corrected_through
 
 -- name: every job has its tenant and project
 SELECT format('{job:%s}, {tenant:%s}, {project:%s}', j.record_id, j.tenant_id, j.project_id)
@@ -62,13 +61,13 @@ WHERE i.state = 'issued' GROUP BY i.id HAVING i.subtotal <> coalesce(sum(l.amoun
 
 -- name: wallet totals equal rated usage
 SELECT format('{tenant:%s}, %s: %s kept, %s rated', tenant_id, unit, sum(kept), sum(rated)) FROM (
-    SELECT tenant_id, unit, share_den, amount AS kept, 0 AS rated FROM billing_wallettotal
+    SELECT tenant_id, unit, price_id, share_den, units AS kept, 0 AS rated FROM billing_wallettotal
     UNION ALL
-    SELECT r.tenant_id, p.currency, r.share_den, 0, r.units::numeric * r.share_num * c.unit_price
+    SELECT r.tenant_id, p.currency, r.price_id, r.share_den, 0, r.units::numeric * r.share_num
     FROM billing_ratedusage r JOIN billing_price c ON c.id = r.price_id
     JOIN billing_planversion v ON v.id = c.version_id JOIN billing_plan p ON p.id = v.plan_id
     WHERE p.settles = 'wallet' AND r.verdict = 'charged'
-) both_sides GROUP BY tenant_id, unit, share_den HAVING sum(kept) <> sum(rated)
+) both_sides GROUP BY tenant_id, unit, price_id, share_den HAVING sum(kept) <> sum(rated)
 
 -- name: wallet entries add up to zero
 SELECT format('booking %s on {wallet:%s}: %s', booking, min(wallet_id), sum(amount)) FROM billing_walletentry

@@ -22,10 +22,13 @@ class _Price:
     """All lines of one price in one service period: by project, or together where terms say so."""
 
     currency: str = ""
-    terms: dict[str, Any] = field(default_factory=dict)  # of the newest line that has any
+    terms: dict[str, Any] = field(default_factory=dict)  # of the newest line that says how it is priced
+    unit_price: Decimal | None = (
+        None  # of the newest line that has one; a price can come to have tiers, and not to
+    )
     amounts: dict[int | None, int] = field(default_factory=lambda: defaultdict(int))
     seconds: dict[int | None, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
-    unit_prices: dict[int | None, Decimal] = field(default_factory=dict)
+    unit_prices: dict[int | None, Decimal | None] = field(default_factory=dict)
 
     def broken(self) -> Iterator[str]:
         """The projects whose lines do not cost what they hold."""
@@ -37,7 +40,7 @@ class _Price:
                 yield "all projects"
             return
         for project, seconds in self.seconds.items():
-            model = PerUnit(self.unit_prices[project])
+            model = PerUnit(self.unit_prices[project] or self.unit_price or Decimal(0))
             if model.amount(seconds, self.currency).rounded().minor != self.amounts[project]:
                 yield mark("project", project) if project is not None else "no project"
 
@@ -62,10 +65,12 @@ def lines_that_cost_something_else() -> list[str]:
         "pk"
     ):
         price = prices[payer, period, price_id]
-        price.currency, price.terms = currency, terms or price.terms
+        price.currency = currency
+        if terms or unit_price is not None:
+            price.terms, price.unit_price = terms, unit_price
         price.amounts[project] += amount
         price.seconds[project] += Fraction(int(num), den)
-        price.unit_prices[project] = unit_price or Decimal(0)
+        price.unit_prices[project] = unit_price
     broken = [
         f"{mark('period', period)}, {where}, {mark('price', price_id) if price_id is not None else 'no price'}"
         for (_, period, price_id), price in prices.items()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from django.db import connection
-from django.db.models import Q, QuerySet
+from django.db.models import ExpressionWrapper, F, Q, QuerySet
+from django.db.models.functions import Coalesce
 
 from billing.models import BillingPeriod, PeriodTotal, RatedJob, Resource, Verdict
-from billing.queries.costs import Tag, cost, per_currency, tag, tags
+from billing.models.rated import AMOUNT
+from billing.queries.costs import Tag, Tags, cost, per_currency, tag, tags
 from billing.rules.meters import Meter
 from billing.rules.money import Money
 from portal.core import pagination
@@ -27,6 +31,10 @@ PAGE = 50
 NEWEST = 300  # jobs that suggestions for a quote are taken from
 MOST_USERS = 200  # suggestions
 NEWEST_FIRST = ("-shown_at", "-record_id")
+COST_RANK = ExpressionWrapper(
+    F("cost_units") * Coalesce(F("cost_price__unit_price"), 1, output_field=AMOUNT), output_field=AMOUNT
+)
+"""What lists of the most expensive jobs are ordered by; as `TOP_JOBS` has it."""
 METERS = {
     Resource.GPU: ("GPU", Meter.GPU_HOUR),
     Resource.CPU: ("CPU", Meter.CPU_CORE_HOUR),
@@ -84,7 +92,8 @@ class Piece:
     """Rated usage of one job that has one window, project, resource and price, and one invoice or none.
 
     What was never invoiced and taken back again leaves no piece. `units` is negative where an
-    invoiced piece is taken back.
+    invoiced piece is taken back. An invoiced piece has the price that its invoice states; where that was corrected
+    since, a piece more has what it came to by that.
     """
 
     project: str
@@ -98,6 +107,7 @@ class Piece:
     invoice: str  # number, "" where it is on none
     line: int | None  # its position there; None also where taken back and charged again it adds nothing
     paid_by: str  # another tenant, on whose invoice it is or will be
+    former: Tag | None = None  # as it was charged already, where its price was corrected since
 
     @property
     def resource_name(self) -> str:
@@ -113,7 +123,11 @@ class Piece:
 
     @property
     def cost(self) -> Money | None:
-        return cost(self.tag, self.resource_seconds) if self.tag else None
+        """Of a correction of the price the difference."""
+        if self.tag is None:
+            return None
+        amount = cost(self.tag, self.resource_seconds)
+        return amount - cost(self.former, self.resource_seconds) if self.former else amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +182,7 @@ def seconds_of(period: BillingPeriod) -> tuple[int, int]:
 
 
 def job(tenant: Tenant, record_id: int) -> tuple[Job, list[Piece]]:
-    """Raises RatedJob.DoesNotExist. Four queries."""
+    """Raises RatedJob.DoesNotExist. Five queries, and one more where a price of it was corrected."""
     row = RatedJob.objects.select_related("project").get(tenant=tenant, record_id=record_id)
     return costed(tenant, [row])[0], _pieces(tenant, row)
 
@@ -247,9 +261,12 @@ def _pieces(tenant: Tenant, row: RatedJob) -> list[Piece]:
     with connection.cursor() as cursor:
         cursor.execute(sql.PIECES, {"tenant": tenant.pk, "record": row.record_id})
         rows = cursor.fetchall()
-    prices = tags(price for *_, price, _, _, _ in rows)
-    return [
-        Piece(
+    prices = tags(price for *_, price, _, _, _, _, _ in rows)
+    corrected = _corrections(tenant, prices)
+    pieces: list[Piece] = []
+    for project, resource, verdict, since, until, units, share_num, share_den, price, *billed in rows:
+        number, line, payer, through, period_end = billed
+        piece = Piece(
             project,
             resource,
             Verdict(verdict),
@@ -262,21 +279,45 @@ def _pieces(tenant: Tenant, row: RatedJob) -> list[Piece]:
             line,
             payer or "",
         )
-        for (
-            project,
-            resource,
-            verdict,
-            since,
-            until,
-            units,
-            share_num,
-            share_den,
-            price,
-            number,
-            line,
-            payer,
-        ) in rows
-    ]
+        pieces += corrected.apart(piece, price, through, period_end) if number else [piece]
+    return pieces
+
+
+@dataclass(frozen=True, slots=True)
+class _Corrections:
+    """What prices came to, each until its number, and the invoices that state what they came to afterwards."""
+
+    amounts: Mapping[int, list[tuple[int, Decimal]]]
+    invoices: Sequence[tuple[int, datetime, str]]
+
+    def apart(self, piece: Piece, price: int, through: int, period_end: datetime) -> Iterator[Piece]:
+        """The piece as its invoice charged it, and one for each correction of its price since."""
+        since = [(number, amount) for number, amount in self.amounts.get(price, ()) if number > through]
+        if piece.tag is None or not since:
+            yield piece
+            return
+        steps = [replace(piece.tag, unit_price=amount) for _, amount in since] + [piece.tag]
+        yield replace(piece, tag=steps[0])
+        for (number, _), (former, corrected) in zip(since, pairwise(steps), strict=True):
+            yield replace(
+                piece, tag=corrected, former=former, line=None, invoice=self._invoice(number, period_end)
+            )
+
+    def _invoice(self, number: int, period_end: datetime) -> str:
+        reaching = (name for reach, end, name in self.invoices if reach >= number and end >= period_end)
+        return next(reaching, "")
+
+
+def _corrections(tenant: Tenant, prices: Tags) -> _Corrections:
+    """One query; one more where any of the prices was corrected."""
+    amounts: dict[int, list[tuple[int, Decimal]]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(sql.CORRECTIONS, {"prices": list(prices)})
+        for price, number, unit_price in cursor.fetchall():
+            amounts[price].append((number, unit_price))
+        if amounts:
+            cursor.execute(sql.INVOICES, {"tenant": tenant.pk})
+        return _Corrections(amounts, cursor.fetchall() if amounts else [])
 
 
 def _span(rows: Sequence[RatedJob]) -> dict[str, Any]:

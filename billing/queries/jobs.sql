@@ -1,16 +1,17 @@
 -- name: TOP_JOBS
 -- The jobs that ran in the period and have cost most in all. Which ones they are is read from the index alone: whole rows
--- take long to sort.
+-- take long to sort. A price that was corrected moves all that it alone made up at once.
 SELECT r.*, p.*
 FROM (
-    SELECT record_id FROM billing_ratedjob
-    WHERE tenant_id = %(tenant)s AND (ended > %(since)s OR ended IS NULL)
-      AND shown_at >= %(earliest)s AND shown_at < %(until)s
-    ORDER BY cost_rank DESC, gpu_units DESC, record_id DESC LIMIT %(most)s
+    SELECT j.record_id, j.cost_units * coalesce(c.unit_price, 1) AS cost
+    FROM billing_ratedjob j LEFT JOIN billing_price c ON c.id = j.cost_price_id
+    WHERE j.tenant_id = %(tenant)s AND (j.ended > %(since)s OR j.ended IS NULL)
+      AND j.shown_at >= %(earliest)s AND j.shown_at < %(until)s
+    ORDER BY cost DESC, j.gpu_units DESC, j.record_id DESC LIMIT %(most)s
 ) top
 JOIN billing_ratedjob r ON r.record_id = top.record_id AND r.tenant_id = %(tenant)s
 JOIN tenants_project p ON p.id = r.project_id
-ORDER BY r.cost_rank DESC, r.gpu_units DESC, r.record_id DESC;
+ORDER BY top.cost DESC, r.gpu_units DESC, r.record_id DESC;
 
 -- name: COSTS
 -- Of each of these jobs what it used, by verdict and price.
@@ -27,21 +28,23 @@ LEFT JOIN billing_pricetag g ON g.price_id = u.price_id;
 
 -- name: PIECES
 -- The pieces of one job. An invoice covers what was rated up to `rated_through`, in its own period and those before it;
--- its line is that of the same project and price. What it takes back and charges again adds nothing, and has no line.
+-- its line is that of the same project and price, not of a correction of the price. What it takes back and charges again
+-- adds nothing, and has no line.
 SELECT * FROM (
     SELECT c.name, r.resource, r.verdict, r.service_from, r.service_to, sum(r.units) AS units, r.share_num, r.share_den,
-           r.price_id, i.number, l.position AS line, y.payer
+           r.price_id, i.number, l.position AS line, y.payer, i.rated_through, p."end"
     FROM billing_ratedusage r
     JOIN tenants_project c ON c.id = r.project_id
     JOIN billing_billingperiod p ON p.id = r.period_id
     LEFT JOIN LATERAL (
-        SELECT v.id, v.number FROM billing_invoice v
+        SELECT v.id, v.number, v.rated_through FROM billing_invoice v
         WHERE v.tenant_id = r.tenant_id AND r.payer_id IS NULL AND v.state = 'issued' AND r.verdict = 'charged'
           AND v.period_end >= p."end" AND v.rated_through >= r.id
         ORDER BY v.rated_through, v.id LIMIT 1
     ) i ON true
     LEFT JOIN LATERAL (
-        SELECT min(n.position) AS position FROM billing_invoiceline n
+        SELECT coalesce(min(n.position) FILTER (WHERE n.seconds_num <> 0), min(n.position)) AS position
+        FROM billing_invoiceline n
         WHERE n.invoice_id = i.id AND n.tenant_id = r.tenant_id AND n.kind = 'usage'
           AND n.service_period_id = r.period_id AND n.project_id = r.project_id AND n.price_id = r.price_id
     ) l ON true
@@ -49,12 +52,22 @@ SELECT * FROM (
       ON y.tenant_id = r.tenant_id AND y.payer_id = r.payer_id
     WHERE r.tenant_id = %(tenant)s AND r.record_id = %(record)s
     GROUP BY c.name, r.resource, r.verdict, r.service_from, r.service_to, r.share_num, r.share_den, r.price_id,
-             i.number, l.position, y.payer
+             i.number, l.position, y.payer, i.rated_through, p."end"
     HAVING sum(r.units) <> 0
     UNION ALL
-    SELECT c.name, w.resource, 'waived', w.service_from, w.service_to, w.units, 1, w.share_den, NULL, NULL, NULL, NULL
+    SELECT c.name, w.resource, 'waived', w.service_from, w.service_to, w.units, 1, w.share_den, NULL, NULL, NULL, NULL,
+           NULL, NULL
     FROM billing_waivedpart w JOIN tenants_project c ON c.id = w.project_id
     WHERE w.tenant_id = %(tenant)s AND w.record_id = %(record)s AND w.units <> 0
 ) piece
 ORDER BY service_from, array_position(ARRAY['gpu', 'cpu', 'memory', 'gpu-memory'], resource), number NULLS LAST,
          units > 0, service_to;
+
+-- name: CORRECTIONS
+-- What prices came to, each until its number.
+SELECT price_id, number, unit_price FROM billing_pricecorrection WHERE price_id = ANY (%(prices)s) ORDER BY number;
+
+-- name: INVOICES
+-- How far documents reach, the earliest first.
+SELECT rated_through, period_end, number FROM billing_invoice
+WHERE tenant_id = %(tenant)s AND state = 'issued' ORDER BY rated_through, id;

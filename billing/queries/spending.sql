@@ -11,13 +11,13 @@ GROUP BY t.slug, x.project_id, x.price_id, x.share_den;
 -- name: JOB_COSTS
 -- Places are taken in the currency of the tenant's plan: a number of yen says nothing beside one of dollars.
 WITH recent AS MATERIALIZED (
-    SELECT tenant_id, record_id, left(name, %(name_length)s) AS name, account, cost_rank,
+    SELECT tenant_id, record_id, left(name, %(name_length)s) AS name, account, cost_units, cost_price_id,
            CASE WHEN gpus = 0 THEN 'none' WHEN gpu_model = '' THEN 'unknown' ELSE gpu_model END AS gpu_type,
            date_trunc('month', to_timestamp(started) AT TIME ZONE 'UTC')::date AS first_month,
            date_trunc('month', to_timestamp(coalesce(ended, seen_until)) AT TIME ZONE 'UTC')::date AS last_month
     FROM billing_ratedjob WHERE ended IS NULL AND started IS NOT NULL AND seen_until >= %(since)s
     UNION ALL
-    SELECT tenant_id, record_id, left(name, %(name_length)s) AS name, account, cost_rank,
+    SELECT tenant_id, record_id, left(name, %(name_length)s) AS name, account, cost_units, cost_price_id,
            CASE WHEN gpus = 0 THEN 'none' WHEN gpu_model = '' THEN 'unknown' ELSE gpu_model END AS gpu_type,
            date_trunc('month', to_timestamp(started) AT TIME ZONE 'UTC')::date AS first_month,
            date_trunc('month', to_timestamp(coalesce(ended, seen_until)) AT TIME ZONE 'UTC')::date AS last_month
@@ -25,8 +25,9 @@ WITH recent AS MATERIALIZED (
 ), kind AS MATERIALIZED (
     SELECT r.tenant_id, r.name, r.account, r.gpu_type, row_number() OVER (
         PARTITION BY l.currency
-        ORDER BY sum(r.cost_rank) DESC, r.tenant_id, r.name, r.account, r.gpu_type) <= %(most)s AS told
+        ORDER BY sum(r.cost_units * coalesce(c.unit_price, 1)) DESC, r.tenant_id, r.name, r.account, r.gpu_type) <= %(most)s AS told
     FROM recent r
+    LEFT JOIN billing_price c ON c.id = r.cost_price_id
     LEFT JOIN billing_subscription s ON s.tenant_id = r.tenant_id AND s.since <= %(moment)s
                                     AND (s.until IS NULL OR s.until > %(moment)s)
     LEFT JOIN billing_plan l ON l.id = s.plan_id

@@ -1,6 +1,7 @@
 -- Writing `rate_change`: rated usage, its totals, what is charged to wallets, and the jobs that tenants see.
 --
--- Totals are summed per offer first, by few and narrow columns, and priced when they are sums.
+-- Totals are summed per offer first, by few and narrow columns. They name their prices, as rated rows do: what they cost is
+-- computed where it is read.
 
 -- name: RATED_USAGE
 INSERT INTO billing_ratedusage (id, service_month, revision, generation, reversal, record_id, resource, tenant_id,
@@ -25,17 +26,16 @@ SET id = excluded.id, service_to = excluded.service_to, units = excluded.units, 
 
 -- name: PERIOD_TOTALS
 INSERT INTO billing_periodtotal AS t
-    (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den, payer_id, units, amount,
-     last_rated_id)
+    (tenant_id, period_id, project_id, gpu_model, resource, verdict, price_id, share_den, payer_id, units, last_rated_id)
 SELECT o.tenant_id, o.period_id, o.project_id, c.gpu_model, o.resource, o.verdict, o.price_id, c.share_den, o.payer_id,
-       sum(c.units), coalesce(sum(c.units * o.unit_price), 0), max(c.last)
+       sum(c.units), max(c.last)
 FROM (
     SELECT offer_id, gpu_model, share_den, sum(units * share_num) AS units, max(id) AS last
     FROM rate_change GROUP BY 1, 2, 3
 ) c JOIN rate_offer o USING (offer_id)
 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9
 ON CONFLICT ON CONSTRAINT period_total_is_kept_once DO UPDATE SET units = t.units + excluded.units,
-    amount = t.amount + excluded.amount, last_rated_id = greatest(t.last_rated_id, excluded.last_rated_id)
+    last_rated_id = greatest(t.last_rated_id, excluded.last_rated_id)
 
 -- name: MOVES
 -- What is rated already of jobs whose description changed: their sums move from the old description to the new, and the
@@ -166,7 +166,7 @@ ANALYZE rate_hour
 -- Over the hours as over the days, and they add up to the same days. Any change of a day makes it newer than what was
 -- booked, whichever of its sums it is in.
 INSERT INTO billing_wallettotal AS t
-    (tenant_id, unit, day, hour, project_id, "user", share_den, amount, last_rated_id)
+    (tenant_id, unit, day, hour, project_id, "user", price_id, share_den, units, last_rated_id)
 WITH offer AS NOT MATERIALIZED (
     SELECT f.*, p.currency AS unit FROM rate_offer f JOIN billing_price c ON c.id = f.price_id
     JOIN billing_planversion v ON v.id = c.version_id JOIN billing_plan p ON p.id = v.plan_id
@@ -187,14 +187,14 @@ WITH offer AS NOT MATERIALIZED (
           AND d.since >= r.since AND d.since < r.service_to OFFSET 0
     ) d WHERE r.service_to > r.until
 )
-SELECT o.tenant_id, o.unit, p.day, p.hour, o.project_id, p."user", p.share_den, sum(p.units * o.unit_price),
+SELECT o.tenant_id, o.unit, p.day, p.hour, o.project_id, p."user", o.price_id, p.share_den, sum(p.units),
        (SELECT max(id) FROM rate_change)
 FROM (
     SELECT offer_id, day, hour, "user", share_den, sum(units * share_num) AS units FROM piece GROUP BY 1, 2, 3, 4, 5
 ) p JOIN offer o USING (offer_id)
-GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 4, 5, 6, 7
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8
 ON CONFLICT ON CONSTRAINT wallet_total_is_kept_once DO UPDATE
-SET amount = t.amount + excluded.amount, last_rated_id = excluded.last_rated_id
+SET units = t.units + excluded.units, last_rated_id = excluded.last_rated_id
 
 -- name: WALLETS_DUE
 INSERT INTO billing_walletbooking (tenant_id, rated_through, due)
@@ -237,12 +237,14 @@ DELETE FROM billing_ratedjob WHERE ctid = ANY (ARRAY(SELECT place FROM k))
 
 -- name: JOBS
 -- Only jobs that show something new are written, be it a single one of ten thousand; where nothing was rated before, none
--- is looked up. The cost is that of a second of one unit; a GPU's own fraction comes on top. Offers are numbered in order
--- of time, and so are spans: a job is shown in the project of its newest. One without GPUs is shown though nothing of it
--- may be charged.
+-- is looked up. What it is sorted by are the hours of its only price, which stay when the price comes to something else,
+-- and of several prices the cost: that of a second of one unit, where a GPU's own fraction comes on top. Offers are
+-- numbered in order of time, and so are spans: a job is shown in the project of its newest. One without GPUs is shown
+-- though nothing of it may be charged.
 INSERT INTO billing_ratedjob (tenant_id, record_id, project_id, cluster, account, job_id, name, "user", queue, qos,
     gpu_model, mig_profile, gpus, share_num, share_den, cpu_milli, memory_mib, gpu_memory_mib, billing, nodes, state,
-    submitted, started, ended, seen_until, suspended, shown_at, gpu_units, cost_rank, unpriced)
+    submitted, started, ended, seen_until, suspended, shown_at, gpu_units, cost_price_id, cost_units,
+    unpriced)
 WITH cut AS NOT MATERIALIZED (
     SELECT record_id, offer_id, units, share_num, share_den FROM rate_cut WHERE NOT %(unrated)s
     UNION ALL
@@ -253,23 +255,31 @@ SELECT s.* FROM (
            u.gpu_model, u.mig_profile, u.gpus, u.share_num, u.share_den, u.cpu_milli, u.memory_mib, u.gpu_memory_mib,
            u.billing, u.nodes, u.state, u.submitted, u.started, u.ended, u.seen_until, u.suspended,
            coalesce(u.started, u.submitted, 0) AS shown_at,
-           o.gpu_units, o.cost::numeric(30, 6) AS cost_rank, o.unpriced
+           o.gpu_units, o.price_id AS cost_price_id, o.cost::numeric(30, 6) AS cost_units, o.unpriced
     FROM (
         SELECT w.record_id, w.tenant_id, coalesce(s.project_id, f.project_id) AS project_id,
-               coalesce(w.gpu_units, 0) AS gpu_units, coalesce(w.cost, 0) AS cost, coalesce(w.unpriced, false) AS unpriced
+               coalesce(w.gpu_units, 0) AS gpu_units,
+               CASE WHEN w.first_price = w.last_price THEN w.first_price END AS price_id,
+               coalesce(CASE WHEN w.first_price = w.last_price
+                             THEN w.price_units * w.share_num / (w.share_den * 3600::numeric) ELSE w.cost END, 0) AS cost,
+               coalesce(w.unpriced, false) AS unpriced
         FROM (SELECT * FROM (
             SELECT c.record_id, f.tenant_id, max(c.offer_id) AS newest,
                    coalesce(sum(c.units) FILTER (WHERE f.resource = 'gpu'), 0) AS gpu_units,
                    coalesce(sum(CASE WHEN f.resource = 'gpu' AND (c.share_num, c.share_den) <> (1, 1)
                                      THEN c.units * c.share_num * f.second_cost / c.share_den
                                      ELSE c.units * f.second_cost END), 0) AS cost,
-                   bool_or(f.verdict = 'unpriced') AS unpriced
+                   bool_or(f.verdict = 'unpriced') AS unpriced,
+                   min(f.price_id) AS first_price, max(f.price_id) AS last_price,
+                   sum(c.units) FILTER (WHERE f.price_id IS NOT NULL) AS price_units,
+                   min(c.share_num) FILTER (WHERE f.price_id IS NOT NULL) AS share_num,
+                   min(c.share_den) FILTER (WHERE f.price_id IS NOT NULL) AS share_den
             FROM cut c JOIN rate_offer f USING (offer_id)
             GROUP BY c.record_id, f.tenant_id
         ) c FULL JOIN (SELECT record_id, tenant_id, newest AS newest_span FROM rate_held) h USING (record_id, tenant_id)
         ) w LEFT JOIN rate_offer f ON f.offer_id = w.newest LEFT JOIN rate_span s ON s.span_id = w.newest_span
         UNION ALL
-        SELECT u.record_id, n.tenant_id, n.project_id, 0, 0, false FROM usage_input u JOIN tenants_ownership n
+        SELECT u.record_id, n.tenant_id, n.project_id, 0, NULL, 0, false FROM usage_input u JOIN tenants_ownership n
             ON n.account_id = u.account_id
            AND (n.since IS NULL OR n.since <= to_timestamp(coalesce(u.started, u.submitted, 0)))
            AND (n.until IS NULL OR n.until > to_timestamp(coalesce(u.started, u.submitted, 0)))
@@ -283,11 +293,13 @@ SELECT s.* FROM (
 WHERE %(unrated)s OR
     (s.project_id, s.cluster, s.account, s.job_id, s.name, s."user", s.queue, s.qos, s.gpu_model, s.mig_profile, s.gpus,
      s.share_num, s.share_den, s.cpu_milli, s.memory_mib, s.gpu_memory_mib, s.billing, s.nodes, s.state, s.submitted,
-     s.started, s.ended, s.seen_until, s.suspended, s.shown_at, s.gpu_units, s.cost_rank, s.unpriced)
+     s.started, s.ended, s.seen_until, s.suspended, s.shown_at, s.gpu_units, s.cost_price_id, s.cost_units,
+     s.unpriced)
     IS DISTINCT FROM
     (k.project_id, k.cluster, k.account, k.job_id, k.name, k."user", k.queue, k.qos, k.gpu_model, k.mig_profile, k.gpus,
      k.share_num, k.share_den, k.cpu_milli, k.memory_mib, k.gpu_memory_mib, k.billing, k.nodes, k.state, k.submitted,
-     k.started, k.ended, k.seen_until, k.suspended, k.shown_at, k.gpu_units, k.cost_rank, k.unpriced)
+     k.started, k.ended, k.seen_until, k.suspended, k.shown_at, k.gpu_units, k.cost_price_id, k.cost_units,
+     k.unpriced)
 ON CONFLICT (record_id, tenant_id) DO UPDATE SET
     project_id = excluded.project_id, cluster = excluded.cluster, account = excluded.account, job_id = excluded.job_id,
     name = excluded.name, "user" = excluded."user", queue = excluded.queue, qos = excluded.qos,
@@ -296,5 +308,5 @@ ON CONFLICT (record_id, tenant_id) DO UPDATE SET
     memory_mib = excluded.memory_mib, gpu_memory_mib = excluded.gpu_memory_mib, billing = excluded.billing,
     nodes = excluded.nodes, state = excluded.state, submitted = excluded.submitted, started = excluded.started,
     ended = excluded.ended, seen_until = excluded.seen_until, suspended = excluded.suspended,
-    shown_at = excluded.shown_at, gpu_units = excluded.gpu_units, cost_rank = excluded.cost_rank,
-    unpriced = excluded.unpriced
+    shown_at = excluded.shown_at, gpu_units = excluded.gpu_units, cost_price_id = excluded.cost_price_id,
+    cost_units = excluded.cost_units, unpriced = excluded.unpriced

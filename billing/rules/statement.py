@@ -7,7 +7,7 @@ and voided invoices are all the same case: whatever the order, the same cents ha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -106,6 +106,9 @@ class Line:
     correction: bool  # of an earlier (or later) service period than the invoice's own
     terms: Mapping[str, Any] = field(default_factory=dict)  # of a share, with what was billed of it before
     first_charge: bool = False  # of an earlier period of which nothing was ever billed: it corrects nothing
+    former_price: Decimal | None = (
+        None  # what was billed per hour, of a line that is owed for another price alone
+    )
 
 
 def statement(
@@ -115,17 +118,41 @@ def statement(
 
     `owed` and `billed` are totals since ever, not since the last invoice. Lines of `period` come
     first, corrections after them, each by key. A key that is billed but no longer owed is taken
-    back whole. A free price still shows what was used. CurrencyMismatchError when something was
-    billed in another currency.
+    back whole. A free price still shows what was used. Where a price was corrected, what that comes to for all that was
+    billed by it is a line of its own, before what was used since. CurrencyMismatchError when something was billed in
+    another currency.
     """
     open_before = {key.service for key in owed} - {key.service for key in billed}
-    lines = [
-        _line(key, owed.get(key), billed.get(key), period, currency, first=key.service in open_before)
-        for key in owed.keys() | billed.keys()
-    ]
+    lines = []
+    for key in owed.keys() | billed.keys():
+        before, amounts = billed.get(key), owed.get(key)
+        corrected = _price_correction(key, amounts, before, period, currency)
+        if corrected is not None and before is not None:
+            lines.append(corrected)
+            before = replace(before, amount=before.amount + corrected.amount)
+        lines.append(_line(key, amounts, before, period, currency, first=key.service in open_before))
     return sorted(
         (line for line in lines if line.resource_seconds or line.amount.amount),
         key=_place,
+    )
+
+
+def _price_correction(
+    key: Key, owed: Owed | None, billed: Billed | None, period: Period, currency: str
+) -> Line | None:
+    """What was billed, at the price of now; None where that is the same price, or one over several projects."""
+    if owed is None or owed.model is None or owed.share is not None or billed is None:
+        return None
+    if billed.unit_price is None or billed.unit_price == owed.model.unit_price:
+        return None
+    amount = owed.model.amount(billed.resource_seconds, currency).rounded() - billed.amount
+    return Line(
+        key,
+        Fraction(0),
+        owed.model.unit_price,
+        amount,
+        correction=key.service != period,
+        former_price=billed.unit_price,
     )
 
 

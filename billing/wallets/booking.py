@@ -13,8 +13,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from django.db import transaction
-from django.db.models import Max, Sum
+from django.db.models import Max
+from django.db.models.functions import Greatest
 
+from billing.models.rated import COST
 from billing.models.wallets import Wallet, WalletBooking, WalletScheme, WalletScope, WalletTotal
 from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money
@@ -51,9 +53,12 @@ def book(*, tenant: Tenant, moment: datetime) -> None:
     """
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     state, _ = WalletBooking.objects.get_or_create(tenant=tenant)
-    changed = WalletTotal.objects.filter(tenant=tenant, last_rated_id__gt=state.rated_through)
     columns = ("unit", "day", "project", "user")
-    news = list(changed.values_list(*columns).annotate(newest=Max("last_rated_id")).order_by(*columns))
+    totals = WalletTotal.objects.filter(tenant=tenant).annotate(
+        newest=Greatest("last_rated_id", "price__corrected_through")
+    )
+    changed = totals.filter(newest__gt=state.rated_through).values_list(*columns)
+    news = list(changed.annotate(last=Max("newest")).order_by(*columns))
     for unit in sorted({row[0] for row in news}):
         _book_unit(tenant, unit, [row[1:4] for row in news if row[0] == unit], moment)
     state.rated_through = max([state.rated_through, *(row[4] for row in news)])
@@ -102,6 +107,6 @@ def _owed(wallet: Wallet, days: Iterable[date]) -> dict[date, int]:
     """What the days come to, in smallest units: rounded once, per day."""
     totals = WalletTotal.objects.filter(used_by(wallet), day__in=list(days))
     exact: dict[date, Fraction] = defaultdict(Fraction)
-    for day, share_den, amount in totals.values_list("day", "share_den").annotate(sum=Sum("amount")):
+    for day, share_den, amount in totals.values_list("day", "share_den").annotate(sum=COST):
         exact[day] += Fraction(amount) / share_den / SECONDS_PER_HOUR
     return {day: Money(amount, wallet.unit).rounded().minor for day, amount in sorted(exact.items())}

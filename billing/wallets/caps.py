@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from django.db.models import Q, Sum
 
+from billing.models.rated import COST
 from billing.models.wallets import EntrySide, Wallet, WalletEntry, WalletScope, WalletTotal
 from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money
@@ -80,7 +81,7 @@ def _hours(wallet: Wallet, days: Iterable[date]) -> dict[date, list[tuple[dateti
     """By day what each of its hours used, exact, in order of their ends."""
     rows = WalletTotal.objects.filter(used_by(wallet), day__in=list(days))
     exact: dict[tuple[date, int], Fraction] = defaultdict(Fraction)
-    for day, hour, den, amount in rows.values_list("day", "hour", "share_den").annotate(sum=Sum("amount")):
+    for day, hour, den, amount in rows.values_list("day", "hour", "share_den").annotate(sum=COST):
         exact[day, hour] += Fraction(amount) / den / SECONDS_PER_HOUR
     by_day: dict[date, list[tuple[datetime, Fraction]]] = defaultdict(list)
     for (day, hour), used in sorted(exact.items()):

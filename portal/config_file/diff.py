@@ -117,13 +117,24 @@ class Affected:
 
 
 def affected(before: Snapshot, after: Snapshot) -> Affected:
-    """Of everything that differs between the two."""
-    changed = [thing for key, thing in after.items() if before.get(key) != thing]
+    """Of everything that differs between the two, but for what prices come to: rated usage does not say that."""
+    changed = [
+        thing
+        for key, thing in after.items()
+        if (earlier := before.get(key)) != thing
+        and not (
+            key[0] == "price" and earlier is not None and _without_amount(earlier) == _without_amount(thing)
+        )
+    ]
     return Affected(
         plans={thing.plan for thing in changed if thing.plan is not None},
         tenants={thing.tenant for thing in changed if thing.tenant is not None},
         accounts={thing.account for thing in changed if thing.account is not None},
     )
+
+
+def _without_amount(price: Thing) -> dict[str, str]:
+    return {name: text for name, text in price.fields.items() if name not in {"unit price", "model"}}
 
 
 def text_of(value: Any) -> str:

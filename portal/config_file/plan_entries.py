@@ -85,6 +85,7 @@ class PriceEntry(Entry, frozen=True, kw_only=True):
         name="from"
     )
     until: date | None = None
+    correction: Annotated[str, Rule(filled=True)] | None = None
 
     @classmethod
     def complete(cls, table: Table, values: dict[str, Any]) -> None:

@@ -65,6 +65,7 @@ def write_price(version: PlanVersion, entry: PriceEntry) -> Price:
         tenant=tenant,
         valid_from=entry.since,
         valid_until=entry.until,
+        correction=entry.correction or "",
     )
 
 

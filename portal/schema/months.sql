@@ -106,7 +106,7 @@ CREATE TABLE billing_ratedjob (
     billing bigint NOT NULL DEFAULT 0, suspended bigint NOT NULL DEFAULT 0, submitted bigint, started bigint, ended bigint,
     seen_until bigint, gpu_units bigint NOT NULL,
     gpus int NOT NULL, share_num int NOT NULL, share_den int NOT NULL, nodes int NOT NULL,
-    unpriced boolean NOT NULL, cost_rank numeric(30, 6) NOT NULL,
+    unpriced boolean NOT NULL, cost_price_id bigint, cost_units numeric(30, 6) NOT NULL,
     cluster text NOT NULL, account text NOT NULL, job_id text NOT NULL, name text NOT NULL, "user" text NOT NULL,
     queue text NOT NULL, qos text NOT NULL, gpu_model text NOT NULL, mig_profile text NOT NULL, state text NOT NULL,
     -- The record first: rating looks up jobs by it, whoever their tenants are.
@@ -115,7 +115,7 @@ CREATE TABLE billing_ratedjob (
 -- What the most expensive jobs of a period are sorted by lies in the index: a large tenant has a hundred thousand of
 -- them, of which eight are read.
 CREATE INDEX jobs_of_tenant_newest_first ON billing_ratedjob (tenant_id, shown_at DESC, record_id DESC)
-    INCLUDE (ended, cost_rank, gpu_units);
+    INCLUDE (ended, cost_price_id, cost_units, gpu_units);
 -- The few that run or wait, found without reading all that ever ended.
 CREATE INDEX open_jobs_of_tenant ON billing_ratedjob (tenant_id, shown_at DESC, record_id DESC) WHERE ended IS NULL;
 -- Those of all tenants that ended lately, which monitoring asks for each minute. Rows come about in the order of their

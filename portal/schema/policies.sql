@@ -71,6 +71,11 @@ CREATE POLICY billing_price_of_own_usage ON billing_price FOR SELECT TO clustert
                   WHERE t.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)));
 GRANT SELECT ON billing_price TO clustertab_portal;
 
+ALTER TABLE billing_pricecorrection ENABLE ROW LEVEL SECURITY;
+CREATE POLICY billing_pricecorrection_of_own_usage ON billing_pricecorrection FOR SELECT TO clustertab_portal
+    USING (price_id IN (SELECT p.id FROM billing_price p));
+GRANT SELECT (number, price_id, unit_price) ON billing_pricecorrection TO clustertab_portal;
+
 ALTER TABLE billing_planversion ENABLE ROW LEVEL SECURITY;
 CREATE POLICY billing_planversion_of_own_usage ON billing_planversion FOR SELECT TO clustertab_portal
     USING (id IN (SELECT p.version_id FROM billing_price p));

@@ -112,6 +112,8 @@ def _formula(piece: Piece) -> str:
         return ""
     quantity = say.usage(piece.units, piece.share, piece.meter)
     unit_price = say.price(piece.tag.unit_price, piece.tag.currency)
+    if piece.former is not None:
+        unit_price = f"({unit_price} − {say.price(piece.former.unit_price, piece.former.currency)})"
     amount = say.exact_money(cost)
     equals = "" if amount.startswith("≈") else "= "
     return f"{quantity} ÷ 3,600 × {unit_price} {equals}{amount}"

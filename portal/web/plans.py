@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
@@ -19,6 +20,8 @@ from billing.models import Allowance, Commitment, Fee, Price, Settles
 from billing.queries import plans as reading
 from billing.queries.plans import Version, VersionedPlan
 from billing.rules.formatting import grouped
+from billing.rules.meters import PerUnit
+from portal.core.audit import acting_as
 from portal.core.outbox import outbox
 from portal.core.tenants.access import Right
 from portal.sentences import sentence
@@ -29,6 +32,7 @@ from portal.web.curves import curve_of, price_words
 from portal.web.page_frame import PageFrame
 
 TENANTS = 50  # that a plan's page names
+AMOUNT = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")  # below LARGEST_PRICE
 SETTLES = {
     Settles.INVOICE: gettext_noop("the period’s invoice"),
     Settles.WALLET: gettext_noop("wallets"),
@@ -64,17 +68,41 @@ def _act(request: HttpRequest, versioned_plan: VersionedPlan) -> HttpResponse:
             plans.delete_plan(plan=versioned_plan.row)
             messages.success(request, _("Plan {name} deleted.").format(name=name))
             return redirect("operator_plans")
-        _end(request, versioned_plan)
+        (_correct if request.POST.get("act") == "correct" else _end)(request, versioned_plan)
     except PlanError as error:
         messages.error(request, sentence(error))
     return redirect("operator_plan", name)
 
 
-def _end(request: HttpRequest, versioned_plan: VersionedPlan) -> None:
+def _chosen(request: HttpRequest, versioned_plan: VersionedPlan) -> Price:
     prices = {str(price.pk): price for version in versioned_plan.versions for price in version.prices}
     price = prices.get(request.POST.get("price", ""))
     if price is None:
         raise PlanError(_("There is no such price in this plan."))
+    return price
+
+
+def _correct(request: HttpRequest, versioned_plan: VersionedPlan) -> None:
+    """Tiers are written in a file: a form has one amount."""
+    price = _chosen(request, versioned_plan)
+    amount = request.POST.get("amount", "").strip()
+    if price.scale:
+        raise PlanError(_("This price has tiers or packages: write them in a file with `correction`."))
+    if not AMOUNT.fullmatch(amount):
+        raise PlanError(_("Enter the price per unit as a number, like 2.50."))
+    reason = request.POST.get("reason", "").strip()
+    with acting_as(why=reason):
+        plans.correct_price(price=price, model=PerUnit(Decimal(amount)), reason=reason)
+    messages.success(
+        request,
+        _(
+            "{price} corrected. The next month-end close bills or credits the difference on issued invoices."
+        ).format(price=line_descriptions.describe(price)),
+    )
+
+
+def _end(request: HttpRequest, versioned_plan: VersionedPlan) -> None:
+    price = _chosen(request, versioned_plan)
     try:
         on = date.fromisoformat(request.POST.get("on", ""))
     except ValueError:
@@ -150,13 +178,14 @@ def _version_badge(version: Version, today: date) -> Badge:
 
 
 def _price(price: Price, used: bool, today: date) -> dict[str, object]:
-    """`ends`: the first day on which it may end, as a form writes it; blank where it has ended."""
+    """`ends`: the first day on which it may end, as a form writes it; blank where it has ended. `amount` can change."""
     ended = price.valid_until is not None and price.valid_until <= today
     return {
         "price": price,
         "description": line_descriptions.describe(price),
         "text": price_words(price),
         "used": used,
+        "amount": f"{price.unit_price.normalize():f}" if used and not price.scale else "",
         "ends": "" if ended else f"{max(price.valid_from, today) + timedelta(days=1)}",
     }
 

@@ -172,6 +172,7 @@ ADDRESSES = (
     _operating("plans/<str:name>/versions/<str:day>"),
     _writing("PUT", "plans/<str:name>/versions/<str:day>", "plans:write", 400),
     _writing("DELETE", "plans/<str:name>/versions/<str:day>", "plans:write", 409),
+    _writing("POST", "plans/<str:name>/versions/<str:day>/price-corrections", "plans:write", 400),
     _writing("POST", "plans/<str:name>/prices", "plans:write", 400),
     _writing("PUT", "clusters/<str:name>", "clusters:write", 200, "{}"),
     _writing("PATCH", "clusters/<str:name>", "clusters:write", 200, "{}"),

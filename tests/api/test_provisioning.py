@@ -6,7 +6,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from billing.models import PeriodTotal, Plan, PlanVersion, Price, Subscription
+from billing.models import PeriodTotal, Plan, PlanVersion, Price, PriceCorrection, Subscription
 from billing.rating import engine
 from clusters.models import Account
 from portal.core.audit.models import AuditEntry
@@ -165,6 +165,24 @@ def test_api_040_a_price_for_one_tenant_stands_in_place_of_the_plans(house: Hous
     assert version["price"][-1]["tenant"] == "vision-lab"
     assert op.post("/plans/vision-deal/prices", price | {"tenant": None}).problem == (400, "invalid-request")
     assert op.post("/plans/vision-deal/prices", price | {"from": "2016-01-01"}).problem == (409, "conflict")
+
+
+def test_api_040_a_price_in_use_is_corrected_with_a_reason(house: House, op: Door) -> None:
+    path = "/plans/vision-deal/versions/2017-01-01"
+    (price,) = op.reads(path)["price"]
+    same = {name: price[name] for name in ("meter", "where", "from")} | {"unit_price": "2.75"}
+    assert op.post(f"{path}/price-corrections", same).problem == (400, "invalid-request")
+    why = {"correction": "as agreed in May"}
+    version = op.writes(f"{path}/price-corrections", same | why, status=200)
+    assert [row["unit_price"] for row in version["price"]] == ["2.75"]
+    assert op.writes(f"{path}/price-corrections", same | why, status=200) == version
+    assert PriceCorrection.objects.get().reason == "as agreed in May"
+    others: list[dict[str, object]] = [{"where": {}}, {"from": "2017-02-01"}, {"meter": "cpu-core-hour"}]
+    for other in others:
+        answer = op.post(f"{path}/price-corrections", same | why | other)
+        assert answer.status == 409, other
+    assert op.post("/plans/vision-deal/versions/2016-01-01/price-corrections", same | why).status == 404
+    assert not OutboxMessage.objects.filter(task="billing.tasks.rate_tenants").exists()
 
 
 def test_api_040_a_payer_begins_and_ends(house: House, op: Door) -> None:

@@ -14,7 +14,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing.models import PeriodTotal, RatedJob
+from billing.models import PeriodTotal, Price, RatedJob
 from billing.proof import checks
 from billing.queries.usage_series import Grouping
 from clusters.models import Cluster
@@ -91,8 +91,9 @@ def test_api_034_buckets_groups_totals_and_proof_are_one_sum(timezone: str) -> N
     assert gpu_seconds(whole) == rated > 0
     sums = checks.prove().sums
     assert sums["gpu1", "gpu"].parts["pending"] == rated
-    priced = sum((Fraction(*row.amount.as_integer_ratio()) / row.share_den / 3600
-                  for row in PeriodTotal.objects.filter(tenant=lab)), Fraction(0))  # fmt: skip
+    prices = dict(Price.objects.values_list("pk", "unit_price"))
+    priced = sum((Fraction(row.units * prices[row.price_id]) / row.share_den / 3600
+                  for row in PeriodTotal.objects.filter(tenant=lab) if row.price_id), Fraction(0))  # fmt: skip
     assert sum(cost(bucket["used"]) for bucket in whole["buckets"]) == priced
     for names in [*combinations(Grouping, 1), *list(combinations(Grouping, 3))[:12]]:
         for interval in ("day", "month"):

@@ -137,7 +137,6 @@ def totals(cluster: str) -> list[Any]:
         "verdict",
         "gpu_model",
         "units",
-        "amount",
     )
     return [(slug.removeprefix(cluster), *rest) for slug, *rest in values]
 
@@ -145,7 +144,7 @@ def totals(cluster: str) -> list[Any]:
 def jobs(cluster: str) -> list[Any]:
     rows = RatedJob.objects.filter(cluster=cluster).order_by("record_id")
     return sorted(
-        rows.values_list("job_id", "account", "user", "started", "ended", "gpu_units", "cost_rank", "state")
+        rows.values_list("job_id", "account", "user", "started", "ended", "gpu_units", "cost_units", "state")
     )
 
 

@@ -82,7 +82,7 @@ def owed(tenant: str) -> dict[str, str]:
     )
     for total in charged:
         price = Price.objects.get(pk=total.price_id or 0)
-        amount = Fraction(total.amount) / total.share_den / 3600
+        amount = Fraction(total.units * price.unit_price) / total.share_den / 3600
         amounts[f"{price.unit_price.normalize():f}"] = decimal_text(amount, 6)
     return amounts
 

@@ -294,13 +294,15 @@ def test_a_new_owner_cannot_displace_one_whom_the_file_does_not_mention(op: Op) 
     assert "philly/vision belongs to vision-lab from the beginning, for ever" in error
 
 
-def test_a_price_in_use_can_only_be_ended(op: Op) -> None:
+def test_a_price_in_use_is_ended_or_corrected_with_a_reason(op: Op) -> None:
     op.applies(PHILLY)
     ingest(builders.a_cluster("philly"), a_job())
     assert op.is_refused(PHILLY.replace("1.10", "1.20")) == [
         (
             'plan "standard", price 1: Usage has been rated by the price gpu-hour gpu_model=a100 at 1.1 from '
-            "2026-01-01, so it can only be ended: give it an `until` and add a new price from that day on."
+            "2026-01-01. To change what it costs from a day on, give it an `until` and add a new price from that day "
+            "on. To correct its amount on all of its days, give the reason as `correction`. Nothing else of it can "
+            "change."
         )
     ]
 

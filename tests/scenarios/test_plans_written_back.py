@@ -65,7 +65,7 @@ package_price = "0.75"
 """  # noqa: E501 - a table of one line
 
 MODELS: list[type[Model]] = [Price, Allowance, Fee, Commitment, Discount]
-OWN = {"id", "version"}  # of the row, not of what it says
+OWN = {"id", "version", "corrected_through"}  # of the row, not of what it says
 
 
 def rows(model: type[Model], version: PlanVersion) -> list[dict[str, object]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import pytest
 from django.test import Client
@@ -11,6 +12,7 @@ from billing.models import Plan, PlanVersion, Price
 from portal.config_file.drafts import one_plan
 from portal.config_file.export import plan_text
 from portal.config_file.schema import parse
+from portal.core.audit.models import AuditEntry
 from portal.core.outbox.models import OutboxMessage
 from tests import builders, stories
 from tests.scenarios.test_simulate_plan import STANDARD
@@ -122,7 +124,7 @@ def test_op_publishes_a_version_and_can_write_it_again_until_it_is_used(op: Clie
 def test_case_050_a_used_version_is_not_edited_and_old_invoices_stay(op: Client, house: House) -> None:
     before = (stories.total(house.invoice), stories.printed(house.invoice))
     text = words(page(house.op, "/operator/plans/vision-deal/"))
-    assert "In use: prices can only be ended" in text
+    assert "In use: prices can be ended or corrected" in text
     refused = sent(op, DRAFT.replace("2030-01-01", "2017-01-01"), act="publish")
     assert (
         "Plan vision-deal from 2017-01-01 is in use, so it stays as it is: publish the draft with a later"
@@ -162,6 +164,29 @@ def test_a_price_in_use_is_ended(op: Client, house: House) -> None:
             "/operator/plans/vision-deal/", {"act": "end", "price": price.pk, "on": on}, follow=True
         )
         assert sentence in words(refused.content.decode())
+
+
+def test_a_price_in_use_is_corrected_with_a_reason(op: Client, house: House) -> None:
+    price = Price.objects.get(version__plan__name="vision-deal")
+    for amount, reason, sentence in (
+        ("", "as agreed", "Enter the price per unit as a number"),
+        ("NaN", "as agreed", "Enter the price per unit as a number"),
+        ("-1", "as agreed", "Enter the price per unit as a number"),
+        ("1e3", "as agreed", "Enter the price per unit as a number"),
+        ("2.75", " ", "Say why the price"),
+        (
+            "2.75",
+            "as agreed",
+            "GPU time, a100 corrected. The next month-end close bills or credits the difference",
+        ),
+    ):
+        form = {"act": "correct", "price": price.pk, "amount": amount, "reason": reason}
+        answer = op.post("/operator/plans/vision-deal/", form, follow=True)
+        assert sentence in words(answer.content.decode()), amount
+    price.refresh_from_db()
+    assert price.unit_price == Decimal("2.75")
+    assert AuditEntry.objects.of(price).order_by("-pk")[0].why == "as agreed"
+    assert "2.75 per GPU-hour" in words(page(house.op, "/operator/plans/vision-deal/"))
 
 
 def test_a_typo_in_the_year_ends_no_price_years_back(op: Client) -> None:

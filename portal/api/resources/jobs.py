@@ -21,7 +21,7 @@ from portal.api.problems import bad_parameter
 from portal.api.views import TenantEndpoint
 
 NEWEST, COST = "-started", "-cost"
-ORDERS = {NEWEST: ("-shown_at", "-record_id"), COST: ("-cost_rank", "-record_id")}
+ORDERS = {NEWEST: ("-shown_at", "-record_id"), COST: ("-cost", "-record_id")}
 EXACT = {
     "type": "object",
     "properties": {"amount": {"type": "string"}, "currency": {"type": "string"}},
@@ -106,6 +106,12 @@ class PieceSerializer(serializers.Serializer[Piece]):
     unit_price = QuantityField(
         source="tag.unit_price", default=None, allow_null=True, help_text="Per hour; of the first unit."
     )
+    former_unit_price = QuantityField(
+        source="former.unit_price",
+        default=None,
+        allow_null=True,
+        help_text="Where the price was corrected after it was invoiced: the cost is the difference.",
+    )
     cost = ExactMoneyField(allow_null=True)
     invoice = serializers.CharField(help_text="Number; empty: on none yet.")
     line = serializers.IntegerField(
@@ -160,6 +166,8 @@ class Jobs(JobEndpoint):
     def get(self, request: Any) -> HttpResponse:
         del request
         rows, query = self.jobs(), self.query
+        if query["order"] == COST:
+            rows = rows.annotate(cost=queries.COST_RANK)
         if query["from"] and query["to"] and query["from"] >= query["to"]:
             raise bad_parameter("from", "from is not before to.")
         if query["from"]:

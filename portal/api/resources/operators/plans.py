@@ -182,3 +182,30 @@ class TenantPrices(VersionEndpoint):
         write_price(version, entry)
         outbox.add("billing.tasks.rate_tenants", tenant_ids=[tenant.pk])
         return self.one(version, status=201)
+
+
+class CorrectionFields(body_of(PriceEntry, without=["until"])):  # type: ignore[misc]  # its fields are those of the file
+    """A price of the version, by its meter, selectors, hours and first day, and what it comes to."""
+
+    correction = serializers.CharField(max_length=255, help_text="Why; it stands in the history.")
+
+
+class PriceCorrections(VersionEndpoint):
+    """What a price in use comes to, on all of its days: the next close bills or credits the difference."""
+
+    request_serializer = CorrectionFields
+
+    def post(self, request: Any, name: str, day: str) -> HttpResponse:
+        del request
+        version = self.version(name, day)
+        if version is None:
+            raise not_found()
+        entry = entry_of(PriceEntry, self.body(), label="price")
+        prices = set(version.prices.values_list("pk", flat=True))
+        with self.by(entry.correction or ""):
+            price = write_price(version, entry)
+        if price.pk not in prices:
+            raise conflict(
+                "This version has no such price: a correction names its meter, where, hours and from."
+            )
+        return self.one(version)

@@ -44,6 +44,11 @@ routes: list[URLPattern] = [
     path("plans/<str:name>", plans.OnePlan.as_view(), name="api_plan"),
     path("plans/<str:name>/versions", plans.Versions.as_view(), name="api_plan_versions"),
     path("plans/<str:name>/versions/<str:day>", plans.OneVersion.as_view(), name="api_plan_version"),
+    path(
+        "plans/<str:name>/versions/<str:day>/price-corrections",
+        plans.PriceCorrections.as_view(),
+        name="api_price_corrections",
+    ),
     path("plans/<str:name>/prices", plans.TenantPrices.as_view(), name="api_plan_prices"),
     path("clusters", clusters.Clusters.as_view(), name="api_clusters"),
     path("clusters/<str:name>", clusters.OneCluster.as_view(), name="api_cluster"),
