@@ -74,6 +74,12 @@ class Env:
     cookie_suffix: (
         str  # browsers do not tell ports apart, so instances on one host need cookies of different names
     )
+    session_hours: int  # after a sign-in; then people sign in again
+    session_idle_minutes: int  # without a request, after which people sign in again; 0: no limit
+    reauthentication_minutes: (
+        int  # since people proved who they are, before money and secrets; 0: never again
+    )
+    operator_second_factor: bool  # operators have one before they see a page
     static_root: Path
     portal_url: str  # under which people reach the pages, without a slash at its end; '': nobody said
     email_url: str  # '': notices to tenants are kept here, other mail is printed
@@ -116,6 +122,10 @@ def read(environ: Mapping[str, str] = os.environ) -> Env:
         https=read.flag("HTTPS", default=False),
         trusted_proxies=read.number("TRUSTED_PROXIES", 0),
         cookie_suffix=read.text("COOKIE_SUFFIX", ""),
+        session_hours=read.number("SESSION_HOURS", 336),
+        session_idle_minutes=read.number("SESSION_IDLE_MINUTES", 1440),
+        reauthentication_minutes=read.number("REAUTHENTICATION_MINUTES", 30),
+        operator_second_factor=read.flag("OPERATOR_SECOND_FACTOR", default=False),
         static_root=Path(read.text("STATIC_ROOT", str(home / "static"))),
         portal_url=_address(read.text("PORTAL_URL", "")),
         email_url=read.text("EMAIL_URL", ""),

@@ -32,6 +32,8 @@ INSTALLED_APPS = [
     "django.contrib.postgres",
     "allauth",
     "allauth.account",
+    "allauth.mfa",
+    "allauth.usersessions",
     "pgtrigger",
     "portal.core.outbox",
     "portal.core.audit",
@@ -58,6 +60,8 @@ MIDDLEWARE = [
     "portal.core.audit.middleware.Acting",  # names the person behind every change that a request makes
     "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "portal.web.sign_in.SessionLimits",
+    "portal.web.sign_in.OperatorSecondFactor",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "portal.ops.headers.NoNul",
 ]
@@ -74,6 +78,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "portal.web.sign_in.account_frame",
             ],
             "builtins": ["django.templatetags.i18n"],
         },
@@ -161,10 +166,27 @@ ACCOUNT_ADAPTER = "portal.ops.accounts.NoSignup"
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
-ACCOUNT_EMAIL_VERIFICATION = "none"  # addresses are given by the operator; nobody signs up with one
+# Operators give addresses to accounts. Where mail reaches people, each is proved: by an invitation, or once after the
+# first sign-in.
+ACCOUNT_EMAIL_VERIFICATION = "mandatory" if ENV.email_url and ENV.portal_url else "none"
+ACCOUNT_EMAIL_NOTIFICATIONS = bool(ENV.email_url)  # of a changed password, a new passkey and the like
+ACCOUNT_REAUTHENTICATION_TIMEOUT = ENV.reauthentication_minutes * 60 or 300
+ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = False
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if ENV.https else "http"
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "ClusterTab: "
 ACCOUNT_LOGOUT_REDIRECT_URL = "/"
 ACCOUNT_SESSION_REMEMBER = True
+# What an app shares with us is encrypted with the instance's keys; a passkey's public key is no secret.
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"] if CLUSTERTAB_SECRET_KEYS else ["webauthn"]
+MFA_ADAPTER = "portal.ops.accounts.SecondFactor"
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = not ENV.https  # browsers allow it on localhost alone
+MFA_ALLOW_UNVERIFIED_EMAIL = ACCOUNT_EMAIL_VERIFICATION == "none"
+USERSESSIONS_TRACK_ACTIVITY = True  # by SessionLimits, once a minute
+CLUSTERTAB_REAUTHENTICATION_MINUTES = ENV.reauthentication_minutes
+CLUSTERTAB_OPERATOR_SECOND_FACTOR = ENV.operator_second_factor
+CLUSTERTAB_SESSION_HOURS = ENV.session_hours
+CLUSTERTAB_SESSION_IDLE_MINUTES = ENV.session_idle_minutes
 
 USE_TZ = True
 TIME_ZONE = "UTC"
@@ -206,6 +228,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 SECURE_SSL_REDIRECT = False  # the proxy in front of us does that
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.https else None
 SECURE_HSTS_SECONDS = 31_536_000 if ENV.https else 0
+SESSION_COOKIE_AGE = max(ENV.session_hours, 1) * 3600
 SESSION_COOKIE_NAME = f"sessionid{ENV.cookie_suffix}"
 CSRF_COOKIE_NAME = f"csrftoken{ENV.cookie_suffix}"
 SESSION_COOKIE_SECURE = ENV.https

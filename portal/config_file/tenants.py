@@ -91,6 +91,7 @@ class TenantEntry(PartyEntry, frozen=True, kw_only=True):
     payment_terms_days: Annotated[int, Rule(lowest=0, highest=365)] | None = None
     corrections: Annotated[str, Rule(choices=("", *Corrections.values))] | None = None
     zero_invoices: Annotated[str, Rule(choices=("", *ZeroInvoices.values))] | None = None
+    second_factor: bool | None = None
     plan: str | None = None
     plan_from: Moment | None = None
     phases: list[PhaseEntry] = key(name="phase", default_factory=list)

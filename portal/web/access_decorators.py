@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import wraps
@@ -32,6 +32,8 @@ from portal.core.tenants.scope import acting_scope, stream_in_scope, tenant_scop
 from portal.prepared import prepared_cursor
 from portal.sql_files import Statements
 from portal.web.page_frame import Area, PageFrame, TenantLink
+from portal.web.recent_proof import require_recent_proof
+from portal.web.second_factor import lacks_second_factor, to_second_factor
 from portal.web.settings_area import tabs
 
 sql = Statements(__file__, "access_decorators.sql")
@@ -80,8 +82,10 @@ def tenant_page(action: Action, *, area: Area) -> Callable[[TenantView], Page]:
         @wraps(view)
         def page(request: HttpRequest, *, slug: str, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
-                return _to_sign_in(request)
+                return to_sign_in(request)
             tenant_request = _admit(request, slug, action, area)
+            if lacks_second_factor(request.user, tenant_request.tenant):
+                return to_second_factor(request, _needs(tenant_request.tenant))
             with tenant_scope(tenant_request.tenant):
                 response = view(tenant_request, **kwargs)
             if response.streaming and not isinstance(response, ScopedStream):
@@ -125,12 +129,15 @@ def _clusters(tenant: Tenant, moment: datetime) -> tuple[list[Mark], bool]:
     return [Mark(name, through) for _, name, through in rows if name is not None], rows[0][0]
 
 
-def tenant_act(action: Action) -> Callable[[Callable[..., HttpResponse]], Page]:
+def tenant_act(
+    action: Action, *, proof: bool | Collection[str] = False
+) -> Callable[[Callable[..., HttpResponse]], Page]:
     """The view of something done in a tenant: posted to, called with the tenant in place of the slug.
 
     In the scope of acting, which sees and writes this tenant's rows; no transaction is open, so it may call a gateway.
+    `proof`: who signed in some time ago first proves again who they are, for all of it or for these buttons (`act`).
     """
-    return _outside(action, ("POST",))
+    return _outside(action, ("POST",), proof=proof)
 
 
 def tenant_return(action: Action) -> Callable[[Callable[..., HttpResponse]], Page]:
@@ -138,15 +145,25 @@ def tenant_return(action: Action) -> Callable[[Callable[..., HttpResponse]], Pag
     return _outside(action, ("GET", "HEAD"))
 
 
-def _outside(action: Action, methods: tuple[str, ...]) -> Callable[[Callable[..., HttpResponse]], Page]:
+def _needs(tenant: Tenant) -> str:
+    return _("%(tenant)s asks its members for a second factor.") % {"tenant": tenant.name}
+
+
+def _outside(
+    action: Action, methods: tuple[str, ...], *, proof: bool | Collection[str] = False
+) -> Callable[[Callable[..., HttpResponse]], Page]:
     def decorate(view: Callable[..., HttpResponse]) -> Page:
         @wraps(view)
         def act(request: HttpRequest, *, slug: str, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
-                return _to_sign_in(request)
-            tenant, _ = entered(user=request.user, slug=slug, action=action)
+                return to_sign_in(request)
+            tenant, _may = entered(user=request.user, slug=slug, action=action)
             if request.method not in methods:
                 return HttpResponseNotAllowed(methods)
+            if lacks_second_factor(request.user, tenant):
+                return to_second_factor(request, _needs(tenant))
+            if proof is True or (proof and request.POST.get("act") in proof):
+                require_recent_proof(request)
             with acting_scope(tenant):
                 response = view(request, tenant, **kwargs)
             patch_cache_control(response, private=True, no_store=True)
@@ -168,7 +185,7 @@ def operator_page(area: Area, *, acts: Right | None = None) -> Callable[[Operato
         @wraps(view)
         def page(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
-                return _to_sign_in(request)
+                return to_sign_in(request)
             rights = rights_of(request.user)
             if Right.READ not in rights:
                 raise DeniedError("not an operator")
@@ -210,7 +227,7 @@ def frame_of(user: User, *, area: Area) -> PageFrame:
     )
 
 
-def _to_sign_in(request: HttpRequest) -> HttpResponse:
+def to_sign_in(request: HttpRequest) -> HttpResponse:
     """The sign-in page, which leads back. A request of htmx asks for a part: there the whole window goes.
 
     From a form it leads back to the form: what was sent is not done, and its address may open no page.

@@ -23,9 +23,11 @@ from portal.core.vault.sealing import Sealed, VaultError, lacking, seal
 from portal.sentences import sentence
 from portal.web.access_decorators import TenantRequest, operator_page, tenant_act, tenant_page
 from portal.web.page_frame import PageFrame
+from portal.web.recent_proof import require_recent_proof
 
 SECRET = "new_api_key"  # noqa: S105 - where the session holds it, encrypted, until a page has shown it
 SHOWN = 200
+PROOF = frozenset({"create", "rotate"})  # what shows a secret
 OVERLAP = timedelta(hours=24)
 SCOPES = forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"})
 
@@ -68,7 +70,7 @@ def api_keys(request: TenantRequest) -> HttpResponse:
         return _page(request, request.frame, request.tenant, KeyForm(tenant=request.tenant))
 
 
-@tenant_act(Action.MANAGE)
+@tenant_act(Action.MANAGE, proof=PROOF)
 def change_api_keys(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     _change(request, tenant)
     return redirect("api_keys", tenant.slug)
@@ -77,6 +79,8 @@ def change_api_keys(request: HttpRequest, tenant: Tenant) -> HttpResponse:
 @operator_page("api_keys", acts=Right.READ)
 def operator_api_keys(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     if request.method == "POST":
+        if request.POST.get("act") in PROOF:
+            require_recent_proof(request)
         _change(request, None)
         return redirect("operator_api_keys")
     return _page(request, frame, None, KeyForm(tenant=None))

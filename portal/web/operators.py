@@ -18,6 +18,7 @@ from portal.core.tenants.team import TeamError
 from portal.sentences import sentence
 from portal.web.access_decorators import answer, operator_page
 from portal.web.page_frame import PageFrame
+from portal.web.recent_proof import require_recent_proof
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,7 @@ class OperatorsPage:
 @operator_page("operators", acts=Right.SETTINGS)
 def operator_people(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     if request.method == "POST":
+        require_recent_proof(request)
         _change(request)
         return redirect("operator_people")
     gives = Right.SETTINGS in rights_of(cast("User", request.user))

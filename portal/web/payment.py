@@ -94,7 +94,7 @@ def pay(request: HttpRequest, tenant: Tenant, number: str) -> HttpResponse:
     return onwards(request, opened, here)
 
 
-@tenant_act(Action.PAY)
+@tenant_act(Action.PAY, proof=True)
 def add_card(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     """To the hosted page on which a card is saved."""
     here = reverse("payment", args=[tenant.slug])
@@ -111,7 +111,7 @@ def add_card(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     return onwards(request, opened, here)
 
 
-@tenant_act(Action.PAY)
+@tenant_act(Action.PAY, proof=True)
 def set_automatic(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     account = customers.set_automatic(tenant=tenant, automatic=request.POST.get("automatic") == "yes")
     effect = "are charged on the day they are due" if account.automatic else "wait until somebody pays them"
@@ -119,7 +119,7 @@ def set_automatic(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     return redirect("payment", tenant.slug)
 
 
-@tenant_act(Action.PAY)
+@tenant_act(Action.PAY, proof=True)
 def set_contact(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     """Where e-mails about invoices go."""
     email = request.POST.get("email", "").replace("\0", "")
@@ -140,7 +140,7 @@ def refused_addresses(tenant: Tenant) -> tuple[str, ...]:
     return tuple(f"E-mails to {to} are refused: {why.rstrip('.')}." for to, why in refused.items())
 
 
-@tenant_act(Action.PAY)
+@tenant_act(Action.PAY, proof=True)
 def change_method(request: HttpRequest, tenant: Tenant, method: int) -> HttpResponse:
     saved_method = (
         SavedMethod.objects.filter(tenant=tenant, pk=method).exclude(state=MethodState.GONE).first()

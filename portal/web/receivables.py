@@ -35,6 +35,7 @@ from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import Badge
 from portal.web.page_frame import PageFrame
+from portal.web.recent_proof import require_recent_proof
 from portal.web.tiles import Tile
 
 PAGE = 50
@@ -165,6 +166,8 @@ def _back(before: str) -> str:
 
 def _act(request: HttpRequest, now: datetime) -> None:
     form, by = request.POST, str(request.user)
+    if form.get("act") in {"refund", "transfer"}:
+        require_recent_proof(request)
     why = form.get("why", "").replace("\0", "").strip()[:500]
     tenant, invoice = _target(form)
     whose = str(invoice) if invoice else _("All invoices of {tenant}").format(tenant=tenant)

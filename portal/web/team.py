@@ -20,6 +20,9 @@ from portal.core.tenants.team import TeamError
 from portal.sentences import sentence
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_act, tenant_page
 from portal.web.page_frame import PageFrame
+from portal.web.recent_proof import require_recent_proof
+
+PROOF = frozenset({"transfer", "second_factor"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,7 @@ def team_page(request: TenantRequest) -> HttpResponse:
     return answer(request, request.frame, page, whole="team.html")
 
 
-@tenant_act(Action.MANAGE)
+@tenant_act(Action.MANAGE, proof=PROOF)
 def change_team(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     _change(request, tenant)
     return redirect("team", tenant.slug)
@@ -80,6 +83,8 @@ def operator_team(request: HttpRequest, frame: PageFrame, *, tenant: str) -> Htt
     """The same for any tenant, by operators whose role may."""
     owner = get_object_or_404(Tenant, slug=tenant)
     if request.method == "POST":
+        if request.POST.get("act") in PROOF:
+            require_recent_proof(request)
         _change(request, owner, as_operator=True)
         return redirect("operator_team", owner.slug)
     user = cast("User", request.user)
@@ -127,6 +132,8 @@ def _change(request: HttpRequest, tenant: Tenant, *, as_operator: bool = False) 
         act = request.POST.get("act", "")
         if act in {"invite", "resend", "revoke"}:
             done = _invite(request, tenant, act, as_operator=as_operator)
+        elif act == "second_factor":
+            done = _require_second_factor(request, tenant)
         else:
             done = _change_member(request.POST, tenant, cast("User", request.user), act)
         messages.success(request, done)
@@ -160,6 +167,14 @@ def _invite(request: HttpRequest, tenant: Tenant, act: str, *, as_operator: bool
         "email": row.email,
         "link": link,
     }
+
+
+def _require_second_factor(request: HttpRequest, tenant: Tenant) -> str:
+    required = request.POST.get("required") == "yes"
+    team.require_second_factor(tenant=tenant, required=required)
+    if required:
+        return _("Members of %(tenant)s need a second factor from now on.") % {"tenant": tenant.name}
+    return _("Members of %(tenant)s need no second factor any more.") % {"tenant": tenant.name}
 
 
 def _change_member(form: QueryDict, tenant: Tenant, user: User, act: str) -> str:

@@ -71,7 +71,7 @@ def top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> HttpResponse:
     return redirect(here)
 
 
-@tenant_act(Action.PAY)
+@tenant_act(Action.PAY, proof=True)
 def set_automatic_top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> HttpResponse:
     row = _wallet(tenant, wallet)
     now, who = datetime.now(UTC), person_of(request)

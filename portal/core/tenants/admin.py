@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.usersessions.models import UserSession
 from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
@@ -18,6 +20,8 @@ from portal.core.tenants.models import Membership, User
 
 admin.site.unregister(Group)  # roles are memberships
 admin.site.unregister(EmailAddress)  # a person's address is the person's own field
+admin.site.unregister(UserSession)  # whose keys open other people's sessions
+admin.site.unregister(Authenticator)  # as allauth shows it, its data can be written
 
 
 def _plain(form: forms.BaseForm) -> str:
@@ -77,3 +81,18 @@ class MembershipAdmin(Recorded[Membership]):
     search_fields = ("user__email", "tenant__slug", "tenant__name")
     ordering = ("tenant__slug", "user__email")
     autocomplete_fields = ("user", "tenant")
+
+
+@admin.register(Authenticator)
+class AuthenticatorAdmin(admin.ModelAdmin[Authenticator]):
+    """Deleted for somebody who has lost it; made and changed by its owner alone."""
+
+    list_display = ("user", "type", "created_at", "last_used_at")
+    list_filter = ("type",)
+    list_select_related = ("user",)
+    search_fields = ("user__email",)
+    ordering = ("user__email", "pk")
+    fields = readonly_fields = ("user", "type", "created_at", "last_used_at")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False

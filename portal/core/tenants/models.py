@@ -199,6 +199,10 @@ class Tenant(models.Model):
         max_length=5, choices=ZeroInvoices.choices, blank=True, help_text="Empty: as the seller does."
     )
 
+    second_factor = models.BooleanField(
+        default=False, help_text="Its members need a second factor to sign in: an app, a passkey or a key."
+    )
+
     class Meta:
         constraints: ClassVar = [
             models.CheckConstraint(

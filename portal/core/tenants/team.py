@@ -102,6 +102,15 @@ def transfer_ownership(*, tenant: Tenant, user: User, to: Membership) -> None:
     set_role(member=own, role=Role.BILLING)
 
 
+@transaction.atomic
+def require_second_factor(*, tenant: Tenant, required: bool) -> None:
+    """Have members need a second factor before they see the tenant, or not. Asked again, nothing changes."""
+    row = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    if row.second_factor != required:
+        row.second_factor = required
+        row.save(update_fields=["second_factor"])
+
+
 def lock(tenant: Tenant) -> None:
     """Changes of one team wait for each other: of two owners who leave at once, one stays."""
     Tenant.objects.select_for_update(no_key=True).only("pk").get(pk=tenant.pk)

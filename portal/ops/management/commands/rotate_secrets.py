@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from allauth.mfa.models import Authenticator
 from django.apps import apps
 from django.core.management.base import CommandParser
 from django.db import transaction
@@ -11,6 +12,7 @@ from django.db.models import Model
 
 from portal.core.audit import acting_as
 from portal.core.vault import SealedField, VaultError
+from portal.core.vault.sealing import Sealed
 from portal.ops.cli import Answer, OperatorCommand
 
 
@@ -25,7 +27,7 @@ class Command(OperatorCommand):
 
     def answer(self, *, dry_run: bool = False, **_: Any) -> Answer:
         with acting_as("rotate_secrets"), transaction.atomic():
-            secrets = sum(_rotate(model) for model in apps.get_models())
+            secrets = sum(_rotate(model) for model in apps.get_models()) + _rotate_second_factors()
             transaction.set_rollback(dry_run)
         noun = "secret" if secrets == 1 else "secrets"
         if dry_run:
@@ -47,5 +49,18 @@ def _rotate(model: type[Model]) -> int:
         for name in names:
             setattr(row, name, getattr(row, name).rotated())
         row.save(update_fields=names)
+        count += len(names)
+    return count
+
+
+def _rotate_second_factors() -> int:
+    """What apps share with us, and what recovery codes are made of: `portal.ops.accounts.SecondFactor`."""
+    count = 0
+    rows = Authenticator.objects.exclude(type=Authenticator.Type.WEBAUTHN)  # whose public keys are no secret
+    for row in rows.select_for_update(no_key=True).order_by("pk"):
+        names = [name for name in ("secret", "seed") if row.data.get(name)]
+        for name in names:
+            row.data[name] = Sealed(row.data[name]).rotated().token
+        row.save(update_fields=["data"])
         count += len(names)
     return count
