@@ -27,7 +27,10 @@ log = structlog.get_logger("portal.api")
 
 
 class ProblemError(Exception):
-    """An answer that refuses: `errors` are pairs of a JSON pointer into the body (or a parameter) and a sentence."""
+    """An answer that refuses: `errors` are pairs of a JSON pointer into the body (or a parameter) and a sentence.
+
+    `members` are what the body has beside those of all problems.
+    """
 
     def __init__(
         self,
@@ -39,10 +42,11 @@ class ProblemError(Exception):
         errors: Sequence[tuple[str, str]] = (),
         headers: Mapping[str, str] | None = None,
         code: str = "",
+        members: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(detail or title)
         self.status, self.kind, self.title, self.detail, self.code = status, kind, title, detail, code
-        self.errors, self.headers = tuple(errors), dict(headers or {})
+        self.errors, self.headers, self.members = tuple(errors), dict(headers or {}), dict(members or {})
 
 
 def bad_request(detail: str, *errors: tuple[str, str]) -> ProblemError:
@@ -82,6 +86,7 @@ def as_response(problem: ProblemError) -> HttpResponse:
         "detail": problem.detail or problem.title,
         "instance": str(structlog.contextvars.get_contextvars().get("request_id", "")),
     }
+    body |= problem.members
     if problem.code:
         body["code"] = problem.code
     if problem.errors:

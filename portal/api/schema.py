@@ -91,6 +91,10 @@ class EndpointSchema(AutoSchema):
             file = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
             return {"content": file, "required": True}
         body: dict[str, Any] | None = super()._get_request_body(direction)  # type: ignore[no-untyped-call]
+        if body is not None and self.view.batch is not None:
+            media_type, most = self.view.batch
+            items = body["content"][media_type]["schema"]
+            body["content"] = {media_type: {"schema": {"type": "array", "items": items, "maxItems": most}}}
         return body
 
     def get_response_serializers(self) -> Any:
@@ -114,8 +118,10 @@ class EndpointSchema(AutoSchema):
     def _success(self) -> dict[str, Any]:
         content_type = getattr(self.view, "content_type", "application/json")
         if content_type != "application/json":
-            file = {"schema": {"type": "string", "contentMediaType": content_type.partition(";")[0]}}
-            return {"description": "The file.", "content": {content_type.partition(";")[0]: file}}
+            media_type = content_type.partition(";")[0]
+            of_text = {} if media_type.startswith("text/") else {"format": "binary"}
+            file = {"schema": {"type": "string", "contentMediaType": media_type, **of_text}}
+            return {"description": "The file.", "content": {media_type: file}}
         if self.view.serializer is None:
             return {"description": "Done."}
         serializer = self.view.serializer

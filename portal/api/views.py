@@ -68,6 +68,9 @@ class Endpoint(APIView):
     success: ClassVar[int] = 201  # of its POST
     put_success: ClassVar[int] = 200
     binary: ClassVar[bool] = False  # its PUT takes a file
+    batch: ClassVar[tuple[str, int] | None] = (
+        None  # media type and most items of an array that its POST takes
+    )
     largest_body: ClassVar[int] = LARGEST
     longest_query: ClassVar[str] = LONGEST_QUERY
     beyond_tenant: ClassVar[bool] = False  # it reads more than the tenant's rows, and chooses them itself

@@ -132,7 +132,7 @@ class TestPushing:
 
     def test_api_045_none_valid_is_400_and_each_is_answered(self, op: Door) -> None:
         answer = send(op, ["no event", a_run(gpus=-1)])
-        assert (answer.status, statuses(answer)) == (400, ["rejected", "rejected"])
+        assert (answer.problem, statuses(answer)) == ((400, "no-valid-event"), ["rejected", "rejected"])
         assert ledger() == []
 
     def test_api_046_sent_again_in_any_order_it_is_a_duplicate(self, op: Door) -> None:

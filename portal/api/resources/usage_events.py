@@ -19,11 +19,12 @@ from portal.api import parameters
 from portal.api.answers import as_json
 from portal.api.bodies import Body
 from portal.api.json_body import StrictJson
-from portal.api.problems import ProblemError, bad_parameter, bad_request, refused
+from portal.api.problems import ProblemError, as_response, bad_parameter, bad_request, refused
 from portal.api.views import Endpoint
 
 MOST_EVENTS = 1_000
 LARGEST_BODY = 5 << 20
+NONE_VALID = "No event was taken; results say why of each, and all are in quarantine."
 _ATTRIBUTE = re.compile(r"[a-z0-9]{1,40}\Z")
 
 
@@ -79,7 +80,7 @@ class UsageEvents(Endpoint):
     """Usage for a cluster of the kind push: one event, or a batch of up to 1,000, each answered by itself.
 
     What was taken is stored and rated when the answer comes; sent again, it is a duplicate. An empty batch tries
-    the key.
+    the key. One event is taken in structured or binary mode of CloudEvents, too.
     """
 
     write_scope = "usage:push"
@@ -88,6 +89,7 @@ class UsageEvents(Endpoint):
     success = 200
     largest_body = LARGEST_BODY
     parser_classes = (OneEvent, Batch, StrictJson)
+    batch = Batch.media_type, MOST_EVENTS
     allotment = ("usage-events", 1200)
     write_parameters = (
         parameters.text("cluster", "Name of the cluster that ran it.", many=False, example="tokens"),
@@ -108,7 +110,10 @@ class UsageEvents(Endpoint):
         except ClusterError as error:
             raise refused(str(error)) from None
         if values and all(answer.became == Became.REJECTED for answer in pushed.answers):
-            return as_json(_body(pushed), status=400)
+            problem = ProblemError(
+                400, "no-valid-event", "No event is valid", NONE_VALID, members=_body(pushed)
+            )
+            return as_response(problem)  # not raised: what is in quarantine stays
         return as_json(_body(pushed))
 
 
