@@ -14,6 +14,7 @@ from bench.result import DifferentWorkError, Goal, Result, Side, in_turn
 from bench.scale import Scale
 from billing.invoicing import month_close
 from billing.models import Invoice
+from billing.rating import period_jobs
 from portal.core.tenants.models import Tenant
 
 RUN, READY = "bench_run", "bench_ready"
@@ -60,6 +61,7 @@ def rate(borders: Sequence[datetime] = world.BORDERS) -> None:
     with connection.cursor() as cursor:
         cursor.execute(SHOW_JOBS)
         cursor.execute(SHOW_DAYS)
+        cursor.execute(SHOW_PERIODS, {"kept": period_jobs.KEPT})
         cursor.execute("VACUUM ANALYZE")  # as the database does by itself, sooner or later
         cursor.execute(TABLES)
 
@@ -131,6 +133,23 @@ INSERT INTO billing_daytotal (tenant_id, day, project_id, gpu_model, resource, p
 SELECT tenant_id, day, project_id, label[4], resource, price_id, share_den, sum(units) FROM bench_daily
 GROUP BY 1, 2, 3, 4, 5, 6, 7;
 DROP TABLE bench_daily
+"""
+
+SHOW_PERIODS = """
+CREATE TEMP TABLE bench_ran AS
+SELECT j.tenant_id, b.id AS period_id, coalesce(j.cost_price_id, 0) AS price_id, j.record_id, j.cost_units, j.gpu_units,
+       b.start <= to_timestamp(j.started) AS began, row_number() OVER (
+           PARTITION BY b.id, j.cost_price_id ORDER BY j.cost_units DESC, j.gpu_units DESC, j.record_id DESC) AS place
+FROM billing_ratedjob j JOIN billing_billingperiod b ON b.tenant_id = j.tenant_id
+ AND b.start < to_timestamp(j.ended) AND b."end" > to_timestamp(j.started);
+INSERT INTO billing_periodtopjob (tenant_id, period_id, record_id, price_id)
+SELECT tenant_id, period_id, record_id, price_id FROM bench_ran WHERE place <= %(kept)s;
+INSERT INTO billing_periodjobs (tenant_id, period_id, price_id, started, floor_cost, floor_units, floor_id)
+SELECT r.tenant_id, r.period_id, r.price_id, count(*) FILTER (WHERE r.began),
+       max(r.cost_units) FILTER (WHERE r.place = %(kept)s + 1),
+       max(r.gpu_units) FILTER (WHERE r.place = %(kept)s + 1), max(r.record_id) FILTER (WHERE r.place = %(kept)s + 1)
+FROM bench_ran r GROUP BY r.tenant_id, r.period_id, r.price_id;
+DROP TABLE bench_ran
 """
 
 TABLES = """

@@ -11,6 +11,7 @@ from celery import shared_task
 from billing.documents import issued
 from billing.models import CloseRun, GatewayEvent, Invoice
 from billing.payments.gateways.base import GatewayError
+from billing.queries import line_usage
 from billing.rating import engine, stale_clusters
 from billing.wallets import booking, grants
 from clusters import pull_schedule
@@ -24,8 +25,13 @@ log = structlog.get_logger("billing.tasks")
 
 @shared_task
 def render_document(*, invoice_id: int, **_: object) -> None:
-    """Fix the invoice's evidence, and keep its PDF and e-invoice as they are sent; what is kept already stays."""
-    issued.keep(Invoice.objects.get(pk=invoice_id), moment=datetime.now(UTC).replace(microsecond=0))
+    """Fix the invoice's evidence, keep its PDF and e-invoice as they are sent, and what its pages show of its jobs.
+
+    What is kept already stays.
+    """
+    invoice = Invoice.objects.get(pk=invoice_id)
+    line_usage.keep(invoice)
+    issued.keep(invoice, moment=datetime.now(UTC).replace(microsecond=0))
 
 
 @shared_task

@@ -36,12 +36,15 @@ WITH said AS (
          WHERE k.cluster_id = %(cluster)s AND k.source_key = n.source_key),
         month_number(CASE WHEN n.since BETWEEN 978307200 AND 3976214399 THEN n.since
                           ELSE extract(epoch FROM %(moment)s::timestamptz)::bigint END))
-    FROM said n WHERE n.source_key = s.source_key RETURNING held_month
+    FROM said n WHERE n.source_key = s.source_key
+    RETURNING held_month, s.ended
 ), month AS (
-    SELECT DISTINCT key_month AS month FROM usage_stage WHERE key_month IS NOT NULL
-    UNION SELECT held_month FROM held ORDER BY 1
+    SELECT month, bool_or(ended IS NULL) AS grows FROM (
+        SELECT key_month AS month, ended FROM usage_stage WHERE key_month IS NOT NULL
+        UNION ALL SELECT held_month, ended FROM held
+    ) each GROUP BY month ORDER BY month
 )
-SELECT month, clusters_ensure_records(month) FROM month
+SELECT month, clusters_ensure_records(month, grows) FROM month
 
 -- name: DROP_REPEATED_HISTORY
 -- Where the last word on a key (an end before an open row) is what the record says, so was what led to it. Of one month,
@@ -111,7 +114,7 @@ FROM (
         WHERE r.cluster_id = %(cluster)s AND r.source_key = s.source_key LIMIT 1
     ) u ON true
     WHERE s.turn = %(turn)s AND coalesce(s.key_month, s.held_month) = %(month)s
-) m
+) m ORDER BY m.source_key
 
 -- name: VERDICTS
 SELECT verdict, count(*) FROM usage_match GROUP BY verdict
@@ -132,7 +135,7 @@ WITH added AS (
            s.memory_mib, s.nodes, s.node_list, s.requested, s.time_limit, s.submitted, s.eligible, s.started, s.ended,
            s.seen_until, s.suspended, s.gpu_memory_mib, s.billing, s.state, s.exit_code
     FROM usage_stage s JOIN usage_match m ON m.source_key = s.source_key AND m.verdict = 'new'
-    WHERE s.turn = %(turn)s
+    WHERE s.turn = %(turn)s ORDER BY m.record_id
     RETURNING *
 )
 INSERT INTO usage_input

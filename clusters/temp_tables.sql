@@ -56,6 +56,10 @@ CREATE TEMP TABLE IF NOT EXISTS utilisation_changed (record_id bigint NOT NULL) 
 --     that are there already were rated by them. Of offers with the same terms each names the first as `terms_id`, so
 --     that rows are compared by a number. Filled by billing.rating, read by billing.simulation too.
 -- rate_before: what jobs show of records that were rated before. Filled and read by billing.rating.
+-- rate_job: jobs as they were just written, or as they were when they went. Filled by billing.rating.engine, read by
+--     billing.rating.period_jobs.
+-- rate_period: the billing periods of those; rate_doubt: of which, by price, it is in doubt whether enough of the most
+--     expensive jobs are kept. Filled and read by billing.rating.period_jobs.
 -- rate_held: whose runs without GPUs are, and the newest span in which; nothing may be rated of them. Filled and read by
 --     billing.rating.
 -- rate_cut: what should be rated. Filled by billing.rating, read by billing.simulation too.
@@ -83,7 +87,17 @@ CREATE TEMP TABLE IF NOT EXISTS rate_offer (
 CREATE TEMP TABLE IF NOT EXISTS rate_before (
     record_id bigint NOT NULL, tenant_id bigint NOT NULL, started bigint, finish bigint, "user" text NOT NULL,
     gpu_model text NOT NULL, redescribed boolean NOT NULL, label text[] NOT NULL, next_label text[] NOT NULL,
-    open boolean NOT NULL
+    open boolean NOT NULL, price_id bigint NOT NULL, cost_units numeric NOT NULL, gpu_units bigint NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_job (
+    tenant_id bigint NOT NULL, record_id bigint NOT NULL, started bigint, finish bigint, price_id bigint NOT NULL,
+    cost_units numeric NOT NULL, gpu_units bigint NOT NULL, gone boolean NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_period (
+    tenant_id bigint NOT NULL, period_id bigint NOT NULL, since bigint NOT NULL, until bigint NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_doubt (
+    tenant_id bigint NOT NULL, period_id bigint NOT NULL, price_id bigint NOT NULL
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS rate_held (
     record_id bigint NOT NULL, tenant_id bigint NOT NULL, newest int NOT NULL

@@ -605,6 +605,37 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='PeriodJobs',
+                    fields=[
+                        ('pk', models.CompositePrimaryKey('tenant_id', 'period_id', 'price_id', blank=True, editable=False, primary_key=True, serialize=False)),
+                        ('tenant', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('period', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.billingperiod')),
+                        ('price_id', models.BigIntegerField(help_text='Of `RatedJob.cost_price`; 0 for several prices, or none.')),
+                        ('started', models.IntegerField(db_default=0, help_text='Jobs that started in the period.')),
+                        ('floor_cost', models.DecimalField(decimal_places=6, max_digits=30, null=True)),
+                        ('floor_units', models.BigIntegerField(null=True)),
+                        ('floor_id', models.BigIntegerField(null=True)),
+                    ],
+                    options={
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='PeriodTopJob',
+                    fields=[
+                        ('pk', models.CompositePrimaryKey('tenant_id', 'period_id', 'record_id', blank=True, editable=False, primary_key=True, serialize=False)),
+                        ('tenant', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('period', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.billingperiod')),
+                        ('record_id', models.BigIntegerField()),
+                        ('price_id', models.BigIntegerField(help_text='As of its job.')),
+                    ],
+                    options={
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='GrantRule',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -1143,6 +1174,19 @@ class Migration(migrations.Migration):
                     options={
                         'constraints': [models.UniqueConstraint(condition=models.Q(('tenant__isnull', True)), fields=('version', 'name', 'valid_from'), name='discount_has_its_name_alone'), models.CheckConstraint(condition=models.Q(models.Q(('amount__isnull', True), ('percent__gt', 0), ('percent__lte', 100)), models.Q(('amount__gt', 0), ('percent__isnull', True)), models.Q(('amount__isnull', True), ('percent', 0), ('tenant__isnull', False)), _connector='OR'), name='discount_is_a_percentage_or_an_amount'), models.CheckConstraint(condition=models.Q(('valid_until__isnull', True), ('valid_until__gt', models.F('valid_from')), _connector='OR'), name='discount_ends_after_it_starts'), django.contrib.postgres.constraints.ExclusionConstraint(condition=models.Q(('tenant__isnull', False)), expressions=[(models.Func(models.F('version'), models.F('version'), models.Value('[]'), function='int8range'), '&&'), (models.Func(models.F('tenant'), models.F('tenant'), models.Value('[]'), function='int8range'), '&&'), (models.Func(models.Func(models.F('name'), models.Value(0), function='hashtextextended'), models.Func(models.F('name'), models.Value(0), function='hashtextextended'), models.Value('[]'), function='int8range'), '&&'), (models.Func('valid_from', 'valid_until', models.Value('[)'), function='daterange'), '&&')], name='tenant_has_one_own_discount_at_a_time', violation_error_message='The tenant has a discount of its own in these days already: end the earlier one where the later one begins.')],
                         'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='LineJobs',
+                    fields=[
+                        ('line', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, primary_key=True, related_name='kept_jobs', serialize=False, to='billing.invoiceline')),
+                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('jobs', models.IntegerField(help_text='Of all jobs behind the line.')),
+                        ('largest', models.JSONField(help_text='The first of the list, in its order: record_id, service_from, service_to, units, share_num, share_den and moment of each, by name. Not what its job is called: that its job says.')),
+                    ],
+                    options={
+                        'indexes': [],
+                        'constraints': [],
                     },
                 ),
                 migrations.CreateModel(

@@ -38,7 +38,15 @@ from billing.models.invoices import (
     TaxCategory,
     Voiding,
 )
-from billing.models.jobs import DESCRIBED, BilledJob, JobUser, RatedJob
+from billing.models.jobs import (
+    DESCRIBED,
+    BilledJob,
+    JobUser,
+    LineJobs,
+    PeriodJobs,
+    PeriodTopJob,
+    RatedJob,
+)
 from billing.models.manual_lines import ManualLine
 from billing.models.notices import BlockState, Notice, NoticeKind, NoticeState, SuspendedAccount, Suspension
 from billing.models.payers import Payer
@@ -168,6 +176,7 @@ __all__ = [
     "InvoiceState",
     "InvoiceTax",
     "JobUser",
+    "LineJobs",
     "LineKind",
     "ManualLine",
     "MethodState",
@@ -184,6 +193,8 @@ __all__ = [
     "PaymentDispute",
     "PaymentRefund",
     "PendingApproval",
+    "PeriodJobs",
+    "PeriodTopJob",
     "PeriodTotal",
     "Plan",
     "PlanVersion",

@@ -124,6 +124,76 @@ class RatedJob(JobDescription):
         return self.job_id
 
 
+class PeriodJobs(models.Model):
+    """What is kept of a tenant's jobs in a billing period, so that no page has to look through all of them.
+
+    Written with rating, apart for each price that jobs have alone: however it is corrected, their order stays. Of the
+    most expensive that ran in the period `PeriodTopJob` keeps some; the last three columns say below which place, in
+    the order of cost and GPU units, none is kept. Empty: all are.
+    """
+
+    pk = models.CompositePrimaryKey("tenant_id", "period_id", "price_id")
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
+    )
+    period = models.ForeignKey(  # periods are never deleted
+        "billing.BillingPeriod",
+        on_delete=models.PROTECT,
+        db_index=False,
+        db_constraint=False,
+        related_name="+",
+    )
+    price_id = models.BigIntegerField(help_text="Of `RatedJob.cost_price`; 0 for several prices, or none.")
+    started = models.IntegerField(db_default=0, help_text="Jobs that started in the period.")
+    floor_cost = models.DecimalField(max_digits=30, decimal_places=6, null=True)
+    floor_units = models.BigIntegerField(null=True)
+    floor_id = models.BigIntegerField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.started} jobs"
+
+
+class PeriodTopJob(models.Model):
+    """One of the most expensive jobs that ran in a period. What it costs its own row says."""
+
+    pk = models.CompositePrimaryKey("tenant_id", "period_id", "record_id")
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
+    )
+    period = models.ForeignKey(
+        "billing.BillingPeriod",
+        on_delete=models.PROTECT,
+        db_index=False,
+        db_constraint=False,
+        related_name="+",
+    )
+    record_id = models.BigIntegerField()
+    price_id = models.BigIntegerField(help_text="As of its job.")
+
+    def __str__(self) -> str:
+        return f"{self.record_id}"
+
+
+class LineJobs(models.Model):
+    """The jobs behind a line of an issued document: how many, and the largest. What a line covers never changes.
+
+    Written once, by a worker, after the document was issued: until then its pages look for them.
+    """
+
+    line = models.OneToOneField(
+        "billing.InvoiceLine", on_delete=models.PROTECT, primary_key=True, related_name="kept_jobs"
+    )
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False, related_name="+")
+    jobs = models.IntegerField(help_text="Of all jobs behind the line.")
+    largest = models.JSONField(
+        help_text="The first of the list, in its order: record_id, service_from, service_to, units, share_num, "
+        "share_den and moment of each, by name. Not what its job is called: that its job says."
+    )
+
+    def __str__(self) -> str:
+        return f"{self.jobs} jobs"
+
+
 class JobUser(models.Model):
     """A user of the scheduler, as evidence names it: by this row's number, so that the name can be erased.
 

@@ -50,6 +50,40 @@ SELECT format('{period:%s}, {project:%s}, {price:%s}', t.period_id, t.project_id
 FROM billing_periodtotal t JOIN billing_price p ON p.id = t.price_id
 WHERE t.last_rated_id < p.corrected_through
 
+-- name: what is kept of the jobs of a period is what they are
+-- By the price that they have, 0 for several or none: as many started as are counted; who ran in it and is not kept costs
+-- no more than the floor, above which as many are kept as a page shows.
+SELECT format('{period:%s}, %s: %s of its jobs started in it, %s counted; of its most expensive %s missing, %s wrong',
+              period_id, CASE price_id WHEN 0 THEN 'no price alone' ELSE format('{price:%s}', price_id) END,
+              count(*) FILTER (WHERE began), coalesce(max(counted), 0),
+              greatest(least(8, count(*) FILTER (WHERE ran)) - count(*) FILTER (WHERE kept AND above),
+                       count(*) FILTER (WHERE above AND NOT kept)),
+              count(*) FILTER (WHERE kept AND NOT ran))
+FROM (
+    SELECT coalesce(r.period_id, t.period_id, f.period_id) AS period_id,
+           coalesce(r.price_id, t.price_id, f.price_id) AS price_id, r.began, f.started AS counted,
+           t.record_id IS NOT NULL AS kept, r.record_id IS NOT NULL AS ran,
+           r.record_id IS NOT NULL AND (f.floor_id IS NULL OR (r.cost_units, r.gpu_units, r.record_id)
+                                                             > (f.floor_cost, f.floor_units, f.floor_id)) AS above
+    FROM (
+        SELECT j.tenant_id, b.id AS period_id, coalesce(j.cost_price_id, 0) AS price_id, j.record_id, j.cost_units,
+               j.gpu_units, b.start <= to_timestamp(j.started) AS began
+        FROM billing_ratedjob j CROSS JOIN LATERAL (
+            SELECT * FROM billing_billingperiod p
+            WHERE p.tenant_id = j.tenant_id AND p."end" > to_timestamp(j.started)
+              AND p.start <= to_timestamp(greatest(coalesce(j.ended, j.seen_until, j.started) - 1, j.started))
+              AND p.start <= to_timestamp(j.started + job_look_back()) OFFSET 0
+        ) b WHERE j.started IS NOT NULL
+    ) r
+    FULL JOIN billing_periodtopjob t
+      ON (t.tenant_id, t.period_id, t.price_id, t.record_id) = (r.tenant_id, r.period_id, r.price_id, r.record_id)
+    FULL JOIN billing_periodjobs f
+      ON (f.tenant_id, f.period_id, f.price_id)
+       = (coalesce(r.tenant_id, t.tenant_id), coalesce(r.period_id, t.period_id), coalesce(r.price_id, t.price_id))
+) job GROUP BY period_id, price_id
+HAVING count(*) FILTER (WHERE began) <> coalesce(max(counted), 0) OR bool_or(above AND NOT kept) OR bool_or(kept AND NOT ran)
+    OR count(*) FILTER (WHERE kept AND above) < least(8, count(*) FILTER (WHERE ran))
+
 -- name: every job has its tenant and project
 SELECT format('{job:%s}, {tenant:%s}, {project:%s}', j.record_id, j.tenant_id, j.project_id)
 FROM billing_ratedjob j LEFT JOIN tenants_project p ON p.id = j.project_id AND p.tenant_id = j.tenant_id

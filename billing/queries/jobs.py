@@ -42,7 +42,6 @@ METERS = {
     Resource.GPU_MEMORY: ("GPU memory", Meter.GPU_MEMORY_GIB_HOUR),
     Resource.BILLING: ("Slurm billing", Meter.BILLING_HOUR),
 }
-LOOK_BACK = 92 * 86_400  # seconds before a period in which a job that still ran in it may have started
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +166,9 @@ def newest(tenant: Tenant, filters: JobFilter, *, after: str = "") -> tuple[list
 
 def top_jobs(tenant: Tenant, period: BillingPeriod, *, limit: int) -> list[Job]:
     """The jobs that ran in the period and have cost most in all. Two queries."""
-    start, end = seconds_of(period)
-    span = {"since": start, "earliest": start - LOOK_BACK, "until": end}
     rows = []
     with prepared_cursor() as cursor:
-        cursor.execute(sql.TOP_JOBS, {"tenant": tenant.pk, **span, "most": limit})
+        cursor.execute(sql.TOP_JOBS, {"tenant": tenant.pk, "period": period.pk, "most": limit})
         for row, row.project in instances(cursor, RatedJob, Project):
             rows.append(row)
     return costed(tenant, rows)

@@ -1,17 +1,13 @@
 -- name: TOP_JOBS
--- The jobs that ran in the period and have cost most in all. Which ones they are is read from the index alone: whole rows
--- take long to sort. A price that was corrected moves all that it alone made up at once.
+-- The jobs that ran in the period and have cost most in all: the first of those that rating keeps of it, of each price
+-- some. A price that was corrected moves all that it alone made up at once.
 SELECT r.*, p.*
-FROM (
-    SELECT j.record_id, j.cost_units * coalesce(c.unit_price, 1) AS cost
-    FROM billing_ratedjob j LEFT JOIN billing_price c ON c.id = j.cost_price_id
-    WHERE j.tenant_id = %(tenant)s AND (j.ended > %(since)s OR j.ended IS NULL)
-      AND j.shown_at >= %(earliest)s AND j.shown_at < %(until)s
-    ORDER BY cost DESC, j.gpu_units DESC, j.record_id DESC LIMIT %(most)s
-) top
-JOIN billing_ratedjob r ON r.record_id = top.record_id AND r.tenant_id = %(tenant)s
-JOIN tenants_project p ON p.id = r.project_id
-ORDER BY top.cost DESC, r.gpu_units DESC, r.record_id DESC;
+FROM billing_periodtopjob k CROSS JOIN LATERAL (
+    SELECT * FROM billing_ratedjob j WHERE j.record_id = k.record_id AND j.tenant_id = k.tenant_id OFFSET 0
+) r JOIN tenants_project p ON p.id = r.project_id LEFT JOIN billing_price c ON c.id = r.cost_price_id
+WHERE k.tenant_id = %(tenant)s AND k.period_id = %(period)s
+ORDER BY r.cost_units * coalesce(c.unit_price, 1) DESC, r.cost_units DESC, r.gpu_units DESC, r.record_id DESC
+LIMIT %(most)s;
 
 -- name: COSTS
 -- Of each of these jobs what it used, by verdict and price.

@@ -19,7 +19,7 @@ from typing import Any
 from django.db import connection
 
 from billing.documents.csv import FORMULA, cell
-from billing.models import Invoice, InvoiceLine
+from billing.models import Invoice, InvoiceLine, LineJobs
 from billing.rating import billed_usage
 from billing.rules.meters import MAX_PRICE_DECIMALS
 from billing.rules.money import Money, rounded_text
@@ -29,6 +29,8 @@ from portal.sql_files import Statements
 sql = Statements(__file__, "line_usage.sql")
 
 PAGE = 25
+KEPT = 4 * PAGE  # of each line, the largest
+JOBS, RANK, IS_ALL = 9, 10, 11  # columns of a page's rows
 BLOCK = 65_536  # bytes: each piece of an answer passes through all of the server
 
 
@@ -59,11 +61,24 @@ class Cursor:
     share: Fraction
 
 
-def counts(invoice: Invoice, lines: Sequence[InvoiceLine]) -> dict[int, int]:
-    """How many jobs stand behind each line, by its position. Two queries."""
+def keep(invoice: Invoice) -> None:
+    """Keep how many jobs stand behind each line of an issued document, and the largest. Kept already, it stays."""
+    lines = [line for line in invoice.lines.select_related("service_period") if _has_jobs(line)]
+    values = {"invoice": invoice.pk, "kept": KEPT}
     with connection.cursor() as cursor:
-        cursor.execute(sql.COUNTS, _reach(invoice, lines))
-        return dict(cursor.fetchall())
+        cursor.execute(sql.KEEP, _reach(invoice, lines) | values)
+
+
+def counts(invoice: Invoice, lines: Sequence[InvoiceLine]) -> dict[int, int]:
+    """How many jobs stand behind each line, by its position. A query, and two more before they are kept."""
+    kept = dict(LineJobs.objects.filter(line__in=lines, tenant=invoice.tenant_id).values_list("line", "jobs"))
+    counted = {line.position: kept[line.pk] for line in lines if kept.get(line.pk)}
+    missing = [line for line in lines if line.pk not in kept and _has_jobs(line)]
+    if missing:
+        with connection.cursor() as cursor:
+            cursor.execute(sql.COUNTS, _reach(invoice, missing))
+            counted |= dict(cursor.fetchall())
+    return counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +91,7 @@ class Page:
 
 
 def jobs(line: InvoiceLine, *, after: Cursor | None = None) -> Page:
-    """A page of the line's jobs. Two queries."""
+    """A page of the line's jobs. Two queries, and one more where the page is not among those kept."""
     values = _reach(line.invoice, [line]) | {
         "first": after is None,
         "rank": after.rank if after else 0,
@@ -84,18 +99,24 @@ def jobs(line: InvoiceLine, *, after: Cursor | None = None) -> Page:
         "num": after.share.numerator if after else 0,
         "den": after.share.denominator if after else 0,
         "limit": PAGE + 1,
+        "line": line.pk,
     }
     with connection.cursor() as cursor:
-        cursor.execute(sql.PAGE, values)
+        cursor.execute(sql.KEPT_PAGE, values | {"kept": KEPT})
         rows = cursor.fetchall()
+        if len(rows) <= PAGE and not (rows and rows[0][IS_ALL]):
+            cursor.execute(sql.PAGE, values)
+            rows = cursor.fetchall()
     page_jobs = [
         JobOnLine(record, job, user, _at(since), _at(until), units, Fraction(num, den), left)
-        for record, job, user, since, until, units, num, den, left, _, _ in rows[:PAGE]
+        for record, job, user, since, until, units, num, den, left, *_ in rows[:PAGE]
     ]
     last = (
-        Cursor(rows[PAGE - 1][-1], page_jobs[-1].record_id, page_jobs[-1].share) if len(rows) > PAGE else None
+        Cursor(rows[PAGE - 1][RANK], page_jobs[-1].record_id, page_jobs[-1].share)
+        if len(rows) > PAGE
+        else None
     )
-    return Page(page_jobs, rows[0][-2] if rows else 0, last)
+    return Page(page_jobs, rows[0][JOBS] if rows else 0, last)
 
 
 def as_csv(invoice: Invoice, lines: Sequence[InvoiceLine]) -> Iterator[bytes]:

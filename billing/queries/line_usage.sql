@@ -47,6 +47,57 @@ WHERE %(first)s OR (-rank, record_id, share_num, share_den) > (-(%(rank)s::numer
 ORDER BY -rank, record_id, share_num, share_den
 LIMIT %(limit)s;
 
+-- name: KEEP
+-- The jobs behind each line, and the largest of them, in the order of PAGE. Kept once.
+WITH line AS (
+    SELECT * FROM unnest(%(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
+                         %(after)s::bigint[]) AS l (position, period_id, project_id, price_id, after)
+), held AS (
+    SELECT l.position, r.record_id, r.share_num, r.share_den, min(r.service_from) AS service_from,
+           max(r.service_to) AS service_to, sum(r.units)::bigint AS units,
+           CASE WHEN sum(r.units) < 0 THEN l.after ELSE %(through)s END AS moment
+    FROM line l JOIN billing_ratedusage r
+      ON r.period_id = l.period_id AND r.project_id = l.project_id AND r.price_id = l.price_id AND r.id > l.after
+    WHERE r.tenant_id = %(tenant)s AND r.payer_id IS NULL AND r.id <= %(through)s
+      AND r.service_month >= %(first_month)s AND r.service_month < %(end)s::timestamptz AT TIME ZONE 'UTC'
+    GROUP BY l.position, l.after, r.record_id, r.share_num, r.share_den
+    HAVING sum(r.units) <> 0
+), job AS (
+    SELECT h.*, row_number() OVER (
+        PARTITION BY h.position ORDER BY -(h.units::numeric * h.share_num / h.share_den)::numeric(30, 6), h.record_id,
+                                         h.share_num, h.share_den) AS place
+    FROM held h
+)
+INSERT INTO billing_linejobs (line_id, tenant_id, jobs, largest)
+SELECT n.id, %(tenant)s, count(DISTINCT j.record_id),
+       coalesce(jsonb_agg(to_jsonb(j) - '{position,place}'::text[] ORDER BY j.place)
+                FILTER (WHERE j.place <= %(kept)s), '[]')
+FROM billing_invoiceline n LEFT JOIN job j ON j.position = n.position
+WHERE n.invoice_id = %(invoice)s AND n.position = ANY (%(positions)s) GROUP BY n.id ORDER BY n.id
+ON CONFLICT (line_id) DO NOTHING
+
+-- name: KEPT_PAGE
+-- As PAGE, from what is kept of the line. A job is described as it was billed, or as it is.
+SELECT h.record_id, coalesce(CASE WHEN b.record_id IS NULL THEN j."job_id" ELSE b."job_id" END, ''),
+       coalesce(CASE WHEN b.record_id IS NULL THEN j."user" ELSE b."user" END, ''), h.service_from, h.service_to,
+       h.units, h.share_num, h.share_den, j.record_id IS NULL, h.jobs, h.rank, h.is_all
+FROM (
+    SELECT h.*, k.jobs, jsonb_array_length(k.largest) < %(kept)s AS is_all, (h.units::numeric * h.share_num / h.share_den)::numeric(30, 6) AS rank
+    FROM billing_linejobs k CROSS JOIN jsonb_to_recordset(k.largest) AS h (
+        record_id bigint, service_from bigint, service_to bigint, units bigint, share_num int, share_den int, moment bigint)
+    WHERE k.line_id = %(line)s
+) h
+LEFT JOIN LATERAL (
+    SELECT * FROM billing_billedjob x
+    WHERE x.tenant_id = %(tenant)s AND x.record_id = h.record_id AND x.through >= h.moment ORDER BY x.through LIMIT 1
+) b ON true
+LEFT JOIN LATERAL (
+    SELECT * FROM billing_ratedjob r WHERE r.record_id = h.record_id AND r.tenant_id = %(tenant)s OFFSET 0
+) j ON true
+WHERE %(first)s OR (-h.rank, h.record_id, h.share_num, h.share_den) > (-(%(rank)s::numeric), %(record)s, %(num)s, %(den)s)
+ORDER BY -h.rank, h.record_id, h.share_num, h.share_den
+LIMIT %(limit)s
+
 -- name: CSV
 -- A text is one cell of a spreadsheet, as `billing.documents.csv.cell` writes it.
 COPY (

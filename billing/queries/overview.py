@@ -17,6 +17,7 @@ from billing.queries import invoices, jobs
 from billing.queries.accrued_charges import Accrued
 from billing.queries.costs import Tag, Tags, cost, per_currency, tag
 from billing.queries.jobs import Job
+from billing.rating.period_jobs import SHOWN
 from billing.rules.forecast import LAST
 from billing.rules.money import Money, split
 from portal.core.tenants.models import Tenant
@@ -26,7 +27,6 @@ from portal.sql_files import Statements
 sql = Statements(__file__, "overview.sql")
 
 SERIES = 7  # projects that a chart tells apart; the others are one
-TOP_JOBS = 8  # jobs
 DAY = timedelta(days=1)
 DAYS_BEFORE = timedelta(days=LAST)  # by which a forecast may have to look back beyond the period
 
@@ -164,7 +164,7 @@ def overview(
         before=_elapsed(day for day in days if begun <= day.day < elapsed_end) if comparable else None,
         before_period=before,
         started=started,
-        top_jobs=jobs.top_jobs(tenant, period, limit=TOP_JOBS),
+        top_jobs=jobs.top_jobs(tenant, period, limit=SHOWN),
         balances=balances,
         open=to_pay,
         owed_back=owed_back,
@@ -269,9 +269,8 @@ def _days(tenant: Tenant, first: date, end: date, projects: list[int]) -> list[D
 
 def _figures(tenant: Tenant, period: BillingPeriod) -> tuple[int, list[tuple[str, int, int]]]:
     """How many jobs started, and the balances of wallets."""
-    since, until = jobs.seconds_of(period)
     with prepared_cursor() as cursor:
-        cursor.execute(sql.FIGURES, {"tenant": tenant.pk, "since": since, "until": until})
+        cursor.execute(sql.FIGURES, {"tenant": tenant.pk, "period": period.pk})
         rows = cursor.fetchall()
     return rows[0][0], [(unit, balance, count) for _, unit, balance, count in rows if unit is not None]
 

@@ -33,7 +33,7 @@ GROUP BY t.day, series, t.share_den ORDER BY t.day, series, t.share_den;
 
 -- name: FIGURES
 -- How many jobs started in the period, and by unit what the tenant's wallets hold and how many they are; one row at least.
-SELECT (SELECT count(*) FROM billing_ratedjob WHERE tenant_id = %(tenant)s AND shown_at >= %(since)s AND shown_at < %(until)s),
+SELECT (SELECT coalesce(sum(started), 0)::bigint FROM billing_periodjobs WHERE tenant_id = %(tenant)s AND period_id = %(period)s),
        w.unit, w.balance, w.wallets
 FROM (VALUES (1)) AS one
 LEFT JOIN (

@@ -17,7 +17,7 @@ from typing import Any
 from django.db import IntegrityError, connection, transaction
 
 from billing.catalog import billing_periods, plans
-from billing.rating import tariff_hours
+from billing.rating import period_jobs, tariff_hours
 from billing.rules.hours import LONGEST
 from clusters import temp_tables, usage
 from portal.core.tenants.models import Ownership, Tenant
@@ -163,6 +163,7 @@ def _rate_anew(cursor: Any, selected: Selected) -> bool:
             _append(cursor)
             cursor.execute(writing.HELD)
             cursor.execute(writing.JOBS, {"unrated": True})
+            period_jobs.keep(cursor, unrated=True)
     except IntegrityError:
         return False
     return True
@@ -186,6 +187,7 @@ def _rate_again(cursor: Any) -> None:
     cursor.execute(writing.HELD)
     cursor.execute(writing.JOBS_GONE)
     cursor.execute(writing.JOBS, {"unrated": False})
+    period_jobs.keep(cursor, unrated=False)
 
 
 def _append(cursor: Any) -> None:

@@ -47,7 +47,8 @@ INSERT INTO rate_before
 SELECT u.record_id, j.tenant_id, j.started, coalesce(j.ended, j.seen_until), j."user", j.gpu_model,
        (j."user", j.gpu_model) <> (u."user", u.gpu_model),
        usage_label(j."user", j.account, j.cluster, j.gpu_model, j.queue, j.qos, j.state),
-       usage_label(u."user", u.account, u.cluster, u.gpu_model, u.queue, u.qos, u.state), j.ended IS NULL
+       usage_label(u."user", u.account, u.cluster, u.gpu_model, u.queue, u.qos, u.state), j.ended IS NULL,
+       coalesce(j.cost_price_id, 0), j.cost_units, j.gpu_units
 FROM usage_input u CROSS JOIN LATERAL (
     SELECT * FROM billing_ratedjob r WHERE r.record_id = u.record_id OFFSET 0
 ) j WHERE NOT u.fresh;
@@ -78,15 +79,18 @@ SELECT * FROM (
 WHERE first IS NULL OR extract(epoch FROM first) > since OR extract(epoch FROM last) < until
 
 -- name: ENSURE_MONTHS
-SELECT billing_ensure_month(month::date)
-FROM (SELECT min(started) AS since, max(finish) AS until FROM usage_input) u,
+-- What grows is in the month up to which a run is seen.
+SELECT billing_ensure_month(month::date, coalesce(month >= utc_month(grown), false))
+FROM (SELECT min(started) AS since, max(finish) AS until, min(finish) FILTER (WHERE ended IS NULL) AS grown
+      FROM usage_input) u,
      generate_series(date_trunc('month', to_timestamp(since) AT TIME ZONE 'UTC'),
                      to_timestamp(until) AT TIME ZONE 'UTC', '1 month') AS month
 WHERE since IS NOT NULL
 
 -- name: ENSURE_JOBS
-SELECT billing_ensure_jobs(month)
-FROM (SELECT DISTINCT (record_id >> 40)::int AS month FROM usage_input ORDER BY month) m
+SELECT billing_ensure_jobs(month, grows)
+FROM (SELECT (record_id >> 40)::int AS month, bool_or(ended IS NULL) AS grows FROM usage_input
+      GROUP BY 1 ORDER BY 1) m
 
 -- name: CUTS
 -- What should be rated where the price of a span is one for all of it. Zero-length runs hold nothing: they have no cut, but

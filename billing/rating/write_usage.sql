@@ -4,13 +4,14 @@
 -- computed where it is read.
 
 -- name: RATED_USAGE
+-- In the order of the key, so that its index is filled page by page.
 INSERT INTO billing_ratedusage (id, service_month, revision, generation, reversal, record_id, resource, tenant_id,
     project_id, period_id, version_id, price_id, verdict, service_from, service_to, share_num, share_den, units,
     payer_id)
 SELECT c.id, c.service_month, c.revision, c.generation, c.units < 0, c.record_id, o.resource, o.tenant_id,
        o.project_id, o.period_id, o.version_id, o.price_id, o.verdict, c.service_from, c.service_to, c.share_num,
        c.share_den, c.units, o.payer_id
-FROM rate_change c JOIN rate_offer o USING (offer_id) WHERE NOT c.grows
+FROM rate_change c JOIN rate_offer o USING (offer_id) WHERE NOT c.grows ORDER BY c.record_id
 
 -- name: GROWN
 -- The last stretch of a run that went on, which no document covers: its row is the same, but longer and the newest.
@@ -231,9 +232,13 @@ WITH k AS MATERIALIZED (
         SELECT r.ctid, r.record_id, r.tenant_id FROM billing_ratedjob r
         WHERE r.record_id = gone.record_id AND r.tenant_id = gone.tenant_id OFFSET 0
     ) r
+), gone AS (
+    DELETE FROM billing_ratedjob WHERE ctid = ANY (ARRAY(SELECT place FROM k))
+        AND (record_id, tenant_id) IN (SELECT record_id, tenant_id FROM k)
+    RETURNING tenant_id, record_id, started, coalesce(ended, seen_until, started) AS finish,
+              coalesce(cost_price_id, 0) AS price_id, cost_units, gpu_units
 )
-DELETE FROM billing_ratedjob WHERE ctid = ANY (ARRAY(SELECT place FROM k))
-    AND (record_id, tenant_id) IN (SELECT record_id, tenant_id FROM k)
+INSERT INTO rate_job SELECT *, true FROM gone
 
 -- name: JOBS
 -- Only jobs that show something new are written, be it a single one of ten thousand; where nothing was rated before, none
@@ -241,6 +246,7 @@ DELETE FROM billing_ratedjob WHERE ctid = ANY (ARRAY(SELECT place FROM k))
 -- and of several prices the cost: that of a second of one unit, where a GPU's own fraction comes on top. Offers are
 -- numbered in order of time, and so are spans: a job is shown in the project of its newest. One without GPUs is shown
 -- though nothing of it may be charged.
+WITH written AS (
 INSERT INTO billing_ratedjob (tenant_id, record_id, project_id, cluster, account, job_id, name, "user", queue, qos,
     gpu_model, mig_profile, gpus, share_num, share_den, cpu_milli, memory_mib, gpu_memory_mib, billing, nodes, state,
     submitted, started, ended, seen_until, suspended, shown_at, gpu_units, cost_price_id, cost_units,
@@ -300,6 +306,7 @@ WHERE %(unrated)s OR
      k.share_num, k.share_den, k.cpu_milli, k.memory_mib, k.gpu_memory_mib, k.billing, k.nodes, k.state, k.submitted,
      k.started, k.ended, k.seen_until, k.suspended, k.shown_at, k.gpu_units, k.cost_price_id, k.cost_units,
      k.unpriced)
+ORDER BY s.record_id
 ON CONFLICT (record_id, tenant_id) DO UPDATE SET
     project_id = excluded.project_id, cluster = excluded.cluster, account = excluded.account, job_id = excluded.job_id,
     name = excluded.name, "user" = excluded."user", queue = excluded.queue, qos = excluded.qos,
@@ -310,3 +317,7 @@ ON CONFLICT (record_id, tenant_id) DO UPDATE SET
     ended = excluded.ended, seen_until = excluded.seen_until, suspended = excluded.suspended,
     shown_at = excluded.shown_at, gpu_units = excluded.gpu_units, cost_price_id = excluded.cost_price_id,
     cost_units = excluded.cost_units, unpriced = excluded.unpriced
+RETURNING tenant_id, record_id, started, coalesce(ended, seen_until, started) AS finish,
+          coalesce(cost_price_id, 0) AS price_id, cost_units, gpu_units
+)
+INSERT INTO rate_job SELECT *, false FROM written

@@ -61,11 +61,9 @@ END $$;
 CREATE TRIGGER record_keeps_its_key BEFORE UPDATE OF id, cluster_id, source_key ON clusters_usagerecord
     FOR EACH ROW EXECUTE FUNCTION clusters_keep_key();
 
--- Makes a partition where it is missing: how, `billing_ensure_month` says. Most of the rows of a young month change some
--- times while their runs go on, so their pages keep room for it. Vacuum comes after so many rows, not after a share: of
--- ten million that would be when most are dead. A month that was detached is attached again: by its rows alone a late
--- fact is new or not, and without them it would be recorded, and billed, twice.
-CREATE FUNCTION ensure_month_of_ids(parent text, month int, room int) RETURNS text LANGUAGE plpgsql AS $$
+-- Makes a partition where it is missing: how, `billing_ensure_month` says. A month that was detached is attached again: by
+-- its rows alone a late fact is new or not, and without them it would be recorded, and billed, twice.
+CREATE FUNCTION ensure_month_of_ids(parent text, month int, grows boolean) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     part text := parent || '_' || to_char(month_of_number(month), 'YYYY_MM');
     attached boolean := (SELECT relispartition FROM pg_class WHERE oid = to_regclass(part));
@@ -75,29 +73,30 @@ BEGIN
         -- Somebody may have made it meanwhile: to_regclass would not have heard of that.
         SELECT relispartition INTO attached FROM pg_class WHERE relname = part AND relnamespace = 'public'::regnamespace;
     END IF;
-    IF attached THEN
-        RETURN part;
-    END IF;
     IF attached IS NULL THEN
-        EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL) WITH (fillfactor = %s,
-            autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
-            autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000,
-            autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 50000)', part, parent, room);
+        EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL)', part, parent);
+        PERFORM maintain_month(part);
         IF parent = 'clusters_usagerecord' THEN
             EXECUTE format('ALTER TABLE %I ADD CONSTRAINT %I UNIQUE (cluster_id, source_key)', part, part || '_once');
         END IF;
         EXECUTE format('GRANT SELECT ON %I TO clustertab_operator', part);
     END IF;
-    EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',
-                   parent, part, month::bigint << 40, (month + 1)::bigint << 40);
+    IF attached IS NOT TRUE THEN
+        EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',
+                       parent, part, month::bigint << 40, (month + 1)::bigint << 40);
+    END IF;
+    IF grows THEN
+        PERFORM keep_room(part);
+    END IF;
     RETURN part;
 END $$;
-REVOKE EXECUTE ON FUNCTION ensure_month_of_ids(text, int, int) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION ensure_month_of_ids(text, int, boolean) FROM PUBLIC;
 
-CREATE FUNCTION clusters_ensure_records(month int) RETURNS text LANGUAGE sql STRICT SECURITY DEFINER
-SET search_path = public, pg_temp AS $$ SELECT ensure_month_of_ids('clusters_usagerecord', month, 85) $$;
-REVOKE EXECUTE ON FUNCTION clusters_ensure_records(int) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION clusters_ensure_records(int) TO clustertab_operator;
+CREATE FUNCTION clusters_ensure_records(month int, grows boolean DEFAULT false) RETURNS text
+LANGUAGE sql STRICT SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ SELECT ensure_month_of_ids('clusters_usagerecord', month, grows) $$;
+REVOKE EXECUTE ON FUNCTION clusters_ensure_records(int, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION clusters_ensure_records(int, boolean) TO clustertab_operator;
 
 -- A job as its tenant sees it, beside its record. A tenant's lists are read by one index, the newest first.
 CREATE TABLE billing_ratedjob (
@@ -112,17 +111,16 @@ CREATE TABLE billing_ratedjob (
     -- The record first: rating looks up jobs by it, whoever their tenants are.
     PRIMARY KEY (record_id, tenant_id)
 ) PARTITION BY RANGE (record_id);
--- What the most expensive jobs of a period are sorted by lies in the index: a large tenant has a hundred thousand of
--- them, of which eight are read.
-CREATE INDEX jobs_of_tenant_newest_first ON billing_ratedjob (tenant_id, shown_at DESC, record_id DESC)
-    INCLUDE (ended, cost_price_id, cost_units, gpu_units);
+-- No column that grows with a run is in an index.
+CREATE INDEX jobs_of_tenant_newest_first ON billing_ratedjob (tenant_id, shown_at DESC, record_id DESC);
 -- The few that run or wait, found without reading all that ever ended.
 CREATE INDEX open_jobs_of_tenant ON billing_ratedjob (tenant_id, shown_at DESC, record_id DESC) WHERE ended IS NULL;
 -- Those of all tenants that ended lately, which monitoring asks for each minute. Rows come about in the order of their
 -- ends, so that a few kilobytes lead to them.
 CREATE INDEX jobs_by_end ON billing_ratedjob USING brin (ended) WITH (pages_per_range = 32, autosummarize);
 
-CREATE FUNCTION billing_ensure_jobs(month int) RETURNS text LANGUAGE sql STRICT SECURITY DEFINER
-SET search_path = public, pg_temp AS $$ SELECT ensure_month_of_ids('billing_ratedjob', month, 85) $$;
-REVOKE EXECUTE ON FUNCTION billing_ensure_jobs(int) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION billing_ensure_jobs(int) TO clustertab_operator, clustertab_agent;
+CREATE FUNCTION billing_ensure_jobs(month int, grows boolean DEFAULT false) RETURNS text
+LANGUAGE sql STRICT SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ SELECT ensure_month_of_ids('billing_ratedjob', month, grows) $$;
+REVOKE EXECUTE ON FUNCTION billing_ensure_jobs(int, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION billing_ensure_jobs(int, boolean) TO clustertab_operator, clustertab_agent;

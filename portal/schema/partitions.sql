@@ -1,5 +1,26 @@
 -- Tables in partitions by month from the first row on, without foreign keys; Django knows them as unmanaged models.
 
+-- How the table of a month is looked after: by numbers of rows, not by shares of the table. Of ten million rows a fifth
+-- would be dead before anybody came.
+CREATE FUNCTION maintain_month(part text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE %I SET (
+        autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
+        autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000,
+        autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 50000)', part);
+END $$;
+REVOKE EXECUTE ON FUNCTION maintain_month(text) FROM PUBLIC;
+
+-- From the first run on that is seen while it goes on, the pages of its month keep room: its rows are written anew at each
+-- sight, within their pages as long as there is room. Files of runs that have ended leave pages full.
+CREATE FUNCTION keep_room(part text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(part) AND 'fillfactor=70' = ANY (reloptions)) THEN
+        EXECUTE format('ALTER TABLE %I SET (fillfactor = 70)', part);
+    END IF;
+END $$;
+REVOKE EXECUTE ON FUNCTION keep_room(text) FROM PUBLIC;
+
 -- Rated usage, by the month of service: append-only.
 CREATE SEQUENCE billing_ratedusage_id_seq;
 CREATE TABLE billing_ratedusage (
@@ -36,8 +57,8 @@ CREATE TRIGGER rated_is_append_only BEFORE UPDATE OR DELETE ON billing_ratedusag
 -- Makes the month's partition where it is missing, as the tables' owner. It is attached once it is there: made as a
 -- partition of its table it would wait for whoever reads that, as a backup all the while it lasts, and keep all who come
 -- after waiting with it.
-CREATE FUNCTION billing_ensure_month(month date) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = public, pg_temp AS $$
+CREATE FUNCTION billing_ensure_month(month date, grows boolean DEFAULT false) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     first date := date_trunc('month', month)::date;
     part text := 'billing_ratedusage_' || to_char(first, 'YYYY_MM');
@@ -45,17 +66,21 @@ BEGIN
     IF to_regclass(part) IS NULL THEN
         -- One maker of partitions at a time: two that made several months each could wait for each other.
         PERFORM pg_advisory_xact_lock(hashtextextended('billing_ratedusage', 0));
-        IF EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = 'public'::regnamespace) THEN
-            RETURN;  -- somebody made it meanwhile: to_regclass would not have heard of that
+        -- Somebody may have made it meanwhile: to_regclass would not have heard of that.
+        IF NOT EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = 'public'::regnamespace) THEN
+            EXECUTE format('CREATE TABLE %I (LIKE billing_ratedusage INCLUDING ALL)', part);
+            PERFORM maintain_month(part);
+            EXECUTE format('ALTER TABLE billing_ratedusage ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+                           part, first, (first + interval '1 month')::date);
+            EXECUTE format('GRANT SELECT ON %I TO clustertab_operator', part);
         END IF;
-        EXECUTE format('CREATE TABLE %I (LIKE billing_ratedusage INCLUDING ALL)', part);
-        EXECUTE format('ALTER TABLE billing_ratedusage ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
-                       part, first, (first + interval '1 month')::date);
-        EXECUTE format('GRANT SELECT ON %I TO clustertab_operator', part);
+    END IF;
+    IF grows THEN
+        PERFORM keep_room(part);
     END IF;
 END $$;
-REVOKE EXECUTE ON FUNCTION billing_ensure_month(date) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION billing_ensure_month(date) TO clustertab_operator, clustertab_agent;
+REVOKE EXECUTE ON FUNCTION billing_ensure_month(date, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION billing_ensure_month(date, boolean) TO clustertab_operator, clustertab_agent;
 
 -- Superseded revisions of usage, by the month in which they were.
 CREATE SEQUENCE clusters_usagerevision_id_seq;
@@ -90,6 +115,7 @@ BEGIN
             RETURN;  -- somebody made it meanwhile: to_regclass would not have heard of that
         END IF;
         EXECUTE format('CREATE TABLE %I (LIKE clusters_usagerevision INCLUDING ALL)', part);
+        PERFORM maintain_month(part);
         EXECUTE format('ALTER TABLE clusters_usagerevision ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
                        part, first, (first + interval '1 month')::date);
         EXECUTE format('GRANT SELECT ON %I TO clustertab_operator', part);

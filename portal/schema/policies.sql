@@ -8,9 +8,9 @@ BEGIN
     FOREACH name IN ARRAY ARRAY[
         'billing_automatictopup', 'billing_billedjob', 'billing_billingaccount', 'billing_billingperiod', 'billing_creditentry',
         'billing_dailyusage', 'billing_daytotal', 'billing_dunningpause', 'billing_evidence', 'billing_invoice', 'billing_invoicedocument',
-        'billing_invoiceline', 'billing_invoicetax', 'billing_jobuser', 'billing_notice', 'billing_payment', 'billing_paymentattempt',
-        'billing_paymentdispute', 'billing_paymentrefund', 'billing_periodtotal', 'billing_ratedjob',
-        'billing_ratedusage', 'billing_savedmethod', 'billing_subscription', 'billing_suspension', 'billing_topup',
+        'billing_invoiceline', 'billing_invoicetax', 'billing_jobuser', 'billing_linejobs', 'billing_notice', 'billing_payment', 'billing_paymentattempt',
+        'billing_paymentdispute', 'billing_paymentrefund', 'billing_periodjobs', 'billing_periodtopjob', 'billing_periodtotal',
+        'billing_ratedjob', 'billing_ratedusage', 'billing_savedmethod', 'billing_subscription', 'billing_suspension', 'billing_topup',
         'billing_transferpart', 'billing_usageseries', 'billing_voiding', 'billing_wallet', 'billing_walletentry',
         'billing_walletgrant', 'billing_wallethold', 'billing_walletscheme', 'billing_writeoff',
         'events_event', 'tenants_ownership', 'tenants_project',

@@ -219,18 +219,6 @@ def test_an_odd_time_makes_no_partition_of_its_own() -> None:
     assert list(months("clusters_usagerecord").values()) == ["2030_01"]  # when it was read
 
 
-def test_pages_of_a_month_keep_room_and_are_cleaned_after_so_many_rows() -> None:
-    cluster = a_cluster()
-    a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    ingest(cluster, a_job(started="2026-03-02 10:00"))
-    for table in ("clusters_usagerecord_2026_03", "billing_ratedjob_2026_03"):
-        ((options,),) = rows("SELECT reloptions FROM pg_class WHERE relname = %s", table)
-        chosen = dict(option.split("=") for option in options)
-        assert int(chosen["fillfactor"]) < 100
-        assert chosen["autovacuum_vacuum_scale_factor"] == "0"
-        assert int(chosen["autovacuum_vacuum_threshold"]) > 0
-
-
 def test_a_month_that_is_detached_leaves_the_others_as_they_are() -> None:
     cluster = a_cluster()
     a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])

@@ -1,0 +1,29 @@
+"""What is kept of the jobs of each billing period: a page of a large tenant reads no more than of a small one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "period_jobs.sql")
+
+SHOWN = 8  # the most expensive jobs on the overview
+KEPT = 12  # so many are left of them when MOST are kept: a few may come to cost less before all are looked through
+MOST = 24
+
+
+def keep(cursor: Any, *, unrated: bool) -> None:
+    """Follow what rating has just written of jobs, which stands in `rate_job`; `unrated`: none was there before."""
+    limits = {"shown": SHOWN, "kept": KEPT, "most": MOST}
+    cursor.execute(sql.PERIODS)
+    cursor.execute(sql.STARTED)
+    in_doubt = 0
+    if not unrated:
+        cursor.execute(sql.LESS)
+        in_doubt = cursor.rowcount
+    cursor.execute(sql.TOP, limits)
+    if cursor.rowcount:
+        cursor.execute(sql.CUT, limits)
+    if in_doubt:
+        cursor.execute(sql.ANEW, limits)

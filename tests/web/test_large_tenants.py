@@ -1,0 +1,161 @@
+"""Pages of a tenant with many jobs read no more of the database than those of one with few."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from billing import tasks
+from billing.models import LineJobs, RatedJob
+from billing.queries import line_usage
+from clusters.connectors.base import UsageFact
+from portal.core.tenants.models import Tenant, User
+from tests.builders import LONG_AGO, a_cluster, a_job, a_person, a_plan, a_tenant, at, ingest
+from tests.stories import closed, invoice_of, prove
+from tests.web.house import page
+
+pytestmark = pytest.mark.usefixtures("transactional_db")  # what is committed alone can be cleaned by VACUUM
+
+FEW, MANY = 400, 8_000
+SESSION = 15  # pages that the tables of sessions and people may have grown by in the meantime
+
+
+@dataclass
+class Labs:
+    """Two tenants of one plan, one with many jobs in March, among each other in time; both are billed."""
+
+    few: Tenant
+    many: Tenant
+    owners: dict[int, User]
+
+
+@pytest.fixture
+def labs() -> Labs:
+    cluster = a_cluster(complete_through="2026-04-02")
+    models = [("gpu-hour", {"gpu_model": [name]}, "2.00", LONG_AGO) for name in ("a100", "h100")]
+    plan = a_plan(prices=models)
+    few, many = (a_tenant(name, plan=plan, accounts=[(cluster, name)]) for name in ("few", "many"))
+    dice = random.Random(3)
+    accounts = ["few"] * FEW + ["many"] * MANY
+    dice.shuffle(accounts)
+    ingest(cluster, *(_ended(dice, n, account) for n, account in enumerate(accounts)))
+    running = {
+        "started": "2026-03-31 10:00",
+        "seen_until": "2026-04-01 10:00",
+        "ended": None,
+        "state": "RUNNING",
+    }
+    ingest(cluster, *(a_job(account=name, **running) for name in ("few", "many") for _ in range(5)))
+    for lab in (few, many):
+        closed("2026-03", lab)
+    tasks.render_document(invoice_id=invoice_of(few, "2026-03").pk)
+    line_usage.keep(invoice_of(many, "2026-03"))  # the same, without a PDF
+    _vacuum()
+    owners = {lab.pk: a_person(f"ann@{lab.slug}.example", lab) for lab in (few, many)}
+    return Labs(few, many, owners)
+
+
+def _ended(dice: random.Random, number: int, account: str) -> UsageFact:
+    start = int(at("2026-03-01").timestamp()) + number * 200
+    return a_job(
+        account=account,
+        user=f"user{number % 7}",
+        gpus=1 + dice.randrange(8),
+        gpu_model=dice.choice(["a100", "h100"]),
+        started=start,
+        ended=start + 60 + dice.randrange(80_000),
+    )
+
+
+def _vacuum() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT tableowner FROM pg_tables WHERE tablename = 'schema_baseline'")
+        cursor.execute(f'SET ROLE "{cursor.fetchone()[0]}"')
+        cursor.execute("VACUUM ANALYZE")
+        cursor.execute("RESET ROLE")
+
+
+def test_every_page_reads_as_much_for_many_jobs_as_for_few(labs: Labs) -> None:
+    reads: dict[str, list[int]] = {}
+    for lab in (labs.few, labs.many):
+        for name, path in addresses(lab).items():
+            page(labs.owners[lab.pk], path)  # its statements are planned, and the session is there
+            with buffers() as read:
+                page(labs.owners[lab.pk], path)
+            reads.setdefault(name, []).append(sum(read))
+    grown = {name: (few, many) for name, (few, many) in reads.items() if many > 1.2 * few + SESSION}
+    assert grown == {}
+    assert all(few for few, _ in reads.values())
+
+
+def addresses(lab: Tenant) -> dict[str, str]:
+    """By what it shows, all of a tenant's pages that have to do with usage, the others by the way."""
+    record = RatedJob.objects.filter(tenant=lab).order_by("record_id")[9].record_id
+    invoice = f"invoices/{invoice_of(lab, '2026-03').number}"
+    paths = {
+        "overview": "",
+        "month": "?period=2026-03-01",
+        "live": "live/",
+        "jobs": "jobs/",
+        "jobs of a month": "jobs/?period=2026-03-01",
+        "jobs of a model": "jobs/?period=2026-03-01&gpu_model=h100",
+        "job": f"jobs/{record}/",
+        "calculator": "quote/",
+        "quote": "quote/?gpus=4&hours=10",
+        "efficiency": "efficiency/?since=2026-03-01&until=2026-04-01",
+        "invoices": "invoices/",
+        "invoice": f"{invoice}/",
+        "line": f"{invoice}/lines/1/",
+        "wallets": "wallets/",
+        "payment": "payment/",
+        "keys": "api-keys/",
+    }
+    return {name: f"/t/{lab.slug}/{path}" for name, path in paths.items()}
+
+
+@contextmanager
+def buffers() -> Iterator[list[int]]:
+    """Of each statement how many pages of tables and indexes it read, whether from memory or not."""
+    read: list[int] = []
+
+    def explain(execute: Any, statement: str, values: Any, many: bool, context: Any) -> Any:
+        if statement.lstrip().upper().startswith(("SELECT", "WITH")):
+            with connection.cursor() as cursor:
+                cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", values)
+                top = cursor.fetchone()[0][0]["Plan"]
+                read.append(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
+        return execute(statement, values, many, context)
+
+    with connection.execute_wrapper(explain):
+        yield read
+
+
+def test_the_jobs_of_a_line_are_the_same_before_and_after_they_are_kept(labs: Labs) -> None:
+    for lab in (labs.few, labs.many):
+        invoice = invoice_of(lab, "2026-03")
+        lines = list(invoice.lines.order_by("position"))
+        kept = line_usage.counts(invoice, lines), [_all_pages(line, 6) for line in lines]
+        LineJobs.objects.filter(tenant=lab).delete()
+        looked_for = line_usage.counts(invoice, lines), [_all_pages(line, 6) for line in lines]
+        assert kept == looked_for
+        assert [len(jobs) for jobs in kept[1]] == [6 * line_usage.PAGE] * len(lines)
+        line_usage.keep(invoice)
+        line_usage.keep(invoice)
+        assert LineJobs.objects.filter(tenant=lab).count() == len(lines)
+    prove()
+
+
+def _all_pages(line: Any, most: int) -> list[Any]:
+    jobs, after = [], None
+    for _ in range(most):
+        found = line_usage.jobs(line, after=after)
+        jobs += [(found.count, job) for job in found.jobs]
+        if (after := found.more) is None:
+            break
+    return jobs
