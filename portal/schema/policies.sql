@@ -14,7 +14,7 @@ BEGIN
         'billing_transferpart', 'billing_usageseries', 'billing_voiding', 'billing_wallet', 'billing_walletentry',
         'billing_walletgrant', 'billing_wallethold', 'billing_walletscheme', 'billing_writeoff',
         'events_event', 'tenants_ownership', 'tenants_project',
-        'billing_manualline', 'audit_entry'  -- without a right on them: their pages show no who and why
+        'billing_manualline', 'audit_entry'  -- the first without a right on it, the second with one on columns alone, below
     ] LOOP
         EXECUTE format(
             'ALTER TABLE %1$I ENABLE ROW LEVEL SECURITY;
@@ -26,6 +26,16 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
+
+-- Of the history what concerns people of the tenant, without the reasons that operators give; the list is that of
+-- `portal/web/history.py`.
+ALTER POLICY audit_entry_of_tenant ON audit_entry USING (
+    tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
+    AND "table" IN ('api_apikey', 'billing_automatictopup', 'billing_savedmethod', 'billing_subscription',
+                    'billing_walletscheme', 'tenants_invitation', 'tenants_membership', 'tenants_ownership',
+                    'tenants_tenant'));
+GRANT SELECT (id, at, "table", key, operation, before, after, tenant_id, who, through) ON audit_entry
+    TO clustertab_portal;
 
 -- No tenant's page reads these, and none of their rights is granted: should one ever be, it shows no row.
 DO $$

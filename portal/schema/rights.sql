@@ -110,3 +110,26 @@ GRANT SELECT ON billing_seller, billing_taxrate, clusters_cluster TO clustertab_
 GRANT SELECT, INSERT, UPDATE ON billing_gatewayaccount TO clustertab_agent;
 GRANT INSERT, SELECT (id) ON outbox_outboxmessage TO clustertab_agent;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO clustertab_agent;
+
+-- Names for the history of a tenant. They run as the tables' owner, since people who have left are no rows that whoever
+-- acts for a tenant may read; a tenant's role gets its own, and none without a tenant.
+CREATE FUNCTION history_beginnings(tables text[], keys text[]) RETURNS TABLE ("table" text, key text, after jsonb)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT e."table", e.key, e.after FROM unnest(tables, keys) AS k ("table", key)
+    JOIN audit_entry e ON e."table" = k."table" AND e.key = k.key AND e.operation = 'insert'
+    WHERE current_setting('role') NOT IN ('clustertab_portal', 'clustertab_agent')
+       OR e.tenant_id = nullif(current_setting('app.tenant_id', true), '')::bigint
+$$;
+CREATE FUNCTION history_people(numbers bigint[]) RETURNS TABLE (id bigint, email text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT u.id, u.email FROM tenants_user u WHERE u.id = ANY (numbers) AND (
+        current_setting('role') NOT IN ('clustertab_portal', 'clustertab_agent')
+        OR u.id IN (SELECT (coalesce(e.after, e.before) ->> 'user_id')::bigint FROM audit_entry e
+                    WHERE e."table" = 'tenants_membership'
+                      AND e.tenant_id = nullif(current_setting('app.tenant_id', true), '')::bigint)
+        OR u.id IN (SELECT k.maker_id FROM api_apikey k
+                    WHERE k.tenant_id = nullif(current_setting('app.tenant_id', true), '')::bigint))
+$$;
+REVOKE EXECUTE ON FUNCTION history_beginnings(text[], text[]), history_people(bigint[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION history_beginnings(text[], text[]), history_people(bigint[])
+    TO clustertab_operator, clustertab_portal, clustertab_agent;

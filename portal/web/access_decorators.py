@@ -220,6 +220,7 @@ def frame_of(user: User, *, area: Area) -> PageFrame:
         user=user.get_full_name() or user.email,
         email=user.email,
         operator=bool(user.operator_role),
+        audits=Right.AUDIT in rights_of(user),
         tenants=tuple(links[:SWITCHER]),
         more_tenants=len(links) > SWITCHER,
         tenant=None,

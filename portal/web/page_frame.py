@@ -14,6 +14,7 @@ Area = Literal[
     "invoices",
     "wallet",
     "team",
+    "history",
     "api_keys",
     "payment",
     "tenants",
@@ -57,6 +58,7 @@ class PageFrame:
     more_tenants: bool = False  # there are more than these
     tenant: TenantLink | None
     invoices: bool = False  # the person may see the tenant's invoices
+    audits: bool = False  # an operator whose role reads the history
     tabs: tuple[SettingsTab, ...] = ()  # of the settings area, on its pages
     wallets: bool = False  # the tenant has, or had, some: wherever it is looked at from
     area: Area

@@ -13,6 +13,7 @@ from portal.web.closing import close
 from portal.web.clusters import cluster, connection
 from portal.web.downloads import csv, evidence, line_csv, pdf, xml
 from portal.web.exports import focus_export, ledger_export, operator_focus_export
+from portal.web.history import history, history_csv, operator_history, operator_history_csv
 from portal.web.home import home, tenants
 from portal.web.invitations import invitation
 from portal.web.invoices import invoice, invoices, line
@@ -56,6 +57,8 @@ tenant_patterns: list[URLPattern] = [
     path("team/", team_page, name="team"),
     path("team/change/", change_team, name="change_team"),
     path("team/leave/", leave_team, name="leave_team"),
+    path("history/", history, name="history"),
+    path("history/csv", history_csv, name="history_csv"),
     path("api-keys/", api_keys, name="api_keys"),
     path("api-keys/change/", change_api_keys, name="change_api_keys"),
     path("efficiency/", efficiency, name="efficiency"),
@@ -98,6 +101,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("invitations/<str:token>/", invitation, name="invitation"),
     path("operator/people/", operator_people, name="operator_people"),
     path("operator/tenants/<slug:tenant>/team/", operator_team, name="operator_team"),
+    path("operator/history/", operator_history, name="operator_history"),
+    path("operator/history/csv", operator_history_csv, name="operator_history_csv"),
     path("operator/api-keys/", operator_api_keys, name="operator_api_keys"),
     path("operator/clusters/", clusters, name="operator_clusters"),
     path("operator/clusters/<path:name>/connection/", connection, name="operator_connection"),

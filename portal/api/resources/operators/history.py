@@ -12,6 +12,7 @@ from portal.api import parameters
 from portal.api.fields import IdField, MomentField
 from portal.api.problems import bad_parameter
 from portal.api.resources.operators.endpoint import TENANT, OperatorEndpoint
+from portal.core.audit.history import changes
 from portal.core.audit.models import AuditEntry, Operation
 from portal.core.tenants.models import Tenant
 
@@ -55,8 +56,12 @@ class History(OperatorEndpoint):
         del request
         if self.query["row"] and not self.query["table"]:
             raise bad_parameter("row", "row goes with table: numbers are of one table.")
-        rows = self.narrowed(AuditEntry.objects.all(), table="table", row="key", operation="operation")
-        if slugs := self.query["tenant"]:
-            owners = list(Tenant.objects.filter(slug__in=slugs).values_list("pk", flat=True))
-            rows = rows.filter(tenant_id__in=owners)
+        slugs = self.query["tenant"]
+        owners = list(Tenant.objects.filter(slug__in=slugs).values_list("pk", flat=True)) if slugs else None
+        rows = changes(
+            tenants=owners,
+            tables=self.query["table"] or (),
+            keys=self.query["row"] or (),
+            operations=self.query["operation"] or (),
+        )
         return self.page(rows, order=("-pk",))

@@ -1,0 +1,118 @@
+"""Names for the numbers that entries of the history hold: people, accounts, projects, plans, tenants and rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+from billing.models import Plan
+from clusters.models import Account
+from portal.core.audit.models import Exact
+from portal.core.tenants.models import Project, Tenant
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "history_names.sql")
+PEOPLE = frozenset({"user_id", "maker_id"})
+TITLES = ("email", "name", "slug", "number", "label")  # of a row, the first that it has
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """By number; `rows` by table and key."""
+
+    people: Mapping[int, str]
+    accounts: Mapping[int, str]
+    projects: Mapping[int, str]
+    plans: Mapping[int, str]
+    tenants: Mapping[int, str]  # slugs
+    rows: Mapping[tuple[str, str], Mapping[str, Any]]  # what is known of each
+
+    def row(self, entry: Mapping[str, Any]) -> str:
+        """What the row is called, at the entry's time as far as it is known; "" for one without a name."""
+        facts = {
+            **self.rows.get((entry["table"], entry["key"]), {}),
+            **(entry["before"] or {}),
+            **(entry["after"] or {}),
+        }
+        for column in TITLES:
+            if facts.get(column):
+                return str(facts[column])
+        for column in ("user_id", "account_id", "plan_id", "payer_id"):
+            if facts.get(column):
+                return self.value(column, facts[column])
+        return ""
+
+    def value(self, column: str, value: object) -> str:
+        """A value as people read it."""
+        by_column: Mapping[str, Mapping[int, str]] = {
+            "account_id": self.accounts,
+            "project_id": self.projects,
+            "plan_id": self.plans,
+            "payer_id": self.tenants,
+        }
+        table = self.people if column in PEOPLE else by_column.get(column)
+        if table is not None and isinstance(value, int):
+            return table.get(value, f"#{value}")
+        return plain(value)
+
+
+def plain(value: object) -> str:
+    """`yes`, `a, b`, `2026-03-01 10:00`; "" for nothing."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(plain(each) for each in value)
+    text = str(value)
+    if match := re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(:\d\d)?(\.\d+)?(\+00:00|Z)", text):
+        return f"{match[1]} {match[2]} UTC"
+    return text
+
+
+def names_of(entries: Sequence[Mapping[str, Any]]) -> Names:
+    """In the scope of whoever looks: names of other tenants' rows are not there. Six queries."""
+    rows = _rows(entries)
+    facts = [
+        *rows.values(),
+        *(part for entry in entries for part in (entry["before"], entry["after"]) if part),
+    ]
+
+    def numbers(*columns: str) -> list[int]:
+        return [value for part in facts for column in columns if isinstance(value := part.get(column), int)]
+
+    accounts = Account.objects.filter(pk__in=numbers("account_id")).select_related("cluster")
+    projects = Project.objects.filter(pk__in=numbers("project_id"))
+    plans = Plan.objects.filter(pk__in=numbers("plan_id"))
+    owners = [entry["tenant_id"] for entry in entries if entry["tenant_id"]] + numbers("payer_id")
+    return Names(
+        people=_people(numbers(*PEOPLE)),
+        accounts={
+            pk: f"{cluster}/{name}"
+            for pk, cluster, name in accounts.values_list("pk", "cluster__name", "name")
+        },
+        projects=dict(projects.values_list("pk", "name")),
+        plans=dict(plans.values_list("pk", "name")),
+        tenants=dict(Tenant.objects.filter(pk__in=owners).values_list("pk", "slug")),
+        rows=rows,
+    )
+
+
+def _rows(entries: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """What each changed row began as, of those that only changed."""
+    keys = {(entry["table"], entry["key"]) for entry in entries if entry["operation"] == "update"}
+    with connection.cursor() as cursor:
+        cursor.execute(sql.BEGINNINGS, [[table for table, _key in keys], [key for _table, key in keys]])
+        return {(table, key): json.loads(after, cls=Exact) for table, key, after in cursor.fetchall()}
+
+
+def _people(numbers: Sequence[int]) -> dict[int, str]:
+    """Addresses: of people in the tenant's history, also of those who have left."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.PEOPLE, [[*numbers]])
+        return dict(cursor.fetchall())
