@@ -249,6 +249,23 @@ def dun(**_: object) -> None:
 
 
 @shared_task
+def review_quotas(**_: object) -> None:
+    """Look at the quotas of whom something was rated since; missed, doubled or killed, each threshold tells once."""
+    from billing.quotas import review
+
+    done = review.review_quotas(moment=datetime.now(UTC).replace(microsecond=0))
+    if done.crossed or done.cleared:
+        log.info(
+            "quotas reviewed",
+            tenants=done.tenants,
+            quotas=done.quotas,
+            crossed=done.crossed,
+            cleared=done.cleared,
+            notices=done.notices,
+        )
+
+
+@shared_task
 def send_notices(**_: object) -> None:
     """Send the notices and reports that wait, each at most once, by however many workers."""
     from billing.dunning import send

@@ -99,6 +99,11 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 300.0,
         "options": {"expires": 300},
     },
+    "look at quotas": {
+        "task": "billing.tasks.review_quotas",
+        "schedule": 20.0,  # a threshold that was reached is known, and to be acted on, within 90 seconds
+        "options": {"expires": 20},
+    },
     "send notices": {
         "task": "billing.tasks.send_notices",
         "schedule": 60.0,

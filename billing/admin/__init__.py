@@ -10,6 +10,7 @@ from billing.admin import (
     manual_lines,
     payments,
     plans,
+    quotas,
     tenants,
     terms,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "manual_lines",
     "payments",
     "plans",
+    "quotas",
     "tenants",
     "terms",
 ]

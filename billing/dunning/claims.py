@@ -8,7 +8,14 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db import transaction
 
-from billing.dunning import compose, daily_digest, document_notices, overdue_invoices, reopened_invoices
+from billing.dunning import (
+    compose,
+    compose_quotas,
+    daily_digest,
+    document_notices,
+    overdue_invoices,
+    reopened_invoices,
+)
 from billing.models import (
     Invoice,
     MethodState,
@@ -75,7 +82,8 @@ def claim_email(pk: int, done: SendTally, moment: datetime) -> list[Notice]:
 
 
 def _write_email(notices: list[Notice], tenant: Tenant, done: SendTally, moment: datetime) -> list[Notice]:
-    to = compose.list_recipients(tenant)
+    of_quotas = notices[0].kind == NoticeKind.QUOTA
+    to = compose_quotas.list_recipients(notices[0]) if of_quotas else compose.list_recipients(tenant)
     for notice in notices:
         if notice.kind in overdue_invoices.STEPS and notice.invoice is not None:
             notice.details |= _current_crossing(notice.invoice, moment)
@@ -84,8 +92,8 @@ def _write_email(notices: list[Notice], tenant: Tenant, done: SendTally, moment:
     written = compose.compose_email(notices, moment=moment) if to else None
     for notice in notices:
         if written is None:  # of a document it is no trouble: its page has it
-            is_document = notice.kind in document_notices.KINDS
-            notice.state = NoticeState.SKIPPED if is_document else NoticeState.FAILED
+            has_page = of_quotas or notice.kind in document_notices.KINDS
+            notice.state = NoticeState.SKIPPED if has_page else NoticeState.FAILED
             notice.reason = NOBODY
         else:
             notice.subject, notice.text, notice.html = written.subject, written.text, written.html
@@ -154,6 +162,8 @@ def _skip_reason(notice: Notice, moment: datetime) -> str:
         stand = settlement.load_balance(invoice=notice.invoice, on=moment.date())
         if stand.due.minor <= 0:
             return "Nothing is due any more."
+    if notice.kind == NoticeKind.QUOTA:
+        return compose_quotas.skip_reason(notice, moment)
     if notice.kind in document_notices.KINDS:
         day = notice.invoice.due_on if notice.invoice and notice.invoice.due_on else moment.date()
         if not Policies([notice.tenant_id]).of(notice.tenant_id, day).emails:

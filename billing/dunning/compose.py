@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 
-from billing.dunning import compose_documents
+from billing.dunning import compose_documents, compose_quotas
 from billing.dunning.document_notices import KINDS
 from billing.dunning.email_formatting import (
     format_day,
@@ -136,6 +136,8 @@ def _notice_context(notice: Notice, moment: datetime) -> dict[str, Any]:
         "card": one_line(str(notice.details.get("card", ""))),
         "blocked": one_line(", ".join(notice.details.get("blocked", ()))),
     }
+    if notice.kind == NoticeKind.QUOTA:
+        return context | compose_quotas.quota_context(notice)
     if notice.kind in KINDS:
         return context | compose_documents.document_context(notice, moment)
     if invoice is not None:

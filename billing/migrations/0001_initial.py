@@ -422,6 +422,63 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='Quota',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='quotas', to='tenants.tenant')),
+                        ('name', models.SlugField(help_text="Unique among the tenant's quotas.")),
+                        ('project', models.ForeignKey(blank=True, help_text='Empty: all.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.project')),
+                        ('user', models.CharField(blank=True, help_text='Of the scheduler; empty: all.', max_length=255)),
+                        ('account', models.CharField(blank=True, help_text='Empty: all.', max_length=255)),
+                        ('cluster', models.CharField(blank=True, help_text='Empty: all.', max_length=255)),
+                        ('queue', models.CharField(blank=True, help_text='Empty: all.', max_length=255)),
+                        ('qos', models.CharField(blank=True, help_text='Empty: all.', max_length=255)),
+                        ('gpu_model', models.CharField(blank=True, help_text='Empty: all.', max_length=255)),
+                        ('measure', models.CharField(choices=[('money', 'Money, before tax'), ('gpu-hours', 'GPU-hours'), ('credits', 'Wallet credits')], max_length=10)),
+                        ('unit', models.CharField(blank=True, help_text='Currency, or unit of the wallet; empty for GPU-hours.', max_length=3)),
+                        ('credits', models.CharField(choices=[('gross', 'Do not count'), ('net', 'Lower what is used')], default='gross', help_text='Of money: whether credit that is given lowers what is used.', max_length=5)),
+                        ('with_paid', models.BooleanField(default=False, help_text='Of money of the whole tenant: what it pays for other tenants counts, too.')),
+                        ('amount', models.DecimalField(decimal_places=6, help_text='In whole units: dollars, GPU-hours, credits. 0: nothing may be used.', max_digits=24)),
+                        ('cap', models.DecimalField(blank=True, decimal_places=6, help_text='Owners may set the amount up to this; operators set it.', max_digits=24, null=True)),
+                        ('every', models.CharField(choices=[('day', 'Day'), ('week', 'Week'), ('month', 'Month'), ('quarter', 'Quarter'), ('year', 'Year'), ('billing-period', 'Billing period'), ('term', 'Fixed term'), ('rolling', 'Rolling window')], max_length=14)),
+                        ('first_day', models.DateField(blank=True, help_text="Of a fixed term, in the tenant's zone.", null=True)),
+                        ('end_day', models.DateField(blank=True, help_text='The first day behind a fixed term.', null=True)),
+                        ('hours', models.PositiveIntegerField(blank=True, help_text='Of a rolling window.', null=True)),
+                        ('thresholds', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=40), blank=True, default=list, help_text='Of what is used: "80%" of the amount, or "800.00" of its unit.', size=None)),
+                        ('forecasts', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=40), blank=True, default=list, help_text='Of what the period will come to.', size=None)),
+                        ('repeat_every', models.DecimalField(blank=True, decimal_places=6, help_text='Beyond the last threshold, a notice at each further so many.', max_digits=24, null=True)),
+                        ('recipients', django.contrib.postgres.fields.ArrayField(base_field=models.EmailField(max_length=254), blank=True, default=list, help_text='Members who are told; empty: owners and billing members.', size=None)),
+                        ('created_at', models.DateTimeField()),
+                        ('ended_at', models.DateTimeField(blank=True, null=True)),
+                    ],
+                    options={
+                        'indexes': [models.Index(condition=models.Q(('ended_at', None)), fields=['tenant'], name='quotas_in_force_of_tenant')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('tenant', 'name'), name='quota_is_named_once_per_tenant'), models.CheckConstraint(condition=models.Q(('amount__gte', 0)), name='quota_amount_is_not_negative'), models.CheckConstraint(condition=models.Q(('cap', None), ('cap__gte', models.F('amount')), _connector='OR'), name='quota_is_within_its_cap'), models.CheckConstraint(condition=models.Q(models.Q(('measure', 'gpu-hours'), ('unit', '')), models.Q(('measure__in', ['money', 'credits']), models.Q(('unit', ''), _negated=True)), _connector='OR'), name='quota_has_the_unit_of_its_measure'), models.CheckConstraint(condition=models.Q(('credits', 'gross'), models.Q(('credits', 'net'), ('measure', 'money')), _connector='OR'), name='quota_net_of_credits_is_of_money'), models.CheckConstraint(condition=models.Q(('with_paid', False), models.Q(('measure', 'money'), ('project', None)), _connector='OR'), name='quota_of_what_is_paid_is_of_money'), models.CheckConstraint(condition=models.Q(('every__in', ['day', 'week', 'month', 'quarter', 'year', 'billing-period', 'term', 'rolling'])), name='quota_period_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('every', 'term'), ('end_day__gt', models.F('first_day'))), models.Q(models.Q(('every', 'term'), _negated=True), ('end_day', None), ('first_day', None)), _connector='OR'), name='quota_of_a_term_has_its_days'), models.CheckConstraint(condition=models.Q(models.Q(('every', 'rolling'), ('hours__gt', 0)), models.Q(models.Q(('every', 'rolling'), _negated=True), ('hours', None)), _connector='OR'), name='quota_of_a_window_has_its_hours'), models.CheckConstraint(condition=models.Q(('repeat_every', None), ('repeat_every__gt', 0), _connector='OR'), name='quota_repeats_at_something')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='QuotaChange',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                    ],
+                    options={
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='QuotaReview',
+                    fields=[
+                        ('tenant', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, primary_key=True, related_name='+', serialize=False, to='tenants.tenant')),
+                        ('next_at', models.DateTimeField()),
+                    ],
+                    options={
+                        'indexes': [models.Index(fields=['next_at'], name='quota_reviews_by_time')],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='Reconciliation',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -795,6 +852,26 @@ class Migration(migrations.Migration):
                     options={
                         'constraints': [models.CheckConstraint(condition=models.Q(('until__isnull', True), ('until__gt', models.F('since')), _connector='OR'), name='subscription_ends_after_it_starts'), django.contrib.postgres.constraints.ExclusionConstraint(expressions=[(models.Func(models.F('tenant'), models.F('tenant'), models.Value('[]'), function='int8range'), '&&'), (models.Func('since', 'until', models.Value('[)'), function='tstzrange'), '&&')], name='tenant_has_one_plan_at_a_time')],
                         'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='QuotaPeriod',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('quota', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='periods', to='billing.quota')),
+                        ('start', models.DateTimeField()),
+                        ('end', models.DateTimeField(help_text='Empty: of a rolling window.', null=True)),
+                        ('amount', models.DecimalField(decimal_places=6, help_text='Of the quota, when it was looked at.', max_digits=24)),
+                        ('used', models.DecimalField(decimal_places=12, help_text='Rounded; counters are the rated usage itself.', max_digits=30)),
+                        ('counted_on', models.DecimalField(decimal_places=12, help_text='Of it, what running jobs have used since they were rated.', max_digits=30)),
+                        ('forecast', models.DecimalField(decimal_places=12, help_text='What the period will come to; empty: not told yet.', max_digits=30, null=True)),
+                        ('as_of', models.DateTimeField(help_text='Up to when all clusters are read; empty: none is.', null=True)),
+                        ('evaluated_at', models.DateTimeField()),
+                    ],
+                    options={
+                        'indexes': [models.Index(fields=['tenant', 'start'], name='quota_periods_of_tenant')],
+                        'constraints': [models.UniqueConstraint(fields=('quota', 'start'), name='quota_period_is_kept_once')],
                     },
                 ),
                 migrations.CreateModel(
@@ -1425,7 +1502,7 @@ class Migration(migrations.Migration):
                         ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='notices', to='tenants.tenant')),
                         ('invoice', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='notices', to='billing.invoice')),
                         ('attempt', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='notices', to='billing.paymentattempt')),
-                        ('kind', models.CharField(choices=[('refused', 'Payment refused'), ('confirm', 'The bank asks for a confirmation'), ('top-up', 'Automatic top-up failed'), ('card-gone', 'Card removed'), ('card-expires', 'Card expires soon'), ('card-expired', 'Card expired'), ('past-due', 'Past due'), ('reminder', 'Reminder'), ('announce', 'Suspension announced'), ('suspended', 'Suspended'), ('restored', 'Restored'), ('invoice', 'Invoice'), ('credit-note', 'Credit note'), ('receipt', 'Receipt'), ('refund', 'Refund')], max_length=12)),
+                        ('kind', models.CharField(choices=[('refused', 'Payment refused'), ('confirm', 'The bank asks for a confirmation'), ('top-up', 'Automatic top-up failed'), ('card-gone', 'Card removed'), ('card-expires', 'Card expires soon'), ('card-expired', 'Card expired'), ('past-due', 'Past due'), ('reminder', 'Reminder'), ('announce', 'Suspension announced'), ('suspended', 'Suspended'), ('restored', 'Restored'), ('invoice', 'Invoice'), ('credit-note', 'Credit note'), ('receipt', 'Receipt'), ('refund', 'Refund'), ('quota', 'Budget')], max_length=12)),
                         ('step', models.PositiveSmallIntegerField(default=0, help_text='Which reminder.')),
                         ('key', models.CharField(help_text='What it is about: written once.', max_length=100, unique=True)),
                         ('details', models.JSONField(default=dict, help_text='What it says that cannot be read any more when it is sent.')),
@@ -1443,7 +1520,7 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'indexes': [models.Index(models.F('not_before'), models.F('id'), condition=models.Q(('state', 'waiting')), name='notices_to_send'), models.Index(models.F('tenant'), models.F('sent_at'), name='notices_by_when_sent')],
-                        'constraints': [models.CheckConstraint(condition=models.Q(('state__in', ['waiting', 'sending', 'sent', 'drafted', 'skipped', 'failed']), ('kind__in', ['refused', 'confirm', 'top-up', 'card-gone', 'card-expires', 'card-expired', 'past-due', 'reminder', 'announce', 'suspended', 'restored', 'invoice', 'credit-note', 'receipt', 'refund'])), name='notice_is_of_a_known_kind'), models.CheckConstraint(condition=models.Q(models.Q(('state__in', ['sending', 'sent', 'drafted']), _negated=True), models.Q(('sent_at__isnull', False), models.Q(('subject', ''), _negated=True), models.Q(('text', ''), _negated=True)), _connector='OR'), name='notice_stays_as_sent')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('state__in', ['waiting', 'sending', 'sent', 'drafted', 'skipped', 'failed']), ('kind__in', ['refused', 'confirm', 'top-up', 'card-gone', 'card-expires', 'card-expired', 'past-due', 'reminder', 'announce', 'suspended', 'restored', 'invoice', 'credit-note', 'receipt', 'refund', 'quota'])), name='notice_is_of_a_known_kind'), models.CheckConstraint(condition=models.Q(models.Q(('state__in', ['sending', 'sent', 'drafted']), _negated=True), models.Q(('sent_at__isnull', False), models.Q(('subject', ''), _negated=True), models.Q(('text', ''), _negated=True)), _connector='OR'), name='notice_stays_as_sent')],
                     },
                 ),
                 migrations.CreateModel(
@@ -1584,6 +1661,28 @@ class Migration(migrations.Migration):
                     options={
                         'constraints': [models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='price_correction_has_a_reason')],
                         'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='QuotaCrossing',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('quota', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='crossings', to='billing.quota')),
+                        ('start', models.DateTimeField(help_text='Of its period.')),
+                        ('watched', models.CharField(choices=[('used', 'Used'), ('forecast', 'Forecast'), ('stale', 'No new usage')], max_length=8)),
+                        ('threshold', models.CharField(blank=True, max_length=40)),
+                        ('amount', models.DecimalField(decimal_places=6, help_text='Of the quota then.', max_digits=24)),
+                        ('used', models.DecimalField(decimal_places=12, help_text='Or forecast.', max_digits=30)),
+                        ('at', models.DateTimeField()),
+                        ('silent', models.BooleanField(help_text='It was passed before the quota was made or changed: nobody is told.')),
+                        ('late', models.BooleanField(help_text='By usage that became known late.')),
+                        ('cleared_at', models.DateTimeField(help_text='When it was below again.', null=True)),
+                        ('notice', models.ForeignKey(help_text='The e-mail that tells of it.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.notice')),
+                    ],
+                    options={
+                        'indexes': [models.Index(fields=['tenant', 'at'], name='quota_crossings_of_tenant')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('cleared_at', None)), fields=('quota', 'start', 'watched', 'threshold'), name='quota_threshold_is_crossed_once'), models.CheckConstraint(condition=models.Q(('watched__in', ['used', 'forecast', 'stale'])), name='quota_crossing_is_of_a_known_kind')],
                     },
                 ),
                 migrations.CreateModel(

@@ -74,6 +74,17 @@ from billing.models.payment_attempts import (
 from billing.models.payments import CloseProof, MonthProof, Payment
 from billing.models.plans import Plan, PlanVersion, Price, Settles, Subscription
 from billing.models.price_corrections import PriceCorrection
+from billing.models.quotas import (
+    Quota,
+    QuotaChange,
+    QuotaCredits,
+    QuotaCrossing,
+    QuotaEvery,
+    QuotaMeasure,
+    QuotaPeriod,
+    QuotaReview,
+    QuotaWatched,
+)
 from billing.models.rated import (
     BillingPeriod,
     DailyUsage,
@@ -200,6 +211,15 @@ __all__ = [
     "PlanVersion",
     "Price",
     "PriceCorrection",
+    "Quota",
+    "QuotaChange",
+    "QuotaCredits",
+    "QuotaCrossing",
+    "QuotaEvery",
+    "QuotaMeasure",
+    "QuotaPeriod",
+    "QuotaReview",
+    "QuotaWatched",
     "RatedJob",
     "RatedUsage",
     "Reconciliation",

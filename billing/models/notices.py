@@ -31,6 +31,7 @@ class NoticeKind(models.TextChoices):
     CREDIT_NOTE = "credit-note", "Credit note"
     RECEIPT = "receipt", "Receipt"
     REFUND = "refund", "Refund"
+    QUOTA = "quota", "Budget"
 
 
 class NoticeState(models.TextChoices):

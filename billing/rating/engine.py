@@ -195,7 +195,7 @@ def _append(cursor: Any) -> None:
     cursor.execute(sql.ANALYZE_CHANGES)
     for statement in (
         *(writing.RATED_USAGE, writing.PERIOD_TOTALS, writing.DAYS, writing.DAILY, writing.SERIES),
-        *(writing.DAILY_USAGE, writing.DAY_TOTALS, writing.WALLETS_CHARGED),
+        *(writing.DAILY_USAGE, writing.DAY_TOTALS, writing.QUOTAS_CHANGED, writing.WALLETS_CHARGED),
     ):
         cursor.execute(statement)
     if cursor.fetchone()[0]:

@@ -321,3 +321,8 @@ RETURNING tenant_id, record_id, started, coalesce(ended, seen_until, started) AS
           coalesce(cost_price_id, 0) AS price_id, cost_units, gpu_units
 )
 INSERT INTO rate_job SELECT *, false FROM written
+
+-- name: QUOTAS_CHANGED
+-- That the figures of these tenants' quotas are others now. Most sites have none: then rating does nothing of this.
+INSERT INTO billing_quotachange (tenant_id)
+SELECT DISTINCT o.tenant_id FROM rate_offer o JOIN billing_quotareview q ON q.tenant_id = o.tenant_id ORDER BY 1

@@ -24,6 +24,14 @@ class Days:
     zone: ZoneInfo
     others: Sequence[tuple[Period, ZoneInfo]] = ()
 
+    def zone_at(self, moment: datetime) -> ZoneInfo:
+        """By whose clock the day of that instant goes."""
+        return next((zone for period, zone in self.others if period.contains(moment)), self.zone)
+
+    def day_of(self, moment: datetime) -> date:
+        """The civil day of that instant."""
+        return moment.astimezone(self.zone_at(moment)).date()
+
     def between(self, first: date | None, until: date | None) -> list[tuple[datetime, datetime]]:
         """The instants [low, high) whose day is in [first, until), None being without an end; in order.
 

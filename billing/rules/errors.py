@@ -45,6 +45,7 @@ SENTENCES: Mapping[str, str] = {
     "package-quantity-size": _("A package holds more than zero units and at most {most:,}, not {quantity}."),
     "period-border": _("A period has borders in UTC at whole seconds, not {moment}."),
     "period-end-past": _("A period does not end {days} days ago."),
+    "period-not-of-calendar": _("{every} is no period of the calendar."),
     "period-order": _("A period starts before it ends: {start} is not before {end}."),
     "price-decimals": _("A price has at most {most} decimals, unlike {price}."),
     "price-negative": _("A price is zero or more, not {price}."),
@@ -71,6 +72,17 @@ SENTENCES: Mapping[str, str] = {
     ),
     "tax-unknown": _("How {tenant} is taxed cannot be told: {cause}"),
     "tenant-country-missing": _("the tenant has no country, on which its tax depends: give it a `country`."),
+    "threshold-beyond": _(
+        "{text} is more than the whole amount: give at most 100%, or say with repeat_every from where on to repeat."
+    ),
+    "threshold-range": _("A threshold is above zero, with at most six decimals, not {text}."),
+    "threshold-too-far": _("A threshold is at most 1000%, not {text}."),
+    "threshold-unreadable": _(
+        '{text} is no threshold; write "80%" of the amount, or a level such as "250.00".'
+    ),
+    "forecast-range": _("A threshold is above zero, with at most six decimals, not {text}."),
+    "thresholds-many": _("There are at most {most} thresholds, not {count}."),
+    "thresholds-twice": _("A threshold stands twice: give each once."),
     "tier-quantity-decimals": _("A tier ends at a number with at most {most} decimals, unlike {quantity}."),
     "tier-quantity-size": _("A tier ends at more than zero units and at most {most:,}, not {quantity}."),
     "tiers-end": _("The last tier is open: give it no `up_to`."),

@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from billing.rules.errors import RuleError
+from billing.rules.quotas import Every
 from portal.excerpt import quoted
 
 # Not strftime: its names follow the locale of the process.
@@ -70,6 +71,28 @@ def billing_period(at: datetime, *, zone: ZoneInfo, anchor_day: int) -> Period:
 def period_starting_in(year: int, month: int, *, zone: ZoneInfo, anchor_day: int) -> Period:
     """The billing period whose first local day is in that month: exactly one is."""
     return _period(_ordinal(year, month), zone, anchor_day)
+
+
+def civil_days(day: date, every: Every) -> tuple[date, date]:
+    """The days [first, end) of the day, week, month, quarter or year that holds `day`; weeks begin on Monday.
+
+    ValueError for what is none of these.
+    """
+    match every:
+        case Every.DAY:
+            return day, day + timedelta(days=1)
+        case Every.WEEK:
+            monday = day - timedelta(days=day.weekday())
+            return monday, monday + timedelta(days=7)
+        case Every.MONTH | Every.QUARTER | Every.YEAR:
+            months = {Every.MONTH: 1, Every.QUARTER: 3, Every.YEAR: 12}[every]
+            first = (_ordinal(day.year, day.month)) // months * months
+            return _first_day(first), _first_day(first + months)
+    raise RuleError("period-not-of-calendar", every=every)
+
+
+def _first_day(ordinal: int) -> date:
+    return date(ordinal // 12, ordinal % 12 + 1, 1)
 
 
 def midnight(day: date, *, zone: ZoneInfo) -> datetime:

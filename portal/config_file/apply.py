@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
 
 from billing.catalog.plans import PlanError
 from billing.invoicing.close_schedules import ScheduleError
+from billing.quotas.quotas import Setter
+from billing.quotas.terms import QuotaError
 from billing.rating import engine
 from billing.receivables.dunning_policies import PolicyError
 from billing.reports import operating_costs
 from billing.reports.operating_costs import OperatingCostError
+from billing.rules.errors import RuleError
 from billing.wallets.entries import WalletError
 from clusters.capacity import CapacityError
 from clusters.models import Account, Cluster, ClusterError
@@ -42,6 +46,8 @@ REFUSALS = (
     PolicyError,
     ScheduleError,
     TeamError,
+    QuotaError,
+    RuleError,
 )
 
 
@@ -53,16 +59,19 @@ class Applied:
     rated_accounts: int
 
 
-def apply(*, file: File, preview: bool = False, progress: Progress | None = None) -> Applied:
+def apply(
+    *, file: File, preview: bool = False, progress: Progress | None = None, moment: datetime | None = None
+) -> Applied:
     """Bring the configuration to what the file says, and rate the usage that is affected again.
 
     Applied a second time it changes nothing. What the file does not mention stays as it is.
     `preview` does everything and keeps nothing. Raises ConfigError, having changed nothing, with
-    every sentence that can be said at once. `progress` gets the records rated, slice by slice.
+    every sentence that can be said at once. `progress` gets the records rated, slice by slice. `moment` is when quotas
+    are set; None: now, by the database's clock.
     """
     with transaction.atomic():
         before = diff.snapshot()
-        _Writer(file).write()
+        _Writer(file, moment or _now()).write()
         after = diff.snapshot()
         accounts = _accounts(diff.affected(before, after))
         engine.rate_accounts(accounts, progress=progress)
@@ -73,7 +82,14 @@ def apply(*, file: File, preview: bool = False, progress: Progress | None = None
 
 def write_plans(entries: Sequence[PlanEntry]) -> None:
     """Have plans be as these entries say, rating nothing. Raises ConfigError: the caller's transaction ends with it."""
-    _Writer(parse("").replaced(plans=list(entries))).write()
+    _Writer(parse("").replaced(plans=list(entries)), _now()).write()
+
+
+def _now() -> datetime:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT date_trunc('second', now())")
+        moment: datetime = cursor.fetchone()[0]
+    return moment
 
 
 def _accounts(affected: diff.Affected) -> list[int]:
@@ -88,8 +104,9 @@ def _accounts(affected: diff.Affected) -> list[int]:
 class _Writer:
     """Writes a file entry by entry; an entry that is refused is undone, and the next one is tried."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, moment: datetime) -> None:
         self.file = file
+        self.moment = moment
         self.errors: list[str] = []
         self.tenants: dict[str, Tenant] = {}
 
@@ -129,6 +146,9 @@ class _Writer:
             for wallet in entry.wallets:
                 with self.refusals(wallet.label):
                     wallet.write(row)
+            for quota in entry.quotas:
+                with self.refusals(quota.label):
+                    quota.write(row, by=Setter.OPERATOR, moment=self.moment)
         if self.errors:
             raise ConfigError(*self.errors)
 

@@ -32,12 +32,15 @@ from billing.models import (
     Plan,
     PlanVersion,
     Price,
+    Quota,
+    QuotaCredits,
     Seller,
     Settles,
     Subscription,
     TaxRate,
     WalletScheme,
 )
+from billing.models.quotas import SCOPE
 from billing.rules.dunning_defaults import Policy
 from billing.rules.money import Money
 from clusters.declared_nodes import in_order
@@ -326,6 +329,25 @@ def _grant(row: GrantRule) -> Mapping[str, Any]:
     }
 
 
+def _quota(row: Quota) -> Mapping[str, Any]:
+    return {
+        "measure": f"{row.measure} {row.unit}".strip(),
+        "amount": row.amount,
+        "every": f"{row.hours} hours, rolling" if row.hours else row.every,
+        "from": row.first_day,
+        "until": row.end_day,
+        "project": row.project and row.project.name,
+        **{column: getattr(row, column) for column in SCOPE},
+        "credits": "" if row.credits == QuotaCredits.GROSS else row.credits,
+        "with_paid": "yes" if row.with_paid else "",
+        "thresholds": row.thresholds or "",
+        "forecast_thresholds": row.forecasts or "",
+        "repeat_every": row.repeat_every,
+        "recipients": row.recipients or "",
+        "cap": row.cap,
+    }
+
+
 KINDS = (
     Kind("seller", Seller, "seller", _seller),
     Kind("tax rate", TaxRate, "tax rate {0}", lambda row: {"rate": f"{text_of(row.rate)} %"}),
@@ -371,4 +393,5 @@ KINDS = (
     Kind("close schedule", CloseSchedule, "close schedule of {1}", _schedule, "tenant"),
     Kind("wallets", WalletScheme, "wallets of {1} in {0.unit}", _scheme, "tenant"),
     Kind("grant", GrantRule, _grant_label, _grant, "scheme__tenant"),
+    Kind("quota", Quota, "quota {0.name} of {1}", _quota, "tenant project"),
 )

@@ -18,6 +18,7 @@ from portal.config_file.entries import Entry, Rule, key, save
 from portal.config_file.plan_entries import Slug
 from portal.config_file.plans import missing
 from portal.config_file.policies import CloseEntry
+from portal.config_file.quotas import QuotaEntry
 from portal.config_file.sellers import PartyEntry
 from portal.config_file.taxes import Percentage, Region
 from portal.config_file.toml_table import ConfigError, Table
@@ -98,6 +99,7 @@ class TenantEntry(PartyEntry, frozen=True, kw_only=True):
     accounts: list[AccountEntry] = key(default_factory=list)
     members: list[MemberEntry] = key(name="member", default_factory=list)
     wallets: list[WalletEntry] = key(name="wallet", default_factory=list)
+    quotas: list[QuotaEntry] = key(name="quota", default_factory=list)
     close: CloseEntry | None = None
     payer: Annotated[str, Rule(longest=50)] | None = None  # "": the tenant pays for itself
     payer_from: date | None = None

@@ -20,6 +20,7 @@ class Work(IntEnum):
     CLOSING = 0x0C105E  # one run of a close
     IMPORTING = 0x1F11E  # one file
     COLLECTING = 0xC011EC7
+    REVIEWING_QUOTAS = 0x900A5
     RECONCILING = 0xBA1A9CE
     MIGRATING = 0x5C4E3A
 

@@ -196,3 +196,24 @@ RETURNS TABLE (resource text, verdict text, price_id bigint) LANGUAGE sql STABLE
     WHERE NOT EXISTS (SELECT FROM billing_terms_of(tenant, record, finish) c WHERE c.resource = w.resource)
       AND (w.gpus = 0 OR EXISTS (SELECT FROM billing_terms_of(tenant, record, finish) c))
 $$;
+
+-- How often clusters are pulled, of those that are: without the secrets beside it.
+CREATE VIEW clusters_pullinterval WITH (security_barrier = true) AS
+SELECT cluster_id, every FROM clusters_connection WHERE enabled;
+GRANT SELECT ON clusters_pullinterval TO clustertab_agent;
+
+-- Runs that go on: the second up to which each is rated, up to which its cluster is read, and the seconds to its next pull.
+-- Everybody's to operators, a tenant's own to what is computed for it. One that its scheduler has lost, or suspended, does
+-- not go on.
+CREATE VIEW billing_openrun WITH (security_barrier = true) AS
+SELECT j.tenant_id, j.record_id, j.project_id, j."user", j.account, j.cluster, j.queue, j.qos, j.gpu_model, j.gpus,
+       j.share_num, j.share_den, j.cpu_milli, j.memory_mib, j.gpu_memory_mib, j.billing, j.seen_until,
+       extract(epoch FROM c.complete_through)::bigint AS read_until, coalesce(n.every, 0) AS ahead
+FROM billing_ratedjob j JOIN clusters_cluster c ON c.name = j.cluster
+LEFT JOIN clusters_pullinterval n ON n.cluster_id = c.id
+WHERE j.ended IS NULL AND j.seen_until > j.started AND j.state <> 'SUSPENDED'
+  AND NOT EXISTS (SELECT FROM clusters_vanishedrun v WHERE v.record_id = j.record_id)
+  AND ((SELECT pg_has_role(current_user, 'clustertab_operator', 'USAGE'))
+       OR j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint));
+GRANT SELECT ON billing_openrun TO clustertab_agent;
+GRANT SELECT ON billing_walletprice TO clustertab_agent;

@@ -8,7 +8,7 @@ from typing import Any
 from portal.core import identifiers
 from portal.core.events.models import Event
 
-OBJECTS = {"inv": "invoice", "wal": "wallet", "close": "close", "clu": "cluster"}
+OBJECTS = {"inv": "invoice", "wal": "wallet", "close": "close", "clu": "cluster", "quo": "quota"}
 """What the kinds of ids are called."""
 
 

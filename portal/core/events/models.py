@@ -24,6 +24,7 @@ class EventType(models.TextChoices):
     PAYMENT_NEEDS_ACTION = "payment.needs_action"
     WALLET_LOW = "wallet.low"
     WALLET_TOPPED_UP = "wallet.topped_up"
+    QUOTA_THRESHOLD = "quota.threshold"
     CLOSE_FINISHED = "close.finished"
     CLUSTER_STALE = "cluster.stale"
     USAGE_QUARANTINED = "usage.quarantined"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +13,7 @@ from django.core.management.base import CommandParser
 from billing.models import MonthProof
 from billing.proof import checks, months
 from billing.proof.summary import UNITS, as_data
+from billing.quotas.proof import prove_quotas
 from billing.rules.period import parse_month
 from clusters import comparison, validation
 from clusters.comparison import Difference, RecordedUsage
@@ -52,6 +54,10 @@ class Command(OperatorCommand):
         source = (
             _compare(options["source"], options["format"], options["cluster"]) if options["source"] else None
         )
+        if month is None:
+            with checks.snapshot():
+                quotas = prove_quotas(moment=datetime.now(UTC).replace(microsecond=0))
+            proof = replace(proof, checks=[*proof.checks, quotas])
         holds = proof.holds and not (source and source["differences"])
         data = {"month": options["month"], "holds": holds, **as_data(proof), "source": source}
         data["months"] = months.as_data()

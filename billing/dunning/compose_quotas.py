@@ -1,0 +1,112 @@
+"""The text of e-mails about budgets, from the values that a pass wrote down, and to whom they go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from fractions import Fraction
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from billing.dunning.email_formatting import format_day, one_line, page_url
+from billing.models import Notice, QuotaCrossing, Seller
+from billing.rules.formatting import grouped, money_text
+from billing.rules.money import Money
+from portal.core.tenants.models import Membership, Role
+
+NOTHING_LEFT = "What it says does not hold any more: it is below again, or its period is over."
+
+
+def list_recipients(notice: Notice) -> list[str]:
+    """The members that the quota names, as far as they are members still; else owners and billing members.
+
+    Where there are none of these, its billing address.
+    """
+    people = Membership.objects.filter(tenant=notice.tenant, user__is_active=True).order_by("pk")
+    if named := notice.details.get("members"):
+        return list(people.filter(user__email__in=named).values_list("user__email", flat=True))
+    chosen = people.filter(role__in=(Role.OWNER, Role.BILLING)).values_list("user__email", flat=True)
+    return list(chosen) or [email for email in (notice.tenant.email,) if email]
+
+
+def skip_reason(notice: Notice, moment: datetime) -> str:
+    """Leave out what does not hold any more since it was written; a sentence where nothing is left."""
+    crossings = QuotaCrossing.objects.filter(notice=notice, cleared_at=None, quota__ended_at=None)
+    current = set(crossings.values_list("quota", flat=True))
+    rows = [row for row in notice.details["quotas"] if _holds(row, current, moment)]
+    if not rows:
+        return NOTHING_LEFT
+    notice.details["quotas"] = rows
+    return ""
+
+
+def _holds(row: Mapping[str, Any], current: set[int], moment: datetime) -> bool:
+    if row["ends_at"] and datetime.fromisoformat(row["ends_at"]) <= moment:
+        return False
+    return bool(row["back_under"]) or row["quota"] in current
+
+
+def quota_context(notice: Notice) -> dict[str, Any]:
+    """What the template places: a sentence for one budget, a table of several."""
+    rows = notice.details["quotas"]
+    zone = notice.tenant.zone
+    seller = Seller.objects.order_by("pk").first()
+    context: dict[str, Any] = {
+        "seller": one_line(seller.name) if seller else "ClusterTab",
+        "button": _("Overview"),
+        "page": page_url("overview", notice.tenant.slug),
+        "count": len(rows),
+        "many": len(rows) > 1,
+        "facts": [(_label(row), _value(row)) for row in rows],
+        "late": any(row["late"] for row in rows),
+    }
+    stale = [datetime.fromisoformat(row["stale_since"]) for row in rows if row["stale_since"]]
+    if stale:
+        context["stale_since"] = f"{min(stale).astimezone(zone):%Y-%m-%d %H:%M}"
+    if len(rows) == 1:
+        (row,) = rows
+        context |= {
+            "name": row["name"],
+            "used": _amount(row["used"], row["unit"]),
+            "amount": _amount(row["amount"], row["unit"]),
+            "forecast": _amount(row["forecast"], row["unit"]) if row["foreseen"] else "",
+            "reached": ", ".join(_threshold(text, row) for text in row["reached"]),
+            "highest": _threshold(row["reached"][-1], row) if row["reached"] else "",
+            "back_under": _threshold(row["back_under"][-1], row) if row["back_under"] else "",
+            "is_stale": row["is_stale"],
+            "resets": format_day(datetime.fromisoformat(row["ends_at"]).astimezone(zone).date())
+            if row["resets"]
+            else "",
+        }
+    return context
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    return one_line(f"{row['name']} ({row['scope']})")
+
+
+def _value(row: Mapping[str, Any]) -> str:
+    text = _("{used} of {amount}").format(
+        used=_amount(row["used"], row["unit"]), amount=_amount(row["amount"], row["unit"])
+    )
+    if row["reached"]:
+        text += _("; reached {thresholds}").format(
+            thresholds=", ".join(_threshold(one, row) for one in row["reached"])
+        )
+    if row["foreseen"]:
+        text += _("; forecast {forecast}").format(forecast=_amount(row["forecast"], row["unit"]))
+    if row["back_under"]:
+        text += _("; back under {threshold}").format(threshold=_threshold(row["back_under"][-1], row))
+    return text
+
+
+def _threshold(text: str, row: Mapping[str, Any]) -> str:
+    """`80%`, or a level as an amount."""
+    return text if "%" in text or text.startswith("+") else _amount(text, row["unit"])
+
+
+def _amount(text: str, unit: str) -> str:
+    if unit:
+        return money_text(Money(Fraction(text), unit).rounded())
+    return _("{hours} GPU-hours").format(hours=grouped(text))

@@ -1,0 +1,292 @@
+"""Quotas: how much of something may be used in a period, and who is told when; what was told of which period."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import F, Q
+
+from billing.models.notices import Notice
+from billing.rules.quotas import THRESHOLD_TEXT, Every, Watched
+from portal.core.audit import track
+from portal.core.tenants.models import Project, Tenant
+
+LONGEST_NAME = 50
+LONGEST_TEXT = 255
+AMOUNT: dict[str, Any] = {"max_digits": 24, "decimal_places": 6}
+
+
+class QuotaMeasure(models.TextChoices):
+    """What is counted."""
+
+    MONEY = "money", "Money, before tax"
+    GPU_HOURS = "gpu-hours", "GPU-hours"
+    CREDITS = "credits", "Wallet credits"
+
+
+class QuotaCredits(models.TextChoices):
+    """Whether credits that are given lower what counts as used of a quota in money."""
+
+    GROSS = "gross", "Do not count"
+    NET = "net", "Lower what is used"
+
+
+class QuotaEvery(models.TextChoices):
+    """`Every` as a column."""
+
+    DAY = Every.DAY.value, "Day"
+    WEEK = Every.WEEK.value, "Week"
+    MONTH = Every.MONTH.value, "Month"
+    QUARTER = Every.QUARTER.value, "Quarter"
+    YEAR = Every.YEAR.value, "Year"
+    BILLING_PERIOD = Every.BILLING_PERIOD.value, "Billing period"
+    TERM = Every.TERM.value, "Fixed term"
+    ROLLING = Every.ROLLING.value, "Rolling window"
+
+
+SCOPE = ("user", "account", "cluster", "queue", "qos", "gpu_model")
+"""Columns of a quota that usage has to match, beside the project; empty: any."""
+
+
+class QuotaQuerySet(models.QuerySet["Quota"]):
+    def in_force(self) -> QuotaQuerySet:
+        """Those that were not ended."""
+        return self.filter(ended_at=None)
+
+
+@track(personal=["user"])
+class Quota(models.Model):
+    """So much of a tenant's use, or of a part of it, in each period. Changed in place: the history has each change.
+
+    An ended quota stays, with what was told of it; its name is free again.
+    """
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="quotas")
+    name = models.SlugField(max_length=LONGEST_NAME, help_text="Unique among the tenant's quotas.")
+    project = models.ForeignKey(
+        Project, on_delete=models.PROTECT, null=True, blank=True, related_name="+", help_text="Empty: all."
+    )
+    user = models.CharField(max_length=LONGEST_TEXT, blank=True, help_text="Of the scheduler; empty: all.")
+    account = models.CharField(max_length=LONGEST_TEXT, blank=True, help_text="Empty: all.")
+    cluster = models.CharField(max_length=LONGEST_TEXT, blank=True, help_text="Empty: all.")
+    queue = models.CharField(max_length=LONGEST_TEXT, blank=True, help_text="Empty: all.")
+    qos = models.CharField(max_length=LONGEST_TEXT, blank=True, help_text="Empty: all.")
+    gpu_model = models.CharField(max_length=LONGEST_TEXT, blank=True, help_text="Empty: all.")
+    measure = models.CharField(max_length=10, choices=QuotaMeasure.choices)
+    unit = models.CharField(
+        max_length=3, blank=True, help_text="Currency, or unit of the wallet; empty for GPU-hours."
+    )
+    credits = models.CharField(
+        max_length=5,
+        choices=QuotaCredits.choices,
+        default=QuotaCredits.GROSS,
+        help_text="Of money: whether credit that is given lowers what is used.",
+    )
+    with_paid = models.BooleanField(
+        default=False, help_text="Of money of the whole tenant: what it pays for other tenants counts, too."
+    )
+    amount = models.DecimalField(
+        **AMOUNT, help_text="In whole units: dollars, GPU-hours, credits. 0: nothing may be used."
+    )
+    cap = models.DecimalField(
+        **AMOUNT, null=True, blank=True, help_text="Owners may set the amount up to this; operators set it."
+    )
+    every = models.CharField(max_length=14, choices=QuotaEvery.choices)
+    first_day = models.DateField(null=True, blank=True, help_text="Of a fixed term, in the tenant's zone.")
+    end_day = models.DateField(null=True, blank=True, help_text="The first day behind a fixed term.")
+    hours = models.PositiveIntegerField(null=True, blank=True, help_text="Of a rolling window.")
+    thresholds = ArrayField(
+        models.CharField(max_length=THRESHOLD_TEXT),
+        default=list,
+        blank=True,
+        help_text='Of what is used: "80%" of the amount, or "800.00" of its unit.',
+    )
+    forecasts = ArrayField(
+        models.CharField(max_length=THRESHOLD_TEXT),
+        default=list,
+        blank=True,
+        help_text="Of what the period will come to.",
+    )
+    repeat_every = models.DecimalField(
+        **AMOUNT,
+        null=True,
+        blank=True,
+        help_text="Beyond the last threshold, a notice at each further so many.",
+    )
+    recipients = ArrayField(
+        models.EmailField(),
+        default=list,
+        blank=True,
+        help_text="Members who are told; empty: owners and billing members.",
+    )
+    created_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    objects: ClassVar = QuotaQuerySet.as_manager()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["tenant", "name"], condition=Q(ended_at=None), name="quota_is_named_once_per_tenant"
+            ),
+            models.CheckConstraint(condition=Q(amount__gte=0), name="quota_amount_is_not_negative"),
+            models.CheckConstraint(
+                condition=Q(cap=None) | Q(cap__gte=F("amount")), name="quota_is_within_its_cap"
+            ),
+            models.CheckConstraint(
+                condition=Q(measure="gpu-hours", unit="") | Q(measure__in=["money", "credits"]) & ~Q(unit=""),
+                name="quota_has_the_unit_of_its_measure",
+            ),
+            models.CheckConstraint(
+                condition=Q(credits="gross") | Q(credits="net", measure="money"),
+                name="quota_net_of_credits_is_of_money",
+            ),
+            models.CheckConstraint(
+                condition=Q(with_paid=False) | Q(measure="money", project=None),
+                name="quota_of_what_is_paid_is_of_money",
+            ),
+            models.CheckConstraint(condition=Q(every__in=QuotaEvery.values), name="quota_period_is_known"),
+            models.CheckConstraint(
+                condition=(Q(every="term") & Q(end_day__gt=F("first_day")))
+                | (~Q(every="term") & Q(first_day=None, end_day=None)),
+                name="quota_of_a_term_has_its_days",
+            ),
+            models.CheckConstraint(
+                condition=(Q(every="rolling") & Q(hours__gt=0)) | (~Q(every="rolling") & Q(hours=None)),
+                name="quota_of_a_window_has_its_hours",
+            ),
+            models.CheckConstraint(
+                condition=Q(repeat_every=None) | Q(repeat_every__gt=0), name="quota_repeats_at_something"
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["tenant"], condition=Q(ended_at=None), name="quotas_in_force_of_tenant")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.tenant}"
+
+    @property
+    def is_of_whole_tenant(self) -> bool:
+        """Whether nothing narrows what it counts."""
+        return self.project_id is None and not any(getattr(self, column) for column in SCOPE)
+
+
+class QuotaPeriod(models.Model):
+    """One period of a quota as it was last looked at: the period is part of the key, so nothing is ever reset.
+
+    Of a rolling window there is one row, which begins when the quota did.
+    """
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
+    quota = models.ForeignKey(Quota, on_delete=models.PROTECT, related_name="periods", db_index=False)
+    start = models.DateTimeField()
+    end = models.DateTimeField(null=True, help_text="Empty: of a rolling window.")
+    amount = models.DecimalField(**AMOUNT, help_text="Of the quota, when it was looked at.")
+    used = models.DecimalField(
+        max_digits=30, decimal_places=12, help_text="Rounded; counters are the rated usage itself."
+    )
+    counted_on = models.DecimalField(
+        max_digits=30,
+        decimal_places=12,
+        help_text="Of it, what running jobs have used since they were rated.",
+    )
+    forecast = models.DecimalField(
+        max_digits=30,
+        decimal_places=12,
+        null=True,
+        help_text="What the period will come to; empty: not told yet.",
+    )
+    as_of = models.DateTimeField(null=True, help_text="Up to when all clusters are read; empty: none is.")
+    evaluated_at = models.DateTimeField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["quota", "start"], name="quota_period_is_kept_once"),
+        ]
+        indexes: ClassVar = [models.Index(fields=["tenant", "start"], name="quota_periods_of_tenant")]
+
+    def __str__(self) -> str:
+        return f"{self.quota} from {self.start:%Y-%m-%d %H:%M}"
+
+
+class QuotaWatched(models.TextChoices):
+    """`Watched` as a column."""
+
+    USED = Watched.USED.value, "Used"
+    FORECAST = Watched.FORECAST.value, "Forecast"
+    STALE = Watched.STALE.value, "No new usage"
+
+
+class QuotaCrossing(models.Model):
+    """That a threshold was reached in a period: one row while it stands, whoever looks and however often."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
+    quota = models.ForeignKey(Quota, on_delete=models.PROTECT, related_name="crossings", db_index=False)
+    start = models.DateTimeField(help_text="Of its period.")
+    watched = models.CharField(max_length=8, choices=QuotaWatched.choices)
+    threshold = models.CharField(max_length=THRESHOLD_TEXT, blank=True)
+    amount = models.DecimalField(**AMOUNT, help_text="Of the quota then.")
+    used = models.DecimalField(max_digits=30, decimal_places=12, help_text="Or forecast.")
+    at = models.DateTimeField()
+    silent = models.BooleanField(
+        help_text="It was passed before the quota was made or changed: nobody is told."
+    )
+    late = models.BooleanField(help_text="By usage that became known late.")
+    cleared_at = models.DateTimeField(null=True, help_text="When it was below again.")
+    notice = models.ForeignKey(
+        Notice,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+        help_text="The e-mail that tells of it.",
+    )
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["quota", "start", "watched", "threshold"],
+                condition=Q(cleared_at=None),
+                name="quota_threshold_is_crossed_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(watched__in=QuotaWatched.values), name="quota_crossing_is_of_a_known_kind"
+            ),
+        ]
+        indexes: ClassVar = [models.Index(fields=["tenant", "at"], name="quota_crossings_of_tenant")]
+
+    def __str__(self) -> str:
+        return f"{self.quota}: {self.threshold} {self.watched}"
+
+
+class QuotaChange(models.Model):
+    """That a tenant's figures may be others since they were looked at: rating writes one, and whoever sets a quota.
+
+    A pass deletes those that it has read, so that none waits for another.
+    """
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
+
+    def __str__(self) -> str:
+        return str(self.tenant)
+
+
+class QuotaReview(models.Model):
+    """When a tenant's quotas are looked at next, though nothing is rated until then."""
+
+    tenant = models.OneToOneField(Tenant, on_delete=models.PROTECT, related_name="+", primary_key=True)
+    next_at = models.DateTimeField()
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["next_at"], name="quota_reviews_by_time")]
+
+    def __str__(self) -> str:
+        return str(self.tenant)
+
+
+def plain(amount: Decimal) -> str:
+    """Without exponent and zeros at its end."""
+    return f"{amount.normalize():f}"

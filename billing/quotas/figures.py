@@ -1,0 +1,369 @@
+"""The one figure: how much of each quota is used now. Pages, the API, notices and commands read this one.
+
+Used is what rating has counted on the days of the window, kept by its own deltas, and what running jobs have used since
+they were last rated, at their present price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+from billing.models import BillingPeriod, Quota, QuotaCredits, QuotaMeasure
+from billing.queries.costs import cost
+from billing.quotas import counters, lines
+from billing.quotas.counters import EVERYTHING, Count, Edge, Span, Wants, scope_of, sql
+from billing.quotas.lines import Lines, PriceTag
+from billing.quotas.windows import DAY, Calendar, Window, days_of, load_calendars
+from billing.rules.forecast import LAST, pace
+from billing.rules.money import Money
+from billing.rules.quotas import Every
+
+STALE = timedelta(hours=2)
+"""So long behind, or three of its intervals, a cluster that is pulled counts as stale, as `stale_clusters` has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """How a quota stands at a moment, exact, in whole units of its measure.
+
+    `used` = `rated` + `counted_on` − `credited`. `speed` is what running jobs use in a second, `forecast` what the
+    window will come to, None where it is too early or has no end; `as_of` up to when all of its clusters are read.
+    """
+
+    window: Window
+    rated: Fraction
+    counted_on: Fraction
+    credited: Fraction
+    speed: Fraction
+    forecast: Fraction | None
+    as_of: datetime | None
+    stale_since: datetime | None  # up to when the cluster is read that has not been for long
+
+    @property
+    def used(self) -> Fraction:
+        return self.rated + self.counted_on - self.credited
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A part of a quota's window that lies in one billing period, or in none that is kept."""
+
+    want: int
+    place: Range | None
+    is_whole: bool = False  # all of the period is in the window
+    edge: int | None = None  # instead of the want: of count_edges
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A billing period, or a stretch that none is kept of: in each, use at one price is one line."""
+
+    span: Span
+    period: BillingPeriod | None
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What is queried for all quotas at once."""
+
+    wants: Wants = field(default_factory=Wants)
+    edges: list[Edge] = field(default_factory=list)
+    lines: dict[Range, int] = field(default_factory=dict)  # the want of all of a range's use
+    pieces: dict[int, list[_Piece]] = field(default_factory=dict)  # by quota
+
+
+def load_figures(quotas: Sequence[Quota], *, moment: datetime, forecasts: bool = True) -> dict[int, Figure]:
+    """By quota how it stands, with its tenant and project loaded. A fixed number of queries, however many they are;
+    for tenants whose plans have more than prices of single units those of a close besides."""
+    calendars = load_calendars(quotas)
+    windows = {quota.pk: calendars[quota.tenant_id].window(quota, moment) for quota in quotas}
+    return _load(quotas, windows, calendars, moment, forecasts=forecasts)
+
+
+def load_figures_until(wanted: Sequence[tuple[Quota, Window, datetime]]) -> dict[int, Fraction]:
+    """By quota what is rated by now of the days of its window before that of a moment."""
+    quotas = [quota for quota, _, _ in wanted]
+    calendars = load_calendars(quotas)
+    windows = {}
+    for quota, window, moment in wanted:
+        days = calendars[quota.tenant_id].days
+        end_day = max(window.first, days.day_of(moment))
+        end = max(window.start + timedelta(seconds=1), days.between(end_day, None)[0][0])
+        windows[quota.pk] = replace(window, end_day=end_day, end=end)
+    moment = max(moment for _, _, moment in wanted)
+    results = _load(quotas, windows, calendars, moment, forecasts=False)
+    return {pk: figure.rated for pk, figure in results.items()}
+
+
+def load_figures_of(pairs: Sequence[tuple[Quota, datetime]], *, moment: datetime) -> list[Figure]:
+    """How each quota stood in the period that holds a moment of its own, as it is known by now."""
+    results = []
+    for quota, at in pairs:
+        calendars = load_calendars([quota])
+        windows = {quota.pk: calendars[quota.tenant_id].window(quota, at)}
+        results.append(_load([quota], windows, calendars, moment, forecasts=False)[quota.pk])
+    return results
+
+
+def _load(
+    quotas: Sequence[Quota],
+    windows: Mapping[int, Window],
+    calendars: Mapping[int, Calendar],
+    moment: datetime,
+    *,
+    forecasts: bool,
+) -> dict[int, Figure]:
+    plan = _Plan()
+    for quota in quotas:
+        plan.pieces[quota.pk] = list(_pieces(plan, quota, windows[quota.pk], calendars[quota.tenant_id]))
+    counts = plan.wants.count(moment)
+    edges = counters.count_edges(plan.edges)
+    keys = {key.price for count in counts for key in count.keys}
+    keys |= {key.price for edge in edges for count in edge.values() for key in count.keys}
+    prices = lines.load_price_tags(keys)
+    valued = _value_lines(plan, counts, prices)
+    credited = _load_credits(quotas, windows)
+    marks = _load_marks(quotas, moment)
+    values = {
+        quota.pk: _Value(quota, prices).sum(plan.pieces[quota.pk], counts, edges, valued) for quota in quotas
+    }
+    expected = _forecasts(quotas, windows, calendars, values, prices, moment) if forecasts and quotas else {}
+    return {
+        quota.pk: Figure(
+            windows[quota.pk],
+            values[quota.pk].rated,
+            values[quota.pk].grown,
+            credited.get(quota.pk, Fraction(0)),
+            values[quota.pk].speed,
+            expected.get(quota.pk),
+            *_read_through(quota, marks.get(quota.tenant_id, {}), moment),
+        )
+        for quota in quotas
+    }
+
+
+def _pieces(plan: _Plan, quota: Quota, window: Window, calendar: Calendar) -> Iterable[_Piece]:
+    scope, tenant = scope_of(quota), quota.tenant_id
+    whole = Span(tenant, window.first, window.end_day, window.start, window.end)
+    if window.edge is not None:
+        plan.edges.append(Edge(tenant, *window.edge, scope))
+    if quota.measure != QuotaMeasure.MONEY:
+        yield _Piece(plan.wants.add(whole, scope), None, edge=len(plan.edges) - 1 if window.edge else None)
+        return
+    edge = len(plan.edges) - 1 if window.edge is not None else None
+    for place in _ranges(tenant, window, calendar):
+        plan.lines.setdefault(place, plan.wants.add(place.span, EVERYTHING))
+        first = max(place.span.first, window.first)
+        span = Span(
+            tenant,
+            first,
+            max(first, min(place.span.end_day, window.end_day)),
+            max(place.span.start, window.start),
+            min(place.span.end, window.end),
+        )
+        is_whole = window.edge is None and window.start <= place.span.start and place.span.end <= window.end
+        yield _Piece(plan.wants.add(span, scope), place, is_whole, edge)
+
+
+def _ranges(tenant: int, window: Window, calendar: Calendar) -> Iterable[Range]:
+    """The billing periods that the window touches, and where none is kept what lies between them."""
+    at, day = window.start, calendar.days.day_of(window.start)
+    for row in calendar.periods:
+        if row.end <= window.start or row.start >= window.end:
+            continue
+        if at < row.start:
+            yield Range(Span(tenant, day, days_of(row)[0], at, row.start), None)
+        yield Range(Span(tenant, *days_of(row), row.start, row.end), row)
+        at, day = row.end, days_of(row)[1]
+    if at < window.end:
+        yield Range(Span(tenant, day, max(day, window.end_day), at, window.end), None)
+
+
+def _value_lines(
+    plan: _Plan, counts: Sequence[Count], prices: Mapping[int, PriceTag]
+) -> dict[Range, tuple[Lines, Lines]]:
+    queried = lines.list_by_statement(place.span.tenant for place in plan.lines)
+    wanted = [
+        (place.period, counts[want])
+        for place, want in plan.lines.items()
+        if place.period is not None and place.span.tenant in queried
+    ]
+    charged = lines.load_charges(wanted, prices) if wanted else {}
+    return {
+        place: lines.make_lines(counts[want], prices, charged.get(place.period.pk) if place.period else None)
+        for place, want in plan.lines.items()
+    }
+
+
+@dataclass(slots=True)
+class _Sum:
+    """In units of the measure: as rated, what has grown since, and in a second; `plain` at first units' prices."""
+
+    rated: Fraction = Fraction(0)
+    grown: Fraction = Fraction(0)
+    speed: Fraction = Fraction(0)
+    plain: Fraction = Fraction(0)
+    use: Fraction = Fraction(0)  # of rated and grown, what follows use
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What seconds of use are worth to a quota."""
+
+    quota: Quota
+    prices: Mapping[int, PriceTag]
+
+    def sum(
+        self,
+        pieces: Sequence[_Piece],
+        counts: Sequence[Count],
+        edges: Sequence[Mapping[int, Count]],
+        valued: Mapping[Range, tuple[Lines, Lines]],
+    ) -> _Sum:
+        total = _Sum()
+        for piece in pieces:
+            parts = [counts[piece.want]]
+            if piece.edge is not None:
+                period = piece.place.period.pk if piece.place and piece.place.period else None
+                parts += [
+                    count for pk, count in edges[piece.edge].items() if piece.place is None or pk == period
+                ]
+            for count in parts:
+                self._add(total, count, valued[piece.place] if piece.place else None)
+            if piece.place is not None and piece.is_whole and self.quota.is_of_whole_tenant:
+                before, after = valued[piece.place]
+                terms = self._of_unit(before.terms)
+                total.rated += terms
+                total.grown += self._of_unit(after.terms) - terms
+                if self.quota.with_paid:
+                    total.rated += self._of_unit(after.paid)
+        return total
+
+    def _add(self, total: _Sum, count: Count, valued: tuple[Lines, Lines] | None) -> None:
+        if valued is None:
+            rated = self.plain(count.rated)
+            whole = self.plain({key: count.seconds(key) for key in count.keys})
+        else:
+            rated = self._in_lines(count.rated, valued[0])
+            whole = self._in_lines({key: count.seconds(key) for key in count.keys}, valued[1])
+        total.rated += rated
+        total.grown += whole - rated
+        total.use += whole
+        total.plain += self.plain({key: count.seconds(key) for key in count.keys})
+        total.speed += self.plain(count.speed)
+
+    def _in_lines(self, seconds: Mapping[counters.Key, Fraction], valued: Lines) -> Fraction:
+        return sum(
+            (
+                valued.lines[key].part(used)
+                for key, used in seconds.items()
+                if key in valued.lines and valued.lines[key].amount.currency == self.quota.unit
+            ),
+            Fraction(0),
+        )
+
+    def plain(self, seconds: Mapping[counters.Key, Fraction]) -> Fraction:
+        """Without tiers and allowances, which look at totals."""
+        if self.quota.measure == QuotaMeasure.GPU_HOURS:
+            return counters.gpu_hours(seconds.items())
+        return sum((self.at_price(key.price, used) for key, used in seconds.items()), Fraction(0))
+
+    def at_price(self, price: int | None, seconds: Fraction) -> Fraction:
+        """What so many seconds cost in the quota's unit, at the first unit's price; of credits, out of wallets."""
+        priced = self.prices.get(price or 0)
+        if priced is None or priced.tag.currency != self.quota.unit:
+            return Fraction(0)
+        if self.quota.measure == QuotaMeasure.CREDITS and not priced.is_prepaid:
+            return Fraction(0)
+        return cost(priced.tag, seconds).amount
+
+    def _of_unit(self, amounts: Iterable[Money]) -> Fraction:
+        return sum((money.amount for money in amounts if money.currency == self.quota.unit), Fraction(0))
+
+
+def _forecasts(
+    quotas: Sequence[Quota],
+    windows: Mapping[int, Window],
+    calendars: Mapping[int, Calendar],
+    values: Mapping[int, _Sum],
+    prices: Mapping[int, PriceTag],
+    moment: datetime,
+) -> dict[int, Fraction]:
+    """What windows will come to: the pace of the last whole days carried on, in the mix of prices that they have had.
+
+    A rolling window has no end, and one that has ended no rest.
+    """
+    queried = [
+        quota
+        for quota in quotas
+        if quota.every != Every.ROLLING and windows[quota.pk].start <= moment < windows[quota.pk].end
+    ]
+    today = {quota.pk: calendars[quota.tenant_id].days.day_of(moment) for quota in queried}
+    days = counters.count_days(
+        [(quota.tenant_id, scope_of(quota), today[quota.pk]) for quota in queried], back=LAST
+    )
+    tags = {**prices, **lines.load_price_tags(
+        {price for one in days for sums in one.by_day.values() for price, _ in sums} - prices.keys()
+    )}  # fmt: skip
+    results = {}
+    for quota, one in zip(queried, days, strict=True):
+        value, total = _Value(quota, tags), values[quota.pk]
+        first = max(today[quota.pk] - LAST * DAY, one.begun or today[quota.pk])
+        going = pace([
+            value.plain({counters.Key(0, "", price, kind): used
+                         for (price, kind), used in one.by_day.get(first + place * DAY, {}).items()})
+            for place in range((today[quota.pk] - first).days)
+        ])  # fmt: skip
+        if going is not None:
+            rest = Fraction((windows[quota.pk].end - moment) // timedelta(seconds=1), 86400)
+            mix = total.use / total.plain if total.plain else Fraction(1)
+            results[quota.pk] = total.rated + total.grown + going.coming(rest).expected * mix
+    return results
+
+
+def _load_credits(quotas: Sequence[Quota], windows: Mapping[int, Window]) -> dict[int, Fraction]:
+    """By quota that is net of credits what was given in its window. One query, none without such."""
+    net = [quota for quota in quotas if quota.credits == QuotaCredits.NET]
+    if not net:
+        return {}
+    values = {
+        "wants": [quota.pk for quota in net],
+        "tenants": [quota.tenant_id for quota in net],
+        "units": [quota.unit for quota in net],
+        "since": [windows[quota.pk].start for quota in net],
+        "until": [windows[quota.pk].end for quota in net],
+        "first_days": [windows[quota.pk].first for quota in net],
+        "end_days": [windows[quota.pk].end_day for quota in net],
+    }
+    units = {quota.pk: quota.unit for quota in net}
+    return {
+        pk: Money.from_minor(int(sum_), units[pk]).amount for pk, sum_ in counters.rows(sql.CREDITS, values)
+    }
+
+
+Marks = Mapping[str, tuple[datetime | None, int | None]]
+"""By cluster up to when it is read, None: never; and the seconds between two pulls, None where it is not pulled."""
+
+
+def _load_marks(quotas: Sequence[Quota], moment: datetime) -> dict[int, dict[str, Any]]:
+    marks: dict[int, dict[str, Any]] = {}
+    tenants = sorted({quota.tenant_id for quota in quotas})
+    for tenant, cluster, *mark in counters.rows(sql.READ_THROUGH, {"tenants": tenants, "moment": moment}):
+        marks.setdefault(tenant, {})[cluster] = tuple(mark)
+    return marks
+
+
+def _read_through(quota: Quota, marks: Marks, moment: datetime) -> tuple[datetime | None, datetime | None]:
+    """Up to when all clusters of the quota are read, and that of the oldest that is stale."""
+    chosen = [mark for name, mark in marks.items() if quota.cluster in ("", name)]
+    known = [through for through, _ in chosen if through is not None]
+    stale = [
+        through
+        for through, every in chosen
+        if through is not None and every and through < moment - max(STALE, timedelta(seconds=3 * every))
+    ]
+    return min(known) if known and len(known) == len(chosen) else None, min(stale, default=None)

@@ -1,0 +1,142 @@
+-- What quotas count: the use of each day that rating keeps, and what runs have used since they were last rated.
+--
+-- A `want` is what is asked for: the use of a span of days that a scope matches. Columns of a scope that are null match
+-- anything. What a day used is kept by rating's own deltas, so these sums are the counters: none is reset by anybody.
+
+-- name: USED
+-- By want, project, price and resource. A span is summed once, whatever many wants are of it.
+WITH span AS MATERIALIZED (
+    SELECT * FROM unnest(%(spans)s::int[], %(span_tenants)s::bigint[], %(first_days)s::date[], %(end_days)s::date[])
+        AS s (span, tenant_id, first_day, end_day)
+), used AS MATERIALIZED (
+    SELECT s.span, s.tenant_id, d.series_id, sum(d.units) AS units
+    FROM span s CROSS JOIN LATERAL (
+        SELECT series_id, units FROM billing_dailyusage d
+        WHERE d.tenant_id = s.tenant_id AND d.day >= s.first_day AND d.day < s.end_day OFFSET 0
+    ) d GROUP BY 1, 2, 3 HAVING sum(d.units) <> 0
+), labeled AS MATERIALIZED (
+    SELECT u.span, u.units, g.* FROM used u CROSS JOIN LATERAL (
+        SELECT * FROM billing_usageseries g WHERE g.id = u.series_id AND g.tenant_id = u.tenant_id OFFSET 0
+    ) g
+)
+SELECT w.want, p.id, p.name, l.price_id, l.resource, l.share_den, sum(l.units)
+FROM unnest(%(wants)s::int[], %(want_spans)s::int[], %(projects)s::bigint[], %(users)s::text[], %(accounts)s::text[],
+            %(clusters)s::text[], %(queues)s::text[], %(qoses)s::text[], %(gpu_models)s::text[])
+     AS w (want, span, project_id, "user", account, cluster, queue, qos, gpu_model)
+JOIN labeled l ON l.span = w.span
+ AND (w.project_id IS NULL OR l.project_id = w.project_id) AND (w."user" IS NULL OR l."user" = w."user")
+ AND (w.account IS NULL OR l.account = w.account) AND (w.cluster IS NULL OR l.cluster = w.cluster)
+ AND (w.queue IS NULL OR l.queue = w.queue) AND (w.qos IS NULL OR l.qos = w.qos)
+ AND (w.gpu_model IS NULL OR l.gpu_model = w.gpu_model)
+JOIN tenants_project p ON p.id = l.project_id
+GROUP BY 1, 2, 3, 4, 5, 6 HAVING sum(l.units) <> 0 ORDER BY 1, 2, 4, 5, 6;
+
+-- name: GROWN
+-- What runs that go on have used of each span since they were last rated, by the terms of their last rated second; and
+-- what they use in a second, where the span has not ended. Seconds that a cluster has not been read for are counted on
+-- for one pull at most.
+WITH span AS MATERIALIZED (
+    SELECT * FROM unnest(%(spans)s::int[], %(span_tenants)s::bigint[], %(since)s::bigint[], %(until)s::bigint[])
+        AS s (span, tenant_id, since, until)
+), run AS MATERIALIZED (
+    SELECT r.*, least(greatest(r.read_until, r.seen_until) + r.ahead, %(second)s) AS now
+    FROM (SELECT DISTINCT tenant_id FROM span) t CROSS JOIN LATERAL (
+        SELECT * FROM billing_openrun o
+        WHERE o.tenant_id = t.tenant_id AND o.seen_until >= coalesce(o.read_until, o.seen_until) - %(unseen)s
+    ) r
+), term AS MATERIALIZED (
+    SELECT r.*, c.resource, c.price_id, resource_parts(c.resource, r.share_den) AS parts,
+           resource_amount(c.resource, r.gpus, r.cpu_milli, r.memory_mib, r.gpu_memory_mib, r.billing)
+           * CASE c.resource WHEN 'gpu' THEN r.share_num ELSE 1 END AS amount
+    FROM run r CROSS JOIN LATERAL billing_terms_of(r.tenant_id, r.record_id, r.seen_until) c
+)
+SELECT w.want, p.id, p.name, t.price_id, t.resource, t.parts,
+       sum(t.amount * greatest(least(t.now, s.until) - greatest(t.seen_until, s.since), 0)),
+       coalesce(sum(t.amount) FILTER (WHERE s.until > %(second)s), 0)
+FROM unnest(%(wants)s::int[], %(want_spans)s::int[], %(projects)s::bigint[], %(users)s::text[], %(accounts)s::text[],
+            %(clusters)s::text[], %(queues)s::text[], %(qoses)s::text[], %(gpu_models)s::text[])
+     AS w (want, span, project_id, "user", account, cluster, queue, qos, gpu_model)
+JOIN span s ON s.span = w.span JOIN term t ON t.tenant_id = s.tenant_id
+ AND (w.project_id IS NULL OR t.project_id = w.project_id) AND (w."user" IS NULL OR t."user" = w."user")
+ AND (w.account IS NULL OR t.account = w.account) AND (w.cluster IS NULL OR t.cluster = w.cluster)
+ AND (w.queue IS NULL OR t.queue = w.queue) AND (w.qos IS NULL OR t.qos = w.qos)
+ AND (w.gpu_model IS NULL OR t.gpu_model = w.gpu_model)
+JOIN tenants_project p ON p.id = t.project_id
+WHERE s.until > t.seen_until
+GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 4, 5, 6;
+
+-- name: EDGES
+-- The first day of rolling windows, by the second: from the rated rows of the jobs that ran in it, each cut as a day is.
+WITH want AS MATERIALIZED (
+    SELECT * FROM unnest(%(wants)s::int[], %(tenants)s::bigint[], %(since)s::bigint[], %(until)s::bigint[],
+                         %(projects)s::bigint[], %(users)s::text[], %(accounts)s::text[], %(clusters)s::text[],
+                         %(queues)s::text[], %(qoses)s::text[], %(gpu_models)s::text[])
+         AS w (want, tenant_id, since, until, project_id, "user", account, cluster, queue, qos, gpu_model)
+)
+SELECT w.want, r.period_id, p.id, p.name, r.price_id, r.resource, r.share_den,
+       sum(units_within(r.units, r.service_from, r.service_to, w.since, w.until)::numeric * r.share_num)
+FROM want w CROSS JOIN LATERAL (
+    SELECT record_id FROM billing_ratedjob j
+    WHERE j.tenant_id = w.tenant_id AND j.shown_at < w.until AND (j.ended IS NULL OR j.ended > w.since)
+      AND (w."user" IS NULL OR j."user" = w."user") AND (w.account IS NULL OR j.account = w.account)
+      AND (w.cluster IS NULL OR j.cluster = w.cluster) AND (w.queue IS NULL OR j.queue = w.queue)
+      AND (w.qos IS NULL OR j.qos = w.qos) AND (w.gpu_model IS NULL OR j.gpu_model = w.gpu_model)
+) j CROSS JOIN LATERAL (
+    SELECT * FROM billing_ratedusage x
+    WHERE x.record_id = j.record_id AND x.tenant_id = w.tenant_id
+      AND x.service_month >= utc_month(w.since - %(longest)s) AND x.service_month <= utc_month(w.until - 1)
+      AND x.service_from < w.until AND x.service_to > w.since AND (x.resource = 'gpu' OR x.verdict = 'charged') OFFSET 0
+) r JOIN tenants_project p ON p.id = r.project_id
+WHERE w.project_id IS NULL OR r.project_id = w.project_id
+GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 5, 6, 7;
+
+-- name: DAYS
+-- What the last whole days used, by want and day, for a forecast; and the first day on which the tenant used anything.
+SELECT w.want, d.day, g.price_id, g.resource, g.share_den, sum(d.units),
+       (SELECT min(f.day) FROM billing_dailyusage f WHERE f.tenant_id = w.tenant_id)
+FROM unnest(%(wants)s::int[], %(tenants)s::bigint[], %(first_days)s::date[], %(end_days)s::date[],
+            %(projects)s::bigint[], %(users)s::text[], %(accounts)s::text[],
+            %(clusters)s::text[], %(queues)s::text[], %(qoses)s::text[], %(gpu_models)s::text[])
+     AS w (want, tenant_id, first_day, end_day, project_id, "user", account, cluster, queue, qos, gpu_model)
+JOIN billing_dailyusage d ON d.tenant_id = w.tenant_id AND d.day >= w.first_day AND d.day < w.end_day
+JOIN billing_usageseries g ON g.tenant_id = d.tenant_id AND g.id = d.series_id
+ AND (w.project_id IS NULL OR g.project_id = w.project_id) AND (w."user" IS NULL OR g."user" = w."user")
+ AND (w.account IS NULL OR g.account = w.account) AND (w.cluster IS NULL OR g.cluster = w.cluster)
+ AND (w.queue IS NULL OR g.queue = w.queue) AND (w.qos IS NULL OR g.qos = w.qos)
+ AND (w.gpu_model IS NULL OR g.gpu_model = w.gpu_model)
+GROUP BY w.want, w.tenant_id, d.day, g.price_id, g.resource, g.share_den HAVING sum(d.units) <> 0
+ORDER BY 1, 2, 3, 4, 5;
+
+-- name: PRICES
+-- With whether wallets pay what they charge.
+SELECT g.price_id, g.meter, g.unit_price, g.currency, g.by_total, w.price_id IS NOT NULL
+FROM billing_pricetag g LEFT JOIN billing_walletprice w USING (price_id) WHERE g.price_id = ANY (%(prices)s);
+
+-- name: BY_STATEMENT
+-- The tenants of whom prices of single units do not tell all, and whose statements are asked for.
+SELECT t.tenant_id FROM unnest(%(tenants)s::bigint[]) AS t (tenant_id)
+WHERE EXISTS (SELECT 1 FROM billing_payer y WHERE y.tenant_id = t.tenant_id OR y.payer_id = t.tenant_id)
+   OR EXISTS (SELECT 1 FROM billing_chargedbytotal c WHERE c.tenant_id = t.tenant_id);
+
+-- name: READ_THROUGH
+-- By tenant the clusters on which it owns accounts at the moment, up to when each is read, and how often it is pulled.
+SELECT DISTINCT o.tenant_id, c.name, c.complete_through, n.every
+FROM tenants_ownership o JOIN clusters_account a ON a.id = o.account_id JOIN clusters_cluster c ON c.id = a.cluster_id
+LEFT JOIN clusters_pullinterval n ON n.cluster_id = c.id
+WHERE o.tenant_id = ANY (%(tenants)s) AND (o.since IS NULL OR o.since <= %(moment)s)
+  AND (o.until IS NULL OR o.until > %(moment)s);
+
+-- name: CREDITS
+-- Credit that was given to tenants, in whole smallest units by tenant and currency: gifts to their wallets, and credit notes.
+SELECT w.want, coalesce((
+    SELECT sum(g.amount) FROM billing_walletgrant g JOIN billing_wallet x ON x.id = g.wallet_id
+    WHERE x.tenant_id = w.tenant_id AND x.unit = w.unit AND g.kind = 'gift'
+      AND g.granted_at >= w.since AND g.granted_at < w.until
+), 0) + coalesce((
+    SELECT -sum(i.subtotal) FROM billing_invoice i
+    WHERE i.tenant_id = w.tenant_id AND i.currency = w.unit AND i.state = 'issued' AND i.kind = 'credit-note'
+      AND i.issued_on >= w.first_day AND i.issued_on < w.end_day
+), 0)
+FROM unnest(%(wants)s::int[], %(tenants)s::bigint[], %(units)s::text[], %(since)s::timestamptz[],
+            %(until)s::timestamptz[], %(first_days)s::date[], %(end_days)s::date[])
+     AS w (want, tenant_id, unit, since, until, first_day, end_day);

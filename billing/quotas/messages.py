@@ -1,0 +1,56 @@
+"""What quotas refuse: the sentence of each code, with its values filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django.utils.translation import gettext_noop as _
+
+from billing.rules import errors
+
+SENTENCES: Mapping[str, str] = {
+    **errors.SENTENCES,  # of values that a rule refuses
+    "quota-above-cap": _("The operator lets you set this quota up to {cap}: ask them for more than that."),
+    "quota-above-parent": _(
+        "{amount} is more than the {parent_amount} of {parent}, which holds all of what this one counts: give it at "
+        "most as much, or raise {parent} first."
+    ),
+    "quota-amount-decimals": _("{amount} is finer than {unit} is counted: give at most {places} decimals."),
+    "quota-amount-range": _("An amount is from 0 to {most:,}, not {amount}."),
+    "quota-below-cap": _("The amount {amount} is above the cap {cap}: raise the cap, or lower the amount."),
+    "quota-cap-of-operator": _("Only operators set a cap: leave it out."),
+    "quota-capped": _(
+        "The operator has set a cap on {name}: you can change its amount, thresholds and recipients, and not end it or "
+        "change what it counts."
+    ),
+    "quota-credits-scope": _(
+        "Credits are given to the whole tenant: a quota that they lower has no scope, and counts money."
+    ),
+    "quota-currency": _("{unit} is not the currency of {tenant}, which is {currency}."),
+    "quota-forecast-rolling": _(
+        "A rolling window has no end that could be forecast: give thresholds of what is used."
+    ),
+    "quota-name": _(
+        "Name a quota by lower-case letters, digits and hyphens, at most 50, such as monthly-gpu."
+    ),
+    "quota-no-currency": _("{tenant} is on no plan yet, so its currency is not known: say the `unit`."),
+    "quota-paid-scope": _(
+        "What the tenant pays for others is money of no project, user or cluster of its own: leave the scope empty."
+    ),
+    "quota-project": _(
+        "{tenant} has no project {project}: give an account to it first, or name another one."
+    ),
+    "quota-recipient": _("{email} is no member of {tenant}: invite them first, or name another member."),
+    "quota-recipients-many": _("Name at most {most} recipients."),
+    "quota-repeat": _("repeat_every is an amount above zero, at most {most:,}."),
+    "quota-scope-long": _("A name in the scope has at most 255 characters."),
+    "quota-term": _("A fixed term has a first day and an end behind it, at most ten years later."),
+    "quota-term-elsewhere": _(
+        "Only a fixed term has days of its own: leave out from and until, or choose `term`."
+    ),
+    "quota-unit-elsewhere": _("GPU-hours have no unit: leave it out."),
+    "quota-unit-tokens": _("Tokens are no money: choose the measure `credits`."),
+    "quota-unit-unknown": _("{unit} is no unit of a wallet; write a currency of ISO 4217, or TOK."),
+    "quota-window": _("A rolling window has from 1 to {most:,} hours, which are ten years."),
+    "quota-window-elsewhere": _("Only a rolling window has hours: leave them out, or choose `rolling`."),
+}

@@ -1,0 +1,139 @@
+"""Setting and ending quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_slug
+from django.db import transaction
+from django.db.models import QuerySet
+
+from billing.catalog.tenant_lock import lock
+from billing.models import Quota, QuotaChange, QuotaReview
+from billing.models.quotas import LONGEST_NAME, SCOPE, QuotaQuerySet, plain
+from billing.quotas.terms import QuotaError, QuotaTerms
+from portal.core.tenants.models import Tenant
+
+COLUMNS = tuple(QuotaTerms.__dataclass_fields__)
+FREE = ("amount", "thresholds", "forecasts", "repeat_every", "recipients")
+"""What owners may change of a quota that has a cap."""
+
+
+class Setter(Enum):
+    """In whose name a quota is set."""
+
+    OWNER = "owner"  # within the operator's cap
+    OPERATOR = "operator"
+
+
+@transaction.atomic
+def set_quota(*, tenant: Tenant, name: str, terms: QuotaTerms, by: Setter, moment: datetime) -> Quota:
+    """Have the tenant's quota of this name be so, from now on; again with the same, nothing changes.
+
+    It holds at once, for the running period as well; what is passed already is not told of where the quota is new.
+    Raises QuotaError, or RuleError for a value that none takes.
+    """
+    tenant = lock(tenant)
+    _check_name(name)
+    row = Quota.objects.in_force().select_for_update(of=("self",)).filter(tenant=tenant, name=name).first()
+    if by is Setter.OWNER:
+        terms = _within_cap(row, terms)
+    terms = terms.checked(tenant, moment=moment)
+    _refuse_above_parent(tenant, name, terms)
+    values = {column: getattr(terms, column) for column in COLUMNS}
+    values |= {column: list(values[column]) for column in ("thresholds", "forecasts", "recipients")}
+    if row is None:
+        row = Quota.objects.create(tenant=tenant, name=name, created_at=moment, **values)
+    elif any(getattr(row, column) != value for column, value in values.items()):
+        for column, value in values.items():
+            setattr(row, column, value)
+        row.save()
+    QuotaReview.objects.bulk_create([QuotaReview(tenant=tenant, next_at=moment)], ignore_conflicts=True)
+    QuotaChange.objects.create(tenant=tenant)
+    return row
+
+
+@transaction.atomic
+def end_quota(*, tenant: Tenant, name: str, by: Setter, moment: datetime) -> bool:
+    """End it: nothing is counted or told from now on. False where there is none of this name (any more).
+
+    Raises QuotaError where the operator has set a cap on it and an owner would end it.
+    """
+    tenant = lock(tenant)
+    row = Quota.objects.in_force().select_for_update(of=("self",)).filter(tenant=tenant, name=name).first()
+    if row is None:
+        return False
+    if by is Setter.OWNER and row.cap is not None:
+        raise QuotaError("quota-capped", name=name)
+    row.ended_at = moment
+    row.save(update_fields=["ended_at"])
+    return True
+
+
+def list_quotas(tenant: Tenant | None = None) -> QuerySet[Quota]:
+    """Those in force, of one tenant or of all, by tenant and name."""
+    rows: QuotaQuerySet = Quota.objects.in_force().select_related("tenant", "project")
+    if tenant is not None:
+        rows = rows.filter(tenant=tenant)
+    return rows.order_by("tenant__slug", "name", "pk")
+
+
+def parents_of(terms: QuotaTerms | Quota, others: Sequence[Quota]) -> list[Quota]:
+    """Those of the others, of the same measure and period, that count all of what this one counts, and more."""
+    alike = ("measure", "unit", "every", "first_day", "end_day", "hours", "credits")
+    return [
+        other
+        for other in others
+        if all(getattr(other, column) == getattr(terms, column) for column in alike)
+        and _narrowings(other) < _narrowings(terms)
+    ]
+
+
+def _narrowings(quota: QuotaTerms | Quota) -> set[tuple[str, object]]:
+    scope = {(column, getattr(quota, column)) for column in SCOPE if getattr(quota, column)}
+    return scope | ({("project", quota.project.pk)} if quota.project is not None else set())
+
+
+def _refuse_above_parent(tenant: Tenant, name: str, terms: QuotaTerms) -> None:
+    others = list(list_quotas(tenant).exclude(name=name))
+    for parent in sorted(parents_of(terms, others), key=lambda parent: parent.amount):
+        if terms.amount > parent.amount:
+            raise QuotaError(
+                "quota-above-parent",
+                amount=plain(terms.amount),
+                parent_amount=plain(parent.amount),
+                parent=parent.name,
+            )
+
+
+def _within_cap(row: Quota | None, terms: QuotaTerms) -> QuotaTerms:
+    """What an owner may say of it: the cap stays as it is, and what it counts, where there is one."""
+    cap: Decimal | None = row.cap if row is not None else None
+    if terms.cap not in (None, cap):
+        raise QuotaError("quota-cap-of-operator")
+    if row is None or cap is None:
+        return terms
+    terms = replace(terms, cap=cap, unit=terms.unit or row.unit)
+    if any(
+        getattr(terms, column) != getattr(QuotaTerms.of(row), column)
+        for column in COLUMNS
+        if column not in FREE
+    ):
+        raise QuotaError("quota-capped", name=row.name)
+    if terms.amount > cap:
+        raise QuotaError("quota-above-cap", cap=plain(cap))
+    return terms
+
+
+def _check_name(name: str) -> None:
+    try:
+        validate_slug(name)
+    except ValidationError as error:
+        raise QuotaError("quota-name") from error
+    if len(name) > LONGEST_NAME or name != name.lower():
+        raise QuotaError("quota-name")

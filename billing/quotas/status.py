@@ -1,0 +1,152 @@
+"""How quotas stand, as pages, commands, the API and notices say it: all of the one figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+
+from django.utils.translation import gettext as _
+
+from billing.models import Quota, QuotaCredits, QuotaEvery, QuotaMeasure
+from billing.quotas import figures, quotas
+from billing.quotas.figures import Figure
+from billing.rules import quotas as rules
+from billing.rules.formatting import grouped, money_text
+from billing.rules.money import Money, rounded_text
+from billing.rules.quotas import QuotaState
+
+HOUR_PLACES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaStatus:
+    """A quota and its figure at a moment."""
+
+    quota: Quota
+    figure: Figure
+
+    @property
+    def amount(self) -> Fraction:
+        return Fraction(self.quota.amount)
+
+    @property
+    def left(self) -> Fraction:
+        """What may still be used; below zero where more was."""
+        return self.amount - self.figure.used
+
+    @property
+    def state(self) -> QuotaState:
+        return rules.state(self.figure.used, amount=self.amount, thresholds=self.quota.thresholds)
+
+    @property
+    def percent(self) -> Fraction | None:
+        return rules.share(self.figure.used, self.amount)
+
+    @property
+    def resets_at(self) -> datetime | None:
+        """When its next period begins; None of a rolling window, and of a term, which ends."""
+        if self.quota.every in (QuotaEvery.ROLLING, QuotaEvery.TERM):
+            return None
+        return self.figure.window.end
+
+    @property
+    def next_level(self) -> Fraction | None:
+        """The figure at which the next threshold is reached."""
+        return rules.next_level(
+            self.figure.used,
+            amount=self.amount,
+            thresholds=self.quota.thresholds,
+            repeat_every=self.quota.repeat_every,
+        )
+
+    def text(self, value: Fraction | Decimal) -> str:
+        """In the quota's unit, for people."""
+        return amount_text(value, self.quota.unit)
+
+
+def load_statuses(rows: Sequence[Quota], *, moment: datetime) -> list[QuotaStatus]:
+    """Of each, in order; rows have their tenant and project loaded."""
+    by_quota = figures.load_figures(rows, moment=moment)
+    return [QuotaStatus(row, by_quota[row.pk]) for row in rows]
+
+
+def supposed_figure(quota: Quota, *, moment: datetime) -> Figure:
+    """The figure of a quota that is not kept: what a form shows before it is saved."""
+    quota.pk = quota.pk or 0
+    return figures.load_figures([quota], moment=moment)[quota.pk]
+
+
+def amount_text(value: Fraction | Decimal, unit: str) -> str:
+    """`$1,250.00`, `12.5 GPU-hours` or `40 tokens`; rounded, where it is shown."""
+    if unit:
+        return money_text(Money(Fraction(value), unit).rounded())
+    hours = grouped(rounded_text(Fraction(value), HOUR_PLACES))
+    return _("{hours} GPU-hours").format(hours=hours)
+
+
+def plain_text(value: Fraction | Decimal, unit: str) -> str:
+    """As `amount_text`, for programs: the bare number."""
+    return Money(Fraction(value), unit).rounded().text if unit else rounded_text(Fraction(value), 6)
+
+
+def counts_sentence(quota: Quota) -> str:
+    """What is counted, in one sentence."""
+    if quota.measure == QuotaMeasure.GPU_HOURS:
+        return _(
+            "Counts the GPU-hours that jobs held, free ones too; a MIG slice counts as its part of a GPU."
+        )
+    if quota.measure == QuotaMeasure.CREDITS:
+        return _("Counts what wallets are charged for use, before any grant.")
+    if not quota.is_of_whole_tenant:
+        return _(
+            "Counts the cost of use before tax: of each invoice line its part by time, with tiers and included hours, "
+            "and without fees and discounts of the plan."
+        )
+    if quota.credits == QuotaCredits.NET:
+        return _(
+            "Counts what the invoice comes to so far, before tax, less credit that was given in the period."
+        )
+    return _("Counts what the invoice comes to so far, before tax: use, fees, and discounts of the plan.")
+
+
+def period_text(quota: Quota) -> str:
+    """`each month`, `from 2026-04-01 to 2026-04-30`, `any 168 hours`."""
+    if quota.every == QuotaEvery.ROLLING:
+        return _("any {hours} hours").format(hours=quota.hours)
+    if quota.every == QuotaEvery.TERM and quota.first_day and quota.end_day:
+        last = date.fromordinal(quota.end_day.toordinal() - 1)
+        return _("{first} to {last}").format(first=quota.first_day, last=last)
+    names = {
+        QuotaEvery.DAY: _("each day"),
+        QuotaEvery.WEEK: _("each week"),
+        QuotaEvery.MONTH: _("each month"),
+        QuotaEvery.QUARTER: _("each quarter"),
+        QuotaEvery.YEAR: _("each year"),
+        QuotaEvery.BILLING_PERIOD: _("each billing period"),
+    }
+    return names[QuotaEvery(quota.every)]
+
+
+def scope_text(quota: Quota) -> str:
+    """`project nlp, cluster rhea`; `everything` where nothing narrows it."""
+    names = {
+        "user": _("user"),
+        "account": _("account"),
+        "cluster": _("cluster"),
+        "queue": _("queue"),
+        "qos": _("QOS"),
+        "gpu_model": _("GPU model"),
+    }
+    parts = [f"{_('project')} {quota.project.name or _('(none)')}"] if quota.project else []
+    parts += [
+        f"{label} {getattr(quota, column)}" for column, label in names.items() if getattr(quota, column)
+    ]
+    return ", ".join(parts) or _("everything")
+
+
+def list_children(quota: Quota, others: Sequence[Quota]) -> list[Quota]:
+    """Quotas that count a part of what this one counts."""
+    return [other for other in others if other.pk != quota.pk and quota in quotas.parents_of(other, [quota])]

@@ -1,0 +1,165 @@
+"""What a quota says, and whether it can be meant: the same for pages, commands, files and the API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Self
+
+from billing.models import Plan, Quota, QuotaCredits, QuotaEvery, QuotaMeasure
+from billing.models.quotas import LONGEST_TEXT, SCOPE, plain
+from billing.quotas.messages import SENTENCES
+from billing.rules import quotas as rules
+from billing.rules.errors import RuleError
+from billing.rules.money import TOKENS, exponent, is_currency
+from portal.core.tenants.models import Project, Tenant
+from portal.errors import CodedError
+from portal.excerpt import quoted
+
+MOST_RECIPIENTS = 20
+LONGEST_TERM = timedelta(days=3653)
+GPU_HOUR_PLACES = 3
+DEFAULT_THRESHOLDS = ("50%", "80%", "100%")
+
+
+class QuotaError(CodedError):
+    """A quota cannot be so; the message says why and what to do."""
+
+    sentences = SENTENCES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaTerms:
+    """What a quota says, beside its tenant and name; `unit` "": the tenant's own. Texts of the scope: "" is any."""
+
+    measure: QuotaMeasure
+    amount: Decimal
+    every: QuotaEvery
+    project: Project | None = None
+    user: str = ""
+    account: str = ""
+    cluster: str = ""
+    queue: str = ""
+    qos: str = ""
+    gpu_model: str = ""
+    unit: str = ""
+    credits: QuotaCredits = QuotaCredits.GROSS
+    with_paid: bool = False
+    cap: Decimal | None = None
+    first_day: date | None = None
+    end_day: date | None = None
+    hours: int | None = None
+    thresholds: tuple[str, ...] = DEFAULT_THRESHOLDS
+    forecasts: tuple[str, ...] = ()
+    repeat_every: Decimal | None = None
+    recipients: tuple[str, ...] = field(default_factory=tuple)
+
+    @classmethod
+    def of(cls, quota: Quota) -> Self:
+        """As the quota has them now."""
+        values = {name: getattr(quota, name) for name in cls.__dataclass_fields__}
+        lists = {name: tuple(values[name]) for name in ("thresholds", "forecasts", "recipients")}
+        return cls(**values | lists)
+
+    def checked(self, tenant: Tenant, *, moment: datetime) -> Self:
+        """With its unit, and with thresholds as they are kept. Raises QuotaError, or RuleError for a value."""
+        terms = replace(self, unit=self._unit(tenant, moment))
+        _check_scope(terms)
+        _check_period(terms)
+        for amount in (terms.amount, terms.cap):
+            if amount is not None:
+                _check_amount(amount, terms.unit)
+        if terms.cap is not None and terms.amount > terms.cap:
+            raise QuotaError("quota-below-cap", amount=plain(terms.amount), cap=plain(terms.cap))
+        if terms.repeat_every is not None and not 0 < terms.repeat_every <= rules.LARGEST:
+            raise QuotaError("quota-repeat", most=rules.LARGEST)
+        repeats = terms.repeat_every is not None
+        return replace(
+            terms,
+            thresholds=_kept(terms.thresholds, repeats=repeats),
+            forecasts=_kept(terms.forecasts, what="forecast"),
+            recipients=_member_emails(terms.recipients, tenant),
+        )
+
+    def _unit(self, tenant: Tenant, moment: datetime) -> str:
+        if self.measure == QuotaMeasure.GPU_HOURS:
+            if self.unit:
+                raise QuotaError("quota-unit-elsewhere")
+            return ""
+        if self.measure == QuotaMeasure.CREDITS:
+            unit = self.unit or TOKENS
+            if unit != TOKENS and not is_currency(unit):
+                raise QuotaError("quota-unit-unknown", unit=quoted(unit))
+            return unit
+        if self.unit == TOKENS:
+            raise QuotaError("quota-unit-tokens")
+        currencies = _currencies(tenant, moment)
+        if self.unit and not is_currency(self.unit):
+            raise RuleError("currency-unknown", currency=quoted(self.unit))
+        if not currencies and not self.unit:
+            raise QuotaError("quota-no-currency", tenant=tenant)
+        if self.unit and currencies and self.unit not in currencies:
+            raise QuotaError("quota-currency", unit=self.unit, tenant=tenant, currency=currencies[0])
+        return self.unit or currencies[0]
+
+
+def _check_scope(terms: QuotaTerms) -> None:
+    if any(len(getattr(terms, column)) > LONGEST_TEXT for column in SCOPE):
+        raise QuotaError("quota-scope-long")
+    is_narrowed = terms.project is not None or any(getattr(terms, column) for column in SCOPE)
+    is_money = terms.measure == QuotaMeasure.MONEY
+    if terms.credits == QuotaCredits.NET and (is_narrowed or not is_money):
+        raise QuotaError("quota-credits-scope")
+    if terms.with_paid and (is_narrowed or not is_money):
+        raise QuotaError("quota-paid-scope")
+
+
+def _check_period(terms: QuotaTerms) -> None:
+    first, end = terms.first_day, terms.end_day
+    if terms.every == QuotaEvery.TERM:
+        if first is None or end is None or not first < end <= first + LONGEST_TERM:
+            raise QuotaError("quota-term")
+    elif first is not None or end is not None:
+        raise QuotaError("quota-term-elsewhere")
+    if terms.every == QuotaEvery.ROLLING:
+        if terms.hours is None or not 0 < terms.hours <= rules.LONGEST_WINDOW:
+            raise QuotaError("quota-window", most=rules.LONGEST_WINDOW)
+        if terms.forecasts:
+            raise QuotaError("quota-forecast-rolling")
+    elif terms.hours is not None:
+        raise QuotaError("quota-window-elsewhere")
+
+
+def _member_emails(recipients: tuple[str, ...], tenant: Tenant) -> tuple[str, ...]:
+    """Members as they are written here: what somebody else is called names nobody."""
+    emails = tuple(dict.fromkeys(email.strip().lower() for email in recipients if email.strip()))
+    if len(emails) > MOST_RECIPIENTS:
+        raise QuotaError("quota-recipients-many", most=MOST_RECIPIENTS)
+    if emails:
+        members = {*tenant.memberships.values_list("user__email", flat=True)}
+        for email in emails:
+            if email not in members:
+                raise QuotaError("quota-recipient", email=quoted(email), tenant=tenant)
+    return emails
+
+
+def _check_amount(amount: Decimal, unit: str) -> None:
+    if not 0 <= amount <= rules.LARGEST:
+        raise QuotaError("quota-amount-range", most=rules.LARGEST, amount=plain(amount))
+    places = exponent(unit) if unit else GPU_HOUR_PLACES
+    if -int(amount.normalize().as_tuple().exponent) > places:
+        raise QuotaError(
+            "quota-amount-decimals", amount=plain(amount), unit=unit or "a GPU-hour", places=places
+        )
+
+
+def _kept(texts: tuple[str, ...], *, repeats: bool = False, what: str = "threshold") -> tuple[str, ...]:
+    return tuple(one.text for one in rules.read_thresholds(texts, repeats=repeats, what=what))
+
+
+def _currencies(tenant: Tenant, moment: datetime) -> list[str]:
+    """Of the plan that the tenant is on, and of those that it will be on, in order."""
+    plans = Plan.objects.filter(subscriptions__tenant=tenant).exclude(subscriptions__until__lte=moment)
+    listed = plans.order_by("subscriptions__since").values_list("currency", flat=True)
+    return [currency for currency in dict.fromkeys(listed) if currency != TOKENS]

@@ -1,0 +1,88 @@
+"""From when until when a quota counts now: days of the tenant's zone, or a window that ends at this second."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from billing.catalog import billing_periods
+from billing.models import BillingPeriod, Quota
+from billing.rules import period as rules
+from billing.rules.days import Days
+from billing.rules.quotas import Every
+
+DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The instants [start, end), and the days [first, end_day) that are counted whole.
+
+    `edge`: of a rolling window the epoch seconds [since, until) of its first day, which are counted by the second.
+    """
+
+    start: datetime
+    end: datetime
+    first: date
+    end_day: date
+    edge: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """How the days of a tenant go, and its billing periods in order."""
+
+    days: Days
+    periods: Sequence[BillingPeriod]
+
+    def window(self, quota: Quota, moment: datetime) -> Window:
+        """The period of the quota that holds the moment; of a fixed term, the term."""
+        every = Every(quota.every)
+        if every is Every.ROLLING:
+            return self._rolling(moment, moment - timedelta(hours=quota.hours or 1))
+        if every is Every.BILLING_PERIOD:
+            return self._billing_period(quota, moment)
+        if every is Every.TERM and quota.first_day is not None and quota.end_day is not None:
+            return self._of_days(quota.first_day, quota.end_day)
+        return self._of_days(*rules.civil_days(self.days.day_of(moment), every))
+
+    def _of_days(self, first: date, end_day: date) -> Window:
+        stretches = self.days.between(first, end_day)
+        return Window(stretches[0][0], stretches[-1][1], first, end_day)
+
+    def _rolling(self, moment: datetime, start: datetime) -> Window:
+        first, end_day = self.days.day_of(start), self.days.day_of(moment) + DAY
+        if self.days.between(first, first + DAY)[0][0] == start:
+            return Window(start, moment, first, end_day)
+        following = self.days.between(first + DAY, None)[0][0]
+        edge = int(start.timestamp()), int(min(following, moment).timestamp())
+        return Window(start, moment, first + DAY, max(end_day, first + DAY), edge)
+
+    def _billing_period(self, quota: Quota, moment: datetime) -> Window:
+        tenant = quota.tenant
+        for row in self.periods:
+            if row.start <= moment < row.end:
+                return Window(row.start, row.end, *days_of(row))
+        period = rules.billing_period(moment, zone=tenant.zone, anchor_day=tenant.anchor_day)
+        start = max([period.start, *(row.end for row in self.periods if row.end <= moment)])
+        first = start.astimezone(tenant.zone).date()
+        return Window(start, period.end, first, rules.last_day(period.end, zone=tenant.zone) + DAY)
+
+
+def days_of(period: BillingPeriod) -> tuple[date, date]:
+    """The civil days [first, end) of a billing period, by its own zone."""
+    zone = ZoneInfo(period.timezone)
+    return period.start.astimezone(zone).date(), rules.last_day(period.end, zone=zone) + DAY
+
+
+def load_calendars(quotas: Sequence[Quota]) -> Mapping[int, Calendar]:
+    """By tenant. Two queries."""
+    tenants = {quota.tenant_id: quota.tenant for quota in quotas}
+    by_tenant: dict[int, list[BillingPeriod]] = defaultdict(list)
+    for row in BillingPeriod.objects.filter(tenant__in=tenants).order_by("start"):
+        by_tenant[row.tenant_id].append(row)
+    days = billing_periods.days_of(tenants.values())
+    return {pk: Calendar(days[pk], by_tenant[pk]) for pk in tenants}
