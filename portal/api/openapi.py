@@ -13,6 +13,7 @@ from django.urls import include, path
 from django.views.generic import View
 
 from portal.api.answers import as_json
+from portal.api.examples import JSON, Example, examples
 from portal.api.problems import as_response, not_found
 from portal.api.routes import routes
 
@@ -63,7 +64,31 @@ def document() -> dict[str, Any]:
     components.setdefault("schemas", {})["Problem"] = PROBLEM
     components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "bearerFormat": "ct_live_…"}}
     schema["security"] = [{"key": []}]
+    _mend(schema)
+    for (method, address), example in examples().items():
+        _illustrate(schema["paths"].get(f"/api/v1{address}", {}).get(method.lower(), {}), example)
     return schema
+
+
+def _mend(schema: Any) -> None:
+    """Of a field that holds anything, null too, the generator says one of both: null would be two of them."""
+    if isinstance(schema, dict):
+        if schema.get("oneOf") == [{}, {"type": "null"}]:
+            del schema["oneOf"]
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for inner in schema:
+            _mend(inner)
+
+
+def _illustrate(operation: dict[str, Any], example: Example) -> None:
+    """Put the example into the body that the operation takes, and into its answer."""
+    bodies = operation.get("requestBody", {}).get("content", {})
+    if example.body is not None and example.content_type in bodies:
+        bodies[example.content_type]["example"] = example.body
+    answers = operation.get("responses", {}).get(str(example.status), {}).get("content", {})
+    if example.answer is not None and JSON in answers:
+        answers[JSON]["example"] = example.answer
 
 
 class Schema(View):

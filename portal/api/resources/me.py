@@ -18,8 +18,12 @@ from portal.core.tenants.ownership import accounts_of
 
 class MeSerializer(serializers.ModelSerializer[ApiKey]):
     id = IdField("key")
-    tenant = serializers.CharField(source="tenant.slug", default=None, help_text="Null: an operator's key.")
-    project = serializers.CharField(source="project.name", default=None, help_text="Null: all projects.")
+    tenant = serializers.CharField(
+        source="tenant.slug", default=None, allow_null=True, help_text="Null: an operator's key."
+    )
+    project = serializers.CharField(
+        source="project.name", default=None, allow_null=True, help_text="Null: all projects."
+    )
     scopes = serializers.SerializerMethodField(help_text="What it may do now.")
     expires_at = MomentField(allow_null=True)
 

@@ -258,7 +258,9 @@ class PauseSerializer(serializers.ModelSerializer[DunningPause]):
     """That nothing is charged, written or suspended meanwhile. The fields are those of `pause_dunning --json`."""
 
     tenant = serializers.CharField(source="tenant.slug")
-    invoice = serializers.CharField(source="invoice.number", default=None, help_text="Null: all of them.")
+    invoice = serializers.CharField(
+        source="invoice.number", default=None, allow_null=True, help_text="Null: all of them."
+    )
     why = serializers.CharField(source="reason")
     since = MomentField()
 

@@ -185,7 +185,7 @@ class PhaseFields(Body):
     days = serializers.IntegerField(
         required=False, min_value=1, max_value=36_500, write_only=True, help_text="Until the next one begins."
     )
-    until = MomentField(read_only=True, help_text="Null: until another plan follows.")
+    until = MomentField(read_only=True, allow_null=True, help_text="Null: until another plan follows.")
 
     def get_fields(self) -> dict[str, Any]:
         begins = DayOrMoment(
