@@ -10,23 +10,23 @@ from dataclasses import asdict
 
 from bench import instance
 from bench.result import Result
-from bench.scale import Scale
+from bench.scale import QUICK, Scale
 from portal.dev.embedded.host import EmbeddedError
 
 NAMES = (
     "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "correct", "whatif", "grow", "growrate",
     "close", "growclose", "dashboard", "page", "growpage", "busy", "web", "worker", "csv", "pdf20", "pdf500", "pull",
-    "kube", "kubehours", "history", "historyone",
+    "kube", "kubehours", "history", "historyone", "bytes",
 )  # fmt: skip
 
 
-APART = ("years", "set-up")  # only where named: the one takes half an hour, the other needs the network
+APART = ("years", "set-up")  # only where named: the one takes an hour, the other needs the network
 
 
 def main() -> int:
     options = _options()
     names = set(options.names or NAMES)
-    scale = Scale(options.quick)
+    scale = Scale(options.part)
     results: list[Result] = []
     try:
         with instance.started() as server:
@@ -36,18 +36,18 @@ def main() -> int:
             _heading(options.json)
             for result in _works(scale, postmaster, names):
                 results.append(result)
-                _show(result, options.json, gated=not scale.quick)
+                _show(result, options.json, gated=scale.is_full)
     except (EmbeddedError, instance.BusyError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    missed = [] if scale.quick else [result.name for result in results if result.missed]
+    missed = [result.name for result in results if result.missed] if scale.is_full else []
     if options.json:
         sys.stdout.write(
             json.dumps(
                 {
-                    "quick": scale.quick,
+                    "part": scale.part,
                     "missed": missed,
-                    "works": [_data(r, gated=not scale.quick) for r in results],
+                    "works": [_data(r, gated=scale.is_full) for r in results],
                 }
             )
         )
@@ -64,9 +64,14 @@ def _options() -> argparse.Namespace:
         metavar="NAME",
         help=f"of {', '.join(NAMES)}; all of these where none is named; or {', '.join(APART)}",
     )
-    parser.add_argument("--quick", action="store_true", help="ten times smaller, one round, no goals")
+    parser.add_argument(
+        *("--part", "-p"), type=int, default=1, metavar="N", help="N times smaller, one round, no goals"
+    )
+    parser.add_argument("--quick", dest="part", action="store_const", const=QUICK, help="as --part 10")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
+    if options.part < 1:
+        parser.error("--part is 1 or more")
     if unknown := set(options.names) - {*NAMES, *APART}:
         parser.error(f"no work is called {', '.join(sorted(unknown))}")
     return options
@@ -83,6 +88,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
         pulling,
         rating,
         set_up,
+        sizes,
         whatif,
         years,
     )
@@ -96,6 +102,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     yield from documents.works(scale, postmaster, names)
     yield from pulling.works(scale, postmaster, names)
     yield from kubernetes.works(scale, postmaster, names)
+    yield from sizes.works(scale, postmaster, names)
     yield from years.works(scale, postmaster, names)
     yield from set_up.works(scale, postmaster, names)
 
@@ -127,6 +134,8 @@ def _show(result: Result, as_json: bool, *, gated: bool) -> None:
             _remark(result, gated=gated),
         )
     )
+    for figure in result.figures:
+        sys.stdout.write(f"{'':<11}{figure.text()}{', missed' if gated and figure.missed else ''}\n")
     sys.stdout.flush()
 
 
@@ -156,6 +165,7 @@ def _data(result: Result, *, gated: bool) -> dict[str, object]:
         "memory": result.memory,
         "within": result.within,
         "detail": result.detail,
+        "figures": [asdict(figure) for figure in result.figures],
     }
 
 

@@ -39,6 +39,26 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
+class Figure:
+    """Something that was counted, beside its goal: at most, or at least where `rises`; None: as it comes."""
+
+    name: str
+    value: float
+    goal: float | None = None
+    rises: bool = False
+
+    @property
+    def missed(self) -> bool:
+        if self.goal is None:
+            return False
+        return self.value < self.goal if self.rises else self.value > self.goal
+
+    def text(self) -> str:
+        goal = "" if self.goal is None else f" (goal {'≥' if self.rises else '≤'} {self.goal:,g})"
+        return f"{self.name}: {self.value:,.{0 if self.value >= 100 else 2}f}{goal}"
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """`amount` pieces of work, by us and by the limit."""
 
@@ -53,6 +73,7 @@ class Result:
     memory: tuple[int, int] | None = None  # KiB that ours took, and the most that it may; None: as it comes
     within: int | None = None  # seconds of wall time that ours may take; None: as long as it takes
     detail: str = ""  # of what the time is made
+    figures: tuple[Figure, ...] = ()
 
     @property
     def speed(self) -> float:
@@ -64,7 +85,8 @@ class Result:
     def missed(self) -> bool:
         too_large = self.memory is not None and self.memory[0] > self.memory[1]
         too_slow = self.within is not None and self.ours.wall > self.within
-        return too_large or too_slow or self.goal.missed(self.speed)
+        counted = any(figure.missed for figure in self.figures)
+        return too_large or too_slow or counted or self.goal.missed(self.speed)
 
     def rate(self, cost: Cost) -> float:
         """Pieces a second of CPU, or of wall time where that is compared."""

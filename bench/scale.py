@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+QUICK = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Full, or ten times smaller in a single round to see that everything runs."""
+    """Full, or so many times smaller in a single round to see that everything runs."""
 
-    quick: bool
+    part: int = 1
+
+    @property
+    def is_full(self) -> bool:
+        return self.part == 1
 
     def of(self, full: int) -> int:
-        return full // 10 if self.quick else full
+        return max(full // self.part, 1)
 
     @property
     def rounds(self) -> int:
-        return 1 if self.quick else 3
+        return 3 if self.is_full else 1

@@ -1,36 +1,147 @@
-"""Three years of a site: ten million jobs of a thousand tenants, and the overview among them. Takes half an hour."""
+"""Three years of a site: ten million jobs of a thousand tenants in 36 closed months, and a year of running pods.
+
+Takes an hour at full size; `--part 100` shows in minutes that everything runs.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
-from bench import closing, instance, pages
-from bench.result import Result
+from django.db import connection
+
+from bench import closing, growing, instance, pages, sizes, world
+from bench.result import DifferentWorkError, Figure, Result
 from bench.scale import Scale
+from billing.catalog import plans
+from billing.models import Price
+from billing.proof import checks, months
+from billing.queries import invoices, overview
+from billing.queries.usage_series import Grouping, Interval, usage_series
+from billing.rules.meters import PerUnit
 from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import tenant_scope
 
 NAME = "years"
 DATABASE = "bench_years"
-JOBS = 10_000_000
+JOBS, MORE_JOBS = 10_000_000, 100_000_000
 MONTHS = [datetime(year, month, 1, tzinfo=UTC) for year in (2023, 2024, 2025) for month in range(1, 13)]
 BORDERS = [*MONTHS, datetime(2026, 1, 1, tzinfo=UTC)]
+BEYOND = datetime(2026, 2, 1, tzinfo=UTC)  # the last jobs end in a month that is open
+YEAR = date(2025, 1, 1), date(2026, 1, 1)
+TIMES = 60  # that an overview is asked for
+GB = 1_000_000_000
 
 
 def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     """The overview of the last of 36 closed months, for an ordinary tenant. Only where it is asked for by name."""
     if NAME not in names:
         return
-    days = (BORDERS[-1] - BORDERS[0]).days
-    closing.build(scale, name=DATABASE, count=scale.of(JOBS), borders=BORDERS, days=days)
+    days, jobs = (BORDERS[-1] - BORDERS[0]).days, scale.of(JOBS)
+    closing.build(scale, name=DATABASE, count=jobs, borders=[*BORDERS, BEYOND], days=days)
+    size = sum(sizes.sizes().values()) / jobs
     for start, _ in itertools.pairwise(BORDERS):
         closing.everybody(start.year, start.month)
-    tenant = Tenant.objects.order_by("pk")[1]
+    largest, tenant = Tenant.objects.order_by("pk")[:2]
     pages.collect()
     with pages.ours(tenant, DATABASE) as web, pages.floor(after=DATABASE) as least:
         address = f"/t/{tenant.slug}/?period={MONTHS[-1]:%Y-%m-%d}"
         result = pages.page(web, address, least, postmaster)
-    yield replace(result, name=NAME, title=f"{result.title}, of ten million jobs")
+    proofs = _proofs(jobs)
+    figures = (
+        *_ledger(jobs, size),
+        *_pages(largest, tenant),
+        *proofs,
+        *_price(),
+        *_computed(jobs, size, proofs[0]),
+    )
+    yield replace(result, name=NAME, title=f"{result.title}, of {jobs:,} jobs", figures=figures)
     instance.drop(DATABASE)
+    yield growing.year(scale, postmaster)
+
+
+def _ledger(jobs: int, size: float) -> tuple[Figure, ...]:
+    return (
+        Figure("bytes a job, as the limit's statements store it", size),
+        Figure("rows a job of daily usage", sizes.rows("billing_dailyusage") / jobs, 0.15),
+    )
+
+
+def _pages(largest: Tenant, ordinary: Tenant) -> tuple[Figure, ...]:
+    """Both overviews in turn: what is next to them on the machine slows both."""
+    walls: dict[int, list[float]] = {largest.pk: [], ordinary.pk: []}
+    for _ in range(TIMES):
+        for tenant in (largest, ordinary):
+            walls[tenant.pk].append(_seconds(lambda tenant=tenant: _overview(tenant)))  # type: ignore[misc]
+    large, other = (pages.at95(walls[tenant.pk]) for tenant in (largest, ordinary))
+    grouping = (Grouping.USER, Grouping.GPU_MODEL, Grouping.STATE)
+    year = _seconds(lambda: _year(largest, grouping))
+    return (
+        Figure("overview of the largest tenant, p95, in times of an ordinary one's", large / other, 1.2),
+        Figure("a year of the largest tenant by month in three groups, ms", year * 1000, 500),
+    )
+
+
+def _overview(tenant: Tenant) -> None:
+    with tenant_scope(tenant):
+        periods = overview.around(tenant, moment=world.MOMENT, day=MONTHS[-1].date())
+        assert periods is not None
+        overview.overview(tenant, periods.period, None, today=overview.days_of(periods.period)[1])
+        invoices.newest(tenant, on=world.MOMENT.date(), size=6)
+
+
+def _year(tenant: Tenant, grouping: tuple[Grouping, ...]) -> None:
+    with tenant_scope(tenant):
+        usage_series(tenant, first=YEAR[0], end=YEAR[1], interval=Interval.MONTH, grouping=grouping)
+
+
+def _proofs(jobs: int) -> tuple[Figure, ...]:
+    began = time.perf_counter()
+    proof = checks.prove()
+    whole = time.perf_counter() - began
+    if not proof.holds:
+        raise DifferentWorkError(f"{[check for check in proof.checks if check.broken]}")
+    month = _seconds(lambda: months.prove_month(MONTHS[0].date(), moment=world.MOMENT))
+    return (
+        Figure("prove, of all time, s", whole, 10),
+        Figure("prove, of all time, µs a job", whole / jobs * 1_000_000),
+        Figure("the nightly proof of one month, s", month),
+    )
+
+
+def _price() -> tuple[Figure, ...]:
+    """A price that half of all jobs have, say, comes to something else from its first day on."""
+    price = Price.objects.order_by("pk")[0]
+    before = _written()
+    model = PerUnit(Decimal("1.5"))
+    took = _seconds(lambda: plans.correct_price(price=price, model=model, reason="Agreed on."))
+    return (
+        Figure("a new unit price with effect for the past, s", took, 60),
+        Figure("a new unit price with effect for the past, GB of WAL", (_written() - before) / GB, 1),
+    )
+
+
+def _computed(jobs: int, size: float, proof: Figure) -> tuple[Figure, ...]:
+    """Computed, not measured: ten times as many jobs at these bytes and seconds."""
+    more = f"computed for {MORE_JOBS:,} jobs from what {jobs:,} took"
+    return (
+        Figure(f"{more}: GB", size * MORE_JOBS / GB),
+        Figure(f"{more}: prove, of all time, h", proof.value / jobs * MORE_JOBS / 3600),
+    )
+
+
+def _written() -> int:
+    """Bytes of the write-ahead log so far."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_current_wal_lsn() - '0/0'")
+        return int(cursor.fetchone()[0])
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began

@@ -1,0 +1,71 @@
+"""Kill -9 while a month is proved: no half of a proof is kept, and the next night names what it would have named."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from billing.models import MonthProof
+from tests.builders import LONG_AGO, a_cluster, a_plan, a_tenant
+from tests.integration.operators import Operator, accounting
+from tests.owner import as_owner
+
+pytestmark = pytest.mark.usefixtures("transactional_db")
+
+ROWS, ACCOUNTS, KILLS = 6_000, 4, 5
+TASK = ("task", "billing.tasks.prove_a_month")
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 10))])
+def test_a_proof_that_is_killed_is_made_by_the_next_call(
+    seed: int, database_url: str, tmp_path: Path
+) -> None:
+    """Five kills a seed: in the ten of them fifty."""
+    cluster = a_cluster()
+    plan = a_plan(prices=[("gpu-hour", {}, "1.37", LONG_AGO)])
+    for number in range(ACCOUNTS):
+        a_tenant(f"lab-{number}", plan=plan, accounts=[(cluster, f"acc{number:02d}")])
+    dice = random.Random(seed)
+    with Operator(database_url) as op:
+        op.does("import_usage", "gpu1", accounting(tmp_path / "march.sacct", rows=ROWS, accounts=ACCOUNTS))
+        took = op.does(*TASK)
+        expected = proofs()
+        assert expected[0]["broken"] == []
+        with as_owner() as owner:
+            owner.execute("UPDATE clusters_usagerecord SET gpus = gpus + 1 WHERE job_id = '17'")
+
+        killed = 0
+        for _ in range(KILLS):
+            MonthProof.objects.update(computed_at="2026-01-01T00:00:00Z")  # it is due again
+            before = proofs()
+            was_killed = op.is_killed_doing(*TASK, count=provers, at=1, after=dice.uniform(0, took / 2))
+            killed += was_killed
+            if was_killed and proofs() != before:
+                assert names_job(proofs()[0]), "it was killed after it had committed"
+        op.does(*TASK)
+
+    assert killed > KILLS // 2
+    assert names_job(proofs()[0])
+    assert [proof["records"] for proof in proofs()] == [proof["records"] for proof in expected]
+
+
+def names_job(proof: dict[str, Any]) -> bool:
+    return any("job 17 of gpu1" in place for place in proof["broken"])
+
+
+def proofs() -> list[Any]:
+    return list(MonthProof.objects.order_by("month").values())
+
+
+def provers() -> int:
+    """How many transactions look at a month's records; their working tables are there."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()"
+            " AND xact_start IS NOT NULL AND state <> 'idle'"
+        )
+        return int(cursor.fetchone()[0])
