@@ -19,8 +19,9 @@ from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
 from portal.core.tenants.access import Action, Right
 from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.scope import acting_scope
-from portal.core.vault.sealing import Sealed, VaultError, lacking, seal
+from portal.core.vault.sealing import lacking
 from portal.sentences import sentence
+from portal.web import secret_once
 from portal.web.access_decorators import TenantRequest, operator_page, tenant_act, tenant_page
 from portal.web.page_frame import PageFrame
 from portal.web.recent_proof import require_recent_proof
@@ -87,7 +88,7 @@ def operator_api_keys(request: HttpRequest, frame: PageFrame) -> HttpResponse:
 
 
 def _page(request: HttpRequest, frame: PageFrame, tenant: Tenant | None, form: KeyForm) -> HttpResponse:
-    secret = _new_secret(request)
+    secret = secret_once.take(request, SECRET)
     page = {
         "keys": _keys(tenant)[:SHOWN],
         "form": form,
@@ -112,15 +113,14 @@ def _change(request: HttpRequest, tenant: Tenant | None) -> None:
             raise KeyRefusedError(why)  # what nobody could show must not be made
         if request.POST.get("act") == "create":
             new = _create(request, tenant, moment)
-            _show_once(request, new)
+            secret_once.keep(request, SECRET, new.secret)
             return
         key = _keys(tenant).filter(pk=_number(request.POST.get("key", ""))).first()
         if key is None:
             raise Http404("no such key")
         if request.POST.get("act") == "rotate":
-            _show_once(
-                request, keys.rotate(key=key, by=cast("User", request.user), overlap=OVERLAP, moment=moment)
-            )
+            new = keys.rotate(key=key, by=cast("User", request.user), overlap=OVERLAP, moment=moment)
+            secret_once.keep(request, SECRET, new.secret)
         else:
             keys.revoke(key=key, moment=moment)
             messages.success(request, _("%(name)s is revoked.") % {"name": key.name})
@@ -146,21 +146,6 @@ def _create(request: HttpRequest, tenant: Tenant | None, moment: datetime) -> Ne
         project=tenant.projects.get(name=values["project"]) if tenant and values["project"] else None,
         is_service=values.get("is_service", False),
     )
-
-
-def _show_once(request: HttpRequest, new: NewKey) -> None:
-    request.session[SECRET] = seal(new.secret).token
-
-
-def _new_secret(request: HttpRequest) -> str:
-    """What was made by the form before, for the one page that shows it; a HEAD shows nothing."""
-    if request.method != "GET":
-        return ""
-    try:
-        return Sealed(request.session.pop(SECRET, "")).reveal()
-    except VaultError:  # the instance's keys were replaced meanwhile
-        messages.error(request, _("The new key cannot be shown any more: rotate it again."))
-        return ""
 
 
 def _number(text: str) -> int:

@@ -16,6 +16,7 @@ Area = Literal[
     "team",
     "history",
     "api_keys",
+    "webhooks",
     "payment",
     "tenants",
     "unassigned",

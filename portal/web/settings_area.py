@@ -25,6 +25,7 @@ class SettingsPage:
 SETTINGS: Mapping[Area, SettingsPage] = {
     "team": SettingsPage(_("Team"), "team", Action.READ),
     "api_keys": SettingsPage(_("API keys"), "api_keys", Action.MANAGE),
+    "webhooks": SettingsPage(_("Webhooks"), "webhooks", Action.MANAGE),
     "history": SettingsPage(_("History"), "history", Action.MANAGE),
 }
 """By area, in the order of the tabs."""

@@ -42,12 +42,18 @@ from portal.web.reconciliation import reconciliation
 from portal.web.reports import efficiency, efficiency_csv, reports, reports_csv
 from portal.web.saved_card import confirm, pay_open, pay_saved
 from portal.web.signing_keys import signing_keys
-from portal.web.support_views import end_support_view, support_view
 from portal.web.team import change_team, leave_team, operator_team, team_page
 from portal.web.top_ups import set_automatic_top_up, top_up
 from portal.web.transfers import transfers
 from portal.web.wallets import statement, statement_csv, wallet, wallets
 from portal.web.watermark import reset_watermark
+from portal.web.webhooks import (
+    change_webhooks,
+    operator_webhook,
+    operator_webhooks,
+    webhook,
+    webhooks,
+)
 
 tenant_patterns: list[URLPattern] = [
     path("", overview, name="overview"),
@@ -62,6 +68,9 @@ tenant_patterns: list[URLPattern] = [
     path("history/csv", history_csv, name="history_csv"),
     path("api-keys/", api_keys, name="api_keys"),
     path("api-keys/change/", change_api_keys, name="change_api_keys"),
+    path("webhooks/", webhooks, name="webhooks"),
+    path("webhooks/change/", change_webhooks, name="change_webhooks"),
+    path("webhooks/at/<slug:hook>/", webhook, name="webhook"),
     path("efficiency/", efficiency, name="efficiency"),
     path("efficiency/csv", efficiency_csv, name="efficiency_csv"),
     path("wallets/", wallets, name="wallets"),
@@ -101,12 +110,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("t/<slug:slug>/", include(tenant_patterns)),
     path("invitations/<str:token>/", invitation, name="invitation"),
     path("operator/people/", operator_people, name="operator_people"),
-    path("operator/tenants/<slug:tenant>/look/", support_view, name="support_view"),
-    path("operator/look/end/", end_support_view, name="end_support_view"),
     path("operator/tenants/<slug:tenant>/team/", operator_team, name="operator_team"),
     path("operator/history/", operator_history, name="operator_history"),
     path("operator/history/csv", operator_history_csv, name="operator_history_csv"),
     path("operator/api-keys/", operator_api_keys, name="operator_api_keys"),
+    path("operator/webhooks/", operator_webhooks, name="operator_webhooks"),
+    path("operator/webhooks/<slug:hook>/", operator_webhook, name="operator_webhook"),
     path("operator/clusters/", clusters, name="operator_clusters"),
     path("operator/clusters/<path:name>/connection/", connection, name="operator_connection"),
     path("operator/clusters/<path:name>/nodes/", cluster_nodes, name="operator_nodes"),

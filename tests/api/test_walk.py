@@ -16,7 +16,6 @@ from portal.api.routes import routes
 from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
 from portal.core.tenants.access import ALLOWED, OPERATOR_RIGHTS
 from portal.core.tenants.models import Invitation, OperatorRole, Role, User
-from portal.core.webhooks import addresses, endpoints
 from tests import builders
 from tests.api.addresses import ADDRESSES, Address, filled
 from tests.api.door import Answer, Door, a_key, door
@@ -192,15 +191,6 @@ def an_invitation(house: House) -> Invitation:
     )
 
 
-def a_webhook(house: House) -> str:
-    target = addresses.Target("https://hooks.example.org/", "hooks.example.org", ("93.184.216.34",))
-    moment = datetime(2026, 4, 2, tzinfo=UTC)
-    endpoints.put_webhook(
-        tenant=house.vision, name="hook", target=target, types=(), maker=house.ann, moment=moment
-    )
-    return "hook"
-
-
 def named(house: House) -> dict[str, str]:
     """The vision lab's own objects, by the first part of an address."""
     payer = third_party_payers.pay_for(
@@ -212,7 +202,7 @@ def named(house: House) -> dict[str, str]:
         "jobs": identifiers.write("job", house.record("17")),
         "wallets": identifiers.write("wal", house.wallet.pk),
         "keys": identifiers.write("key", a_key(house.ann, house.vision, "usage:read").key.pk),
-        "webhooks": a_webhook(house),
+        "webhooks": house.webhook.name,
         "tenants": "vision-lab",
         "plans": "vision-deal",
         "clusters": "gpu1",

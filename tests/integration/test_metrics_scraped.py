@@ -38,6 +38,8 @@ OURS = (
     ),
     *("clustertab_cluster_watermark_lag_seconds", "clustertab_cluster_last_success_seconds"),
     *("clustertab_cluster_failed_passes", "clustertab_quarantined_rows", "clustertab_unassigned_gpu_seconds"),
+    *("clustertab_webhooks_waiting", "clustertab_webhooks_lag_seconds"),
+    *("clustertab_webhooks_failing", "clustertab_webhooks_given_up"),
     *("clustertab_outbox_waiting", "clustertab_outbox_failed", "clustertab_outbox_oldest_seconds"),
     *("clustertab_metrics_part_failed", "clustertab_broker_up", "clustertab_queue_messages"),
 )

@@ -21,6 +21,7 @@ from portal.core.webhooks import (
     tasks,
 )
 from portal.core.webhooks.models import Delivery, DeliveryState, Webhook, WebhookState
+from portal.ops.metrics.families import families
 from tests import builders
 from tests.fakes.receiver import Arrival, Receiver, Reply
 from tests.webhooks import Clock, a_clock, a_webhook, an_endpoint, deliver, happens
@@ -251,3 +252,33 @@ def test_api_054_a_worker_that_died_is_succeeded_after_a_minute(
     assert deliver(clock) == 0
     clock.passes(seconds=1)
     assert deliver(clock) == 1
+
+
+def test_metrics_say_what_waits_how_late_it_is_and_who_fails(
+    receiver: Receiver, vision: Tenant, clock: Clock
+) -> None:
+    def figures() -> tuple[int, int, int, int]:
+        values = {
+            metric.name: metric.samples[0].value
+            for metric in families(moment=clock(), most=10)
+            if metric.name.startswith("clustertab_webhooks")
+        }
+        names = ("waiting", "lag_seconds", "failing", "given_up")
+        waiting, lag, failing, given_up = (int(values[f"clustertab_webhooks_{name}"]) for name in names)
+        return waiting, lag, failing, given_up
+
+    webhook = a_webhook(receiver, vision)
+    assert figures() == (0, 0, 0, 0)
+    happens(vision, 1, 2)
+    deliveries.place_events(moment=clock())
+    clock.passes(seconds=40)
+    assert figures() == (2, 40, 0, 0)
+    answers(receiver, 500)
+    deliver(clock)
+    clock.passes(seconds=40)
+    assert figures() == (2, 0, 1, 0)  # it delays itself alone
+    answers(receiver, 410)
+    deliver(clock)
+    assert figures() == (0, 0, 0, 1)
+    endpoints.turn_on(webhook=webhook)
+    assert figures() == (0, 0, 0, 0)

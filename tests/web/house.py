@@ -20,6 +20,8 @@ from billing.models import (
 from billing.wallets import wallet_terms
 from clusters.models import Cluster
 from portal.core.tenants.models import Role, Tenant, User
+from portal.core.webhooks import addresses, endpoints
+from portal.core.webhooks.models import Webhook
 from tests import builders, stories
 from tests.statements import Line, camt, imported
 
@@ -54,6 +56,17 @@ class House:
             since=builders.at("2026-03-01"),
         )
         return Wallet.objects.get(tenant=self.vision)
+
+    @property
+    def webhook(self) -> Webhook:
+        """The vision lab's; the operators have one of the same name. Made when it is first asked for."""
+        moment = builders.at("2026-03-01")
+        target = addresses.Target("https://hooks.example/", "hooks.example", ("93.184.216.34",))
+        for tenant, maker in ((None, self.op), (self.vision, self.ann)):
+            saved = endpoints.put_webhook(
+                tenant=tenant, name="hook", target=target, types=(), maker=maker, moment=moment
+            )
+        return saved.webhook
 
     @property
     def card(self) -> SavedMethod:

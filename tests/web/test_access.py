@@ -46,6 +46,7 @@ ACTS = {
     "t/<slug:slug>/wallets/<int:wallet>/top-up/": 405,
     "t/<slug:slug>/wallets/<int:wallet>/automatic/": 405,
     "t/<slug:slug>/api-keys/change/": 405,
+    "t/<slug:slug>/webhooks/change/": 405,
     "t/<slug:slug>/team/change/": 405,
     "t/<slug:slug>/team/leave/": 405,
     "t/<slug:slug>/payment/card/": 405,
@@ -61,7 +62,6 @@ ACTS = {
 # No document of the house is rendered, no bank asks for a confirmation, none of its March is left to be issued, and an
 # export has to be told its month.
 NOT_YET = {
-    "operator/look/end/": 302,
     "t/<slug:slug>/exports/focus": 404,
     "operator/exports/focus": 404,
     "operator/exports/ledger": 404,
@@ -87,6 +87,7 @@ def address(route: str, house: House, slug: str = "vision-lab") -> str:
         .replace("<uuid:attempt>", "5f0e3c1a-7d2b-4c8e-9a61-0b2d4f6a8c10")
         .replace("<path:name>", house.cluster.name)
         .replace("<slug:name>", "vision-deal")
+        .replace("<slug:hook>", house.webhook.name)
         .replace("<str:payout>", house.payout.pk)
         .replace("<int:transfer>", str(house.transfer.pk))
         .replace("<str:month>", "2026-03")

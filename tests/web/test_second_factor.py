@@ -186,6 +186,8 @@ def test_before_secrets_whoever_signed_in_long_ago_proves_who_they_are_and_goes_
         ("op", "/operator/people/", {"act": "give"}),
         ("op", "/operator/receivables/", {"act": "refund", "tenant": "vision-lab"}),
         ("op", "/operator/api-keys/", {"act": "create"}),
+        ("ann", "/t/vision-lab/webhooks/change/", {"act": "rotate", "webhook": "hook"}),
+        ("op", "/operator/webhooks/", {"act": "create"}),
     ],
 )
 def test_money_and_secrets_ask_for_a_recent_proof(

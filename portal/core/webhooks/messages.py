@@ -15,10 +15,12 @@ SENTENCES: Mapping[str, str] = {
         "{host} has no public address. Webhooks go to the public internet only, and to networks that the operator "
         "has allowed (WEBHOOK_ALLOWED_NETWORKS)."
     ),
+    "day-invalid": _("Choose the day since which events are sent again."),
     "event-type-unknown": _("There is no event type {type}; choose among {types}."),
     "name-invalid": _(
         "Write a name of 1 to 60 lower-case letters, digits and hyphens, such as finance-export."
     ),
+    "name-taken": _("There is a webhook {name} already: choose another name, or change that one."),
     "no-keys": _("{why}"),
     "not-active": _("{name} is turned off: turn it on first."),
     "overlap-invalid": _("The previous secret can sign for 0 to 168 hours more."),

@@ -18,6 +18,7 @@ from clusters import status
 from clusters.status import ClusterHealth
 from portal.core.outbox.backlog import backlog
 from portal.core.tenants.unassigned import unassigned
+from portal.core.webhooks import backlog as webhook_backlog
 from portal.ops.metrics import broker
 from portal.ops.metrics.exposition import OTHER, Labels, folded, gauge, seconds_since
 
@@ -43,6 +44,7 @@ def families(*, moment: datetime, most: int) -> Iterator[Metric]:
         "quarantine": lambda: [_quarantine(most)],
         "unassigned": lambda: [_unassigned(cluster_health, moment)],
         "outbox": lambda: _outbox(moment),
+        "webhooks": lambda: _webhooks(moment),
         "reconciliation": lambda: _books(moment),
     }
     failed: dict[Labels, int] = {}
@@ -221,4 +223,33 @@ def _outbox(moment: datetime) -> Iterator[Metric]:
         "Age of the oldest effect that has not happened yet.",
         ("task",),
         [((row.task,), int((moment - row.oldest).total_seconds())) for row in rows],
+    )
+
+
+def _webhooks(moment: datetime) -> Iterator[Metric]:
+    row = webhook_backlog.backlog(moment=moment)
+    lag = 0 if row.oldest_due is None else int((moment - row.oldest_due).total_seconds())
+    yield gauge(
+        "clustertab_webhooks_waiting",
+        "Deliveries to webhooks that wait, such as are tried again included.",
+        (),
+        [((), row.waiting)],
+    )
+    yield gauge(
+        "clustertab_webhooks_lag_seconds",
+        "Seconds since the oldest delivery was due, of webhooks that do not fail; 0 where none is due.",
+        (),
+        [((), lag)],
+    )
+    yield gauge(
+        "clustertab_webhooks_failing",
+        "Webhooks that are active and whose last attempt failed.",
+        (),
+        [((), row.failing)],
+    )
+    yield gauge(
+        "clustertab_webhooks_given_up",
+        "Webhooks that were turned off because their endpoints failed.",
+        (),
+        [((), row.given_up)],
     )
