@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 from portal.web.api_keys import api_keys, change_api_keys, operator_api_keys
+from portal.web.api_reference import api_area, api_reference
 from portal.web.bank_transfer import one_transfer
 from portal.web.blocks import account_blocks
 from portal.web.close_drafts import draft_pdf, drafts
@@ -107,6 +108,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", home, name="home"),
     path(".well-known/clustertab-signing-keys.json", signing_keys, name="signing_keys"),
     path("tenants/", tenants, name="tenants"),
+    path("reference/api/", api_reference, name="api_reference"),
+    path("reference/api/<slug:area>/", api_area, name="api_area"),
     path("t/<slug:slug>/", include(tenant_patterns)),
     path("invitations/<str:token>/", invitation, name="invitation"),
     path("operator/people/", operator_people, name="operator_people"),

@@ -79,6 +79,7 @@ def address(route: str, house: House, slug: str = "vision-lab") -> str:
     """The route with the vision lab's own objects in it; an unknown part fails, so that one is given here."""
     return "/" + (
         route.replace("<slug:slug>", slug)
+        .replace("<slug:area>", "invoices")
         .replace("<int:record>", str(house.record("17")))
         .replace("<path:number>", house.invoice.number or "")
         .replace("<int:position>", "1")
