@@ -10,8 +10,9 @@ from django.contrib.admin.helpers import ActionForm
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from clusters import quarantine
+from clusters import meters, quarantine
 from clusters.connection_form import ConnectionForm, misfits
+from clusters.meters import MeterError
 from clusters.models import (
     Account,
     AccountBlock,
@@ -19,6 +20,7 @@ from clusters.models import (
     CapacityInterval,
     Cluster,
     Connection,
+    DeclaredMeter,
     Pull,
     Quarantined,
     Telemetry,
@@ -39,6 +41,38 @@ class ClusterAdmin(Recorded[Cluster]):
 
     def has_delete_permission(self, request: HttpRequest, obj: Cluster | None = None) -> bool:
         return False
+
+
+@admin.register(DeclaredMeter)
+class MeterAdmin(Recorded[DeclaredMeter]):
+    """What programs push sums of; as soon as one came, only dimensions can be added."""
+
+    refusals = (MeterError,)
+    list_display = ("name", "title", "unit", "dimensions", "first_used_at")
+    search_fields = ("name", "title")
+    ordering = ("name",)
+    fields = (
+        "name",
+        "title",
+        "unit",
+        "counted",
+        "per_unit",
+        "decimals",
+        "dimensions",
+        "unit_code",
+        "first_used_at",
+    )
+    readonly_fields = ("first_used_at",)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: DeclaredMeter | None = None) -> tuple[str, ...]:
+        return ("name", *self.readonly_fields) if obj else self.readonly_fields
+
+    def has_delete_permission(self, request: HttpRequest, obj: DeclaredMeter | None = None) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: DeclaredMeter, form: Any, change: bool) -> None:
+        columns = {name: getattr(obj, name) for name in self.fields if name != "first_used_at"}
+        obj.pk = meters.declare_meter(**columns).pk
 
 
 @admin.register(Connection)

@@ -164,7 +164,7 @@ def _line(turn: int, fact: UsageFact) -> str:
         f"\t{_NULL if limit is None else limit}\t{_NULL if submitted is None else submitted}"
         f"\t{_NULL if eligible is None else eligible}\t{_NULL if started is None else started}"
         f"\t{_NULL if ended is None else ended}\t{_NULL if seen is None else seen}\t{fact.suspended}"
-        f"\t{fact.gpu_memory_mib}\t{fact.billing}\n"
+        f"\t{fact.gpu_memory_mib}\t{fact.billing}\t{fact.meter}\t{_NULL if fact.quantity is None else fact.quantity}\n"
     )
 
 

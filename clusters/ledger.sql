@@ -6,7 +6,7 @@
 -- name: COPY_STAGE
 COPY usage_stage (account, source_key, job_id, name, "user", queue, qos, priority_class, gpu_model, mig_profile,
     node_list, requested, state, exit_code, turn, gpus, share_num, share_den, cpu_milli, memory_mib, nodes, time_limit,
-    submitted, eligible, started, ended, seen_until, suspended, gpu_memory_mib, billing) FROM STDIN
+    submitted, eligible, started, ended, seen_until, suspended, gpu_memory_mib, billing, meter, quantity) FROM STDIN
 
 -- name: ANALYZE_STAGE
 -- Of three columns only: of all 30 it takes as long as merging the batch. The others are never joined by.
@@ -61,11 +61,11 @@ CROSS JOIN LATERAL (
 WHERE s.source_key = n.source_key AND s.turn < n.turn
   AND (u.account_id, u."user", u.queue, u.qos, u.priority_class, u.gpus, u.gpu_model, u.mig_profile, u.share_num,
        u.share_den, u.cpu_milli, u.memory_mib, u.nodes, u.started, u.ended, u.suspended, u.state, u.gpu_memory_mib,
-       u.billing, u.seen_until)
+       u.billing, u.meter, u.quantity, u.seen_until)
       IS NOT DISTINCT FROM
       (a.id, n."user", n.queue, n.qos, n.priority_class, n.gpus, n.gpu_model, n.mig_profile, n.share_num,
        n.share_den, n.cpu_milli, n.memory_mib, n.nodes, n.started, n.ended, n.suspended, n.state, n.gpu_memory_mib,
-       n.billing, CASE WHEN n.ended IS NULL THEN n.seen_until END)
+       n.billing, n.meter, n.quantity, CASE WHEN n.ended IS NULL THEN n.seen_until END)
 
 -- name: FORGET
 DELETE FROM usage_match
@@ -91,12 +91,12 @@ FROM (
                      OR (u.ended IS NULL AND s.ended IS NULL AND u.seen_until > coalesce(s.seen_until, 0)) THEN 'stale'
                 WHEN (u.account_id, u."user", u.queue, u.qos, u.priority_class, u.gpus, u.gpu_model, u.mig_profile,
                       u.share_num, u.share_den, u.cpu_milli, u.memory_mib, u.nodes, u.started, u.ended, u.suspended,
-                      u.state, u.gpu_memory_mib, u.billing)
+                      u.state, u.gpu_memory_mib, u.billing, u.meter, u.quantity)
                      IS DISTINCT FROM
                      (a.id, s."user", s.queue, s.qos, s.priority_class, s.gpus, s.gpu_model, s.mig_profile,
                       s.share_num, s.share_den, s.cpu_milli, s.memory_mib, s.nodes, s.started, s.ended,
                       CASE WHEN u.ended IS NULL AND s.ended IS NULL THEN u.suspended ELSE s.suspended END,
-                      s.state, s.gpu_memory_mib, s.billing) THEN 'revised'
+                      s.state, s.gpu_memory_mib, s.billing, s.meter, s.quantity) THEN 'revised'
                 WHEN (u.job_id, u.name, u.node_list, u.requested, u.time_limit, u.submitted, u.eligible, u.exit_code)
                      IS DISTINCT FROM
                      (s.job_id, s.name, s.node_list, s.requested, s.time_limit, s.submitted, s.eligible, s.exit_code)
@@ -129,11 +129,12 @@ WITH added AS (
     INSERT INTO clusters_usagerecord (id, cluster_id, account_id, revision, last_seen, source_key, job_id, name, "user",
         queue, qos, priority_class, gpus, gpu_model, mig_profile, share_num, share_den, cpu_milli, memory_mib, nodes,
         node_list, requested, time_limit, submitted, eligible, started, ended, seen_until, suspended, gpu_memory_mib,
-        billing, state, exit_code)
+        billing, meter, quantity, state, exit_code)
     SELECT m.record_id, %(cluster)s, m.account_id, m.revision, %(moment)s, s.source_key, s.job_id, s.name, s."user",
            s.queue, s.qos, s.priority_class, s.gpus, s.gpu_model, s.mig_profile, s.share_num, s.share_den, s.cpu_milli,
            s.memory_mib, s.nodes, s.node_list, s.requested, s.time_limit, s.submitted, s.eligible, s.started, s.ended,
-           s.seen_until, s.suspended, s.gpu_memory_mib, s.billing, s.state, s.exit_code
+           s.seen_until, s.suspended, s.gpu_memory_mib, s.billing, s.meter,
+           s.quantity, s.state, s.exit_code
     FROM usage_stage s JOIN usage_match m ON m.source_key = s.source_key AND m.verdict = 'new'
     WHERE s.turn = %(turn)s ORDER BY m.record_id
     RETURNING *
@@ -141,8 +142,9 @@ WITH added AS (
 INSERT INTO usage_input
 SELECT u.id, u.revision, u.cluster_id, %(name)s, u.account_id, a.name, u.job_id, u.name, u."user", u.queue, u.qos,
        u.priority_class, u.gpus, u.gpu_model, u.mig_profile, u.share_num, u.share_den, u.cpu_milli, u.memory_mib,
-       u.nodes, u.state, u.submitted, u.started, u.ended, u.seen_until, coalesce(u.ended, u.seen_until), u.suspended,
-       u.gpu_memory_mib, u.billing, true
+       u.nodes, u.state, u.submitted, u.started, u.ended, u.seen_until,
+       usage_finish(u.meter, u.started, u.ended, u.seen_until), u.suspended, u.gpu_memory_mib, u.billing, u.meter,
+       u.quantity, true
 FROM added u JOIN clusters_account a ON a.id = u.account_id
 
 -- name: ENSURE_MONTH
@@ -153,12 +155,13 @@ SELECT clusters_ensure_month((%(moment)s::timestamptz AT TIME ZONE 'UTC')::date)
 INSERT INTO clusters_usagerevision (record_id, account_id, revision, superseded_at, superseded_month, source_key, job_id,
     name, "user", queue, qos, priority_class, gpus, gpu_model, mig_profile, share_num, share_den, cpu_milli, memory_mib,
     nodes, node_list, requested, time_limit, submitted, eligible, started, ended, seen_until, suspended, gpu_memory_mib,
-    billing, state, exit_code)
+    billing, meter, quantity, state, exit_code)
 SELECT u.id, u.account_id, u.revision, %(moment)s,
        date_trunc('month', %(moment)s::timestamptz AT TIME ZONE 'UTC')::date, u.source_key, u.job_id,
        u.name, u."user", u.queue, u.qos, u.priority_class, u.gpus, u.gpu_model, u.mig_profile, u.share_num, u.share_den,
        u.cpu_milli, u.memory_mib, u.nodes, u.node_list, u.requested, u.time_limit, u.submitted, u.eligible, u.started,
-       u.ended, u.seen_until, u.suspended, u.gpu_memory_mib, u.billing, u.state, u.exit_code
+       u.ended, u.seen_until, u.suspended, u.gpu_memory_mib, u.billing, u.meter,
+       u.quantity, u.state, u.exit_code
 FROM usage_match m
 CROSS JOIN LATERAL (SELECT * FROM clusters_usagerecord r WHERE r.id = m.record_id OFFSET 0) u
 WHERE m.verdict = 'revised'
@@ -171,11 +174,12 @@ WITH changed AS (
     INSERT INTO clusters_usagerecord AS u (id, cluster_id, account_id, revision, last_seen, source_key, job_id, name, "user",
         queue, qos, priority_class, gpus, gpu_model, mig_profile, share_num, share_den, cpu_milli, memory_mib, nodes,
         node_list, requested, time_limit, submitted, eligible, started, ended, seen_until, suspended, gpu_memory_mib,
-        billing, state, exit_code)
+        billing, meter, quantity, state, exit_code)
     SELECT m.record_id, %(cluster)s, m.account_id, m.revision, %(moment)s, s.source_key, s.job_id, s.name, s."user",
            s.queue, s.qos, s.priority_class, s.gpus, s.gpu_model, s.mig_profile, s.share_num, s.share_den, s.cpu_milli,
            s.memory_mib, s.nodes, s.node_list, s.requested, s.time_limit, s.submitted, s.eligible, s.started, s.ended,
-           s.seen_until, s.suspended, s.gpu_memory_mib, s.billing, s.state, s.exit_code
+           s.seen_until, s.suspended, s.gpu_memory_mib, s.billing, s.meter,
+           s.quantity, s.state, s.exit_code
     FROM usage_stage s
     JOIN usage_match m ON m.source_key = s.source_key AND m.verdict IN ('revised', 'described', 'seen')
     WHERE s.turn = %(turn)s
@@ -191,7 +195,7 @@ WITH changed AS (
         time_limit = excluded.time_limit, submitted = excluded.submitted, eligible = excluded.eligible,
         started = excluded.started, ended = excluded.ended, seen_until = excluded.seen_until,
         suspended = excluded.suspended, gpu_memory_mib = excluded.gpu_memory_mib, billing = excluded.billing,
-        state = excluded.state, exit_code = excluded.exit_code
+        meter = excluded.meter, quantity = excluded.quantity, state = excluded.state, exit_code = excluded.exit_code
     RETURNING u.id
 )
 INSERT INTO usage_touched (record_id) SELECT id FROM changed

@@ -13,7 +13,7 @@ CREATE TEMP TABLE IF NOT EXISTS usage_stage (
     exit_code text NOT NULL, turn int NOT NULL, gpus int NOT NULL, share_num int NOT NULL, share_den int NOT NULL,
     cpu_milli bigint NOT NULL, memory_mib bigint NOT NULL, nodes int NOT NULL, time_limit bigint, submitted bigint,
     eligible bigint, started bigint, ended bigint, seen_until bigint, suspended bigint NOT NULL,
-    gpu_memory_mib bigint NOT NULL, billing bigint NOT NULL,
+    gpu_memory_mib bigint NOT NULL, billing bigint NOT NULL, meter text NOT NULL, quantity bigint,
     key_month int GENERATED ALWAYS AS (usage_key_month(source_key)) STORED, held_month int
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS usage_match (
@@ -31,7 +31,7 @@ CREATE TEMP TABLE IF NOT EXISTS usage_input (
     mig_profile text NOT NULL, share_num int NOT NULL, share_den int NOT NULL, cpu_milli bigint NOT NULL,
     memory_mib bigint NOT NULL, nodes int NOT NULL, state text NOT NULL, submitted bigint, started bigint, ended bigint,
     seen_until bigint, finish bigint, suspended bigint NOT NULL, gpu_memory_mib bigint NOT NULL,
-    billing bigint NOT NULL, fresh boolean NOT NULL
+    billing bigint NOT NULL, meter text NOT NULL, quantity bigint, fresh boolean NOT NULL
 ) ON COMMIT DELETE ROWS
 
 -- name: UTILISATION
@@ -56,7 +56,7 @@ CREATE TEMP TABLE IF NOT EXISTS utilisation_changed (record_id bigint NOT NULL) 
 --     that are there already were rated by them. Of offers with the same terms each names the first as `terms_id`, so
 --     that rows are compared by a number. Filled by billing.rating, read by billing.simulation too.
 -- rate_before: what jobs show of records that were rated before. Filled and read by billing.rating.
--- rate_job: jobs as they were just written, or as they were when they went. Filled by billing.rating.engine, read by
+-- rate_job: jobs, without sums of meters, as they were just written, or as they were when they went. Filled by billing.rating.engine, read by
 --     billing.rating.period_jobs.
 -- rate_period: the billing periods of those; rate_doubt: of which, by price, it is in doubt whether enough of the most
 --     expensive jobs are kept. Filled and read by billing.rating.period_jobs.
@@ -80,7 +80,7 @@ CREATE TEMP TABLE IF NOT EXISTS rate_offer (
     offer_id int NOT NULL, terms_id int NOT NULL, account_id bigint, since bigint, until bigint,
     tenant_id bigint NOT NULL, project_id bigint NOT NULL, period_id bigint NOT NULL, version_id bigint,
     price_id bigint, service_month date, counted boolean NOT NULL, unit_price numeric, second_cost numeric,
-    resource text NOT NULL, verdict text NOT NULL, timezone text NOT NULL, cluster text, queue text, qos text,
+    resource text NOT NULL, verdict text NOT NULL, timezone text NOT NULL, meter text, cluster text, queue text, qos text,
     priority_class text, gpu_model text, mig_profile text, state text, span_id int, open_id int, use text,
     payer_id bigint
 ) ON COMMIT DELETE ROWS;

@@ -7,7 +7,7 @@ which a pull proved it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from fractions import Fraction
@@ -227,8 +227,9 @@ class Unclaimed:
     jobs: int
     gpu_seconds: Fraction
     cpu_seconds: Fraction
-    first: datetime  # start of the first such job
+    first: datetime  # start of the first such job or sum
     last: datetime  # end of the last one
+    quantities: Mapping[str, Fraction]  # by declared meter, in its unit
 
 
 def unclaimed(claims: Sequence[tuple[int, int | None, int | None]], *, begun: int = 0) -> list[Unclaimed]:
@@ -257,7 +258,11 @@ def unclaimed(claims: Sequence[tuple[int, int | None, int | None]], *, begun: in
 
 
 def _sum(rows: list[tuple[Any, ...]]) -> Unclaimed:
-    """One account's rows, one for each denominator of a share, as one."""
+    """One account's rows, one for each denominator of a share and meter, as one."""
+    quantities: dict[str, Fraction] = {}
+    for row in rows:
+        if row[9]:
+            quantities[row[9]] = quantities.get(row[9], Fraction(0)) + Fraction(int(row[10]), row[4])
     cluster, account, account_id = rows[0][:3]
     return Unclaimed(
         cluster,
@@ -268,4 +273,5 @@ def _sum(rows: list[tuple[Any, ...]]) -> Unclaimed:
         sum((Fraction(int(row[6]), 1000) for row in rows), Fraction(0)),
         datetime.fromtimestamp(min(row[7] for row in rows), UTC),
         datetime.fromtimestamp(max(row[8] for row in rows), UTC),
+        quantities,
     )

@@ -42,7 +42,7 @@ SELECT 9223372036854775807, 1, c.id, c.name, a.id, a.name, %(job_id)s, %(name)s,
        %(priority_class)s, %(gpus)s, %(gpu_model)s, %(mig_profile)s, %(share_num)s, %(share_den)s, %(cpu_milli)s,
        %(memory_mib)s, %(nodes)s, %(state)s, %(submitted)s::bigint, %(started)s::bigint, %(ended)s::bigint,
        %(seen_until)s::bigint, coalesce(%(ended)s::bigint, %(seen_until)s::bigint), %(suspended)s, %(gpu_memory_mib)s,
-       %(billing)s, true
+       %(billing)s, '', NULL, true
 FROM clusters_account a JOIN clusters_cluster c ON c.id = a.cluster_id WHERE a.id = %(account)s
 
 -- name: ANALYZE_INPUT
@@ -99,17 +99,17 @@ WITH claim AS (
     SELECT * FROM unnest(%(accounts)s::bigint[], %(since)s::bigint[], %(until)s::bigint[])
         AS c (account_id, since, until)
 ), used AS (
-    SELECT *, coalesce(ended, seen_until) AS finish FROM clusters_usagerecord
+    SELECT *, usage_finish(meter, started, ended, seen_until) AS finish FROM clusters_usagerecord
     WHERE account_id IN (SELECT id FROM clusters_account WHERE id <> ALL(%(whole)s)) AND started >= %(begun)s
 ), gap AS (
-    SELECT u.account_id, u.share_den, u.gpus::numeric * u.share_num AS gpus, u.cpu_milli, u.started, u.finish,
-           u.finish - u.started - u.suspended - coalesce((
+    SELECT u.account_id, u.share_den, u.gpus::numeric * u.share_num AS gpus, u.cpu_milli, u.started, u.finish, u.meter,
+           u.quantity, u.finish - u.started - u.suspended - coalesce((
                SELECT sum(held_seconds(c.since, c.until, u.started, u.finish, u.suspended)) FROM claim c
                WHERE c.account_id = u.account_id AND c.since < u.finish AND c.until > u.started), 0) AS seconds
     FROM used u
 )
-SELECT c.name, a.name, a.id, count(*), g.share_den, sum(g.gpus * g.seconds), sum(g.cpu_milli::numeric * g.seconds),
-       min(g.started), max(g.finish)
+SELECT c.name, a.name, a.id, count(*) FILTER (WHERE g.meter = ''), g.share_den, sum(g.gpus * g.seconds),
+       sum(g.cpu_milli::numeric * g.seconds), min(g.started), max(g.finish), g.meter, coalesce(sum(g.quantity), 0)
 FROM gap g JOIN clusters_account a ON a.id = g.account_id JOIN clusters_cluster c ON c.id = a.cluster_id
 WHERE g.seconds > 0
-GROUP BY c.name, a.name, a.id, g.share_den ORDER BY c.name, a.name, a.id
+GROUP BY c.name, a.name, a.id, g.share_den, g.meter ORDER BY c.name, a.name, a.id, g.meter

@@ -38,6 +38,7 @@ from billing.models import (
 from billing.payments import checkout_sessions, refunds
 from billing.receivables import write_offs
 from billing.rules.formatting import plain_price
+from billing.rules.meters import plural
 from billing.rules.money import Money, decimal_text
 from billing.rules.period import Period, label
 from portal.admin import ReadOnly, ReadOnlyInline, Recorded
@@ -102,7 +103,7 @@ class LineInline(ReadOnlyInline):
 
     def quantity(self, line: InvoiceLine) -> str:
         hours = Fraction(int(line.seconds_num), line.seconds_den * 3600)
-        return f"{decimal_text(hours, 6)} {line.unit}s" if line.unit and hours else "–"
+        return f"{decimal_text(hours, 6)} {plural(line.unit)}" if line.unit and hours else "–"
 
     @admin.display(description=gettext_lazy("unit price"))
     def price(self, line: InvoiceLine) -> str:

@@ -32,6 +32,7 @@ from billing.rules.formatting import plain_price
 from billing.rules.meters import MAX_PRICE_DECIMALS, Meter
 from billing.rules.money import rounded_text
 from billing.rules.tiers import Scale, first_price, of_terms
+from clusters.models import DeclaredMeter
 from portal.admin import Choosing, ReadOnlyInline, Recorded
 from portal.core.outbox import outbox
 from portal.excerpt import NO_CHOICE
@@ -79,6 +80,15 @@ class PriceField(forms.DecimalField):
         return f"{value.normalize():f}" if isinstance(value, Decimal) else value
 
 
+def _meters() -> list[tuple[str, str]]:
+    declared = DeclaredMeter.objects.order_by("name").values_list("name", flat=True)
+    return [(name, name) for name in (*(meter.value for meter in Meter), *declared)]
+
+
+def _charges() -> list[tuple[str, str]]:
+    return [*Resource.choices, *DeclaredMeter.objects.order_by("name").values_list("name", "title")]
+
+
 class PriceForm(forms.ModelForm[Price]):
     unit_price = PriceField(
         max_digits=24,
@@ -87,9 +97,7 @@ class PriceForm(forms.ModelForm[Price]):
         required=False,
         help_text=gettext_lazy("Per unit of the meter; with a scale, it follows from the scale."),
     )
-    meter = forms.ChoiceField(
-        choices=[(meter.value, meter.value) for meter in Meter], error_messages=NO_CHOICE
-    )
+    meter = forms.ChoiceField(choices=_meters, error_messages=NO_CHOICE)
     model = forms.ChoiceField(
         error_messages=NO_CHOICE,
         choices=[(scale.value, scale.value.replace("_", " ")) for scale in Scale],
@@ -191,10 +199,10 @@ def _summary(row: Term) -> str:
 
 class VersionForm(forms.ModelForm[PlanVersion]):
     charges = forms.MultipleChoiceField(
-        choices=Resource.choices,
+        choices=_charges,
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text=gettext_lazy("Other resources are free."),
+        help_text=gettext_lazy("Other resources and meters are free."),
         error_messages=NO_CHOICE,
     )
 

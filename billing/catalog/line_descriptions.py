@@ -9,26 +9,26 @@ from typing import Any
 
 from billing.catalog.version_terms import Term, own_columns
 from billing.models import InvoiceLine, LineKind, Price
-from billing.models.plans import SELECTORS
+from billing.models.plans import SELECTORS, priced_meter
 from billing.rules import hours as clock
 from billing.rules.fees import amount_of
 from billing.rules.formatting import grouped, hours_text, money_text, price_text
-from billing.rules.meters import Meter
+from billing.rules.meters import plural
 from billing.rules.money import Money
 from billing.rules.tiers import Graduated, Package, Scale, Tier, Volume, of_terms
 
 
 def describe(price: Price) -> str:
     """What an invoice calls a price: the meter, then what it selects, and when."""
-    words = [Meter(price.meter).label]
+    words = [priced_meter(price).label]
     named = dict(zip(SELECTORS, _selected(price), strict=True))
-    if named["gpu_model"]:
-        words[0] = f"{words[0]}, {_list(named['gpu_model'])}"
+    if kinds := [*named["gpu_model"], *named["dimension"]]:
+        words[0] = f"{words[0]}, {_list(kinds)}"
     labels = {"qos": "QOS", "queue": "queue", "mig_profile": "slices", "use": "while"}
     words += [
         f"{labels.get(what, what.replace('_', ' '))} {_list(values)}"
         for what, values in named.items()
-        if values and what != "gpu_model"
+        if values and what not in {"gpu_model", "dimension"}
     ]
     if hours := clock.of_terms(price.hours):
         words.append(hours.text)
@@ -57,7 +57,16 @@ def _selected(price: Price) -> tuple[list[str], ...]:
         price.mig_profiles,
         price.states,
         [_USES[use] for use in price.uses],
+        _dimensions(price.dimensions),
     )
+
+
+def _dimensions(pairs: list[str]) -> list[str]:
+    """The values alone, those of one dimension together: `large or small`, `input`."""
+    by_name: dict[str, list[str]] = {}
+    for name, _, value in (pair.partition("=") for pair in pairs):
+        by_name.setdefault(name, []).append(value)
+    return [" or ".join(values) for values in by_name.values()]
 
 
 def _list(values: list[str]) -> str:
@@ -67,7 +76,7 @@ def _list(values: list[str]) -> str:
 def scale(price: Price) -> str:
     """How a price depends on the quantity, in words; "" where every unit costs the same."""
     return scale_of(
-        {"model": price.model, **price.scale}, Meter(price.meter).unit, price.version.plan.currency
+        {"model": price.model, **price.scale}, priced_meter(price).unit, price.version.plan.currency
     )
 
 
@@ -76,7 +85,7 @@ def scale_of(terms: Mapping[str, Any], unit: str, currency: str) -> str:
     model = of_terms(terms) if terms.get("model") != Scale.PER_UNIT else None
     if isinstance(model, Package):
         return (
-            f"packages of {_quantity(model.size)} {unit}s at {price_text(model.price, currency)}, "
+            f"packages of {_quantity(model.size)} {plural(unit)} at {price_text(model.price, currency)}, "
             f"paid in full once begun"
         )
     if isinstance(model, Graduated):
@@ -115,9 +124,9 @@ def detail(line: InvoiceLine, currency: str) -> str:
     whole, included, own = (Fraction(terms[name]) for name in ("of", "included", "own"))
     words = [scale_of(terms["price"], line.unit, currency)]
     if included:
-        words.append(f"{hours_text(included)} of {hours_text(whole)} {line.unit}s included")
+        words.append(f"{hours_text(included)} of {hours_text(whole)} {plural(line.unit)} included")
     if own != whole:
-        words.append(f"its share of {hours_text(whole)} {line.unit}s of all projects")
+        words.append(f"its share of {hours_text(whole)} {plural(line.unit)} of all projects")
     return "; ".join(word for word in words if word)
 
 
@@ -132,7 +141,9 @@ def computation(line: InvoiceLine, currency: str) -> str:
     )
     price = scale_of(terms["price"], line.unit, currency) or f"at {price_text(line.unit_price, currency)}"
     less = f" less {hours_text(included)} included" if included else ""
-    words = [f"{hours_text(whole)} {line.unit}s of all projects{less}, {price} = {amount}, rounded once"]
+    words = [
+        f"{hours_text(whole)} {plural(line.unit)} of all projects{less}, {price} = {amount}, rounded once"
+    ]
     if own != whole:
         words.append(f"{hours_text(own)} of them are this project's: {share}")
     if terms["billed"]:

@@ -14,6 +14,9 @@ SENTENCES: Mapping[str, str] = {
     "allowance-unknown": _("The plan has no allowance {name}; write it as [[plan.allowance]]."),
     "charge-unknown": _("{name} is nothing to charge; that are {allowed}."),
     "commitment-zero": _("A commitment is above zero; leave it out instead."),
+    "dimension-of-run": _("{meter} is of what runs hold, which have no dimensions: leave `dimension` out."),
+    "dimension-unknown": _("{pair} is no dimension of {meter} with a value; write one of those: {allowed}."),
+    "selector-of-sum": _("Sums of {meter} have no {name}; a price of them selects by {allowed}."),
     "meter-unknown": _("{meter} is not a meter; those are {allowed}."),
     "payer-archived": _("{tenant} has left and is archived: nobody pays for it, nor does it pay."),
     "payer-currency": _(

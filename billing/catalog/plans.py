@@ -6,13 +6,14 @@ use only be followed by another. None of these functions rates anything; the cal
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 
 from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 
+from billing.catalog import meters
 from billing.catalog.messages import SENTENCES
 from billing.catalog.price_corrections import keep_amount
 from billing.models import (
@@ -29,13 +30,14 @@ from billing.models import (
     Resource,
     Settles,
 )
-from billing.models.plans import RATED_BY, SELECTORS, USES, model_of, take_model
+from billing.models.plans import OF_SUMS, RATED_BY, SELECTORS, USES, model_of, take_model
 from billing.rules import hours as clock
 from billing.rules.errors import RuleError
 from billing.rules.hours import Hours
-from billing.rules.meters import Meter, PerUnit, PriceModel
+from billing.rules.meters import Meter, PerUnit, PriceModel, is_built_in
 from billing.rules.money import TOKENS, is_currency
 from billing.rules.tiers import as_terms
+from clusters.models import DeclaredMeter
 from portal.core.tenants.models import Tenant
 from portal.errors import CodedError
 from portal.excerpt import quoted
@@ -266,15 +268,12 @@ def billed(version: PlanVersion) -> bool:
 
 def complete(price: Price) -> Price:
     """Fill what follows from the meter, the selectors and the hours: resource, canonical text, specificity."""
-    try:
-        price.resource = Meter(price.meter).resource
-    except ValueError:
-        allowed = ", ".join(Meter)
-        raise PlanError("meter-unknown", meter=quoted(price.meter), allowed=allowed) from None
+    declared = _take_meter(price)
     chosen = {name: values for name in sorted(SELECTORS) if (values := getattr(price, SELECTORS[name]))}
     for name, values in chosen.items():
         if any(not value.strip() or set(value) & set(",;") for value in values):
             raise PlanError("selector-text", name=name)
+    _refuse_selectors(price, chosen, declared)
     if price.uses and (set(price.uses) - set(USES) or price.resource != Resource.GPU):
         raise PlanError("price-selectors", meter=Meter.GPU_HOUR, allowed=", ".join(USES))
     parts = [f"{name}={','.join(sorted(values))}" for name, values in chosen.items()]
@@ -290,6 +289,7 @@ def complete(price: Price) -> Price:
     price.selector = "; ".join(parts)
     price.specificity = (
         len(chosen)
+        + max(len({pair.partition("=")[0] for pair in price.dimensions}) - 1, 0)
         + (WITH_HOURS if hours is not None else 0)
         + (OF_ONE_TENANT if price.tenant is not None else 0)
     )
@@ -320,11 +320,37 @@ def _is_same(before: Price, price: Price) -> bool:
     )
 
 
+def _take_meter(price: Price) -> DeclaredMeter | None:
+    """Fill what follows from the meter: of a declared one, which is returned, its unit and its name."""
+    declared = None if is_built_in(price.meter) else meters.find(price.meter)
+    if declared is None and not is_built_in(price.meter):
+        raise PlanError(
+            "meter-unknown", meter=quoted(price.meter), allowed=_listed([*Meter, *meters.names()])
+        )
+    meters.fill(price, declared)
+    return declared
+
+
+def _refuse_selectors(price: Price, chosen: Collection[str], declared: DeclaredMeter | None) -> None:
+    """Runs have no dimensions, and sums hardly anything else."""
+    if declared is None:
+        if price.dimensions:
+            raise PlanError("dimension-of-run", meter=price.meter)
+        return
+    for name in sorted(set(chosen) - set(OF_SUMS)):
+        raise PlanError("selector-of-sum", meter=declared.name, name=name, allowed=", ".join(OF_SUMS))
+    if unknown := meters.unknown_dimension(price.dimensions, declared):
+        allowed = ", ".join(f"{name}=…" for name in declared.dimensions) or "none"
+        raise PlanError("dimension-unknown", pair=quoted(unknown), meter=declared.name, allowed=allowed)
+
+
 def _resources(charges: Sequence[str]) -> list[str]:
-    unknown = [name for name in charges if name not in Resource.values]
-    if unknown:
-        raise PlanError("charge-unknown", name=quoted(unknown[0]), allowed=_listed(Resource.values))
-    return [name for name in Resource.values if name in charges]
+    """In one order, whatever the order in which they are named."""
+    others = sorted(set(charges) - set(Resource.values))
+    if others and (unknown := [name for name in others if name not in meters.names()]):
+        allowed = _listed([*Resource.values, *meters.names()])
+        raise PlanError("charge-unknown", name=quoted(unknown[0]), allowed=allowed)
+    return [name for name in (*Resource.values, *others) if name in charges]
 
 
 def _use(version: PlanVersion) -> str:

@@ -32,5 +32,5 @@ WHERE tenant_id IN (SELECT tenant_id FROM billing_periodtotal WHERE price_id = %
 SELECT t.tenant_id FROM billing_periodtotal t
 WHERE t.tenant_id IN (SELECT x.tenant_id FROM billing_periodtotal x WHERE x.price_id = %(price)s)
   AND EXISTS (SELECT FROM billing_ratedjob j
-              WHERE j.tenant_id = t.tenant_id AND j.cost_price_id IS NULL AND j.cost_units > 0)
+              WHERE j.tenant_id = t.tenant_id AND j.meter = '' AND j.cost_price_id IS NULL AND j.cost_units > 0)
 GROUP BY t.tenant_id HAVING count(DISTINCT t.price_id) > 1 ORDER BY 1

@@ -21,6 +21,7 @@ from billing.models import (
 )
 from billing.rules.bank_details import bank_details
 from billing.rules.formatting import country_name, hours_text, money_text, price_text
+from billing.rules.meters import plural
 from billing.rules.money import Money
 from billing.rules.period import Period, label
 from billing.wallets import invoice_payments
@@ -183,7 +184,7 @@ def _sum_of(group: Sequence[InvoiceLine], invoice: Invoice) -> DocumentLine:
         else f"{len(group)} lines of {len(descriptions)} kinds",
         project=f"{len(projects)} projects" if len(projects) > 1 else first.project,
         quantity=hours_text(seconds) if seconds else "",
-        unit=f"{first.unit}s" if seconds else "",
+        unit=plural(first.unit) if seconds else "",
         unit_price=price_text(first.unit_price, invoice.currency) if seconds and len(prices) == 1 else "",
         amount=_minor(sum(line.amount for line in group), invoice.currency),
         service_period=_service(first, invoice),
@@ -196,7 +197,7 @@ def _line(line: InvoiceLine, invoice: Invoice) -> DocumentLine:
         description=line.description,
         project=line.project,
         quantity=hours_text(seconds) if seconds else "",
-        unit=f"{line.unit}s" if seconds else "",
+        unit=plural(line.unit) if seconds else "",
         unit_price=price_text(line.unit_price, invoice.currency) if seconds else "",
         amount=_minor(line.amount, invoice.currency),
         service_period=_service(line, invoice),

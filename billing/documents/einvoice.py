@@ -21,6 +21,7 @@ from billing.documents.vat_ids import names_its_country
 from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceTax, TaxCategory
 from billing.rules.en16931 import can_state, item
 from billing.rules.formatting import hours_text
+from billing.rules.meters import plural
 from billing.rules.money import Money
 from billing.rules.period import last_day
 from billing.rules.references import creditor_reference
@@ -217,11 +218,11 @@ def _line(line: InvoiceLine, sign: int, invoice: Invoice) -> Terms:
     stated = item(amount, resource_seconds=sign * seconds, unit_price=line.unit_price)
     service = line.service_period
     start, end = _days(service.start, service.end, service.timezone)
-    hours = f"{hours_text(seconds)} {line.unit}s" if seconds and line.unit else ""
+    hours = f"{hours_text(seconds)} {plural(line.unit)}" if seconds and line.unit else ""
     terms: Terms = {
         "BT-126": str(line.position),
         "BT-129": stated.quantity,
-        "BT-130": HOUR if stated.in_hours else PIECE,
+        "BT-130": (line.unit_code or HOUR) if stated.in_hours else PIECE,
         "BT-131": amount.text,
         "BT-134": start,
         "BT-135": end,

@@ -12,7 +12,7 @@ from django.db import connection
 
 from billing.models import InvoiceLine
 from billing.rating import billed_usage
-from billing.rules.meters import Meter
+from billing.rules.meters import meter_of
 from portal.sql_files import Statements
 
 AT_ONCE = 1000  # cuts in memory
@@ -49,7 +49,7 @@ def cuts_of(line: InvoiceLine) -> dict[str, Any]:
         "period": line.service_period_id,
         "project": line.project_id,
         "price": line.price_id,
-        "resource": Meter(line.meter).resource,
+        "resource": meter_of(line.meter, unit=line.unit).resource,
         "after": after,
         "through": line.invoice.rated_through,
         "start": line.service_period.start,

@@ -92,11 +92,7 @@ def _find_earlier(tenant: Tenant, unclosed: Sequence[RatedPeriod]) -> Iterator[B
 def _find_unpriced(tenant: Tenant, period: BillingPeriod) -> Iterator[Block]:
     missing = statements.list_unpriced(tenant=tenant, period=period)
     if missing:
-        listed = ", ".join(
-            f"{row.resource_hours} {row.resource.upper() if row.resource == 'gpu' else row.resource}-hours"
-            + (f" on {row.gpu_model}" if row.gpu_model else "")
-            for row in missing
-        )
+        listed = ", ".join(row.text for row in missing)
         sentence = f"No price covers {listed}: give the tenant a plan, or its plan a price, and close again."
         yield Block("unpriced", sentence)
 

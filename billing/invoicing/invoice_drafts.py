@@ -375,4 +375,5 @@ def _line_subject(line: Line, due: Statement) -> dict[str, Any]:
         "price_id": key.price_id,
         "description": describe_line(due.prices[key.price_id], former_price=line.former_price),
         "unit": key.meter.unit,
+        "unit_code": due.prices[key.price_id].unit_code,
     }

@@ -18,7 +18,8 @@ from billing.models import (
     Settles,
     Verdict,
 )
-from billing.rules.meters import Meter
+from billing.models.plans import priced_meter
+from billing.rules.meters import meter_of
 from billing.rules.money import Money
 from billing.rules.period import Period
 from billing.rules.statement import Billed, Key, LineKey, TermKey, TermKind
@@ -59,6 +60,7 @@ class IssuedLine(NamedTuple):
     project: int | None
     name: str
     meter: str
+    unit: str
     price_id: int | None
     seconds_num: Decimal
     seconds_den: int
@@ -108,7 +110,17 @@ def load_lines(touched: Touched) -> list[IssuedLine]:
         kind__in=[LineKind.USAGE, *TermKind],
     ).order_by("pk")
     columns = (
-        *("tenant", "service_period", "kind", "term_id", "project_id", "project", "meter", "price_id"),
+        *(
+            "tenant",
+            "service_period",
+            "kind",
+            "term_id",
+            "project_id",
+            "project",
+            "meter",
+            "unit",
+            "price_id",
+        ),
         *("seconds_num", "seconds_den", "amount", "unit_price", "invoice__currency"),
     )
     rows = (
@@ -156,7 +168,7 @@ def sum_usage(
     """Resource-seconds by key."""
     seconds: dict[LineKey, Fraction] = defaultdict(Fraction)
     for row in rows:
-        meter = Meter(prices_by_id[row.price_id].meter)
+        meter = priced_meter(prices_by_id[row.price_id])
         key = LineKey(periods[row.period], row.name, meter, row.price_id)
         seconds[key] += Fraction(int(row.units), row.share_den)
     return seconds
@@ -184,4 +196,4 @@ def _statement_key(line: IssuedLine, named: Mapping[int, str], service: Period) 
     if line.kind != LineKind.USAGE:
         return TermKey(service, TermKind(line.kind), line.term or 0)
     name = named.get(line.project or 0, line.name)
-    return LineKey(service, name, Meter(line.meter), line.price_id or 0)
+    return LineKey(service, name, meter_of(line.meter, unit=line.unit), line.price_id or 0)

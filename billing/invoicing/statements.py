@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from django.db.models import Q, Sum
 
-from billing.catalog import allowances, billing_periods
+from billing.catalog import allowances, billing_periods, meters
 from billing.catalog.billing_periods import Lacking
 from billing.catalog.terms import Named
 from billing.invoicing import charges, close_inputs, payer_statements
@@ -20,7 +20,7 @@ from billing.invoicing.charges import ChargeInputs
 from billing.invoicing.close_inputs import RatedPeriod
 from billing.invoicing.messages import SENTENCES
 from billing.invoicing.statement_rows import IssuedLine, R, Total, UsageParties
-from billing.models import BillingPeriod, PeriodTotal, Price, Verdict
+from billing.models import BillingPeriod, PeriodTotal, Price, Resource, Verdict
 from billing.rating import billed_usage
 from billing.rules import period as rules
 from billing.rules.money import rounded_text
@@ -58,7 +58,14 @@ class Unpriced:
 
     resource: str
     gpu_model: str
-    resource_hours: Decimal  # rounded, to be read by people
+    quantity: Decimal  # hours, or units of a declared meter: rounded, to be read by people
+    unit: str  # `GPU-hours`, `million tokens`
+
+    @property
+    def text(self) -> str:
+        """`5.00 GPU-hours on a100`, `12.50 million tokens (direction=input)`"""
+        what = f" on {self.gpu_model}" if self.resource in Resource.values else f" ({self.gpu_model})"
+        return f"{self.quantity} {self.unit}{what if self.gpu_model else ''}"
 
 
 class MixedCurrenciesError(CodedError):
@@ -80,13 +87,16 @@ def list_unpriced(*, tenant: Tenant, period: BillingPeriod) -> list[Unpriced]:
         .filter(sum__gt=0)
         .order_by("resource", "gpu_model", "share_den")
     )
+    rows = list(totals)
+    units = meters.units_of([row["resource"] for row in rows])
     return [
         Unpriced(
             row["resource"],
             row["gpu_model"],
             Decimal(rounded_text(Fraction(int(row["sum"]), row["share_den"] * 3600), 2, fixed=True)),
+            units[row["resource"]],
         )
-        for row in totals
+        for row in rows
     ]
 
 

@@ -234,14 +234,17 @@ class InvoiceLine(models.Model):
         help_text="Frozen name, behind that of the tenant it was used by where that is another; empty: of the whole "
         "tenant.",
     )
-    meter = models.CharField(max_length=20, blank=True)
+    meter = models.CharField(max_length=40, blank=True)
     price_id = models.BigIntegerField(null=True)
     description = models.TextField()
     seconds_num = models.DecimalField(
         max_digits=40, decimal_places=0, help_text="Exact resource-seconds = seconds_num / seconds_den."
     )
     seconds_den = models.BigIntegerField()
-    unit = models.CharField(max_length=20, blank=True)
+    unit = models.CharField(max_length=40, blank=True)
+    unit_code = models.CharField(
+        max_length=3, blank=True, help_text="Of a declared meter: its unit's, of UN/ECE recommendation 20."
+    )
     unit_price = models.DecimalField(
         max_digits=24, decimal_places=12, null=True, help_text="Empty where `terms` say how it is priced."
     )

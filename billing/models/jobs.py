@@ -38,6 +38,10 @@ class JobDescription(models.Model):
     ended = models.BigIntegerField(null=True)
     seen_until = models.BigIntegerField(null=True)
     suspended = models.BigIntegerField(db_default=0)
+    meter = models.TextField(db_default="", help_text="Of a sum, which is no job: its declared meter.")
+    quantity = models.BigIntegerField(
+        null=True, help_text="Of a sum: share_den of it make one of the meter's unit."
+    )
 
     class Meta:
         abstract = True
@@ -67,8 +71,16 @@ class BilledJob(JobDescription):
         return self.job_id
 
 
+class RatedJobQuerySet(models.QuerySet["RatedJob"]):
+    """What is rated, run by run and sum by sum."""
+
+    def runs(self) -> RatedJobQuerySet:
+        """The jobs that people know: without the sums of declared meters."""
+        return self.filter(meter="")
+
+
 class RatedJob(JobDescription):
-    """A job as it is now, and what its rated usage adds up to; in the partition of its record's month."""
+    """A job, or a sum of a declared meter, as it is now, and what its rated usage adds up to; in its record's month."""
 
     # The record first: rating looks up jobs by it, whoever their tenants are.
     pk = models.CompositePrimaryKey("record_id", "tenant_id")
@@ -97,6 +109,8 @@ class RatedJob(JobDescription):
         help_text="Resource-hours at `cost_price`, or without one the cost, rounded: only to sort by, never shown.",
     )
     unpriced = models.BooleanField()
+
+    objects: ClassVar = RatedJobQuerySet.as_manager()
 
     class Meta:
         managed = False  # portal/schema/months.sql has the table and its indexes

@@ -16,7 +16,7 @@ from django.db import models
 from django.db.models import F, Func, Q, Value
 
 from billing.models.rated import Resource
-from billing.rules.meters import MAX_PRICE_DECIMALS, PerUnit, PriceModel
+from billing.rules.meters import MAX_PRICE_DECIMALS, AnyMeter, PerUnit, PriceModel, meter_of
 from billing.rules.money import TOKENS, rounded_text
 from billing.rules.tiers import Scale, as_terms, first_price, of_terms
 from portal.core.audit import track
@@ -31,11 +31,16 @@ SELECTORS = {
     "mig_profile": "mig_profiles",
     "state": "states",
     "use": "uses",
+    "dimension": "dimensions",
 }
 """What a price may select usage by, in the order in which it is shown: the column of each.
 
-`use` tells apart the seconds of a run, which `clusters` knows by the hour; the others are attributes of the run.
+`use` tells apart the seconds of a run, which `clusters` knows by the hour, and `dimension`, as `model=large`, the sums
+of a declared meter; the others are attributes of the run.
 """
+
+OF_SUMS = ("cluster", "dimension")
+"""Those that sums have, too."""
 
 USES = ("busy", "idle", "unknown")
 """Device-seconds that telemetry saw working or standing still, and those that it did not see."""
@@ -174,8 +179,8 @@ class PlanVersion(models.Model):
     plan = models.ForeignKey(Plan, on_delete=models.PROTECT, related_name="versions")
     effective_from = models.DateField()
     charges = ArrayField(
-        models.CharField(max_length=10, choices=Resource.choices),
-        help_text="Resources that are charged; the others are waived: 'not charged by this plan'.",
+        models.CharField(max_length=40),
+        help_text="Resources and declared meters that are charged; others are waived: 'not charged by this plan'.",
     )
 
     class Meta:
@@ -208,8 +213,13 @@ class Price(models.Model):
     """
 
     version = models.ForeignKey(PlanVersion, on_delete=models.PROTECT, related_name="prices")
-    meter = models.CharField(max_length=20)
-    resource = models.CharField(max_length=10, choices=Resource.choices, help_text="What the meter counts.")
+    meter = models.CharField(max_length=40)
+    resource = models.CharField(
+        max_length=40, help_text="What the meter counts; a declared meter is a resource of its own."
+    )
+    unit = models.CharField(max_length=40, blank=True, help_text="Of a declared meter, as that has it.")
+    title = models.CharField(max_length=60, blank=True, help_text="Of a declared meter, as that has it.")
+    unit_code = models.CharField(max_length=3, blank=True, help_text="Of a declared meter, as that has it.")
     position = models.PositiveIntegerField(default=0)
     clusters = _any("Cluster names")
     queues = _any("Slurm partitions or queues")
@@ -219,6 +229,7 @@ class Price(models.Model):
     mig_profiles = _any("MIG profiles")
     states = _any("Job states")
     uses = _any("Of GPUs: busy, idle or unknown seconds, as telemetry tells them")
+    dimensions = _any("Of a declared meter: dimensions with their values, model=large")
     hours = models.JSONField(
         default=dict,
         blank=True,
@@ -273,7 +284,13 @@ class Price(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.CheckConstraint(condition=Q(unit_price__gte=0), name="price_is_not_negative"),
-            models.CheckConstraint(condition=Q(resource__in=Resource.values), name="price_resource_is_known"),
+            models.CheckConstraint(
+                condition=(
+                    Q(resource__in=Resource.values) & ~Q(meter=F("resource")) & Q(unit="", dimensions=[])
+                )
+                | (Q(meter=F("resource")) & ~Q(unit="") & ~Q(title="") & ~Q(unit_code="")),
+                name="price_is_of_a_resource_or_a_declared_meter",
+            ),
             models.CheckConstraint(
                 condition=Q(model="per_unit", scale={})
                 | (Q(model__in=["graduated", "volume", "package"]) & ~Q(scale={})),
@@ -331,6 +348,11 @@ class Price(models.Model):
 
     def __str__(self) -> str:
         return f"{self.meter} {self.selector or 'any'} at {self.unit_price.normalize():f}"
+
+
+def priced_meter(price: Price) -> AnyMeter:
+    """The meter that the price is of."""
+    return meter_of(price.meter, unit=price.unit, label=price.title)
 
 
 def model_of(price: Price) -> PriceModel:

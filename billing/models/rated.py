@@ -89,7 +89,7 @@ class RatedUsage(models.Model):
     revision = models.IntegerField()
     generation = models.IntegerField(help_text="How often this record has been rated differently.")
     reversal = models.BooleanField(help_text="Takes back an earlier row.")
-    resource = models.TextField(choices=Resource.choices)
+    resource = models.TextField(help_text="Of `Resource`, or a declared meter.")
     verdict = models.TextField(choices=Verdict.choices)
     project_id = models.BigIntegerField()
     period_id = models.BigIntegerField()
@@ -114,7 +114,7 @@ class Total(models.Model):
     """A sum of rated usage in units × share_num, kept apart by share_den so that it stays whole."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False, related_name="+")
-    resource = models.CharField(max_length=10, choices=Resource.choices)
+    resource = models.CharField(max_length=40)
     share_den = models.IntegerField()
     units = models.DecimalField(max_digits=30, decimal_places=0, help_text="Σ units × share_num")
 
@@ -127,7 +127,7 @@ class PeriodTotal(Total):
 
     period = models.ForeignKey(BillingPeriod, on_delete=models.PROTECT, db_index=False, related_name="totals")
     project = models.ForeignKey(Project, on_delete=models.PROTECT, db_index=False, related_name="+")
-    gpu_model = models.TextField()
+    gpu_model = models.TextField(help_text="Of a declared meter the dimensions of its sums.")
     verdict = models.CharField(max_length=10, choices=Verdict.choices)
     price_id = models.BigIntegerField(null=True)
     payer = models.ForeignKey(
@@ -187,7 +187,7 @@ class DayTotal(models.Model):
     day = models.DateField()
     project = models.ForeignKey(Project, on_delete=models.PROTECT, db_index=False, related_name="+")
     gpu_model = models.TextField()
-    resource = models.CharField(max_length=10, choices=Resource.choices)
+    resource = models.CharField(max_length=40)
     price = models.ForeignKey(
         "billing.Price",
         on_delete=models.DO_NOTHING,
@@ -229,7 +229,7 @@ class UsageSeries(models.Model):
     project = models.ForeignKey(
         Project, on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
     )
-    resource = models.CharField(max_length=10, choices=Resource.choices)
+    resource = models.CharField(max_length=40)
     price = models.ForeignKey(
         "billing.Price",
         on_delete=models.DO_NOTHING,
@@ -243,7 +243,7 @@ class UsageSeries(models.Model):
     user = models.TextField()
     account = models.TextField()
     cluster = models.TextField()
-    gpu_model = models.TextField()
+    gpu_model = models.TextField(help_text="Of a declared meter the dimensions of its sums.")
     queue = models.TextField()
     qos = models.TextField()
     state = models.TextField(help_text="As the job has it now.")

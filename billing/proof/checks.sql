@@ -16,18 +16,18 @@ WITH bounds AS (
     FROM run u JOIN tenants_ownership o ON o.account_id = u.account_id
 ), used AS (
     SELECT u.cluster, r.resource, NULL::bigint AS tenant_id, resource_parts(r.resource, u.share_den) AS den,
-           resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing)::numeric
-               * CASE r.resource WHEN 'gpu' THEN u.share_num ELSE 1 END
+           resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter, u.quantity)
+               ::numeric * CASE r.resource WHEN 'gpu' THEN u.share_num ELSE 1 END
                * held_seconds(u.lo, u.hi, u.started, u.finish, u.suspended) AS num
-    FROM run u JOIN billing_resource r
-      ON resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing) > 0
+    FROM run u JOIN billing_anyresource r
+      ON r.meter = u.meter AND resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter, u.quantity) > 0
     UNION ALL
     SELECT u.cluster, r.resource, u.tenant_id, resource_parts(r.resource, u.share_den),
-           resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing)::numeric
-               * CASE r.resource WHEN 'gpu' THEN u.share_num ELSE 1 END
+           resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter, u.quantity)
+               ::numeric * CASE r.resource WHEN 'gpu' THEN u.share_num ELSE 1 END
                * held_seconds(u.since, u.until, u.started, u.finish, u.suspended)
-    FROM owned u JOIN billing_resource r
-      ON resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing) > 0
+    FROM owned u JOIN billing_anyresource r
+      ON r.meter = u.meter AND resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter, u.quantity) > 0
     WHERE u.since < u.finish AND u.until > u.started AND u.since < u.until
 ), total AS (
     SELECT cluster, resource, tenant_id, den, sum(num) AS num FROM used GROUP BY cluster, resource, tenant_id, den
@@ -38,16 +38,16 @@ SELECT cluster, resource, 'unassigned', sum(CASE WHEN tenant_id IS NULL THEN num
 GROUP BY cluster, resource, den
 UNION ALL
 SELECT u.cluster, r.resource, 'waived',
-       sum(resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing)::numeric
-           * held_seconds(greatest(u.since, t.since), least(u.until, t.until), u.started, u.finish, u.suspended)),
-       resource_parts(r.resource, 1)
+       sum(resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter, u.quantity)
+           ::numeric * held_seconds(greatest(u.since, t.since), least(u.until, t.until), u.started, u.finish, u.suspended)),
+       resource_parts(r.resource, u.share_den) AS den
 FROM owned u JOIN prove_time t ON t.tenant_id = u.tenant_id
   AND t.since < least(u.until, u.finish) AND t.until > greatest(u.since, u.started)
-JOIN billing_resource r
-  ON resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing) > 0
+JOIN billing_anyresource r
+  ON r.meter = u.meter AND resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter, u.quantity) > 0
  AND NOT resource_is_rated(r.resource, r.is_measure, t.charges)
 WHERE u.since < u.finish AND u.until > u.started AND u.since < u.until
-GROUP BY u.cluster, r.resource
+GROUP BY u.cluster, r.resource, den
 UNION ALL
 SELECT u.cluster, r.resource,
        CASE WHEN r.verdict <> 'charged' THEN r.verdict
@@ -76,13 +76,13 @@ WITH owned AS (
     FROM usage_input u JOIN tenants_ownership o ON o.account_id = u.account_id WHERE u.started IS NOT NULL
 ), job AS (
     SELECT u.record_id, u.tenant_id, r.resource,
-           resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing)::numeric
-               * held_seconds(greatest(u.since, t.since), least(u.until, t.until), u.started, u.finish, u.suspended)
+           resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter, u.quantity)
+               ::numeric * held_seconds(greatest(u.since, t.since), least(u.until, t.until), u.started, u.finish, u.suspended)
                AS held, 0::numeric AS rated
     FROM owned u JOIN prove_time t ON t.tenant_id = u.tenant_id
       AND t.since < least(u.until, u.finish) AND t.until > greatest(u.since, u.started)
-    JOIN billing_resource r
-      ON resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing) > 0
+    JOIN billing_anyresource r
+      ON r.meter = u.meter AND resource_amount(r.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter, u.quantity) > 0
      AND resource_is_rated(r.resource, r.is_measure, t.charges)
     WHERE u.since < u.finish AND u.until > u.started
     UNION ALL

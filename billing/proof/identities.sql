@@ -73,7 +73,7 @@ FROM (
             WHERE p.tenant_id = j.tenant_id AND p."end" > to_timestamp(j.started)
               AND p.start <= to_timestamp(greatest(coalesce(j.ended, j.seen_until, j.started) - 1, j.started))
               AND p.start <= to_timestamp(j.started + job_look_back()) OFFSET 0
-        ) b WHERE j.started IS NOT NULL
+        ) b WHERE j.started IS NOT NULL AND j.meter = ''
     ) r
     FULL JOIN billing_periodtopjob t
       ON (t.tenant_id, t.period_id, t.price_id, t.record_id) = (r.tenant_id, r.period_id, r.price_id, r.record_id)

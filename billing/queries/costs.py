@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from django.db import connection
 
-from billing.rules.meters import Meter, PerUnit
+from billing.rules.meters import AnyMeter, PerUnit, meter_of
 from billing.rules.money import Money
 
 
@@ -18,7 +18,7 @@ from billing.rules.money import Money
 class Tag:
     """A price as its tenant may see it."""
 
-    meter: Meter
+    meter: AnyMeter
     unit_price: Decimal
     currency: str
     by_total: bool = (
@@ -43,9 +43,11 @@ def tags(ids: Iterable[int | None], *, prices: Tags = MappingProxyType({})) -> T
         return {pk: tag(*columns) for pk, *columns in cursor.fetchall()}
 
 
-def tag(meter: str, unit_price: Decimal, currency: str, by_total: bool) -> Tag:
+def tag(
+    meter: str, unit_price: Decimal, currency: str, by_total: bool, label: str = "", unit: str = ""
+) -> Tag:
     """Of a row of the view billing_pricetag."""
-    return Tag(Meter(meter), unit_price, currency, by_total)
+    return Tag(meter_of(meter, unit=unit, label=label), unit_price, currency, by_total)
 
 
 def cost(tag: Tag, resource_seconds: Fraction) -> Money:

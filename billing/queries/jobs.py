@@ -141,7 +141,7 @@ class Choices:
 
 def choices(tenant: Tenant) -> Choices:
     """Four queries over bounded totals."""
-    models = PeriodTotal.objects.filter(tenant=tenant).exclude(gpu_model="")
+    models = PeriodTotal.objects.filter(tenant=tenant, resource__in=Resource.values).exclude(gpu_model="")
     return Choices(
         list(BillingPeriod.objects.filter(tenant=tenant).order_by("-start")),
         list(tenant.projects.order_by("name").values_list("pk", "name")),
@@ -180,12 +180,12 @@ def seconds_of(period: BillingPeriod) -> tuple[int, int]:
 
 def job(tenant: Tenant, record_id: int) -> tuple[Job, list[Piece]]:
     """Raises RatedJob.DoesNotExist. Five queries, and one more where a price of it was corrected."""
-    row = RatedJob.objects.select_related("project").get(tenant=tenant, record_id=record_id)
+    row = RatedJob.objects.runs().select_related("project").get(tenant=tenant, record_id=record_id)
     return costed(tenant, [row])[0], _pieces(tenant, row)
 
 
 def _matching(tenant: Tenant, filters: JobFilter) -> QuerySet[RatedJob]:
-    jobs = RatedJob.objects.filter(tenant=tenant)
+    jobs = RatedJob.objects.runs().filter(tenant=tenant)
     if filters.period is not None:
         start, end = seconds_of(filters.period)
         jobs = jobs.filter(shown_at__gte=start, shown_at__lt=end)
@@ -214,7 +214,7 @@ class Shapes:
 
 def shapes(tenant: Tenant) -> Shapes:
     """One query, over at most NEWEST jobs."""
-    newest = RatedJob.objects.filter(tenant=tenant).order_by(*NEWEST_FIRST)
+    newest = RatedJob.objects.runs().filter(tenant=tenant).order_by(*NEWEST_FIRST)
     rows = list(newest.values_list("gpu_model", "mig_profile", "queue", "qos")[:NEWEST])
     return Shapes(*(tuple(dict.fromkeys(row[place] for row in rows if row[place])) for place in range(4)))
 

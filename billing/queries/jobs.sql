@@ -11,7 +11,7 @@ LIMIT %(most)s;
 
 -- name: COSTS
 -- Of each of these jobs what it used, by verdict and price.
-SELECT u.record_id, u.verdict, u.share_den, u.units, g.meter, g.unit_price, g.currency, g.by_total
+SELECT u.record_id, u.verdict, u.share_den, u.units, g.meter, g.unit_price, g.currency, g.by_total, g.title, g.unit
 FROM (
     SELECT record_id, verdict, price_id, share_den, sum(units::numeric * share_num) AS units
     FROM billing_ratedusage

@@ -45,7 +45,7 @@ class JobOnLine:
     service_to: datetime
     units: int  # resource units × seconds
     share: Fraction
-    left: bool  # it is another tenant's now, or nobody's, and has no page here
+    left: bool  # it is a sum, or another tenant's now, or nobody's, and has no page here
 
     @property
     def resource_seconds(self) -> Fraction:

@@ -37,7 +37,7 @@ WITH line AS (
 SELECT * FROM (
     SELECT h.record_id, coalesce(CASE WHEN b.record_id IS NULL THEN j."job_id" ELSE b."job_id" END, ''),
            coalesce(CASE WHEN b.record_id IS NULL THEN j."user" ELSE b."user" END, ''), h.service_from, h.service_to,
-           h.units, h.share_num, h.share_den, j.record_id IS NULL, (SELECT count(DISTINCT record_id) FROM held),
+           h.units, h.share_num, h.share_den, coalesce(j.meter <> '', true), (SELECT count(DISTINCT record_id) FROM held),
            (h.units::numeric * h.share_num / h.share_den)::numeric(30, 6) AS rank
     FROM held h
     LEFT JOIN jobs_as_billed(%(tenant)s, %(moments)s::bigint[]) b ON b.record_id = h.record_id AND b.moment = h.moment

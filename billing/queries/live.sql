@@ -40,7 +40,7 @@ SELECT record_id FROM billing_vanishedjob WHERE tenant_id = %(tenant)s
 WITH recent AS MATERIALIZED (
     SELECT j.record_id, j.cluster, j.account, j.queue, j.qos, j.gpu_model, j.mig_profile,
            coalesce(j.ended, j.seen_until) AS finish, j.started
-    FROM billing_ratedjob j WHERE j.tenant_id = %(tenant)s AND j.started IS NOT NULL
+    FROM billing_ratedjob j WHERE j.tenant_id = %(tenant)s AND j.meter = '' AND j.started IS NOT NULL
     ORDER BY j.shown_at DESC, j.record_id DESC LIMIT %(recent)s
 ), newest AS MATERIALIZED (
     SELECT DISTINCT ON (r.cluster, r.account, r.queue, r.qos, r.gpu_model, r.mig_profile) * FROM recent r

@@ -19,6 +19,7 @@ from billing.queries.costs import Tag, Tags, cost, per_currency, tag
 from billing.queries.jobs import Job
 from billing.rating.period_jobs import SHOWN
 from billing.rules.forecast import LAST
+from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money, split
 from portal.core.tenants.models import Tenant
 from portal.prepared import instances, prepared_cursor
@@ -43,20 +44,33 @@ class Row(NamedTuple):
     price: int | None
     share_den: int
     units: Decimal
+    title: str  # of a declared meter, or ""
+    unit: str
 
 
-Key = tuple[int, str, str, Verdict]  # project, its name, GPU model, what became of the use
+class Key(NamedTuple):
+    """What of a period's use is one row: a GPU model of a project, or one set of dimensions of a meter."""
+
+    project: int
+    name: str  # the project's
+    gpu_model: str
+    verdict: Verdict
+    meter: str = ""  # how a declared one is called
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a project used of one GPU model, with one verdict; `cost` is empty unless it is charged."""
+    """What a project used of a GPU model or declared meter, with one verdict; `cost` is empty unless it is charged."""
 
     project: str
-    gpu_model: str  # "" for jobs without a GPU, or where the source does not say
+    gpu_model: str  # "" for jobs without a GPU, or where the source does not say; of a meter the dimensions
     verdict: Verdict
     gpu_seconds: Fraction
     cost: list[Money]  # rounded as invoice lines are
+    meter: str = ""  # how a declared one is called
+    unit: str = ""  # `million tokens`
+    quantity: Fraction = Fraction(0)  # of the meter, in its unit
 
     @property
     def amount(self) -> Fraction:
@@ -198,26 +212,29 @@ def _uses(
     rows: Sequence[Row], prices: Tags, accrued: Accrued | None
 ) -> tuple[list[Use], list[tuple[int, str]]]:
     hours: dict[Key, Fraction] = defaultdict(Fraction)
+    quantities: dict[Key, Fraction] = defaultdict(Fraction)
     lines: dict[tuple[str, int], dict[Key, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
     for row in rows:
-        key = (row.project, row.name, row.gpu_model, Verdict(row.verdict))
+        key = Key(row.project, row.name, row.gpu_model, Verdict(row.verdict), row.title, row.unit)
         seconds = Fraction(int(row.units), row.share_den)
         if row.resource == Resource.GPU:
             hours[key] += seconds
-        elif key[-1] != Verdict.CHARGED:
+        elif row.title:
+            quantities[key] += seconds / SECONDS_PER_HOUR
+        elif key.verdict != Verdict.CHARGED:
             hours[key] += 0  # it shows, without a GPU-hour
         if row.price is not None and row.price in prices:
             lines[row.name, row.price][key] += seconds
     costs = _costs(lines, prices, accrued)
-    seen = hours.keys() | costs.keys()
-    shown = {(key[0], key[2]) for key in seen if key[-1] != Verdict.WAIVED}
+    seen = hours.keys() | costs.keys() | quantities.keys()
+    shown = {(key.project, key.gpu_model) for key in seen if key.verdict != Verdict.WAIVED}
     uses = {
-        key: Use(key[1], key[2], key[-1], hours[key], per_currency(costs[key]))
+        key: Use(*key[1:4], hours[key], per_currency(costs[key]), *key[4:], quantities[key])
         for key in seen
         # CPU and memory next to a charged GPU are waived without a word; a waived GPU is shown.
-        if key[-1] != Verdict.WAIVED or hours[key] or (key[0], key[2]) not in shown
+        if key.verdict != Verdict.WAIVED or hours[key] or (key.project, key.gpu_model) not in shown
     }
-    ordered = sorted(uses, key=lambda key: (*_weight([uses[key]]), key[1], key[2]))
+    ordered = sorted(uses, key=lambda key: (*_weight([uses[key]]), key.name, key.meter, key.gpu_model))
     by_project: dict[tuple[int, str], list[Use]] = defaultdict(list)
     for key in ordered:
         by_project[key[0], key[1]].append(uses[key])

@@ -16,11 +16,12 @@ SELECT near.* FROM (
 ) near;
 
 -- name: TOTALS
--- The totals of periods, each with its price.
-SELECT t.period_id, t.project_id, p.name, t.gpu_model, t.resource, t.verdict, t.price_id, t.share_den, t.units, g.meter,
-       g.unit_price, g.currency, g.by_total
+-- The totals of periods, each with its price, and of a declared meter how it is called.
+SELECT t.period_id, t.project_id, p.name, t.gpu_model, t.resource, t.verdict, t.price_id, t.share_den, t.units,
+       coalesce(m.title, ''), coalesce(m.unit, ''), g.meter,
+       g.unit_price, g.currency, g.by_total, g.title, g.unit
 FROM billing_periodtotal t JOIN tenants_project p ON p.id = t.project_id
-LEFT JOIN billing_pricetag g ON g.price_id = t.price_id
+LEFT JOIN billing_pricetag g ON g.price_id = t.price_id LEFT JOIN billing_ownmeter m ON m.name = t.resource
 WHERE t.tenant_id = %(tenant)s AND t.period_id = ANY (%(periods)s) AND t.units <> 0;
 
 -- name: DAYS

@@ -21,7 +21,7 @@ WITH recent AS MATERIALIZED (
            CASE WHEN gpus = 0 THEN 'none' WHEN gpu_model = '' THEN 'unknown' ELSE gpu_model END AS gpu_type,
            date_trunc('month', to_timestamp(started) AT TIME ZONE 'UTC')::date AS first_month,
            date_trunc('month', to_timestamp(coalesce(ended, seen_until)) AT TIME ZONE 'UTC')::date AS last_month
-    FROM billing_ratedjob WHERE ended >= %(since)s AND started IS NOT NULL
+    FROM billing_ratedjob WHERE ended >= %(since)s AND started IS NOT NULL AND meter = ''
 ), kind AS MATERIALIZED (
     SELECT r.tenant_id, r.name, r.account, r.gpu_type, row_number() OVER (
         PARTITION BY l.currency

@@ -15,6 +15,7 @@ from django.db import connection
 
 from billing.models import Resource
 from billing.queries.costs import cost, per_currency, tag
+from billing.rules.meters import SECONDS_PER_HOUR, CustomMeter
 from billing.rules.money import Money
 from billing.rules.period import midnight
 from portal.core.tenants.models import Tenant
@@ -35,6 +36,8 @@ class Grouping(StrEnum):
     QUEUE = "queue"
     QOS = "qos"
     STATE = "state"
+    METER = "meter"
+    DIMENSIONS = "dimensions"
 
 
 class Interval(StrEnum):
@@ -52,12 +55,22 @@ class DetachedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Quantity:
+    """How many units of a declared meter were charged: exact."""
+
+    meter: str
+    units: Fraction
+    unit: str  # `million tokens`
+
+
+@dataclass(frozen=True, slots=True)
 class Used:
     """`cost` is exact, before the rounding of invoice lines, one amount a currency; empty where nothing is charged."""
 
     gpu_seconds: Fraction
     cost: list[Money]
     by_total: bool  # the cost is at the first unit's price; tiers or an allowance decide in the end
+    quantities: list[Quantity]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +96,21 @@ class _Sums:
     gpu_seconds: Fraction = Fraction(0)
     amounts: list[Money] = field(default_factory=list)
     by_total: bool = False
+    units: dict[tuple[str, str], Fraction] = field(default_factory=dict)  # by declared meter and its unit
 
     def add(self, other: _Sums) -> None:
         self.gpu_seconds += other.gpu_seconds
         self.amounts += other.amounts
         self.by_total |= other.by_total
+        for key, units in other.units.items():
+            self.count(key, units)
+
+    def count(self, key: tuple[str, str], units: Fraction) -> None:
+        self.units[key] = self.units.get(key, Fraction(0)) + units
 
     def used(self) -> Used:
-        return Used(self.gpu_seconds, per_currency(self.amounts), self.by_total)
+        quantities = [Quantity(meter, units, unit) for (meter, unit), units in sorted(self.units.items())]
+        return Used(self.gpu_seconds, per_currency(self.amounts), self.by_total, quantities)
 
 
 def usage_series(
@@ -105,8 +125,8 @@ def usage_series(
 ) -> list[Bucket]:
     """Each bucket of [first, end), also those without use. One query. Raises TooManyRowsError, and DetachedError.
 
-    `project`: of that one alone; `filters` may name projects, users, accounts, clusters and GPU models. Hours are cut
-    from the rated rows themselves, which takes as long as there are jobs: ask for few days.
+    `project`: of that one alone; `filters` may name projects, users, accounts, clusters, GPU models and meters. Hours
+    are cut from the rated rows themselves, which takes as long as there are jobs: ask for few days.
     """
     chosen = filters or {}
     values = {
@@ -126,6 +146,7 @@ def usage_series(
                 Grouping.ACCOUNT,
                 Grouping.CLUSTER,
                 Grouping.GPU_MODEL,
+                Grouping.METER,
             )
         },
     }
@@ -163,6 +184,8 @@ def _sums(
             price_tag = tag(*price)
             entry.amounts.append(cost(price_tag, seconds))
             entry.by_total |= price_tag.by_total
+            if isinstance(price_tag.meter, CustomMeter):
+                entry.count((resource, price_tag.meter.unit), seconds / SECONDS_PER_HOUR)
     return sums
 
 

@@ -8,25 +8,32 @@ SELECT CASE WHEN %(by_month)s THEN date_trunc('month', d.day)::date ELSE d.day E
        CASE WHEN 'user' = ANY (%(grouping)s::text[]) THEN s."user" END AS "user",
        CASE WHEN 'account' = ANY (%(grouping)s::text[]) THEN s.account END AS account,
        CASE WHEN 'cluster' = ANY (%(grouping)s::text[]) THEN s.cluster END AS cluster,
-       CASE WHEN 'gpu_model' = ANY (%(grouping)s::text[]) THEN s.gpu_model END AS gpu_model,
+       CASE WHEN 'gpu_model' = ANY (%(grouping)s::text[]) THEN CASE WHEN k.is_sum THEN '' ELSE s.gpu_model END
+           END AS gpu_model,
        CASE WHEN 'queue' = ANY (%(grouping)s::text[]) THEN s.queue END AS queue,
        CASE WHEN 'qos' = ANY (%(grouping)s::text[]) THEN s.qos END AS qos,
        CASE WHEN 'state' = ANY (%(grouping)s::text[]) THEN s.state END AS state,
-       s.resource, s.share_den, sum(d.units), g.meter, g.unit_price, g.currency, g.by_total
+       CASE WHEN 'meter' = ANY (%(grouping)s::text[]) THEN s.resource END AS meter,
+       CASE WHEN 'dimensions' = ANY (%(grouping)s::text[]) THEN CASE WHEN k.is_sum THEN s.gpu_model ELSE '' END
+           END AS dimensions,
+       s.resource, s.share_den, sum(d.units), g.meter, g.unit_price, g.currency, g.by_total, g.title, g.unit
 FROM billing_dailyusage d
 JOIN billing_usageseries s ON s.tenant_id = d.tenant_id AND s.id = d.series_id
 JOIN tenants_project p ON p.id = s.project_id
 LEFT JOIN billing_pricetag g ON g.price_id = s.price_id
+CROSS JOIN LATERAL (SELECT coalesce(g.unit <> '', false) AS is_sum) k
 WHERE d.tenant_id = %(tenant)s AND d.day >= %(first_day)s AND d.day < %(end)s
   AND (%(project)s::bigint IS NULL OR s.project_id = %(project)s::bigint)
   AND (%(projects)s::text[] IS NULL OR p.name = ANY (%(projects)s::text[]))
   AND (%(users)s::text[] IS NULL OR s."user" = ANY (%(users)s::text[]))
   AND (%(accounts)s::text[] IS NULL OR s.account = ANY (%(accounts)s::text[]))
   AND (%(clusters)s::text[] IS NULL OR s.cluster = ANY (%(clusters)s::text[]))
-  AND (%(gpu_models)s::text[] IS NULL OR s.gpu_model = ANY (%(gpu_models)s::text[]))
-GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, s.resource, s.share_den, g.meter, g.unit_price, g.currency, g.by_total
+  AND (%(gpu_models)s::text[] IS NULL OR s.gpu_model = ANY (%(gpu_models)s::text[]) AND NOT k.is_sum)
+  AND (%(meters)s::text[] IS NULL OR s.resource = ANY (%(meters)s::text[]))
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, s.resource, s.share_den, g.meter, g.unit_price, g.currency, g.by_total,
+         g.title, g.unit
 HAVING sum(d.units) <> 0
-ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16
+ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17, 18
 LIMIT %(most)s + 1;
 
 -- name: HOURS
@@ -57,19 +64,24 @@ SELECT h.since AS bucket,
        CASE WHEN 'user' = ANY (%(grouping)s::text[]) THEN coalesce(j."user", '') END AS "user",
        CASE WHEN 'account' = ANY (%(grouping)s::text[]) THEN coalesce(j.account, '') END AS account,
        CASE WHEN 'cluster' = ANY (%(grouping)s::text[]) THEN coalesce(j.cluster, '') END AS cluster,
-       CASE WHEN 'gpu_model' = ANY (%(grouping)s::text[]) THEN coalesce(j.gpu_model, '') END AS gpu_model,
+       CASE WHEN 'gpu_model' = ANY (%(grouping)s::text[]) THEN CASE WHEN k.is_sum THEN '' ELSE coalesce(j.gpu_model, '') END
+           END AS gpu_model,
        CASE WHEN 'queue' = ANY (%(grouping)s::text[]) THEN coalesce(j.queue, '') END AS queue,
        CASE WHEN 'qos' = ANY (%(grouping)s::text[]) THEN coalesce(j.qos, '') END AS qos,
        CASE WHEN 'state' = ANY (%(grouping)s::text[]) THEN coalesce(j.state, '') END AS state,
+       CASE WHEN 'meter' = ANY (%(grouping)s::text[]) THEN r.resource END AS meter,
+       CASE WHEN 'dimensions' = ANY (%(grouping)s::text[]) THEN CASE WHEN k.is_sum THEN coalesce(j.gpu_model, '') ELSE '' END
+           END AS dimensions,
        r.resource, r.share_den,
        sum(r.times * r.share_num
            * units_within(r.units, r.service_from, r.service_to, greatest(h.since, r.service_from),
                           least(h.until, r.service_to))),
-       g.meter, g.unit_price, g.currency, g.by_total, bool_or(j.record_id IS NULL) AS gone
+       g.meter, g.unit_price, g.currency, g.by_total, g.title, g.unit, bool_or(j.record_id IS NULL) AS gone
 FROM row r CROSS JOIN reach
 JOIN tenants_project p ON p.id = r.project_id
 LEFT JOIN billing_ratedjob j ON j.record_id = r.record_id AND j.tenant_id = %(tenant)s
 LEFT JOIN billing_pricetag g ON g.price_id = r.price_id
+CROSS JOIN LATERAL (SELECT coalesce(g.unit <> '', false) AS is_sum) k
 CROSS JOIN LATERAL generate_series(greatest(r.service_from, reach.since) / 3600,
                                    (least(r.service_to, reach.until) - 1) / 3600) AS touched
 JOIN hour h ON h.utc_hour = touched AND h.since < r.service_to AND h.until > r.service_from
@@ -78,10 +90,12 @@ WHERE (%(projects)s::text[] IS NULL OR p.name = ANY (%(projects)s::text[]))
   AND (%(users)s::text[] IS NULL OR j.record_id IS NULL OR j."user" = ANY (%(users)s::text[]))
   AND (%(accounts)s::text[] IS NULL OR j.record_id IS NULL OR j.account = ANY (%(accounts)s::text[]))
   AND (%(clusters)s::text[] IS NULL OR j.record_id IS NULL OR j.cluster = ANY (%(clusters)s::text[]))
-  AND (%(gpu_models)s::text[] IS NULL OR j.record_id IS NULL OR j.gpu_model = ANY (%(gpu_models)s::text[]))
-GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, r.resource, r.share_den, g.meter, g.unit_price, g.currency, g.by_total
+  AND (%(gpu_models)s::text[] IS NULL OR j.record_id IS NULL OR j.gpu_model = ANY (%(gpu_models)s::text[]) AND NOT k.is_sum)
+  AND (%(meters)s::text[] IS NULL OR r.resource = ANY (%(meters)s::text[]))
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, r.resource, r.share_den, g.meter, g.unit_price, g.currency, g.by_total,
+         g.title, g.unit
 HAVING sum(r.times * r.share_num
            * units_within(r.units, r.service_from, r.service_to, greatest(h.since, r.service_from),
                           least(h.until, r.service_to))) <> 0
-ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16
+ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17, 18
 LIMIT %(most)s + 1;

@@ -18,7 +18,6 @@ from billing.invoicing.statements import MixedCurrenciesError, Statement
 from billing.models import BillingPeriod
 from billing.queries.costs import Tag, cost, tag
 from billing.quotas.counters import Count, Key, rows, sql
-from billing.rules.meters import Meter
 from billing.rules.money import Money
 from billing.rules.period import Period
 from billing.rules.statement import LineKey, Owed, TermKey
@@ -141,7 +140,7 @@ def _grown_lines(service: Period, count: Count, prices: Mapping[int, PriceTag]) 
     for key, seconds in count.grown.items():
         priced = prices.get(key.price or 0)
         if seconds and key.price is not None and priced is not None and not priced.is_prepaid:
-            grown[LineKey(service, key.name, Meter(priced.tag.meter), key.price)] += seconds
+            grown[LineKey(service, key.name, priced.tag.meter, key.price)] += seconds
     return grown
 
 

@@ -118,6 +118,7 @@ def _offer(cursor: Any) -> Selected:
     cursor.execute(price_spans.SELECTED)
     columns = [column.name for column in cursor.description]
     selected = dict(zip(columns, cursor.fetchone(), strict=True))
+    selected["by_gpu_model"] |= selected["by_dimension"]  # in whose place sums have their dimensions
     if any(selected.values()):
         cursor.execute(price_spans.ANALYZE_SHAPES)
     if selected["in_hours"]:

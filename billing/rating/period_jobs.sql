@@ -112,7 +112,7 @@ WITH short AS MATERIALIZED (
         SELECT r.record_id, r.cost_units, r.gpu_units, row_number() OVER (
                    ORDER BY r.cost_units DESC, r.gpu_units DESC, r.record_id DESC) AS number
         FROM billing_ratedjob r
-        WHERE r.tenant_id = s.tenant_id AND r.shown_at < s.until AND r.shown_at >= s.since - job_look_back()
+        WHERE r.tenant_id = s.tenant_id AND r.meter = '' AND r.shown_at < s.until AND r.shown_at >= s.since - job_look_back()
           AND coalesce(r.cost_price_id, 0) = s.price_id
           AND job_ran_in(r.started, coalesce(r.ended, r.seen_until, r.started), s.since, s.until)
         ORDER BY r.cost_units DESC, r.gpu_units DESC, r.record_id DESC LIMIT %(kept)s + 1

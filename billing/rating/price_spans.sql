@@ -71,6 +71,7 @@ SELECT coalesce(bool_or(clusters <> '{}'), false) AS by_cluster, coalesce(bool_o
        coalesce(bool_or(gpu_models <> '{}'), false) AS by_gpu_model,
        coalesce(bool_or(mig_profiles <> '{}'), false) AS by_mig_profile,
        coalesce(bool_or(states <> '{}'), false) AS by_state, coalesce(bool_or(uses <> '{}'), false) AS by_use,
+       coalesce(bool_or(dimensions <> '{}'), false) AS by_dimension,
        coalesce(bool_or(tenant_id IS NOT NULL), false) AS of_one_tenant, coalesce(bool_or(hours <> '{}'), false) AS in_hours
 FROM billing_price WHERE version_id IN (SELECT version_id FROM rate_span)
 
@@ -79,15 +80,15 @@ ANALYZE usage_input (cluster, queue, qos, priority_class, gpu_model, mig_profile
 
 -- name: OFFERS
 -- What usage costs in each span, per shape, not per record. Shapes differ in the attributes that a price selects by, and
--- in no other. Offers are numbered in order of time. Where prices hold in hours of the week, there is an offer for each
+-- in no other; dimensions of sums stand in the GPU model's place. Offers are numbered in order of time. Where prices hold in hours of the week, there is an offer for each
 -- set of them that is open at once. A version that prices by use anywhere has the GPU-seconds of all of its usage told
 -- apart, by an offer for each use. What the plan does not charge is offered nothing, but for GPUs.
-INSERT INTO rate_offer (offer_id, account_id, cluster, queue, qos, priority_class, gpu_model, mig_profile, state, since,
-    until, span_id, open_id, use, service_month, resource, tenant_id, project_id, period_id, timezone, version_id,
+INSERT INTO rate_offer (offer_id, account_id, meter, cluster, queue, qos, priority_class, gpu_model, mig_profile, state,
+    since, until, span_id, open_id, use, service_month, resource, tenant_id, project_id, period_id, timezone, version_id,
     payer_id, price_id, unit_price, verdict, counted, second_cost, terms_id)
 SELECT o.*, resource = 'gpu' OR verdict = 'charged',
-       unit_price / (CASE resource WHEN 'gpu' THEN 3600 WHEN 'billing' THEN 3600 WHEN 'cpu' THEN 3600000
-                              ELSE 3686400 END)::numeric(30),
+       unit_price / (CASE resource WHEN 'cpu' THEN 3600000 WHEN 'memory' THEN 3686400 WHEN 'gpu-memory' THEN 3686400
+                              ELSE 3600 END)::numeric(30),
        min(offer_id) OVER (PARTITION BY tenant_id, payer_id, period_id, project_id, version_id, price_id, resource,
                                         verdict)
 FROM (
@@ -101,7 +102,7 @@ FROM (
                 WHEN c.id IS NULL THEN 'unpriced' ELSE 'charged' END AS verdict
     FROM rate_span s
     JOIN (
-        SELECT DISTINCT account_id, CASE WHEN %(by_cluster)s THEN cluster END AS cluster,
+        SELECT DISTINCT account_id, meter, CASE WHEN %(by_cluster)s THEN cluster END AS cluster,
                CASE WHEN %(by_queue)s THEN queue END AS queue, CASE WHEN %(by_qos)s THEN qos END AS qos,
                CASE WHEN %(by_priority_class)s THEN priority_class END AS priority_class,
                CASE WHEN %(by_gpu_model)s THEN gpu_model END AS gpu_model,
@@ -109,7 +110,7 @@ FROM (
                CASE WHEN %(by_state)s THEN state END AS state
         FROM usage_input
     ) h ON h.account_id = s.account_id
-    JOIN billing_resource r ON resource_is_rated(r.resource, r.is_measure, s.charges)
+    JOIN billing_anyresource r ON r.meter = h.meter AND resource_is_rated(r.resource, r.is_measure, s.charges)
     LEFT JOIN rate_open w ON %(in_hours)s AND w.calendar_id = s.calendar_id
     CROSS JOIN LATERAL (
         SELECT unnest(CASE WHEN %(by_use)s AND r.resource = 'gpu' AND EXISTS (
@@ -126,6 +127,7 @@ FROM (
           AND (NOT %(by_qos)s OR c.qoses = '{}' OR h.qos = ANY (c.qoses))
           AND (NOT %(by_priority_class)s OR c.priority_classes = '{}' OR h.priority_class = ANY (c.priority_classes))
           AND (NOT %(by_gpu_model)s OR c.gpu_models = '{}' OR h.gpu_model = ANY (c.gpu_models))
+          AND (NOT %(by_dimension)s OR c.dimensions = '{}' OR dimensions_match(c.dimensions, h.gpu_model))
           AND (NOT %(by_mig_profile)s OR c.mig_profiles = '{}' OR h.mig_profile = ANY (c.mig_profiles))
           AND (NOT %(by_state)s OR c.states = '{}' OR h.state = ANY (c.states))
           AND (NOT %(by_use)s OR c.uses = '{}' OR n.use = ANY (c.uses))

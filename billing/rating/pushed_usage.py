@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.db import connection, transaction
 
 from billing.rating import engine
-from clusters import ledger, open_runs, validation
-from clusters.connectors.base import BadRow, UsageFact
-from clusters.connectors.cloud_events import LONGEST, Event, Rejection
+from clusters import ledger, meters, open_runs, validation
+from clusters.connectors import cloud_events
+from clusters.connectors.base import BadRow, Rejection, UsageFact
+from clusters.connectors.cloud_events import LONGEST, Event
+from clusters.connectors.mig import own_shares
+from clusters.connectors.sacct.single_rows import SingleRows
 from clusters.models import Cluster, ClusterError, ClusterKind
 from portal.sql_files import Statements
 
@@ -21,6 +25,7 @@ sql = Statements(__file__, "pushed_usage.sql")
 
 SOURCE = "pushed"
 OLDEST = 2 * LONGEST  # a run may have lasted that long, and be sent as late
+_FIELDS_OF_SUMS = {"started": "start", "ended": "end"}  # as events name them
 _SEEN = {"new": "accepted", "revised": "changed", "described": "changed", "seen": "changed"}
 
 
@@ -43,10 +48,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Warnings:
-    """How many of the runs that were stored are billed to nobody yet: by account, and by GPU model."""
+    """How many of the runs and sums that were stored are not billed.
 
-    unassigned: dict[str, int]
-    unpriced: dict[str, int]
+    Without an owner: by account. Without a price: runs by GPU model, sums by meter. Waived are sums that the tenant's
+    plan does not charge: by meter.
+    """
+
+    unassigned: dict[str, int] = field(default_factory=dict)
+    unpriced: dict[str, int] = field(default_factory=dict)
+    waived: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +68,17 @@ class Pushed:
 
 
 @transaction.atomic
-def push(*, cluster: Cluster, events: Sequence[Event | Rejection], moment: datetime) -> Pushed:
+def push(*, cluster: Cluster, values: Sequence[object], moment: datetime) -> Pushed:
     """Store and rate all that is new, and keep what cannot be true in quarantine; one transaction, so all or nothing.
 
-    Sent again, in any order and by any number at once, it changes nothing. Raises ClusterError.
+    `values` are events as JSON has them. Sent again, in any order and by any number at once, they change nothing.
+    Raises ClusterError.
     """
     refuse_other_kinds(cluster)
     ledger.lock(cluster)
+    units = meters.load_units()
+    rows = SingleRows(ZoneInfo(cluster.timezone), own_shares(cluster.shares, "shares"))
+    events = [cloud_events.read(value, rows, units) for value in values]
     answers: dict[int, Answer] = {
         place: Answer(Became.REJECTED, event)
         for place, event in enumerate(events)
@@ -81,10 +95,11 @@ def push(*, cluster: Cluster, events: Sequence[Event | Rejection], moment: datet
         elif before is None or before[1].turn < event.turn:
             newest[event.key] = place, event
     with connection.cursor() as cursor:
-        fresh = _not_known(cursor, cluster, newest)
+        fresh, others = _not_known(cursor, cluster, newest)
+        answers |= others
         bad = [answer.rejection.row for answer in answers.values() if answer.rejection is not None]
         answers |= _store(cursor, cluster, fresh, bad, moment)
-        warnings = _warnings(cursor) if fresh else Warnings({}, {})
+        warnings = _warnings(cursor) if fresh else Warnings()
         taken = [
             event for place, event in readable if place not in answers or answers[place].rejection is None
         ]
@@ -123,18 +138,21 @@ def _refusal(event: Event, moment: datetime) -> Rejection | None:
         return Rejection("/time", row)
     fact, now = event.fact, int(moment.timestamp())
     bad = None if fact is None else validation.refuse(fact, now=now) or _too_old(fact, now)
-    if bad is None:
+    if fact is None or bad is None:
         return None
-    row = BadRow(code=bad.code, values=bad.values, raw=event.raw, source_key=event.key)
-    return Rejection(event.pointer or f"/data/{bad.values.get('field', '')}".rstrip("/"), row)
+    place = str(bad.values.get("field", ""))
+    place = _FIELDS_OF_SUMS.get(place, place) if fact.meter else place
+    named = {**bad.values, "field": place} if place else bad.values
+    row = BadRow(code=bad.code, values=named, raw=event.raw, source_key=event.key)
+    return Rejection(event.pointer or f"/data/{place}".rstrip("/"), row)
 
 
 def _too_old(fact: UsageFact, now: int) -> BadRow | None:
     """The row to quarantine: its month would be one long past, and a sender of odd times would make hundreds."""
-    for field in ("submitted", "started"):
-        at: int | None = getattr(fact, field)
+    for name in ("submitted", "started"):
+        at: int | None = getattr(fact, name)
         if at is not None and at < now - OLDEST // timedelta(seconds=1):
-            values = {"field": field, "days": OLDEST.days}
+            values = {"field": name, "days": OLDEST.days}
             raw = validation.as_text(fact)
             return BadRow(code="too-old", values=values, raw=raw, source_key=fact.source_key)
     return None
@@ -142,15 +160,22 @@ def _too_old(fact: UsageFact, now: int) -> BadRow | None:
 
 def _not_known(
     cursor: Any, cluster: Cluster, newest: dict[str, tuple[int, Event]]
-) -> list[tuple[int, Event]]:
-    """Those that are newer than what is known of their runs."""
+) -> tuple[list[tuple[int, Event]], dict[int, Answer]]:
+    """Those that are newer than what is known of their runs and sums, and those whose name is the other's."""
     cursor.execute(sql.NEWEST, {"cluster": cluster.pk, "keys": list(newest)})
-    known = {key: (time, sequence, bytes(digest)) for key, time, sequence, digest in cursor.fetchall()}
-    return [
+    known, others = dict[str, Any](), dict[int, Answer]()
+    for key, time, sequence, digest, is_sum in cursor.fetchall():
+        place, event = newest[key]
+        known[key] = time, sequence, bytes(digest)
+        if is_sum is not event.is_sum:
+            row = BadRow(code="other-kind", raw=event.raw, source_key=key)
+            others[place] = Answer(Became.REJECTED, Rejection("/type", row))
+    fresh = [
         (place, event)
         for key, (place, event) in newest.items()
-        if key not in known or known[key] < event.turn
+        if place not in others and (key not in known or known[key] < event.turn)
     ]
+    return fresh, others
 
 
 def _store(
@@ -164,6 +189,7 @@ def _store(
     ledger.store(cluster=cluster, facts=facts, bad=bad, source=SOURCE, moment=moment)
     if not events:
         return {}
+    meters.mark_used({fact.meter for fact in facts if fact.meter}, moment=moment)
     engine.rate_touched()
     values = {
         "cluster": cluster.pk,
@@ -171,6 +197,7 @@ def _store(
         "times": [event.time for event in events],
         "sequences": [event.sequence for event in events],
         "digests": [event.digest for event in events],
+        "sums": [event.is_sum for event in events],
     }
     cursor.execute(sql.KEEP_NEWEST, values)
     cursor.execute(sql.VERDICTS)
@@ -182,7 +209,7 @@ def _store(
 
 def _warnings(cursor: Any) -> Warnings:
     cursor.execute(sql.WARNINGS)
-    counts: dict[str, dict[str, int]] = {"unassigned": {}, "unpriced": {}}
+    counts: dict[str, dict[str, int]] = {"unassigned": {}, "unpriced": {}, "waived": {}}
     for kind, name, count in cursor.fetchall():
         counts[kind][name] = count
     return Warnings(**counts)

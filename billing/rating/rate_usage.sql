@@ -97,7 +97,7 @@ FROM (SELECT (record_id >> 40)::int AS month, bool_or(ended IS NULL) AS grows FR
 -- stay visible as jobs.
 INSERT INTO rate_cut
 SELECT u.record_id, greatest(u.started, o.since), least(u.finish, o.until),
-       resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing)
+       resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter, u.quantity)
            * held_seconds(o.since, o.until, u.started, u.finish, u.suspended),
        o.offer_id, CASE o.resource WHEN 'gpu' THEN u.share_num ELSE 1 END, resource_parts(o.resource, u.share_den), 1
 FROM usage_input u JOIN rate_offer o
@@ -107,7 +107,7 @@ FROM usage_input u JOIN rate_offer o
  AND (NOT %(by_gpu_model)s OR o.gpu_model = u.gpu_model) AND (NOT %(by_mig_profile)s OR o.mig_profile = u.mig_profile)
  AND (NOT %(by_state)s OR o.state = u.state)
  AND (NOT %(in_hours)s OR o.open_id IS NULL) AND (NOT %(by_use)s OR o.use IS NULL)
-WHERE resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing) > 0
+WHERE resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter, u.quantity) > 0
   AND (u.suspended = 0 OR held_seconds(o.since, o.until, u.started, u.finish, u.suspended) > 0)
 
 -- name: CUTS_OF_UNRATED
@@ -115,7 +115,7 @@ WHERE resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memor
 INSERT INTO rate_change (id, record_id, service_from, service_to, units, offer_id, share_num, share_den, generation,
     revision, service_month, counted, "user", gpu_model)
 SELECT nextval('billing_ratedusage_id_seq'), u.record_id, greatest(u.started, o.since), least(u.finish, o.until),
-       resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing)
+       resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter, u.quantity)
            * held_seconds(o.since, o.until, u.started, u.finish, u.suspended),
        o.offer_id, CASE o.resource WHEN 'gpu' THEN u.share_num ELSE 1 END, resource_parts(o.resource, u.share_den), 1,
        u.revision, o.service_month, o.counted, u."user", u.gpu_model
@@ -125,7 +125,7 @@ FROM usage_input u JOIN rate_offer o
  AND (NOT %(by_qos)s OR o.qos = u.qos) AND (NOT %(by_priority_class)s OR o.priority_class = u.priority_class)
  AND (NOT %(by_gpu_model)s OR o.gpu_model = u.gpu_model) AND (NOT %(by_mig_profile)s OR o.mig_profile = u.mig_profile)
  AND (NOT %(by_state)s OR o.state = u.state)
-WHERE resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing) > 0
+WHERE resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter, u.quantity) > 0
   AND (u.suspended = 0 OR held_seconds(o.since, o.until, u.started, u.finish, u.suspended) > 0)
 
 -- name: CUTS_IN_HOURS
@@ -133,7 +133,7 @@ WHERE resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memor
 -- slice is longer than `longest` seconds.
 INSERT INTO rate_cut
 SELECT u.record_id, greatest(u.started, p.since), least(u.finish, p.until),
-       resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing)
+       resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter, u.quantity)
            * held_seconds(p.since, p.until, u.started, u.finish, u.suspended),
        o.offer_id, CASE o.resource WHEN 'gpu' THEN u.share_num ELSE 1 END, resource_parts(o.resource, u.share_den), 1
 FROM (
@@ -158,7 +158,8 @@ FROM (
              AND (NOT %(by_gpu_model)s OR o.gpu_model = u.gpu_model)
              AND (NOT %(by_mig_profile)s OR o.mig_profile = u.mig_profile)
              AND (NOT %(by_state)s OR o.state = u.state) AND (NOT %(by_use)s OR o.use IS NULL)
-            WHERE resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing) > 0
+            WHERE resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter,
+                                  u.quantity) > 0
         ) slice
     ) step GROUP BY record_id, span_id, resource, island
 ) p JOIN usage_input u ON u.record_id = p.record_id JOIN rate_offer o ON o.offer_id = p.offer_id

@@ -236,9 +236,10 @@ WITH k AS MATERIALIZED (
     DELETE FROM billing_ratedjob WHERE ctid = ANY (ARRAY(SELECT place FROM k))
         AND (record_id, tenant_id) IN (SELECT record_id, tenant_id FROM k)
     RETURNING tenant_id, record_id, started, coalesce(ended, seen_until, started) AS finish,
-              coalesce(cost_price_id, 0) AS price_id, cost_units, gpu_units
+              coalesce(cost_price_id, 0) AS price_id, cost_units, gpu_units, meter
 )
-INSERT INTO rate_job SELECT *, true FROM gone
+INSERT INTO rate_job SELECT tenant_id, record_id, started, finish, price_id, cost_units, gpu_units, true FROM gone
+WHERE meter = ''
 
 -- name: JOBS
 -- Only jobs that show something new are written, be it a single one of ten thousand; where nothing was rated before, none
@@ -249,7 +250,7 @@ INSERT INTO rate_job SELECT *, true FROM gone
 WITH written AS (
 INSERT INTO billing_ratedjob (tenant_id, record_id, project_id, cluster, account, job_id, name, "user", queue, qos,
     gpu_model, mig_profile, gpus, share_num, share_den, cpu_milli, memory_mib, gpu_memory_mib, billing, nodes, state,
-    submitted, started, ended, seen_until, suspended, shown_at, gpu_units, cost_price_id, cost_units,
+    submitted, started, ended, seen_until, suspended, meter, quantity, shown_at, gpu_units, cost_price_id, cost_units,
     unpriced)
 WITH cut AS NOT MATERIALIZED (
     SELECT record_id, offer_id, units, share_num, share_den FROM rate_cut WHERE NOT %(unrated)s
@@ -260,7 +261,7 @@ SELECT s.* FROM (
     SELECT o.tenant_id, u.record_id, o.project_id, u.cluster, u.account, u.job_id, u.name, u."user", u.queue, u.qos,
            u.gpu_model, u.mig_profile, u.gpus, u.share_num, u.share_den, u.cpu_milli, u.memory_mib, u.gpu_memory_mib,
            u.billing, u.nodes, u.state, u.submitted, u.started, u.ended, u.seen_until, u.suspended,
-           coalesce(u.started, u.submitted, 0) AS shown_at,
+           u.meter, u.quantity, coalesce(u.started, u.submitted, 0) AS shown_at,
            o.gpu_units, o.price_id AS cost_price_id, o.cost::numeric(30, 6) AS cost_units, o.unpriced
     FROM (
         SELECT w.record_id, w.tenant_id, coalesce(s.project_id, f.project_id) AS project_id,
@@ -272,7 +273,8 @@ SELECT s.* FROM (
         FROM (SELECT * FROM (
             SELECT c.record_id, f.tenant_id, max(c.offer_id) AS newest,
                    coalesce(sum(c.units) FILTER (WHERE f.resource = 'gpu'), 0) AS gpu_units,
-                   coalesce(sum(CASE WHEN f.resource = 'gpu' AND (c.share_num, c.share_den) <> (1, 1)
+                   coalesce(sum(CASE WHEN f.resource NOT IN ('cpu', 'memory', 'gpu-memory')
+                                      AND (c.share_num, c.share_den) <> (1, 1)
                                      THEN c.units * c.share_num * f.second_cost / c.share_den
                                      ELSE c.units * f.second_cost END), 0) AS cost,
                    bool_or(f.verdict = 'unpriced') AS unpriced,
@@ -299,12 +301,12 @@ SELECT s.* FROM (
 WHERE %(unrated)s OR
     (s.project_id, s.cluster, s.account, s.job_id, s.name, s."user", s.queue, s.qos, s.gpu_model, s.mig_profile, s.gpus,
      s.share_num, s.share_den, s.cpu_milli, s.memory_mib, s.gpu_memory_mib, s.billing, s.nodes, s.state, s.submitted,
-     s.started, s.ended, s.seen_until, s.suspended, s.shown_at, s.gpu_units, s.cost_price_id, s.cost_units,
+     s.started, s.ended, s.seen_until, s.suspended, s.meter, s.quantity, s.shown_at, s.gpu_units, s.cost_price_id, s.cost_units,
      s.unpriced)
     IS DISTINCT FROM
     (k.project_id, k.cluster, k.account, k.job_id, k.name, k."user", k.queue, k.qos, k.gpu_model, k.mig_profile, k.gpus,
      k.share_num, k.share_den, k.cpu_milli, k.memory_mib, k.gpu_memory_mib, k.billing, k.nodes, k.state, k.submitted,
-     k.started, k.ended, k.seen_until, k.suspended, k.shown_at, k.gpu_units, k.cost_price_id, k.cost_units,
+     k.started, k.ended, k.seen_until, k.suspended, k.meter, k.quantity, k.shown_at, k.gpu_units, k.cost_price_id, k.cost_units,
      k.unpriced)
 ORDER BY s.record_id
 ON CONFLICT (record_id, tenant_id) DO UPDATE SET
@@ -315,12 +317,13 @@ ON CONFLICT (record_id, tenant_id) DO UPDATE SET
     memory_mib = excluded.memory_mib, gpu_memory_mib = excluded.gpu_memory_mib, billing = excluded.billing,
     nodes = excluded.nodes, state = excluded.state, submitted = excluded.submitted, started = excluded.started,
     ended = excluded.ended, seen_until = excluded.seen_until, suspended = excluded.suspended,
-    shown_at = excluded.shown_at, gpu_units = excluded.gpu_units, cost_price_id = excluded.cost_price_id,
-    cost_units = excluded.cost_units, unpriced = excluded.unpriced
+    meter = excluded.meter, quantity = excluded.quantity, shown_at = excluded.shown_at, gpu_units = excluded.gpu_units,
+    cost_price_id = excluded.cost_price_id, cost_units = excluded.cost_units, unpriced = excluded.unpriced
 RETURNING tenant_id, record_id, started, coalesce(ended, seen_until, started) AS finish,
-          coalesce(cost_price_id, 0) AS price_id, cost_units, gpu_units
+          coalesce(cost_price_id, 0) AS price_id, cost_units, gpu_units, meter
 )
-INSERT INTO rate_job SELECT *, false FROM written
+INSERT INTO rate_job SELECT tenant_id, record_id, started, finish, price_id, cost_units, gpu_units, false FROM written
+WHERE meter = ''
 
 -- name: QUOTAS_CHANGED
 -- That the figures of these tenants' quotas are others now. Most sites have none: then rating does nothing of this.

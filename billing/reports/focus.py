@@ -25,9 +25,10 @@ from billing.rating import billed_usage
 from billing.reports import focus_documents
 from billing.reports.focus_columns import COLUMNS, PLACE, Status
 from billing.reports.focus_documents import Document, Month
-from billing.rules.meters import MAX_PRICE_DECIMALS
+from billing.rules.meters import MAX_PRICE_DECIMALS, is_built_in
 from billing.rules.money import exponent, rounded_text
 from billing.rules.price_shares import per_hour
+from clusters.connectors.sums import dimensions_of
 from portal.core.tenants.models import Tenant
 from portal.sql_files import Statements
 
@@ -217,7 +218,7 @@ def _line_charge(common: Charge, document: Document, line: InvoiceLine) -> Charg
         price = _decimal(_hour_price(line, document.currency))
     elif category == "Purchase" and line.amount >= 0:
         price = fixed(line.amount, exponent(document.currency))
-    unit = "Units" if category == "Purchase" else UNITS.get(line.unit, "Hours")
+    unit = "Units" if category == "Purchase" else UNITS.get(line.unit) or _unit(line)
     sku = line.meter if category == "Usage" else str(line.kind)
     sold = category in {"Usage", "Purchase"}
     return _with(
@@ -244,6 +245,10 @@ def _line_charge(common: Charge, document: Document, line: InvoiceLine) -> Charg
             "x_LineType": line.kind,
         },
     )
+
+
+def _unit(line: InvoiceLine) -> str:
+    return "Hours" if is_built_in(line.meter) else line.unit
 
 
 def _category(line: InvoiceLine, *, is_correction: bool) -> str:
@@ -297,7 +302,8 @@ def _hour_price(line: InvoiceLine, currency: str) -> Decimal:
 @lru_cache(maxsize=4096)
 def _tags(tenant: str, cluster: str, user: str, queue: str, model: str) -> str:
     """Tags of ours have a prefix, as FOCUS asks for of a provider's; what is not known is left out."""
-    named = {"tenant": tenant, "cluster": cluster, "user": user, "queue": queue, "gpu_model": model}
+    kinds = dimensions_of(model) if "=" in model else {"gpu_model": model}
+    named = {"tenant": tenant, "cluster": cluster, "user": user, "queue": queue, **kinds}
     tags = {f"clustertab/{name}": value for name, value in named.items() if value}
     return json.dumps(tags, ensure_ascii=False, separators=(",", ":"))
 

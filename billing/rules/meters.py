@@ -2,7 +2,9 @@
 
 A quantity is always in resource-seconds (GPU-seconds, core-seconds, GiB-seconds) as an exact
 fraction, because a slice is 1/7 of a GPU and memory is recorded in MiB. Hours appear only where a
-price meets a quantity and where people read one.
+price meets a quantity and where people read one. A meter that the operator declared has its own unit in
+the hour's place: one million tokens are 3,600 of what is called resource-seconds here, and so everything
+that counts, prices and proves hours does the same with them.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from typing import Protocol
+from typing import Protocol, Self
 
 from billing.rules.errors import RuleError
 from billing.rules.money import Money
@@ -66,6 +68,56 @@ _LABELS = {
     Meter.GPU_MEMORY_GIB_HOUR: "GPU memory time",
     Meter.BILLING_HOUR: "Billing time",
 }
+
+
+_UNITS_OF_RUNS = frozenset(_UNITS.values())
+
+
+class CustomMeter(str):
+    """A meter that the operator declared, by its name; a resource of its own. Compares as its name does."""
+
+    __slots__ = ("label", "unit")
+
+    def __new__(cls, name: str, *, unit: str, label: str) -> Self:
+        self = super().__new__(cls, name)
+        self.unit = unit
+        self.label = label
+        return self
+
+    unit: str
+    """`million tokens`: as it is read behind a number."""
+
+    label: str
+    """What an invoice calls it."""
+
+    @property
+    def value(self) -> str:
+        return str(self)
+
+    @property
+    def resource(self) -> str:
+        return str(self)
+
+
+AnyMeter = Meter | CustomMeter
+
+
+def is_built_in(meter: str) -> bool:
+    """Whether the meter is of what runs hold, rather than one that was declared."""
+    return meter in _BUILT_IN
+
+
+_BUILT_IN = frozenset(Meter)
+
+
+def meter_of(name: str, *, unit: str, label: str = "") -> AnyMeter:
+    """The meter of that name; of a declared one the unit and the label are those that a price or a line has of it."""
+    return Meter(name) if is_built_in(name) else CustomMeter(name, unit=unit, label=label)
+
+
+def plural(unit: str) -> str:
+    """The unit behind a number: `GPU-hours`; that of a declared meter is written so as it is."""
+    return f"{unit}s" if unit in _UNITS_OF_RUNS else unit
 
 
 class PriceModel(Protocol):

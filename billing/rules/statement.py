@@ -17,7 +17,7 @@ from billing.rules.errors import RuleError
 from billing.rules.money import Money
 
 if TYPE_CHECKING:
-    from billing.rules.meters import Meter, PriceModel
+    from billing.rules.meters import AnyMeter, PriceModel
     from billing.rules.period import Period
 
 
@@ -27,7 +27,7 @@ class LineKey:
 
     service: Period  # the billing period in which the use took place
     project: str
-    meter: Meter
+    meter: AnyMeter
     price_id: int
 
 

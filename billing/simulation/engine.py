@@ -19,8 +19,8 @@ from billing.invoicing import charges
 from billing.invoicing import statement_rows as rows
 from billing.invoicing.charges import ChargeInputs, InOrder
 from billing.models import BillingPeriod, PeriodTotal, Price, Verdict
+from billing.models.plans import priced_meter
 from billing.rating import engine
-from billing.rules.meters import Meter
 from billing.rules.money import Money
 from billing.rules.period import Period
 from billing.rules.statement import Key as StatementKey
@@ -151,7 +151,7 @@ def owed_by_tenant(
     services = {period.pk: rule for own in by_tenant.values() for rule, period in own.items()}
     for key, value in used.items():
         if key.price is not None:
-            line = LineKey(services[key.period], key.project, Meter(prices[key.price].meter), key.price)
+            line = LineKey(services[key.period], key.project, priced_meter(prices[key.price]), key.price)
             seconds[key.tenant][line] = value
     return {
         tenant: _owing(

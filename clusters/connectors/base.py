@@ -85,6 +85,8 @@ class UsageFact:
     exit_code: str = ""
     gpu_memory_mib: int = 0  # memory of the devices that it held, of all of them together
     billing: int = 0  # Slurm's billing TRES: a weight that its administrators gave to what was held
+    meter: str = ""  # of a sum: the declared meter; its dimensions are the `gpu_model`, its unit's parts in `gpu_share`
+    quantity: int | None = None  # of a sum: how many of those parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,14 @@ class BadRow:
     def reason(self) -> str:
         """The sentence in English: what is wrong and what to do."""
         return compose(row_messages.SENTENCES, self.code, self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """What a program sent that cannot be taken, and a JSON pointer to what is wrong in it."""
+
+    pointer: str
+    row: BadRow
 
 
 class BusySource(StrEnum):

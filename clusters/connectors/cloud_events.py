@@ -9,13 +9,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
 from msgspec import Meta
 
-from clusters.connectors.base import BadRow, ConnectorError, UsageFact
+from clusters.connectors import sums
+from clusters.connectors.base import BadRow, ConnectorError, Rejection, UsageFact
+from clusters.connectors.sums import MeterUnits
 
 if TYPE_CHECKING:
     from clusters.connectors.sacct.single_rows import SingleRows
@@ -23,8 +26,9 @@ if TYPE_CHECKING:
 RUN: Final = "org.clustertab.usage.run"  # it has ended
 OPEN: Final = "org.clustertab.usage.open"  # it waits, or runs and was seen at `time`: a heartbeat
 SACCT: Final = "org.clustertab.usage.sacct"  # a job as sacct printed it, at `time`
+SUM: Final = "org.clustertab.usage.sum"  # what was used of a declared meter in an hour or a day
 COMPLETE: Final = "org.clustertab.usage.complete"  # everything up to `through` was sent
-TYPES = (RUN, OPEN, SACCT, COMPLETE)
+TYPES = (RUN, OPEN, SACCT, SUM, COMPLETE)
 
 LONGEST = timedelta(days=400)
 LONGEST_KEY = 255  # of source and id together
@@ -32,7 +36,6 @@ MOST_GPUS = 1_000_000
 LONGEST_ROW = 1 << 20  # characters
 
 _SECOND = timedelta(seconds=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Text = Annotated[str, Meta(max_length=4096)]
 Name = Annotated[str, Meta(max_length=255)]
@@ -122,21 +125,18 @@ class Event:
     complete_through: int | None = None
 
     @property
+    def is_sum(self) -> bool:
+        """Whether it is of a declared meter, rather than of a run."""
+        return self.fact is not None and self.fact.meter != ""
+
+    @property
     def turn(self) -> tuple[datetime, str, bytes]:
         """Of two events of a run the greater one is the newer, in whatever order they come."""
         return self.time, self.sequence, self.digest
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """What cannot be read, and a JSON pointer to what is wrong in it."""
-
-    pointer: str
-    row: BadRow
-
-
-def read(value: object, rows: SingleRows) -> Event | Rejection:
-    """One event as JSON has it, whatever it is. `rows` reads those of sacct."""
+def read(value: object, rows: SingleRows, meters: MeterUnits = MappingProxyType({})) -> Event | Rejection:
+    """One event as JSON has it, whatever it is. `rows` reads those of sacct; `meters` are those that sums are of."""
     raw = json.dumps(value, sort_keys=True, ensure_ascii=False)
     try:
         event = msgspec.convert(value, Envelope)
@@ -150,7 +150,9 @@ def read(value: object, rows: SingleRows) -> Event | Rejection:
         values = {"type": event.type, "types": ", ".join(TYPES)}
         return Rejection("/type", BadRow(code="event-type", values=values, raw=raw, source_key=key))
     try:
-        return _sacct(event, key, raw, rows) if event.type == SACCT else _event(event, key, raw)
+        if event.type == SACCT:
+            return _sacct(event, key, raw, rows)
+        return _sum(event, key, raw, meters) if event.type == SUM else _event(event, key, raw)
     except msgspec.ValidationError as error:
         return _rejection("/data", error, raw, key)
 
@@ -158,7 +160,7 @@ def read(value: object, rows: SingleRows) -> Event | Rejection:
 def _event(event: Envelope, key: str, raw: str) -> Event | Rejection:
     if event.type == COMPLETE:
         through = msgspec.convert(event.data, Completeness).through
-        return Event(**_base(event, key, raw), complete_through=_second(through))
+        return Event(**_base(event, key, raw), complete_through=sums.second(through))
     shape = (
         msgspec.convert(event.data, EndedRun) if event.type == RUN else msgspec.convert(event.data, OpenRun)
     )
@@ -175,6 +177,12 @@ def _sacct(event: Envelope, key: str, raw: str, rows: SingleRows) -> Event | Rej
     if isinstance(row, UsageFact):
         return _run(event, replace(row, source_key=key), raw, "/data/row")
     return Rejection("/data/row", replace(cast("BadRow", row), raw=raw, source_key=key))
+
+
+def _sum(event: Envelope, key: str, raw: str, meters: MeterUnits) -> Event | Rejection:
+    data = msgspec.convert(event.data, sums.Sum)
+    total = sums.fact_of(data, event_id=event.id, key=key, raw=raw, meters=meters)
+    return total if isinstance(total, Rejection) else Event(**_base(event, key, raw), fact=total)
 
 
 def _run(event: Envelope, fact: UsageFact, raw: str, pointer: str = "") -> Event | Rejection:
@@ -201,7 +209,7 @@ def _base(event: Envelope, key: str, raw: str) -> dict[str, Any]:
 
 def _fact(event: Envelope, key: str, shape: EndedRun | OpenRun) -> UsageFact:
     num, den = shape.gpu_share.split("/")
-    started = None if shape.started is None else _second(shape.started)
+    started = None if shape.started is None else sums.second(shape.started)
     is_open = isinstance(shape, OpenRun)
     same = (
         *("account", "user", "name", "queue", "qos", "priority_class", "gpus", "gpu_model", "mig_profile"),
@@ -213,17 +221,13 @@ def _fact(event: Envelope, key: str, shape: EndedRun | OpenRun) -> UsageFact:
         **{name: getattr(shape, name) for name in same},
         job_id=event.id if shape.job_id is None else shape.job_id,
         gpu_share=(int(num), int(den)),
-        submitted=None if shape.submitted is None else _second(shape.submitted),
-        eligible=None if shape.eligible is None else _second(shape.eligible),
+        submitted=None if shape.submitted is None else sums.second(shape.submitted),
+        eligible=None if shape.eligible is None else sums.second(shape.eligible),
         started=started,
-        ended=None if isinstance(shape, OpenRun) else _second(shape.ended),
-        seen_until=_second(event.time) if is_open and started is not None else None,
+        ended=None if isinstance(shape, OpenRun) else sums.second(shape.ended),
+        seen_until=sums.second(event.time) if is_open and started is not None else None,
         billing=shape.weight,
     )
-
-
-def _second(moment: datetime) -> int:
-    return (moment - _EPOCH) // _SECOND
 
 
 def _rejection(base: str, error: msgspec.ValidationError, raw: str, key: str = "") -> Rejection:

@@ -90,6 +90,23 @@ SENTENCES: Mapping[str, str] = {
     "not-one-row": _("The text holds {rows} rows, and an event is of one."),
     "too-old": _("Its time {field} is more than {days} days ago; what is older is not taken from a sender."),
     "too-long-run": _("It lasted longer than {days} days: send what is longer in parts."),
+    "dimension-not-declared": _(
+        "{meter} has no dimension {name}; those are: {dimensions}. Add it to the meter, or leave it out."
+    ),
+    "dimension-text": _(
+        "The dimension {name} is text of 1 to 100 characters without a comma, a semicolon or an equals sign."
+    ),
+    "dimensions-too-long": _("The dimensions are over {most} characters long together."),
+    "meter-not-declared": _(
+        "No meter {meter} is declared; those are: {meters}. Declare it, then send the sum again."
+    ),
+    "other-kind": _(
+        "Its source and id name a run where this is a sum, or a sum where it is a run: give it an id of its own."
+    ),
+    "quantity-decimals": _("{quantity} has more than the {decimals} decimals by which {meter} counts."),
+    "quantity-too-large": _("A sum of {meter} is at most {most}: send it in parts, with ids of their own."),
+    "sum-too-long": _("It covers more than a day (25 hours): send a sum for each hour or day."),
+    "sum-without-length": _("It ends at {end}, not after its start {start}."),
     # of Prometheus
     "impossible-devices": _("It asks for {count} devices, which is no count."),
     "impossible-fraction": _("The annotation {annotation}={text} is not a part of one GPU."),

@@ -1,4 +1,5 @@
 import django.contrib.postgres.constraints
+import django.contrib.postgres.fields
 import django.core.validators
 import django.db.models.deletion
 import portal.core.vault
@@ -35,6 +36,25 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='DeclaredMeter',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('name', models.CharField(help_text='As events, prices and plans name it: llm-tokens.', max_length=40, unique=True)),
+                        ('title', models.CharField(help_text='As invoices call it: LLM tokens.', max_length=60)),
+                        ('unit', models.CharField(help_text='What a price is per, as it is read behind a number: million tokens.', max_length=40)),
+                        ('counted', models.CharField(blank=True, help_text='What a quantity counts: tokens. Left out, the unit.', max_length=40)),
+                        ('per_unit', models.BigIntegerField(default=1, help_text='How many of those make one unit.')),
+                        ('decimals', models.PositiveSmallIntegerField(default=0, help_text='Decimals that a quantity may have.')),
+                        ('dimensions', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=40), blank=True, default=list, help_text='By which a sum may be told apart: model, direction.', size=None)),
+                        ('unit_code', models.CharField(default='C62', help_text="The unit's code for e-invoices, of UN/ECE recommendation 20: C62 where it has none.", max_length=3)),
+                        ('first_used_at', models.DateTimeField(editable=False, help_text='When the first sum of it came: since then only dimensions are added.', null=True)),
+                    ],
+                    options={
+                        'constraints': [models.CheckConstraint(condition=models.Q(('name__regex', '^[a-z][a-z0-9]*(-[a-z0-9]+)*$')), name='meter_name_is_one_word'), models.CheckConstraint(condition=models.Q(models.Q(('title', ''), _negated=True), models.Q(('unit', ''), _negated=True), models.Q(('counted', ''), _negated=True)), name='meter_is_said_in_words'), models.CheckConstraint(condition=models.Q(('decimals__lte', 9), ('per_unit__gte', 1), ('per_unit__lte', 1000000000)), name='meter_unit_is_counted'), models.CheckConstraint(condition=models.Q(('unit_code__regex', '^[A-Z0-9]{2,3}$')), name='meter_unit_code_is_one')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='UsageRevision',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -67,6 +87,8 @@ class Migration(migrations.Migration):
                         ('exit_code', models.TextField()),
                         ('gpu_memory_mib', models.BigIntegerField(db_default=0, help_text='Memory of the devices that it held.')),
                         ('billing', models.BigIntegerField(db_default=0, help_text="Slurm's billing TRES, a weight.")),
+                        ('meter', models.TextField(db_default='', help_text='Of a sum, its declared meter; `gpu_model` has its dimensions then. A run has none.')),
+                        ('quantity', models.BigIntegerField(help_text="Of a sum: share_den of it make one of the meter's unit.", null=True)),
                         ('record_id', models.BigIntegerField()),
                         ('account_id', models.BigIntegerField()),
                         ('superseded_at', models.DateTimeField()),
@@ -259,6 +281,7 @@ class Migration(migrations.Migration):
                         ('source_key', models.TextField()),
                         ('time', models.DateTimeField(help_text="The event's own.")),
                         ('sequence', models.TextField()),
+                        ('is_sum', models.BooleanField(db_default=False, help_text='Of a declared meter; a run never becomes one.')),
                         ('digest', models.BinaryField(help_text='SHA-256 of all in it that counts.')),
                     ],
                     options={
@@ -342,6 +365,8 @@ class Migration(migrations.Migration):
                         ('exit_code', models.TextField()),
                         ('gpu_memory_mib', models.BigIntegerField(db_default=0, help_text='Memory of the devices that it held.')),
                         ('billing', models.BigIntegerField(db_default=0, help_text="Slurm's billing TRES, a weight.")),
+                        ('meter', models.TextField(db_default='', help_text='Of a sum, its declared meter; `gpu_model` has its dimensions then. A run has none.')),
+                        ('quantity', models.BigIntegerField(help_text="Of a sum: share_den of it make one of the meter's unit.", null=True)),
                         ('id', models.BigIntegerField(help_text='Months since 1970 << 40 | a number of its own.', primary_key=True, serialize=False)),
                         ('cluster', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, to='clusters.cluster')),
                         ('account', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, to='clusters.account')),

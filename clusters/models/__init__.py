@@ -11,6 +11,7 @@ from clusters.models.connection import Connection
 from clusters.models.coverage import IncompleteHour
 from clusters.models.declared import DeclaredNode
 from clusters.models.files import FileFormat, UsageFile, UsageFilePart
+from clusters.models.meters import DeclaredMeter
 from clusters.models.pulls import Pull, Quarantined
 from clusters.models.pushed import PushedRun
 from clusters.models.telemetry import Telemetry
@@ -31,6 +32,7 @@ __all__ = [
     "ClusterError",
     "ClusterKind",
     "Connection",
+    "DeclaredMeter",
     "DeclaredNode",
     "FileFormat",
     "IncompleteHour",

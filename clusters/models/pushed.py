@@ -15,6 +15,7 @@ class PushedRun(models.Model):
     source_key = models.TextField()
     time = models.DateTimeField(help_text="The event's own.")
     sequence = models.TextField()
+    is_sum = models.BooleanField(db_default=False, help_text="Of a declared meter; a run never becomes one.")
     digest = models.BinaryField(help_text="SHA-256 of all in it that counts.")
 
     def __str__(self) -> str:

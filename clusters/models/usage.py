@@ -42,6 +42,13 @@ class Usage(models.Model):
     exit_code = models.TextField()
     gpu_memory_mib = models.BigIntegerField(db_default=0, help_text="Memory of the devices that it held.")
     billing = models.BigIntegerField(db_default=0, help_text="Slurm's billing TRES, a weight.")
+    meter = models.TextField(
+        db_default="",
+        help_text="Of a sum, its declared meter; `gpu_model` has its dimensions then. A run has none.",
+    )
+    quantity = models.BigIntegerField(
+        null=True, help_text="Of a sum: share_den of it make one of the meter's unit."
+    )
 
     class Meta:
         abstract = True

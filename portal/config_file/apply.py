@@ -21,9 +21,12 @@ from billing.reports.operating_costs import OperatingCostError
 from billing.rules.errors import RuleError
 from billing.wallets.entries import WalletError
 from clusters.capacity import CapacityError
+from clusters.meters import MeterError
 from clusters.models import Account, Cluster, ClusterError
 from portal.config_file import diff, plans
 from portal.config_file.accounts import Claim, settle
+from portal.config_file.clusters import ClusterEntry
+from portal.config_file.meters import MeterEntry
 from portal.config_file.plan_entries import PlanEntry
 from portal.config_file.schema import File, parse
 from portal.config_file.toml_table import ConfigError
@@ -41,6 +44,7 @@ REFUSALS = (
     OwnershipConflictError,
     CapacityError,
     ClusterError,
+    MeterError,
     WalletError,
     OperatingCostError,
     PolicyError,
@@ -124,9 +128,10 @@ class _Writer:
                 file.close.write(None)
         for rate in file.tax_rates:
             rate.write()
-        for cluster in file.clusters:
-            with self.refusals(cluster.label):
-                cluster.write()
+        counted: list[ClusterEntry | MeterEntry] = [*file.clusters, *file.meters]
+        for listed in counted:
+            with self.refusals(listed.label):
+                listed.write()
         with self.refusals("operating_cost"):
             operating_costs.set_costs([entry.cost for entry in file.costs])
         for tenant in file.tenants:

@@ -44,7 +44,7 @@ from billing.models.quotas import SCOPE
 from billing.rules.dunning_defaults import Policy
 from billing.rules.money import Money
 from clusters.declared_nodes import in_order
-from clusters.models import Account, Cluster, ClusterKind, Connection, Telemetry
+from clusters.models import Account, Cluster, ClusterKind, Connection, DeclaredMeter, Telemetry
 from portal.core.tenants.models import Membership, Ownership, Tenant, User
 from portal.excerpt import quoted
 
@@ -353,6 +353,7 @@ KINDS = (
     Kind("tax rate", TaxRate, "tax rate {0}", lambda row: {"rate": f"{text_of(row.rate)} %"}),
     Kind("cost", OperatingCost, _cost_label, _cost, "cluster"),
     Kind("cluster", Cluster, "cluster {0.name}", _cluster, prefetched="declared_nodes"),
+    Kind("meter", DeclaredMeter, "meter {0}", "title unit counted per_unit decimals dimensions unit_code"),
     Kind("connection", Connection, "connection of {0.cluster.name}", _connection, "cluster"),
     Kind("telemetry", Telemetry, "telemetry of {0.cluster.name}", _endpoint, "cluster"),
     Kind("plan", Plan, "plan {0.name}", _plan),

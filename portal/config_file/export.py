@@ -12,7 +12,6 @@ from billing.catalog.version_terms import Term
 from billing.models import PlanVersion, Price, Settles
 from billing.models.plans import SELECTORS
 from billing.rules.hours import HoursZone
-from billing.rules.meters import Meter
 from billing.rules.tiers import Scale
 from portal.config_file.entries import Entry, fields_of
 from portal.config_file.plan_entries import (
@@ -97,7 +96,7 @@ def _price(price: Price, since: date | None) -> PriceEntry:
     scale, windows = price.scale, price.hours.get("windows", ())
     zone = HoursZone(price.hours.get("zone", HoursZone.TENANT))
     return PriceEntry(
-        meter=Meter(price.meter),
+        meter=price.meter,
         where={
             name: list(values) for name, column in SELECTORS.items() if (values := getattr(price, column))
         },

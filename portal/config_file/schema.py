@@ -7,6 +7,7 @@ import tomllib
 from portal.config_file.clusters import ClusterEntry
 from portal.config_file.costs import CostEntry
 from portal.config_file.entries import Entry, key, read
+from portal.config_file.meters import MeterEntry
 from portal.config_file.plan_entries import PlanEntry
 from portal.config_file.policies import CloseEntry
 from portal.config_file.sellers import SellerEntry
@@ -27,6 +28,7 @@ class File(Entry, frozen=True, kw_only=True):
     costs: list[CostEntry] = key(name="operating_cost", default_factory=list)
     tax_rates: list[TaxRateEntry] = key(name="tax_rate", default_factory=list)
     clusters: list[ClusterEntry] = key(name="cluster", default_factory=list)
+    meters: list[MeterEntry] = key(name="meter", default_factory=list)
     plans: list[PlanEntry] = key(name="plan", default_factory=list)
     tenants: list[TenantEntry] = key(name="tenant", default_factory=list)
 

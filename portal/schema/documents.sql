@@ -7,12 +7,12 @@ CREATE FUNCTION jobs_as_billed(of_tenant bigint, moments bigint[]) RETURNS TABLE
     moment bigint, record_id bigint, cluster text, account text, job_id text, name text, "user" text, queue text,
     qos text, gpu_model text, mig_profile text, gpus int, share_num int, share_den int, cpu_milli bigint,
     memory_mib bigint, gpu_memory_mib bigint, billing bigint, nodes int, state text, submitted bigint, started bigint,
-    ended bigint, seen_until bigint, suspended bigint
+    ended bigint, seen_until bigint, suspended bigint, meter text, quantity bigint
 ) LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT DISTINCT ON (m.moment, b.record_id)
            m.moment, b.record_id, b.cluster, b.account, b.job_id, b.name, b."user", b.queue, b.qos, b.gpu_model,
            b.mig_profile, b.gpus, b.share_num, b.share_den, b.cpu_milli, b.memory_mib, b.gpu_memory_mib, b.billing,
-           b.nodes, b.state, b.submitted, b.started, b.ended, b.seen_until, b.suspended
+           b.nodes, b.state, b.submitted, b.started, b.ended, b.seen_until, b.suspended, b.meter, b.quantity
     FROM unnest(moments) AS m (moment)
     JOIN billing_billedjob b ON b.tenant_id = of_tenant AND b.through >= m.moment
     ORDER BY m.moment, b.record_id, b.through
@@ -29,7 +29,8 @@ CREATE FUNCTION line_cuts(
     record_id bigint, cluster text, account text, job_id text, name text, "user" text, queue text, qos text,
     gpu_model text, mig_profile text, gpus int, cpu_milli bigint, memory_mib bigint, gpu_memory_mib bigint,
     billing bigint, nodes int, state text, submitted bigint, started bigint, ended bigint, seen_until bigint,
-    suspended bigint, share_num int, share_den int, service_from bigint, service_to bigint, units bigint, count bigint
+    suspended bigint, meter text, quantity bigint, share_num int, share_den int, service_from bigint, service_to bigint,
+    units bigint, count bigint
 ) LANGUAGE sql STABLE AS $$
     WITH own AS NOT MATERIALIZED (
         SELECT r.* FROM billing_ratedusage r
@@ -48,7 +49,8 @@ CREATE FUNCTION line_cuts(
         FROM rated r CROSS JOIN LATERAL (VALUES (-r.before, after), (r.now, through)) v (units, moment)
         WHERE r.before <> r.now AND v.units <> 0
     )
-    SELECT u.*, resource_amount(of_resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing)
+    SELECT u.*, resource_amount(of_resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter,
+                                u.quantity)
     FROM (
         SELECT c.record_id,
                CASE WHEN b.record_id IS NULL THEN j.cluster ELSE b.cluster END AS cluster,
@@ -72,6 +74,8 @@ CREATE FUNCTION line_cuts(
                CASE WHEN b.record_id IS NULL THEN j.ended ELSE b.ended END AS ended,
                CASE WHEN b.record_id IS NULL THEN j.seen_until ELSE b.seen_until END AS seen_until,
                CASE WHEN b.record_id IS NULL THEN j.suspended ELSE b.suspended END AS suspended,
+               CASE WHEN b.record_id IS NULL THEN j.meter ELSE b.meter END AS meter,
+               CASE WHEN b.record_id IS NULL THEN j.quantity ELSE b.quantity END AS quantity,
                c.share_num, c.share_den, c.service_from, c.service_to, c.units
         FROM cut c
         LEFT JOIN jobs_as_billed(of_tenant, CASE WHEN after = 0 THEN ARRAY[through] ELSE ARRAY[after, through] END) b

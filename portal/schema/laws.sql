@@ -11,7 +11,8 @@ BEGIN
         RETURN NULL;
     END IF;
     IF TG_TABLE_NAME = 'tenants_tenant' THEN
-        used := EXISTS (SELECT 1 FROM billing_ratedjob WHERE tenant_id = OLD.id);
+        used := EXISTS (SELECT 1 FROM billing_ratedjob WHERE tenant_id = OLD.id AND meter = '')
+             OR EXISTS (SELECT 1 FROM billing_ratedjob WHERE tenant_id = OLD.id AND meter <> '');
     ELSE
         used := EXISTS (SELECT 1 FROM billing_ratedjob WHERE project_id = OLD.id);
     END IF;
@@ -43,3 +44,34 @@ BEGIN
 END $$;
 CREATE TRIGGER tenant_that_left_owns_no_account BEFORE INSERT OR UPDATE ON tenants_ownership
     FOR EACH ROW EXECUTE FUNCTION billing_tenant_that_left_owns_no_account();
+
+-- A price of a declared meter says its unit and its name. As long as no sum of it came they may change, and prices follow.
+CREATE FUNCTION billing_price_is_per_unit_of_its_meter() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM 1 FROM clusters_declaredmeter m
+    WHERE (m.name, m.unit, m.title, m.unit_code) = (NEW.meter, NEW.unit, NEW.title, NEW.unit_code) FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'A price is not per the unit of a declared meter.'
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'price_is_per_unit_of_its_meter';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER price_is_per_unit_of_its_meter AFTER INSERT OR UPDATE ON billing_price
+    DEFERRABLE INITIALLY IMMEDIATE FOR EACH ROW WHEN (NEW.unit <> '') EXECUTE FUNCTION billing_price_is_per_unit_of_its_meter();
+
+CREATE FUNCTION billing_meter_is_kept_by_plans() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (TG_OP = 'DELETE' OR NEW.name <> OLD.name) AND (
+           EXISTS (SELECT FROM billing_price WHERE meter = OLD.name)
+           OR EXISTS (SELECT FROM billing_planversion WHERE OLD.name = ANY (charges))) THEN
+        RAISE EXCEPTION 'Plans charge this meter, so it is kept.'
+            USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'meter_of_plans_is_kept';
+    END IF;
+    IF TG_OP = 'UPDATE' THEN
+        UPDATE billing_price SET unit = NEW.unit, title = NEW.title, unit_code = NEW.unit_code
+        WHERE meter = NEW.name AND (unit, title, unit_code) <> (NEW.unit, NEW.title, NEW.unit_code);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER meter_is_kept_by_plans AFTER DELETE OR UPDATE ON clusters_declaredmeter
+    FOR EACH ROW EXECUTE FUNCTION billing_meter_is_kept_by_plans();

@@ -26,11 +26,12 @@ CREATE TABLE clusters_usagerecord (
     id bigint NOT NULL, cluster_id bigint NOT NULL, account_id bigint NOT NULL, last_seen timestamptz NOT NULL,
     cpu_milli bigint NOT NULL, memory_mib bigint NOT NULL, gpu_memory_mib bigint NOT NULL DEFAULT 0,
     billing bigint NOT NULL DEFAULT 0, suspended bigint NOT NULL, time_limit bigint, submitted bigint, eligible bigint,
-    started bigint, ended bigint, seen_until bigint,
+    started bigint, ended bigint, seen_until bigint, quantity bigint,
     revision int NOT NULL, gpus int NOT NULL, share_num int NOT NULL, share_den int NOT NULL, nodes int NOT NULL,
     source_key text NOT NULL, job_id text NOT NULL, name text NOT NULL, "user" text NOT NULL, queue text NOT NULL,
     qos text NOT NULL, priority_class text NOT NULL, gpu_model text NOT NULL, mig_profile text NOT NULL,
     node_list text NOT NULL, requested text NOT NULL, state text NOT NULL, exit_code text NOT NULL,
+    meter text NOT NULL DEFAULT '',
     PRIMARY KEY (id),
     -- With the unique key of each partition: a source key is recorded once for ever, whatever its times become.
     CONSTRAINT usage_is_in_the_month_of_its_key CHECK (coalesce(usage_key_month(source_key), id >> 40) = id >> 40),
@@ -38,7 +39,12 @@ CREATE TABLE clusters_usagerecord (
     CONSTRAINT usage_is_never_negative
         CHECK (gpus >= 0 AND cpu_milli >= 0 AND memory_mib >= 0 AND nodes >= 0 AND suspended >= 0),
     CONSTRAINT usage_weighs_never_less_than_nothing CHECK (gpu_memory_mib >= 0 AND billing >= 0),
-    CONSTRAINT usage_share_is_a_fraction_of_one_gpu CHECK (share_num >= 1 AND share_den >= share_num)
+    CONSTRAINT usage_share_is_a_fraction_of_one_gpu CHECK (share_num >= 1 AND share_den >= share_num),
+    -- All of a sum belongs to its start: it is never open, and holds nothing that runs hold.
+    CONSTRAINT usage_is_a_run_or_a_sum CHECK (
+        CASE WHEN meter = '' THEN quantity IS NULL
+             ELSE quantity IS NOT NULL AND quantity >= 0 AND started IS NOT NULL AND ended IS NOT NULL AND ended > started
+                  AND share_num = 1 AND suspended + gpus + cpu_milli + memory_mib + gpu_memory_mib + billing = 0 END)
 ) PARTITION BY RANGE (id);
 -- No column that changes while a run goes on is in a B-tree: its row is written anew within its page. What begins at a
 -- time is found by few pages of another kind of index, which is no hindrance.
@@ -103,16 +109,19 @@ CREATE TABLE billing_ratedjob (
     record_id bigint NOT NULL, tenant_id bigint NOT NULL, project_id bigint NOT NULL, shown_at bigint NOT NULL,
     cpu_milli bigint NOT NULL, memory_mib bigint NOT NULL, gpu_memory_mib bigint NOT NULL DEFAULT 0,
     billing bigint NOT NULL DEFAULT 0, suspended bigint NOT NULL DEFAULT 0, submitted bigint, started bigint, ended bigint,
-    seen_until bigint, gpu_units bigint NOT NULL,
+    seen_until bigint, quantity bigint, gpu_units bigint NOT NULL,
     gpus int NOT NULL, share_num int NOT NULL, share_den int NOT NULL, nodes int NOT NULL,
     unpriced boolean NOT NULL, cost_price_id bigint, cost_units numeric(30, 6) NOT NULL,
     cluster text NOT NULL, account text NOT NULL, job_id text NOT NULL, name text NOT NULL, "user" text NOT NULL,
     queue text NOT NULL, qos text NOT NULL, gpu_model text NOT NULL, mig_profile text NOT NULL, state text NOT NULL,
+    meter text NOT NULL DEFAULT '',
     -- The record first: rating looks up jobs by it, whoever their tenants are.
     PRIMARY KEY (record_id, tenant_id)
 ) PARTITION BY RANGE (record_id);
 -- No column that grows with a run is in an index.
-CREATE INDEX jobs_of_tenant_newest_first ON billing_ratedjob (tenant_id, shown_at DESC, record_id DESC);
+CREATE INDEX jobs_of_tenant_newest_first ON billing_ratedjob (tenant_id, shown_at DESC, record_id DESC) WHERE meter = '';
+-- Sums of declared meters are no jobs: however many there are, lists of jobs do not step over them.
+CREATE INDEX sums_of_tenant_newest_first ON billing_ratedjob (tenant_id, shown_at DESC, record_id DESC) WHERE meter <> '';
 -- The few that run or wait, found without reading all that ever ended.
 CREATE INDEX open_jobs_of_tenant ON billing_ratedjob (tenant_id, shown_at DESC, record_id DESC) WHERE ended IS NULL;
 -- Those of all tenants that ended lately, which monitoring asks for each minute. Rows come about in the order of their

@@ -97,6 +97,7 @@ CREATE TABLE clusters_usagerevision (
     submitted bigint, eligible bigint, started bigint, ended bigint, seen_until bigint,
     suspended bigint NOT NULL, state text NOT NULL, exit_code text NOT NULL,
     gpu_memory_mib bigint NOT NULL DEFAULT 0, billing bigint NOT NULL DEFAULT 0,
+    meter text NOT NULL DEFAULT '', quantity bigint,
     PRIMARY KEY (superseded_month, id)
 ) PARTITION BY RANGE (superseded_month);
 CREATE INDEX revisions_of_record ON clusters_usagerevision (record_id, revision);

@@ -5,13 +5,19 @@ CREATE VIEW clusters_run WITH (security_invoker = true) AS
 SELECT u.id AS record_id, u.revision, u.cluster_id, c.name AS cluster, u.account_id, a.name AS account, u.job_id, u.name,
        u."user", u.queue, u.qos, u.priority_class, u.gpus, u.gpu_model, u.mig_profile, u.share_num, u.share_den,
        u.cpu_milli, u.memory_mib, u.nodes, u.state, u.submitted, u.started, u.ended, u.seen_until,
-       coalesce(u.ended, u.seen_until) AS finish, u.suspended, u.gpu_memory_mib, u.billing
+       usage_finish(u.meter, u.started, u.ended, u.seen_until) AS finish, u.suspended, u.gpu_memory_mib, u.billing, u.meter,
+       u.quantity
 FROM clusters_usagerecord u JOIN clusters_account a ON a.id = u.account_id JOIN clusters_cluster c ON c.id = u.cluster_id;
 
--- What is rated. Measures count over again what GPUs, cores and memory are there for.
+-- What runs hold that is rated. Measures count over again what GPUs, cores and memory are there for.
 CREATE VIEW billing_resource WITH (security_invoker = true) AS
 SELECT * FROM (VALUES ('gpu', false), ('cpu', false), ('memory', false), ('gpu-memory', true), ('billing', true))
     AS r (resource, is_measure);
+
+-- The same, and what sums count: the declared meters, each a resource of its own.
+CREATE VIEW billing_anyresource WITH (security_invoker = true) AS
+SELECT resource, is_measure, '' AS meter FROM billing_resource
+UNION ALL SELECT name, false, name FROM clusters_declaredmeter;
 
 -- What each tenant's plan charges when, as epoch seconds; NULL while it has none. Neighboring times are different. What is
 -- waived has no rated row: proof and pages compute it by this, which knows nothing of how usage is cut. Tenants have no right
@@ -50,7 +56,8 @@ GROUP BY p.id, w.payer_id;
 -- Prices as usage is priced by them. `by_total`: tiers or an allowance look at the total of a period, so that
 -- `unit_price` is the first unit's.
 CREATE VIEW billing_pricetag WITH (security_invoker = true) AS
-SELECT c.id AS price_id, c.meter, c.unit_price, l.currency, c.scale <> '{}' OR c.allowance_id IS NOT NULL AS by_total
+SELECT c.id AS price_id, c.meter, c.unit_price, l.currency, c.scale <> '{}' OR c.allowance_id IS NOT NULL AS by_total,
+       c.title, c.unit
 FROM billing_price c JOIN billing_planversion v ON v.id = c.version_id JOIN billing_plan l ON l.id = v.plan_id;
 
 -- What takes each document's total off, and what is left of it, in minor units; below zero it is to be given back.
@@ -101,7 +108,7 @@ CREATE VIEW billing_walletprice WITH (security_invoker = true) AS
 SELECT c.id AS price_id FROM billing_price c JOIN billing_planversion v ON v.id = c.version_id
 JOIN billing_plan p ON p.id = v.plan_id WHERE p.settles = 'wallet';
 
-GRANT SELECT ON billing_chargedbytotal TO clustertab_agent;
+GRANT SELECT ON billing_chargedbytotal, clusters_declaredmeter, billing_anyresource TO clustertab_agent;
 GRANT SELECT ON billing_resource, billing_invoicebalance, billing_pricetag TO clustertab_portal, clustertab_agent;
 
 -- What a tenant may know of tables that it has no right on. The views read them as their owner and name the tenant as
@@ -142,6 +149,13 @@ JOIN clusters_utilisationhour h ON h.record_id = u.id
 WHERE o.owned && int8range(h.hour, h.hour + 3600);
 
 GRANT SELECT ON billing_ownrun, billing_ownhour TO clustertab_portal;
+
+-- The declared meters of which it used anything, in words.
+CREATE VIEW billing_ownmeter WITH (security_barrier = true) AS
+SELECT m.name, m.title, m.unit FROM clusters_declaredmeter m
+WHERE EXISTS (SELECT FROM billing_periodtotal t WHERE t.resource = m.name
+              AND t.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint));
+GRANT SELECT ON billing_ownmeter TO clustertab_portal;
 
 -- Cores and memory that its plan did not charge while its jobs held them.
 CREATE VIEW billing_waivedpart WITH (security_barrier = true) AS

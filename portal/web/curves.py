@@ -9,9 +9,9 @@ from django.utils.translation import gettext as _
 
 from billing.catalog import line_descriptions
 from billing.models import Price
-from billing.models.plans import model_of
+from billing.models.plans import model_of, priced_meter
 from billing.rules.curve import Point, cliffs, curve
-from billing.rules.meters import Meter
+from billing.rules.meters import plural
 from billing.rules.money import Money
 from portal.web import drawing
 from portal.web import format as say
@@ -33,7 +33,7 @@ class Curve:
 def curve_of(price: Price) -> Curve:
     """The curve of a price in the currency of its plan."""
     currency = price.version.plan.currency
-    unit = f"{Meter(price.meter).unit}s"
+    unit = plural(priced_meter(price).unit)
     points = curve(model_of(price), currency)
     title = line_descriptions.describe(price)
     top = say.money(max(point.amount for point in points))
@@ -64,7 +64,7 @@ def price_words(price: Price) -> str:
     """How it depends on the quantity, or what a unit costs; and what it includes."""
     words = line_descriptions.scale(price)
     if not words:
-        unit = Meter(price.meter).unit
+        unit = priced_meter(price).unit
         amount = say.price(price.unit_price, price.version.plan.currency)
         words = _("{amount} per {unit}").format(amount=amount, unit=unit)
     if price.allowance:

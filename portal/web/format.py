@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 from babel.dates import format_date
 
 from billing.models import BillingPeriod
-from billing.rules.formatting import LOCALE, hours_text, money_text, price_text
-from billing.rules.meters import Meter
+from billing.rules.formatting import LOCALE, grouped, hours_text, money_text, price_text
+from billing.rules.meters import AnyMeter, CustomMeter, Meter
 from billing.rules.money import Money, exponent, rounded_text
 from billing.rules.period import Period, label
 
@@ -74,6 +74,18 @@ def long_hours(resource_seconds: Fraction) -> str:
     return hours_text(resource_seconds)
 
 
+def quantity(units: Fraction) -> str:
+    """`12.5`: units of a declared meter, up to six decimals as on the invoice."""
+    return grouped(rounded_text(units, 6))
+
+
+def fraction(units: Fraction) -> str:
+    """Exact: `12.5`, or a fraction where no decimals tell it: `1,000,001/730,000`."""
+    if 10**9 % units.denominator == 0:
+        return grouped(rounded_text(units, 9))
+    return f"{whole(units.numerator)}/{whole(units.denominator)}"
+
+
 def seconds(resource_seconds: Fraction) -> str:
     """Exact: `57,600`, or a fraction where it is no whole number of seconds: `57,600/7`."""
     text = whole(resource_seconds.numerator)
@@ -90,13 +102,15 @@ def gpus(count: int, model: str, mig_profile: str, share: Fraction) -> str:
     return f"{count} × {model}" if share == 1 else f"{count} × {share} × {model}"
 
 
-def usage(units: int, share: Fraction, meter: Meter) -> str:
+def usage(units: int, share: Fraction, meter: AnyMeter) -> str:
     """Seconds × units as they were counted, and what makes the meter's seconds of them."""
     return f"{whole(units)} {counted_in(share, meter)}"
 
 
-def counted_in(share: Fraction, meter: Meter) -> str:
-    """`GPU-seconds × 1/7`, `millicore-seconds ÷ 1,000`, `MiB-seconds ÷ 1,024`."""
+def counted_in(share: Fraction, meter: AnyMeter) -> str:
+    """`GPU-seconds × 1/7`, `millicore-seconds ÷ 1,000`, `MiB-seconds ÷ 1,024`; of a sum its unit."""
+    if isinstance(meter, CustomMeter):
+        return meter.unit
     if share == 1:
         return COUNTED[meter]
     turned = f"× {share}" if meter == Meter.GPU_HOUR else f"÷ {whole(share.denominator)}"

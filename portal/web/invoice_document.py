@@ -18,6 +18,7 @@ from billing.queries.invoices import Detail
 from billing.receivables.settlement import Settlement
 from billing.rules.bank_details import BankDetails, bank_details, drawn
 from billing.rules.formatting import country_name
+from billing.rules.meters import is_built_in, plural
 from billing.rules.money import Money
 from portal.web import format as say
 from portal.web.badges import INVOICE_BADGES, Badge
@@ -220,7 +221,7 @@ def _groups(detail: Detail) -> tuple[LineGroup, ...]:
 def opens_to(row: InvoiceLine, jobs: int) -> str:
     """What a line opens to: its jobs, how it is computed, or "" for nothing."""
     if row.seconds_num and row.used_by() is None:
-        return say.counted(jobs, "job")
+        return say.counted(jobs, "job" if is_built_in(row.meter) else "sum")
     return "how" if row.terms or row.seconds_num else ""
 
 
@@ -240,7 +241,7 @@ def shown_line(row: InvoiceLine, currency: str, jobs: str) -> Line:
         description=row.description,
         detail="; ".join(text for text in details if text),
         quantity=say.long_hours(seconds) if seconds else "",
-        unit=f"{row.unit}s" if seconds else "",
+        unit=plural(row.unit) if seconds else "",
         unit_price=say.price(row.unit_price, currency) if seconds else "",
         amount=say.minor(row.amount, currency),
         jobs=jobs,

@@ -15,7 +15,7 @@ from billing.models import Invoice, InvoiceLine
 from billing.queries import invoices as reading
 from billing.queries import line_usage
 from billing.queries.line_usage import Cursor, Page
-from billing.rules.meters import Meter, PerUnit
+from billing.rules.meters import PerUnit, is_built_in, meter_of
 from portal.core.tenants.access import Action
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
@@ -71,7 +71,8 @@ def _line_page(request: TenantRequest, number: str, position: int) -> dict[str, 
     usage = Page([], 0, None)
     if not apart:
         usage = line_usage.jobs(row, after=_cursor(request.GET.get("before", "")))
-    unit = row.unit.replace("hour", "seconds")
+    sums = not is_built_in(row.meter)
+    unit = "" if sums else row.unit.replace("hour", "seconds")
     price = PerUnit(line_usage.hour_price(row))
     return {
         "number": number,
@@ -79,7 +80,8 @@ def _line_page(request: TenantRequest, number: str, position: int) -> dict[str, 
         "project": row.project or row.invoice.buyer["name"],
         "seconds": f"{say.seconds(whole)} {unit}" if unit and not apart else "",
         "whole": whole,
-        "meter": Meter(row.meter),
+        "meter": meter_of(row.meter, unit=row.unit),
+        "sums": sums and not apart,
         "apart": apart,
         "formula": line_descriptions.computation(row, currency)
         if row.terms
@@ -96,8 +98,9 @@ def _older(cursor: Cursor) -> str:
 
 def _formula(row: InvoiceLine, whole: Fraction, unit: str, currency: str) -> str:
     exact = PerUnit(line_usage.hour_price(row)).amount(whole, currency)
+    quantity = f"{say.seconds(whole)} {unit} ÷ 3,600" if unit else f"{say.fraction(whole / 3600)} {row.unit}"
     return (
-        f"{say.seconds(whole)} {unit} ÷ 3,600 × {say.price(row.unit_price, currency)} = "
+        f"{quantity} × {say.price(row.unit_price, currency)} = "
         f"{say.exact_money(exact)}, on the invoice {say.minor(row.amount, currency)}"
     )
 

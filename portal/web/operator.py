@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
+from billing.catalog.meters import units_of
 from clusters import status, watermark
 from clusters.models import Pull
 from portal.core.tenants import unassigned as reading
@@ -40,9 +41,15 @@ def clusters(request: HttpRequest, frame: PageFrame) -> HttpResponse:
 
 @operator_page("unassigned")
 def unassigned(request: HttpRequest, frame: PageFrame) -> HttpResponse:
+    accounts = reading.unassigned()
+    units = units_of({meter for row in accounts for meter in row.use.quantities})
     rows = [
-        (row.use, [_command(row.use.cluster, row.use.account, gap) for gap in row.gaps])
-        for row in reading.unassigned()
+        (
+            row.use,
+            [_command(row.use.cluster, row.use.account, gap) for gap in row.gaps],
+            [(quantity, units[meter]) for meter, quantity in row.use.quantities.items()],
+        )
+        for row in accounts
     ]
     return answer(request, frame, {"rows": rows}, whole="operator/unassigned.html")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from fractions import Fraction
 
@@ -83,6 +84,7 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
         "pays_for": _spans("Pays for", [(span.user, span) for span in paying if not span.mine]),
         "paid": per_currency(row.amount for row in charges.paid) if charges else [],
         "unpriced": _unpriced(summary.uses),
+        "metered": _metered(summary.uses),
     }
 
 
@@ -111,6 +113,23 @@ def _largest(uses: Sequence[Use]) -> list[Use]:
     return [*uses[:SPEND_ROWS], other]
 
 
+def _metered(uses: Sequence[Use]) -> list[Use]:
+    """What was used of declared meters, by meter and dimensions, over all projects."""
+    sums: dict[tuple[str, ...], list[Use]] = {}
+    for use in uses:
+        if use.meter:
+            sums.setdefault((use.meter, use.gpu_model, use.verdict, use.unit), []).append(use)
+    return [
+        replace(
+            same[0],
+            project="",
+            quantity=sum((use.quantity for use in same), Fraction(0)),
+            cost=per_currency(amount for use in same for amount in use.cost),
+        )
+        for _, same in sorted(sums.items())
+    ]
+
+
 def _unpriced(uses: Sequence[Use]) -> str:
     """`12 GPU-hours on MI300X`, joined; CPU and memory without a price are named by their project."""
     texts = []
@@ -119,5 +138,8 @@ def _unpriced(uses: Sequence[Use]) -> str:
             continue
         model = f" on {use.gpu_model}" if use.gpu_model else ""
         what = f"{say.hours(use.gpu_seconds)} GPU-hours{model}" if use.gpu_seconds else "the CPU or memory"
+        if use.meter:
+            dimensions = f" ({use.gpu_model})" if use.gpu_model else ""
+            what = f"{say.quantity(use.quantity)} {use.unit}{dimensions}"
         texts.append(f"{what} of {use.project}")
     return ", ".join(texts)

@@ -108,7 +108,7 @@ def test_api_044_an_empty_batch_tries_the_key_and_the_cluster(op: Door, house: H
     answer = send(op)
     assert (answer.status, answer.body) == (
         200,
-        {"results": [], "warnings": {"unassigned": {}, "unpriced": {}}},
+        {"results": [], "warnings": {"unassigned": {}, "unpriced": {}, "waived": {}}},
     )
     other = op.send("POST", f"/usage-events?cluster={house.cluster.name}", [], **{"Content-Type": BATCH})
     assert other.problem == (409, "refused")

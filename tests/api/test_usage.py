@@ -70,7 +70,7 @@ def test_api_034_the_days_of_march_add_up_to_its_invoice(house: House, ann: Door
     assert answer["buckets"][0] == {
         "from": "2026-03-01",
         "to": "2026-03-02",
-        "used": {"gpu_seconds": "0", "cost": [], "depends_on_total": False},
+        "used": {"gpu_seconds": "0", "cost": [], "depends_on_total": False, "quantities": []},
         "groups": [],
     }
     second = answer["buckets"][1]["used"]

@@ -11,6 +11,7 @@ import pytest
 from billing.catalog import third_party_payers
 from billing.invoicing import close_runs
 from billing.models import CloseKind, CloseRun, PendingApproval
+from clusters import meters
 from portal.api import identifiers, keys
 from portal.api.routes import routes
 from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
@@ -204,6 +205,7 @@ def named(house: House) -> dict[str, str]:
         "keys": identifiers.write("key", a_key(house.ann, house.vision, "usage:read").key.pk),
         "webhooks": house.webhook.name,
         "tenants": "vision-lab",
+        "meters": meters.declare_meter(name="storage", title="Storage", unit="GB-month").name,
         "plans": "vision-deal",
         "clusters": "gpu1",
         "ownerships": identifiers.write("own", house.vision.ownerships.get().pk),

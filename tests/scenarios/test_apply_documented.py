@@ -27,6 +27,7 @@ TABLES = {
     "[[cluster.node]]": ("[[cluster]]\n[[cluster.node]]\n{}", "cluster 1, node 1"),
     "[cluster.connection]": ("[[cluster]]\n[cluster.connection]\n{}", "cluster 1, connection"),
     "[cluster.telemetry]": ("[[cluster]]\n[cluster.telemetry]\n{}", "cluster 1, telemetry"),
+    "[[meter]]": ("[[meter]]\n{}", "meter 1"),
     "[[plan]]": ("[[plan]]\n{}", "plan 1"),
     "[[plan.price]]": ("[[plan]]\n[[plan.price]]\n{}", "plan 1, price 1"),
     "where": ("[[plan]]\n[[plan.price]]\n[plan.price.where]\n{}", "plan 1, price 1, where"),

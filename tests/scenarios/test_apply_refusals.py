@@ -64,18 +64,18 @@ def op(tmp_path: Path) -> Op:
         (
             '["gpu"]',
             '["gpu", "disk"]',
-            "plan \"standard\": charges has 'disk' in it; allowed: gpu, cpu, memory, gpu-memory, billing.",
+            "plan \"standard\": 'disk' is nothing to charge; that are gpu, cpu, memory, gpu-memory, billing.",
         ),
         (
             'charges = ["gpu"]',
             "",
-            'plan "standard": charges is missing; list what is charged: gpu, cpu, memory, gpu-memory, billing.',
+            'plan "standard": charges is missing; list what is charged: gpu, cpu, memory, gpu-memory, billing, meters.',
         ),
         (
             "gpu-hour",
             "gpu-hours",
             (
-                "plan \"standard\", price 1: meter is 'gpu-hours'; allowed: gpu-hour, cpu-core-hour, "
+                "plan \"standard\", price 1: 'gpu-hours' is not a meter; those are gpu-hour, cpu-core-hour, "
                 "memory-gib-hour, gpu-memory-gib-hour, billing-hour."
             ),
         ),
@@ -107,7 +107,7 @@ def op(tmp_path: Path) -> Op:
             "gpu_model =",
             "gpu =",
             (
-                "plan \"standard\", price 1, where: there is no key 'gpu'; allowed: cluster, gpu_model, "
+                "plan \"standard\", price 1, where: there is no key 'gpu'; allowed: cluster, dimension, gpu_model, "
                 "mig_profile, priority_class, qos, queue, state, use."
             ),
         ),
@@ -220,7 +220,7 @@ def op(tmp_path: Path) -> Op:
         (
             ACCOUNTS,
             f'{ACCOUNTS}\n[[tenant.member]]\nemail = "ann@vision.example"\nrole = "king"',
-            "tenant \"vision-lab\", member 1: role is 'king'; allowed: owner, billing, member.",
+            "tenant \"vision-lab\", member 1: role is 'king'; allowed: owner, billing, viewer, member.",
         ),
         (ACCOUNTS, f"{ACCOUNTS}\n{PHILLY}", 'tenant "vision-lab" stands in the file twice.'),
         (

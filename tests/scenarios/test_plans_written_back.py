@@ -22,11 +22,17 @@ timezone = "UTC"
 [[tenant]]
 slug = "vision-lab"
 name = "Vision Lab"
+[[meter]]
+name = "storage"
+title = "Storage"
+unit = "GB-month"
+unit_code = "E34"
+dimensions = ["class"]
 [[plan]]
 name = "full"
 currency = "EUR"
 settles = "wallet-first"
-charges = ["cpu", "gpu"]
+charges = ["cpu", "gpu", "storage"]
 from = 2026-01-01
 allowance = [
     { name = "Included", hours = "100.5", rollover = true },
@@ -62,6 +68,10 @@ meter = "cpu-core-hour"
 model = "package"
 package = 10
 package_price = "0.75"
+[[plan.price]]
+meter = "storage"
+where = { dimension = ["class=fast", "class=slow"] }
+unit_price = "0.02"
 """  # noqa: E501 - a table of one line
 
 MODELS: list[type[Model]] = [Price, Allowance, Fee, Commitment, Discount]

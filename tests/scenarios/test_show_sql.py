@@ -78,6 +78,7 @@ def test_functions_that_statements_share_are_put_in_their_place() -> None:
         "held_seconds",
         "resource_amount",
         "resource_parts",
+        "usage_finish",
         "day_start",
         "utc_month",
         "units_within",
@@ -92,6 +93,8 @@ def test_what_is_rated_and_selected_by_is_the_same_in_models_and_in_the_database
     with connection.cursor() as cursor:
         cursor.execute("SELECT resource, is_measure FROM billing_resource")
         assert dict(cursor.fetchall()) == {resource.value: resource in MEASURES for resource in Resource}
+        cursor.execute("SELECT resource FROM billing_anyresource WHERE meter = ''")
+        assert {resource for (resource,) in cursor.fetchall()} == set(Resource.values)
     selected = next(one for name, one in every() if name.endswith("price_spans.SELECTED"))
     assert re.findall(r"bool_or\((\w+) <> '{}'\), false\) AS by_", selected.text) == list(SELECTORS.values())
     assert re.findall(r"AS by_(\w+)", selected.text) == list(SELECTORS)

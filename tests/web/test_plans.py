@@ -213,7 +213,7 @@ def test_a_typo_in_the_year_ends_no_price_years_back(op: Client) -> None:
         (DRAFT + '[seller]\nname = "x"\n', "Write one [[plan]] here"),
         (DRAFT.replace("from = 2030-01-01\n", ""), "is missing"),
         (DRAFT.replace('"3.00"', "3.00"), "3.00 without quotes, which is not exact"),
-        (DRAFT.replace("gpu-hour", "gpu-minute"), "meter is 'gpu-minute'; allowed: gpu-hour"),
+        (DRAFT.replace("gpu-hour", "gpu-minute"), "'gpu-minute' is not a meter; those are gpu-hour"),
     ],
 )
 def test_the_page_refuses_what_apply_refuses_in_its_words(op: Client, text: str, sentence: str) -> None:

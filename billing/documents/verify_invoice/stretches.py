@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .numbers import Stated, second, whole
 
-# What one unit is of the meter; of GPUs a slice may be any part.
+# What one unit is of the meter; of GPUs a slice may be any part, and so may one of a meter that the operator declared.
 SHARES = {
     "gpu-hour": None,
     "cpu-core-hour": Fraction(1, 1000),
@@ -107,9 +107,7 @@ def of_stretch(stretch: Stretch, line: Stated) -> Iterator[str]:
         return
     if not 0 <= stretch.suspended <= stretch.ended - stretch.started:
         yield f"{stretch.name}: it was suspended for {stretch.suspended} of {stretch.ended - stretch.started} seconds"
-    if line["meter"] not in SHARES:
-        yield f"line {stretch.line}: {line['meter']} is no meter"
-    elif not 0 < stretch.share <= 1 or SHARES[line["meter"]] not in (None, stretch.share):
+    if not 0 < stretch.share <= 1 or SHARES.get(line["meter"]) not in (None, stretch.share):
         yield f"{stretch.name}: one unit is {stretch.share} of what a {line['meter']} counts"
     if stretch.size <= 0 or not stretch.units:
         yield f"{stretch.name}: it holds nothing"

@@ -138,7 +138,7 @@ class JobEndpoint(TenantEndpoint):
     scope = "jobs:read"
 
     def jobs(self) -> Any:
-        rows = RatedJob.objects.filter(tenant=self.needed_tenant()).select_related("project")
+        rows = RatedJob.objects.runs().filter(tenant=self.needed_tenant()).select_related("project")
         project = self.client.key.project_id
         return rows.filter(project=project) if project is not None else rows
 

@@ -16,6 +16,7 @@ from billing.queries.usage_series import (
     Group,
     Grouping,
     Interval,
+    Quantity,
     TooManyRowsError,
     Used,
     usage_series,
@@ -33,7 +34,21 @@ from portal.core.tenants.scope import acting_scope
 
 MOST_DAYS = {Interval.HOUR: 31, Interval.DAY: 400, Interval.MONTH: 3_660}
 LONGER = {Interval.HOUR: "interval=day", Interval.DAY: "interval=month"}
-FILTERS = (Grouping.PROJECT, Grouping.USER, Grouping.ACCOUNT, Grouping.CLUSTER, Grouping.GPU_MODEL)
+FILTERS = (
+    *(Grouping.PROJECT, Grouping.USER, Grouping.ACCOUNT, Grouping.CLUSTER, Grouping.GPU_MODEL),
+    Grouping.METER,
+)
+
+
+class QuantitySerializer(serializers.Serializer[Quantity]):
+    """What was charged of a declared meter."""
+
+    meter = serializers.CharField()
+    quantity = serializers.SerializerMethodField(help_text="Units, exact.")
+    unit = serializers.CharField(help_text="As it is read behind the number.")
+
+    def get_quantity(self, row: Quantity) -> str:
+        return exact(row.units)
 
 
 class UsedSerializer(serializers.Serializer[Used]):
@@ -47,6 +62,8 @@ class UsedSerializer(serializers.Serializer[Used]):
         source="by_total",
         help_text="The cost is at the first unit's price; tiers or an allowance decide in the end.",
     )
+
+    quantities = QuantitySerializer(many=True, help_text="Of declared meters.")
 
     def get_gpu_seconds(self, used: Used) -> str:
         return exact(used.gpu_seconds)

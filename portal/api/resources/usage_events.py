@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
 from rest_framework import serializers
@@ -12,8 +12,6 @@ from rest_framework import serializers
 from billing.rating import pushed_usage
 from billing.rating.pushed_usage import Answer, Became, Pushed
 from clusters.connectors import cloud_events
-from clusters.connectors.mig import own_shares
-from clusters.connectors.sacct.single_rows import SingleRows
 from clusters.models import Cluster, ClusterError
 from portal.api import parameters
 from portal.api.answers import as_json
@@ -65,10 +63,17 @@ class ResultSerializer(serializers.Serializer[Any]):
 
 
 class WarningsSerializer(serializers.Serializer[Any]):
-    """Runs that are stored and billed to nobody yet."""
+    """How many of the runs and sums that were stored are not billed."""
 
-    unassigned = serializers.DictField(child=serializers.IntegerField(), help_text="By account.")
-    unpriced = serializers.DictField(child=serializers.IntegerField(), help_text="By GPU model.")
+    unassigned = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Nobody owns their account: by account."
+    )
+    unpriced = serializers.DictField(
+        child=serializers.IntegerField(), help_text="No price covers them: by GPU model, sums by meter."
+    )
+    waived = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Sums that their tenant's plan does not charge: by meter."
+    )
 
 
 class PushedSerializer(serializers.Serializer[Any]):
@@ -103,10 +108,8 @@ class UsageEvents(Endpoint):
         cluster = Cluster.objects.filter(name=name).first()
         if cluster is None:
             raise bad_parameter("cluster", f"There is no cluster {name!r}.")
-        rows = SingleRows(ZoneInfo(cluster.timezone), own_shares(cluster.shares, "shares"))
-        events = [cloud_events.read(value, rows) for value in values]
         try:
-            pushed = pushed_usage.push(cluster=cluster, events=events, moment=self.moment)
+            pushed = pushed_usage.push(cluster=cluster, values=values, moment=self.moment)
         except ClusterError as error:
             raise refused(str(error)) from None
         if values and all(answer.became == Became.REJECTED for answer in pushed.answers):
@@ -150,7 +153,7 @@ def _attributes(request: HttpRequest) -> dict[str, str]:
 
 
 def _body(pushed: Pushed) -> dict[str, Any]:
-    warnings = {"unassigned": pushed.warnings.unassigned, "unpriced": pushed.warnings.unpriced}
+    warnings = dataclasses.asdict(pushed.warnings)
     return {"results": [_result(answer) for answer in pushed.answers], "warnings": warnings}
 
 

@@ -242,7 +242,8 @@ class UnassignedSerializer(serializers.Serializer[Any]):
         help_text="Exact; a fraction such as 50/7 where it is one."
     )
     cpu_seconds = serializers.SerializerMethodField()
-    first = MomentField(source="use.first", help_text="Start of the first such job.")
+    quantities = serializers.SerializerMethodField(help_text="By declared meter, in its unit: exact.")
+    first = MomentField(source="use.first", help_text="Start of the first such job or sum.")
     last = MomentField(source="use.last", help_text="End of the last one.")
     gaps = serializers.SerializerMethodField(help_text="Spans without an owner that its jobs touch.")
 
@@ -251,6 +252,10 @@ class UnassignedSerializer(serializers.Serializer[Any]):
 
     def get_cpu_seconds(self, row: Unassigned) -> str:
         return seconds_text(row.use.cpu_seconds)
+
+    @extend_schema_field({"type": "object", "additionalProperties": {"type": "string"}})
+    def get_quantities(self, row: Unassigned) -> dict[str, str]:
+        return {meter: seconds_text(quantity) for meter, quantity in row.use.quantities.items()}
 
     @extend_schema_field(SpanSerializer(many=True))
     def get_gaps(self, row: Unassigned) -> list[Mapping[str, Any]]:

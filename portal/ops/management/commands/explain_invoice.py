@@ -13,6 +13,7 @@ from billing.documents import line_jobs
 from billing.models import Invoice, InvoiceLine, Price
 from billing.proof.checks import seconds_text
 from billing.rules.formatting import money_text, plain_price
+from billing.rules.meters import SECONDS_PER_HOUR, is_built_in
 from billing.rules.money import Money
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, instant_text
 from portal.ops.lookups import the_invoice
@@ -95,9 +96,10 @@ def _formula(line: InvoiceLine, seconds: Fraction, amount: Money) -> str:
     if not seconds:
         return f"{line.description} = {money_text(amount)}"
     price = plain_price(line.unit_price, amount.currency)
-    return (
-        f"{seconds_text(seconds)} s ÷ 3600 × {price} {amount.currency}, rounded once = {money_text(amount)}"
-    )
+    quantity = f"{seconds_text(seconds)} s ÷ 3600"
+    if not is_built_in(line.meter):
+        quantity = f"{seconds_text(seconds / SECONDS_PER_HOUR)} {line.unit}"
+    return f"{quantity} × {price} {amount.currency}, rounded once = {money_text(amount)}"
 
 
 def _text(data: dict[str, Any]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from django.core.management.base import CommandParser
 
 from billing.models import MonthProof
 from billing.proof import checks, months
-from billing.proof.summary import UNITS, as_data
+from billing.proof.summary import UNITS, as_data, quantity_text, units_of
 from billing.quotas.proof import prove_quotas
 from billing.rules.period import parse_month
 from clusters import comparison, validation
@@ -75,16 +75,21 @@ def _months() -> list[str]:
     return lines
 
 
+def _named(resource: str, units: dict[str, str]) -> str:
+    """`GPU-seconds`; of a declared meter its name, too: two may have one unit."""
+    return units[resource] if resource in UNITS else f"{resource} in {units[resource]}"
+
+
 def _text(proof: checks.Proof, source: dict[str, Any] | None, *, holds: bool) -> str:
-    lines = []
+    lines, units = [], units_of(proof)
     for (cluster, resource), row in proof.sums.items():
-        parts = " + ".join(f"{checks.seconds_text(row.parts[part])} {part}" for part in checks.PARTS[1:])
+        parts = {part: quantity_text(resource, row.parts[part]) for part in checks.PARTS}
         sign = "=" if not row.difference else "≠"
-        lines.append(
-            f"{cluster}, {UNITS[resource]}: {checks.seconds_text(row.parts['allocated'])} allocated {sign} {parts}"
-        )
+        added = " + ".join(f"{parts[part]} {part}" for part in checks.PARTS[1:])
+        whole = f"{parts['allocated']} {'allocated' if resource in UNITS else 'received'}"
+        lines.append(f"{cluster}, {_named(resource, units)}: {whole} {sign} {added}")
         if row.unpriced:
-            lines.append(f"  of the pending, {checks.seconds_text(row.unpriced)} have no price")
+            lines.append(f"  of the pending, {quantity_text(resource, row.unpriced)} have no price")
     lines += [
         f"{cluster}: {rows:,} {'row' if rows == 1 else 'rows'} in quarantine"
         for cluster, rows in proof.quarantined.items()
