@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from django.db import connection
 
 from billing.models import RatedUsage
+from billing.rating import ingest as usage_ingest
+from clusters.connectors.base import Reading, UsageFact
 from clusters.models import Pull, UsageRecord
-from tests.builders import LONG_AGO, a_cluster, a_plan, a_tenant, ingest
+from tests.builders import LONG_AGO, a_cluster, a_plan, a_tenant, at, ingest
 from tests.builders import a_job as a_run
 from tests.integration.operators import Operator
 from tests.integration.test_race_for_the_same_rows import at_once
@@ -77,6 +80,50 @@ def test_two_that_read_the_same_runs_at_once_rate_them_as_one_after_the_other() 
     assert {(row.units, row.reversal) for row in RatedUsage.objects.all()} == {(99 * 60, False)}
     assert RatedUsage.objects.count() == 20
     prove()
+
+
+def test_a_file_and_a_pull_of_the_same_runs_at_once_leave_what_one_after_the_other_does() -> None:
+    plan = a_plan()
+    clusters = {name: a_cluster(name) for name in ("calm", "storm")}
+    for name, cluster in clusters.items():
+        a_tenant(name, plan=plan, accounts=[(cluster, "vision")])
+
+    def reads(name: str) -> None:
+        ingest(clusters[name], *(known_at("2026-03-02 12:00", n, ended=()) for n in range(300)))
+
+    def pulls_of(name: str) -> None:
+        usage_ingest.ingest(
+            cluster=clusters[name],
+            rows=[known_at("2026-03-02 14:00", n, ended=range(0, 300, 2)) for n in range(300)],
+            reading=Reading(),
+            source="pull",
+            moment=at("2026-03-02 14:05"),
+            live=usage_ingest.Live(
+                since=at("2026-03-02 10:00"),
+                until=at("2026-03-02 14:00"),
+                clock=lambda: int(at("2026-03-02 14:05").timestamp()),
+                moves=False,
+                ending=lambda: None,
+            ),
+        )
+
+    reads("calm")
+    pulls_of("calm")
+    at_once(lambda: reads("storm"), lambda: pulls_of("storm"))
+
+    assert rated("storm") == rated("calm")
+    assert len(rated("calm")) == 300
+    prove()
+
+
+def known_at(moment: str, number: int, *, ended: Collection[int]) -> UsageFact:
+    """What is known then of a run that began at 10:00; of those that have ended, at 13:00."""
+    state = (
+        {"ended": "2026-03-02 13:00"}
+        if number in ended
+        else {"ended": None, "seen_until": moment, "state": "RUNNING"}
+    )
+    return a_run(job_id=str(number), started="2026-03-02 10:00", **state)
 
 
 def sight(path: Path, number: int) -> Path:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 
-from billing.models import BillingPeriod, PeriodJobs, PeriodTopJob, RatedJob, Subscription
+from billing.catalog import plans
+from billing.models import BillingPeriod, PeriodJobs, PeriodTopJob, Price, RatedJob, Subscription
 from billing.proof import checks
 from billing.queries import jobs
 from billing.rating import engine, period_jobs
+from billing.rules.meters import PerUnit
 from clusters.connectors.base import UsageFact
 from portal.core.tenants.models import Tenant
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest, own
@@ -132,6 +135,22 @@ def test_a_job_that_waits_has_not_started(few: None) -> None:
     assert started(lab, "2026-03") == 2
     assert not PeriodJobs.objects.filter(period__start=at("2026-04-01"), started__gt=0).exists()
     assert top(lab, "2026-03")[0] == top(lab, "2026-04")[0] == "7"
+    prove()
+
+
+def test_a_price_that_is_corrected_moves_its_jobs_and_writes_none_of_them(few: None) -> None:
+    cluster = a_cluster()
+    models = [
+        ("gpu-hour", {"gpu_model": [name]}, price, LONG_AGO) for name, price in (("a100", "2"), ("h100", "3"))
+    ]
+    lab = a_tenant("vision-lab", plan=a_plan(prices=models), accounts=[(cluster, "vision")])
+    ingest(cluster, *(a_job(gpus=1 + n % 8, gpu_model=("a100", "h100")[n % 2]) for n in range(80)))
+    dear = top(lab, "2026-03")
+    kept = list(PeriodTopJob.objects.order_by("pk").values())
+    price = Price.objects.get(gpu_models=["a100"])
+    plans.correct_price(price=price, model=PerUnit(Decimal(9)), reason="Agreed on.")
+    assert top(lab, "2026-03") == looked_for(lab, "2026-03") != dear
+    assert list(PeriodTopJob.objects.order_by("pk").values()) == kept
     prove()
 
 
