@@ -55,7 +55,7 @@ def claim(*, most: int, most_failing: int, moment: datetime) -> list[int]:
 
 @transaction.atomic
 def next_attempt(webhook: int, *, moment: datetime) -> Attempt | None:
-    """The delivery that is due first, by the order of events; the claim lasts for a minute more.
+    """The delivery that is due first, by the order of events; the claim lasts for half a minute more, at least.
 
     None where nothing is due any more, or the webhook is off, pauses, or was deleted: then the claim ends.
     """
@@ -67,7 +67,8 @@ def next_attempt(webhook: int, *, moment: datetime) -> Attempt | None:
     while is_open and (delivery := due.first()) is not None:
         attempt = _prepared(row, delivery, moment)
         if attempt is not None:
-            Webhook.objects.filter(pk=row.pk).update(claimed_until=attempt.claimed_until)
+            if attempt.claimed_until != row.claimed_until:
+                Webhook.objects.filter(pk=row.pk).update(claimed_until=attempt.claimed_until)
             return attempt
     Webhook.objects.filter(pk=row.pk).update(claimed_until=moment)
     return None
@@ -90,7 +91,10 @@ def _prepared(row: Webhook, delivery: Delivery, moment: datetime) -> Attempt | N
         message=str(message["id"]), timestamp=int(moment.timestamp()), body=body, keys=keys
     )
     is_failing = row.failing_since is not None
-    return Attempt(delivery.pk, row.pk, moment + CLAIM, row.url, headers, body, is_failing)
+    until = row.claimed_until
+    if until is None or until < moment + CLAIM / 2:  # else the claim outlasts the attempt as it is
+        until = moment + CLAIM
+    return Attempt(delivery.pk, row.pk, until, row.url, headers, body, is_failing)
 
 
 def _message(row: Webhook, delivery: Delivery) -> dict[str, Any] | None:
@@ -139,7 +143,8 @@ def record_answer(attempt: Attempt, answer: Answer, *, moment: datetime, random:
         return
     if answer.is_success:
         _succeed(delivery, answer, moment)
-        Webhook.objects.filter(pk=row.pk).exclude(failing_since=None).update(failing_since=None)
+        if row.failing_since is not None:
+            Webhook.objects.filter(pk=row.pk).update(failing_since=None)
         return
     _fail(delivery, answer, moment, random)
     if row.url != attempt.url:  # it says nothing of the new address
