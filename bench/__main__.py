@@ -14,9 +14,9 @@ from bench.scale import QUICK, Scale
 from portal.dev.embedded.host import EmbeddedError
 
 NAMES = (
-    "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "correct", "whatif", "grow", "growrate",
-    "close", "growclose", "dashboard", "page", "growpage", "busy", "web", "worker", "csv", "pdf20", "pdf500", "pull",
-    "kube", "kubehours", "history", "historyone", "bytes",
+    "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "reprice", "correct", "whatif",
+    "grow", "growrate", "close", "growclose", "dashboard", "page", "growpage", "busy", "web", "worker",
+    "csv", "pdf20", "pdf500", "pull", "kube", "kubehours", "history", "historyone", "bytes",
 )  # fmt: skip
 
 

@@ -29,8 +29,11 @@ WHERE tenant_id IN (SELECT tenant_id FROM billing_periodtotal WHERE price_id = %
 -- name: SEVERAL_PRICES
 -- Whose lists of the most expensive jobs may have another order now, which their next rating finds: those with jobs of
 -- several prices. What has a single one is in its place at once.
-SELECT t.tenant_id FROM billing_periodtotal t
-WHERE t.tenant_id IN (SELECT x.tenant_id FROM billing_periodtotal x WHERE x.price_id = %(price)s)
-  AND EXISTS (SELECT FROM billing_ratedjob j
+SELECT t.tenant_id FROM (
+    SELECT x.tenant_id FROM billing_periodtotal x
+    WHERE x.tenant_id IN (SELECT y.tenant_id FROM billing_periodtotal y WHERE y.price_id = %(price)s)
+    GROUP BY x.tenant_id HAVING count(DISTINCT x.price_id) > 1 OFFSET 0
+) t
+WHERE EXISTS (SELECT FROM billing_ratedjob j
               WHERE j.tenant_id = t.tenant_id AND j.meter = '' AND j.cost_price_id IS NULL AND j.cost_units > 0)
-GROUP BY t.tenant_id HAVING count(DISTINCT t.price_id) > 1 ORDER BY 1
+ORDER BY t.tenant_id

@@ -19,7 +19,7 @@ from portal.env import ROOT
 
 PATIENCE = 300  # seconds until an operator is given up
 
-# Loads the product once, then does each command in a process of its own, as a shell would. `task NAME` does what a
+# Loads the product once, then does each command in a process of its own, as a shell would. `task NAME JSON` does what a
 # worker does for that task.
 SHELL = """
 import json, os, sys, traceback
@@ -36,7 +36,7 @@ for line in sys.stdin:
         try:
             words = json.loads(line)
             if words[0] == "task":
-                import_string(words[1])()
+                import_string(words[1])(**json.loads(words[2] if words[2:] else "{}"))
             else:
                 call_command(*words, stdout=open(os.devnull, "w"))
         except BaseException:
