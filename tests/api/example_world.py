@@ -17,6 +17,7 @@ from billing.receivables import manual_payments, pauses
 from billing.rules.money import Money
 from billing.tasks import render_document
 from billing.wallets import grants, wallet_holds
+from clusters import meters
 from clusters.models import Cluster
 from portal.api import identifiers, keys
 from portal.core.tenants import invitations, ownership
@@ -99,6 +100,9 @@ def a_world_of_examples() -> Iterator[World]:
         names = named(house)
         close_runs.perform_run(CloseRun.objects.get().pk, clock=lambda: builders.at("2026-05-02"))
         own = Cluster.objects.create(name="own", kind="push", complete_through=builders.at(APRIL))
+        meters.declare_meter(
+            name="storage", title="Storage", unit="GB-month", per_unit=730, counted="GB-hours"
+        )
         ownership.assign(account=own.accounts.create(name="vision"), tenant=house.vision)
         plans.new_version(
             plan=plans.set_plan(name="pilot", currency="USD"),

@@ -62,7 +62,7 @@ def test_every_key_is_documented_and_every_documented_key_exists(heading: str) -
 def test_the_examples_apply_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JWT", "a.b.c")
     op = Op(tmp_path)
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
     for example in EXAMPLES:
         assert op.applies(example) != ["Nothing to change."]
         assert op.applies(example) == ["Nothing to change."]
