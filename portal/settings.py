@@ -62,6 +62,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "portal.web.sign_in.SessionLimits",
     "portal.web.sign_in.OperatorSecondFactor",
+    "portal.web.support_views.SupportViews",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "portal.ops.headers.NoNul",
 ]

@@ -34,7 +34,7 @@ ALTER POLICY audit_entry_of_tenant ON audit_entry USING (
     tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
     AND "table" IN ('api_apikey', 'billing_automatictopup', 'billing_savedmethod', 'billing_subscription',
                     'billing_walletscheme', 'tenants_invitation', 'tenants_membership', 'tenants_ownership',
-                    'tenants_tenant'));
+                    'tenants_supportview', 'tenants_tenant'));
 GRANT SELECT (id, at, "table", key, operation, before, after, tenant_id, who, through) ON audit_entry
     TO clustertab_portal;
 
@@ -47,6 +47,7 @@ BEGIN
         'api_apikey', 'api_idempotentrequest', 'billing_allowance', 'billing_archive', 'billing_approvallimit', 'billing_closeproof', 'billing_closereport',
         'billing_closeresult', 'billing_closerun', 'billing_closeschedule', 'billing_scheduledclose', 'billing_difference', 'billing_pendingapproval', 'billing_checkoutsession', 'billing_suspendedaccount',
         'billing_quotachange', 'billing_quotareview', 'billing_walletbooking', 'billing_wallettotal', 'events_eventcounter', 'tenants_accountmail', 'tenants_invitation', 'tenants_membership',
+        'tenants_supportview',
         'webhooks_delivery', 'webhooks_webhook'
     ] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import wraps
@@ -12,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
+from django.db import InternalError
 from django.http import (
     HttpRequest,
     HttpResponse,
@@ -24,14 +26,16 @@ from django.urls import reverse
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
+from psycopg.errors import ReadOnlySqlTransaction
 
 from clusters.usage import Mark
-from portal.core.tenants.access import Action, DeniedError, Right, entered, rights_of, tenants_of
-from portal.core.tenants.models import Tenant, User
+from portal.core.tenants.access import ALLOWED, Action, DeniedError, Right, entered, rights_of, tenants_of
+from portal.core.tenants.models import Role, Tenant, User
 from portal.core.tenants.scope import acting_scope, stream_in_scope, tenant_scope
 from portal.prepared import prepared_cursor
 from portal.sql_files import Statements
 from portal.web.page_frame import Area, PageFrame, TenantLink
+from portal.web.read_only import read_only
 from portal.web.recent_proof import require_recent_proof
 from portal.web.second_factor import lacks_second_factor, to_second_factor
 from portal.web.settings_area import tabs
@@ -83,11 +87,20 @@ def tenant_page(action: Action, *, area: Area) -> Callable[[TenantView], Page]:
         def page(request: HttpRequest, *, slug: str, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return to_sign_in(request)
-            tenant_request = _admit(request, slug, action, area)
-            if lacks_second_factor(request.user, tenant_request.tenant):
-                return to_second_factor(request, _needs(tenant_request.tenant))
-            with tenant_scope(tenant_request.tenant):
-                response = view(tenant_request, **kwargs)
+            try:
+                with _as_operators_look(request):
+                    tenant_request = _admit(request, slug, action, area)
+                    if lacks_second_factor(request.user, tenant_request.tenant):
+                        return to_second_factor(request, _needs(tenant_request.tenant))
+                    with tenant_scope(tenant_request.tenant):
+                        response = view(tenant_request, **kwargs)
+            except InternalError as error:
+                if not isinstance(error.__cause__, ReadOnlySqlTransaction):
+                    raise
+                messages.error(
+                    request, _("This cannot be computed while you look: it writes, and takes it back.")
+                )
+                return redirect("overview", slug)
             if response.streaming and not isinstance(response, ScopedStream):
                 raise TypeError("A tenant's answer is streamed inside its scope: see ScopedStream.")
             patch_cache_control(response, private=True, no_store=True)
@@ -98,10 +111,24 @@ def tenant_page(action: Action, *, area: Area) -> Callable[[TenantView], Page]:
     return decorate
 
 
+def _as_operators_look(request: HttpRequest) -> AbstractContextManager[None]:
+    """Nothing is written while an operator looks at a tenant as it sees itself."""
+    return read_only() if getattr(request, "support_view", None) is not None else nullcontext()
+
+
+def _entered(request: HttpRequest, slug: str, action: Action) -> tuple[Tenant, frozenset[Action], bool]:
+    """The tenant, what is shown of it, and whether an operator looks at it as its owner sees it."""
+    user, looking = cast("User", request.user), getattr(request, "support_view", None)
+    if looking is None or looking.tenant.slug != slug:
+        return *entered(user=user, slug=slug, action=action), False
+    tenant, _staff = entered(user=user, slug=slug, action=Action.READ)
+    return tenant, ALLOWED[Role.OWNER], True
+
+
 def _admit(request: HttpRequest, slug: str, action: Action, area: Area) -> TenantRequest:
     """The request with all that the tenant's pages may not read themselves. Three queries."""
     user = cast("User", request.user)
-    tenant, may = entered(user=user, slug=slug, action=action)
+    tenant, may, as_owner = _entered(request, slug, action)
     moment = datetime.now(UTC)
     with acting_scope(tenant):
         marks, wallets = _clusters(tenant, moment)
@@ -118,6 +145,12 @@ def _admit(request: HttpRequest, slug: str, action: Action, area: Area) -> Tenan
         tabs=tabs(slug=tenant.slug, area=area, may=may),
         wallets=wallets,
     )
+    if as_owner:
+        link = admitted.frame.tenant
+        tenants = (link,) if link is not None else ()
+        admitted.frame = replace(
+            admitted.frame, operator=False, audits=False, tenants=tenants, more_tenants=False
+        )
     return admitted
 
 
@@ -160,6 +193,8 @@ def _outside(
             tenant, _may = entered(user=request.user, slug=slug, action=action)
             if request.method not in methods:
                 return HttpResponseNotAllowed(methods)
+            if getattr(request, "support_view", None) is not None:  # what leads back from a gateway writes
+                raise DeniedError("an operator looks, and changes nothing")
             if lacks_second_factor(request.user, tenant):
                 return to_second_factor(request, _needs(tenant))
             if proof is True or (proof and request.POST.get("act") in proof):
@@ -239,12 +274,12 @@ def to_sign_in(request: HttpRequest) -> HttpResponse:
         messages.warning(
             request, "You had been signed out, and nothing was done: sign in, then send it again."
         )
-        return redirect_to_login(_shown(request, "Referer"))
-    back = _shown(request, "HX-Current-URL")
+        return redirect_to_login(shown_address(request, "Referer"))
+    back = shown_address(request, "HX-Current-URL")
     return HttpResponse(status=401, headers={"HX-Redirect": redirect_to_login(back).url})
 
 
-def _shown(request: HttpRequest, header: str) -> str:
+def shown_address(request: HttpRequest, header: str) -> str:
     """The page of ours that the header says is in the window; the start where it says none."""
     match = re.match(r"https?://[^/?#]+(/[^#]*)", request.headers.get(header, ""))
     return match[1] if match else reverse("home")

@@ -36,6 +36,7 @@ HIDDEN = frozenset(
 TENANT_TABLES = {
     "tenants_tenant": gettext_noop("Tenant"),
     "tenants_membership": gettext_noop("Member"),
+    "tenants_supportview": gettext_noop("Operator looking in"),
     "tenants_invitation": gettext_noop("Invitation"),
     "api_apikey": gettext_noop("API key"),
     "tenants_ownership": gettext_noop("Account"),

@@ -18,7 +18,7 @@ from portal.sql_files import Statements
 
 sql = Statements(__file__, "history_names.sql")
 PEOPLE = frozenset({"user_id", "maker_id"})
-TITLES = ("email", "name", "slug", "number", "label")  # of a row, the first that it has
+TITLES = ("email", "name", "slug", "number", "label", "viewer")  # of a row, the first that it has
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -56,6 +56,8 @@ def team_page(request: TenantRequest) -> HttpResponse:
     with acting_scope(request.tenant):  # the pages of a tenant may not read who else there is
         user = cast("User", request.user)
         page = _page(request.tenant, user, manages=Action.MANAGE in request.may, moment=request.moment)
+    if not request.frame.operator:  # or one who looks at the tenant as it sees itself
+        page = replace(page, manages_elsewhere=False)
     return answer(request, request.frame, page, whole="team.html")
 
 

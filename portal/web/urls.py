@@ -43,6 +43,7 @@ from portal.web.reconciliation import reconciliation
 from portal.web.reports import efficiency, efficiency_csv, reports, reports_csv
 from portal.web.saved_card import confirm, pay_open, pay_saved
 from portal.web.signing_keys import signing_keys
+from portal.web.support_views import end_support_view, support_view
 from portal.web.team import change_team, leave_team, operator_team, team_page
 from portal.web.top_ups import set_automatic_top_up, top_up
 from portal.web.transfers import transfers
@@ -113,6 +114,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("t/<slug:slug>/", include(tenant_patterns)),
     path("invitations/<str:token>/", invitation, name="invitation"),
     path("operator/people/", operator_people, name="operator_people"),
+    path("operator/tenants/<slug:tenant>/look/", support_view, name="support_view"),
+    path("operator/look/end/", end_support_view, name="end_support_view"),
     path("operator/tenants/<slug:tenant>/team/", operator_team, name="operator_team"),
     path("operator/history/", operator_history, name="operator_history"),
     path("operator/history/csv", operator_history_csv, name="operator_history_csv"),

@@ -31,6 +31,7 @@ SENTENCES: Mapping[str, str] = {
     ),
     "no-member": _("That person is not a member of {tenant} any more. Reload the page."),
     "no-owner": _("Only an owner transfers the ownership."),
+    "no-reason": _("Say why you look at the tenant: it reads the reason in its history."),
     "no-role": _("There is no role {role}: choose among {roles}."),
     "sign-in-first": _("{email} has an account here: sign in, then open the link again."),
     "too-many-invitations": _(

@@ -4,7 +4,7 @@ import django.db.models.deletion
 import django.db.models.functions.text
 import django.utils.timezone
 import portal.core.tenants.electronic_address
-import portal.core.tenants.models
+import portal.core.tenants.models.tenants
 import portal.schema.operations
 from django.conf import settings
 from django.db import migrations, models
@@ -47,7 +47,7 @@ class Migration(migrations.Migration):
                         'indexes': [],
                     },
                     managers=[
-                        ('objects', portal.core.tenants.models.UserManager()),
+                        ('objects', portal.core.tenants.models.tenants.UserManager()),
                     ],
                 ),
                 migrations.CreateModel(
@@ -56,7 +56,7 @@ class Migration(migrations.Migration):
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('slug', models.SlugField(help_text='Slug; never changes.', unique=True)),
                         ('name', models.CharField(help_text='As it stands on invoices.', max_length=200)),
-                        ('timezone', models.CharField(default='UTC', help_text='IANA zone of its billing periods.', max_length=64, validators=[portal.core.tenants.models.validate_zone])),
+                        ('timezone', models.CharField(default='UTC', help_text='IANA zone of its billing periods.', max_length=64, validators=[portal.core.tenants.models.tenants.validate_zone])),
                         ('anchor_day', models.PositiveSmallIntegerField(default=1, help_text='Day of the month on which its periods start; 31 means the last day.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(31)])),
                         ('address', models.TextField(blank=True, help_text='Postal address, line by line: without post code and city where they stand below.')),
                         ('postcode', models.CharField(blank=True, max_length=20, verbose_name='post code')),
@@ -123,6 +123,22 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'constraints': [models.UniqueConstraint(condition=models.Q(('accepted_at', None), ('revoked_at', None)), fields=('tenant', 'email'), name='invitation_is_open_once_per_address'), models.CheckConstraint(condition=models.Q(('role__in', ['owner', 'billing', 'viewer', 'member'])), name='invitation_role_is_known'), models.CheckConstraint(condition=models.Q(('email', django.db.models.functions.text.Lower(models.F('email')))), name='invitation_email_is_lower_case'), models.CheckConstraint(condition=models.Q(('accepted_at', None), ('revoked_at', None), _connector='OR'), name='invitation_ends_in_one_way')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='SupportView',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='support_views', to='tenants.tenant')),
+                        ('viewer', models.CharField(help_text="The operator's address.", max_length=254)),
+                        ('reason', models.CharField(help_text='The tenant reads it in its history.', max_length=300)),
+                        ('begun_at', models.DateTimeField()),
+                        ('expires_at', models.DateTimeField()),
+                        ('ended_at', models.DateTimeField(null=True)),
+                    ],
+                    options={
+                        'constraints': [models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='support_view_has_a_reason')],
                         'indexes': [],
                     },
                 ),

@@ -1,0 +1,41 @@
+"""People, the tenants they belong to, and which tenant owned which scheduler account, when."""
+
+from portal.core.tenants.models.access import AccountMail, Invitation, SupportView
+from portal.core.tenants.models.tenants import (
+    COUNTRY,
+    REGION,
+    Corrections,
+    Membership,
+    OperatorRole,
+    Ownership,
+    Project,
+    Role,
+    TaxTreatment,
+    Tenant,
+    User,
+    UserManager,
+    ZeroInvoices,
+    same,
+    validate_zone,
+)
+
+__all__ = [
+    "COUNTRY",
+    "REGION",
+    "AccountMail",
+    "Corrections",
+    "Invitation",
+    "Membership",
+    "OperatorRole",
+    "Ownership",
+    "Project",
+    "Role",
+    "SupportView",
+    "TaxTreatment",
+    "Tenant",
+    "User",
+    "UserManager",
+    "ZeroInvoices",
+    "same",
+    "validate_zone",
+]
