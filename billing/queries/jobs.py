@@ -79,6 +79,7 @@ class JobFilter:
     gpu_model: str = ""
     state: str = ""  # in capitals or not: each scheduler has its own way
     user: str = ""
+    users: tuple[str, ...] | None = None  # of these; None: of all
     q: str = ""  # beginning of the job id, or part of the name
 
     @property
@@ -193,6 +194,8 @@ def _matching(tenant: Tenant, filters: JobFilter) -> QuerySet[RatedJob]:
         jobs = jobs.filter(project=filters.project)
     if filters.gpu_model:
         jobs = jobs.filter(gpu_model=filters.gpu_model)
+    if filters.users is not None:
+        jobs = jobs.filter(user__in=filters.users)
     if filters.user:
         jobs = jobs.filter(user=filters.user)
     if filters.state:

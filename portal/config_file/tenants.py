@@ -58,6 +58,7 @@ class MemberEntry(Entry, frozen=True, kw_only=True):
     noun: ClassVar[str] = "member"
     email: Annotated[str, Rule(longest=254, check=validate_email)]
     role: Role
+    scheduler_users: list[str] | None = None
 
     @property
     def identity(self) -> str:
@@ -66,7 +67,9 @@ class MemberEntry(Entry, frozen=True, kw_only=True):
     def write(self, tenant: Tenant) -> None:
         """Raises TeamError for the last owner."""
         person = User.objects.filter(email=self.identity).first() or User.objects.create_user(self.identity)
-        team.add_member(tenant=tenant, user=person, role=self.role)
+        member = team.add_member(tenant=tenant, user=person, role=self.role)
+        if self.scheduler_users is not None:
+            team.set_scheduler_users(member=member, names=self.scheduler_users)
 
 
 class PhaseEntry(Entry, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import cast
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
@@ -12,6 +13,8 @@ from billing.models import RatedJob
 from billing.queries import jobs as reading
 from billing.queries.jobs import Choices, JobFilter, Piece
 from portal.core.tenants.access import Action
+from portal.core.tenants.models import Membership, User
+from portal.core.tenants.scope import acting_scope
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.badges import job_badge
@@ -28,7 +31,8 @@ STATES = (
 def jobs(request: TenantRequest) -> HttpResponse:
     query = request.GET
     choices = reading.choices(request.tenant)
-    filters = _filters(choices, query)
+    own = _own_users(request)
+    filters = _filters(choices, query, own)
     rows, more = reading.newest(request.tenant, filters, after=query.get("before", ""))
     same = {name: query[name] for name in query if name != "before" and query[name]}
     states = (*STATES, *({filters.state.upper()} - {"", *STATES}))
@@ -38,6 +42,7 @@ def jobs(request: TenantRequest) -> HttpResponse:
         "older": urlencode({**same, "before": more}) if more else "",
         "filters": filters,
         "users": choices.users,
+        "own_users": own,
         "projects": options(choices.projects, filters.project),
         "gpu_models": options([(name, name) for name in models], filters.gpu_model),
         "states": options([(name, job_badge(name).label) for name in states], filters.state.upper()),
@@ -64,7 +69,15 @@ def job(request: TenantRequest, record: int) -> HttpResponse:
     return answer(request, request.frame, page, whole="tenant/job.html")
 
 
-def _filters(choices: Choices, query: QueryDict) -> JobFilter:
+def _own_users(request: TenantRequest) -> tuple[str, ...]:
+    """What the person is called on the clusters, as the team page has it. One query."""
+    with acting_scope(request.tenant):  # the pages of a tenant may not read its members
+        rows = Membership.objects.filter(tenant=request.tenant, user=cast("User", request.user))
+        names = rows.values_list("scheduler_users", flat=True).first()
+    return tuple(names or ())
+
+
+def _filters(choices: Choices, query: QueryDict, own: tuple[str, ...]) -> JobFilter:
     """What the address selects by. A period or project that is not the tenant's is no choice: 404."""
     text = {name: query.get(name, "").replace("\0", "").strip()[:LONGEST] for name in query}
     periods = {say.period_key(period): period for period in choices.periods}
@@ -76,6 +89,7 @@ def _filters(choices: Choices, query: QueryDict) -> JobFilter:
             gpu_model=text.get("gpu_model", ""),
             state=text.get("state", ""),
             user=text.get("user", ""),
+            users=own if text.get("mine") else None,
             q=text.get("q", ""),
         )
     except KeyError as unknown:

@@ -192,6 +192,10 @@ def _change_member(form: QueryDict, tenant: Tenant, user: User, act: str) -> str
     if act == "transfer":
         team.transfer_ownership(tenant=tenant, user=user, to=member)
         return _("%(email)s is the owner now, and your role is billing.") % values
+    if act == "users":
+        names = _text(form, "users", longest=3000).split(",")
+        team.set_scheduler_users(member=member, names=names)
+        return _("The user names of %(email)s are saved.") % values
     role = _role(form)
     team.set_role(member=member, role=role)
     return _("%(email)s has the role %(role)s now.") % {**values, "role": role_name(role).lower()}
@@ -212,8 +216,8 @@ def _role(form: QueryDict) -> Role:
     return Role(text)
 
 
-def _text(form: QueryDict, name: str) -> str:
-    return form.get(name, "").replace("\0", "").strip()[:300]
+def _text(form: QueryDict, name: str, *, longest: int = 300) -> str:
+    return form.get(name, "").replace("\0", "").strip()[:longest]
 
 
 def _number(form: QueryDict, name: str) -> int:

@@ -106,7 +106,11 @@ def test_api_005_a_wrong_tenant_is_refused_with_its_reason(
 
 def test_api_040_people_are_let_in_change_their_role_and_leave(house: House, op: Door) -> None:
     path = "/tenants/speech-lab/members/ada@speech.example"
-    assert put(op, path, {"role": "member"}) == {"email": "ada@speech.example", "role": "member"}
+    assert put(op, path, {"role": "member"}) == {
+        "email": "ada@speech.example",
+        "role": "member",
+        "scheduler_users": [],
+    }
     assert put(op, path, {"role": "billing"})["role"] == "billing"
     assert Membership.objects.filter(tenant=house.speech, user__email="ada@speech.example").count() == 1
     assert op.send("PUT", path, {"role": "king"}).problem == (400, "invalid-request")

@@ -321,32 +321,6 @@ def test_op_manages_the_team_of_any_tenant_by_page_command_and_api(house: House)
     assert "Invite by e-mail" not in page(support, OPERATORS_TEAM)
 
 
-def test_an_admin_gives_and_takes_operator_roles_and_the_history_has_it(house: House) -> None:
-    path = "/operator/people/"
-    assert "op@cluster.example" in page(house.op, path)
-    text = does(house.op, "give", path, email="FIN@cluster.example", role="finance")
-    assert "fin@cluster.example has the operator role finance now." in text
-    fin = User.objects.get(email="fin@cluster.example")
-    assert signed_in(fin).get("/operator/clusters/").status_code == 200
-    assert "Your role does not allow this." in does(fin, "take", path, email=house.op.email)
-    assert "op@cluster.example is the last admin" in does(house.op, "take", path, email=house.op.email)
-    assert "is the last admin" in does(house.op, "give", path, email=house.op.email, role="support")
-    assert "is no operator any more" in does(house.op, "take", path, email=fin.email)
-    assert signed_in(fin).get("/operator/clusters/").status_code == 404
-    assert "Nobody here has the address no@x.example." in does(house.op, "take", path, email="no@x.example")
-    changes = AuditEntry.objects.of_table(User).filter(key=str(fin.pk)).values_list("after", "who")
-    assert [((after or {})["operator_role"], who) for after, who in changes] == [
-        ("", house.op.email),
-        ("finance", house.op.email),
-        ("", house.op.email),
-    ]
-    call_command("set_operator_role", "fin@cluster.example", "cluster")
-    fin.refresh_from_db()
-    assert fin.operator_role == OperatorRole.CLUSTER
-    send_account_mails()
-    assert mail.outbox[0].subject == "You are an operator of ClusterTab"
-
-
 def test_a_mail_server_that_refuses_is_asked_again_later(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

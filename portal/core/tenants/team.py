@@ -5,6 +5,8 @@ Who acts is named by the edge (`portal.core.audit.acting_as`), and the history o
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
@@ -16,7 +18,8 @@ from portal.core.tenants.team_messages import SENTENCES
 from portal.errors import CodedError
 from portal.excerpt import excerpt
 
-_COLUMNS = ("role", "tenant__name", "tenant__slug", "user__email")
+MOST_USERS = 20  # scheduler user names of one member
+_COLUMNS = ("role", "scheduler_users", "tenant__name", "tenant__slug", "user__email")
 """Whoever acts for a tenant may not read all of a person's."""
 
 
@@ -30,7 +33,9 @@ def members(tenant: Tenant) -> list[Membership]:
     """With their people, owners first, then by address. One query."""
     order = {role: place for place, role in enumerate(Role.values)}
     rows = Membership.objects.filter(tenant=tenant).select_related("user")
-    rows = rows.only("role", "tenant_id", "user__email", "user__first_name", "user__last_name")
+    rows = rows.only(
+        "role", "scheduler_users", "tenant_id", "user__email", "user__first_name", "user__last_name"
+    )
     return sorted(rows, key=lambda row: (order[row.role], row.user.email))
 
 
@@ -57,6 +62,22 @@ def set_role(*, member: Membership, role: Role) -> Membership:
     row.role = role
     row.save(update_fields=["role"])
     _mail(row, AccountMail.Kind.ROLE)
+    return row
+
+
+@transaction.atomic
+def set_scheduler_users(*, member: Membership, names: Collection[str]) -> Membership:
+    """What the person is called on the clusters: their jobs are *mine* on the page of jobs. It gives no right.
+
+    Asked again, nothing changes. Raises TeamError for too many names, and for one that is too long.
+    """
+    users = sorted({name.strip() for name in names} - {""})
+    if len(users) > MOST_USERS or any(len(name) > 100 for name in users):
+        raise TeamError("too-many-users", most=MOST_USERS)
+    row = _locked(member)
+    if row.scheduler_users != users:
+        row.scheduler_users = users
+        row.save(update_fields=["scheduler_users"])
     return row
 
 

@@ -40,5 +40,8 @@ SENTENCES: Mapping[str, str] = {
     "too-many-mails": _(
         "Too many invitations were mailed: at most {most} an hour, and {each} a day to one address. Try again later."
     ),
+    "too-many-users": _(
+        "At most {most} scheduler user names of 100 characters: write them with commas between."
+    ),
     "transfer-to-oneself": _("You are an owner already: choose another member."),
 }

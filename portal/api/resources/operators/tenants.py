@@ -126,7 +126,7 @@ class MemberSerializer(serializers.ModelSerializer[Membership]):
 
     class Meta:
         model = Membership
-        fields = ("email", "role")
+        fields = ("email", "role", "scheduler_users")
 
 
 class Members(OperatorEndpoint):

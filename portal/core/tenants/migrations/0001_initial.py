@@ -1,4 +1,5 @@
 import django.contrib.postgres.constraints
+import django.contrib.postgres.fields
 import django.core.validators
 import django.db.models.deletion
 import django.db.models.functions.text
@@ -101,6 +102,7 @@ class Migration(migrations.Migration):
                         ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to=settings.AUTH_USER_MODEL)),
                         ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='tenants.tenant')),
                         ('role', models.CharField(choices=[('owner', 'Owner: everything, people included'), ('billing', 'Billing: invoices and payment'), ('viewer', 'Viewer: sees all of it, changes nothing'), ('member', 'Member: usage and its cost')], default='member', max_length=10)),
+                        ('scheduler_users', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=100), blank=True, default=list, help_text='User names of its jobs.', size=None)),
                     ],
                     options={
                         'constraints': [models.UniqueConstraint(fields=('user', 'tenant'), name='membership_is_held_once'), models.CheckConstraint(condition=models.Q(('role__in', ['owner', 'billing', 'viewer', 'member'])), name='membership_role_is_known')],

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from django.contrib.auth.base_user import BaseUserManager
 from django.contrib.auth.models import AbstractUser
 from django.contrib.postgres.constraints import ExclusionConstraint
-from django.contrib.postgres.fields import RangeOperators
+from django.contrib.postgres.fields import ArrayField, RangeOperators
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
@@ -264,13 +264,16 @@ class Role(models.TextChoices):
     MEMBER = "member", "Member: usage and its cost"
 
 
-@track()
+@track(personal=["scheduler_users"])
 class Membership(models.Model):
-    """One person's role in one tenant."""
+    """One person's role in one tenant, and what they are called on the clusters."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=10, choices=Role.choices, default=Role.MEMBER)
+    scheduler_users = ArrayField(
+        models.CharField(max_length=100), default=list, blank=True, help_text="User names of its jobs."
+    )
 
     class Meta:
         constraints: ClassVar = [
