@@ -17,6 +17,7 @@ NAMES = (
     "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "reprice", "correct", "whatif",
     "grow", "growrate", "close", "growclose", "dashboard", "page", "growpage", "busy", "web", "worker",
     "csv", "pdf20", "pdf500", "pull", "kube", "kubehours", "history", "historyone", "bytes",
+    "webhooks", "webhooksdead",
 )  # fmt: skip
 
 
@@ -89,6 +90,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
         rating,
         set_up,
         sizes,
+        webhooks,
         whatif,
         years,
     )
@@ -103,6 +105,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     yield from pulling.works(scale, postmaster, names)
     yield from kubernetes.works(scale, postmaster, names)
     yield from sizes.works(scale, postmaster, names)
+    yield from webhooks.works(scale, postmaster, names)
     yield from years.works(scale, postmaster, names)
     yield from set_up.works(scale, postmaster, names)
 

@@ -52,13 +52,13 @@ class Site:
 @contextmanager
 def site(cookie: str, *, app: str = "portal.wsgi", **environ: str) -> Iterator[Site]:
     """Serve that application until the block ends."""
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-m", "gunicorn", "--config", "deploy/gunicorn.conf.py", app]
     environment = {**os.environ, "PORT": str(port), "ALLOWED_HOSTS": "127.0.0.1", **environ}
     with (instance.HOME / f"web-{port}.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
     try:
-        _wait(process, port)
+        wait(process, port)
         yield Site(process, port, cookie, http.client.HTTPConnection("127.0.0.1", port, timeout=60))
     finally:
         process.terminate()
@@ -78,13 +78,13 @@ def run(*command: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
         )
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _wait(process: subprocess.Popen[bytes], port: int) -> None:
+def wait(process: subprocess.Popen[bytes], port: int) -> None:
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end and process.poll() is None:
         try:
