@@ -100,11 +100,12 @@ def _areas(base: str) -> list[Area]:
 
 
 def _endpoint(method: str, path: str, operation: Json, base: str) -> Endpoint:
-    example = examples()[method, path]
+    example = examples().get((method, path))
     about, _, scope = str(operation["description"]).partition(" Scope: `")
     bodies = operation.get("requestBody", {}).get("content", {})
-    answers = operation["responses"].get(str(example.status), {}).get("content", {})
-    is_shown = example.answer is not None
+    successes = [one for status, one in sorted(operation["responses"].items()) if status.startswith("2")]
+    answers = successes[0].get("content", {}) if successes else {}
+    shown = example.answer if example else None
     return Endpoint(
         anchor=f"{method.lower()}{path.replace('/', '-').translate({123: None, 125: None})}",
         method=method,
@@ -118,8 +119,8 @@ def _endpoint(method: str, path: str, operation: Json, base: str) -> Endpoint:
         statuses=[
             (status, _plain(one["description"])) for status, one in sorted(operation["responses"].items())
         ],
-        curl=example.as_curl(base=base, key=KEY),
-        printed=json.dumps(example.answer, indent=2, ensure_ascii=False) if is_shown else "",
+        curl=example.as_curl(base=base, key=KEY) if example else "",
+        printed="" if shown is None else json.dumps(shown, indent=2, ensure_ascii=False),
     )
 
 
