@@ -16,7 +16,7 @@ from portal.dev.embedded.host import EmbeddedError
 NAMES = (
     "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "reprice", "correct", "whatif",
     "grow", "growrate", "close", "growclose", "dashboard", "page", "growpage", "busy", "web", "worker",
-    "csv", "pdf20", "pdf500", "pull", "kube", "kubehours", "history", "historyone", "bytes",
+    "csv", "parquet", "pdf20", "pdf500", "pull", "kube", "kubehours", "history", "historyone", "bytes",
     "webhooks", "webhooksdead",
 )  # fmt: skip
 
@@ -81,6 +81,7 @@ def _options() -> argparse.Namespace:
 def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     from bench import (
         documents,
+        focus,
         growth,
         history,
         intake,
@@ -102,6 +103,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     yield from growth.works(scale, postmaster, names)
     yield from million.works(scale, postmaster, names)
     yield from documents.works(scale, postmaster, names)
+    yield from focus.works(scale, postmaster, names)
     yield from pulling.works(scale, postmaster, names)
     yield from kubernetes.works(scale, postmaster, names)
     yield from sizes.works(scale, postmaster, names)

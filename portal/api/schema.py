@@ -118,10 +118,8 @@ class EndpointSchema(AutoSchema):
     def _success(self) -> dict[str, Any]:
         content_type = getattr(self.view, "content_type", "application/json")
         if content_type != "application/json":
-            media_type = content_type.partition(";")[0]
-            of_text = {} if media_type.startswith("text/") else {"format": "binary"}
-            file = {"schema": {"type": "string", "contentMediaType": media_type, **of_text}}
-            return {"description": "The file.", "content": {media_type: file}}
+            kinds = getattr(self.view, "content_types", (content_type,))
+            return {"description": "The file.", "content": dict(map(_file, kinds))}
         if self.view.serializer is None:
             return {"description": "Done."}
         serializer = self.view.serializer
@@ -163,6 +161,12 @@ class EndpointSchema(AutoSchema):
             for name, item in items.items()
         }
         return {"allOf": [schema, {"type": "object", "properties": properties}]}
+
+
+def _file(content_type: str) -> tuple[str, dict[str, Any]]:
+    media_type = content_type.partition(";")[0]
+    of_text = {} if media_type.startswith("text/") else {"format": "binary"}
+    return media_type, {"schema": {"type": "string", "contentMediaType": media_type, **of_text}}
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:

@@ -26,11 +26,12 @@ IN_MEMORY = 1 << 20  # bytes of a file, before it goes to disk
 def focus_export(request: TenantRequest) -> HttpResponseBase:
     month = _month(request)
     dataset = focus.make_dataset(tenants=[request.tenant], month=month, moment=request.moment, own=True)
-    name = focus_files.file_name(dataset, of=request.tenant.slug)
+    kind = _kind(request)
+    name = focus_files.file_name(dataset, of=request.tenant.slug, extension=kind)
     return ScopedStream(
         request.tenant,
-        focus_files.as_csv(dataset.charges),
-        content_type="text/csv; charset=utf-8",
+        focus_files.AS[kind](dataset.charges),
+        content_type=focus_files.FORMATS[kind],
         headers={
             "Content-Disposition": f'attachment; filename="{name}"',
             "X-Content-Type-Options": "nosniff",
@@ -43,7 +44,9 @@ def operator_focus_export(request: HttpRequest, frame: PageFrame) -> HttpRespons
     del frame
     tenants = list(Tenant.objects.order_by("slug"))
     dataset = focus.make_dataset(tenants=tenants, month=_month(request), moment=datetime.now(UTC))
-    return _file(focus_files.as_csv(dataset.charges), focus_files.file_name(dataset, of="all"))
+    kind = _kind(request)
+    name = focus_files.file_name(dataset, of="all", extension=kind)
+    return _file(focus_files.AS[kind](dataset.charges), name, focus_files.FORMATS[kind])
 
 
 @operator_page("reports")
@@ -58,13 +61,22 @@ def ledger_export(request: HttpRequest, frame: PageFrame) -> HttpResponseBase:
     return _file(journal.as_csv(found, numbers), f"ledger-{month[0]}-{month[1]:02d}.csv")
 
 
-def _file(pieces: Iterable[bytes], name: str) -> HttpResponseBase:
+def _file(
+    pieces: Iterable[bytes], name: str, content_type: str = focus_files.FORMATS["csv"]
+) -> HttpResponseBase:
     """Read whole before it is sent: a slow reader holds no transaction."""
     file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the answer
     for piece in pieces:
         file.write(piece)
     file.seek(0)
-    return FileResponse(file, as_attachment=True, filename=name, content_type="text/csv; charset=utf-8")
+    return FileResponse(file, as_attachment=True, filename=name, content_type=content_type)
+
+
+def _kind(request: HttpRequest) -> str:
+    kind = request.GET.get("format", "csv")
+    if kind not in focus_files.FORMATS:
+        raise Http404("no such kind of file")
+    return kind
 
 
 def _month(request: HttpRequest) -> tuple[int, int]:

@@ -28,7 +28,7 @@ from tests.web.house import House, a_house
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
 GENERATOR = "openapi-python-client==0.29.1"
-BINARY = ("application/pdf", "application/zip", "application/xml")
+BINARY = ("application/pdf", "application/zip", "application/xml", "application/vnd.apache.parquet")
 FILES = {"content_type_overrides": dict.fromkeys(BINARY, "application/octet-stream")}
 """What the generator does not know to be files."""
 

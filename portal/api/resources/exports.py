@@ -46,9 +46,10 @@ class Focus(TenantEndpoint):
     whole_tenant = True
     longest_query = "60s"  # the use of an invoice of a million charges is sorted at once
     content_type = CSV
+    content_types = tuple(focus_files.FORMATS.values())
     parameters = (
         PERIOD,
-        choice("format", ["csv"], "The kind of file.", many=False, default="csv"),
+        choice("format", [*focus_files.FORMATS], "The kind of file.", many=False, default="csv"),
         TENANT,
     )
 
@@ -60,7 +61,7 @@ class Focus(TenantEndpoint):
         dataset = focus.make_dataset(tenants=tenants, month=self.query["period"], moment=self.moment, own=own)
         name = focus_files.file_name(dataset, of=tenant.slug if tenant is not None else "all", extension=kind)
         self.headers["ClusterTab-Status"] = dataset.status.value
-        return _file(focus_files.as_csv(dataset.charges), name)
+        return _file(focus_files.AS[kind](dataset.charges), name, focus_files.FORMATS[kind])
 
 
 class Ledger(Endpoint):
@@ -79,10 +80,10 @@ class Ledger(Endpoint):
         return _file(journal.as_csv(found, numbers), f"ledger-{year}-{month:02d}.csv")
 
 
-def _file(pieces: Iterable[bytes], name: str) -> HttpResponseBase:
+def _file(pieces: Iterable[bytes], name: str, content_type: str = CSV) -> HttpResponseBase:
     """Read whole before it is sent: a slow reader holds neither a transaction nor a connection."""
     file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the answer
     for piece in pieces:
         file.write(piece)
     file.seek(0)
-    return FileResponse(file, as_attachment=True, filename=name, content_type=CSV)
+    return FileResponse(file, as_attachment=True, filename=name, content_type=content_type)

@@ -18,12 +18,15 @@ from portal.sentences import sentence
 
 
 class Command(OperatorCommand):
-    help = "Write the charges of a month as FOCUS 1.2, of all tenants or of one, as CSV."
+    help = "Write the charges of a month as FOCUS 1.2, of all tenants or of one, as CSV or Parquet."
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("month", metavar="MONTH", help="such as 2026-03: periods that begin in it")
         parser.add_argument(
             "file", metavar="FILE", nargs="?", help="default: named by tenant, month and status"
+        )
+        parser.add_argument(
+            "--format", choices=[*focus_files.FORMATS], help="default: by the end of FILE's name, else csv"
         )
         parser.add_argument("--tenant", metavar="SLUG", help="this tenant alone")
 
@@ -37,10 +40,11 @@ class Command(OperatorCommand):
             [the_tenant(options["tenant"])] if options["tenant"] else list(Tenant.objects.order_by("slug"))
         )
         dataset = focus.make_dataset(tenants=tenants, month=month, moment=datetime.now(UTC))
-        path = path or Path(focus_files.file_name(dataset, of=options["tenant"] or "all"))
+        kind = options["format"] or ("parquet" if path and path.suffix == ".parquet" else "csv")
+        path = path or Path(focus_files.file_name(dataset, of=options["tenant"] or "all", extension=kind))
         try:
             with path.open("wb") as file:
-                size = sum(file.write(piece) for piece in focus_files.as_csv(dataset.charges))
+                size = sum(file.write(piece) for piece in focus_files.AS[kind](dataset.charges))
         except OSError as error:
             raise RefusedError(f"{path} cannot be written: {error.strerror}.") from error
         data = {"month": options["month"], "status": dataset.status.value, "file": path.name, "bytes": size}
