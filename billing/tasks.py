@@ -281,14 +281,21 @@ def send_notices(**_: object) -> None:
 
 
 @shared_task
-def enforce_suspensions(**_: object) -> None:
-    """Block and unblock what suspensions want and is not so yet; what fails is tried again later."""
+def enforce_blocks(**_: object) -> None:
+    """Block and unblock what suspensions and quotas want and is not so yet; what fails is tried again later."""
     from billing.dunning import scheduler_blocks
+    from billing.quotas import blocks
     from clusters import enforcement_plan  # the door to Slurm, which only this sends through
 
-    done = scheduler_blocks.enforce_blocks(
-        moment=datetime.now(UTC).replace(microsecond=0),
-        opens=lambda cluster: enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time())),
-    )
-    if done.blocked or done.lifted or done.troubles:
-        log.info("suspended", blocked=done.blocked, lifted=done.lifted, troubles=len(done.troubles))
+    for whose, enforce in (
+        ("suspensions", scheduler_blocks.enforce_blocks),
+        ("quotas", blocks.enforce_blocks),
+    ):
+        done = enforce(
+            moment=datetime.now(UTC).replace(microsecond=0),
+            opens=lambda cluster: enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time())),
+        )
+        if done.blocked or done.lifted or done.troubles:
+            log.info(
+                "blocks", of=whose, blocked=done.blocked, lifted=done.lifted, troubles=len(done.troubles)
+            )

@@ -109,10 +109,10 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 60.0,
         "options": {"expires": 60},
     },
-    "block and unblock accounts of who is suspended": {
-        "task": "billing.tasks.enforce_suspensions",
-        "schedule": 60.0,
-        "options": {"expires": 60},
+    "block and unblock accounts for dunning and quotas": {
+        "task": "billing.tasks.enforce_blocks",
+        "schedule": 20.0,  # with the pass before it within 90 seconds of the commit that demands it
+        "options": {"expires": 20},
     },
     "forget pulls that read nothing new": {
         "task": "billing.tasks.forget_passes",

@@ -10,7 +10,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from billing.dunning.email_formatting import format_day, one_line, page_url
-from billing.models import Notice, QuotaCrossing, Seller
+from billing.models import Notice, QuotaAction, QuotaCrossing, Seller
 from billing.rules.formatting import grouped, money_text
 from billing.rules.money import Money
 from portal.core.tenants.models import Membership, Role
@@ -60,6 +60,7 @@ def quota_context(notice: Notice) -> dict[str, Any]:
         "many": len(rows) > 1,
         "facts": [(_label(row), _value(row)) for row in rows],
         "late": any(row["late"] for row in rows),
+        "effect": _effect(rows),
     }
     stale = [datetime.fromisoformat(row["stale_since"]) for row in rows if row["stale_since"]]
     if stale:
@@ -80,6 +81,27 @@ def quota_context(notice: Notice) -> dict[str, Any]:
             else "",
         }
     return context
+
+
+def _effect(rows: list[Mapping[str, Any]]) -> str:
+    """What the budgets do to jobs, the hardest that holds now first."""
+    over = [row for row in rows if row.get("over") and not row.get("watch")]
+    if any(row["action"] == QuotaAction.NO_SUBMISSIONS for row in over):
+        return _(
+            "No new job can be submitted in its accounts until less is used, the amount is raised or the period ends. "
+            "Running jobs run on."
+        )
+    if over:
+        return _(
+            "No new GPU job of its accounts starts until less is used, the amount is raised or the period ends. "
+            "Running jobs run on."
+        )
+    acting = [row for row in rows if row.get("action", QuotaAction.NOTIFY) != QuotaAction.NOTIFY]
+    if any(row["watch"] for row in acting):
+        return _("The budget is only watched: it stops no job.")
+    if acting:
+        return _("When all of it is used, no new GPU job of its accounts starts. Running jobs run on.")
+    return _("A budget only notifies: no job is stopped by it.")
 
 
 def _label(row: Mapping[str, Any]) -> str:

@@ -1,36 +1,63 @@
-"""Having suspended tenants' accounts blocked through the acting door of clusters, and unblocked; tried until it is so.
+"""Having accounts blocked through the acting door of clusters, and unblocked; tried until it is so.
 
-Dunning is one reason beneath the block of an account: what it takes back is its own, and others keep the block.
+Dunning and quotas are reasons beneath the block of an account: what each takes back is its own, and others keep the
+block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
+from typing import Any, Protocol
 
 import structlog
+from django.db.models import QuerySet
 
 from billing.dunning import suspensions
 from billing.dunning.messages import SENTENCES
 from billing.dunning.suspensions import BLOCKING
 from billing.models import BlockState, SuspendedAccount
+from billing.models.notices import DUNNING
 from billing.rating.ingest import unforeseen
 from clusters import blocks, enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
 from clusters.enforcement_plan import LimitError, Plan, SchedulerPort
-from clusters.models import Cluster
+from clusters.models import Account, Cluster
 from portal.core.tenants.ownership import owners_of
 from portal.errors import CodedError
 
-DUNNING = "dunning"
-"""Who acts, and the source of the reason."""
 AT_ONCE = 50
 FIRST, LONGEST = timedelta(minutes=5), timedelta(hours=6)
 """To the next try of what could not be done; doubles with each."""
 
 PortOpener = Callable[[Cluster], SchedulerPort]
+Recorder = Callable[[Any, str, datetime], bool]
+"""Writes down what was read back of a row; whether that was news."""
+
+
+class BlockRow(Protocol):
+    """One account that something demands to be blocked, or not any more; `state` is of BlockState's values."""
+
+    pk: int
+    account: Account
+    tenant_id: int
+    state: str
+    tries: int
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def submits(self) -> bool: ...
+
+    @property
+    def why(self) -> str: ...
+
+    @property
+    def cause(self) -> str: ...
+
 
 log = structlog.get_logger("billing.dunning")
 
@@ -56,7 +83,6 @@ def enforce_blocks(*, moment: datetime, opens: PortOpener) -> BlockTally:
     Must not be called inside a transaction. By two at once, or again after a kill, each act is done once.
     """
     suspensions.follow_owners(moment=moment)
-    done = BlockTally()
     rows = (
         SuspendedAccount.objects.filter(
             state__in=(BlockState.LIFTING, BlockState.REQUESTED), next_at__lte=moment
@@ -64,20 +90,45 @@ def enforce_blocks(*, moment: datetime, opens: PortOpener) -> BlockTally:
         .select_related("account__cluster", "suspension", "suspension__invoice", "tenant")
         .order_by("account__cluster", "-state", "pk")[:AT_ONCE]
     )
-    for cluster, accounts in groupby(rows, lambda row: row.account.cluster):
-        _enforce_on(cluster, list(accounts), opens, done, moment)
+    done = enforce_rows(rows, opens, moment, record=_record)
     suspensions.notify_tenants(moment=moment)
     return done
 
 
+def enforce_rows(
+    rows: Iterable[BlockRow], opens: PortOpener, moment: datetime, *, record: Recorder
+) -> BlockTally:
+    """Carry out rows that are ordered by cluster; what fails is tried again at growing distances."""
+    done = BlockTally()
+    for cluster, accounts in groupby(rows, lambda row: row.account.cluster):
+        _enforce_on(cluster, list(accounts), opens, done, moment, record)
+    return done
+
+
+def is_placed(row: BlockRow) -> bool:
+    """Whether the scheduler may have been told of the row's reason."""
+    return blocks.is_placed(row.account.cluster, row.account.name, source=row.source)
+
+
+def _record(row: SuspendedAccount, state: str, moment: datetime) -> bool:
+    del moment
+    rows = SuspendedAccount.objects.filter(pk=row.pk, state=row.state)
+    return bool(rows.update(state=state, error="", tries=0))
+
+
 def _enforce_on(
-    cluster: Cluster, rows: list[SuspendedAccount], opens: PortOpener, done: BlockTally, moment: datetime
+    cluster: Cluster,
+    rows: list[BlockRow],
+    opens: PortOpener,
+    done: BlockTally,
+    moment: datetime,
+    record: Recorder,
 ) -> None:
     try:
         with opens(cluster) as port:
             job_control.tidy(port=port)
             for row in rows:
-                _try_account(port, row, done, moment)
+                _try_account(port, row, done, moment, record)
     except (LimitError, ConnectorError) as error:
         for row in rows:
             _record_failure(row, str(error), done, moment)
@@ -87,7 +138,9 @@ def _enforce_on(
             _record_failure(row, unforeseen(error), done, moment)
 
 
-def _try_account(port: SchedulerPort, row: SuspendedAccount, done: BlockTally, moment: datetime) -> None:
+def _try_account(
+    port: SchedulerPort, row: BlockRow, done: BlockTally, moment: datetime, record: Recorder
+) -> None:
     act = _lift if row.state == BlockState.LIFTING else _block
     try:
         state = act(port, row, moment)
@@ -98,39 +151,43 @@ def _try_account(port: SchedulerPort, row: SuspendedAccount, done: BlockTally, m
         log.exception("account failed", account=str(row.account))
         _record_failure(row, unforeseen(error), done, moment)
         return
-    SuspendedAccount.objects.filter(pk=row.pk, state=row.state).update(state=state, error="", tries=0)
+    record(row, state, moment)
     done.blocked += state is BlockState.BLOCKED
     done.lifted += state is BlockState.LIFTED
 
 
-def _block(port: SchedulerPort, row: SuspendedAccount, moment: datetime) -> BlockState:
+def _block(port: SchedulerPort, row: BlockRow, moment: datetime) -> BlockState:
     _refuse_others(port, row, moment)
-    plan = enforcement_plan.plan_block(port=port, account=row.account.name, source=DUNNING)
-    _carry_out(port, plan, f"{row.suspension.invoice} is not paid")
-    if not blocks.is_in_force(row.account.cluster, row.account.name, source=DUNNING):
+    name, source = row.account.name, row.source
+    plan = enforcement_plan.plan_block(port=port, account=name, submits=row.submits, source=source)
+    _carry_out(port, plan, row.why, who=source)
+    if not blocks.is_in_force(row.account.cluster, name, source=source):
         raise LimitError(" ".join(plan.notes))  # an act on it is not settled
     return BlockState.BLOCKED
 
 
-def _lift(port: SchedulerPort, row: SuspendedAccount, moment: datetime) -> BlockState:
+def _lift(port: SchedulerPort, row: BlockRow, moment: datetime) -> BlockState:
     del moment
-    again = SuspendedAccount.objects.filter(
-        account=row.account, state__in=BLOCKING, suspension__ended_at=None
-    )
-    if not again.exists():
-        plan = enforcement_plan.plan_unblock(port=port, account=row.account.name, source=DUNNING)
-        _carry_out(port, plan, f"nothing demands it any more: {row.suspension.invoice}")
+    if not _is_demanded_again(row):
+        plan = enforcement_plan.plan_unblock(port=port, account=row.account.name, source=row.source)
+        _carry_out(port, plan, f"nothing demands it any more: {row.cause}", who=row.source)
     return BlockState.LIFTED
 
 
-def _carry_out(port: SchedulerPort, plan: Plan, reason: str) -> None:
-    done = job_control.carry_out(port=port, plan=plan, who=DUNNING, why=reason)
+def _is_demanded_again(row: BlockRow) -> bool:
+    """By another suspension: all of them are one reason. A quota is a reason of its own."""
+    rows = SuspendedAccount.objects.filter(account=row.account, state__in=BLOCKING, suspension__ended_at=None)
+    return row.source == DUNNING and rows.exists()
+
+
+def _carry_out(port: SchedulerPort, plan: Plan, reason: str, *, who: str) -> None:
+    done = job_control.carry_out(port=port, plan=plan, who=who, why=reason)
     if not done.good:
         message = next((act.error for act in done.acts if act.error), "It was not read back.")
         raise LimitError(message)
 
 
-def _refuse_others(port: SchedulerPort, row: SuspendedAccount, moment: datetime) -> None:
+def _refuse_others(port: SchedulerPort, row: BlockRow, moment: datetime) -> None:
     """A limit of an account holds for those below it, which may be somebody else's."""
     below = port.acts.below(row.account.name)
     owners = owners_of(row.account.cluster, below, at=moment) if below else {}
@@ -142,14 +199,13 @@ def _refuse_others(port: SchedulerPort, row: SuspendedAccount, moment: datetime)
         )
 
 
-def _record_failure(row: SuspendedAccount, reason: str, done: BlockTally, moment: datetime) -> None:
+def _record_failure(row: BlockRow, reason: str, done: BlockTally, moment: datetime) -> None:
     wait = min(FIRST * (1 << min(row.tries, 16)), LONGEST)
-    SuspendedAccount.objects.filter(pk=row.pk, state=row.state).update(
-        error=reason, tries=row.tries + 1, next_at=moment + wait
-    )
+    rows: QuerySet[Any] = type(row)._default_manager.filter(pk=row.pk, state=row.state)  # type: ignore[attr-defined]
+    rows.update(error=reason, tries=row.tries + 1, next_at=moment + wait)
     done.troubles.append(f"{row.account}: {reason}")
     log.warning(
-        "not suspended" if row.state == BlockState.REQUESTED else "not restored",
+        "not blocked" if row.state == BlockState.REQUESTED else "not unblocked",
         account=str(row.account),
         why=reason,
     )

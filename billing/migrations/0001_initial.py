@@ -450,12 +450,29 @@ class Migration(migrations.Migration):
                         ('forecasts', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=40), blank=True, default=list, help_text='Of what the period will come to.', size=None)),
                         ('repeat_every', models.DecimalField(blank=True, decimal_places=6, help_text='Beyond the last threshold, a notice at each further so many.', max_digits=24, null=True)),
                         ('recipients', django.contrib.postgres.fields.ArrayField(base_field=models.EmailField(max_length=254), blank=True, default=list, help_text='Members who are told; empty: owners and billing members.', size=None)),
+                        ('action', models.CharField(choices=[('notify', 'Only notify'), ('no-gpu-jobs', 'No new GPU job starts'), ('no-submissions', 'No new job can be submitted')], default='notify', help_text='On the accounts in its scope, while all of the amount is used.', max_length=14)),
+                        ('watch', models.BooleanField(default=False, help_text='Nothing is done: the history says what would have been done.')),
                         ('created_at', models.DateTimeField()),
                         ('ended_at', models.DateTimeField(blank=True, null=True)),
                     ],
                     options={
                         'indexes': [models.Index(condition=models.Q(('ended_at', None)), fields=['tenant'], name='quotas_in_force_of_tenant')],
-                        'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('tenant', 'name'), name='quota_is_named_once_per_tenant'), models.CheckConstraint(condition=models.Q(('amount__gte', 0)), name='quota_amount_is_not_negative'), models.CheckConstraint(condition=models.Q(('cap', None), ('cap__gte', models.F('amount')), _connector='OR'), name='quota_is_within_its_cap'), models.CheckConstraint(condition=models.Q(models.Q(('measure', 'gpu-hours'), ('unit', '')), models.Q(('measure__in', ['money', 'credits']), models.Q(('unit', ''), _negated=True)), _connector='OR'), name='quota_has_the_unit_of_its_measure'), models.CheckConstraint(condition=models.Q(('credits', 'gross'), models.Q(('credits', 'net'), ('measure', 'money')), _connector='OR'), name='quota_net_of_credits_is_of_money'), models.CheckConstraint(condition=models.Q(('with_paid', False), models.Q(('measure', 'money'), ('project', None)), _connector='OR'), name='quota_of_what_is_paid_is_of_money'), models.CheckConstraint(condition=models.Q(('every__in', ['day', 'week', 'month', 'quarter', 'year', 'billing-period', 'term', 'rolling'])), name='quota_period_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('every', 'term'), ('end_day__gt', models.F('first_day'))), models.Q(models.Q(('every', 'term'), _negated=True), ('end_day', None), ('first_day', None)), _connector='OR'), name='quota_of_a_term_has_its_days'), models.CheckConstraint(condition=models.Q(models.Q(('every', 'rolling'), ('hours__gt', 0)), models.Q(models.Q(('every', 'rolling'), _negated=True), ('hours', None)), _connector='OR'), name='quota_of_a_window_has_its_hours'), models.CheckConstraint(condition=models.Q(('repeat_every', None), ('repeat_every__gt', 0), _connector='OR'), name='quota_repeats_at_something')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('tenant', 'name'), name='quota_is_named_once_per_tenant'), models.CheckConstraint(condition=models.Q(('amount__gte', 0)), name='quota_amount_is_not_negative'), models.CheckConstraint(condition=models.Q(('cap', None), ('cap__gte', models.F('amount')), _connector='OR'), name='quota_is_within_its_cap'), models.CheckConstraint(condition=models.Q(models.Q(('measure', 'gpu-hours'), ('unit', '')), models.Q(('measure__in', ['money', 'credits']), models.Q(('unit', ''), _negated=True)), _connector='OR'), name='quota_has_the_unit_of_its_measure'), models.CheckConstraint(condition=models.Q(('credits', 'gross'), models.Q(('credits', 'net'), ('measure', 'money')), _connector='OR'), name='quota_net_of_credits_is_of_money'), models.CheckConstraint(condition=models.Q(('with_paid', False), models.Q(('measure', 'money'), ('project', None)), _connector='OR'), name='quota_of_what_is_paid_is_of_money'), models.CheckConstraint(condition=models.Q(('every__in', ['day', 'week', 'month', 'quarter', 'year', 'billing-period', 'term', 'rolling'])), name='quota_period_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('every', 'term'), ('end_day__gt', models.F('first_day'))), models.Q(models.Q(('every', 'term'), _negated=True), ('end_day', None), ('first_day', None)), _connector='OR'), name='quota_of_a_term_has_its_days'), models.CheckConstraint(condition=models.Q(models.Q(('every', 'rolling'), ('hours__gt', 0)), models.Q(models.Q(('every', 'rolling'), _negated=True), ('hours', None)), _connector='OR'), name='quota_of_a_window_has_its_hours'), models.CheckConstraint(condition=models.Q(('repeat_every', None), ('repeat_every__gt', 0), _connector='OR'), name='quota_repeats_at_something'), models.CheckConstraint(condition=models.Q(('action__in', ['notify', 'no-gpu-jobs', 'no-submissions'])), name='quota_action_is_known'), models.CheckConstraint(condition=models.Q(('action', 'notify'), models.Q(('gpu_model', ''), ('qos', ''), ('queue', ''), ('user', '')), _connector='OR'), name='quota_that_blocks_is_of_whole_accounts')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='QuotaRelease',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('until', models.DateTimeField()),
+                        ('reason', models.CharField(max_length=500)),
+                        ('released_by', models.CharField(max_length=200)),
+                        ('released_at', models.DateTimeField()),
+                    ],
+                    options={
+                        'indexes': [models.Index(fields=['tenant', '-until'], name='quota_releases_of_tenant')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('until__gt', models.F('released_at'))), name='release_of_quotas_ends_later'), models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='release_of_quotas_has_a_reason')],
                     },
                 ),
                 migrations.CreateModel(
@@ -874,6 +891,27 @@ class Migration(migrations.Migration):
                     options={
                         'indexes': [models.Index(fields=['tenant', 'start'], name='quota_periods_of_tenant')],
                         'constraints': [models.UniqueConstraint(fields=('quota', 'start'), name='quota_period_is_kept_once')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='QuotaBlock',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('quota', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='blocks', to='billing.quota')),
+                        ('account', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.account')),
+                        ('submits', models.BooleanField(help_text='It also refuses new jobs.')),
+                        ('state', models.CharField(choices=[('requested', 'To be blocked'), ('blocked', 'Blocked'), ('lifting', 'To be unblocked'), ('lifted', 'Unblocked'), ('watched', 'Would be blocked')], max_length=9)),
+                        ('why', models.CharField(help_text="As the scheduler's history has it.", max_length=200)),
+                        ('began_at', models.DateTimeField()),
+                        ('ended_at', models.DateTimeField(help_text='When it was unblocked, or would have been.', null=True)),
+                        ('error', models.TextField(blank=True, help_text='Why it could not be done yet; it is tried again.')),
+                        ('tries', models.PositiveIntegerField(default=0)),
+                        ('next_at', models.DateTimeField()),
+                    ],
+                    options={
+                        'indexes': [models.Index(fields=['tenant', 'began_at'], name='quota_blocks_of_tenant'), models.Index(condition=models.Q(('ended_at', None)), fields=['next_at'], name='quota_blocks_to_look_at')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('quota', 'account'), name='quota_demands_a_block_once'), models.CheckConstraint(condition=models.Q(('state__in', ['requested', 'blocked', 'lifting', 'lifted', 'watched'])), name='quota_block_state_is_known')],
                     },
                 ),
                 migrations.CreateModel(

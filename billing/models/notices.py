@@ -117,6 +117,10 @@ class Suspension(models.Model):
         return f"suspension of {self.tenant}"
 
 
+DUNNING = "dunning"
+"""Who blocks what is suspended, and the source of that reason."""
+
+
 class BlockState(models.TextChoices):
     REQUESTED = "requested", "To be blocked"
     BLOCKED = "blocked", "Blocked"
@@ -146,3 +150,23 @@ class SuspendedAccount(models.Model):
 
     def __str__(self) -> str:
         return f"{self.account}: {self.get_state_display()}"
+
+    @property
+    def source(self) -> str:
+        """Of the reason beneath the account's block: one for all suspensions."""
+        return DUNNING
+
+    @property
+    def submits(self) -> bool:
+        """Jobs can be submitted, and wait."""
+        return False
+
+    @property
+    def why(self) -> str:
+        """As the scheduler's history has it."""
+        return f"{self.cause} is not paid"
+
+    @property
+    def cause(self) -> str:
+        """What demands the block."""
+        return str(self.suspension.invoice)

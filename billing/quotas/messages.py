@@ -15,6 +15,10 @@ SENTENCES: Mapping[str, str] = {
         "{amount} is more than the {parent_amount} of {parent}, which holds all of what this one counts: give it at "
         "most as much, or raise {parent} first."
     ),
+    "quota-action-scope": _(
+        "A quota of a user, queue, QOS or GPU model can only notify: a block stops whole accounts. Leave that out of "
+        "its scope, or choose `notify`."
+    ),
     "quota-amount-decimals": _("{amount} is finer than {unit} is counted: give at most {places} decimals."),
     "quota-amount-range": _("An amount is from 0 to {most:,}, not {amount}."),
     "quota-below-cap": _("The amount {amount} is above the cap {cap}: raise the cap, or lower the amount."),
@@ -51,6 +55,9 @@ SENTENCES: Mapping[str, str] = {
     "quota-unit-elsewhere": _("GPU-hours have no unit: leave it out."),
     "quota-unit-tokens": _("Tokens are no money: choose the measure `credits`."),
     "quota-unit-unknown": _("{unit} is no unit of a wallet; write a currency of ISO 4217, or TOK."),
+    "quota-release-past": _("{until} is over already: say until when nothing is to be blocked."),
+    "quota-release-reason": _("Say why the quotas are released: the reason is kept."),
+    "quota-watch": _("Only a quota that blocks can be watched: choose an action, or leave out `watch`."),
     "quota-window": _("A rolling window has from 1 to {most:,} hours, which are ten years."),
     "quota-window-elsewhere": _("Only a rolling window has hours: leave them out, or choose `rolling`."),
 }

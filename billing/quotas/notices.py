@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from billing.models import Notice, NoticeKind, QuotaCrossing, QuotaEvery, QuotaWatched
+from billing.quotas import demands
 from billing.quotas.status import plain_text, scope_text
 from billing.quotas.thresholds import Crossed, Outcome
 
@@ -74,6 +75,9 @@ def _row(one: Outcome) -> dict[str, Any]:
         "is_stale": any(crossing.watched == QuotaWatched.STALE for crossing in news),
         "ends_at": None if is_endless else figure.window.end.isoformat(),
         "resets": not is_endless and quota.every != QuotaEvery.TERM,
+        "action": quota.action,
+        "watch": quota.watch,
+        "over": demands.is_over(one),
     }
 
 

@@ -72,6 +72,7 @@ def end_quota(*, tenant: Tenant, name: str, by: Setter, moment: datetime) -> boo
         raise QuotaError("quota-capped", name=name)
     row.ended_at = moment
     row.save(update_fields=["ended_at"])
+    QuotaChange.objects.create(tenant=tenant)  # what it blocks is lifted by the next pass
     return True
 
 

@@ -24,7 +24,7 @@ from billing.models import (
     QuotaPeriod,
     QuotaReview,
 )
-from billing.quotas import figures, notices
+from billing.quotas import demands, figures, notices
 from billing.quotas.figures import Figure
 from billing.quotas.quotas import list_quotas
 from billing.quotas.thresholds import Outcome, compare
@@ -92,6 +92,7 @@ def _review(tenants: Collection[int], tally: ReviewTally, moment: datetime) -> N
     ]
     outcomes = _with_late(outcomes, before)
     _save(outcomes, moment)
+    demands.demand_blocks(outcomes, tenants=tenants, moment=moment)
     tally.notices += notices.write_notices(outcomes, moment=moment)
     _record_events(outcomes)
     _plan_next(tenants, outcomes, moment)
@@ -194,6 +195,8 @@ def _record_events(outcomes: Sequence[Outcome]) -> None:
 def _plan_next(tenants: Collection[int], outcomes: Sequence[Outcome], moment: datetime) -> None:
     """When each tenant's quotas are looked at next, though nothing is rated until then."""
     times = dict.fromkeys(tenants, moment + LONGEST)
+    for tenant, until in demands.load_released(tenants, moment).items():
+        times[tenant] = min(times[tenant], until)
     for one in outcomes:
         times[one.quota.tenant_id] = min(times[one.quota.tenant_id], _next_look(one, moment))
     rows = [QuotaReview(tenant_id=tenant, next_at=at) for tenant, at in sorted(times.items())]
@@ -205,7 +208,8 @@ def _plan_next(tenants: Collection[int], outcomes: Sequence[Outcome], moment: da
 def _next_look(one: Outcome, moment: datetime) -> datetime:
     """At the end of its period, and before what runs now can reach the next threshold."""
     at = moment + LONGEST
-    if one.stands and (one.quota.every == QuotaEvery.ROLLING or one.figure.stale_since):
+    holds = one.stands or demands.is_over(one)
+    if holds and (one.quota.every == QuotaEvery.ROLLING or one.figure.stale_since):
         at = moment + LETTING_GO
     if one.quota.every != QuotaEvery.ROLLING and one.figure.window.end > moment:
         at = min(at, one.figure.window.end)

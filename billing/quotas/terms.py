@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Self
 
-from billing.models import Plan, Quota, QuotaCredits, QuotaEvery, QuotaMeasure
+from billing.models import Plan, Quota, QuotaAction, QuotaCredits, QuotaEvery, QuotaMeasure
 from billing.models.quotas import LONGEST_TEXT, SCOPE, plain
 from billing.quotas.messages import SENTENCES
 from billing.rules import quotas as rules
@@ -21,6 +21,8 @@ MOST_RECIPIENTS = 20
 LONGEST_TERM = timedelta(days=3653)
 GPU_HOUR_PLACES = 3
 DEFAULT_THRESHOLDS = ("50%", "80%", "100%")
+NOT_OF_ACCOUNTS = ("user", "queue", "qos", "gpu_model")
+"""What narrows a quota to a part of accounts: a block of the account would stop others, too."""
 
 
 class QuotaError(CodedError):
@@ -54,6 +56,8 @@ class QuotaTerms:
     forecasts: tuple[str, ...] = ()
     repeat_every: Decimal | None = None
     recipients: tuple[str, ...] = field(default_factory=tuple)
+    action: QuotaAction = QuotaAction.NOTIFY
+    watch: bool = False
 
     @classmethod
     def of(cls, quota: Quota) -> Self:
@@ -113,6 +117,10 @@ def _check_scope(terms: QuotaTerms) -> None:
         raise QuotaError("quota-credits-scope")
     if terms.with_paid and (is_narrowed or not is_money):
         raise QuotaError("quota-paid-scope")
+    if terms.action != QuotaAction.NOTIFY and any(getattr(terms, column) for column in NOT_OF_ACCOUNTS):
+        raise QuotaError("quota-action-scope")
+    if terms.watch and terms.action == QuotaAction.NOTIFY:
+        raise QuotaError("quota-watch")
 
 
 def _check_period(terms: QuotaTerms) -> None:

@@ -345,6 +345,8 @@ def _quota(row: Quota) -> Mapping[str, Any]:
         "repeat_every": row.repeat_every,
         "recipients": row.recipients or "",
         "cap": row.cap,
+        "action": row.action,
+        "watch": "yes" if row.watch else "",
     }
 
 

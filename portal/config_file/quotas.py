@@ -6,7 +6,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar
 
-from billing.models import Quota, QuotaCredits, QuotaEvery, QuotaMeasure
+from billing.models import Quota, QuotaAction, QuotaCredits, QuotaEvery, QuotaMeasure
 from billing.models.quotas import LONGEST_NAME, LONGEST_TEXT
 from billing.quotas.quotas import Setter, set_quota
 from billing.quotas.terms import DEFAULT_THRESHOLDS, QuotaError, QuotaTerms
@@ -43,6 +43,8 @@ class QuotaEntry(Entry, frozen=True, kw_only=True):
     repeat_every: Decimal | None = None
     recipients: list[str] = key(default_factory=list)
     cap: Decimal | None = None
+    action: QuotaAction = QuotaAction.NOTIFY
+    watch: bool = False
 
     @property
     def identity(self) -> str:

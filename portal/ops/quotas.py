@@ -30,6 +30,8 @@ def quota_data(status: QuotaStatus) -> dict[str, Any]:
         "forecast": number(figure.forecast),
         "percent": None if status.percent is None else rounded_text(status.percent, 2),
         "state": status.state.value,
+        "action": quota.action,
+        "watch": quota.watch,
         "period_start": figure.window.start,
         "period_end": figure.window.end,
         "as_of": figure.as_of,

@@ -10,7 +10,7 @@ BEGIN
         'billing_dailyusage', 'billing_daytotal', 'billing_dunningpause', 'billing_evidence', 'billing_invoice', 'billing_invoicedocument',
         'billing_invoiceline', 'billing_invoicetax', 'billing_jobuser', 'billing_linejobs', 'billing_notice', 'billing_payment', 'billing_paymentattempt',
         'billing_paymentdispute', 'billing_paymentrefund', 'billing_periodjobs', 'billing_periodtopjob', 'billing_periodtotal',
-        'billing_quota', 'billing_quotacrossing', 'billing_quotaperiod',
+        'billing_quota', 'billing_quotablock', 'billing_quotacrossing', 'billing_quotaperiod',
         'billing_ratedjob', 'billing_ratedusage', 'billing_savedmethod', 'billing_subscription', 'billing_suspension', 'billing_topup',
         'billing_transferpart', 'billing_usageseries', 'billing_voiding', 'billing_wallet', 'billing_walletentry',
         'billing_walletgrant', 'billing_wallethold', 'billing_walletscheme', 'billing_writeoff',
@@ -46,7 +46,7 @@ BEGIN
     FOREACH name IN ARRAY ARRAY[
         'api_apikey', 'api_idempotentrequest', 'billing_allowance', 'billing_archive', 'billing_approvallimit', 'billing_closeproof', 'billing_closereport',
         'billing_closeresult', 'billing_closerun', 'billing_closeschedule', 'billing_scheduledclose', 'billing_difference', 'billing_pendingapproval', 'billing_checkoutsession', 'billing_suspendedaccount',
-        'billing_quotachange', 'billing_quotareview', 'billing_walletbooking', 'billing_wallettotal', 'events_eventcounter', 'tenants_accountmail', 'tenants_invitation', 'tenants_membership',
+        'billing_quotachange', 'billing_quotarelease', 'billing_quotareview', 'billing_walletbooking', 'billing_wallettotal', 'events_eventcounter', 'tenants_accountmail', 'tenants_invitation', 'tenants_membership',
         'tenants_supportview',
         'webhooks_delivery', 'webhooks_webhook'
     ] LOOP

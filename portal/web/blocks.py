@@ -27,6 +27,10 @@ SOURCES = {
         gettext_noop("Overdue invoice"),
         gettext_noop("When every overdue invoice is paid, credited, written off or paused"),
     ),
+    "quota": (
+        gettext_noop("Budget used up"),
+        gettext_noop("When less is used, the budget is raised or its next period begins"),
+    ),
 }
 """By source of a block its name, and when the block ends."""
 OTHER_END = gettext_noop("Automatically, when its cause is gone")
@@ -130,7 +134,7 @@ def _row(block: AccountBlock) -> dict[str, object]:
         "reasons": [
             (
                 row,
-                *SOURCES.get(row.source, (row.source.capitalize(), OTHER_END)),
+                *SOURCES.get(row.source.partition(":")[0], (row.source.capitalize(), OTHER_END)),
                 row.placed_by.outcome in OPEN,
             )
             for row in rows

@@ -25,6 +25,8 @@ class EventType(models.TextChoices):
     WALLET_LOW = "wallet.low"
     WALLET_TOPPED_UP = "wallet.topped_up"
     QUOTA_THRESHOLD = "quota.threshold"
+    QUOTA_BLOCKED = "quota.blocked"
+    QUOTA_LIFTED = "quota.lifted"
     CLOSE_FINISHED = "close.finished"
     CLUSTER_STALE = "cluster.stale"
     USAGE_QUARANTINED = "usage.quarantined"

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from billing.models import QuotaCredits, QuotaEvery, QuotaMeasure
+from billing.models import QuotaAction, QuotaCredits, QuotaEvery, QuotaMeasure
 from billing.quotas import quotas, status
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaError
@@ -22,7 +22,7 @@ from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.ops.lookups import the_tenant
 from portal.ops.quotas import quota_data, quota_line
 
-TEXTS = ("unit", "project", "user", "account", "cluster", "queue", "qos", "gpu_model", "credits")
+TEXTS = ("unit", "project", "user", "account", "cluster", "queue", "qos", "gpu_model", "credits", "action")
 LISTS = ("thresholds", "forecast_thresholds", "recipients")
 
 
@@ -61,6 +61,10 @@ class Command(OperatorCommand):
             "--recipient", dest="recipients", action="append", help="a member's e-mail; repeatable"
         )
         parser.add_argument("--cap", metavar="AMOUNT", help="owners may set the amount up to this")
+        parser.add_argument(
+            "--action", choices=QuotaAction.values, help="while all of it is used; default: notify"
+        )
+        parser.add_argument("--watch", action="store_true", help="only say what the action would have done")
         parser.add_argument("--end", action="store_true", help="end it")
         parser.add_argument("--why", default="", help="the reason, for the history")
 
@@ -88,8 +92,7 @@ def _entry(options: dict[str, Any]) -> QuotaEntry:
     values: dict[str, Any] = {name: options[name] for name in ("name", "amount", "measure", "every")}
     values |= {name: options[name] for name in (*TEXTS, *LISTS) if options[name]}
     values |= {name: options[name] for name in ("hours", "cap", "repeat_every") if options[name] is not None}
-    if options["with_paid"]:
-        values["with_paid"] = True
+    values |= {name: True for name in ("with_paid", "watch") if options[name]}
     for key, name in (("from", "begins"), ("until", "ends")):
         if options[name]:
             values[key] = _day(options[name])

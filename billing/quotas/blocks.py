@@ -1,0 +1,96 @@
+"""Having the blocks that quotas demand carried out and undone; and the operator's word that lets all go."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from billing.catalog.tenant_lock import lock
+from billing.dunning import scheduler_blocks
+from billing.dunning.scheduler_blocks import BlockTally, PortOpener
+from billing.models import QuotaBlock, QuotaBlockState, QuotaChange, QuotaRelease
+from billing.quotas.terms import QuotaError
+from portal.core.events import events
+from portal.core.events.events import Fact
+from portal.core.events.models import EventType
+from portal.core.tenants.models import Tenant
+
+AT_ONCE = 200
+EVENTS = {
+    QuotaBlockState.BLOCKED: EventType.QUOTA_BLOCKED,
+    QuotaBlockState.LIFTED: EventType.QUOTA_LIFTED,
+}
+
+
+def enforce_blocks(*, moment: datetime, opens: PortOpener) -> BlockTally:
+    """Block and unblock what is demanded, cluster by cluster, and read it back; what fails is tried again later.
+
+    What is demanded now is done, not what was demanded meanwhile: a row that was never sent is dropped unsent. Must
+    not be called inside a transaction. By two at once, or again after a kill, each act is done once.
+    """
+    _drop_unsent(moment)
+    rows = (
+        QuotaBlock.objects.filter(
+            state__in=(QuotaBlockState.LIFTING, QuotaBlockState.REQUESTED), ended_at=None, next_at__lte=moment
+        )
+        .select_related("account__cluster", "quota", "tenant")
+        .order_by("account__cluster", "state", "pk")[:AT_ONCE]
+    )
+    return scheduler_blocks.enforce_rows(rows, opens, moment, record=_record)
+
+
+def _drop_unsent(moment: datetime) -> None:
+    """Rows to be lifted whose account the scheduler was never told of: there is nothing to undo."""
+    rows = QuotaBlock.objects.filter(state=QuotaBlockState.LIFTING, ended_at=None).select_related(
+        "account__cluster"
+    )
+    for row in rows[:AT_ONCE]:
+        if not scheduler_blocks.is_placed(row):
+            _record(row, QuotaBlockState.LIFTED, moment, silent=True)
+
+
+@transaction.atomic
+def _record(row: QuotaBlock, state: str, moment: datetime, *, silent: bool = False) -> bool:
+    """Write down what was read back, with its event; whether it was news."""
+    ended = moment if state == QuotaBlockState.LIFTED else None
+    changed = QuotaBlock.objects.filter(pk=row.pk, state=row.state, ended_at=None).update(
+        state=state, ended_at=ended, error="", tries=0
+    )
+    if changed and ended:
+        QuotaChange.objects.create(tenant_id=row.tenant_id)  # another action may wait for the end of this one
+    if changed and not silent:
+        what = f"{row.account.cluster.name}/{row.account.name}"[:40]
+        events.record_many(
+            [
+                Fact(
+                    type=EVENTS[QuotaBlockState(state)],
+                    kind="quo",
+                    key=row.quota_id,
+                    state=what,
+                    tenant=row.tenant_id,
+                )
+            ]
+        )
+    return bool(changed)
+
+
+@transaction.atomic
+def release_quotas(
+    *, tenant: Tenant, until: datetime, reason: str, by: str, moment: datetime
+) -> QuotaRelease:
+    """Nothing of the tenant is blocked by a quota until then; blocks that stand are lifted with the next pass.
+
+    A second release holds beside the first: the later end counts. Raises QuotaError for an end that is over, and
+    without a reason.
+    """
+    tenant = lock(tenant)
+    if until <= moment:
+        raise QuotaError("quota-release-past", until=f"{until:%Y-%m-%dT%H:%M:%SZ}")
+    if not reason.strip():
+        raise QuotaError("quota-release-reason")
+    row = QuotaRelease.objects.create(
+        tenant=tenant, until=until, reason=reason.strip()[:500], released_by=by, released_at=moment
+    )
+    QuotaChange.objects.create(tenant=tenant)
+    return row

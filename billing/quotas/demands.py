@@ -1,0 +1,134 @@
+"""Which accounts a quota demands to be blocked, and which not any more: rows that a worker carries out afterwards."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from fractions import Fraction
+
+from django.db.models import Q
+
+from billing.models import Quota, QuotaAction, QuotaBlock, QuotaBlockState, QuotaRelease
+from billing.quotas.status import amount_text
+from billing.quotas.thresholds import Outcome
+from billing.rules import quotas as rules
+from portal.core.tenants.models import Ownership
+
+BLOCKING = (QuotaBlockState.REQUESTED, QuotaBlockState.BLOCKED)
+LIFTING, WATCHED = QuotaBlockState.LIFTING, QuotaBlockState.WATCHED
+
+
+def demand_blocks(outcomes: Sequence[Outcome], *, tenants: Collection[int], moment: datetime) -> None:
+    """Within the pass: begin the blocks that its figures demand, and end those that nothing demands any more.
+
+    The tenants are those of the pass: a quota of theirs that has ended demands nothing. The same figures again change
+    nothing. One query where no quota acts.
+    """
+    current = _load_current(tenants)
+    acting = [one for one in outcomes if one.quota.action != QuotaAction.NOTIFY]
+    if not acting and not current:
+        return
+    accounts, released = _load_accounts(tenants, moment), load_released(tenants, moment)
+    demands: dict[tuple[int, int], Outcome] = {}
+    for one in acting:
+        stands = any(quota == one.quota.pk for quota, _ in current)
+        if one.quota.tenant_id not in released and is_demanded(one, stands=stands):
+            demands |= {(one.quota.pk, account): one for account in _in_scope(one.quota, accounts)}
+    _end([row for key, row in current.items() if not _is_same(row, demands.get(key))], moment)
+    again = [
+        row.pk for key, row in current.items() if row.state == LIFTING and _is_same(row, demands.get(key))
+    ]
+    QuotaBlock.objects.filter(pk__in=again, state=LIFTING).update(
+        state=QuotaBlockState.REQUESTED, next_at=moment
+    )
+    open_keys = {
+        key for key, row in current.items() if row.state != WATCHED or _is_same(row, demands.get(key))
+    }
+    QuotaBlock.objects.bulk_create(
+        _begun(one, account, moment)
+        for (quota, account), one in sorted(demands.items(), key=lambda pair: pair[0])
+        if (quota, account) not in open_keys
+    )
+
+
+def is_demanded(one: Outcome, *, stands: bool) -> bool:
+    """Whether all of the quota is used; one whose block stands is lifted a little below, or when its data is read."""
+    used, amount = one.figure.used, Fraction(one.quota.amount)
+    return is_over(one) or (stands and used > 0 and not rules.is_left(used, level=amount, amount=amount))
+
+
+def is_over(one: Outcome) -> bool:
+    """Whether the quota acts and all of it is used; one of nothing by the first second."""
+    used, amount = one.figure.used, Fraction(one.quota.amount)
+    state = rules.state(used, amount=amount, thresholds=())
+    return one.quota.action != QuotaAction.NOTIFY and state == rules.QuotaState.OVER
+
+
+def _is_same(row: QuotaBlock, one: Outcome | None) -> bool:
+    """Whether the row is what the quota demands now: another action, or watching instead, is another demand."""
+    if one is None:
+        return False
+    is_watched = row.state == WATCHED
+    return is_watched == one.quota.watch and row.submits == _submits(one.quota)
+
+
+def _submits(quota: Quota) -> bool:
+    return quota.action == QuotaAction.NO_SUBMISSIONS
+
+
+def _begun(one: Outcome, account: int, moment: datetime) -> QuotaBlock:
+    quota = one.quota
+    used, amount = amount_text(one.figure.used, quota.unit), amount_text(quota.amount, quota.unit)
+    return QuotaBlock(
+        tenant_id=quota.tenant_id,
+        quota=quota,
+        account_id=account,
+        submits=_submits(quota),
+        state=QuotaBlockState.WATCHED if quota.watch else QuotaBlockState.REQUESTED,
+        why=f"budget {quota.name} of {quota.tenant.slug}: {used} of {amount} used",
+        began_at=moment,
+        next_at=moment,
+    )
+
+
+def _end(rows: Sequence[QuotaBlock], moment: datetime) -> None:
+    """What was never sent ends at once; what may have been is to be lifted."""
+    watched = [row.pk for row in rows if row.state == WATCHED]
+    blocking = [row.pk for row in rows if row.state in BLOCKING]
+    QuotaBlock.objects.filter(pk__in=watched).update(ended_at=moment)
+    QuotaBlock.objects.filter(pk__in=blocking, state__in=BLOCKING).update(
+        state=LIFTING, next_at=moment, tries=0, error=""
+    )
+
+
+def _load_current(tenants: Collection[int]) -> dict[tuple[int, int], QuotaBlock]:
+    """By quota and account what is demanded, watched or being lifted."""
+    rows = QuotaBlock.objects.filter(tenant__in=tenants, ended_at=None).order_by("pk")
+    return {(row.quota_id, row.account_id): row for row in rows}
+
+
+def load_released(tenants: Collection[int], moment: datetime) -> dict[int, datetime]:
+    """Tenants whose quotas block nothing, each with the moment until which."""
+    rows = QuotaRelease.objects.filter(tenant__in=tenants, released_at__lte=moment, until__gt=moment)
+    return dict(rows.order_by("until").values_list("tenant", "until"))
+
+
+def _load_accounts(tenants: Collection[int], moment: datetime) -> Mapping[int, list[Ownership]]:
+    """By tenant what it owns now."""
+    rows = Ownership.objects.filter(Q(until=None) | Q(until__gt=moment), tenant__in=tenants)
+    rows = rows.filter(Q(since=None) | Q(since__lte=moment)).select_related("account__cluster")
+    by_tenant: dict[int, list[Ownership]] = defaultdict(list)
+    for row in rows:
+        by_tenant[row.tenant_id].append(row)
+    return by_tenant
+
+
+def _in_scope(quota: Quota, accounts: Mapping[int, list[Ownership]]) -> list[int]:
+    return [
+        row.account_id
+        for row in accounts.get(quota.tenant_id, ())
+        if quota.project_id in (None, row.project_id)
+        and quota.account in ("", row.account.name)
+        and quota.cluster in ("", row.account.cluster.name)
+    ]
