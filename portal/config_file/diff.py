@@ -33,6 +33,7 @@ from billing.models import (
     PlanVersion,
     Price,
     Quota,
+    QuotaAction,
     QuotaCredits,
     Seller,
     Settles,
@@ -345,7 +346,7 @@ def _quota(row: Quota) -> Mapping[str, Any]:
         "repeat_every": row.repeat_every,
         "recipients": row.recipients or "",
         "cap": row.cap,
-        "action": row.action,
+        "action": "" if row.action == QuotaAction.NOTIFY else row.action,
         "watch": "yes" if row.watch else "",
     }
 
