@@ -68,7 +68,7 @@ def resend_since(*, webhook: Webhook, since: datetime, undelivered_only: bool, m
     row = _active(webhook)
     values: dict[str, Any] = {
         "webhook": row.pk,
-        "since": since,
+        "start": since,
         "delivered": not undelivered_only,
         "moment": moment,
     }

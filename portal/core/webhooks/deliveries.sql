@@ -16,7 +16,7 @@ INSERT INTO webhooks_delivery AS d
 SELECT w.id, w.tenant_id, e.number, e.type, %(moment)s, 'waiting', 0, %(moment)s, '', ''
 FROM webhooks_webhook w
 JOIN events_event e
-    ON e.number IS NOT NULL AND e.at >= %(since)s AND (w.tenant_id IS NULL OR w.tenant_id = e.tenant_id)
+    ON e.number IS NOT NULL AND e.at >= %(start)s AND (w.tenant_id IS NULL OR w.tenant_id = e.tenant_id)
     AND (w.event_types = '{}' OR e.type = ANY (w.event_types))
 WHERE w.id = %(webhook)s
 ON CONFLICT (webhook_id, event_number) WHERE event_number IS NOT NULL DO UPDATE
