@@ -54,8 +54,8 @@ def quota_context(notice: Notice) -> dict[str, Any]:
     seller = Seller.objects.order_by("pk").first()
     context: dict[str, Any] = {
         "seller": one_line(seller.name) if seller else "ClusterTab",
-        "button": _("Overview"),
-        "page": page_url("overview", notice.tenant.slug),
+        "button": _("Budgets"),
+        "page": page_url("budgets", notice.tenant.slug),
         "count": len(rows),
         "many": len(rows) > 1,
         "facts": [(_label(row), _value(row)) for row in rows],

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_slug
@@ -39,14 +40,9 @@ def set_quota(*, tenant: Tenant, name: str, terms: QuotaTerms, by: Setter, momen
     Raises QuotaError, or RuleError for a value that none takes.
     """
     tenant = lock(tenant)
-    _check_name(name)
-    row = Quota.objects.in_force().select_for_update(of=("self",)).filter(tenant=tenant, name=name).first()
-    if by is Setter.OWNER:
-        terms = _within_cap(row, terms)
-    terms = terms.checked(tenant, moment=moment)
-    _refuse_above_parent(tenant, name, terms)
-    values = {column: getattr(terms, column) for column in COLUMNS}
-    values |= {column: list(values[column]) for column in ("thresholds", "forecasts", "recipients")}
+    rows = Quota.objects.in_force().select_for_update(of=("self",))
+    row = rows.filter(tenant=tenant, name=name).first()
+    values = _checked_values(tenant, name, row, terms, by, moment)
     if row is None:
         row = Quota.objects.create(tenant=tenant, name=name, created_at=moment, **values)
     elif any(getattr(row, column) != value for column, value in values.items()):
@@ -56,6 +52,30 @@ def set_quota(*, tenant: Tenant, name: str, terms: QuotaTerms, by: Setter, momen
     QuotaReview.objects.bulk_create([QuotaReview(tenant=tenant, next_at=moment)], ignore_conflicts=True)
     QuotaChange.objects.create(tenant=tenant)
     return row
+
+
+def suppose_quota(
+    *, tenant: Tenant, name: str, terms: QuotaTerms, by: Setter, moment: datetime
+) -> tuple[Quota, Quota | None]:
+    """What `set_quota` would make, unsaved, and what there is now; refuses what it refuses, and keeps nothing."""
+    row = (
+        Quota.objects.in_force().select_related("tenant", "project").filter(tenant=tenant, name=name).first()
+    )
+    values = _checked_values(tenant, name, row, terms, by, moment)
+    return Quota(pk=0, tenant=tenant, name=name, created_at=moment, **values), row
+
+
+def _checked_values(
+    tenant: Tenant, name: str, row: Quota | None, terms: QuotaTerms, by: Setter, moment: datetime
+) -> dict[str, Any]:
+    """By column what the quota is to be."""
+    _check_name(name)
+    if by is Setter.OWNER:
+        terms = _within_cap(row, terms)
+    terms = terms.checked(tenant, moment=moment)
+    _refuse_above_parent(tenant, name, terms)
+    values = {column: getattr(terms, column) for column in COLUMNS}
+    return values | {column: list(values[column]) for column in ("thresholds", "forecasts", "recipients")}
 
 
 @transaction.atomic

@@ -73,12 +73,6 @@ def load_statuses(rows: Sequence[Quota], *, moment: datetime) -> list[QuotaStatu
     return [QuotaStatus(row, by_quota[row.pk]) for row in rows]
 
 
-def supposed_figure(quota: Quota, *, moment: datetime) -> Figure:
-    """The figure of a quota that is not kept: what a form shows before it is saved."""
-    quota.pk = quota.pk or 0
-    return figures.load_figures([quota], moment=moment)[quota.pk]
-
-
 def amount_text(value: Fraction | Decimal, unit: str) -> str:
     """`$1,250.00`, `12.5 GPU-hours` or `40 tokens`; rounded, where it is shown."""
     if unit:

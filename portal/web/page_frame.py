@@ -13,6 +13,7 @@ Area = Literal[
     "efficiency",
     "invoices",
     "wallet",
+    "budgets",
     "team",
     "history",
     "api_keys",
@@ -29,6 +30,7 @@ Area = Literal[
     "quarantine",
     "reconciliation",
     "operators",
+    "operator_budgets",
     "",
 ]
 

@@ -8,6 +8,7 @@ from portal.web.api_keys import api_keys, change_api_keys, operator_api_keys
 from portal.web.api_reference import api_area, api_reference
 from portal.web.bank_transfer import one_transfer
 from portal.web.blocks import account_blocks
+from portal.web.budgets import budgets, change_budget, operator_budgets
 from portal.web.close_drafts import draft_pdf, drafts
 from portal.web.close_schedule import close_schedule
 from portal.web.closing import close
@@ -73,6 +74,8 @@ tenant_patterns: list[URLPattern] = [
     path("webhooks/", webhooks, name="webhooks"),
     path("webhooks/change/", change_webhooks, name="change_webhooks"),
     path("webhooks/at/<slug:hook>/", webhook, name="webhook"),
+    path("budgets/", budgets, name="budgets"),
+    path("budgets/change/", change_budget, name="change_budget"),
     path("efficiency/", efficiency, name="efficiency"),
     path("efficiency/csv", efficiency_csv, name="efficiency_csv"),
     path("wallets/", wallets, name="wallets"),
@@ -122,6 +125,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/api-keys/", operator_api_keys, name="operator_api_keys"),
     path("operator/webhooks/", operator_webhooks, name="operator_webhooks"),
     path("operator/webhooks/<slug:hook>/", operator_webhook, name="operator_webhook"),
+    path("operator/budgets/", operator_budgets, name="operator_budgets"),
     path("operator/clusters/", clusters, name="operator_clusters"),
     path("operator/clusters/<path:name>/connection/", connection, name="operator_connection"),
     path("operator/clusters/<path:name>/nodes/", cluster_nodes, name="operator_nodes"),

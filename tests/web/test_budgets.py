@@ -1,0 +1,132 @@
+"""Budgets on pages: owners set them, members read them, others see nothing, operators see who is near."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from urllib.parse import urlencode
+
+import pytest
+
+from billing.models import Quota, QuotaEvery, QuotaMeasure
+from billing.quotas import quotas, review
+from billing.quotas.quotas import Setter
+from billing.quotas.terms import QuotaTerms
+from tests import builders
+from tests.web.house import House, a_house, page, signed_in
+from tests.web.test_overview import words
+
+pytestmark = pytest.mark.django_db
+PATH = "/t/vision-lab/budgets/"
+MARCH = {
+    "name": "march",
+    "measure": "money",
+    "amount": "20.00",
+    "every": "term",
+    "from": "2026-03-01",
+    "until": "2026-04-01",
+    "thresholds": "50%, 18.00",
+}
+
+
+@pytest.fixture
+def house() -> House:
+    return a_house(close=False)
+
+
+def save(house: House, **change: str) -> str:
+    """What the page says after Ann has saved it."""
+    client = signed_in(house.ann)
+    response = client.post(PATH + "change/", MARCH | change | {"act": "save"}, follow=True)
+    return words(response.content.decode())
+
+
+def test_quota_015_the_form_says_what_a_budget_would_be_and_keeps_nothing(house: House) -> None:
+    text = words(page(house.ann, f"{PATH}?{urlencode(MARCH | {'act': 'preview'})}"))
+    assert (
+        "Create budget march? Now $13.00 of $20.00 would be used 2026-03-01 to 2026-03-31 (everything)."
+        in text
+    )
+    assert "Thresholds passed already: 50%. Nobody is notified of these." in text
+    assert not Quota.objects.exists()
+    save(house)
+    lower = urlencode(MARCH | {"act": "preview", "amount": "13.00"})
+    text = words(page(house.ann, f"{PATH}?{lower}"))
+    assert "So far the amount is $20.00; the new one holds at once." in text
+    assert "Thresholds passed at this amount: 50%." in text
+
+
+def test_ann_saves_edits_and_ends_a_budget(house: House) -> None:
+    assert "Budget march is saved." in save(house)
+    text = words(page(house.ann, PATH))
+    assert "march everything, 2026-03-01 to 2026-03-31" in text
+    assert "Threshold reached $13.00 65 % $20.00 $7.00" in text
+    assert 'value="50%, 18"' in page(house.ann, PATH + "?edit=march")
+    assert "Budget march is saved." in save(house, amount="13.00")
+    assert "Used up $13.00 100 % $13.00 $0.00" in words(page(house.ann, PATH))
+    client = signed_in(house.ann)
+    ended = client.post(PATH + "change/", {"name": "march", "act": "end"}, follow=True)
+    assert "Budget march is ended." in words(ended.content.decode())
+    assert "No budgets" in words(page(house.ann, PATH))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"amount": "-1"}, "An amount is from 0 to"),
+        ({"amount": "1e3"}, "write a number as text"),
+        ({"amount": ""}, "amount is missing"),
+        ({"name": "Big One"}, "Name a quota by lower-case letters"),
+        ({"thresholds": "101%"}, "is more than the whole amount"),
+        ({"from": "soon"}, "Write a day like 2026-03-01."),
+        ({"every": "rolling", "from": "", "until": "", "hours": "many"}, "as a whole number"),
+        ({"project": "nobody's"}, "has no project"),
+        ({"recipients": "eve@speech.example"}, "is no member"),
+    ],
+)
+def test_quota_057_the_form_refuses_with_a_sentence(
+    house: House, change: dict[str, str], sentence: str
+) -> None:
+    assert sentence in words(page(house.ann, f"{PATH}?{urlencode(MARCH | change | {'act': 'preview'})}"))
+    assert sentence in save(house, **change)
+    assert not Quota.objects.exists()
+
+
+def test_quota_058_members_read_and_cannot_change(house: House) -> None:
+    save(house)
+    text = page(house.ben, PATH)
+    assert "$13.00" in text
+    assert "Save" not in text
+    assert "change/" not in text
+    assert signed_in(house.ben).post(PATH + "change/", MARCH | {"act": "end"}).status_code == 404
+    assert signed_in(house.eve).get(PATH).status_code == 404
+    assert signed_in(house.eve).post(PATH + "change/", MARCH).status_code == 404
+    assert Quota.objects.get().ended_at is None
+
+
+def test_quota_058_an_owner_stays_below_the_cap(house: House) -> None:
+    terms = QuotaTerms(
+        measure=QuotaMeasure.MONEY,
+        amount=Decimal(10),
+        cap=Decimal(15),
+        every=QuotaEvery.YEAR,
+        thresholds=("50%",),
+    )
+    moment = builders.at("2026-03-10")
+    quotas.set_quota(tenant=house.vision, name="year", terms=terms, by=Setter.OPERATOR, moment=moment)
+    year = {"name": "year", "every": "year", "from": "", "until": "", "thresholds": "50%"}
+    assert "lets you set this quota up to 15" in save(house, **year, amount="15.01")
+    assert "Budget year is saved." in save(house, **year, amount="15.00")
+
+
+def test_operators_see_which_budgets_are_near_or_over(house: House) -> None:
+    assert "No budget has reached a threshold" in page(house.op, "/operator/budgets/")
+    every: dict[str, object] = {"measure": QuotaMeasure.MONEY, "every": QuotaEvery.YEAR}
+    moment = builders.at("2026-03-10")
+    for tenant, amount in ((house.vision, "10"), (house.speech, "1000")):
+        terms = QuotaTerms(amount=Decimal(amount), **every)  # type: ignore[arg-type]  # of the year
+        quotas.set_quota(tenant=tenant, name="yearly", terms=terms, by=Setter.OPERATOR, moment=moment)
+    review.review_quotas(moment=moment)
+    text = words(page(house.op, "/operator/budgets/"))
+    assert "vision-lab/yearly everything, each year Used up $13.00 130 % $10.00 -$3.00" in text
+    assert "speech-lab/yearly" not in text
+    assert signed_in(house.ann).get("/operator/budgets/").status_code == 404

@@ -1,0 +1,59 @@
+"""Budgets in a real browser: nothing complains, nothing is cut off."""
+
+from __future__ import annotations
+
+import os
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from billing.models import QuotaEvery, QuotaMeasure
+from billing.quotas import quotas, review
+from billing.quotas.quotas import Setter
+from billing.quotas.terms import QuotaTerms
+from tests import builders
+from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, chromium, visit
+from tests.web.house import a_house
+from tests.web.test_reports_in_a_browser import sign_in
+
+if TYPE_CHECKING:
+    from pytest_django.live_server_helper import LiveServer
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(SKIP_REASON is not None, reason=SKIP_REASON or ""),
+]
+
+
+def test_the_pages_fit_every_window(live_server: LiveServer) -> None:
+    house = a_house(close=False)
+    moment = builders.at("2026-03-10")
+    for name, amount, user in (("yearly", "10", ""), ("of-ben", "8", "ben"), ("a-lot", "10", "ada")):
+        terms = QuotaTerms(
+            measure=QuotaMeasure.MONEY, amount=Decimal(amount), every=QuotaEvery.YEAR, user=user
+        )
+        quotas.set_quota(tenant=house.vision, name=name, terms=terms, by=Setter.OPERATOR, moment=moment)
+    review.review_quotas(moment=moment)
+    preview = "?name=march&amount=20&measure=money&every=month&thresholds=50%25&act=preview"
+    pages = {
+        "budgets": "/t/vision-lab/budgets/",
+        "preview": f"/t/vision-lab/budgets/{preview}",
+        "operator": "/operator/budgets/",
+    }
+    shots = os.environ.get("SHOTS", "")
+    with chromium() as browser:
+        for width in WIDTHS:
+            for theme in THEMES:
+                for person, names in ((house.ann, ("budgets", "preview")), (house.op, ("operator",))):
+                    with visit(browser, width=width, theme=theme) as at:
+                        sign_in(at.page, live_server.url, person.email, pages[names[0]])
+                        for name in names:
+                            at.page.goto(live_server.url + pages[name])
+                            assert at.overflow() <= 0, (name, width)
+                            assert at.clipped() == [], (name, width)
+                            if shots:
+                                path = Path(shots) / f"{name}-{width}-{theme}.png"
+                                at.page.screenshot(path=path, full_page=True)
+                        assert at.complaints() == []
