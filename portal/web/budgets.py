@@ -17,9 +17,9 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from billing.models import Quota, QuotaEvery, QuotaMeasure, QuotaPeriod
+from billing.models import Quota, QuotaAction, QuotaCredits, QuotaEvery, QuotaMeasure, QuotaPeriod
 from billing.models.quotas import SCOPE
-from billing.quotas import quotas, status
+from billing.quotas import demands, quotas, status
 from billing.quotas.quotas import Setter
 from billing.quotas.status import QuotaStatus, amount_text, counts_sentence, period_text, scope_text
 from billing.quotas.terms import DEFAULT_THRESHOLDS, QuotaError
@@ -41,8 +41,10 @@ from portal.web.page_frame import PageFrame
 SHOWN = 200  # budgets on the operators' page
 LONGEST = 500  # characters of a field
 LISTS = ("thresholds", "forecast_thresholds", "recipients")
-TEXTS = ("name", "amount", "every", "measure", "unit", "project", *SCOPE, "repeat_every")
-NAMES = (*TEXTS, *LISTS, "from", "until", "hours")
+TEXTS = ("name", "amount", "every", "measure", "unit", "project", *SCOPE, "repeat_every", "credits", "action")
+FLAGS = ("with_paid", "watch")
+NAMES = (*TEXTS, *LISTS, *FLAGS, "from", "until", "hours")
+YES = "yes"
 BADGES = {QuotaState.OK: "ct-ok", QuotaState.NEAR: "ct-wait", QuotaState.OVER: "ct-late"}
 
 
@@ -64,6 +66,8 @@ class BudgetRow:
     state: QuotaState
     badge: str
     state_label: str
+    effect: str  # what it does while all is used
+    blocked: str  # the accounts that it blocks, or would block, now
     tenant: str = ""
     as_of: datetime | None = None
 
@@ -75,7 +79,8 @@ def budgets(request: TenantRequest) -> HttpResponse:
     moment = request.moment.replace(microsecond=0)
     with acting_scope(request.tenant):
         rows = list(quotas.list_quotas(request.tenant))
-        listed = [_row(one) for one in status.load_statuses(rows, moment=moment)]
+        blocked = demands.list_blocked(rows)
+        listed = [_row(one, blocked) for one in status.load_statuses(rows, moment=moment)]
         preview, error = None, ""
         if manages and request.GET.get("act") == "preview":
             try:
@@ -124,7 +129,9 @@ def operator_budgets(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     listed = most.select_related("quota__tenant", "quota__project").order_by(
         F("ratio").desc(nulls_first=True), "pk"
     )
-    rows = [_kept_row(period) for period in listed[:SHOWN]]
+    shown = list(listed[:SHOWN])
+    blocked = demands.list_blocked([period.quota for period in shown])
+    rows = [_kept_row(period, blocked) for period in shown]
     page = {
         "rows": [row for row in rows if row.state is not QuotaState.OK],
         "others": periods.count() - sum(row.state is not QuotaState.OK for row in rows),
@@ -142,7 +149,7 @@ def _preview(tenant: Tenant, fields: Mapping[str, str], moment: datetime) -> dic
     (one,) = status.load_statuses([quota], moment=moment)
     passed = rules.reached(one.figure.used, amount=one.amount, thresholds=quota.thresholds)
     return {
-        "row": _row(one),
+        "row": _row(one, {}),
         "is_new": before is None,
         "before": before and amount_text(before.amount, before.unit),
         "passed": ", ".join(level.text for level in passed),
@@ -160,6 +167,7 @@ def _entry(fields: Mapping[str, str]) -> QuotaEntry:
     for name in ("from", "until"):
         if fields[name]:
             values[name] = _day(fields[name])
+    values |= {name: True for name in FLAGS if fields[name] == YES}
     if fields["hours"]:
         if not (fields["hours"].isascii() and fields["hours"].isdecimal()):
             raise ValueError(_("Write the hours of a rolling window as a whole number, such as 168."))
@@ -178,10 +186,10 @@ def _day(text: str) -> date:
         raise ValueError(_("Write a day like 2026-03-01.")) from None
 
 
-def _row(one: QuotaStatus) -> BudgetRow:
+def _row(one: QuotaStatus, blocked: Mapping[int, Sequence[str]]) -> BudgetRow:
     quota, figure, percent = one.quota, one.figure, one.percent
     return BudgetRow(
-        **_common(quota, one.state, percent),
+        **_common(quota, one.state, percent, blocked),
         used=one.text(figure.used),
         left=one.text(one.left),
         forecast="" if figure.forecast is None else one.text(figure.forecast),
@@ -190,11 +198,11 @@ def _row(one: QuotaStatus) -> BudgetRow:
     )
 
 
-def _kept_row(period: QuotaPeriod) -> BudgetRow:
+def _kept_row(period: QuotaPeriod, blocked: Mapping[int, Sequence[str]]) -> BudgetRow:
     quota, used, amount = period.quota, Fraction(period.used), Fraction(period.amount)
     state = rules.state(used, amount=amount, thresholds=quota.thresholds)
     return BudgetRow(
-        **_common(quota, state, rules.share(used, amount)),
+        **_common(quota, state, rules.share(used, amount), blocked),
         used=amount_text(used, quota.unit),
         left=amount_text(amount - used, quota.unit),
         forecast="" if period.forecast is None else amount_text(period.forecast, quota.unit),
@@ -204,7 +212,9 @@ def _kept_row(period: QuotaPeriod) -> BudgetRow:
     )
 
 
-def _common(quota: Quota, state: QuotaState, percent: Fraction | None) -> dict[str, Any]:
+def _common(
+    quota: Quota, state: QuotaState, percent: Fraction | None, blocked: Mapping[int, Sequence[str]]
+) -> dict[str, Any]:
     labels = {
         QuotaState.OK: _("Within budget"),
         QuotaState.NEAR: _("Threshold reached"),
@@ -221,12 +231,23 @@ def _common(quota: Quota, state: QuotaState, percent: Fraction | None) -> dict[s
         "state": state,
         "badge": BADGES[state],
         "state_label": labels[state],
+        "effect": _effect(quota),
+        "blocked": ", ".join(blocked.get(quota.pk, ())),
     }
+
+
+def _effect(quota: Quota) -> str:
+    if quota.action == QuotaAction.NOTIFY:
+        return _("Only notifies")
+    does = dict(_actions())[quota.action]
+    return _("{action} (watched, nothing is stopped)").format(action=does) if quota.watch else does
 
 
 def _values(quota: Quota) -> dict[str, str]:
     """What the form shows of a budget that there is."""
     values = {name: str(getattr(quota, name) or "") for name in ("name", "every", "measure", "unit", *SCOPE)}
+    values |= {"credits": quota.credits, "action": quota.action}
+    values |= {name: YES if getattr(quota, name) else "" for name in FLAGS}
     values |= {"amount": f"{quota.amount.normalize():f}", "hours": str(quota.hours or "")}
     values |= {"project": quota.project.name if quota.project else ""}
     values |= {"from": str(quota.first_day or ""), "until": str(quota.end_day or "")}
@@ -271,8 +292,48 @@ def _fields(values: Mapping[str, str]) -> list[dict[str, Any]]:
         ),
         one("forecast_thresholds", _("Notify at forecast"), _("Such as 100%; blank = never")),
         one("repeat_every", _("Repeat every"), _("Beyond the last threshold; blank = never"), numeric=True),
+        one(
+            "action",
+            _("When all is used"),
+            choices=options(_actions(), values["action"] or QuotaAction.NOTIFY),
+        ),
+        one(
+            "watch",
+            _("Try it first"),
+            _("Nothing is stopped; the history says what would have been"),
+            choices=options(_flags(), values["watch"]),
+        ),
+        one(
+            "credits",
+            _("Credits"),
+            _("Of money of the whole tenant"),
+            choices=options(_credits(), values["credits"] or QuotaCredits.GROSS),
+        ),
+        one(
+            "with_paid",
+            _("Count what you pay for others"),
+            choices=options(_flags(), values["with_paid"]),
+        ),
         one("recipients", _("Recipients"), _("E-mails of members; blank = owners and billing members")),
     ]
+
+
+def _actions() -> list[tuple[str, str]]:
+    names = {
+        QuotaAction.NOTIFY: _("Only notify"),
+        QuotaAction.NO_GPU_JOBS: _("No new GPU job starts"),
+        QuotaAction.NO_SUBMISSIONS: _("No new job can be submitted"),
+    }
+    return [(value.value, label) for value, label in names.items()]
+
+
+def _credits() -> list[tuple[str, str]]:
+    names = {QuotaCredits.GROSS: _("Do not count"), QuotaCredits.NET: _("Lower what is used")}
+    return [(value.value, label) for value, label in names.items()]
+
+
+def _flags() -> list[tuple[str, str]]:
+    return [("", _("No")), (YES, _("Yes"))]
 
 
 def _measures() -> list[tuple[str, str]]:

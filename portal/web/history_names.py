@@ -107,12 +107,15 @@ def _rows(entries: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[st
     """What each changed row began as, of those that only changed."""
     keys = {(entry["table"], entry["key"]) for entry in entries if entry["operation"] == "update"}
     with connection.cursor() as cursor:
-        cursor.execute(sql.BEGINNINGS, [[table for table, _key in keys], [key for _table, key in keys]])
+        cursor.execute(
+            sql.BEGINNINGS,
+            {"tables": [table for table, _key in keys], "keys": [key for _table, key in keys]},
+        )
         return {(table, key): json.loads(after, cls=Exact) for table, key, after in cursor.fetchall()}
 
 
 def _people(numbers: Sequence[int]) -> dict[int, str]:
     """Addresses: of people in the tenant's history, also of those who have left."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.PEOPLE, [[*numbers]])
+        cursor.execute(sql.PEOPLE, {"people": [*numbers]})
         return dict(cursor.fetchall())

@@ -59,14 +59,28 @@ def test_ann_saves_edits_and_ends_a_budget(house: House) -> None:
     assert "Budget march is saved." in save(house)
     text = words(page(house.ann, PATH))
     assert "march everything, 2026-03-01 to 2026-03-31" in text
-    assert "Threshold reached $13.00 65 % $20.00 $7.00" in text
+    assert "Threshold reached Only notifies $13.00 65 % $20.00 $7.00" in text
     assert 'value="50%, 18"' in page(house.ann, PATH + "?edit=march")
     assert "Budget march is saved." in save(house, amount="13.00")
-    assert "Used up $13.00 100 % $13.00 $0.00" in words(page(house.ann, PATH))
+    assert "Used up Only notifies $13.00 100 % $13.00 $0.00" in words(page(house.ann, PATH))
     client = signed_in(house.ann)
     ended = client.post(PATH + "change/", {"name": "march", "act": "end"}, follow=True)
     assert "Budget march is ended." in words(ended.content.decode())
     assert "No budgets" in words(page(house.ann, PATH))
+
+
+def test_ann_has_new_jobs_wait_once_it_is_used_and_an_edit_keeps_what_it_does(house: House) -> None:
+    save(house, amount="10.00", action="no-gpu-jobs")
+    moment = builders.at("2026-03-31 12:00")
+    review.review_quotas(moment=moment)
+    text = words(page(house.ann, PATH))
+    assert "Used up No new GPU job starts Blocked: vision" in text
+    form = page(house.ann, PATH + "?edit=march")
+    assert '<option value="no-gpu-jobs" selected>' in form
+    save(house, amount="10.00", action="no-gpu-jobs", watch="yes")
+    assert "No new GPU job starts (watched, nothing is stopped)" in words(page(house.ann, PATH))
+    assert '<option value="yes" selected>' in page(house.ann, PATH + "?edit=march")
+    assert "can only notify" in save(house, action="no-gpu-jobs", user="ben")
 
 
 @pytest.mark.parametrize(
@@ -127,6 +141,6 @@ def test_operators_see_which_budgets_are_near_or_over(house: House) -> None:
         quotas.set_quota(tenant=tenant, name="yearly", terms=terms, by=Setter.OPERATOR, moment=moment)
     review.review_quotas(moment=moment)
     text = words(page(house.op, "/operator/budgets/"))
-    assert "vision-lab/yearly everything, each year Used up $13.00 130 % $10.00 -$3.00" in text
+    assert "vision-lab/yearly everything, each year Used up Only notifies $13.00 130 % $10.00 -$3.00" in text
     assert "speech-lab/yearly" not in text
     assert signed_in(house.ann).get("/operator/budgets/").status_code == 404

@@ -46,7 +46,7 @@ def claim(*, most: int, most_failing: int, moment: datetime) -> list[int]:
         "most": most,
         "most_failing": most_failing,
         "moment": moment,
-        "until": moment + CLAIM,
+        "end": moment + CLAIM,
     }
     with connection.cursor() as cursor:
         cursor.execute(sql.DUE, values)

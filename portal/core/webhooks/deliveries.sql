@@ -37,7 +37,7 @@ WITH due AS (
 ), ranked AS (
     SELECT id, failing_since, row_number() OVER (PARTITION BY failing_since IS NULL) AS place FROM due
 )
-UPDATE webhooks_webhook w SET claimed_until = %(until)s
+UPDATE webhooks_webhook w SET claimed_until = %(end)s
 FROM ranked r
 WHERE w.id = r.id AND (r.failing_since IS NULL OR r.place <= %(most_failing)s)
 RETURNING w.id
