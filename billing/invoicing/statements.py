@@ -52,6 +52,10 @@ class Statement:
     user: Tenant | None = None  # whose use it is, where another pays
 
 
+_OF = {Resource.MEMORY: " of memory", Resource.GPU_MEMORY: " of GPU memory"}
+"""Two resources are counted in the same unit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unpriced:
     """Charged usage that no price covers."""
@@ -63,9 +67,9 @@ class Unpriced:
 
     @property
     def text(self) -> str:
-        """`5.00 GPU-hours on a100`, `12.50 million tokens (direction=input)`"""
+        """`5.00 GPU-hours on a100`, `2.00 GiB-hours of memory`, `12.50 million tokens (direction=input)`"""
         what = f" on {self.gpu_model}" if self.resource in Resource.values else f" ({self.gpu_model})"
-        return f"{self.quantity} {self.unit}{what if self.gpu_model else ''}"
+        return f"{self.quantity} {self.unit}{_OF.get(self.resource, '')}{what if self.gpu_model else ''}"
 
 
 class MixedCurrenciesError(CodedError):

@@ -22,8 +22,14 @@ from tests.contracts.slurm_recorded import connector as slurm_connector
 from tests.integration.prom_lab import Lab
 
 SLURM, FILES, KUBERNETES = "Slurm over slurmrestd", "sacct files", "Kubernetes over Prometheus"
-OF_NO_FACT = {"cluster", "use"}  # selectors: the cluster's own name, and seconds that telemetry tells apart
-DEFAULTS = {column.name: column.default for column in fields(UsageFact) if column.default is not MISSING} | {
+OF_NO_FACT = {"cluster", "use", "dimension"}
+"""Selectors: the cluster's own name, seconds that telemetry tells apart, and parts of sums that are pushed."""
+OF_SUMS = {"meter", "quantity"}  # columns that are filled by pushed sums of a declared meter alone
+DEFAULTS = {
+    column.name: column.default
+    for column in fields(UsageFact)
+    if column.default is not MISSING and column.name not in OF_SUMS
+} | {
     "source_key": "",
     "account": "",
 }

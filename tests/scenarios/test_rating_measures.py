@@ -125,7 +125,7 @@ def test_charged_gpu_memory_without_a_price_blocks_the_close() -> None:
     vision = a_tenant(plan=plan, accounts=[(cluster, "vision")])
     ingest(cluster, a_job(queue="elsewhere", gpu_memory_mib=2048))
 
-    assert "2.00 gpu-memory-hours" in closed("2026-03", vision).reason
+    assert "2.00 GiB-hours of GPU memory" in closed("2026-03", vision).reason
 
 
 def test_another_weight_is_another_revision() -> None:

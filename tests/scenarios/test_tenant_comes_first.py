@@ -67,7 +67,8 @@ SELECT t.relname, i.relname, pg_get_indexdef(i.oid, 1, true), x.indisprimary AND
            WHERE f.conrelid = t.oid AND f.contype = 'f' AND f.conkey[1] = x.indkey[0] AND x.indkey[0] <> 0)
 FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class t ON t.oid = x.indrelid
 JOIN pg_attribute a ON a.attrelid = t.oid AND a.attname = 'tenant_id'
-WHERE t.relnamespace = 'public'::regnamespace AND NOT t.relispartition AND t.relkind IN ('r', 'p')
+WHERE t.relnamespace = 'public'::regnamespace AND t.relkind IN ('r', 'p')
+  AND NOT t.relispartition AND t.relname !~ '_[0-9]{4}_[0-9]{2}$'  -- nor a month that was detached
   AND (x.indisunique OR x.indisexclusion OR t.relname = ANY (%s))
 """
 

@@ -69,6 +69,7 @@ def check(invoice: Stated, usage: Iterable[Mapping[str, str]]) -> tuple[dict[str
     wrong: list[str] = []
     shapes: dict[tuple[str, ...], tuple[object, ...]] = {}
     runs: dict[tuple[str, str, bool], list[Stretch]] = {}
+    meters: dict[str, str] = {}
     for row in usage:
         line = lines.get(row["line"])
         if line is None:
@@ -82,6 +83,10 @@ def check(invoice: Stated, usage: Iterable[Mapping[str, str]]) -> tuple[dict[str
             continue
         stretch = read(row)
         wrong += of_stretch(stretch, line)
+        other = meters.setdefault(stretch.record, line["meter"])
+        if other != line["meter"] and not SHARES.keys() >= {other, line["meter"]}:
+            # A run has the meters of a run; what was pushed for a declared meter is of that one alone.
+            wrong.append(f"line {stretch.line}: {line['meter']} is no meter of what also counts as {other}")
         back = stretch.units < 0
         shape = (stretch.job, stretch.started, stretch.ended, stretch.suspended)
         if not back and shapes.setdefault((stretch.record,), shape) != shape:
