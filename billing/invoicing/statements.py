@@ -52,7 +52,7 @@ class Statement:
     user: Tenant | None = None  # whose use it is, where another pays
 
 
-_OF = {Resource.MEMORY: " of memory", Resource.GPU_MEMORY: " of GPU memory"}
+_OF: dict[str, str] = {Resource.MEMORY: " of memory", Resource.GPU_MEMORY: " of GPU memory"}
 """Two resources are counted in the same unit."""
 
 

@@ -346,8 +346,9 @@ def _quota(row: Quota) -> Mapping[str, Any]:
         "repeat_every": row.repeat_every,
         "recipients": row.recipients or "",
         "cap": row.cap,
-        "action": "" if row.action == QuotaAction.NOTIFY else row.action,
-        "watch": "yes" if row.watch else "",
+        "action": ""
+        if row.action == QuotaAction.NOTIFY
+        else row.action + (" (watched)" if row.watch else ""),
     }
 
 
