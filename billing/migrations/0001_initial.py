@@ -461,21 +461,6 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
-                    name='QuotaRelease',
-                    fields=[
-                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
-                        ('until', models.DateTimeField()),
-                        ('reason', models.CharField(max_length=500)),
-                        ('released_by', models.CharField(max_length=200)),
-                        ('released_at', models.DateTimeField()),
-                    ],
-                    options={
-                        'indexes': [models.Index(fields=['tenant', '-until'], name='quota_releases_of_tenant')],
-                        'constraints': [models.CheckConstraint(condition=models.Q(('until__gt', models.F('released_at'))), name='release_of_quotas_ends_later'), models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='release_of_quotas_has_a_reason')],
-                    },
-                ),
-                migrations.CreateModel(
                     name='QuotaChange',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -495,6 +480,21 @@ class Migration(migrations.Migration):
                     options={
                         'indexes': [models.Index(fields=['next_at'], name='quota_reviews_by_time')],
                         'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='QuotaRelease',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('until', models.DateTimeField()),
+                        ('reason', models.CharField(max_length=500)),
+                        ('released_by', models.CharField(max_length=200)),
+                        ('released_at', models.DateTimeField()),
+                    ],
+                    options={
+                        'indexes': [models.Index(fields=['tenant', '-until'], name='quota_releases_of_tenant')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('until__gt', models.F('released_at'))), name='release_of_quotas_ends_later'), models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='release_of_quotas_has_a_reason')],
                     },
                 ),
                 migrations.CreateModel(

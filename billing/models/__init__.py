@@ -74,18 +74,16 @@ from billing.models.payment_attempts import (
 from billing.models.payments import CloseProof, MonthProof, Payment
 from billing.models.plans import Plan, PlanVersion, Price, Settles, Subscription
 from billing.models.price_corrections import PriceCorrection
+from billing.models.quota_blocks import QuotaBlock, QuotaBlockState, QuotaRelease
 from billing.models.quotas import (
     Quota,
     QuotaAction,
-    QuotaBlock,
-    QuotaBlockState,
     QuotaChange,
     QuotaCredits,
     QuotaCrossing,
     QuotaEvery,
     QuotaMeasure,
     QuotaPeriod,
-    QuotaRelease,
     QuotaReview,
     QuotaWatched,
 )

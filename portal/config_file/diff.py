@@ -33,7 +33,6 @@ from billing.models import (
     PlanVersion,
     Price,
     Quota,
-    QuotaAction,
     QuotaCredits,
     Seller,
     Settles,
@@ -346,9 +345,7 @@ def _quota(row: Quota) -> Mapping[str, Any]:
         "repeat_every": row.repeat_every,
         "recipients": row.recipients or "",
         "cap": row.cap,
-        "action": ""
-        if row.action == QuotaAction.NOTIFY
-        else row.action + (" (watched)" if row.watch else ""),
+        "action": row.acts_text,
     }
 
 
