@@ -22,6 +22,7 @@ COMMITTED = ROOT / "docs" / "reference" / "openapi.json"
 ACCEPTED = {
     r"(/me: answer/(tenant|project)|/dunning-pauses: answer.*/invoice|/subscriptions: .*/until): its type is null or "
     r"string, and was string": "null was answered before, too",
+    r"price-corrections: it is not answered with 201 any more": "it never was; the schema had it wrong",
 }
 """Breaks since the last version of main, with the reason why programs do not mind; none once there is a release."""
 

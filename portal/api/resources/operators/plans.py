@@ -194,6 +194,7 @@ class PriceCorrections(VersionEndpoint):
     """What a price in use comes to, on all of its days: the next close bills or credits the difference."""
 
     request_serializer = CorrectionFields
+    success = 200  # nothing is made: a version changes
 
     def post(self, request: Any, name: str, day: str) -> HttpResponse:
         del request
