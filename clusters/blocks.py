@@ -48,12 +48,6 @@ def is_in_force(cluster: Cluster, account: str, *, source: str) -> bool:
     return rows.filter(placed_by__outcome=ActOutcome.DONE).exists()
 
 
-def is_placed(cluster: Cluster, account: str, *, source: str) -> bool:
-    """Whether a reason of that source stands beneath the account's block, read back or not."""
-    rows = BlockReason.objects.filter(block__cluster=cluster, block__account=account, source=source)
-    return rows.filter(ended_at=None).exists()
-
-
 def with_reasons(cluster: Cluster) -> QuerySet[AccountBlock]:
     """The cluster's blocks by account, each with its reasons as `standing`. Two queries."""
     rows = BlockReason.objects.filter(ended_at=None).select_related("placed_by").order_by("pk")

@@ -105,11 +105,6 @@ def enforce_rows(
     return done
 
 
-def is_placed(row: BlockRow) -> bool:
-    """Whether the scheduler may have been told of the row's reason."""
-    return blocks.is_placed(row.account.cluster, row.account.name, source=row.source)
-
-
 def _record(row: SuspendedAccount, state: str, moment: datetime) -> bool:
     del moment
     rows = SuspendedAccount.objects.filter(pk=row.pk, state=row.state)

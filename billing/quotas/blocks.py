@@ -5,12 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import CharField, Exists, OuterRef, Value
+from django.db.models.functions import Cast, Concat
 
 from billing.catalog.tenant_lock import lock
 from billing.dunning import scheduler_blocks
 from billing.dunning.scheduler_blocks import BlockTally, PortOpener
 from billing.models import QuotaBlock, QuotaBlockState, QuotaChange, QuotaRelease
+from billing.models.quota_blocks import QUOTA_SOURCE
 from billing.quotas.terms import QuotaError
+from clusters.models import BlockReason
 from portal.core.events import events
 from portal.core.events.events import Fact
 from portal.core.events.models import EventType
@@ -42,12 +46,15 @@ def enforce_blocks(*, moment: datetime, opens: PortOpener) -> BlockTally:
 
 def _drop_unsent(moment: datetime) -> None:
     """Rows to be lifted whose account the scheduler was never told of: there is nothing to undo."""
-    rows = QuotaBlock.objects.filter(state=QuotaBlockState.LIFTING, ended_at=None).select_related(
-        "account__cluster"
+    placed = BlockReason.objects.filter(
+        block__cluster=OuterRef("account__cluster"),
+        block__account=OuterRef("account__name"),
+        source=Concat(Value(QUOTA_SOURCE), Cast(OuterRef("quota"), CharField())),
+        ended_at=None,
     )
-    for row in rows[:AT_ONCE]:
-        if not scheduler_blocks.is_placed(row):
-            _record(row, QuotaBlockState.LIFTED, moment, silent=True)
+    rows = QuotaBlock.objects.filter(~Exists(placed), state=QuotaBlockState.LIFTING, ended_at=None)
+    for row in rows.select_related("account__cluster")[:AT_ONCE]:
+        _record(row, QuotaBlockState.LIFTED, moment, silent=True)
 
 
 @transaction.atomic

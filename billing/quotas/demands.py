@@ -52,13 +52,13 @@ def demand_blocks(outcomes: Sequence[Outcome], *, tenants: Collection[int], mome
     )
 
 
-def list_blocked(quotas: Sequence[Quota]) -> dict[int, list[str]]:
-    """By quota the accounts that it blocks now, or would block if it were not only watched. One query."""
-    rows = QuotaBlock.objects.filter(quota__in=quotas, ended_at=None).exclude(state=LIFTING)
-    blocked: dict[int, list[str]] = defaultdict(list)
-    for quota, account in rows.order_by("account__name").values_list("quota", "account__name"):
-        blocked[quota].append(account)
-    return blocked
+def list_open(quotas: Sequence[Quota]) -> dict[int, list[QuotaBlock]]:
+    """By quota its blocks that stand, are asked for, are being lifted, or are only watched. One query."""
+    rows = QuotaBlock.objects.filter(quota__in=quotas, ended_at=None).select_related("account")
+    by_quota: dict[int, list[QuotaBlock]] = defaultdict(list)
+    for row in rows.order_by("account__name", "pk"):
+        by_quota[row.quota_id].append(row)
+    return by_quota
 
 
 def is_demanded(one: Outcome, *, stands: bool) -> bool:

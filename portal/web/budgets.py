@@ -17,7 +17,16 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from billing.models import Quota, QuotaAction, QuotaCredits, QuotaEvery, QuotaMeasure, QuotaPeriod
+from billing.models import (
+    Quota,
+    QuotaAction,
+    QuotaBlock,
+    QuotaBlockState,
+    QuotaCredits,
+    QuotaEvery,
+    QuotaMeasure,
+    QuotaPeriod,
+)
 from billing.models.quotas import SCOPE
 from billing.quotas import demands, quotas, status
 from billing.quotas.quotas import Setter
@@ -39,6 +48,9 @@ from portal.web.form_input import options
 from portal.web.page_frame import PageFrame
 
 SHOWN = 200  # budgets on the operators' page
+SHOWN_FAILURES = 20
+FIRST = ("name", "measure", "amount", "every", "thresholds", "forecast_thresholds", "action", "watch")
+"""Fields that most budgets need; the others are folded away."""
 LONGEST = 500  # characters of a field
 LISTS = ("thresholds", "forecast_thresholds", "recipients")
 TEXTS = ("name", "amount", "every", "measure", "unit", "project", *SCOPE, "repeat_every", "credits", "action")
@@ -67,7 +79,7 @@ class BudgetRow:
     badge: str
     state_label: str
     effect: str  # what it does while all is used
-    blocked: str  # the accounts that it blocks, or would block, now
+    blocks: Sequence[str]  # what it does to accounts now, in sentences
     tenant: str = ""
     as_of: datetime | None = None
 
@@ -79,8 +91,8 @@ def budgets(request: TenantRequest) -> HttpResponse:
     moment = request.moment.replace(microsecond=0)
     with acting_scope(request.tenant):
         rows = list(quotas.list_quotas(request.tenant))
-        blocked = demands.list_blocked(rows)
-        listed = [_row(one, blocked) for one in status.load_statuses(rows, moment=moment)]
+        blocks = demands.list_open(rows)
+        listed = [_row(one, blocks) for one in status.load_statuses(rows, moment=moment)]
         preview, error = None, ""
         if manages and request.GET.get("act") == "preview":
             try:
@@ -93,7 +105,7 @@ def budgets(request: TenantRequest) -> HttpResponse:
         "manages": manages,
         "preview": preview,
         "error": error,
-        "fields": _fields(_values(edited) if edited else fields),
+        **_form(_fields(_values(edited) if edited else fields)),
         "hidden": [(name, value) for name, value in fields.items() if value],
         "edited": edited.name if edited else fields["name"] if preview or error else "",
         "is_open": bool(preview or error or edited or not rows),
@@ -130,10 +142,12 @@ def operator_budgets(request: HttpRequest, frame: PageFrame) -> HttpResponse:
         F("ratio").desc(nulls_first=True), "pk"
     )
     shown = list(listed[:SHOWN])
-    blocked = demands.list_blocked([period.quota for period in shown])
-    rows = [_kept_row(period, blocked) for period in shown]
+    blocks = demands.list_open([period.quota for period in shown])
+    rows = [_stored_row(period, blocks) for period in shown]
+    failures = QuotaBlock.objects.filter(ended_at=None).exclude(error="").select_related("account__cluster")
     page = {
         "rows": [row for row in rows if row.state is not QuotaState.OK],
+        "failures": failures.order_by("pk")[:SHOWN_FAILURES],
         "others": periods.count() - sum(row.state is not QuotaState.OK for row in rows),
         "moment": moment,
     }
@@ -186,10 +200,10 @@ def _day(text: str) -> date:
         raise ValueError(_("Write a day like 2026-03-01.")) from None
 
 
-def _row(one: QuotaStatus, blocked: Mapping[int, Sequence[str]]) -> BudgetRow:
+def _row(one: QuotaStatus, blocks: Mapping[int, Sequence[QuotaBlock]]) -> BudgetRow:
     quota, figure, percent = one.quota, one.figure, one.percent
     return BudgetRow(
-        **_common(quota, one.state, percent, blocked),
+        **_common(quota, one.state, percent, blocks),
         used=one.text(figure.used),
         left=one.text(one.left),
         forecast="" if figure.forecast is None else one.text(figure.forecast),
@@ -198,11 +212,11 @@ def _row(one: QuotaStatus, blocked: Mapping[int, Sequence[str]]) -> BudgetRow:
     )
 
 
-def _kept_row(period: QuotaPeriod, blocked: Mapping[int, Sequence[str]]) -> BudgetRow:
+def _stored_row(period: QuotaPeriod, blocks: Mapping[int, Sequence[QuotaBlock]]) -> BudgetRow:
     quota, used, amount = period.quota, Fraction(period.used), Fraction(period.amount)
     state = rules.state(used, amount=amount, thresholds=quota.thresholds)
     return BudgetRow(
-        **_common(quota, state, rules.share(used, amount), blocked),
+        **_common(quota, state, rules.share(used, amount), blocks),
         used=amount_text(used, quota.unit),
         left=amount_text(amount - used, quota.unit),
         forecast="" if period.forecast is None else amount_text(period.forecast, quota.unit),
@@ -213,7 +227,7 @@ def _kept_row(period: QuotaPeriod, blocked: Mapping[int, Sequence[str]]) -> Budg
 
 
 def _common(
-    quota: Quota, state: QuotaState, percent: Fraction | None, blocked: Mapping[int, Sequence[str]]
+    quota: Quota, state: QuotaState, percent: Fraction | None, blocks: Mapping[int, Sequence[QuotaBlock]]
 ) -> dict[str, Any]:
     labels = {
         QuotaState.OK: _("Within budget"),
@@ -232,8 +246,20 @@ def _common(
         "badge": BADGES[state],
         "state_label": labels[state],
         "effect": _effect(quota),
-        "blocked": ", ".join(blocked.get(quota.pk, ())),
+        "blocks": _block_sentences(blocks.get(quota.pk, ())),
     }
+
+
+def _block_sentences(rows: Sequence[QuotaBlock]) -> list[str]:
+    """What was read back is told apart from what is only asked for."""
+    labels = {
+        QuotaBlockState.BLOCKED: _("Blocked: {accounts}"),
+        QuotaBlockState.REQUESTED: _("Not blocked yet: {accounts}"),
+        QuotaBlockState.LIFTING: _("Being unblocked: {accounts}"),
+        QuotaBlockState.WATCHED: _("Would be blocked: {accounts}"),
+    }
+    names = {state: ", ".join(row.account.name for row in rows if row.state == state) for state in labels}
+    return [label.format(accounts=names[state]) for state, label in labels.items() if names[state]]
 
 
 def _effect(quota: Quota) -> str:
@@ -258,6 +284,14 @@ def _values(quota: Quota) -> dict[str, str]:
         "recipients": quota.recipients,
     }
     return values | {name: ", ".join(texts) for name, texts in lists.items()}
+
+
+def _form(fields: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The form in two parts; the second is open where something in it says more than the form does by itself."""
+    first = sorted((one for one in fields if one["name"] in FIRST), key=lambda one: FIRST.index(one["name"]))
+    more = [one for one in fields if one["name"] not in FIRST]
+    is_filled = any(one["value"] not in ("", QuotaCredits.GROSS.value) for one in more)
+    return {"parts": [("", first, True), (_("More options"), more, is_filled)]}
 
 
 def _fields(values: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -7,10 +7,12 @@ from urllib.parse import urlencode
 
 import pytest
 
-from billing.models import Quota, QuotaEvery, QuotaMeasure
-from billing.quotas import quotas, review
+from billing.models import Quota, QuotaBlock, QuotaBlockState, QuotaEvery, QuotaMeasure
+from billing.quotas import blocks, quotas, review
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
+from clusters.enforcement_plan import LimitError, SchedulerPort
+from clusters.models import Cluster
 from tests import builders
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_overview import words
@@ -74,13 +76,36 @@ def test_ann_has_new_jobs_wait_once_it_is_used_and_an_edit_keeps_what_it_does(ho
     moment = builders.at("2026-03-31 12:00")
     review.review_quotas(moment=moment)
     text = words(page(house.ann, PATH))
-    assert "Used up No new GPU job starts Blocked: vision" in text
+    assert "Used up No new GPU job starts Not blocked yet: vision" in text  # nothing was read back
+    QuotaBlock.objects.update(state=QuotaBlockState.BLOCKED)
+    assert "No new GPU job starts Blocked: vision" in words(page(house.ann, PATH))
     form = page(house.ann, PATH + "?edit=march")
     assert '<option value="no-gpu-jobs" selected>' in form
     save(house, amount="10.00", action="no-gpu-jobs", watch="yes")
     assert "No new GPU job starts (watched, nothing is stopped)" in words(page(house.ann, PATH))
     assert '<option value="yes" selected>' in page(house.ann, PATH + "?edit=march")
     assert "can only notify" in save(house, action="no-gpu-jobs", user="ben")
+
+
+def test_rare_fields_are_folded_away_until_one_of_them_says_something(house: House) -> None:
+    assert "<details><summary>More options" in page(house.ann, PATH)
+    save(house, account="vision")
+    assert "<details open><summary>More options" in page(house.ann, PATH + "?edit=march")
+
+
+def test_operators_see_which_accounts_could_not_be_blocked_and_why(house: House) -> None:
+    save(house, amount="10.00", action="no-gpu-jobs")
+    moment = builders.at("2026-03-31 12:00")
+    review.review_quotas(moment=moment)
+
+    def none(cluster: Cluster) -> SchedulerPort:
+        raise LimitError(f"{cluster} is fed by files.")
+
+    blocks.enforce_blocks(moment=moment, opens=none)
+    text = words(page(house.op, "/operator/budgets/"))
+    assert "These accounts could not be blocked or unblocked yet" in text
+    assert "gpu1 is fed by files." in text
+    assert "is fed by files" not in page(house.ann, PATH)  # that is the operator's business
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""A budget that is used up blocks its account on a real Slurm: what runs runs on, and the block goes by itself."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from billing.models import QuotaAction, QuotaBlock, QuotaEvery, QuotaMeasure
+from billing.quotas import blocks, quotas, review
+from billing.quotas.quotas import Setter
+from billing.quotas.terms import QuotaTerms
+from clusters import enforcement_plan
+from clusters.connectors.slurm.acts import ActRefusedError
+from clusters.enforcement_plan import SchedulerPort
+from clusters.models import Cluster
+from portal.core.tenants.models import Tenant
+from tests.builders import a_plan, a_tenant
+from tests.integration.slurm_lab import Lab, until
+from tests.integration.slurm_pulls import connected, pull
+from tests.integration.test_slurm_acts import group_limits, job_state
+
+pytestmark = [pytest.mark.usefixtures("transactional_db"), pytest.mark.one_attempt]
+
+
+def port(cluster: Cluster) -> SchedulerPort:
+    return enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time()))
+
+
+def looks() -> None:
+    """A pass, and what a worker carries out."""
+    moment = datetime.now(UTC).replace(microsecond=0)
+    review.review_quotas(moment=moment)
+    done = blocks.enforce_blocks(moment=moment, opens=port)
+    assert done.troubles == []
+
+
+def allow(tenant: Tenant, hours: int) -> None:
+    terms = QuotaTerms(
+        measure=QuotaMeasure.GPU_HOURS,
+        amount=Decimal(hours),
+        every=QuotaEvery.YEAR,
+        action=QuotaAction.NO_GPU_JOBS,
+    )
+    moment = datetime.now(UTC).replace(microsecond=0)
+    quotas.set_quota(tenant=tenant, name="yearly", terms=terms, by=Setter.OPERATOR, moment=moment)
+
+
+def test_quota_032_037_a_real_slurm_starts_no_gpu_job_until_the_budget_is_raised(every_slurm: Lab) -> None:
+    cluster = connected(every_slurm)
+    with port(cluster) as opened:
+        try:
+            opened.acts.refuse_limits()
+        except ActRefusedError:
+            pytest.skip(f"Slurm {every_slurm.version} cannot have its limits set over REST.")
+    globex = a_tenant("globex", plan=a_plan(charges=["gpu"]), accounts=[(cluster, "globex")])
+    before = group_limits(every_slurm, "globex")
+    gpu = ("-p", "a100", "--gres=gpu:a100:1")
+    runs = every_slurm.submits("cyd", "globex", "sleep 300", *gpu)
+    jobs = [runs]
+    try:
+        every_slurm.is_running(runs)
+        time.sleep(2)  # so that it has used something when it is read
+        pull(cluster)
+        allow(globex, 0)  # nothing may be used, and something was
+        looks()
+        assert QuotaBlock.objects.get().state == "blocked"
+        assert group_limits(every_slurm, "globex").startswith("gres/gpu=0|")
+        assert job_state(every_slurm, runs).startswith("RUNNING")
+        waits = every_slurm.submits("cyd", "globex", "sleep 300", *gpu)
+        jobs.append(waits)
+        until(lambda: "Assoc" in job_state(every_slurm, waits))
+        allow(globex, 10**6)
+        looks()
+        assert group_limits(every_slurm, "globex") == before
+        until(lambda: job_state(every_slurm, waits).startswith("RUNNING"))
+    finally:
+        for job in jobs:
+            every_slurm.slurm("scancel", job)
+            every_slurm.knows(job, "CANCELLED")
