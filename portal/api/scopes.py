@@ -12,6 +12,8 @@ TENANT_SCOPES: Mapping[str, Action] = {
     "invoices:read": Action.READ_INVOICES,
     "wallets:read": Action.READ_INVOICES,
     "payments:write": Action.PAY,
+    "quotas:read": Action.READ,
+    "quotas:write": Action.MANAGE,
     "webhooks:write": Action.MANAGE,
     "keys:write": Action.MANAGE,
 }
@@ -21,6 +23,7 @@ OPERATOR_SCOPES: Mapping[str, Right] = {
     "ops:read": Right.READ,
     "plans:write": Right.PLANS,
     "tenants:write": Right.TENANTS,
+    "quotas:write": Right.TENANTS,
     "closes:write": Right.CLOSES,
     "credits:write": Right.CREDITS,
     "clusters:write": Right.CLUSTERS,

@@ -115,6 +115,10 @@ ADDRESSES = (
         text='{"overlap_hours":1}',
     ),
     Address("DELETE", "keys/<str:name>", "keys:write", answer=204, whole_tenant=True),
+    _reading("quotas", "quotas:read"),
+    _reading("quotas/<str:name>", "quotas:read", op=400),  # of which tenant?
+    Address("PUT", "quotas/<str:name>", "quotas:write", "quotas:write", 400, own=True),  # of nothing
+    Address("DELETE", "quotas/<str:name>", "quotas:write", "quotas:write", 204, answer_to_operator=400),
     _webhook("GET", "webhooks", 200),
     _webhook("GET", "webhooks/<str:name>", 200),
     _webhook("PATCH", "webhooks/<str:name>", 200, '{"event_types":["invoice.paid"]}'),

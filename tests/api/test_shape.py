@@ -208,7 +208,7 @@ def test_me_says_which_key_it_is(house: House, ann: Door) -> None:
     assert (me["name"], me["tenant"], me["prefix"]) == ("script", "vision-lab", ann.secret[8:16])
     assert "invoices:read" in me["scopes"]
     ben = door(house.ben, house.vision)
-    assert ben.reads("/me")["scopes"] == ["jobs:read", "usage:read"]
+    assert ben.reads("/me")["scopes"] == ["jobs:read", "quotas:read", "usage:read"]
 
 
 def test_status_says_how_old_the_data_is(house: House, ann: Door, op: Door) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
 from billing.catalog import third_party_payers
 from billing.invoicing import close_runs
-from billing.models import CloseKind, CloseRun, PendingApproval
+from billing.models import CloseKind, CloseRun, PendingApproval, Quota, QuotaEvery, QuotaMeasure
+from billing.quotas import quotas
+from billing.quotas.quotas import Setter
+from billing.quotas.terms import QuotaTerms
 from clusters import meters
 from portal.api import identifiers, keys
 from portal.api.routes import routes
@@ -180,6 +184,14 @@ def an_approval(house: House) -> PendingApproval:
     return PendingApproval.objects.create(tenant=house.vision, period=period, **figures)
 
 
+def a_yearly_quota(house: House) -> Quota:
+    terms = QuotaTerms(measure=QuotaMeasure.MONEY, amount=Decimal(100), every=QuotaEvery.YEAR)
+    moment = builders.at("2026-03-01")
+    return quotas.set_quota(
+        tenant=house.vision, name="yearly", terms=terms, by=Setter.OPERATOR, moment=moment
+    )
+
+
 def an_invitation(house: House) -> Invitation:
     moment = datetime.now(UTC)
     return Invitation.objects.create(
@@ -204,6 +216,7 @@ def named(house: House) -> dict[str, str]:
         "wallets": identifiers.write("wal", house.wallet.pk),
         "keys": identifiers.write("key", a_key(house.ann, house.vision, "usage:read").key.pk),
         "webhooks": house.webhook.name,
+        "quotas": a_yearly_quota(house).name,
         "tenants": "vision-lab",
         "meters": meters.declare_meter(name="storage", title="Storage", unit="GB-month").name,
         "plans": "vision-deal",

@@ -1,0 +1,242 @@
+"""Quotas of a tenant, with what is used of them now: read, set by their name, ended."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from django.http import HttpResponse
+from rest_framework import serializers
+
+from billing.catalog.tenant_lock import lock
+from billing.models import Quota, QuotaAction
+from billing.quotas import quotas
+from billing.quotas.quotas import Setter
+from billing.quotas.status import QuotaStatus, counts_sentence, load_statuses, plain_text
+from billing.quotas.terms import QuotaError
+from billing.rules.errors import RuleError
+from billing.rules.money import rounded_text
+from billing.rules.quotas import QuotaState
+from portal.api import cursors
+from portal.api.answers import as_json
+from portal.api.entry_fields import body_of, entry_of
+from portal.api.fields import MomentField
+from portal.api.parameters import DRY_RUN, LISTS, TENANT, Parameter
+from portal.api.problems import ProblemError, not_found, refused
+from portal.api.views import TenantEndpoint
+from portal.config_file.quotas import QuotaEntry
+
+TERMS = (
+    *(
+        "tenant",
+        "name",
+        "measure",
+        "unit",
+        "amount",
+        "cap",
+        "every",
+        "from",
+        "until",
+        "hours",
+        "project",
+        "user",
+    ),
+    *("account", "cluster", "queue", "qos", "gpu_model", "credits", "with_paid", "thresholds"),
+    *("forecast_thresholds", "repeat_every", "recipients", "action", "watch"),
+)
+"""What was set; the ETag is of these, so that use changes none."""
+
+
+class QuotaSerializer(serializers.Serializer[Any]):
+    """A quota, and how much of it is used. Amounts are decimal strings in `unit`, or GPU-hours."""
+
+    tenant = serializers.CharField()
+    name = serializers.CharField()
+    measure = serializers.CharField()
+    unit = serializers.CharField(help_text="Currency, or unit of the wallet; empty for GPU-hours.")
+    amount = serializers.CharField()
+    cap = serializers.CharField(allow_null=True, help_text="Owners may set the amount up to this.")
+    every = serializers.CharField()
+    until = serializers.CharField(allow_null=True, help_text="The first day behind a fixed term.")
+    hours = serializers.IntegerField(allow_null=True, help_text="Of a rolling window.")
+    project = serializers.CharField(allow_null=True, help_text="Null: all.")
+    user = serializers.CharField()
+    account = serializers.CharField()
+    cluster = serializers.CharField()
+    queue = serializers.CharField()
+    qos = serializers.CharField()
+    gpu_model = serializers.CharField()
+    credits = serializers.CharField()
+    with_paid = serializers.BooleanField()
+    thresholds = serializers.ListField(child=serializers.CharField())
+    forecast_thresholds = serializers.ListField(child=serializers.CharField())
+    repeat_every = serializers.CharField(allow_null=True)
+    recipients = serializers.ListField(child=serializers.CharField())
+    action = serializers.ChoiceField(choices=QuotaAction.values, help_text="While all of it is used.")
+    watch = serializers.BooleanField(help_text="The action is not done, only written down.")
+    counts = serializers.CharField(help_text="What is counted, in a sentence.")
+    used = serializers.CharField()
+    counted_on = serializers.CharField(help_text="Of it, what running jobs have used since they were rated.")
+    left = serializers.CharField(help_text="Below zero where more was used.")
+    forecast = serializers.CharField(
+        allow_null=True, help_text="Null: it is too early, or a window has no end."
+    )
+    percent = serializers.CharField(allow_null=True, help_text="Used of the amount; null of an amount of 0.")
+    state = serializers.ChoiceField(choices=[state.value for state in QuotaState])
+    period_start = MomentField()
+    period_end = MomentField()
+    resets_at = MomentField(allow_null=True, help_text="Null of a rolling window and of a fixed term.")
+    as_of = MomentField(allow_null=True, help_text="Up to when all clusters are read; null: one is not.")
+
+    def get_fields(self) -> dict[str, Any]:
+        first = serializers.CharField(allow_null=True, help_text="First day of a fixed term.")
+        return {**super().get_fields(), "from": first}
+
+
+class QuotaFields(body_of(QuotaEntry, without=("name",))):  # type: ignore[misc]  # those of the file
+    """What PUT says of a quota; the address has its name."""
+
+
+class QuotaEndpoint(TenantEndpoint):
+    scope = "quotas:read"
+    write_scope = "quotas:write"
+    serializer = QuotaSerializer
+    acts = True
+    parameters: ClassVar[Sequence[Parameter]] = (TENANT,)
+    write_parameters = (TENANT, DRY_RUN)
+
+    def rows(self) -> Any:
+        """Those that the key may see: of a key of one project, its own."""
+        rows = quotas.list_quotas(self.tenant)
+        project = self.client.key.project_id
+        return rows if project is None else rows.filter(project=project)
+
+    def row(self, name: str) -> Quota | None:
+        row: Quota | None = self.rows().filter(name=name, tenant=self.needed_tenant()).first()
+        return row
+
+    def status(self, row: Quota) -> QuotaStatus:
+        return load_statuses([row], moment=self.moment.replace(microsecond=0))[0]
+
+    def answer(self, row: Quota, *, status: int = 200) -> HttpResponse:
+        response = as_json(self.representation(as_data(self.status(row))), status=status)
+        response.headers["ETag"] = tag = tag_of(row)
+        if self.request.method == "GET" and tag in self.request.headers.get("If-None-Match", ""):
+            return HttpResponse(status=304, headers={"ETag": tag})
+        return response
+
+    def match_terms(self, row: Quota | None) -> None:
+        """Raises ProblemError 412 where `If-Match` names other terms than it has, or there is none."""
+        if_match = self.request.headers.get("If-Match", "")
+        if if_match and (row is None or (if_match != "*" and tag_of(row) not in if_match)):
+            detail = "It was changed meanwhile: read it again, then send the change with its new ETag."
+            raise ProblemError(412, "changed-meanwhile", "It is not as you know it", detail)
+
+    @property
+    def by(self) -> Setter:
+        return Setter.OPERATOR if self.client.tenant is None else Setter.OWNER
+
+
+class Quotas(QuotaEndpoint):
+    """The quotas in force, each with what is used of it now."""
+
+    lists = True
+    parameters = (TENANT, *LISTS)
+
+    def get(self, request: Any) -> HttpResponse:
+        del request
+        return self.page(self.rows(), order=("pk",))
+
+    def prepared(self, page: cursors.Page[Any]) -> Sequence[Any]:
+        statuses = load_statuses(list(page.rows), moment=self.moment.replace(microsecond=0))
+        return [as_data(one) for one in statuses]
+
+
+class OneQuota(QuotaEndpoint):
+    """One quota, by its name. PUT creates or replaces it, DELETE ends it."""
+
+    request_serializer = QuotaFields
+
+    def get(self, request: Any, name: str) -> HttpResponse:
+        del request
+        row = self.row(name)
+        if row is None:
+            raise not_found()
+        return self.answer(row)
+
+    def put(self, request: Any, name: str) -> HttpResponse:
+        del request
+        tenant = lock(
+            self.needed_tenant()
+        )  # so that nobody changes it between the look at its tag and the change
+        entry = entry_of(QuotaEntry, self.body() | {"name": name}, label=f'quota "{name}"')
+        self.match_terms(self.row(name))
+        project = self.client.key.project
+        if project is not None and (
+            entry.project != project.name or (self.row(name) is None and _is_taken(tenant, name))
+        ):
+            raise not_found()  # what belongs to another project, or to all, is not there for this key
+        try:
+            row = entry.write(tenant, by=self.by, moment=self.moment.replace(microsecond=0))
+        except (QuotaError, RuleError) as refusal:
+            raise (not_found() if refusal.code == "quota-project" else refused(refusal)) from refusal
+        return self.answer(quotas.list_quotas(tenant).get(pk=row.pk))
+
+    def delete(self, request: Any, name: str) -> HttpResponse:
+        del request
+        lock(self.needed_tenant())
+        row = self.row(name)
+        self.match_terms(row)
+        moment = self.moment.replace(microsecond=0)
+        try:
+            if row is None or not quotas.end_quota(tenant=row.tenant, name=name, by=self.by, moment=moment):
+                raise not_found()
+        except QuotaError as refusal:
+            raise refused(refusal) from refusal
+        return HttpResponse(status=204)
+
+
+def _is_taken(tenant: Any, name: str) -> bool:
+    return quotas.list_quotas(tenant).filter(name=name).exists()
+
+
+def tag_of(row: Quota) -> str:
+    """Of what was set, not of what is used."""
+    content = as_json(_terms(row)).content
+    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+
+
+def as_data(status: QuotaStatus) -> dict[str, Any]:
+    """The fields of the answer."""
+    quota, figure = status.quota, status.figure
+    return _terms(quota) | {
+        "counts": counts_sentence(quota),
+        "used": plain_text(figure.used, quota.unit),
+        "counted_on": plain_text(figure.counted_on, quota.unit),
+        "left": plain_text(status.left, quota.unit),
+        "forecast": None if figure.forecast is None else plain_text(figure.forecast, quota.unit),
+        "percent": None if status.percent is None else rounded_text(status.percent, 2),
+        "state": status.state.value,
+        "period_start": figure.window.start,
+        "period_end": figure.window.end,
+        "resets_at": status.resets_at,
+        "as_of": figure.as_of,
+    }
+
+
+def _terms(quota: Quota) -> dict[str, Any]:
+    def number(value: Any) -> str | None:
+        return None if value is None else plain_text(value, quota.unit)
+
+    values: dict[str, Any] = {
+        "tenant": quota.tenant.slug,
+        "amount": number(quota.amount),
+        "cap": number(quota.cap),
+        "from": quota.first_day and quota.first_day.isoformat(),
+        "until": quota.end_day and quota.end_day.isoformat(),
+        "project": quota.project.name if quota.project else None,
+        "forecast_thresholds": quota.forecasts,
+        "repeat_every": number(quota.repeat_every),
+    }
+    return {name: values[name] if name in values else getattr(quota, name) for name in TERMS}

@@ -1,0 +1,129 @@
+"""Quotas by the API: the name is the address, and what is set has a tag."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from billing.models import Quota, QuotaEvery, QuotaMeasure
+from billing.quotas import quotas
+from billing.quotas.quotas import Setter
+from billing.quotas.terms import QuotaTerms
+from tests import builders
+from tests.api.door import Door, door
+from tests.web.house import House
+
+pytestmark = pytest.mark.django_db
+NOW = datetime.now(UTC)
+BODY: dict[str, Any] = {
+    "measure": "money",
+    "amount": "20.00",
+    "every": "term",
+    "from": "2026-03-01",
+    "until": "2026-04-01",
+    "thresholds": ["50%", "18.00"],
+}
+
+
+def test_api_031_put_on_the_name_creates_replaces_and_delete_ends(ann: Door) -> None:
+    made = ann.send("PUT", "/quotas/march", BODY)
+    assert made.status == 200
+    assert {name: made.body[name] for name in ("used", "left", "percent", "state", "unit", "from")} == {
+        "used": "13.00",
+        "left": "7.00",
+        "percent": "65",
+        "state": "near",
+        "unit": "USD",
+        "from": "2026-03-01",
+    }
+    assert ann.send("PUT", "/quotas/march", BODY).body == made.body
+    lowered = ann.send("PUT", "/quotas/march", BODY | {"amount": "13.00"}).body
+    assert (lowered["amount"], lowered["state"]) == ("13.00", "over")
+    assert [row["name"] for row in ann.reads("/quotas")["data"]] == ["march"]
+    assert ann.reads("/quotas/march")["thresholds"] == ["50%", "18"]
+    assert [ann.send("DELETE", "/quotas/march").status for _ in range(2)] == [204, 404]
+
+
+def test_api_011_a_change_of_terms_that_are_gone_is_refused(ann: Door, house: House) -> None:
+    assert ann.send("PUT", "/quotas/march", BODY, **{"If-Match": '"x"'}).problem == (412, "changed-meanwhile")
+    tag = ann.send("PUT", "/quotas/march", BODY).headers["ETag"]
+    builders.ingest(house.cluster, builders.a_job(started="2026-03-05 10:00", ended="2026-03-05 11:00"))
+    assert ann.get("/quotas/march").headers["ETag"] == tag  # use changes no tag
+    assert ann.get("/quotas/march", **{"If-None-Match": tag}).status == 304
+    raised = ann.send("PUT", "/quotas/march", BODY | {"amount": "30"}, **{"If-Match": tag})
+    assert (raised.status, raised.body["used"]) == (200, "15.00")
+    assert ann.send("DELETE", "/quotas/march", **{"If-Match": tag}).problem == (412, "changed-meanwhile")
+
+
+def test_quota_057_the_api_refuses_what_cannot_be_meant(ann: Door) -> None:
+    wrong: list[tuple[dict[str, Any], int]] = [
+        ({"amount": "-1"}, 409),
+        ({"amount": "10.001"}, 409),
+        ({"amount": "1e9"}, 400),
+        ({"unit": "EUR"}, 409),
+        ({"thresholds": ["101%"]}, 409),
+        ({"every": "fortnight"}, 400),
+        ({"color": "red"}, 400),
+        ({"project": "nobody's"}, 404),
+    ]
+    for change, status in wrong:
+        answer = ann.send("PUT", "/quotas/march", BODY | change)
+        assert (answer.status, answer.problem[0]) == (status, status), answer.raw
+    assert ann.send("PUT", "/quotas/Big%20One", BODY).problem == (409, "refused")
+    assert not Quota.objects.exists()
+
+
+def test_api_038_a_preview_keeps_nothing(ann: Door) -> None:
+    assert ann.send("PUT", "/quotas/march?dry_run=true", BODY).body["used"] == "13.00"
+    assert not Quota.objects.exists()
+
+
+def test_quota_057_a_project_of_somebody_else_is_not_there(ann: Door, house: House) -> None:
+    builders.own(house.speech, house.cluster, "secret", project="secret")
+    theirs = ann.send("PUT", "/quotas/march", BODY | {"project": "secret"})
+    nobodys = ann.send("PUT", "/quotas/march", BODY | {"project": "no-such"})
+    assert (theirs.problem, nobodys.problem) == ((404, "not-found"), (404, "not-found"))
+
+
+def test_quota_058_members_read_owners_set_and_operators_cap(ann: Door, op: Door, house: House) -> None:
+    assert op.send("PUT", "/quotas/march?tenant=vision-lab", BODY | {"cap": "50.00"}).status == 200
+    assert ann.send("PUT", "/quotas/march", BODY | {"amount": "50.00"}).status == 200
+    beyond = ann.send("PUT", "/quotas/march", BODY | {"amount": "50.01"})
+    assert (beyond.problem[0], beyond.body["code"]) == (409, "quota-above-cap")
+    assert ann.send("DELETE", "/quotas/march").body["code"] == "quota-capped"
+    ben = door(house.ben, house.vision)
+    assert ben.reads("/quotas/march")["cap"] == "50.00"
+    assert ben.send("PUT", "/quotas/march", BODY).problem == (403, "missing-scope")
+    assert op.send("PUT", "/quotas/march", BODY).problem == (400, "invalid-request")  # of which tenant?
+    assert op.send("DELETE", "/quotas/march?tenant=vision-lab").status == 204
+
+
+def test_others_see_nothing_of_it(ann: Door, op: Door, house: House) -> None:
+    ann.send("PUT", "/quotas/march", BODY)
+    eve = door(house.eve, house.speech)
+    assert eve.reads("/quotas")["data"] == []
+    assert eve.get("/quotas/march").problem == (404, "not-found")
+    assert eve.send("DELETE", "/quotas/march").problem == (404, "not-found")
+    assert [row["tenant"] for row in op.reads("/quotas")["data"]] == ["vision-lab"]
+
+
+def test_a_key_of_a_project_keeps_to_it(house: House) -> None:
+    builders.own(house.vision, house.cluster, "nlp", project="nlp")
+    nlp = house.vision.projects.get(name="nlp")
+    quotas.set_quota(
+        tenant=house.vision,
+        name="all",
+        terms=QuotaTerms(measure=QuotaMeasure.GPU_HOURS, amount=Decimal(10), every=QuotaEvery.YEAR),
+        by=Setter.OPERATOR,
+        moment=NOW,
+    )
+    key = door(house.ann, house.vision, project=nlp)
+    assert key.reads("/quotas")["data"] == []
+    assert key.get("/quotas/all").problem == (404, "not-found")
+    assert key.send("PUT", "/quotas/all", BODY | {"project": "nlp"}).problem == (404, "not-found")
+    assert key.send("PUT", "/quotas/own", BODY).problem == (404, "not-found")
+    assert key.send("PUT", "/quotas/own", BODY | {"project": "nlp"}).status == 200
+    assert [row["name"] for row in key.reads("/quotas")["data"]] == ["own"]
