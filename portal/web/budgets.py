@@ -107,6 +107,7 @@ def budgets(request: TenantRequest) -> HttpResponse:
         "error": error,
         **_form(_fields(_values(edited) if edited else fields)),
         "hidden": [(name, value) for name, value in fields.items() if value],
+        "ending": next((row.name for row in rows if manages and row.name == request.GET.get("end")), ""),
         "edited": edited.name if edited else fields["name"] if preview or error else "",
         "is_open": bool(preview or error or edited or not rows),
     }

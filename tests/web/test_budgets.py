@@ -65,6 +65,9 @@ def test_ann_saves_edits_and_ends_a_budget(house: House) -> None:
     assert 'value="50%, 18"' in page(house.ann, PATH + "?edit=march")
     assert "Budget march is saved." in save(house, amount="13.00")
     assert "Used up Only notifies $13.00 100 % $13.00 $0.00" in words(page(house.ann, PATH))
+    question = words(page(house.ann, PATH + "?end=march"))
+    assert "End budget march? Nobody is notified of it any more" in question
+    assert "End budget" not in words(page(house.ben, PATH + "?end=march"))
     client = signed_in(house.ann)
     ended = client.post(PATH + "change/", {"name": "march", "act": "end"}, follow=True)
     assert "Budget march is ended." in words(ended.content.decode())
