@@ -10,21 +10,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
-from django.db.models import QuerySet
 
 from billing.dunning import suspensions
 from billing.dunning.messages import SENTENCES
 from billing.dunning.suspensions import BLOCKING
-from billing.models import BlockState, SuspendedAccount
+from billing.models import BlockState, QuotaBlock, SuspendedAccount
 from billing.models.notices import DUNNING
 from billing.rating.ingest import unforeseen
 from clusters import blocks, enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
 from clusters.enforcement_plan import LimitError, Plan, SchedulerPort
-from clusters.models import Account, Cluster
+from clusters.models import Cluster
 from portal.core.tenants.ownership import owners_of
 from portal.errors import CodedError
 
@@ -36,27 +35,8 @@ PortOpener = Callable[[Cluster], SchedulerPort]
 Recorder = Callable[[Any, str, datetime], bool]
 """Writes down what was read back of a row; whether that was news."""
 
-
-class BlockRow(Protocol):
-    """One account that something demands to be blocked, or not any more; `state` is of BlockState's values."""
-
-    pk: int
-    account: Account
-    tenant_id: int
-    state: str
-    tries: int
-
-    @property
-    def source(self) -> str: ...
-
-    @property
-    def submits(self) -> bool: ...
-
-    @property
-    def why(self) -> str: ...
-
-    @property
-    def cause(self) -> str: ...
+BlockRow = SuspendedAccount | QuotaBlock
+"""One account that something demands to be blocked, or not any more."""
 
 
 log = structlog.get_logger("billing.dunning")
@@ -196,7 +176,7 @@ def _refuse_others(port: SchedulerPort, row: BlockRow, moment: datetime) -> None
 
 def _record_failure(row: BlockRow, reason: str, done: BlockTally, moment: datetime) -> None:
     wait = min(FIRST * (1 << min(row.tries, 16)), LONGEST)
-    rows: QuerySet[Any] = type(row)._default_manager.filter(pk=row.pk, state=row.state)  # type: ignore[attr-defined]
+    rows = type(row).objects.filter(pk=row.pk, state=row.state)
     rows.update(error=reason, tries=row.tries + 1, next_at=moment + wait)
     done.troubles.append(f"{row.account}: {reason}")
     log.warning(
