@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import CharField, Exists, OuterRef, Value
-from django.db.models.functions import Cast, Concat
+from django.db.models import BigIntegerField, CharField, Exists, OuterRef, Value
+from django.db.models.functions import Cast, Concat, Replace
 
 from billing.catalog.tenant_lock import lock
 from billing.dunning import scheduler_blocks
 from billing.dunning.scheduler_blocks import BlockTally, PortOpener
-from billing.models import QuotaBlock, QuotaBlockState, QuotaChange, QuotaRelease
+from billing.models import Quota, QuotaBlock, QuotaBlockState, QuotaChange, QuotaRelease
 from billing.models.quota_blocks import QUOTA_SOURCE
 from billing.quotas.terms import QuotaError
-from clusters.models import BlockReason
+from clusters.models import Account, BlockReason
 from portal.core.events import events
 from portal.core.events.events import Fact
 from portal.core.events.models import EventType
@@ -34,6 +34,7 @@ def enforce_blocks(*, moment: datetime, opens: PortOpener) -> BlockTally:
     not be called inside a transaction. By two at once, or again after a kill, each act is done once.
     """
     _drop_unsent(moment)
+    _find_orphans(moment)
     rows = (
         QuotaBlock.objects.filter(
             state__in=(QuotaBlockState.LIFTING, QuotaBlockState.REQUESTED), ended_at=None, next_at__lte=moment
@@ -55,6 +56,38 @@ def _drop_unsent(moment: datetime) -> None:
     rows = QuotaBlock.objects.filter(~Exists(placed), state=QuotaBlockState.LIFTING, ended_at=None)
     for row in rows.select_related("account__cluster")[:AT_ONCE]:
         _record(row, QuotaBlockState.LIFTED, moment, silent=True)
+
+
+def _find_orphans(moment: datetime) -> None:
+    """Reasons of quotas beneath a block that no row of ours stands for: a row each, which has them lifted.
+
+    A worker that began to block when the block was no longer demanded, or died, leaves such a reason behind.
+    """
+    reasons = BlockReason.objects.filter(source__startswith=QUOTA_SOURCE, ended_at=None, lifted_by=None)
+    ours = QuotaBlock.objects.filter(
+        account__cluster=OuterRef("block__cluster"),
+        account__name=OuterRef("block__account"),
+        quota=Cast(Replace(OuterRef("source"), Value(QUOTA_SOURCE), Value("")), BigIntegerField()),
+        ended_at=None,
+    )
+    for reason in reasons.filter(~Exists(ours)).select_related("block")[:AT_ONCE]:
+        quota = Quota.objects.get(pk=int(reason.source.removeprefix(QUOTA_SOURCE)))
+        account = Account.objects.get(cluster=reason.block.cluster_id, name=reason.block.account)
+        QuotaBlock.objects.bulk_create(
+            [
+                QuotaBlock(
+                    tenant_id=quota.tenant_id,
+                    quota=quota,
+                    account=account,
+                    submits=reason.submits,
+                    state=QuotaBlockState.LIFTING,
+                    why=f"budget {quota.name}: it was blocked after it was not demanded any more",
+                    began_at=moment,
+                    next_at=moment,
+                )
+            ],
+            ignore_conflicts=True,
+        )
 
 
 @transaction.atomic

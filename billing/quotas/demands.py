@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from django.db.models import Q
 
-from billing.models import Quota, QuotaAction, QuotaBlock, QuotaBlockState, QuotaRelease
+from billing.models import Quota, QuotaAction, QuotaBlock, QuotaBlockState, QuotaEvery, QuotaRelease
 from billing.quotas.status import amount_text
 from billing.quotas.thresholds import Outcome
 from billing.rules import quotas as rules
@@ -33,7 +33,7 @@ def demand_blocks(outcomes: Sequence[Outcome], *, tenants: Collection[int], mome
     demands: dict[tuple[int, int], Outcome] = {}
     for one in acting:
         stands = any(quota == one.quota.pk for quota, _ in current)
-        if one.quota.tenant_id not in released and is_demanded(one, stands=stands):
+        if one.quota.tenant_id not in released and is_demanded(one, stands=stands, moment=moment):
             demands |= {(one.quota.pk, account): one for account in _in_scope(one.quota, accounts)}
     _end([row for key, row in current.items() if not _is_same(row, demands.get(key))], moment)
     again = [
@@ -61,8 +61,10 @@ def list_open(quotas: Sequence[Quota]) -> dict[int, list[QuotaBlock]]:
     return by_quota
 
 
-def is_demanded(one: Outcome, *, stands: bool) -> bool:
-    """Whether all of the quota is used; one whose block stands is lifted a little below, or when its data is read."""
+def is_demanded(one: Outcome, *, stands: bool, moment: datetime) -> bool:
+    """Whether all of the quota is used; one whose block stands is lifted a little below, and after its term."""
+    if one.quota.every == QuotaEvery.TERM and not one.figure.window.start <= moment < one.figure.window.end:
+        return False
     used, amount = one.figure.used, Fraction(one.quota.amount)
     return is_over(one) or (stands and used > 0 and not rules.is_left(used, level=amount, amount=amount))
 

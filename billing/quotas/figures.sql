@@ -135,6 +135,8 @@ SELECT w.want, coalesce((
 ), 0) + coalesce((
     SELECT -sum(i.subtotal) FROM billing_invoice i
     WHERE i.tenant_id = w.tenant_id AND i.currency = w.unit AND i.state = 'issued' AND i.kind = 'credit-note'
+      -- By hand: what a close gives back for usage that went down, the usage itself says already.
+      AND i.rated_through = 0 AND NOT i.terms ? 'closed_period'
       AND i.issued_on >= w.first_day AND i.issued_on < w.end_day
 ), 0)
 FROM unnest(%(wants)s::int[], %(tenants)s::bigint[], %(units)s::text[], %(since)s::timestamptz[],

@@ -75,3 +75,14 @@ BEGIN
 END $$;
 CREATE TRIGGER meter_is_kept_by_plans AFTER DELETE OR UPDATE ON clusters_declaredmeter
     FOR EACH ROW EXECUTE FUNCTION billing_meter_is_kept_by_plans();
+
+-- An account that comes to a tenant, or goes, may be one that a quota blocks: both tenants' quotas are looked at anew.
+CREATE FUNCTION billing_review_quotas_of_owners() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.billing_quotachange (tenant_id)
+    SELECT DISTINCT q.tenant_id FROM public.billing_quota q
+    WHERE q.ended_at IS NULL AND q.tenant_id IN (OLD.tenant_id, NEW.tenant_id);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER quotas_follow_the_owners_of_accounts AFTER INSERT OR UPDATE OR DELETE ON tenants_ownership
+    FOR EACH ROW EXECUTE FUNCTION billing_review_quotas_of_owners();

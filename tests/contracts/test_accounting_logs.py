@@ -123,6 +123,16 @@ def test_a_suspension_that_began_in_another_file_is_held_for_review(tmp_path: Pa
     assert "import them as one" in held.reason
 
 
+def test_a_run_of_an_earlier_file_that_is_longer_than_pbs_measured_is_held_for_review(tmp_path: Path) -> None:
+    shorter = E.replace("walltime=02:00:00", "walltime=01:49:30")
+    (held,) = pbs(tmp_path, shorter)  # its z and r, if there are any, are in the file of the day before
+    assert isinstance(held, BadRow)
+    assert held.code == "pbs-suspension"
+    (whole,) = pbs(tmp_path, S, shorter)  # all of it is here: PBS began to measure late
+    assert isinstance(whole, UsageFact)
+    assert whole.suspended == 0
+
+
 def test_jobs_that_gave_nodes_back_are_held_for_review(tmp_path: Path) -> None:
     (held,) = pbs(tmp_path, S, S.replace(";S;", ";u;"), E)
     assert isinstance(held, BadRow)

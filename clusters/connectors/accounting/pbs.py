@@ -34,6 +34,8 @@ _NO_PROJECT = frozenset({"", "_pbs_project_default"})
 STATES = {"E": "ENDED", "R": "REQUEUED", "A": "ABORTED"}
 """By the record that ends a run, the word that it gets: PBS has none of its own."""
 _PHASES = frozenset("uce")
+UNEXPLAINED = 60
+"""Seconds by which a run may be longer than PBS measured it before it counts as suspended in an earlier file."""
 
 
 @dataclass(slots=True)
@@ -64,6 +66,7 @@ class PbsReader:
     runs: dict[str, _Run] = field(default_factory=dict)
     suspensions: dict[str, _Suspensions] = field(default_factory=dict)
     phased: set[str] = field(default_factory=set)
+    begins: int | None = None  # the earliest instant of the records so far
     notes: Notes = field(default_factory=Notes)
     clock: Clock = field(init=False)
 
@@ -101,7 +104,7 @@ class PbsReader:
 
     def _begin(self, job: str, values: Mapping[str, str], text: str) -> Row | None:
         started = whole_number("start", values.get("start"))
-        prove(self.reading, started)
+        self._see(started)
         lost, self.runs[job] = self.runs.get(job), _Run(values, text)
         if lost is None or lost.values.get("start") == values.get("start"):
             return None
@@ -124,14 +127,18 @@ class PbsReader:
         )
         fact = self._fact(job, values, started, ended, STATES[letter])
         self.suspensions.pop(job, None)
-        prove(self.reading, ended)
-        try:
-            measured = duration("walltime", values.get("resources_used.walltime", ""))
-        except UnreadableError:
-            measured = None
+        self._see(ended)
+        measured = _limit(values.get("resources_used.walltime", ""))
+        began_before = begun is None and letter == "E" and started < min(self.begins or ended, ended)
+        if measured and began_before and ended - started - measured >= UNEXPLAINED:
+            raise UnreadableError("pbs-suspension")  # its records z and r would be in an earlier file
         if measured is not None and measured + fact.suspended != ended - started:
             self.notes.count("walltime")
         return fact
+
+    def _see(self, moment: int) -> None:
+        prove(self.reading, moment)
+        self.begins = moment if self.begins is None else min(self.begins, moment)
 
     def _fact(
         self,
@@ -188,7 +195,7 @@ class PbsReader:
         if len(moments) != 1 or (letter == "z") != (of.since is None):
             of.readable = False
             return
-        prove(self.reading, moments[0])
+        self._see(moments[0])
         if of.since is None:
             of.since = moments[0]
         else:
