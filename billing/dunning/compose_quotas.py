@@ -84,24 +84,32 @@ def quota_context(notice: Notice) -> dict[str, Any]:
 
 
 def _effect(rows: list[Mapping[str, Any]]) -> str:
-    """What the budgets do to jobs, the hardest that holds now first."""
+    """What the budgets do to jobs, the hardest that holds now first; of several, which of them do."""
     over = [row for row in rows if row.get("over") and not row.get("watch")]
-    if any(row["action"] == QuotaAction.NO_SUBMISSIONS for row in over):
-        return _(
-            "No new job can be submitted in its accounts until less is used, the amount is raised or the period ends. "
-            "Running jobs run on."
-        )
     if over:
-        return _(
-            "No new GPU job of its accounts starts until less is used, the amount is raised or the period ends. "
-            "Running jobs run on."
-        )
+        effect = _blocked(over)
+        if len(rows) > 1:
+            names = ", ".join(one_line(row["name"]) for row in over)
+            effect += " " + _("Budgets that block: {names}.").format(names=names)
+        return effect
     acting = [row for row in rows if row.get("action", QuotaAction.NOTIFY) != QuotaAction.NOTIFY]
     if any(row["watch"] for row in acting):
         return _("The budget is only watched: it stops no job.")
     if acting:
         return _("When all of it is used, no new GPU job of its accounts starts. Running jobs run on.")
     return _("A budget only notifies: no job is stopped by it.")
+
+
+def _blocked(over: list[Mapping[str, Any]]) -> str:
+    if any(row["action"] == QuotaAction.NO_SUBMISSIONS for row in over):
+        return _(
+            "No new job can be submitted in its accounts until less is used, the amount is raised or the period ends. "
+            "Running jobs run on."
+        )
+    return _(
+        "No new GPU job of its accounts starts until less is used, the amount is raised or the period ends. "
+        "Running jobs run on."
+    )
 
 
 def _label(row: Mapping[str, Any]) -> str:

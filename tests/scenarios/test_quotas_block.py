@@ -13,7 +13,7 @@ from django.core.management import call_command
 
 from billing.dunning import send
 from billing.dunning.scheduler_blocks import BlockTally
-from billing.models import QuotaAction, QuotaBlock, QuotaBlockState
+from billing.models import QuotaAction, QuotaBlock, QuotaBlockState, QuotaPeriod
 from billing.quotas import blocks, quotas, review
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaError
@@ -208,6 +208,23 @@ def test_quota_005_two_budgets_block_one_account_and_each_takes_back_its_own(lab
     lab.raise_to("1200", "of-vision")
     lab.goes_by()
     assert lab.gpus == 8
+
+
+def test_quota_005_each_budget_counts_the_job_and_the_one_that_blocks_is_named(lab: Lab) -> None:
+    project = lab.tenant.projects.get()
+    a_quota(lab.tenant, **BLOCKS)
+    a_quota(lab.tenant, "of-ben", user="ben", amount=Decimal(100))  # is over as well, and only tells
+    a_quota(lab.tenant, "of-the-project", project=project, amount=Decimal(200), **BLOCKS)
+    spend(lab.cluster, "250.00", user="ben")
+    lab.goes_by()
+    used = QuotaPeriod.objects.order_by("quota").values_list("quota__name", "used")
+    assert dict(used) == dict.fromkeys(("monthly", "of-ben", "of-the-project"), Decimal(250))
+    assert QuotaBlock.objects.get().quota.name == "of-the-project"
+    assert Act.objects.get().why == "budget of-the-project of vision: $250.00 of $200.00 used"
+    assert lab.gpus == 0
+    text = " ".join(str(mail.outbox[-1].body).split())
+    assert "No new GPU job of its accounts starts" in text
+    assert "Budgets that block: of-the-project." in text
 
 
 def test_quota_038_a_limit_that_somebody_changed_meanwhile_is_left_as_it_is(lab: Lab) -> None:
