@@ -38,6 +38,10 @@ SENTENCES: Mapping[str, str] = {
         "Name a quota by lower-case letters, digits and hyphens, at most 50, such as monthly-gpu."
     ),
     "quota-no-currency": _("{tenant} is on no plan yet, so its currency is not known: say the `unit`."),
+    "quota-paid-period": _(
+        "What the tenant pays for others is known of whole billing periods: choose `month` or longer, or "
+        "`billing-period`."
+    ),
     "quota-paid-scope": _(
         "What the tenant pays for others is money of no project, user or cluster of its own: leave the scope empty."
     ),

@@ -23,6 +23,8 @@ GPU_HOUR_PLACES = 3
 DEFAULT_THRESHOLDS = ("50%", "80%", "100%")
 NOT_OF_ACCOUNTS = ("user", "queue", "qos", "gpu_model")
 """What narrows a quota to a part of accounts: a block of the account would stop others, too."""
+WITHIN_BILLING_PERIODS = (QuotaEvery.DAY, QuotaEvery.WEEK, QuotaEvery.ROLLING)
+"""No window of these holds a whole billing period, which is what others' invoices are known by."""
 
 
 class QuotaError(CodedError):
@@ -117,6 +119,8 @@ def _check_scope(terms: QuotaTerms) -> None:
         raise QuotaError("quota-credits-scope")
     if terms.with_paid and (is_narrowed or not is_money):
         raise QuotaError("quota-paid-scope")
+    if terms.with_paid and terms.every in WITHIN_BILLING_PERIODS:
+        raise QuotaError("quota-paid-period")
     if terms.action != QuotaAction.NOTIFY and any(getattr(terms, column) for column in NOT_OF_ACCOUNTS):
         raise QuotaError("quota-action-scope")
     if terms.watch and terms.action == QuotaAction.NOTIFY:

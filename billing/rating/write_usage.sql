@@ -326,6 +326,11 @@ INSERT INTO rate_job SELECT tenant_id, record_id, started, finish, price_id, cos
 WHERE meter = ''
 
 -- name: QUOTAS_CHANGED
--- That the figures of these tenants' quotas are others now. Most sites have none: then rating does nothing of this.
+-- That the figures of these tenants' quotas are others now, and of those who pay for them where a quota counts that. Most
+-- sites have none: then rating does nothing of this.
 INSERT INTO billing_quotachange (tenant_id)
-SELECT DISTINCT o.tenant_id FROM rate_offer o JOIN billing_quotareview q ON q.tenant_id = o.tenant_id ORDER BY 1
+SELECT o.tenant_id FROM rate_offer o JOIN billing_quotareview q ON q.tenant_id = o.tenant_id
+UNION
+SELECT q.tenant_id FROM billing_quota q JOIN billing_payer y ON y.payer_id = q.tenant_id
+JOIN rate_offer o ON o.tenant_id = y.tenant_id WHERE q.with_paid AND q.ended_at IS NULL
+ORDER BY 1
