@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from portal.core.tenants import support_views
-from portal.core.tenants.access import Right
+from portal.core.tenants.access import DeniedError, Right, rights_of
 from portal.core.tenants.models import SupportView, Tenant, User
 from portal.core.tenants.team import TeamError
 from portal.sentences import sentence
@@ -55,7 +55,9 @@ class SupportViews:
 
 @operator_page("tenants", acts=Right.READ)
 def support_view(request: HttpRequest, frame: PageFrame, *, tenant: str) -> HttpResponse:
-    """Asks for the reason, then opens the tenant's overview."""
+    """Asks for the reason, then opens the tenant's overview. For roles that read the history: owners do."""
+    if Right.AUDIT not in rights_of(cast("User", request.user)):
+        raise DeniedError("the role does not read the history")
     row = get_object_or_404(Tenant, slug=tenant)
     if request.method == "POST":
         reason = request.POST.get("reason", "").replace("\0", "")

@@ -150,3 +150,22 @@ def test_what_writes_to_compute_says_so(house: House) -> None:
     answer = op.get(path, follow=True)
     assert answer.redirect_chain[-1][0] == "/t/vision-lab/"
     assert "This cannot be computed while you look" in answer.text
+
+
+def test_a_role_without_the_history_neither_begins_a_look_nor_goes_on_with_one(house: House) -> None:
+    """A look shows what the owner sees, the history too."""
+    clu = User.objects.create_user(
+        "clu@cluster.example", builders.PASSWORD, operator_role=OperatorRole.CLUSTER
+    )
+    browser = signed_in(clu)
+    assert LOOK not in browser.get("/tenants/").text
+    assert LOOK in page(house.op, "/tenants/")
+    assert [browser.get(LOOK).status_code, browser.post(LOOK, {"reason": "x"}).status_code] == [404, 404]
+    with pytest.raises(DeniedError):
+        support_views.begin_view(tenant=house.vision, user=clu, reason="x", moment=datetime.now(UTC))
+    assert not SupportView.objects.exists()
+    op = looks(house.op)
+    assert op.get("/t/vision-lab/history/").status_code == 200
+    User.objects.filter(pk=house.op.pk).update(operator_role=OperatorRole.CLUSTER, is_superuser=False)
+    assert "You no longer look at the tenant" in op.get("/t/vision-lab/history/", follow=True).text
+    assert op.get("/t/vision-lab/history/").status_code == 404

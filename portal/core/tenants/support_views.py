@@ -18,10 +18,10 @@ LONGEST_REASON = 300
 def begin_view(*, tenant: Tenant, user: User, reason: str, moment: datetime) -> SupportView:
     """Begin one; it ends any other of the person. Each call begins another one.
 
-    Raises TeamError without a reason, and DeniedError for somebody who is no operator.
+    Raises TeamError without a reason, and DeniedError for somebody whose role does not read the history, as owners do.
     """
-    if Right.READ not in rights_of(user):
-        raise DeniedError("not an operator")
+    if Right.AUDIT not in rights_of(user):
+        raise DeniedError("the role does not read the history")
     words = " ".join(reason.split())[:LONGEST_REASON]
     if not words:
         raise TeamError("no-reason")
@@ -39,8 +39,8 @@ def end_view(*, view: SupportView, moment: datetime) -> None:
 
 
 def current_view(*, number: int, user: User, moment: datetime) -> SupportView | None:
-    """The person's view of that number while it holds, and the person is an operator. One query."""
-    if Right.READ not in rights_of(user):
+    """The person's view of that number while it holds, and the role allows one. One query."""
+    if Right.AUDIT not in rights_of(user):
         return None
     rows = SupportView.objects.select_related("tenant").filter(viewer=user.email, ended_at=None)
     return rows.filter(pk=number, expires_at__gt=moment).first()
