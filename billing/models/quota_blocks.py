@@ -23,7 +23,7 @@ class QuotaBlockState(models.TextChoices):
     WATCHED = "watched", "Would be blocked"
 
 
-@track(exclude=["tries", "next_at"])
+@track(exclude=["tries", "next_at", "error"])  # of the error, operators read the last one
 class QuotaBlock(models.Model):
     """That a quota demands the block of one account, from when to when; one row each time."""
 

@@ -32,9 +32,10 @@ END $$;
 -- `portal/web/history.py`.
 ALTER POLICY audit_entry_of_tenant ON audit_entry USING (
     tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
-    AND "table" IN ('api_apikey', 'billing_automatictopup', 'billing_savedmethod', 'billing_subscription',
-                    'billing_walletscheme', 'tenants_invitation', 'tenants_membership', 'tenants_ownership',
-                    'tenants_supportview', 'tenants_tenant'));
+    AND "table" IN ('api_apikey', 'billing_automatictopup', 'billing_quota', 'billing_quotablock',
+                    'billing_savedmethod', 'billing_subscription', 'billing_walletscheme', 'tenants_invitation',
+                    'tenants_membership', 'tenants_ownership', 'tenants_supportview', 'tenants_tenant',
+                    'webhooks_webhook'));
 GRANT SELECT (id, at, "table", key, operation, before, after, tenant_id, who, through) ON audit_entry
     TO clustertab_portal;
 

@@ -44,6 +44,9 @@ TENANT_TABLES = {
     "billing_savedmethod": gettext_noop("Card"),
     "billing_automatictopup": gettext_noop("Automatic top-up"),
     "billing_walletscheme": gettext_noop("Wallet terms"),
+    "billing_quota": gettext_noop("Budget"),
+    "billing_quotablock": gettext_noop("Block by a budget"),
+    "webhooks_webhook": gettext_noop("Webhook"),
 }
 """What a tenant's page shows, by table: the policy of the database has the same list (`portal/schema/policies.sql`)."""
 OPERATIONS = {
@@ -201,7 +204,7 @@ def _day(text: str) -> date | None:
 
 
 def _read(entries: Iterable[dict[str, Any]], scope: Callable[[], AbstractContextManager[None]]) -> list[Any]:
-    """The entries with their names. Six queries, whatever they are."""
+    """The entries with their names. Seven queries, whatever they are."""
     rows = list(entries)
     with scope():
         names = names_of(rows)

@@ -1,4 +1,4 @@
-"""Names for the numbers that entries of the history hold: people, accounts, projects, plans, tenants and rows."""
+"""Names for the numbers that entries of the history hold: people, accounts, projects, plans, tenants, quotas, rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import connection
 
-from billing.models import Plan
+from billing.models import Plan, Quota
 from clusters.models import Account
 from portal.core.audit.models import Exact
 from portal.core.tenants.models import Project, Tenant
@@ -30,6 +30,7 @@ class Names:
     projects: Mapping[int, str]
     plans: Mapping[int, str]
     tenants: Mapping[int, str]  # slugs
+    quotas: Mapping[int, str]
     rows: Mapping[tuple[str, str], Mapping[str, Any]]  # what is known of each
 
     def row(self, entry: Mapping[str, Any]) -> str:
@@ -54,6 +55,7 @@ class Names:
             "project_id": self.projects,
             "plan_id": self.plans,
             "payer_id": self.tenants,
+            "quota_id": self.quotas,
         }
         table = self.people if column in PEOPLE else by_column.get(column)
         if table is not None and isinstance(value, int):
@@ -76,7 +78,7 @@ def plain(value: object) -> str:
 
 
 def names_of(entries: Sequence[Mapping[str, Any]]) -> Names:
-    """In the scope of whoever looks: names of other tenants' rows are not there. Six queries."""
+    """In the scope of whoever looks: names of other tenants' rows are not there. Seven queries."""
     rows = _rows(entries)
     facts = [
         *rows.values(),
@@ -98,6 +100,7 @@ def names_of(entries: Sequence[Mapping[str, Any]]) -> Names:
         },
         projects=dict(projects.values_list("pk", "name")),
         plans=dict(plans.values_list("pk", "name")),
+        quotas=dict(Quota.objects.filter(pk__in=numbers("quota_id")).values_list("pk", "name")),
         tenants=dict(Tenant.objects.filter(pk__in=owners).values_list("pk", "slug")),
         rows=rows,
     )

@@ -6,19 +6,25 @@ import csv
 import io
 import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from billing.models import QuotaAction, QuotaBlock, QuotaBlockState
+from clusters.models import Account
+from portal.core.audit import acting_as
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants import team
 from portal.core.tenants.models import Membership, OperatorRole, Role, User
 from portal.core.tenants.scope import acting_scope, tenant_scope
+from portal.core.webhooks.models import Webhook
 from portal.env import ROOT
 from portal.web.history import TENANT_TABLES
 from tests import builders
+from tests.scenarios.test_quotas_count import a_quota
 from tests.web.house import House, a_house, page, signed_in
 
 pytestmark = pytest.mark.django_db
@@ -90,6 +96,40 @@ def test_older_changes_are_behind_a_button(house: House) -> None:
     found = re.search(r'href="([^"]+before=[^"]+)"', text)
     assert found is not None
     assert len(rows(page(house.ann, found[1].replace("&amp;", "&")))) == 10
+
+
+def test_ann_sees_who_set_a_budget_what_it_blocked_and_who_changed_a_webhook(house: House) -> None:
+    with acting_as("carla@vision.example"):
+        quota = a_quota(house.vision, "gpu-budget", action=QuotaAction.NO_GPU_JOBS)
+        a_quota(house.vision, "gpu-budget", action=QuotaAction.NO_GPU_JOBS, amount=Decimal(2000))
+    block = QuotaBlock.objects.create(
+        tenant=house.vision,
+        quota=quota,
+        account=Account.objects.get(name="vision"),
+        submits=False,
+        state=QuotaBlockState.REQUESTED,
+        began_at=datetime.now(UTC),
+        next_at=datetime.now(UTC),
+    )
+    QuotaBlock.objects.filter(pk=block.pk).update(tries=1, error="slurmrestd at 10.0.0.7 refused")
+    added, changed = reversed(rows(page(house.ann, HISTORY + "?table=billing_quota")))
+    assert "carla@vision.example" in added
+    assert "Budget gpu-budget added" in added
+    assert "amount: 1000.000000 → 2000.000000" in changed
+    (blocked,) = rows(page(house.ann, HISTORY + "?table=billing_quotablock"))
+    assert "Block by a budget gpu1/vision added" in blocked
+    assert "quota: gpu-budget" in blocked
+    webhook = house.webhook
+    sealed = [str(webhook.secret), *Webhook.objects.values_list("secret", flat=True)]
+    signed_in(house.ann).post("/t/vision-lab/webhooks/change/", {"act": "off", "webhook": "hook"})
+    added, *rest = reversed(rows(page(house.ann, HISTORY + "?table=webhooks_webhook")))
+    assert "Webhook hook added" in added
+    assert "maker: ann@vision.example" in added
+    assert [row for row in rest if "state: active → off" in row]
+    text = signed_in(house.ann).get(HISTORY + "csv").text + page(house.ann, HISTORY)
+    assert "10.0.0.7" not in text
+    assert "secret" not in text
+    assert not [secret for secret in sealed if str(secret) in text]
 
 
 def test_only_owners_see_it_and_only_their_own(house: House) -> None:
