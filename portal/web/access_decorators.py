@@ -43,6 +43,8 @@ from portal.web.settings_area import tabs
 sql = Statements(__file__, "access_decorators.sql")
 
 Page = Callable[..., HttpResponseBase]
+Proof = bool | Collection[str] | Callable[[HttpRequest, Tenant], bool]
+"""What needs a recent proof: all of it or nothing, these buttons (`act`), or what a function says of what was sent."""
 SWITCHER = 20  # tenants that the switcher names; the list of tenants has them all
 
 
@@ -162,13 +164,11 @@ def _clusters(tenant: Tenant, moment: datetime) -> tuple[list[Mark], bool]:
     return [Mark(name, through) for _, name, through in rows if name is not None], rows[0][0]
 
 
-def tenant_act(
-    action: Action, *, proof: bool | Collection[str] = False
-) -> Callable[[Callable[..., HttpResponse]], Page]:
+def tenant_act(action: Action, *, proof: Proof = False) -> Callable[[Callable[..., HttpResponse]], Page]:
     """The view of something done in a tenant: posted to, called with the tenant in place of the slug.
 
     In the scope of acting, which sees and writes this tenant's rows; no transaction is open, so it may call a gateway.
-    `proof`: who signed in some time ago first proves again who they are, for all of it or for these buttons (`act`).
+    For what `proof` says, who signed in some time ago first proves again who they are.
     """
     return _outside(action, ("POST",), proof=proof)
 
@@ -183,7 +183,7 @@ def _needs(tenant: Tenant) -> str:
 
 
 def _outside(
-    action: Action, methods: tuple[str, ...], *, proof: bool | Collection[str] = False
+    action: Action, methods: tuple[str, ...], *, proof: Proof = False
 ) -> Callable[[Callable[..., HttpResponse]], Page]:
     def decorate(view: Callable[..., HttpResponse]) -> Page:
         @wraps(view)
@@ -197,7 +197,7 @@ def _outside(
                 raise DeniedError("an operator looks, and changes nothing")
             if lacks_second_factor(request.user, tenant):
                 return to_second_factor(request, _needs(tenant))
-            if proof is True or (proof and request.POST.get("act") in proof):
+            if _needs_proof(proof, request, tenant):
                 require_recent_proof(request)
             with acting_scope(tenant):
                 response = view(request, tenant, **kwargs)
@@ -207,6 +207,12 @@ def _outside(
         return act
 
     return decorate
+
+
+def _needs_proof(proof: Proof, request: HttpRequest, tenant: Tenant) -> bool:
+    if isinstance(proof, bool):
+        return proof
+    return proof(request, tenant) if callable(proof) else request.POST.get("act") in proof
 
 
 def operator_page(area: Area, *, acts: Right | None = None) -> Callable[[OperatorView], Page]:

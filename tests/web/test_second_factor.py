@@ -160,7 +160,7 @@ def test_before_secrets_whoever_signed_in_long_ago_proves_who_they_are_and_goes_
     settings.CLUSTERTAB_REAUTHENTICATION_MINUTES = 30
     ann = enters(house.ann)
     assert ann.post(KEYS, NEW_KEY).headers["Location"] == "/t/vision-lab/api-keys/"
-    _age(ann, minutes=31)
+    long_ago(ann, minutes=31)
     asked = ann.post(KEYS, NEW_KEY | {"name": "second"})
     assert asked.headers["Location"] == f"/accounts/reauthenticate/?next={KEYS.replace('/', '%2F')}"
     assert ApiKey.objects.count() == 1
@@ -197,7 +197,7 @@ def test_money_and_secrets_ask_for_a_recent_proof(
     if form.get("act") == "transfer":
         form = form | {"member": str(house.ben.memberships.get().pk)}
     browser = enters(getattr(house, who))
-    _age(browser, minutes=31)
+    long_ago(browser, minutes=31)
     assert browser.post(path, form).headers["Location"].startswith("/accounts/reauthenticate/?next=")
 
 
@@ -205,7 +205,7 @@ def test_ending_a_key_needs_no_proof(house: House, settings: Any) -> None:
     settings.CLUSTERTAB_REAUTHENTICATION_MINUTES = 30
     ann = enters(house.ann)
     ann.post(KEYS, NEW_KEY)
-    _age(ann, minutes=31)
+    long_ago(ann, minutes=31)
     ann.post(KEYS, {"act": "revoke", "key": ApiKey.objects.get().pk})
     assert ApiKey.objects.get().revoked_at is not None
 
@@ -268,7 +268,7 @@ def test_every_page_of_an_account_stands_in_the_portals_frame(house: House) -> N
         assert 'aria-label="Settings"' in text, path
 
 
-def _age(browser: Client, *, minutes: int) -> None:
+def long_ago(browser: Client, *, minutes: int) -> None:
     """The sign-in was so long ago."""
     session = browser.session
     for record in session["account_authentication_methods"]:

@@ -12,11 +12,14 @@ from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
 from django.contrib.auth.models import Group
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from portal.admin import Recorded
 from portal.core.audit import acting_as
-from portal.core.tenants.models import Membership, User
+from portal.core.tenants.access import Right, rights_of
+from portal.core.tenants.models import Membership, Role, User
+from portal.core.tenants.team import revoke_invitations_by
 
 admin.site.unregister(Group)  # roles are memberships
 admin.site.unregister(EmailAddress)  # a person's address is the person's own field
@@ -70,6 +73,8 @@ class PersonAdmin(UserAdmin[User]):
         """An address that the person no longer has opens nothing: sign-in accepts what allauth keeps as well."""
         with acting_as(str(request.user)):
             super().save_model(request, obj, form, change)
+            if change and Right.TENANTS not in rights_of(obj):
+                revoke_invitations_by(obj.email)
         EmailAddress.objects.filter(user=obj).exclude(email=obj.email).delete()
 
 
@@ -81,6 +86,19 @@ class MembershipAdmin(Recorded[Membership]):
     search_fields = ("user__email", "tenant__slug", "tenant__name")
     ordering = ("tenant__slug", "user__email")
     autocomplete_fields = ("user", "tenant")
+
+    def save_model(self, request: HttpRequest, obj: Membership, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if obj.role != Role.OWNER:
+            revoke_invitations_by(obj.user.email, tenant=obj.tenant)
+
+    def delete_model(self, request: HttpRequest, obj: Membership) -> None:
+        revoke_invitations_by(obj.user.email, tenant=obj.tenant)
+        super().delete_model(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Membership]) -> None:
+        for row in queryset.select_related("user", "tenant"):
+            self.delete_model(request, row)
 
 
 @admin.register(Authenticator)

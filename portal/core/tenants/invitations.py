@@ -42,10 +42,11 @@ def invite(
 
     `by` is the address of whoever invites. Raises TeamError for what is no address, for somebody who is a member,
     beyond the limits, and where no mail can be sent, unless the caller `shows_link` to an operator: the link proves
-    the address of whoever has it. Whether the address has an account here makes no difference, and nobody is told.
+    the address of whoever has it. Whether the address has an account here makes no difference, and nobody is told; an
+    operator is told where the link would help nobody, since the account has rights and no password.
     """
-    _need_mail(shows_link)
     address = team.plain_address(email)
+    _need_mail(shows_link, address)
     team.lock(tenant)
     if Membership.objects.filter(tenant=tenant, user__email=address).exists():
         raise TeamError("already-member", email=address, tenant=tenant.name)
@@ -69,7 +70,7 @@ def invite(
 @transaction.atomic
 def resend(*, invitation: Invitation, by: str, moment: datetime, shows_link: bool = False) -> Invitation:
     """Mail a new link, which is valid from now on; the one before is not any more. Raises TeamError as `invite`."""
-    _need_mail(shows_link)
+    _need_mail(shows_link, invitation.email)
     team.lock(invitation.tenant)
     row = open_invitations(invitation.tenant).filter(pk=invitation.pk).first()
     if row is None:
@@ -112,16 +113,18 @@ def account_of(invitation: Invitation) -> User | None:
 def accept(*, token: str, user: User | None, password: str = "", moment: datetime) -> Accepted:
     """Let the invited person in; the address is then proved.
 
-    `user` is who is signed in. Without, the account is made with this password, or gets it where nobody has used it
-    yet. Single use: again, TeamError, as where the invitation has ended, the account has another address, is closed,
-    or is somebody's who has to sign in. Whoever is a member meanwhile keeps their role.
+    `user` is who is signed in. Without, the account is made with this password, or gets it where it may do nothing
+    and nobody has used it yet. Single use: again, TeamError, as where the invitation has ended or was replaced, the
+    account has another address, is closed, or is somebody's who has to sign in. Whoever is a member meanwhile keeps
+    their role.
     """
     row = of_token(token, moment=moment)
     if row is None:
         raise TeamError("invitation-ended")
     team.lock(row.tenant)
-    row = Invitation.objects.select_for_update(of=("self",)).select_related("tenant").get(pk=row.pk)
-    if not is_valid(row, moment):
+    Invitation.objects.select_for_update().filter(pk=row.pk).first()
+    row = of_token(token, moment=moment)  # as it is behind the locks: it may have been replaced or revoked
+    if row is None:
         raise TeamError("invitation-ended")
     person = user or _new_account(row, password)
     if person.email != row.email:
@@ -139,12 +142,21 @@ def accept(*, token: str, user: User | None, password: str = "", moment: datetim
 
 
 def needs_password(account: User | None) -> bool:
-    """Whether whoever accepts chooses a password: nobody has the account, or nobody has ever signed in to it."""
-    return account is None or (account.last_login is None and not account.has_usable_password())
+    """Whether whoever accepts chooses a password: there is no account, or one that is nobody's and may do nothing."""
+    return account is None or (_is_unused(account) and not _has_rights(account))
+
+
+def _is_unused(account: User) -> bool:
+    return account.last_login is None and not account.has_usable_password()
+
+
+def _has_rights(account: User) -> bool:
+    """Then a link of an invitation never sets its password: whoever sees the link would have all of these."""
+    return bool(account.operator_role) or account.memberships.exists()
 
 
 def _new_account(row: Invitation, password: str) -> User:
-    account = account_of(row)
+    account = User.objects.select_for_update().filter(email=row.email).first()
     if not needs_password(account):
         raise TeamError("sign-in-first", email=row.email)
     if account is None:
@@ -173,9 +185,14 @@ def _tell_owners(row: Invitation, moment: datetime) -> None:
         )
 
 
-def _need_mail(shows_link: bool) -> None:
-    if not shows_link and not account_mails.can_send():
+def _need_mail(shows_link: bool, email: str) -> None:
+    if account_mails.can_send():
+        return
+    if not shows_link:
         raise TeamError("no-mail")
+    account = User.objects.filter(email=email).first()
+    if account is not None and _is_unused(account) and _has_rights(account):
+        raise TeamError("account-without-password", email=email)
 
 
 def _renew(row: Invitation, role: Role, by: str, moment: datetime) -> Invitation:

@@ -6,8 +6,9 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from portal.core.tenants import account_mails
+from portal.core.tenants.access import Right, rights_of
 from portal.core.tenants.models import AccountMail, OperatorRole, User
-from portal.core.tenants.team import TeamError, plain_address
+from portal.core.tenants.team import TeamError, plain_address, revoke_invitations_by
 
 
 def operators() -> QuerySet[User]:
@@ -35,5 +36,7 @@ def set_operator_role(*, email: str, role: OperatorRole | None) -> User:
     person = person or User.objects.create_user(address)
     person.operator_role = role or ""
     person.save()
+    if Right.TENANTS not in rights_of(person):
+        revoke_invitations_by(address)
     account_mails.write(kind=AccountMail.Kind.OPERATOR, to=address, values={"role": person.operator_role})
     return person

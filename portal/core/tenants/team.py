@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from portal.core.tenants import account_mails
-from portal.core.tenants.models import AccountMail, Membership, Role, Tenant, User
+from portal.core.tenants.models import AccountMail, Invitation, Membership, Role, Tenant, User
 from portal.core.tenants.team_messages import SENTENCES
 from portal.errors import CodedError
 from portal.excerpt import excerpt
@@ -53,12 +53,16 @@ def add_member(*, tenant: Tenant, user: User, role: Role) -> Membership:
 
 @transaction.atomic
 def set_role(*, member: Membership, role: Role) -> Membership:
-    """Another role, which the person is mailed. Asked again, nothing changes. Raises TeamError for the last owner."""
+    """Another role, which the person is mailed. Asked again, nothing changes. Raises TeamError for the last owner.
+
+    Whoever is no owner any more has no open invitations either.
+    """
     row = _locked(member)
     if row.role == role:
         return row
     if row.role == Role.OWNER:
         _refuse_last_owner(row, "last-owner-role")
+        revoke_invitations_by(row.user.email, tenant=row.tenant)
     row.role = role
     row.save(update_fields=["role"])
     _mail(row, AccountMail.Kind.ROLE)
@@ -90,6 +94,7 @@ def remove_member(*, member: Membership) -> None:
     row = _locked(member)
     if row.role == Role.OWNER:
         _refuse_last_owner(row, "last-owner-removed")
+        revoke_invitations_by(row.user.email, tenant=row.tenant)
     _mail(row, AccountMail.Kind.REMOVED)
     row.delete()
 
@@ -104,6 +109,7 @@ def leave(*, tenant: Tenant, user: User) -> None:
         raise TeamError("no-member", tenant=tenant.name)
     if row.role == Role.OWNER:
         _refuse_last_owner(row, "last-owner-leaves")
+        revoke_invitations_by(row.user.email, tenant=tenant)
     row.delete()
 
 
@@ -161,6 +167,22 @@ def _close_invitations(tenant: Tenant, email: str) -> None:
     """What somebody was invited to before they were let in another way is settled."""
     open_ones = tenant.invitations.filter(email=email.lower(), accepted_at=None, revoked_at=None)
     open_ones.update(accepted_at=Now())
+
+
+def revoke_invitations_by(email: str, *, tenant: Tenant | None = None) -> None:
+    """End the open invitations that somebody sent who may invite no more: nobody comes back by an own one.
+
+    In this tenant; without one, in all of which the person is no owner.
+    """
+    rows = Invitation.objects.filter(inviter=email, accepted_at=None, revoked_at=None)
+    if tenant is not None:
+        rows = rows.filter(tenant=tenant)
+    else:
+        owned = Membership.objects.filter(user__email=email, user__is_active=True, role=Role.OWNER)
+        rows = rows.exclude(tenant__in=owned.values("tenant"))
+    numbers = list(rows.select_for_update().order_by("pk").values_list("pk", flat=True))
+    Invitation.objects.filter(pk__in=numbers).update(revoked_at=Now())
+    AccountMail.objects.filter(invitation__in=numbers, sent_at=None).update(due_at=None)
 
 
 def plain_address(email: str) -> str:

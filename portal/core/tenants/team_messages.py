@@ -8,6 +8,10 @@ from django.utils.translation import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
     "account-inactive": _("The account {email} is closed. Ask your operator to open it again."),
+    "account-without-password": _(
+        "{email} has an account with rights, and no password yet. Without e-mail, nobody can set one by a link: run "
+        "./run manage changepassword {email} first, then invite again."
+    ),
     "already-member": _("{email} is a member of {tenant} already: change the role in the list of members."),
     "invitation-ended": _("This invitation is not valid: it was used or revoked, or it has expired."),
     "invitation-of-another": _(
