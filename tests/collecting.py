@@ -12,7 +12,7 @@ from django.test import override_settings
 from billing.invoicing import credit_notes
 from billing.models import Invoice, Notice, Payment, PaymentAttempt, Plan, SavedMethod, TopUp, Wallet
 from billing.payments import attempts, collection_run, customers, gateway_access, saved_methods
-from billing.payments.attempts import NotChargeable
+from billing.payments.attempts import NotChargeableError
 from billing.payments.collection_run import CollectionTally
 from billing.payments.gateways.base import Gateway
 from billing.receivables import settlement
@@ -82,7 +82,7 @@ class Scenario:
         self.rounds.append(done)
         return done
 
-    def charge(self) -> PaymentAttempt | NotChargeable:
+    def charge(self) -> PaymentAttempt | NotChargeableError:
         return attempts.charge_invoice(
             invoice=self.invoice, gateway=self.gateway, moment=self.now, on=self.now.date()
         )

@@ -46,14 +46,11 @@ def read_camt(data: bytes, *, account: str = "", unchecked: bool = False) -> lis
         for node in _all(document, "BkToCstmrStmt", "Stmt")
     ]
     if not nodes:
-        raise StatementError("There is no statement in this file.")
+        raise StatementError("camt-empty")
     accounts = [_account(node) for node in nodes]
     if account and account not in accounts:
         others = excerpt(", ".join(dict.fromkeys(accounts)))
-        raise StatementError(
-            f"This is a statement of {others}, and invoices ask to pay to {account}: if that account is "
-            "yours too, say so by giving it."
-        )
+        raise StatementError("other-account-than-invoices", accounts=others, account=account)
     chosen = zip(accounts, nodes, strict=True)
     return [_read_statement(node, own, unchecked) for own, node in chosen if account in {"", own}]
 
@@ -64,11 +61,11 @@ def _list_documents(root: Node) -> list[Node]:
         (node, match) for node in root.iter("{*}Document") if (match := _VERSION.fullmatch(_namespace(node)))
     ]
     if not marked:
-        raise StatementError("This is no bank statement in camt.053: ask the bank for one, or send CSV.")
+        raise StatementError("camt-other-xml")
     for _, match in marked:
         if match[1] != "camt.053" or not 2 <= int(match[2]) <= 13:
             what = _OTHERS.get(match[1], f"version {match[2]} of {match[1]}")
-            raise StatementError(f"This is {what}; what is booked is told by camt.053, versions 02 to 13.")
+            raise StatementError("camt-other-kind", what=what)
     return [node for node, _ in marked]
 
 
@@ -79,7 +76,7 @@ def _namespace(node: Node) -> str:
 def _account(node: Node) -> str:
     account = _text(node, "Acct", "Id", "IBAN") or _text(node, "Acct", "Id", "Othr", "Id")
     if not account:
-        raise StatementError(f"Statement {_text(node, 'Id')[:NAME]} does not say of which account it is.")
+        raise StatementError("camt-without-account", name=_text(node, "Id")[:NAME])
     return "".join(account.split()).upper()
 
 
@@ -87,9 +84,7 @@ def _parse_root(data: bytes) -> Node:
     from lxml import etree  # 8 MiB, for those who import statements
 
     if len(data) > MOST_BYTES:
-        raise StatementError(
-            f"The file is larger than {MOST_BYTES >> 20} MiB: ask the bank for shorter periods."
-        )
+        raise StatementError("file-too-large", most=MOST_BYTES >> 20)
     parser = etree.XMLParser(
         resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False, remove_comments=True,
         remove_pis=True,
@@ -97,9 +92,9 @@ def _parse_root(data: bytes) -> Node:
     try:
         root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
-        raise StatementError(f"The file is no XML that can be read: {excerpt(error.msg)}.") from error
+        raise StatementError("camt-unreadable", reason=excerpt(error.msg)) from error
     if root.getroottree().docinfo.doctype:
-        raise StatementError("The file has a document type, which no bank statement has: it is not read.")
+        raise StatementError("camt-doctype")
     return root
 
 
@@ -121,9 +116,11 @@ def _read_statement(node: Node, account: str, unchecked: bool) -> Statement:
             bad.append(BadEntry(place=f"entry {place}", error=error, raw=_raw(node_of_entry)))
     if opening is not None and closing is not None and opening + moved != closing:
         raise StatementError(
-            f"Statement {name} does not add up: it opens with {_money(opening, currency)}, its entries come to "
-            f"{_money(moved, currency)}, and it closes with {_money(closing, currency)}. Nothing of it is taken in: "
-            "ask the bank for it again."
+            "camt-sums",
+            name=name,
+            opening=_money(opening, currency),
+            moved=_money(moved, currency),
+            closing=_money(closing, currency),
         )
     return Statement(
         account=account,
@@ -146,15 +143,12 @@ def _read_balances(node: Node, name: str, unchecked: bool) -> tuple[int | None, 
         return opening[0], closing[0], opening[1]
     if not unchecked:
         kind = "OPBD" if opening is None else "CLBD"
-        raise StatementError(
-            f"Statement {name} has no balance {kind}: without it, it cannot be told to be whole. Ask the bank for one "
-            "that has it, or have it read without this check (import_statement --unchecked)."
-        )
+        raise StatementError("camt-balance-missing", name=name, kind=kind)
     amounts = (_child(amount, "Amt") for kind in ("Bal", "Ntry") for amount in _all(node, kind))
     units = (amount.get("Ccy", "") for amount in amounts if amount is not None)
     currency = _text(node, "Acct", "Ccy") or next(units, "")
     if currency and not is_currency(currency):
-        raise StatementError(f"Statement {name} is in {quoted(currency)}, which is no currency.")
+        raise StatementError("camt-currency", name=name, currency=quoted(currency))
     return None, None, currency
 
 
@@ -169,7 +163,7 @@ def _read_balance(node: Node, name: str, kinds: tuple[str, ...]) -> tuple[int, s
             try:
                 return _signed(by_kind[kind], currency), currency
             except RuleError as error:
-                raise StatementError(f"Statement {name}: {error}") from error
+                raise StatementError("camt-entry", name=name, reason=error) from error
     return None
 
 

@@ -158,10 +158,7 @@ def resolve_columns(
     target = "kind" if "text" in places else "text"
     places[target] = places.get(target, ()) + own
     if not places["text"]:
-        raise StatementError(
-            "No column is known to hold what the payer wrote, without which every reference is lost: "
-            "say which one with --column 'NAME=text'."
-        )
+        raise StatementError("csv-text-missing")
     return Columns(_kind_as_direction(places, rows), min(units)[1] if units else "")
 
 
@@ -175,9 +172,7 @@ def parse_columns(columns: Mapping[str, str]) -> dict[str, str]:
                     "ignore",
                 )
             )
-            raise StatementError(
-                f"A column {quoted(name)} cannot mean {quoted(meaning)}; it is one of {allowed}."
-            )
+            raise StatementError("csv-meaning", column=quoted(name), meaning=quoted(meaning), allowed=allowed)
     return {_plain_name(name): meaning for name, meaning in columns.items()}
 
 
@@ -213,11 +208,7 @@ def _guess_by_content(name: str, place: int, rows: Sequence[Sequence[str]]) -> s
     if not cells or (len(cells) == len(rows) and all(map(_NUMERIC.fullmatch, cells))):
         return "ignore"
     column = quoted(name.strip()) if name.strip() else f"{place + 1}, which has no name"
-    raise StatementError(
-        f"It is not known what the column {column} means, where {quoted(cells[0])} stands; it might say that money "
-        "did not come. Say it with --column 'NAME=ignore', or what it is in the place of 'ignore'; or take the column "
-        "out of the file."
-    )
+    raise StatementError("csv-column-unknown", column=column, cell=quoted(cells[0]))
 
 
 def _refuse_ambiguous(header: Sequence[str], by_rank: Mapping[str, Sequence[tuple[int, int]]]) -> None:
@@ -228,9 +219,7 @@ def _refuse_ambiguous(header: Sequence[str], by_rank: Mapping[str, Sequence[tupl
         rank, count = Counter(rank for rank, _ in ranked).most_common(1)[0]
         if count > 1 and rank == min(ranked)[0]:
             name = next(header[place].strip() for place_rank, place in ranked if place_rank == rank)
-            raise StatementError(
-                f"The column {quoted(name)} is there twice: take the one out that says something else."
-            )
+            raise StatementError("csv-column-twice", column=quoted(name))
 
 
 def _kind_as_direction(

@@ -28,10 +28,7 @@ def find_order(texts: Iterable[str], order: str) -> str:
     day_first = any(int(match[1]) > _MONTHS for match in matches)
     month_first = any(int(match[3]) > _MONTHS for match in matches)
     if day_first == month_first:
-        raise StatementError(
-            f"Whether the day or the month stands first in {matches[0][0]} is not certain: say it with --dates dmy or "
-            "--dates mdy."
-        )
+        raise StatementError("csv-day-order", day=matches[0][0])
     return "dmy" if day_first else "mdy"
 
 

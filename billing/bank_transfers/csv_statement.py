@@ -134,16 +134,13 @@ def _filter_account(
     if not ibans or not _IBAN.fullmatch(ours):
         return rows
     if ours not in ibans:
-        raise StatementError(
-            f"This is a statement of {', '.join(sorted(ibans)[:3])}, and {ours} is asked for: if that account is yours "
-            "too, say so by giving it."
-        )
+        raise StatementError("other-account", accounts=", ".join(sorted(ibans)[:3]), account=ours)
     return [(line, row) for line, row, iban in named if iban == ours or not _IBAN.fullmatch(iban)]
 
 
 def _decode(data: bytes) -> str:
     if len(data) > MOST_BYTES:
-        raise StatementError(f"The file is larger than {MOST_BYTES >> 20} MiB: cut it into shorter periods.")
+        raise StatementError("file-too-large", most=MOST_BYTES >> 20)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         codecs: tuple[str, ...] = ("utf-16",)
     else:
@@ -155,7 +152,7 @@ def _decode(data: bytes) -> str:
             continue
         if "\0" not in text:
             return text
-    raise StatementError("The file is no text in UTF-8, UTF-16 or Windows-1252: save it as CSV in UTF-8.")
+    raise StatementError("csv-charset")
 
 
 def _read_rows(text: str, columns: Mapping[str, str]) -> list[tuple[int, list[str]]]:
@@ -168,20 +165,13 @@ def _read_rows(text: str, columns: Mapping[str, str]) -> list[tuple[int, list[st
                 if rows or csv_columns.is_header(row, columns):
                     rows.append((reader.line_num, row))
                 if len(rows) > ROWS:
-                    raise StatementError(
-                        f"There are more than {ROWS:,} rows: cut the file into shorter periods."
-                    )
+                    raise StatementError("csv-rows", most=ROWS)
         except csv.Error as error:
             if rows:
-                raise StatementError(
-                    f"Line {reader.line_num} is no CSV that can be read: {error}."
-                ) from error
+                raise StatementError("csv-line", line=reader.line_num, reason=error) from error
         if rows:
             return rows
-    raise StatementError(
-        "No line of the file is a header with the columns 'booked_on' and 'amount', or with money in and money out: "
-        "docs/how-to/bank-transfers.md lists the columns, and --column 'NAME=amount' says what another one means."
-    )
+    raise StatementError("csv-header")
 
 
 def _find_decimal_mark(amounts: Iterable[str]) -> str:
@@ -202,13 +192,9 @@ def _find_decimal_mark(amounts: Iterable[str]) -> str:
             else:
                 single = True
     if len(marks) > 1:
-        raise StatementError(
-            "Some amounts have a decimal comma and some a decimal point: export the file in one language."
-        )
+        raise StatementError("csv-decimals-mixed")
     if not marks and single:
-        raise StatementError(
-            "1.234 may be a thousand or one: say with --decimal which sign stands before cents."
-        )
+        raise StatementError("csv-decimals-unsure")
     return marks.pop() if marks else "."
 
 

@@ -62,10 +62,7 @@ def parse_state(text: str, words: Mapping[str, Word]) -> Word:
     word = words.get(plain) or _STATE.get(plain)
     if word in {Word.BOOKED, Word.PENDING, Word.FAILED}:
         return word
-    raise StatementError(
-        f"The state {quoted(text)} is not known: say with --word '{excerpt(text)}=booked', '…=pending' or '…=failed' "
-        "what it means, or with --column 'NAME=ignore' that its column is none of states."
-    )
+    raise StatementError("csv-state", word=quoted(text), text=excerpt(text))
 
 
 def parse_direction(text: str, words: Mapping[str, Word]) -> Word:
@@ -74,10 +71,7 @@ def parse_direction(text: str, words: Mapping[str, Word]) -> Word:
     word = words.get(plain) or _DIRECTION.get(plain)
     if word in {Word.CREDIT, Word.DEBIT, Word.FAILED}:
         return word
-    raise StatementError(
-        f"Whether {quoted(text)} says that money came or went is not known: say it with "
-        f"--word '{excerpt(text)}=credit' or '…=debit'."
-    )
+    raise StatementError("csv-direction", word=quoted(text), text=excerpt(text))
 
 
 def is_direction(text: str) -> bool:
@@ -100,7 +94,5 @@ def parse_words(words: Mapping[str, str]) -> dict[str, Word]:
     meanings = {word.value for word in Word}
     for meaning in words.values():
         if meaning not in meanings:
-            raise StatementError(
-                f"A word cannot mean {quoted(meaning)}; it is one of {', '.join(sorted(meanings))}."
-            )
+            raise StatementError("csv-word", meaning=quoted(meaning), allowed=", ".join(sorted(meanings)))
     return {" ".join(text.split()).casefold(): Word(meaning) for text, meaning in words.items()}

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from hashlib import sha256
 
+from billing.bank_transfers.messages import SENTENCES
 from billing.rules.errors import RuleError
+from portal.errors import CodedError
 from portal.excerpt import quoted
 
 MOST_BYTES = 20 << 20
@@ -25,8 +27,10 @@ def clean_reference(name: str) -> str:
     return "" if name.strip().upper() in NOTHING else name
 
 
-class StatementError(Exception):
-    """A file is no statement that can be taken in; the message says why and what to do."""
+class StatementError(CodedError):
+    """A file is no statement that can be imported; its sentence says why and what to do."""
+
+    sentences = SENTENCES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,7 @@ def parse_meanings(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         name, sign, meaning = text.rpartition("=")
         if not sign or not name.strip():
-            raise StatementError(f"A column or a word is given as NAME=MEANING, not as {quoted(text)}.")
+            raise StatementError("option-form", text=quoted(text))
         pairs[name.strip()] = meaning.strip()
     return pairs
 

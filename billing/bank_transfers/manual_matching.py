@@ -10,18 +10,20 @@ from django.db import transaction
 
 from billing.bank_transfers import matching, transfer_posting
 from billing.bank_transfers.matching import REFUSALS
+from billing.bank_transfers.messages import SENTENCES
 from billing.bank_transfers.transfer_posting import CreditShare, InvoiceShare, Share
 from billing.catalog.tenant_lock import lock_tenants
 from billing.models import DocumentKind, Invoice, RefusedEntry, Transfer, TransferState
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
+from portal.errors import CodedError
 from portal.excerpt import excerpt
 
-MEANWHILE = "Somebody has just decided on this transfer: look at it again."
 
+class DecisionError(CodedError):
+    """It cannot be decided so; its sentence says why and what to do."""
 
-class DecisionError(Exception):
-    """It cannot be decided so; the message says why and what to do."""
+    sentences = SENTENCES
 
 
 @contextmanager
@@ -40,13 +42,11 @@ def _lock_transfer(
         }
         rows = [by_pk[key] for key in keys]
         if rows[0].state not in states:
-            raise DecisionError(
-                f"This transfer is {rows[0].get_state_display().lower()} already: look at it again."
-            )
+            raise DecisionError("already-decided", state=rows[0].get_state_display().lower())
         try:
             yield rows
         except REFUSALS as refusal:
-            raise DecisionError(str(refusal)) from refusal
+            raise DecisionError("refused", reason=refusal) from refusal
 
 
 def assign_transfer(
@@ -61,23 +61,21 @@ def assign_transfer(
     heir = tenant or (invoices[0].tenant if len({invoice.tenant_id for invoice in invoices}) == 1 else None)
     concerned = [invoice.tenant for invoice in invoices] + ([heir] if heir else [])
     if not concerned:
-        raise DecisionError("Say which invoices it pays, or whose credit it is.")
+        raise DecisionError("nothing-chosen")
     with _lock_transfer([transfer], concerned, TransferState.WAITING) as (row,):
         if row.amount < 0:
-            raise DecisionError(
-                "This money left the account: say which transfer it takes back, or set it aside."
-            )
+            raise DecisionError("outgoing")
         shares: list[Share] = []
         left = row.amount
         for invoice in invoices:
             due = transfer_posting.payable_amount(invoice, row.booked_on)
             if due <= 0:
-                raise DecisionError(f"Nothing is due of {invoice}: leave it out.")
+                raise DecisionError("nothing-due", invoice=invoice)
             if left > 0:
                 shares.append(InvoiceShare(invoice, min(due, left)))
                 left -= min(due, left)
             else:
-                raise DecisionError(f"Nothing is left of the transfer for {invoice}: leave it out.")
+                raise DecisionError("nothing-left", invoice=invoice)
         if left:
             shares.append(_make_rest(row, left, heir, invoices))
         transfer_posting.book_transfer(row, shares, by=by, at=moment)
@@ -88,17 +86,17 @@ def _make_rest(row: Transfer, left: int, heir: Tenant | None, invoices: Sequence
     """What is left over, as credit. One that has left gets none, but what it paid too much of an invoice of its own."""
     if heir is None:
         over = Money.from_minor(left, row.currency).text
-        raise DecisionError(f"{over} {row.currency} are left over: say whose credit they are.")
+        raise DecisionError("left-over", amount=over, currency=row.currency)
     paid_for = {invoice.tenant_id for invoice in invoices}
     if heir.pk not in paid_for and (why := transfer_posting.describe_departure(heir)):
-        raise DecisionError(why)
+        raise DecisionError("refused", reason=why)
     return CreditShare(heir, left)
 
 
 def ignore_transfer(*, transfer: Transfer, reason: str, by: str, moment: datetime) -> Transfer:
     """It is none of what is collected here, for this reason. A second call is refused. Raises DecisionError."""
     if not reason.strip():
-        raise DecisionError("Say why it is set aside: the reason is kept with it.")
+        raise DecisionError("ignored-without-reason")
     with _lock_transfer([transfer], (), TransferState.WAITING) as (row,):
         row.state, row.reason, row.decided_by, row.decided_at = (
             TransferState.IGNORED,
@@ -116,14 +114,14 @@ def reopen_transfer(*, transfer: Transfer, reason: str, by: str, moment: datetim
     A debit that took a transfer back gives it free: both wait, and that one is booked again by who knows on what.
     """
     if not reason.strip():
-        raise DecisionError("Say why it is taken back: the reason is kept with it.")
+        raise DecisionError("taken-back-without-reason")
     tenants = [part.tenant for part in transfer.parts.select_related("tenant")]
     seen = Transfer.objects.select_related("undoes").get(pk=transfer.pk)
     both = [seen] if seen.undoes is None else [seen, seen.undoes]
     with _lock_transfer(both, tenants, TransferState.BOOKED, TransferState.IGNORED) as rows:
         row = rows[0]
         if row.undoes_id != seen.undoes_id:
-            raise DecisionError(MEANWHILE)
+            raise DecisionError("decided-meanwhile")
         row.undoes = None
         for locked_row in rows:
             _refuse_others(locked_row, tenants)
@@ -145,14 +143,14 @@ def match_return(*, transfer: Transfer, original: Transfer, by: str, moment: dat
         transfer.currency,
         -transfer.amount,
     ):
-        raise DecisionError("They are not over the same amount of the same account.")
+        raise DecisionError("other-amount")
     tenants = [part.tenant for part in original.parts.select_related("tenant")]
     with _lock_transfer([transfer, original], tenants, TransferState.WAITING, TransferState.IGNORED) as (
         row,
         other,
     ):
         if other.amount < 0 or other.state == TransferState.RETURNED:
-            raise DecisionError("That transfer went back already.")
+            raise DecisionError("returned-already")
         _refuse_others(other, tenants)
         matching.book_return(row, other, by=by, moment=moment)
     return row
@@ -162,17 +160,17 @@ def _refuse_others(row: Transfer, locked: Sequence[Tenant]) -> None:
     """Who was quicker may have booked it on tenants whose credit is not locked here. For who holds its lock."""
     parts = row.parts.filter(amount__gt=0, undone_by=None)
     if not set(parts.values_list("tenant", flat=True)) <= {tenant.pk for tenant in locked}:
-        raise DecisionError(MEANWHILE)
+        raise DecisionError("decided-meanwhile")
 
 
 @transaction.atomic
 def settle_entry(*, entry: RefusedEntry, reason: str, by: str) -> None:
     """Somebody did what is to be done about an entry in quarantine. A second call is refused."""
     if not reason.strip():
-        raise DecisionError("Say what was done: the reason is kept with it.")
+        raise DecisionError("settled-without-reason")
     row = RefusedEntry.objects.select_for_update().get(pk=entry.pk)
     if row.resolution:
-        raise DecisionError("It is settled already.")
+        raise DecisionError("settled-already")
     row.settled_by, row.resolution = by, reason.strip()
     row.save()
 
@@ -188,10 +186,10 @@ def _load_invoices(transfer: Transfer, numbers: Sequence[str]) -> list[Invoice]:
     invoices = []
     for number in dict.fromkeys(numbers):
         if number not in by_number:
-            raise DecisionError(f"There is no issued invoice {excerpt(number)}.")
+            raise DecisionError("no-invoice", number=excerpt(number))
         if by_number[number].currency != transfer.currency:
             raise DecisionError(
-                f"{number} is in {by_number[number].currency}, the transfer in {transfer.currency}."
+                "other-currency", invoice=number, currency=by_number[number].currency, other=transfer.currency
             )
         invoices.append(by_number[number])
     return invoices

@@ -84,7 +84,7 @@ def read_statements(data: bytes, options: ReadOptions = AS_IT_IS) -> list[Statem
     if (options.form or looks) == "camt":
         return camt.read_camt(data, account=ours, unchecked=options.unchecked)
     if not ours:
-        raise StatementError("Say of which account the file is: CSV does not.")
+        raise StatementError("csv-account")
     return [csv_statement.read_csv(data, replace(options, account=ours, currency=options.currency.upper()))]
 
 

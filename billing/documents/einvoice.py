@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from stdnum import iban as ibans
 
 from billing.documents import xrechnung
+from billing.documents.messages import SENTENCES
 from billing.documents.typesetting import NoAnswerError, TypesettingError, write_einvoice
 from billing.documents.vat_ids import names_its_country
 from billing.models import DocumentKind, Invoice, InvoiceLine, InvoiceTax, TaxCategory
@@ -26,6 +27,7 @@ from billing.rules.money import Money
 from billing.rules.period import last_day
 from billing.rules.references import creditor_reference
 from portal.core.tenants.electronic_address import parted
+from portal.errors import CodedError
 
 PROFILE = "urn:cen.eu:en16931:2017"
 PROCESS = "urn:fdc:peppol.eu:2017:poacc:billing:01:1.0"  # an invoice for what was supplied, by Peppol's name
@@ -44,8 +46,10 @@ Terms = dict[str, Any]
 """By the number of the business term: `BT-1` is the invoice's number."""
 
 
-class EInvoiceError(Exception):
-    """EN 16931 cannot state this document; the message says why, and what to do about the next one."""
+class EInvoiceError(CodedError):
+    """EN 16931 cannot state this document; its sentence says why, and what to do about the next one."""
+
+    sentences = SENTENCES
 
 
 def xml(invoice: Invoice) -> bytes:
@@ -60,7 +64,7 @@ def xml(invoice: Invoice) -> bytes:
     except NoAnswerError:
         raise
     except TypesettingError as error:
-        raise EInvoiceError(f"{invoice} is no valid e-invoice: {error}") from error
+        raise EInvoiceError("einvoice-invalid", invoice=invoice, reason=error) from error
 
 
 def terms_of(invoice: Invoice, lines: Sequence[InvoiceLine], taxes: Sequence[InvoiceTax]) -> Terms:
@@ -69,7 +73,7 @@ def terms_of(invoice: Invoice, lines: Sequence[InvoiceLine], taxes: Sequence[Inv
     Raises EInvoiceError.
     """
     if invoice.number is None or invoice.issued_on is None:
-        raise EInvoiceError("A draft has no e-invoice; issue it first.")
+        raise EInvoiceError("einvoice-of-draft")
     _refuse(invoice, lines, taxes)
     is_credit = invoice.kind == DocumentKind.CREDIT_NOTE
     sign = -1 if is_credit else 1
@@ -124,21 +128,21 @@ def _refuse(invoice: Invoice, lines: Sequence[InvoiceLine], taxes: Sequence[Invo
     seller, buyer = invoice.seller, invoice.buyer
     categories = {row.category for row in taxes}
     if not can_state(invoice.currency):
-        raise EInvoiceError(f"EN 16931 has amounts of two decimals, and {invoice.currency} has more.")
+        raise EInvoiceError("einvoice-currency", currency=invoice.currency)
     if not lines:
-        raise EInvoiceError("EN 16931 has no invoice without a line.")
+        raise EInvoiceError("einvoice-without-line")
     for whose, party in (("seller", seller), ("tenant", buyer)):
         if not party.get("country"):
-            raise EInvoiceError(f"The {whose} had no country when it was issued: give it a `country`.")
+            raise EInvoiceError(f"{whose}-without-country")
     if NOT_SUBJECT in categories and len(categories) > 1:
-        raise EInvoiceError("EN 16931 allows nothing taxed beside what is outside the scope of tax.")
+        raise EInvoiceError("einvoice-outside-scope")
     has_vat_id = names_its_country(_compact(seller["vat_id"]))
     if not seller["registration"] and (NOT_SUBJECT in categories or not has_vat_id):
-        raise EInvoiceError("The seller had no registration that it is known by: give it a `registration`.")
+        raise EInvoiceError("seller-without-registration")
     if categories & {TaxCategory.EXPORT, TaxCategory.REVERSE_CHARGE} and not has_vat_id:
-        raise EInvoiceError("The seller had no VAT id when it was issued: give it a `vat_id`.")
+        raise EInvoiceError("seller-without-vat-id")
     if TaxCategory.REVERSE_CHARGE in categories and not buyer["vat_id"]:
-        raise EInvoiceError("The tenant had no VAT id when it was issued: give it a `vat_id`.")
+        raise EInvoiceError("tenant-without-vat-id")
 
 
 def _party(frozen: dict[str, str], *, untaxed: bool) -> Terms:

@@ -20,7 +20,9 @@ from django.db import transaction
 
 from billing.documents import evidence_usage, job_users, signing
 from billing.documents.evidence_document import document_of
+from billing.documents.messages import SENTENCES
 from billing.models import Evidence, Invoice, InvoiceDocument, InvoiceLine
+from portal.errors import CodedError
 
 PROGRAM = Path(__file__).with_name("verify_invoice")
 MAIN = b"""import sys
@@ -36,8 +38,10 @@ PIECE = 1 << 16
 LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a ZIP's first moment: bundles do not differ by when they were made
 
 
-class EvidenceError(Exception):
-    """There is no evidence of this document; the message says why."""
+class EvidenceError(CodedError):
+    """There is no evidence of this document; its sentence says why."""
+
+    sentences = SENTENCES
 
 
 class NotReadyError(EvidenceError):
@@ -87,7 +91,7 @@ def bundle(invoice: Invoice) -> Iterator[bytes]:
     give the digest that was signed.
     """
     if invoice.number is None:
-        raise EvidenceError("A draft changes with its usage: it has no evidence before it is issued.")
+        raise EvidenceError("evidence-of-draft")
     fixed = (
         Evidence.objects.select_related("key", "invoice")
         .defer("key__private")
@@ -96,7 +100,7 @@ def bundle(invoice: Invoice) -> Iterator[bytes]:
     )
     sent = InvoiceDocument.objects.select_related("key").defer("key__private").filter(invoice=invoice).first()
     if fixed is None or sent is None:
-        raise NotReadyError(f"The evidence of {invoice} is not ready: its PDF has not been rendered yet.")
+        raise NotReadyError("evidence-not-ready", invoice=invoice)
     file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the last piece
     try:
         with ZipFile(file, "w", ZIP_DEFLATED) as into:
@@ -117,10 +121,7 @@ def _write_data(into: ZipFile, fixed: Evidence, lines: list[InvoiceLine]) -> Non
     _write(into, "invoice.json", [bytes(fixed.document)])
     digest = _write(into, "usage.csv", evidence_usage.usage(lines))
     if digest != json.loads(bytes(fixed.manifest))["files"]["usage.csv"]:
-        raise EvidenceError(
-            f"What is kept of the jobs behind {fixed.invoice} is not what was signed, so no evidence is handed out: "
-            "restore the database from a backup, and run `prove` to see what else differs."
-        )
+        raise EvidenceError("evidence-changed", invoice=fixed.invoice)
     _write(into, "people.csv", evidence_usage.people(lines))
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from billing.documents import typesetter
+from billing.documents.messages import SENTENCES
+from portal.errors import CodedError
 
 PATIENCE = 120  # seconds for one document; 3,000 lines take one or two
 AT_ONCE = 2
@@ -25,8 +27,10 @@ _working = threading.BoundedSemaphore(AT_ONCE)
 idle: list[subprocess.Popen[bytes]] = []  # those that wait for their next document
 
 
-class TypesettingError(Exception):
-    """It is not set; the message is one sentence."""
+class TypesettingError(CodedError):
+    """It is not set: one sentence says why."""
+
+    sentences = SENTENCES
 
 
 class NoAnswerError(TypesettingError):
@@ -41,13 +45,13 @@ def typeset(
     Raises TypesettingError.
     """
     payload = {"document": document, "created": created.isoformat(), "attached": attached, "name": name}
-    return _answered(payload, noun="PDF")
+    return _answered(payload, noun="pdf")
 
 
 def write_einvoice(terms: dict[str, Any]) -> bytes:
     """The XML of these business terms of EN 16931, valid by its schema. Raises TypesettingError, and of that
     NoAnswerError where nothing is wrong with them."""
-    return _answered({"einvoice": terms}, noun="e-invoice")
+    return _answered({"einvoice": terms}, noun="einvoice")
 
 
 def _answered(payload: dict[str, Any], *, noun: str) -> bytes:
@@ -55,12 +59,10 @@ def _answered(payload: dict[str, Any], *, noun: str) -> bytes:
     with _working:
         answer = _ask_idle_process(request) or _asked(_start(), request)
     if answer is None:
-        raise NoAnswerError(f"The typesetter ended before the {noun} was set: ask for it again.")
+        raise NoAnswerError("typesetter-ended")
     if not answer.startswith(typesetter.SET):
         why = (answer[1:].decode(errors="replace").splitlines() or ["no reason given"])[0]
-        raise TypesettingError(
-            f"The invoice could not be set as a{'n' if noun[0] == 'e' else ''} {noun}: {why}."
-        )
+        raise TypesettingError(f"{noun}-not-set", reason=why)
     return answer[1:]
 
 

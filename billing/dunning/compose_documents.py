@@ -25,7 +25,7 @@ from billing.models import (
     Wallet,
 )
 from billing.payments import attempts, gateway_access, payment_posting
-from billing.payments.attempts import NotChargeable
+from billing.payments.attempts import NotChargeableError
 from billing.payments.card_notices import format_card
 from billing.receivables import credit_balance, settlement
 from billing.rules.formatting import money_text
@@ -100,7 +100,7 @@ def _charged_card(invoice: Invoice, due: Money) -> str:
     """The card that is charged automatically when it is due; "" where none is, or so much or so little cannot be."""
     by_hand = BillingAccount.objects.filter(tenant=invoice.tenant_id, automatic=False)
     chargeable = attempts.chargeable_amount(due.minor, due.currency)
-    if not gateway_access.is_configured() or by_hand.exists() or isinstance(chargeable, NotChargeable):
+    if not gateway_access.is_configured() or by_hand.exists() or isinstance(chargeable, NotChargeableError):
         return ""
     usable = SavedMethod.objects.filter(tenant=invoice.tenant_id, state=MethodState.USABLE, preferred=True)
     card = usable.first()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -33,6 +32,7 @@ from billing.models import (
     SavedMethod,
 )
 from billing.payments import customers, gateway_access, payment_posting, refunds, retries, saved_methods, sync
+from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError
 from billing.receivables import credit_balance, pauses, settlement
 from billing.receivables.dunning_policies import Policies
@@ -46,16 +46,13 @@ BOUNDS_HOLD: Final = timedelta(days=1)
 """How long an amount that only the gateway knew to be too small, or too large, is not asked for again."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotChargeable:
-    """Why an invoice is not charged now, in a sentence."""
-
-    reason: str
+class NotChargeableError(CollectionError):
+    """Why an invoice is not charged now: returned to a run that goes on, raised where somebody waits for it."""
 
 
 def charge_invoice(
     *, invoice: Invoice, gateway: Gateway, moment: datetime, on: date
-) -> PaymentAttempt | NotChargeable:
+) -> PaymentAttempt | NotChargeableError:
     """Charge what is due of an invoice to the tenant's preferred means of payment, off session.
 
     By two at once, or again after a kill, one attempt is made: a second call sends or follows the first.
@@ -65,7 +62,7 @@ def charge_invoice(
     if attempt is None:
         customer = customers.get_customer(invoice.tenant, gateway=gateway, moment=moment)
         outcome = prepare_attempt(invoice=invoice, customer=customer, moment=moment, on=on)
-        if isinstance(outcome, NotChargeable):
+        if isinstance(outcome, NotChargeableError):
             return outcome
         attempt = outcome
     follow_attempt(attempt=attempt, gateway=gateway, moment=moment)
@@ -87,7 +84,7 @@ def is_under_way(invoice: Invoice, *, own_attempt: PaymentAttempt | None = None)
 @transaction.atomic
 def prepare_attempt(
     *, invoice: Invoice, customer: str, moment: datetime, on: date
-) -> PaymentAttempt | NotChargeable:
+) -> PaymentAttempt | NotChargeableError:
     """Commit an attempt over what is due, to be sent; or say why not. The invoice's row is locked meanwhile."""
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
     method = SavedMethod.objects.filter(
@@ -95,9 +92,9 @@ def prepare_attempt(
     ).first()
     reason = _hold_reason(invoice, method, moment)
     if reason is not None or method is None:
-        return NotChargeable(reason or "No means of payment is saved.")
+        return reason or NotChargeableError("no-method")
     due = settlement.load_balance(invoice=invoice, on=on).due.minor
-    if isinstance(amounts := chargeable_amount(due, invoice.currency), NotChargeable):
+    if isinstance(amounts := chargeable_amount(due, invoice.currency), NotChargeableError):
         return amounts
     amount, over = amounts
     attempt = PaymentAttempt(
@@ -221,19 +218,15 @@ def charge_tags(attempt: PaymentAttempt) -> dict[str, str]:
     )
 
 
-def chargeable_amount(due: int, currency: str) -> tuple[int, int] | NotChargeable:
+def chargeable_amount(due: int, currency: str) -> tuple[int, int] | NotChargeableError:
     """(The gateway's amount, what is left over of ours), or why nothing can be charged."""
     if due <= 0:
-        return NotChargeable("Nothing is due.")
+        return NotChargeableError("nothing-due")
     amount, over = gateway_amounts.to_stripe(due, currency)
     if amount < gateway_amounts.least(currency):
-        return NotChargeable(
-            "What is due is below the smallest amount that can be charged; it waits for a transfer."
-        )
+        return NotChargeableError("amount-below-least")
     if amount > gateway_amounts.MOST:
-        return NotChargeable(
-            "What is due is above the largest amount that can be charged at once; ask for a transfer."
-        )
+        return NotChargeableError("amount-above-most")
     return amount, over
 
 
@@ -243,7 +236,7 @@ def _hold_reason(
     moment: datetime,
     *,
     own_attempt: PaymentAttempt | None = None,
-) -> str | None:
+) -> NotChargeableError | None:
     """Why it is not charged, asked before an attempt is made and again before it is sent."""
     if (why := refusal_reason(invoice, method, own_attempt=own_attempt)) is not None:
         return why
@@ -253,42 +246,40 @@ def _hold_reason(
 
 def refusal_reason(
     invoice: Invoice, method: SavedMethod | None, *, own_attempt: PaymentAttempt | None = None
-) -> str | None:
+) -> NotChargeableError | None:
     """Why nobody can have it charged to that means of payment now."""
     if invoice.state != InvoiceState.ISSUED or invoice.kind == DocumentKind.CREDIT_NOTE:
-        return f"{invoice} cannot be paid."
+        return NotChargeableError("not-payable", invoice=invoice)
     if method is None:
-        return "No means of payment is saved that can be charged."
+        return NotChargeableError("no-method")
     if method.state != MethodState.USABLE:
-        return "The means of payment cannot be charged any more."
+        return NotChargeableError("method-gone")
     if is_under_way(invoice, own_attempt=own_attempt):
-        return "A payment is under way."
+        return NotChargeableError("payment-under-way")
     if CheckoutSession.objects.filter(attempt__invoice=invoice, state__in=OPEN_CHECKOUTS).exists():
-        return "A page to pay on is open."
+        return NotChargeableError("page-is-open")
     if PaymentDispute.objects.filter(attempt__invoice=invoice, state__in=UNDECIDED).exists():
-        return "A payment of it is disputed at the bank: until that is decided, nothing is charged."
+        return NotChargeableError("disputed")
     return None
 
 
-def _blocking_reason(invoice: Invoice, moment: datetime) -> str | None:
+def _blocking_reason(invoice: Invoice, moment: datetime) -> NotChargeableError | None:
     """Why people, or the credit balance, come first."""
     if BillingAccount.objects.filter(tenant=invoice.tenant_id, automatic=False).exists():
-        return "Automatic payment is turned off."
+        return NotChargeableError("automatic-off")
     if Invoice.objects.filter(Exists(pauses.filter_of_invoice(moment.date())), pk=invoice.pk).exists():
-        return "Somebody paused it."
+        return NotChargeableError("paused")
     if _needs_review(invoice.tenant_id):
-        return (
-            "Something that the gateway told of its tenant belongs to nothing yet: people look at it first."
-        )
+        return NotChargeableError("needs-review-first")
     if PaymentDispute.objects.filter(attempt__invoice=invoice, state=DisputeState.LOST).exists():
-        return "A payment of it was charged back."
+        return NotChargeableError("charged-back")
     if credit_balance.get_balance(invoice.tenant_id, invoice.currency) > 0:
-        return "The credit balance pays it first."
+        return NotChargeableError("credit-balance-first")
     if PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=invoice).exists():
-        return "A refund at the gateway has no credit note: issue one, or keep the balance open."
+        return NotChargeableError("refund-without-credit-note")
     rest = retries.load_card_rests([invoice.tenant_id], Policies([invoice.tenant_id])).get(invoice.tenant_id)
     if rest is not None and rest.until > moment:
-        return f"The card was refused: it is charged again from {rest.until:%Y-%m-%d} on."
+        return NotChargeableError("card-rests", day=f"{rest.until:%Y-%m-%d}")
     return None
 
 
@@ -326,7 +317,7 @@ def _mark_sent(attempt: PaymentAttempt, moment: datetime) -> bool:
         reason = _hold_reason(row.invoice, row.method, moment, own_attempt=row)
         due = settlement.load_balance(invoice=row.invoice, on=moment.date()).due.minor
         amounts = chargeable_amount(due, row.currency)
-        if reason is not None or isinstance(amounts, NotChargeable) or due - amounts[1] != row.amount:
+        if reason is not None or isinstance(amounts, NotChargeableError) or due - amounts[1] != row.amount:
             _end_attempt(
                 row.pk, AttemptState.CANCELED, message="It was not wanted any more when it was to be sent."
             )

@@ -55,16 +55,14 @@ class Readiness:
 def set_rule(
     *, wallet: Wallet, active: bool, below: int, amount: int, most: int, by: str, moment: datetime
 ) -> AutomaticTopUp:
-    """Set it, or turn it off; set again, what was refused before is forgotten. Raises CollectingError."""
+    """Set it, or turn it off; set again, what was refused before is forgotten. Raises CollectionError."""
     if active:
         customers.refuse_archived(wallet.tenant)
         top_ups.gateway_amount(amount, wallet.unit)
         if below < 0:
-            raise CollectionError("The mark is an amount of zero or more.")
+            raise CollectionError("top-up-threshold")
         if most < amount:
-            raise CollectionError(
-                "The most of a month leaves room for no top-up: raise it, or buy less at once."
-            )
+            raise CollectionError("top-ups-most")
     values = {
         "active": active,
         "threshold": below,

@@ -27,7 +27,7 @@ from billing.models import (
 )
 from billing.models.invoices import InvoiceQuerySet
 from billing.payments import retries
-from billing.payments.attempts import BOUNDS_HOLD, OUT_OF_BOUNDS, NotChargeable, chargeable_amount
+from billing.payments.attempts import BOUNDS_HOLD, OUT_OF_BOUNDS, NotChargeableError, chargeable_amount
 from billing.receivables import credit_balance, pauses
 from billing.receivables.dunning_policies import Policies
 
@@ -49,7 +49,9 @@ def list_chargeable(*, moment: datetime, limit: int) -> list[ChargeableInvoice]:
     however much of that there is, it keeps nobody from being charged. A query each for slices of candidates."""
     rows = _list_unpaid(moment).order_by("due_on", "pk").values_list("pk", "balance__left", "currency")
     invoice_ids = [
-        pk for pk, left, currency in rows if not isinstance(chargeable_amount(left, currency), NotChargeable)
+        pk
+        for pk, left, currency in rows
+        if not isinstance(chargeable_amount(left, currency), NotChargeableError)
     ]
     due_invoices: list[ChargeableInvoice] = []
     for first in range(0, len(invoice_ids), SLICE):

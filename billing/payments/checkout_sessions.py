@@ -22,7 +22,7 @@ from billing.models import (
     SavedMethod,
 )
 from billing.payments import attempts, customers, gateway_access, saved_methods, sync
-from billing.payments.attempts import NotChargeable
+from billing.payments.attempts import NotChargeableError
 from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError, Params, Session, SessionState
 from billing.receivables import settlement
@@ -54,7 +54,7 @@ def open_payment_page(
     """An open page on which what is due of the invoice can be paid: the one that is open for just that, whoever
     asked for it, or a new one.
 
-    Raises CollectingError where nothing can be paid there, and after many new ones; GatewayError where no page can
+    Raises CollectionError where nothing can be paid there, and after many new ones; GatewayError where no page can
     be had now.
     """
     open_checkout = _reuse_page(invoice, gateway, moment)
@@ -121,19 +121,17 @@ def _reuse_page(invoice: Invoice, gateway: Gateway, moment: datetime) -> Checkou
 def is_current(attempt: PaymentAttempt, *, due: int) -> bool:
     """Whether the attempt of a page asks for what is due of its invoice now: a transfer may have come, or a credit."""
     amounts = attempts.chargeable_amount(due, attempt.currency)
-    return not isinstance(amounts, NotChargeable) and due - amounts[1] == attempt.amount
+    return not isinstance(amounts, NotChargeableError) and due - amounts[1] == attempt.amount
 
 
 def refuse_too_many(tenant: Tenant, moment: datetime) -> None:
     """A page is calls to the gateway and rows for ever: nobody is to use up what all tenants share.
 
-    Raises CollectingError after many new ones within an hour.
+    Raises CollectionError after many new ones within an hour.
     """
     new = CheckoutSession.objects.filter(tenant=tenant, created_at__gt=moment - timedelta(hours=1)).count()
     if new >= MOST_NEW:
-        raise CollectionError(
-            f"{new} pages to pay or to save a card on were opened within an hour: please try again later."
-        )
+        raise CollectionError("too-many-pages", count=new)
 
 
 def close_invoice_pages(*, invoice: Invoice, gateway: Gateway, moment: datetime) -> None:
@@ -174,13 +172,13 @@ def _expire_session(checkout: CheckoutSession, name: str, gateway: Gateway, mome
 
 
 def withdraw_pages(*, invoice: Invoice, moment: datetime) -> None:
-    """Close the pages of an invoice that nobody is to pay any more; CollectingError where that cannot be done."""
+    """Close the pages of an invoice that nobody is to pay any more; CollectionError where that cannot be done."""
     if not gateway_access.is_configured():
         return
     try:
         close_invoice_pages(invoice=invoice, gateway=gateway_access.get_gateway(), moment=moment)
     except (GatewayError, gateway_access.UnmatchedObjectError) as error:
-        raise CollectionError(f"A page to pay {invoice} is open and cannot be closed now: {error}") from error
+        raise CollectionError("page-cannot-close", invoice=invoice, reason=error) from error
 
 
 def handle_return(*, checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> bool:
@@ -256,14 +254,14 @@ def _prepare_payment(
 ) -> CheckoutSession:
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
     if invoice.state != InvoiceState.ISSUED or invoice.kind == DocumentKind.CREDIT_NOTE:
-        raise CollectionError(f"{invoice} cannot be paid.")
+        raise CollectionError("not-payable", invoice=invoice)
     if attempts.is_under_way(invoice):
-        raise CollectionError("A payment of this invoice is under way: wait until it has settled.")
+        raise CollectionError("invoice-payment-under-way")
     if CheckoutSession.objects.filter(attempt__invoice=invoice, state__in=OPEN_CHECKOUTS).exists():
-        raise CollectionError("Somebody has just opened a page to pay this invoice: use that one.")
+        raise CollectionError("invoice-page-is-open")
     due = settlement.load_balance(invoice=invoice, on=moment.date()).due.minor
-    if isinstance(amounts := attempts.chargeable_amount(due, invoice.currency), NotChargeable):
-        raise CollectionError(amounts.reason)
+    if isinstance(amounts := attempts.chargeable_amount(due, invoice.currency), NotChargeableError):
+        raise amounts
     amount, over = amounts
     attempt = PaymentAttempt(
         pk=uuid4(), tenant=invoice.tenant, invoice=invoice, amount=due - over, currency=invoice.currency,

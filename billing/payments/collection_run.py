@@ -168,7 +168,7 @@ def _charge_invoice(
         outcome = attempts.charge_invoice(
             invoice=due_invoice.invoice, gateway=gateway, moment=clock(), on=due_invoice.on
         )
-        if isinstance(outcome, attempts.NotChargeable):
+        if isinstance(outcome, attempts.NotChargeableError):
             done.not_chargeable += 1
         else:
             done.charged += 1

@@ -31,13 +31,10 @@ def set_automatic(*, tenant: Tenant, automatic: bool) -> BillingAccount:
 
 
 def refuse_archived(tenant: Tenant) -> None:
-    """CollectingError for a tenant that has left: nobody spends what it would buy, and its people may be erased."""
+    """CollectionError for a tenant that has left: nobody spends what it would buy, and its people may be erased."""
     archive = Archive.objects.filter(tenant=tenant).first()
     if archive is not None:
-        raise CollectionError(
-            f"{tenant} has left, and is archived since {archive.at:%Y-%m-%d}: no card is saved and no credit bought "
-            "for it any more."
-        )
+        raise CollectionError("tenant-archived", tenant=tenant, day=f"{archive.at:%Y-%m-%d}")
 
 
 def get_customer(tenant: Tenant, *, gateway: Gateway, moment: datetime) -> str:

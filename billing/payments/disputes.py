@@ -29,8 +29,12 @@ def apply_dispute(gateway_dispute: Dispute, *, moment: datetime) -> PaymentDispu
         return None
     if gateway_dispute.currency != attempt.currency:
         raise gateway_access.UnmatchedObjectError(
-            f"Dispute {gateway_dispute.id} is in {gateway_dispute.currency}, its payment in {attempt.currency}.",
+            "unmatched-currency",
             tenant=attempt.tenant.slug,
+            thing="Dispute",
+            id=gateway_dispute.id,
+            currency=gateway_dispute.currency,
+            other=attempt.currency,
         )
     state = DisputeState(gateway_dispute.state.value)
     row, _ = PaymentDispute.objects.select_for_update().get_or_create(

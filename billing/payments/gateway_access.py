@@ -12,21 +12,27 @@ from django.conf import settings
 
 from billing.models import GatewayAccount
 from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError
+from billing.payments.messages import SENTENCES
+from portal.errors import CodedError
 
 KEY_LIVES: Final = timedelta(hours=23)
 """For so long the same key is sent again; Stripe forgets it after 24 hours, and would do all of it once more."""
 
 
-class UnmatchedObjectError(Exception):
+class UnmatchedObjectError(CodedError):
     """Something of ours at the gateway that belongs to nothing here: people look, and the tenant is not charged."""
 
-    def __init__(self, message: str, *, tenant: str) -> None:
-        super().__init__(message)
+    sentences = SENTENCES
+
+    def __init__(self, code: str, /, *, tenant: str, **values: object) -> None:
+        super().__init__(code, **values)
         self.tenant = tenant
 
 
-class CollectionError(Exception):
-    """Nothing can be collected so; the message says why and what to do."""
+class CollectionError(CodedError):
+    """Nothing can be collected so; its sentence says why and what to do."""
+
+    sentences = SENTENCES
 
 
 CLOCKS_DIFFER: Final = timedelta(days=1)
@@ -49,25 +55,18 @@ def get_gateway() -> Gateway:
     says, where it collected in the other mode, and where nobody knows, or can be asked, what it is called there.
     """
     if not is_configured():
-        raise CollectionError(
-            "Nothing is collected here yet: set STRIPE_SECRET_KEY, as docs/how-to/go-live-with-stripe.md says."
-        )
+        raise CollectionError("no-gateway")
     client = _make_gateway(settings.STRIPE_SECRET_KEY, settings.STRIPE_API_BASE)
     row = GatewayAccount.objects.filter(pk=1).first() or _choose_name(client)
     if settings.STRIPE_ACCOUNT_LABEL not in ("", str(row.deployment)):
         raise CollectionError(
-            f"This database is {row.deployment} at Stripe, and STRIPE_ACCOUNT_LABEL says "
-            f"{settings.STRIPE_ACCOUNT_LABEL}: "
-            "set it to the former, or use the database that belongs to it."
+            "clash-of-labels", deployment=row.deployment, label=settings.STRIPE_ACCOUNT_LABEL
         )
     if row.live is None:
         GatewayAccount.objects.filter(pk=row.pk, live=None).update(live=client.live)
     elif row.live is not client.live:
         modes = ("live", "test") if row.live else ("test", "live")
-        raise CollectionError(
-            f"This database has collected in {modes[0]} mode, and the key is a {modes[1]} one: what was paid in one "
-            "mode is nothing in the other. Set a key of the same mode, or use another database."
-        )
+        raise CollectionError("clash-of-modes", first=modes[0], other=modes[1])
     return client
 
 
@@ -94,11 +93,7 @@ def _choose_name(client: Gateway) -> GatewayAccount:
     """
     deployment = settings.STRIPE_ACCOUNT_LABEL
     if not deployment and (others := _list_names(client)):
-        raise CollectionError(
-            f"Stripe has customers of a portal that is called {' or '.join(others)}, and this database does not know "
-            f"whether it is that one. Set STRIPE_ACCOUNT_LABEL={others[0]} if it was restored or made anew, so that "
-            f"nothing is charged twice; or STRIPE_ACCOUNT_LABEL={uuid4()} if it is another portal in the same account."
-        )
+        raise CollectionError("clash-of-accounts", names=" or ".join(others), first=others[0], new=uuid4())
     return GatewayAccount.objects.get_or_create(
         pk=1, defaults={"deployment": UUID(deployment) if deployment else uuid4()}
     )[0]
@@ -111,7 +106,7 @@ def _list_names(client: Gateway) -> list[str]:
             {name for _, metadata in client.customers(since=0) if (name := metadata.get("ct_deployment"))}
         )
     except GatewayError as error:
-        raise CollectionError(f"Nothing can be collected yet: {error}") from error
+        raise CollectionError("nothing-can-be-collected", reason=error) from error
 
 
 def idempotency_key(operation: str, name: object) -> str:

@@ -19,14 +19,12 @@ def mark_unpaid(*, attempt: PaymentAttempt, reason: str) -> PaymentAttempt:
     without a reason.
     """
     if not reason.strip():
-        raise CollectionError("Say how you know: the reason is kept with it.")
+        raise CollectionError("unpaid-without-reason")
     row = payment_posting.lock_attempt(pk=attempt.pk)
     if row is None or row.state != AttemptState.NEEDS_REVIEW:
-        raise CollectionError(f"{attempt} is not to be looked at.")
+        raise CollectionError("attempt-not-in-review", attempt=attempt)
     if row.external_id is not None:
-        raise CollectionError(
-            f"The gateway has {row.external_id} of it: refund or cancel it there, and it ends automatically."
-        )
+        raise CollectionError("attempt-has-charge", charge=row.external_id)
     row.state, row.message = AttemptState.CANCELED, reason.strip()
     row.version += 1
     row.save()
@@ -41,7 +39,7 @@ def retry_event(*, event: GatewayEvent) -> None:
     """
     row = GatewayEvent.objects.select_for_update().get(pk=event.pk)
     if row.state != EventState.NEEDS_REVIEW:
-        raise CollectionError(f"{row} does not need review.")
+        raise CollectionError("event-not-in-review", event=row)
     row.applied_at = None
     row.save(update_fields=["applied_at"])
 
@@ -53,10 +51,10 @@ def settle_event(*, event: GatewayEvent, who: str, reason: str, moment: datetime
     The event keeps who and why beside what was wrong. A second call is refused, as for one that does not need review.
     """
     if not reason.strip():
-        raise CollectionError("Say what was done: the reason is kept with it.")
+        raise CollectionError("settled-without-reason")
     row = GatewayEvent.objects.select_for_update().get(pk=event.pk)
     if row.state != EventState.NEEDS_REVIEW:
-        raise CollectionError(f"{row} does not need review.")
+        raise CollectionError("event-not-in-review", event=row)
     row.state, row.reason, row.applied_at = (
         EventState.SETTLED,
         f"{row.reason} {who}: {reason.strip()}",
@@ -72,9 +70,9 @@ def keep_refund_owed(*, refund: PaymentRefund, who: str, reason: str) -> None:
     A second call is refused, as for one that has a credit note.
     """
     if not reason.strip():
-        raise CollectionError("Enter a reason: why the balance stays open.")
+        raise CollectionError("open-balance-without-reason")
     row = PaymentRefund.objects.select_for_update().get(pk=refund.pk)
     if row.credit_note_id is not None or row.resolution:
-        raise CollectionError(f"The {row} was already dealt with.")
+        raise CollectionError("refund-resolved", refund=row)
     row.resolution = f"{who}: {reason.strip()}"
     row.save(update_fields=["resolution"])

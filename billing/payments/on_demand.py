@@ -22,7 +22,7 @@ from billing.models import (
     SavedMethod,
 )
 from billing.payments import attempts, checkout_sessions, customers
-from billing.payments.attempts import NotChargeable
+from billing.payments.attempts import NotChargeableError
 from billing.payments.checkout_sessions import ReturnUrls
 from billing.payments.gateway_access import CollectionError, UnmatchedObjectError
 from billing.payments.gateways.base import Gateway, GatewayError
@@ -36,17 +36,16 @@ AT_ONCE: Final = 12
 """Invoices that one click pays at most: whoever clicked waits for each."""
 PATIENCE: Final = timedelta(seconds=20)
 """After so long no further charge is begun for a click."""
-MORE: Final = "More is due by now than the page said, and nothing was charged: look at it again."
 TO_BE_PAID: Final = (Settlement.DUE, Settlement.PAST_DUE)
 
 
 @dataclass(slots=True)
 class BulkPayment:
-    """What one click came to: `stopped` is the attempt after which nothing more was charged, `why` says it."""
+    """What one click came to: `stopped` is the attempt after which nothing more was charged, its message says why."""
 
     paid: list[PaymentAttempt] = field(default_factory=list)
     stopped: PaymentAttempt | None = None
-    reason: str = ""
+    refusal: CollectionError | None = None  # why nothing was tried for the next invoice
     unanswered: Invoice | None = None  # the gateway did not answer: what was sent for it may be paid
     left: int = 0  # invoices
 
@@ -66,7 +65,7 @@ def pay_invoice(
     `most`: what somebody agreed to, in minor units; where more is due by now, nothing is charged.
 
     Its bank may ask for a confirmation: then `confirmation_page` leads there. A page to pay on that is open is closed
-    before. Raises CollectingError where nothing can be charged, GatewayError where the outcome is not known yet.
+    before. Raises CollectionError where nothing can be charged, GatewayError where the outcome is not known yet.
     """
     attempt = _find_attempt(key, invoice)
     if attempt is None:
@@ -93,12 +92,12 @@ def pay_open_invoices(
 
     One attempt each, whose key derives from the click's, so that a form that is sent twice charges once. What a
     payment is under way for, is disputed, or cannot be charged by card is left out. `most`: by currency what somebody
-    agreed to, in minor units. Raises CollectingError where nothing can be charged at all, or more is open by now.
+    agreed to, in minor units. Raises CollectionError where nothing can be charged at all, or more is open by now.
     """
     began, done = clock(), BulkPayment()
     waiting = list_open_invoices(tenant, moment=began)
     if not waiting:
-        raise CollectionError("No invoice is open that can be paid by card now.")
+        raise CollectionError("no-open-invoice")
     if most is not None:
         _refuse_higher_total(waiting, most, began)
     done.left = len(waiting)
@@ -115,13 +114,13 @@ def pay_open_invoices(
                 moment=clock(),
             )
         except CollectionError as refusal:
-            done.reason = str(refusal)
+            done.refusal = refusal
             break
         except (GatewayError, UnmatchedObjectError):
             done.unanswered = invoice
             break
         if attempt.state not in {AttemptState.SUCCEEDED, AttemptState.PROCESSING}:
-            done.stopped, done.reason = attempt, attempt.message
+            done.stopped = attempt
             break
         done.paid.append(attempt)
         done.left -= 1
@@ -138,7 +137,7 @@ def _refuse_higher_total(
     for invoice in invoices:
         due[invoice.currency] += settlement.compute_balance(invoice=invoice, on=moment.date()).due.minor
     if any(amount > most.get(currency, 0) for currency, amount in due.items()):
-        raise CollectionError(MORE)
+        raise CollectionError("more-is-due")
 
 
 def list_open_invoices(tenant: Tenant, *, moment: datetime) -> list[Invoice]:
@@ -148,7 +147,7 @@ def list_open_invoices(tenant: Tenant, *, moment: datetime) -> list[Invoice]:
     for row in rows.select_related("tenant").order_by("due_on", "pk"):
         stand = settlement.compute_balance(invoice=row, on=moment.astimezone(ZoneInfo(row.timezone)).date())
         chargeable = attempts.chargeable_amount(stand.due.minor, row.currency)
-        if stand.settlement in TO_BE_PAID and not isinstance(chargeable, NotChargeable):
+        if stand.settlement in TO_BE_PAID and not isinstance(chargeable, NotChargeableError):
             invoices.append(row)
     return invoices
 
@@ -159,10 +158,10 @@ def confirmation_page(*, attempt: PaymentAttempt) -> CheckoutSession | None:
 
 
 def _find_attempt(key: UUID, invoice: Invoice) -> PaymentAttempt | None:
-    """The attempt of that key. CollectingError for one of another invoice."""
+    """The attempt of that key. CollectionError for one of another invoice."""
     existing = PaymentAttempt.objects.filter(pk=key).first()
     if existing is not None and existing.invoice_id != invoice.pk:
-        raise CollectionError("This form was sent before for another invoice: open the invoice again.")
+        raise CollectionError("form-of-another-invoice")
     return existing
 
 
@@ -179,15 +178,15 @@ def _prepare_attempt(
         tenant=invoice.tenant, preferred=True, state=MethodState.USABLE
     ).first()
     if method is None:
-        raise CollectionError("No card is saved that can be charged: pay with another card.")
+        raise CollectionError("no-card")
     if (why := attempts.refusal_reason(invoice, method)) is not None:
-        raise CollectionError(why)
+        raise why
     _refuse_too_many(invoice.tenant, moment)
     due = settlement.load_balance(invoice=invoice, on=moment.date()).due.minor
     if most is not None and due > most:
-        raise CollectionError(MORE)
-    if isinstance(amounts := attempts.chargeable_amount(due, invoice.currency), NotChargeable):
-        raise CollectionError(amounts.reason)
+        raise CollectionError("more-is-due")
+    if isinstance(amounts := attempts.chargeable_amount(due, invoice.currency), NotChargeableError):
+        raise amounts
     amount, over = amounts
     attempt = PaymentAttempt(
         pk=key,
@@ -208,6 +207,4 @@ def _prepare_attempt(
 def _refuse_too_many(tenant: Tenant, moment: datetime) -> None:
     recent_attempts = PaymentAttempt.objects.filter(tenant=tenant, created_at__gt=moment - timedelta(hours=1))
     if recent_attempts.exclude(requested_by="").count() >= MOST_CHARGES:
-        raise CollectionError(
-            f"{MOST_CHARGES} payments were asked for within an hour: please try again later."
-        )
+        raise CollectionError("too-many-charges", count=MOST_CHARGES)

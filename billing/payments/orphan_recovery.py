@@ -18,16 +18,19 @@ def recover_attempt(charge: Charge, key: UUID) -> PaymentAttempt:
     try:
         amount = gateway_amounts.from_stripe(charge.amount, charge.currency)
     except ValueError as error:
-        raise UnmatchedObjectError(str(error), tenant=slug) from error
+        raise UnmatchedObjectError("unmatched-charge", tenant=slug, reason=error) from error
     created_at = datetime.fromtimestamp(charge.created, UTC)
     invoice = _find_invoice(charge, slug)
     top_up = _recover_top_up(charge, slug, amount, created_at) if invoice is None and key.int else None
     tenant = invoice.tenant if invoice else top_up.tenant if top_up else None
     if tenant is None or not key.int:
         raise UnmatchedObjectError(
-            f"{charge.id} over {charge.amount} {charge.currency} is for {charge.tags.get('ct_number') or 'a top-up'}, "
-            "which is not known here: give it back, or record it by hand.",
+            "unmatched-document",
             tenant=slug,
+            charge=charge.id,
+            amount=charge.amount,
+            currency=charge.currency,
+            document=charge.tags.get("ct_number") or "a top-up",
         )
     return PaymentAttempt.objects.create(
         pk=key,

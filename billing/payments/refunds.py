@@ -37,12 +37,12 @@ def prepare_refunds(*, credit_note: Invoice, who: str, moment: datetime) -> list
 
     Never more than was paid beyond what is owed, nor than is left of each payment. What the gateway cannot
     express in the currency is left for a transfer. Asked again, only what is still to be given back. Raises
-    CollectingError where that is nothing.
+    CollectionError where that is nothing.
     """
     if credit_note.kind != DocumentKind.CREDIT_NOTE or credit_note.original is None:
-        raise CollectionError(f"{credit_note} is no credit note: money is given back below one.")
+        raise CollectionError("no-credit-note", document=credit_note)
     if credit_note.state != InvoiceState.ISSUED:
-        raise CollectionError(f"{credit_note} is not issued.")
+        raise CollectionError("credit-note-not-issued", document=credit_note)
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=credit_note.original.pk)
     over = -settlement.load_balance(invoice=invoice, on=moment.date()).due.minor
     under_way = sum(
@@ -60,9 +60,7 @@ def prepare_refunds(*, credit_note: Invoice, who: str, moment: datetime) -> list
             rows.append(_make_refund(attempt, credit_note, amount - over, stripe_amount, who, moment))
             amount_left -= amount - over
     if not rows:
-        raise CollectionError(
-            f"Nothing that was paid through the gateway is to be given back for {credit_note}."
-        )
+        raise CollectionError("nothing-to-give-back", document=credit_note)
     return rows
 
 
@@ -111,8 +109,12 @@ def apply_refund(gateway_refund: Refund, *, moment: datetime) -> PaymentRefund |
         return None
     if gateway_refund.currency != attempt.currency:
         raise gateway_access.UnmatchedObjectError(
-            f"Refund {gateway_refund.id} is in {gateway_refund.currency}, its payment in {attempt.currency}.",
+            "unmatched-currency",
             tenant=attempt.tenant.slug,
+            thing="Refund",
+            id=gateway_refund.id,
+            currency=gateway_refund.currency,
+            other=attempt.currency,
         )
     refund = _get_or_create(gateway_refund, attempt, _our_amount(gateway_refund, attempt))
     if refund.state == RefundState.FAILED or (
@@ -219,7 +221,7 @@ def _our_amount(gateway_refund: Refund, attempt: PaymentAttempt) -> int:
         return gateway_amounts.from_stripe(gateway_refund.amount, gateway_refund.currency)
     except ValueError as error:
         raise gateway_access.UnmatchedObjectError(
-            f"Refund {gateway_refund.id}: {error}", tenant=attempt.tenant.slug
+            "unmatched-value", tenant=attempt.tenant.slug, thing="Refund", id=gateway_refund.id, reason=error
         ) from error
 
 
@@ -232,9 +234,11 @@ def _get_or_create(gateway_refund: Refund, attempt: PaymentAttempt, amount: int)
         ).first()
     if existing is not None and existing.amount != amount:
         raise gateway_access.UnmatchedObjectError(
-            f"Refund {gateway_refund.id} is over {gateway_refund.amount} {gateway_refund.currency} there, and not over "
-            "what was asked for here.",
+            "unmatched-amount",
             tenant=attempt.tenant.slug,
+            thing="Refund",
+            id=gateway_refund.id,
+            amount=f"{gateway_refund.amount} {gateway_refund.currency}",
         )
     if existing is not None:
         return existing

@@ -97,7 +97,7 @@ def list_due(*, limit: int, invoice: Invoice | None = None) -> list[RefundDue]:
 def refund_to_card(*, invoice: Invoice, who: str, moment: datetime) -> Money:
     """Commit the refunds of what is owed, below the invoice's credit notes; how much. The next round sends them.
 
-    Asked again, only what is still owed. Raises CollectingError where nothing can be refunded to a card.
+    Asked again, only what is still owed. Raises CollectionError where nothing can be refunded to a card.
     """
     total = 0
     for note in invoice.credit_notes.issued().order_by("pk"):
@@ -108,9 +108,7 @@ def refund_to_card(*, invoice: Invoice, who: str, moment: datetime) -> Money:
         except CollectionError:
             continue
     if not total:
-        raise CollectionError(
-            f"Nothing of {invoice} can be refunded to a card: transfer the money and record that."
-        )
+        raise CollectionError("nothing-to-refund", invoice=invoice)
     return Money.from_minor(total, invoice.currency)
 
 
@@ -118,11 +116,11 @@ def refund_to_card(*, invoice: Invoice, who: str, moment: datetime) -> Money:
 def record_transfer(*, invoice: Invoice, reference: str, who: str, on: date) -> Payment:
     """Record that all that is owed was transferred to the tenant, which is told so.
 
-    Raises CollectingError where nothing is.
+    Raises CollectionError where nothing is.
     """
     due = list_due(limit=1, invoice=invoice)
     if not due:
-        raise CollectionError(f"Nothing of {invoice} is owed to its tenant, or it is on its way already.")
+        raise CollectionError("nothing-owed", invoice=invoice)
     payment = settlement.record_payment(
         invoice=invoice, amount=-due[0].amount, received_on=on, reference=reference, recorded_by=who
     )

@@ -63,12 +63,12 @@ def _renew_method(method: SavedMethod, moment: datetime) -> None:
 def make_preferred(*, method: SavedMethod) -> None:
     """Charge this one from now on, and no other; again, nothing changes.
 
-    Raises CollectingError, and leaves what is charged now, where this one was refused or removed meanwhile.
+    Raises CollectionError, and leaves what is charged now, where this one was refused or removed meanwhile.
     """
     Tenant.objects.select_for_update(no_key=True).get(pk=method.tenant_id)
     row = SavedMethod.objects.get(pk=method.pk)
     if row.state != MethodState.USABLE:
-        raise CollectionError(f"{row} cannot be charged any more: save it again, or choose another one.")
+        raise CollectionError("saved-method-gone", method=row)
     SavedMethod.objects.filter(tenant=row.tenant_id, preferred=True).exclude(pk=row.pk).update(
         preferred=False
     )

@@ -102,9 +102,7 @@ def apply_charge(charge: Charge, *, moment: datetime, seen: int | None = None) -
         if getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) != ONE_IN_FLIGHT:
             raise
         raise UnmatchedObjectError(
-            f"{charge.id} asks for what another payment under way asks for: wait until that has ended, or give one "
-            "of them back.",
-            tenant=charge.tags.get("ct_tenant", ""),
+            "unmatched-rival", tenant=charge.tags.get("ct_tenant", ""), charge=charge.id
         ) from error
 
 
@@ -300,7 +298,7 @@ def _attempt_of(charge: Charge) -> PaymentAttempt | None:
     slug = charge.tags.get("ct_tenant", "")
     if attempt is not None:
         raise UnmatchedObjectError(
-            f"{charge.id} is a second charge of what {attempt.external_id} charges.", tenant=slug
+            "unmatched-second", tenant=slug, charge=charge.id, other=attempt.external_id
         )
     return orphan_recovery.recover_attempt(charge, key)
 

@@ -23,7 +23,7 @@ from billing.models import (
     Wallet,
 )
 from billing.payments import attempts, checkout_sessions, customers
-from billing.payments.attempts import NotChargeable
+from billing.payments.attempts import NotChargeableError
 from billing.payments.checkout_sessions import ReturnUrls
 from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import Gateway
@@ -39,13 +39,13 @@ def open_page(
 ) -> CheckoutSession:
     """An open page on which `amount` is paid for the wallet; under the same key the same page.
 
-    Raises CollectingError where nothing can be paid there, GatewayError where no page can be had now.
+    Raises CollectionError where nothing can be paid there, GatewayError where no page can be had now.
     """
     customers.refuse_archived(wallet.tenant)
     customer = customers.get_customer(wallet.tenant, gateway=gateway, moment=moment)
     checkout = _prepare_page(wallet, amount, key, customer, back, who, moment)
     if checkout.state in {CheckoutState.COMPLETE, CheckoutState.EXPIRED}:
-        raise CollectionError("This page was used or closed: ask for the top-up again.")
+        raise CollectionError("top-up-page-used")
     return (
         checkout
         if checkout.state == CheckoutState.OPEN
@@ -59,7 +59,7 @@ def charge_top_up(
     """Charge `amount` to the saved card; under the same key the same attempt, sent once. Its bank may ask for a
     confirmation: then `on_demand.confirmation_page` leads there.
 
-    Raises CollectingError where nothing can be charged, GatewayError where the outcome is not known yet.
+    Raises CollectionError where nothing can be charged, GatewayError where the outcome is not known yet.
     """
     customers.refuse_archived(wallet.tenant)
     customer = customers.get_customer(wallet.tenant, gateway=gateway, moment=moment)
@@ -71,14 +71,14 @@ def charge_top_up(
 
 
 def gateway_amount(amount: int, currency: str) -> int:
-    """The gateway's amount. CollectingError where that much cannot be charged exactly."""
+    """The gateway's amount. CollectionError where that much cannot be charged exactly."""
     if currency == TOKENS:
-        raise CollectionError("This wallet is in tokens, which cannot be bought.")
+        raise CollectionError("top-up-of-tokens")
     amounts = attempts.chargeable_amount(amount, currency)
-    if isinstance(amounts, NotChargeable):
-        raise CollectionError("That is below the smallest or above the largest amount that can be charged.")
+    if isinstance(amounts, NotChargeableError):
+        raise CollectionError("top-up-bounds")
     if amounts[1]:
-        raise CollectionError("That amount cannot be charged to the last digit: choose a rounder one.")
+        raise CollectionError("top-up-digits")
     return amounts[0]
 
 
@@ -125,7 +125,7 @@ def _prepare_charge(
     _refuse_too_many(row, moment)
     method = SavedMethod.objects.filter(tenant=row.tenant, preferred=True, state=MethodState.USABLE).first()
     if method is None:
-        raise CollectionError("No card is saved that can be charged: pay on the payment page.")
+        raise CollectionError("top-up-no-card")
     return make_attempt(top_up, customer, method, moment, who=who, back=back)
 
 
@@ -139,7 +139,7 @@ def _prepare_page(
     if not is_new:
         existing = CheckoutSession.objects.filter(attempt__top_up=top_up).first()
         if existing is None:
-            raise CollectionError("This top-up was charged to the card: ask for another one.")
+            raise CollectionError("top-up-charged")
         return existing
     checkout_sessions.refuse_too_many(row.tenant, moment)
     cents = gateway_amount(amount, row.unit)
@@ -187,7 +187,7 @@ def _get_or_create(row: Wallet, amount: int, key: UUID, who: str, moment: dateti
         },
     )
     if (top_up.wallet_id, top_up.amount) != (row.pk, amount):
-        raise CollectionError("This form was sent before with another amount: open the wallet again.")
+        raise CollectionError("form-of-another-amount")
     return top_up, is_new
 
 
@@ -198,14 +198,12 @@ def _refuse_too_many(row: Wallet, moment: datetime) -> None:
     )
     tried = card_attempts.filter(created_at__gt=moment - timedelta(hours=1)).count()
     if tried >= MOST_CHARGES:
-        raise CollectionError(
-            f"{tried} top-ups were charged to cards within an hour: please try again later."
-        )
+        raise CollectionError("too-many-top-ups", count=tried)
 
 
 def parse_key(text: str) -> UUID:
-    """The key that a form carries. CollectingError for a text that is none."""
+    """The key that a form carries. CollectionError for a text that is none."""
     try:
         return UUID(text)
     except ValueError as error:
-        raise CollectionError("Open the wallet again and send its form anew.") from error
+        raise CollectionError("form-without-key") from error

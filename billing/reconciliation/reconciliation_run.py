@@ -56,10 +56,10 @@ def run(
     until = until or moment
     begins = since - OVERLAP if since is not None else _since(moment)
     if begins >= until:
-        raise CollectionError("There is nothing between that beginning and that end: choose a later --until.")
+        raise CollectionError("comparison-empty")
     with locks.alone(Work.RECONCILING) as ours:
         if not ours:
-            raise CollectionError("The books are being compared already: wait until that run has ended.")
+            raise CollectionError("comparison-runs")
         row = Reconciliation.objects.create(since=begins, until=until, began_at=moment, requested_by=by)
         try:
             _run(row, gateway, moment)
@@ -85,7 +85,7 @@ def is_due(*, moment: datetime) -> bool:
 def note(*, difference: Difference, text: str, by: str, moment: datetime) -> None:
     """Keep what somebody knows of a difference; another note takes its place, and the history has both."""
     if not text.strip():
-        raise CollectionError("Enter a note.")
+        raise CollectionError("note-missing")
     with transaction.atomic():
         row = Difference.objects.select_for_update().get(pk=difference.pk)
         row.note, row.noted_by, row.noted_at = text.strip(), by, moment

@@ -140,13 +140,16 @@ def _say_open(request: HttpRequest, done: BulkPayment) -> None:
         count, with_ = say.counted(len(done.paid), "invoice"), means_of(done.paid[0])
         messages.success(request, f"{count} paid with {with_}: {say.sums(list(sums.values()))}.")
     if done.stopped is not None and done.stopped.state == AttemptState.FAILED:
+        stopped = done.stopped
         messages.error(
             request,
-            f"{done.stopped.invoice}: {means_of(done.stopped)} was refused: {done.reason} Nothing more was tried.",
+            f"{stopped.invoice}: {means_of(stopped)} was refused: {stopped.message} Nothing more was tried.",
         )
     elif done.unanswered is not None:
         _say_unanswered(request, done.unanswered)
-    elif done.reason:
-        messages.error(request, done.reason)
+    elif done.refusal is not None:
+        messages.error(request, sentence(done.refusal))
+    elif done.stopped is not None:
+        messages.error(request, done.stopped.message)
     elif done.left:
         messages.info(request, f"{say.counted(done.left, 'invoice')} left: pay again to go on.")

@@ -32,11 +32,9 @@ def upload(request: HttpRequest, *, by: str, now: datetime, preview: bool) -> st
     """The result of the import, or of its preview, in a sentence. Raises StatementError, and then nothing is stored."""
     file = request.FILES.get("file")
     if file is None or not file.size:
-        raise StatementError(_("Choose a file: a bank statement in camt.053 or CSV."))
+        raise StatementError("file-missing")
     if file.size > MOST_BYTES:
-        raise StatementError(
-            _("The file is larger than {limit} MiB. Export shorter periods.").format(limit=MOST_BYTES >> 20)
-        )
+        raise StatementError("file-too-large", most=MOST_BYTES >> 20)
     try:
         done = statement_import.import_statement(
             data=file.read(),
@@ -48,7 +46,7 @@ def upload(request: HttpRequest, *, by: str, now: datetime, preview: bool) -> st
             most=AT_ONCE,
         )
     except StatementError as refusal:
-        raise StatementError(with_fields(sentence(refusal))) from refusal
+        raise StatementError("refused", reason=with_fields(sentence(refusal))) from refusal
     count = done.states
     parts = [f"{say.counted(len(done.rows), 'new transfer')}, {done.duplicates} already imported"]
     parts.append(f"{count[TransferState.BOOKED]} matched, {count[TransferState.WAITING]} need review")

@@ -174,10 +174,10 @@ def _minor(text: str, currency: str, *, least: int = 1) -> int:
         money = Money.of(text.strip(), currency)
         money.check_bookable()
     except ValueError as error:
-        raise CollectionError(f"Write an amount of {currency} like 50.00.") from error
+        raise CollectionError("top-up-unreadable", currency=currency) from error
     minor = money.minor
     if minor < least:
-        raise CollectionError("Write an amount above zero.")
+        raise CollectionError("top-up-amount")
     return minor
 
 

@@ -115,7 +115,7 @@ def _assign(posted: QueryDict, by: str, now: datetime) -> str:
     slug = _words(posted, "tenant")
     tenant = Tenant.objects.filter(slug=slug).first() if slug else None
     if slug and tenant is None:
-        raise DecisionError(_("There is no tenant {slug}.").format(slug=quoted(slug)))
+        raise DecisionError("no-tenant", tenant=quoted(slug))
     numbers = _words(posted, "invoices").replace(",", " ").split()
     row = manual_matching.assign_transfer(
         transfer=_transfer(posted), numbers=numbers, tenant=tenant, by=by, moment=now

@@ -10,7 +10,7 @@ import pytest
 
 from billing.models import IN_FLIGHT, Invoice, Payment, PaymentAttempt
 from billing.payments import attempts, checkout_sessions
-from billing.payments.attempts import NotChargeable
+from billing.payments.attempts import NotChargeableError
 from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import GatewayError
 from tests.collecting import Scenario, a_scenario, more_labs
@@ -33,7 +33,7 @@ def charge(scenario: Scenario, invoice: Invoice) -> str:
         )
     except GatewayError as error:
         return str(error.outcome)  # the other one is at it, and its key is in use
-    return "held" if isinstance(attempt, NotChargeable) else str(attempt.pk)
+    return "held" if isinstance(attempt, NotChargeableError) else str(attempt.pk)
 
 
 def open_page(scenario: Scenario, invoice: Invoice) -> str:

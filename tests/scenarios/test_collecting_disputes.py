@@ -7,7 +7,7 @@ import pytest
 from billing.dunning import upcoming_steps
 from billing.models import UNEXPLAINED, Difference, PaymentAttempt, PaymentDispute, PaymentRefund
 from billing.payments import disputes, manual_review, refunds
-from billing.payments.attempts import NotChargeable
+from billing.payments.attempts import NotChargeableError
 from billing.payments.gateway_access import CollectionError
 from billing.receivables import settlement
 from billing.reconciliation import reconciliation_run
@@ -28,7 +28,7 @@ def test_collecting_case_27_a_refund_that_was_made_at_stripe_by_hand_is_seen(
     scenario.stripe.dashboard.refund(PaymentAttempt.objects.get().external_id or "", 150)
     scenario.collect()
     scenario.collect()
-    assert scenario.charge() == NotChargeable(
+    assert str(scenario.charge()) == (
         "A refund at the gateway has no credit note: issue one, or keep the balance open."
     )
     (row,) = PaymentRefund.objects.filter(UNEXPLAINED, attempt__invoice=scenario.invoice)
@@ -36,7 +36,7 @@ def test_collecting_case_27_a_refund_that_was_made_at_stripe_by_hand_is_seen(
     scenario.books_agree()
 
     credited(scenario, "1.00")
-    assert isinstance(scenario.charge(), NotChargeable)  # 0.50 of it are still unexplained
+    assert isinstance(scenario.charge(), NotChargeableError)  # 0.50 of it are still unexplained
     note = credited(scenario, "0.50")
     assert (
         scenario.settlement,

@@ -146,8 +146,8 @@ def attempts_of_another_card(scenario: Scenario) -> None:
     attempt = attempts.charge_invoice(
         invoice=scenario.invoice, gateway=scenario.gateway, moment=scenario.now, on=scenario.now.date()
     )
-    if isinstance(attempt, attempts.NotChargeable):
-        raise CollectionError(attempt.reason)
+    if isinstance(attempt, attempts.NotChargeableError):
+        raise attempt
 
 
 def test_a_bank_page_that_was_left_for_half_an_hour_is_closed_by_a_round(
