@@ -30,5 +30,5 @@ SENTENCES: Mapping[str, str] = {
     # the typesetter
     "einvoice-not-set": _("The invoice could not be set as an e-invoice: {reason}."),
     "pdf-not-set": _("The invoice could not be set as a PDF: {reason}."),
-    "typesetter-ended": _("The typesetter ended before it had set the document: ask for it again."),
+    "typesetter-ended": _("The typesetter ended before the document was set: ask for it again."),
 }

@@ -1,38 +1,16 @@
--- The jobs behind the lines of an invoice, each with what it adds to its line: rated rows since the invoice before. What is
--- taken back is described as it was billed, what is charged as this document covers it.
+-- The jobs behind the lines of an invoice, each with what it adds to its line.
 
 -- name: COUNTS
-WITH line AS (
-    SELECT * FROM unnest(%(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
-                         %(after)s::bigint[]) AS l (position, period_id, project_id, price_id, after)
-), held AS (
-    SELECT l.position, r.record_id, r.share_num, r.share_den, min(r.service_from) AS service_from,
-           max(r.service_to) AS service_to, sum(r.units)::bigint AS units,
-           CASE WHEN sum(r.units) < 0 THEN l.after ELSE %(through)s END AS moment
-    FROM line l JOIN billing_ratedusage r
-      ON r.period_id = l.period_id AND r.project_id = l.project_id AND r.price_id = l.price_id AND r.id > l.after
-    WHERE r.tenant_id = %(tenant)s AND r.payer_id IS NULL AND r.id <= %(through)s
-      AND r.service_month >= %(first_month)s AND r.service_month < %(end)s::timestamptz AT TIME ZONE 'UTC'
-    GROUP BY l.position, l.after, r.record_id, r.share_num, r.share_den
-    HAVING sum(r.units) <> 0
-)
-SELECT position, count(DISTINCT record_id) FROM held GROUP BY position;
+SELECT position, count(DISTINCT record_id)
+FROM jobs_of_lines(%(tenant)s, %(positions)s, %(periods)s, %(projects)s, %(prices)s, %(after)s, %(through)s,
+                   %(first_month)s, %(end)s)
+GROUP BY position;
 
 -- name: PAGE
 -- The largest first, behind the last job of the page before.
-WITH line AS (
-    SELECT * FROM unnest(%(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
-                         %(after)s::bigint[]) AS l (position, period_id, project_id, price_id, after)
-), held AS (
-    SELECT l.position, r.record_id, r.share_num, r.share_den, min(r.service_from) AS service_from,
-           max(r.service_to) AS service_to, sum(r.units)::bigint AS units,
-           CASE WHEN sum(r.units) < 0 THEN l.after ELSE %(through)s END AS moment
-    FROM line l JOIN billing_ratedusage r
-      ON r.period_id = l.period_id AND r.project_id = l.project_id AND r.price_id = l.price_id AND r.id > l.after
-    WHERE r.tenant_id = %(tenant)s AND r.payer_id IS NULL AND r.id <= %(through)s
-      AND r.service_month >= %(first_month)s AND r.service_month < %(end)s::timestamptz AT TIME ZONE 'UTC'
-    GROUP BY l.position, l.after, r.record_id, r.share_num, r.share_den
-    HAVING sum(r.units) <> 0
+WITH held AS (
+    SELECT * FROM jobs_of_lines(%(tenant)s, %(positions)s, %(periods)s, %(projects)s, %(prices)s, %(after)s,
+                                %(through)s, %(first_month)s, %(end)s)
 )
 SELECT * FROM (
     SELECT h.record_id, coalesce(CASE WHEN b.record_id IS NULL THEN j."job_id" ELSE b."job_id" END, ''),
@@ -49,19 +27,9 @@ LIMIT %(limit)s;
 
 -- name: KEEP
 -- The jobs behind each line, and the largest of them, in the order of PAGE. Kept once.
-WITH line AS (
-    SELECT * FROM unnest(%(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
-                         %(after)s::bigint[]) AS l (position, period_id, project_id, price_id, after)
-), held AS (
-    SELECT l.position, r.record_id, r.share_num, r.share_den, min(r.service_from) AS service_from,
-           max(r.service_to) AS service_to, sum(r.units)::bigint AS units,
-           CASE WHEN sum(r.units) < 0 THEN l.after ELSE %(through)s END AS moment
-    FROM line l JOIN billing_ratedusage r
-      ON r.period_id = l.period_id AND r.project_id = l.project_id AND r.price_id = l.price_id AND r.id > l.after
-    WHERE r.tenant_id = %(tenant)s AND r.payer_id IS NULL AND r.id <= %(through)s
-      AND r.service_month >= %(first_month)s AND r.service_month < %(end)s::timestamptz AT TIME ZONE 'UTC'
-    GROUP BY l.position, l.after, r.record_id, r.share_num, r.share_den
-    HAVING sum(r.units) <> 0
+WITH held AS (
+    SELECT * FROM jobs_of_lines(%(tenant)s, %(positions)s, %(periods)s, %(projects)s, %(prices)s, %(after)s,
+                                %(through)s, %(first_month)s, %(end)s)
 ), job AS (
     SELECT h.*, row_number() OVER (
         PARTITION BY h.position ORDER BY -(h.units::numeric * h.share_num / h.share_den)::numeric(30, 6), h.record_id,
@@ -101,19 +69,9 @@ LIMIT %(limit)s
 -- name: CSV
 -- A text is one cell of a spreadsheet, as `billing.documents.csv.cell` writes it.
 COPY (
-WITH line AS (
-    SELECT * FROM unnest(%(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
-                         %(after)s::bigint[]) AS l (position, period_id, project_id, price_id, after)
-), held AS (
-    SELECT l.position, r.record_id, r.share_num, r.share_den, min(r.service_from) AS service_from,
-           max(r.service_to) AS service_to, sum(r.units)::bigint AS units,
-           CASE WHEN sum(r.units) < 0 THEN l.after ELSE %(through)s END AS moment
-    FROM line l JOIN billing_ratedusage r
-      ON r.period_id = l.period_id AND r.project_id = l.project_id AND r.price_id = l.price_id AND r.id > l.after
-    WHERE r.tenant_id = %(tenant)s AND r.payer_id IS NULL AND r.id <= %(through)s
-      AND r.service_month >= %(first_month)s AND r.service_month < %(end)s::timestamptz AT TIME ZONE 'UTC'
-    GROUP BY l.position, l.after, r.record_id, r.share_num, r.share_den
-    HAVING sum(r.units) <> 0
+WITH held AS (
+    SELECT * FROM jobs_of_lines(%(tenant)s, %(positions)s, %(periods)s, %(projects)s, %(prices)s, %(after)s,
+                                %(through)s, %(first_month)s, %(end)s)
 )
 SELECT spreadsheet_cell(%(number)s, %(formula)s) AS invoice, h.position AS line, spreadsheet_cell(t.description, %(formula)s) AS description,
        spreadsheet_cell(t.project, %(formula)s) AS project,

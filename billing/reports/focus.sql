@@ -2,19 +2,12 @@
 -- What of a document's lines each user of each account used, by the UTC day on which their jobs began to count: in
 -- columns as they are written. The parts of a line are rounded one after the other, so they add up to it.
 WITH line AS (
-    SELECT * FROM unnest(%(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
-                         %(after)s::bigint[], %(hour_prices)s::numeric[], %(amounts)s::bigint[])
-        AS l (position, period_id, project_id, price_id, after, hour_price, amount)
+    SELECT * FROM unnest(%(positions)s::int[], %(hour_prices)s::numeric[], %(amounts)s::bigint[])
+        AS l (position, hour_price, amount)
 ), held AS (
-    SELECT l.position, r.record_id, min(r.service_from) AS service_from, max(r.service_to) AS service_to,
-           sum(r.units)::numeric * r.share_num / r.share_den AS seconds,
-           CASE WHEN sum(r.units) < 0 THEN l.after ELSE %(through)s END AS moment
-    FROM line l JOIN billing_ratedusage r
-      ON r.period_id = l.period_id AND r.project_id = l.project_id AND r.price_id = l.price_id AND r.id > l.after
-    WHERE r.tenant_id = %(tenant)s AND r.payer_id IS NULL AND r.id <= %(through)s
-      AND r.service_month >= %(first_month)s AND r.service_month < %(end)s::timestamptz AT TIME ZONE 'UTC'
-    GROUP BY l.position, l.after, r.record_id, r.share_num, r.share_den
-    HAVING sum(r.units) <> 0
+    SELECT position, record_id, service_from, service_to, units::numeric * share_num / share_den AS seconds, moment
+    FROM jobs_of_lines(%(tenant)s, %(positions)s, %(periods)s, %(projects)s, %(prices)s, %(after)s,
+                       %(through)s, %(first_month)s, %(end)s)
 ), named AS (
     SELECT h.position, h.record_id, h.service_from, h.service_to, h.seconds, h.service_from / 86400 AS day,
            CASE WHEN b.record_id IS NULL THEN j.cluster ELSE b.cluster END AS cluster,

@@ -18,6 +18,27 @@ CREATE FUNCTION jobs_as_billed(of_tenant bigint, moments bigint[]) RETURNS TABLE
     ORDER BY m.moment, b.record_id, b.through
 $$;
 
+-- The jobs behind lines of a document, each with what it adds to its line: rated rows of the line's period, project and
+-- price beyond `after` and up to `through`. What is taken back is described at the moment when it was billed, what is
+-- charged as this document covers it. `first_month` and `end_at` bound the partitions that are read.
+CREATE FUNCTION jobs_of_lines(
+    of_tenant bigint, positions int[], periods bigint[], projects bigint[], prices bigint[], after bigint[],
+    through bigint, first_month date, end_at timestamptz
+) RETURNS TABLE (
+    "position" int, record_id bigint, share_num int, share_den int, service_from bigint, service_to bigint,
+    units bigint, moment bigint
+) LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT l.position, r.record_id, r.share_num, r.share_den, min(r.service_from), max(r.service_to),
+           sum(r.units)::bigint, CASE WHEN sum(r.units) < 0 THEN l.after ELSE through END
+    FROM unnest(positions, periods, projects, prices, after) AS l (position, period_id, project_id, price_id, after)
+    JOIN billing_ratedusage r
+      ON r.period_id = l.period_id AND r.project_id = l.project_id AND r.price_id = l.price_id AND r.id > l.after
+    WHERE r.tenant_id = of_tenant AND r.payer_id IS NULL AND r.id <= through
+      AND r.service_month >= first_month AND r.service_month < end_at AT TIME ZONE 'UTC'
+    GROUP BY l.position, l.after, r.record_id, r.share_num, r.share_den
+    HAVING sum(r.units) <> 0
+$$;
+
 -- The cuts behind a line, each with its job's description and how many units of the resource it holds: of what is rated
 -- for the tenant, by that price, for that payer, beyond `after` and up to `through`. What was covered before and is
 -- another now is taken back whole, as it was, and covered anew: the sum of both is what the line adds, and each can be

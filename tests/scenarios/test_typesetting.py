@@ -49,7 +49,7 @@ def test_a_typesetter_that_was_killed_is_replaced() -> None:
 def test_a_typesetter_that_cannot_begin_gives_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(
-        TypesettingError, match=r"^The typesetter ended before the PDF was set: ask for it again\.$"
+        TypesettingError, match=r"^The typesetter ended before the document was set: ask for it again\.$"
     ):
         render(INVOICE)
 
