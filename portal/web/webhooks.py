@@ -341,7 +341,7 @@ def _save(request: HttpRequest, tenant: Tenant | None, name: str, moment: dateti
     saved = endpoints.put_webhook(
         tenant=tenant,
         name=fields["name"],
-        target=addresses.resolve_in_time(fields["url"]),
+        target=addresses.resolve_in_time(fields["url"], tenant=tenant.pk if tenant else None),
         types=fields["event_types"],
         maker=cast("User", request.user),
         moment=moment,

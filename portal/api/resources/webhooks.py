@@ -201,7 +201,9 @@ class OneWebhook(WebhookEndpoint):
         if request.method in {"PUT", "PATCH"}:
             url = self.body(partial=request.method == "PATCH").get("url")
             try:
-                self.target = addresses.resolve_in_time(url) if url is not None else None
+                if url is not None:
+                    tenant = self.client.tenant
+                    self.target = addresses.resolve_in_time(url, tenant=tenant.pk if tenant else None)
             except WebhookError as error:
                 raise _of_input(error) from None
         return super()._handled(request, handler)

@@ -31,6 +31,7 @@ class Attempt:
 
     delivery: int
     webhook: int
+    tenant: int | None
     claimed_until: datetime
     url: str
     headers: Mapping[str, str]
@@ -94,7 +95,7 @@ def _prepared(row: Webhook, delivery: Delivery, moment: datetime) -> Attempt | N
     until = row.claimed_until
     if until is None or until < moment + CLAIM / 2:  # else the claim outlasts the attempt as it is
         until = moment + CLAIM
-    return Attempt(delivery.pk, row.pk, until, row.url, headers, body, is_failing)
+    return Attempt(delivery.pk, row.pk, row.tenant_id, until, row.url, headers, body, is_failing)
 
 
 def _message(row: Webhook, delivery: Delivery) -> dict[str, Any] | None:

@@ -8,36 +8,38 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from datetime import datetime
 from threading import Thread
 
 from portal.core.webhooks import attempts
 from portal.core.webhooks.attempts import Attempt
+from portal.core.webhooks.resolvers import TURN, Resolvers
 from portal.core.webhooks.sending import PATIENCE, Answer, send
 
 MOST = 100  # webhooks that one run sends to at once
 MOST_FAILING = 60  # of these, such as failed the last time: others have room whatever happens
-RESOLVERS = 16  # threads that wait for name servers
 GLANCE = 0.2  # seconds until it looks for what has become due meanwhile
 LONGEST = (
-    30.0  # seconds after which it begins no more with such as fail, so that it ends: the next run goes on
+    25.0  # seconds after which it begins no more with such as fail, so that it ends: the next run goes on
 )
 
 
 def deliver_due(*, clock: Callable[[], datetime], random: Callable[[], float]) -> int:
-    """Send what is due and what becomes due meanwhile, for a minute at most; how many attempts there were.
+    """Send what is due and what becomes due meanwhile, for little more than a minute; how many attempts there were.
 
     Of callers at once each sends to other webhooks. Killed anywhere, what was sent and not written down is sent
     again under its id after a minute.
     """
     began, count = time.monotonic(), 0
-    under_way: dict[Future[Answer], Attempt] = {}
+    under_way: dict[Future[Answer | None], Attempt] = {}
     with _network() as start:
         while True:
             age = time.monotonic() - began
-            is_open = age < LONGEST + PATIENCE + 1  # while a slow one of before ends, others are not delayed
+            is_open = (
+                age < LONGEST + TURN + PATIENCE + 1
+            )  # while a slow one of before ends, others are not delayed
             if is_open:
                 _begin(under_way, start, clock, MOST_FAILING if age < LONGEST else 0)
             if not under_way:
@@ -45,6 +47,9 @@ def deliver_due(*, clock: Callable[[], datetime], random: Callable[[], float]) -
             done, _ = wait(under_way, timeout=GLANCE, return_when=FIRST_COMPLETED)
             for future in done:
                 attempt, answer = under_way.pop(future), future.result()
+                if answer is None:  # not tried: it comes again when its turn has come
+                    attempts.release(attempt, moment=clock())
+                    continue
                 attempts.record_answer(attempt, answer, moment=clock(), random=random)
                 count += 1
                 if answer.is_success and is_open:
@@ -56,8 +61,8 @@ def deliver_due(*, clock: Callable[[], datetime], random: Callable[[], float]) -
 
 
 def _begin(
-    under_way: dict[Future[Answer], Attempt],
-    start: Callable[[Attempt], Future[Answer]],
+    under_way: dict[Future[Answer | None], Attempt],
+    start: Callable[[Attempt], Future[Answer | None]],
     clock: Callable[[], datetime],
     most_failing: int,
 ) -> None:
@@ -70,28 +75,35 @@ def _begin(
 
 
 @contextmanager
-def _network() -> Iterator[Callable[[Attempt], Future[Answer]]]:
+def _network() -> Iterator[Callable[[Attempt], Future[Answer | None]]]:
     """A function that begins an attempt in another thread's event loop, for as long as the block lasts."""
     loop = asyncio.new_event_loop()
-    resolvers = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="resolver")
+    resolvers = Resolvers()
     thread = Thread(target=loop.run_forever, name="webhooks", daemon=True)
     thread.start()
 
-    def start(attempt: Attempt) -> Future[Answer]:
+    def start(attempt: Attempt) -> Future[Answer | None]:
         return asyncio.run_coroutine_threadsafe(_send(attempt, resolvers), loop)
 
     try:
         yield start
     finally:
-        resolvers.shutdown(wait=False, cancel_futures=True)
+        resolvers.close()
         asyncio.run_coroutine_threadsafe(_cancel_rest(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
 
-async def _send(attempt: Attempt, resolvers: Executor) -> Answer:
-    return await send(url=attempt.url, headers=attempt.headers, body=attempt.body, resolvers=resolvers)
+async def _send(attempt: Attempt, resolvers: Resolvers) -> Answer | None:
+    return await send(
+        url=attempt.url,
+        headers=attempt.headers,
+        body=attempt.body,
+        resolvers=resolvers,
+        tenant=attempt.tenant,
+        is_failing=attempt.is_failing,
+    )
 
 
 async def _cancel_rest() -> None:
