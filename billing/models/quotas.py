@@ -106,6 +106,13 @@ class Quota(models.Model):
     first_day = models.DateField(null=True, blank=True, help_text="Of a fixed term, in the tenant's zone.")
     end_day = models.DateField(null=True, blank=True, help_text="The first day behind a fixed term.")
     hours = models.PositiveIntegerField(null=True, blank=True, help_text="Of a rolling window.")
+    carry_over = models.PositiveSmallIntegerField(
+        default=0,
+        help_text="Of what a period leaves the next one may use more: at most so many percent of the amount.",
+    )
+    carry_overdraft = models.BooleanField(
+        default=False, help_text="What a period used beyond its amount the next one may use less."
+    )
     thresholds = ArrayField(
         models.CharField(max_length=THRESHOLD_TEXT),
         default=list,
@@ -175,6 +182,11 @@ class Quota(models.Model):
                 condition=(Q(every="rolling") & Q(hours__gt=0)) | (~Q(every="rolling") & Q(hours=None)),
                 name="quota_of_a_window_has_its_hours",
             ),
+            models.CheckConstraint(condition=Q(carry_over__lte=100), name="quota_carries_all_at_most"),
+            models.CheckConstraint(
+                condition=Q(carry_over=0, carry_overdraft=False) | ~Q(every__in=["term", "rolling"]),
+                name="quota_that_carries_has_periods",
+            ),
             models.CheckConstraint(
                 condition=Q(repeat_every=None) | Q(repeat_every__gt=0), name="quota_repeats_at_something"
             ),
@@ -199,6 +211,11 @@ class Quota(models.Model):
         return f"{self.action} (watched)" if self.watch else self.action
 
     @property
+    def carries(self) -> bool:
+        """Whether a period depends on the one before."""
+        return self.carry_over > 0 or self.carry_overdraft
+
+    @property
     def is_of_whole_tenant(self) -> bool:
         """Whether nothing narrows what it counts."""
         return self.project_id is None and not any(getattr(self, column) for column in SCOPE)
@@ -215,6 +232,9 @@ class QuotaPeriod(models.Model):
     start = models.DateTimeField()
     end = models.DateTimeField(null=True, help_text="Empty: of a rolling window.")
     amount = models.DecimalField(**AMOUNT, help_text="Of the quota, when it was looked at.")
+    carried = models.DecimalField(
+        **AMOUNT, default=0, help_text="What the period before left for it; below zero: what it overdrew."
+    )
     used = models.DecimalField(
         max_digits=30, decimal_places=12, help_text="Rounded; counters are the rated usage itself."
     )
@@ -240,6 +260,11 @@ class QuotaPeriod(models.Model):
 
     def __str__(self) -> str:
         return f"{self.quota} from {self.start:%Y-%m-%d %H:%M}"
+
+    @property
+    def available(self) -> Decimal:
+        """What might be used in it."""
+        return max(self.amount + self.carried, Decimal(0))
 
 
 class QuotaWatched(models.TextChoices):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from fractions import Fraction
 
 from django.db.models import Q
 
@@ -65,13 +64,13 @@ def is_demanded(one: Outcome, *, stands: bool, moment: datetime) -> bool:
     """Whether all of the quota is used; one whose block stands is lifted a little below, and after its term."""
     if one.quota.every == QuotaEvery.TERM and not one.figure.window.start <= moment < one.figure.window.end:
         return False
-    used, amount = one.figure.used, Fraction(one.quota.amount)
+    used, amount = one.figure.used, one.amount
     return is_over(one) or (stands and used > 0 and not rules.is_left(used, level=amount, amount=amount))
 
 
 def is_over(one: Outcome) -> bool:
     """Whether the quota acts and all of it is used; one of nothing by the first second."""
-    used, amount = one.figure.used, Fraction(one.quota.amount)
+    used, amount = one.figure.used, one.amount
     state = rules.state(used, amount=amount, thresholds=())
     return one.quota.action != QuotaAction.NOTIFY and state == rules.QuotaState.OVER
 
@@ -90,7 +89,7 @@ def _submits(quota: Quota) -> bool:
 
 def _begun(one: Outcome, account: int, moment: datetime) -> QuotaBlock:
     quota = one.quota
-    used, amount = amount_text(one.figure.used, quota.unit), amount_text(quota.amount, quota.unit)
+    used, amount = amount_text(one.figure.used, quota.unit), amount_text(one.amount, quota.unit)
     return QuotaBlock(
         tenant_id=quota.tenant_id,
         quota=quota,

@@ -10,27 +10,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
-from typing import Any
 
-from billing.models import BillingPeriod, Quota, QuotaCredits, QuotaMeasure
+from billing.models import BillingPeriod, Quota, QuotaCredits, QuotaMeasure, QuotaPeriod
 from billing.queries.costs import cost
-from billing.quotas import counters, lines
+from billing.quotas import counters, freshness, lines
 from billing.quotas.counters import EVERYTHING, Count, Edge, Span, Wants, scope_of, sql
 from billing.quotas.lines import Lines, PriceTag
 from billing.quotas.windows import DAY, Calendar, Window, days_of, load_calendars
+from billing.rules import quotas as rules
 from billing.rules.forecast import LAST, pace
-from billing.rules.money import Money
+from billing.rules.money import Money, rounded_text
 from billing.rules.quotas import Every
-
-STALE = timedelta(hours=2)
-"""So long behind, or three of its intervals, a cluster that is pulled counts as stale, as `stale_clusters` has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     """How a quota stands at a moment, exact, in whole units of its measure.
 
-    `used` = `rated` + `counted_on` − `credited`. `speed` is what running jobs use in a second, `forecast` what the
+    `used` = `rated` + `counted_on` − `credited`, of the quota's amount and what is `carried` from the period before,
+    below zero what that one overdrew. `speed` is what running jobs use in a second, `forecast` what the
     window will come to, None where it is too early or has no end; `as_of` up to when all of its clusters are read.
     """
 
@@ -42,10 +40,15 @@ class Figure:
     forecast: Fraction | None
     as_of: datetime | None
     stale_since: datetime | None  # up to when the cluster is read that has not been for long
+    carried: Fraction = Fraction(0)
 
     @property
     def used(self) -> Fraction:
         return self.rated + self.counted_on - self.credited
+
+    def amount(self, quota: Quota) -> Fraction:
+        """What may be used in the window."""
+        return max(Fraction(quota.amount) + self.carried, Fraction(0))
 
 
 @dataclass(slots=True)
@@ -81,7 +84,8 @@ def load_figures(quotas: Sequence[Quota], *, moment: datetime, forecasts: bool =
     for tenants whose plans have more than prices of single units those of a close besides."""
     calendars = load_calendars(quotas)
     windows = {quota.pk: calendars[quota.tenant_id].window(quota, moment) for quota in quotas}
-    return _load(quotas, windows, calendars, moment, forecasts=forecasts)
+    results = _load(quotas, windows, calendars, moment, forecasts=forecasts)
+    return results | _with_carried(quotas, results, calendars, moment)
 
 
 def load_figures_until(wanted: Sequence[tuple[Quota, Window, datetime]]) -> dict[int, Fraction]:
@@ -105,8 +109,45 @@ def load_figures_of(pairs: Sequence[tuple[Quota, datetime]], *, moment: datetime
     for quota, at in pairs:
         calendars = load_calendars([quota])
         windows = {quota.pk: calendars[quota.tenant_id].window(quota, at)}
-        results.append(_load([quota], windows, calendars, moment, forecasts=False)[quota.pk])
+        result = _load([quota], windows, calendars, moment, forecasts=False)
+        results.append((result | _with_carried([quota], result, calendars, moment))[quota.pk])
     return results
+
+
+def _with_carried(
+    quotas: Sequence[Quota], now: Mapping[int, Figure], calendars: Mapping[int, Calendar], moment: datetime
+) -> dict[int, Figure]:
+    """Of quotas that carry over, the figure with what the period before left, as that one is known by now.
+
+    What that one had itself is as it was last looked at. A quota carries nothing from before it was made.
+    """
+    kept = [quota for quota in quotas if quota.carries and quota.created_at < now[quota.pk].window.start]
+    if not kept:
+        return {}
+    second = timedelta(seconds=1)
+    before = {
+        quota.pk: calendars[quota.tenant_id].window(quota, now[quota.pk].window.start - second)
+        for quota in kept
+    }
+    then = _load(kept, before, calendars, moment, forecasts=False)
+    rows = QuotaPeriod.objects.filter(quota__in=kept, start__in={window.start for window in before.values()})
+    had = {(row.quota_id, row.start): Fraction(row.amount + row.carried) for row in rows}
+    results = {}
+    for quota in kept:
+        amount = Fraction(quota.amount)
+        left = had.get((quota.pk, before[quota.pk].start), amount) - then[quota.pk].used
+        carried = rules.carried(
+            left, amount=amount, percent=quota.carry_over, overdraft=quota.carry_overdraft
+        )
+        results[quota.pk] = replace(now[quota.pk], carried=_rounded(carried, quota.unit))
+    return results
+
+
+def _rounded(value: Fraction, unit: str) -> Fraction:
+    """As an amount can be set: in the smallest unit of the currency, or thousandths of a GPU-hour."""
+    return (
+        Money(value, unit).rounded().amount if unit else Fraction(rounded_text(value, rules.GPU_HOUR_PLACES))
+    )
 
 
 def _load(
@@ -127,7 +168,7 @@ def _load(
     prices = lines.load_price_tags(keys)
     valued = _value_lines(plan, counts, prices)
     credited = _load_credits(quotas, windows)
-    marks = _load_marks(quotas, moment)
+    marks = freshness.load_marks(quotas, moment)
     values = {
         quota.pk: _Value(quota, prices).sum(plan.pieces[quota.pk], counts, edges, valued) for quota in quotas
     }
@@ -140,7 +181,7 @@ def _load(
             credited.get(quota.pk, Fraction(0)),
             values[quota.pk].speed,
             expected.get(quota.pk),
-            *_read_through(quota, marks.get(quota.tenant_id, {}), moment),
+            *freshness.read_through(quota, marks.get(quota.tenant_id, {}), moment),
         )
         for quota in quotas
     }
@@ -343,27 +384,3 @@ def _load_credits(quotas: Sequence[Quota], windows: Mapping[int, Window]) -> dic
     return {
         pk: Money.from_minor(int(sum_), units[pk]).amount for pk, sum_ in counters.rows(sql.CREDITS, values)
     }
-
-
-Marks = Mapping[str, tuple[datetime | None, int | None]]
-"""By cluster up to when it is read, None: never; and the seconds between two pulls, None where it is not pulled."""
-
-
-def _load_marks(quotas: Sequence[Quota], moment: datetime) -> dict[int, dict[str, Any]]:
-    marks: dict[int, dict[str, Any]] = {}
-    tenants = sorted({quota.tenant_id for quota in quotas})
-    for tenant, cluster, *mark in counters.rows(sql.READ_THROUGH, {"tenants": tenants, "moment": moment}):
-        marks.setdefault(tenant, {})[cluster] = tuple(mark)
-    return marks
-
-
-def _read_through(quota: Quota, marks: Marks, moment: datetime) -> tuple[datetime | None, datetime | None]:
-    """Up to when all clusters of the quota are read, and that of the oldest that is stale."""
-    chosen = [mark for name, mark in marks.items() if quota.cluster in ("", name)]
-    known = [through for through, _ in chosen if through is not None]
-    stale = [
-        through
-        for through, every in chosen
-        if through is not None and every and through < moment - max(STALE, timedelta(seconds=3 * every))
-    ]
-    return min(known) if known and len(known) == len(chosen) else None, min(stale, default=None)

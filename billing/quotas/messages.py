@@ -30,6 +30,10 @@ SENTENCES: Mapping[str, str] = {
     "quota-credits-scope": _(
         "Credits are given to the whole tenant: a quota that they lower has no scope, and counts money."
     ),
+    "quota-carry-elsewhere": _(
+        "A fixed term and a rolling window have no period before: choose another period, or carry nothing over."
+    ),
+    "quota-carry-over": _("A period carries over 0 to 100 percent of the amount, not {percent}."),
     "quota-currency": _("{unit} is not the currency of {tenant}, which is {currency}."),
     "quota-forecast-rolling": _(
         "A rolling window has no end that could be forecast: give thresholds of what is used."

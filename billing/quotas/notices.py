@@ -61,7 +61,7 @@ def _row(one: Outcome) -> dict[str, Any]:
         "scope": scope_text(quota),
         "unit": quota.unit,
         "used": plain_text(figure.used, quota.unit),
-        "amount": plain_text(quota.amount, quota.unit),
+        "amount": plain_text(one.amount, quota.unit),
         "forecast": None if figure.forecast is None else plain_text(figure.forecast, quota.unit),
         "reached": [
             _text(crossing, quota.unit) for crossing in news if crossing.watched == QuotaWatched.USED

@@ -62,7 +62,8 @@ def suppose_quota(
         Quota.objects.in_force().select_related("tenant", "project").filter(tenant=tenant, name=name).first()
     )
     values = _checked_values(tenant, name, row, terms, by, moment)
-    return Quota(pk=0, tenant=tenant, name=name, created_at=moment, **values), row
+    kept = {"pk": row.pk, "created_at": row.created_at} if row else {"pk": 0, "created_at": moment}
+    return Quota(tenant=tenant, name=name, **kept, **values), row
 
 
 def _checked_values(

@@ -153,6 +153,7 @@ def _save(outcomes: Sequence[Outcome], moment: datetime) -> None:
             start=one.start,
             end=None if one.quota.every == QuotaEvery.ROLLING else one.figure.window.end,
             amount=one.quota.amount,
+            carried=decimal(one.figure.carried),
             used=decimal(one.figure.used),
             counted_on=decimal(one.figure.counted_on),
             forecast=None if one.figure.forecast is None else decimal(one.figure.forecast),
@@ -165,7 +166,7 @@ def _save(outcomes: Sequence[Outcome], moment: datetime) -> None:
         periods,
         update_conflicts=True,
         unique_fields=["quota", "start"],
-        update_fields=["end", "amount", "used", "counted_on", "forecast", "as_of", "evaluated_at"],
+        update_fields=["end", "amount", "carried", "used", "counted_on", "forecast", "as_of", "evaluated_at"],
     )
     QuotaCrossing.objects.bulk_create(crossing for one in outcomes for crossing in one.new_rows(moment))
     cleared = [row.pk for one in outcomes for row in (*one.cleared, *one.dropped)]
@@ -215,7 +216,7 @@ def _next_look(one: Outcome, moment: datetime) -> datetime:
         at = min(at, one.figure.window.end)
     level = rules.next_level(
         one.figure.used,
-        amount=Fraction(one.quota.amount),
+        amount=one.amount,
         thresholds=one.quota.thresholds,
         repeat_every=one.quota.repeat_every,
     )

@@ -18,8 +18,6 @@ from billing.rules.formatting import grouped, money_text
 from billing.rules.money import Money, rounded_text
 from billing.rules.quotas import QuotaState
 
-HOUR_PLACES = 3
-
 
 @dataclass(frozen=True, slots=True)
 class QuotaStatus:
@@ -30,7 +28,8 @@ class QuotaStatus:
 
     @property
     def amount(self) -> Fraction:
-        return Fraction(self.quota.amount)
+        """What may be used in the period: the quota's amount, and what is carried over."""
+        return self.figure.amount(self.quota)
 
     @property
     def left(self) -> Fraction:
@@ -77,7 +76,7 @@ def amount_text(value: Fraction | Decimal, unit: str) -> str:
     """`$1,250.00`, `12.5 GPU-hours` or `40 tokens`; rounded, where it is shown."""
     if unit:
         return money_text(Money(Fraction(value), unit).rounded())
-    hours = grouped(rounded_text(Fraction(value), HOUR_PLACES))
+    hours = grouped(rounded_text(Fraction(value), rules.GPU_HOUR_PLACES))
     return _("{hours} GPU-hours").format(hours=hours)
 
 

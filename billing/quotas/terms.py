@@ -19,7 +19,6 @@ from portal.excerpt import quoted
 
 MOST_RECIPIENTS = 20
 LONGEST_TERM = timedelta(days=3653)
-GPU_HOUR_PLACES = 3
 DEFAULT_THRESHOLDS = ("50%", "80%", "100%")
 NOT_OF_ACCOUNTS = ("user", "queue", "qos", "gpu_model")
 """What narrows a quota to a part of accounts: a block of the account would stop others, too."""
@@ -56,6 +55,8 @@ class QuotaTerms:
     hours: int | None = None
     thresholds: tuple[str, ...] = DEFAULT_THRESHOLDS
     forecasts: tuple[str, ...] = ()
+    carry_over: int = 0
+    carry_overdraft: bool = False
     repeat_every: Decimal | None = None
     recipients: tuple[str, ...] = field(default_factory=tuple)
     action: QuotaAction = QuotaAction.NOTIFY
@@ -141,6 +142,10 @@ def _check_period(terms: QuotaTerms) -> None:
             raise QuotaError("quota-forecast-rolling")
     elif terms.hours is not None:
         raise QuotaError("quota-window-elsewhere")
+    if not 0 <= terms.carry_over <= 100:
+        raise QuotaError("quota-carry-over", percent=terms.carry_over)
+    if (terms.carry_over or terms.carry_overdraft) and terms.every in (QuotaEvery.TERM, QuotaEvery.ROLLING):
+        raise QuotaError("quota-carry-elsewhere")
 
 
 def _member_emails(recipients: tuple[str, ...], tenant: Tenant) -> tuple[str, ...]:
@@ -159,7 +164,7 @@ def _member_emails(recipients: tuple[str, ...], tenant: Tenant) -> tuple[str, ..
 def _check_amount(amount: Decimal, unit: str) -> None:
     if not 0 <= amount <= rules.LARGEST:
         raise QuotaError("quota-amount-range", most=rules.LARGEST, amount=plain(amount))
-    places = exponent(unit) if unit else GPU_HOUR_PLACES
+    places = exponent(unit) if unit else rules.GPU_HOUR_PLACES
     if -int(amount.normalize().as_tuple().exponent) > places:
         raise QuotaError(
             "quota-amount-decimals", amount=plain(amount), unit=unit or "a GPU-hour", places=places

@@ -42,6 +42,11 @@ class Outcome:
     silent: bool  # it was made just now: what is passed already is no news
     late_level: Fraction | None = None  # what the days before the last pass come to by now
 
+    @property
+    def amount(self) -> Fraction:
+        """What may be used in the period."""
+        return self.figure.amount(self.quota)
+
     def is_late(self, one: Crossed) -> bool:
         """Whether it was reached by usage of days that had been looked at before."""
         return (
@@ -70,7 +75,7 @@ class Outcome:
                 start=self.start,
                 watched=one.watched,
                 threshold=one.threshold,
-                amount=self.quota.amount,
+                amount=Decimal(rounded_text(self.amount, 6)),
                 used=Decimal(rounded_text(one.figure, 12)),
                 at=moment,
                 silent=self.is_silent(one),
@@ -96,7 +101,7 @@ def compare(
     """What is new. `before`: the period that was looked at last; `rows`: crossings of the present one, and of a day."""
     start = quota.created_at if quota.every == QuotaEvery.ROLLING else figure.window.start
     own = [row for row in rows if row.start == start]
-    amount = Fraction(quota.amount)
+    amount = figure.amount(quota)
     levels = rules.reached(
         figure.used, amount=amount, thresholds=quota.thresholds, repeat_every=quota.repeat_every
     )
@@ -119,7 +124,7 @@ def _left(
     quota: Quota, figure: Figure, current: dict[str, QuotaCrossing], levels: Sequence[Reached]
 ) -> tuple[list[QuotaCrossing], list[QuotaCrossing]]:
     """Those that are below again, and those that are so by a change of the quota. Nothing is, where data is old."""
-    amount, now = Fraction(quota.amount), {one.text for one in levels}
+    amount, now = figure.amount(quota), {one.text for one in levels}
     known = {*quota.thresholds}
     cleared, dropped = [], []
     for text, row in current.items():
@@ -128,7 +133,7 @@ def _left(
         level = (
             rules.read_threshold(text, repeats=True, what="forecast").at(amount) if text in known else None
         )
-        if row.amount != quota.amount or (level is None and not text.startswith("+")):
+        if Fraction(row.amount) != amount or (level is None and not text.startswith("+")):
             dropped.append(row)
         elif figure.stale_since:
             continue
@@ -143,7 +148,7 @@ def _forecasts(
     """Once a period, whatever the forecast does; never of what is used already, nor where data is old."""
     if figure.forecast is None or figure.stale_since:
         return
-    amount = Fraction(quota.amount)
+    amount = figure.amount(quota)
     before = {
         row.threshold
         for row in rows

@@ -18,6 +18,8 @@ MOST_THRESHOLDS = 20
 LARGEST = 10**12
 """Whole units of an amount at most."""
 DECIMALS = 6
+GPU_HOUR_PLACES = 3
+"""Decimals of GPU-hours that people set and read."""
 LONGEST_WINDOW = 24 * 366 * 10
 """Hours of a rolling window at most: ten years."""
 BACK_UNDER = Fraction(1, 100)
@@ -151,6 +153,14 @@ def state(used: Fraction, *, amount: Fraction, thresholds: Sequence[str]) -> Quo
     if used >= amount and used > 0:
         return QuotaState.OVER
     return QuotaState.NEAR if reached(used, amount=amount, thresholds=thresholds) else QuotaState.OK
+
+
+def carried(left: Fraction, *, amount: Fraction, percent: int, overdraft: bool) -> Fraction:
+    """What the next period may use more: what one left, at most so many percent of the amount; or less, by what it
+    used beyond its own, where overdrafts are carried."""
+    if left < 0:
+        return left if overdraft else Fraction(0)
+    return min(left, amount * percent / 100)
 
 
 def share(used: Fraction, amount: Fraction) -> Fraction | None:

@@ -40,6 +40,8 @@ class QuotaEntry(Entry, frozen=True, kw_only=True):
     with_paid: bool = False
     thresholds: list[str] = key(default_factory=lambda: [*DEFAULT_THRESHOLDS])
     forecasts: list[str] = key(name="forecast_thresholds", default_factory=list)
+    carry_over: Annotated[int, Rule(lowest=0, highest=100)] = 0
+    carry_overdraft: bool = False
     repeat_every: Decimal | None = None
     recipients: list[str] = key(default_factory=list)
     cap: Decimal | None = None

@@ -23,6 +23,7 @@ def quota_data(status: QuotaStatus) -> dict[str, Any]:
         "scope": scope_text(quota),
         "every": quota.every,
         "amount": number(quota.amount),
+        "carried": number(figure.carried),
         "cap": number(quota.cap),
         "used": number(figure.used),
         "counted_on": number(figure.counted_on),

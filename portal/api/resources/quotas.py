@@ -43,7 +43,15 @@ TERMS = (
         "user",
     ),
     *("account", "cluster", "queue", "qos", "gpu_model", "credits", "with_paid", "thresholds"),
-    *("forecast_thresholds", "repeat_every", "recipients", "action", "watch"),
+    *(
+        "forecast_thresholds",
+        "repeat_every",
+        "carry_over",
+        "carry_overdraft",
+        "recipients",
+        "action",
+        "watch",
+    ),
 )
 """What was set; the ETag is of these, so that use changes none."""
 
@@ -72,10 +80,17 @@ class QuotaSerializer(serializers.Serializer[Any]):
     thresholds = serializers.ListField(child=serializers.CharField())
     forecast_thresholds = serializers.ListField(child=serializers.CharField())
     repeat_every = serializers.CharField(allow_null=True)
+    carry_over = serializers.IntegerField(
+        help_text="What a period leaves to the next, at most so many percent of the amount."
+    )
+    carry_overdraft = serializers.BooleanField(help_text="What a period overdraws the next one has less.")
     recipients = serializers.ListField(child=serializers.CharField())
     action = serializers.ChoiceField(choices=QuotaAction.values, help_text="While all of it is used.")
     watch = serializers.BooleanField(help_text="The action is not done, only written down.")
     counts = serializers.CharField(help_text="What is counted, in a sentence.")
+    carried = serializers.CharField(
+        help_text="Added to the amount in this period; below zero: what the period before overdrew."
+    )
     used = serializers.CharField()
     counted_on = serializers.CharField(help_text="Of it, what running jobs have used since they were rated.")
     left = serializers.CharField(help_text="Below zero where more was used.")
@@ -212,6 +227,7 @@ def as_data(status: QuotaStatus) -> dict[str, Any]:
     quota, figure = status.quota, status.figure
     return _terms(quota) | {
         "counts": counts_sentence(quota),
+        "carried": plain_text(figure.carried, quota.unit),
         "used": plain_text(figure.used, quota.unit),
         "counted_on": plain_text(figure.counted_on, quota.unit),
         "left": plain_text(status.left, quota.unit),

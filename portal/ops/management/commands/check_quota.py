@@ -37,6 +37,8 @@ class Command(OperatorCommand):
 def _text(one: status.QuotaStatus) -> str:
     figure = one.figure
     lines = [quota_line(one), f"Left: {one.text(one.left)}.", counts_sentence(one.quota)]
+    if figure.carried:
+        lines.append(f"Carried over from the period before: {one.text(figure.carried)}.")
     if figure.counted_on:
         lines.append(
             f"Of it, running jobs have used {one.text(figure.counted_on)} since they were last rated."

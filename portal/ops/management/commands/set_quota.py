@@ -58,6 +58,15 @@ class Command(OperatorCommand):
             "--repeat-every", metavar="AMOUNT", help="beyond the last threshold, again at each so much"
         )
         parser.add_argument(
+            "--carry-over",
+            type=int,
+            metavar="PERCENT",
+            help="of the amount, what a period leaves to the next",
+        )
+        parser.add_argument(
+            "--carry-overdraft", action="store_true", help="what a period overdraws the next has less"
+        )
+        parser.add_argument(
             "--recipient", dest="recipients", action="append", help="a member's e-mail; repeatable"
         )
         parser.add_argument("--cap", metavar="AMOUNT", help="owners may set the amount up to this")
@@ -91,8 +100,12 @@ def _entry(options: dict[str, Any]) -> QuotaEntry:
         raise BadInputError("Say with --amount how much, or with --end that it ends.")
     values: dict[str, Any] = {name: options[name] for name in ("name", "amount", "measure", "every")}
     values |= {name: options[name] for name in (*TEXTS, *LISTS) if options[name]}
-    values |= {name: options[name] for name in ("hours", "cap", "repeat_every") if options[name] is not None}
-    values |= {name: True for name in ("with_paid", "watch") if options[name]}
+    values |= {
+        name: options[name]
+        for name in ("hours", "cap", "repeat_every", "carry_over")
+        if options[name] is not None
+    }
+    values |= {name: True for name in ("with_paid", "watch", "carry_overdraft") if options[name]}
     for key, name in (("from", "begins"), ("until", "ends")):
         if options[name]:
             values[key] = _day(options[name])

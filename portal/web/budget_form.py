@@ -1,0 +1,198 @@
+"""The form of a budget: its fields, filled with what there is, and what each can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from django.http import QueryDict
+from django.utils.translation import gettext as _
+
+from billing.models import Quota, QuotaAction, QuotaCredits, QuotaEvery, QuotaMeasure
+from billing.models.quotas import SCOPE
+from billing.quotas.terms import DEFAULT_THRESHOLDS
+from portal.config_file.entries import read
+from portal.config_file.quotas import QuotaEntry
+from portal.config_file.toml_table import Table
+from portal.web.form_input import options
+
+FIRST = ("name", "measure", "amount", "every", "thresholds", "forecast_thresholds", "action", "watch")
+"""Fields that most budgets need; the others are folded away."""
+LONGEST = 500  # characters of a field
+LISTS = ("thresholds", "forecast_thresholds", "recipients")
+TEXTS = ("name", "amount", "every", "measure", "unit", "project", *SCOPE, "repeat_every", "credits", "action")
+FLAGS = ("with_paid", "watch", "carry_overdraft")
+WHOLE = ("hours", "carry_over")
+NAMES = (*TEXTS, *LISTS, *FLAGS, *WHOLE, "from", "until")
+YES = "yes"
+
+
+def typed_in(form: QueryDict) -> dict[str, str]:
+    """By field what a form says."""
+    return {name: form.get(name, "").replace("\0", "").strip()[:LONGEST] for name in NAMES}
+
+
+def entry_of(fields: Mapping[str, str]) -> QuotaEntry:
+    """What a file would say. Raises ValueError with the sentences that a file would get."""
+    values: dict[str, Any] = {name: fields[name] for name in TEXTS if fields[name]}
+    for name in LISTS:
+        parts = [part.strip() for part in fields[name].split(",") if part.strip()]
+        if parts or name == "thresholds":
+            values[name] = parts
+    for name in ("from", "until"):
+        if fields[name]:
+            values[name] = _day(fields[name])
+    values |= {name: True for name in FLAGS if fields[name] == YES}
+    values |= {name: _whole(name, fields[name]) for name in WHOLE if fields[name]}
+    table = Table("budget", values, [])
+    entry = read(table, QuotaEntry)
+    if entry is None:
+        raise ValueError(" ".join(table.errors))
+    return entry
+
+
+def _whole(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        sentences = {
+            "hours": _("Write the hours of a rolling window as a whole number, such as 168."),
+            "carry_over": _("Write what is carried over as a whole number of percent, such as 20."),
+        }
+        raise ValueError(sentences[name])
+    return int(text[:9])
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(_("Write a day like 2026-03-01.")) from None
+
+
+def values_of(quota: Quota) -> dict[str, str]:
+    """What the form shows of a budget that there is."""
+    values = {name: str(getattr(quota, name) or "") for name in ("name", "every", "measure", "unit", *SCOPE)}
+    values |= {"credits": quota.credits, "action": quota.action}
+    values |= {name: YES if getattr(quota, name) else "" for name in FLAGS}
+    values |= {"amount": f"{quota.amount.normalize():f}", "hours": str(quota.hours or "")}
+    values |= {"carry_over": str(quota.carry_over or "")}
+    values |= {"project": quota.project.name if quota.project else ""}
+    values |= {"from": str(quota.first_day or ""), "until": str(quota.end_day or "")}
+    values |= {"repeat_every": "" if quota.repeat_every is None else f"{quota.repeat_every.normalize():f}"}
+    lists: Mapping[str, Sequence[str]] = {
+        "thresholds": quota.thresholds,
+        "forecast_thresholds": quota.forecasts,
+        "recipients": quota.recipients,
+    }
+    return values | {name: ", ".join(texts) for name, texts in lists.items()}
+
+
+def form_of(fields: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The form in two parts; the second is open where something in it says more than the form does by itself."""
+    first = sorted((one for one in fields if one["name"] in FIRST), key=lambda one: FIRST.index(one["name"]))
+    more = [one for one in fields if one["name"] not in FIRST]
+    is_filled = any(one["value"] not in ("", QuotaCredits.GROSS.value) for one in more)
+    return {"parts": [("", first, True), (_("More options"), more, is_filled)]}
+
+
+def fields_of(values: Mapping[str, str]) -> list[dict[str, Any]]:
+    """In the order of the form, with these values; where there are none, with what most begin with."""
+    first = not any(values.values())
+
+    def one(name: str, label: str, hint: str = "", begin: str = "", **more: Any) -> dict[str, Any]:
+        return {"name": name, "label": label, "hint": hint, "value": begin if first else values[name], **more}
+
+    def flag(name: str, label: str, hint: str = "") -> dict[str, Any]:
+        return one(name, label, hint, choices=options([("", _("No")), (YES, _("Yes"))], values[name]))
+
+    measure, every = values["measure"] or QuotaMeasure.MONEY, values["every"] or QuotaEvery.MONTH
+    return [
+        one(
+            "name", _("Name"), _("Lower-case letters, digits and hyphens, such as monthly-gpu"), required=True
+        ),
+        one("measure", _("Counts"), choices=options(_measures(), measure)),
+        one("amount", _("Amount"), _("In your currency, GPU-hours or credits"), required=True, numeric=True),
+        one("every", _("Period"), choices=options(_periods(), every)),
+        one("hours", _("Hours"), _("Of a rolling window, such as 168"), numeric=True),
+        one("from", _("First day"), _("Of a fixed term"), kind="date"),
+        one("until", _("Ends before"), _("Of a fixed term"), kind="date"),
+        *(one(name, label, _("Blank = all")) for name, label in _scopes()),
+        one(
+            "thresholds",
+            _("Notify at"),
+            _("Shares or levels, such as 80%, 900.00"),
+            ", ".join(DEFAULT_THRESHOLDS),
+        ),
+        one("forecast_thresholds", _("Notify at forecast"), _("Such as 100%; blank = never")),
+        one("repeat_every", _("Repeat every"), _("Beyond the last threshold; blank = never"), numeric=True),
+        one(
+            "action",
+            _("When all is used"),
+            choices=options(list_actions(), values["action"] or QuotaAction.NOTIFY),
+        ),
+        flag("watch", _("Try it first"), _("Nothing is stopped; the history says what would have been")),
+        one(
+            "credits",
+            _("Credits"),
+            _("Of money of the whole tenant"),
+            choices=options(_credits(), values["credits"] or QuotaCredits.GROSS),
+        ),
+        flag("with_paid", _("Count what you pay for others")),
+        one(
+            "carry_over",
+            _("Carry over, percent"),
+            _("Of the amount, what a period leaves to the next; blank = nothing"),
+            numeric=True,
+        ),
+        flag("carry_overdraft", _("Carry overdrafts"), _("What a period overdraws the next one has less")),
+        one("recipients", _("Recipients"), _("E-mails of members; blank = owners and billing members")),
+    ]
+
+
+def list_actions() -> list[tuple[str, str]]:
+    names = {
+        QuotaAction.NOTIFY: _("Only notify"),
+        QuotaAction.NO_GPU_JOBS: _("No new GPU job starts"),
+        QuotaAction.NO_SUBMISSIONS: _("No new job can be submitted"),
+    }
+    return [(value.value, label) for value, label in names.items()]
+
+
+def _credits() -> list[tuple[str, str]]:
+    names = {QuotaCredits.GROSS: _("Do not count"), QuotaCredits.NET: _("Lower what is used")}
+    return [(value.value, label) for value, label in names.items()]
+
+
+def _scopes() -> list[tuple[str, str]]:
+    return [
+        ("project", _("Project")),
+        ("user", _("User")),
+        ("account", _("Account")),
+        ("cluster", _("Cluster")),
+        ("queue", _("Queue")),
+        ("qos", _("QOS")),
+        ("gpu_model", _("GPU model")),
+    ]
+
+
+def _measures() -> list[tuple[str, str]]:
+    names = {
+        QuotaMeasure.MONEY: _("Money, before tax"),
+        QuotaMeasure.GPU_HOURS: _("GPU-hours"),
+        QuotaMeasure.CREDITS: _("Wallet credits"),
+    }
+    return [(value.value, label) for value, label in names.items()]
+
+
+def _periods() -> list[tuple[str, str]]:
+    names = {
+        QuotaEvery.MONTH: _("Month"),
+        QuotaEvery.BILLING_PERIOD: _("Billing period"),
+        QuotaEvery.DAY: _("Day"),
+        QuotaEvery.WEEK: _("Week"),
+        QuotaEvery.QUARTER: _("Quarter"),
+        QuotaEvery.YEAR: _("Year"),
+        QuotaEvery.ROLLING: _("Rolling window"),
+        QuotaEvery.TERM: _("Fixed term"),
+    }
+    return [(value.value, label) for value, label in names.items()]
