@@ -22,7 +22,7 @@ def page(scale: Scale, web: Site, address: str) -> Result:
     alone = [_wall(web, address) for _ in range(REQUESTS)]
     environment = {"DATABASE_URL": served.url_of(closing.RUN)}
     importing = served.run(
-        "manage.py", "import_usage", "gpu1", str(file), "--format", "sacct", environ=environment
+        "manage", "import_usage", "gpu1", str(file), "--format", "sacct", environ=environment
     )
     during: list[float] = []
     while importing.poll() is None:

@@ -17,6 +17,7 @@ from bench import instance, meter
 from portal.env import ROOT
 
 START_SECONDS = 60
+SHIPPED = (sys.executable, "-m", "bench.shipped")
 
 
 @dataclass
@@ -30,19 +31,25 @@ class Site:
 
     def get(self, address: str) -> bytes:
         """The page; AssertionError unless it is one."""
+        return self.sent("GET", address, b"", {"Cookie": self.cookie})
+
+    def sent(self, method: str, address: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+        """What it is answered; AssertionError unless with 200."""
+        status, answer = self.answer(method, address, body, headers)
+        if status != 200:
+            raise AssertionError(f"{address}: {status} {answer[:500]!r}")
+        return answer
+
+    def answer(self, method: str, address: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """Status and body."""
         try:
-            answer = self._measured(address)
+            self.connection.request(method, address, body or None, dict(headers))
+            answer = self.connection.getresponse()
         except ConnectionError:  # it closes a connection that was idle
             self.connection.close()
-            answer = self._measured(address)
-        body = answer.read()
-        if answer.status != 200:
-            raise AssertionError(f"{address}: {answer.status}")
-        return body
-
-    def _measured(self, address: str) -> http.client.HTTPResponse:
-        self.connection.request("GET", address, headers={"Cookie": self.cookie})
-        return self.connection.getresponse()
+            self.connection.request(method, address, body or None, dict(headers))
+            answer = self.connection.getresponse()
+        return answer.status, answer.read()
 
     @property
     def workers(self) -> list[int]:
@@ -53,7 +60,7 @@ class Site:
 def site(cookie: str, *, app: str = "portal.wsgi", **environ: str) -> Iterator[Site]:
     """Serve that application until the block ends."""
     port = free_port()
-    command = [sys.executable, "-m", "gunicorn", "--config", "deploy/gunicorn.conf.py", app]
+    command = [*SHIPPED, "gunicorn", "--config", "deploy/gunicorn.conf.py", app]
     environment = {**os.environ, "PORT": str(port), "ALLOWED_HOSTS": "127.0.0.1", **environ}
     with (instance.HOME / f"web-{port}.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
@@ -70,11 +77,11 @@ def url_of(database: str) -> str:
     return urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{database}"))
 
 
-def run(*command: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def run(module: str, *arguments: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Another process of ours, told so."""
     with (instance.HOME / "other.log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, *command], cwd=ROOT, env={**os.environ, **environ}, stdout=log, stderr=log
+            [*SHIPPED, module, *arguments], cwd=ROOT, env={**os.environ, **environ}, stdout=log, stderr=log
         )
 
 

@@ -32,18 +32,7 @@ RUN = "bench_webhooks"
 ENDPOINTS, PATIENCE = 50, 120  # seconds
 PACE = 3.0  # seconds from one event of each endpoint to the next: 1,000 a minute
 MOST = 100 * 1024  # KiB
-COMMAND = (
-    "-m",
-    "celery",
-    "--app",
-    "portal.celery",
-    "--quiet",
-    "worker",
-    "--queues",
-    "webhooks",
-    "--concurrency",
-    "1",
-)
+COMMAND = ("portal.celery_command", "--quiet", "worker", "--queues", "webhooks", "--concurrency", "1")
 SETTINGS = {"WEBHOOK_ALLOW_HTTP": "yes", "WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8"}
 
 
@@ -52,7 +41,7 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
         return
     count = scale.of(1_000)
     port = served.free_port()
-    endpoints = served.run("-m", "bench.webhook_endpoint", str(port), environ={})
+    endpoints = served.run("bench.webhook_endpoint", str(port), environ={})
     try:
         served.wait(endpoints, port)
         if "webhooks" in names:

@@ -17,18 +17,7 @@ from portal.dev.embedded.redis import Redis
 
 DATABASE, DOCUMENTS, PATIENCE = "bench_worker", 10, 300  # seconds
 COMMAND = (
-    *(
-        "-m",
-        "celery",
-        "--app",
-        "portal.celery",
-        "--quiet",
-        "worker",
-        "--pool",
-        "threads",
-        "--concurrency",
-        "2",
-    ),
+    *("portal.celery_command", "--quiet", "worker", "--pool", "threads", "--concurrency", "2"),
     *("--without-gossip", "--without-mingle", "--include", "bench.worker_tasks"),
 )
 

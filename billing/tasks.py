@@ -8,12 +8,9 @@ from datetime import UTC, datetime, timedelta
 import structlog
 from celery import shared_task
 
-from billing.documents import issued
 from billing.models import CloseRun, GatewayEvent, Invoice
 from billing.payments.gateways.base import GatewayError
-from billing.queries import line_usage
-from billing.rating import engine, stale_clusters
-from billing.wallets import booking, grants
+from billing.rating import stale_clusters
 from clusters import pull_schedule
 from clusters.models import Cluster, UsageFile
 from portal.core.tenants.models import Tenant
@@ -29,6 +26,10 @@ def render_document(*, invoice_id: int, **_: object) -> None:
 
     What is kept already stays.
     """
+    # With what it imports 6 MiB, which a worker of other queues does without.
+    from billing.documents import issued
+    from billing.queries import line_usage
+
     invoice = Invoice.objects.get(pk=invoice_id)
     line_usage.keep(invoice)
     issued.keep(invoice, moment=datetime.now(UTC).replace(microsecond=0))
@@ -37,12 +38,16 @@ def render_document(*, invoice_id: int, **_: object) -> None:
 @shared_task
 def rate_accounts(*, account_ids: list[int], **_: object) -> None:
     """Rate all usage of the accounts again, after they changed hands."""
+    from billing.rating import engine
+
     engine.rate_accounts(account_ids)
 
 
 @shared_task
 def rate_tenants(*, tenant_ids: list[int], **_: object) -> None:
     """Rate all usage of the tenants again, after a change of what they pay."""
+    from billing.rating import engine
+
     engine.rate_tenants(Tenant.objects.filter(pk__in=tenant_ids))
 
 
@@ -116,12 +121,16 @@ def schedule_closes(**_: object) -> None:
 @shared_task
 def book_wallets(**_: object) -> None:
     """Book on wallets what was used since the last time; run again, or by two at once, nothing is booked twice."""
+    from billing.wallets import booking
+
     booking.book_due(moment=datetime.now(UTC).replace(microsecond=0))
 
 
 @shared_task
 def tend_wallets(**_: object) -> None:
     """Give wallets what has come due, and take what has expired; each once, however often it runs."""
+    from billing.wallets import grants
+
     grants.tend(moment=datetime.now(UTC).replace(microsecond=0))
 
 

@@ -23,7 +23,7 @@ CSRF_TRUSTED_ORIGINS = ENV.csrf_trusted_origins
 
 INSTALLED_APPS = [
     "portal.web",
-    "django.contrib.admin",
+    "portal.admin_app.Admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -19,6 +19,7 @@ def test_whatever_is_sent_to_the_administration_is_answered() -> None:
     assert (house.wallet.tenant, house.card.tenant) == (house.vision, house.vision)
     client, chance = signed_in(house.op), Mangler(31)
     forms: list[Form] = []
+    admin.autodiscover()
     for model in admin.site._registry:
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
         row = model._default_manager.first()

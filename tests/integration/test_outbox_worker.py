@@ -26,7 +26,7 @@ PATIENCE = 60  # seconds
 @contextmanager
 def worker(environ: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A worker with its scheduler inside; whatever is left of it is killed."""
-    command = [sys.executable, "-m", "celery", "--app", "portal.celery", "worker", "--beat"]
+    command = [sys.executable, "-m", "portal.celery_command", "worker", "--beat"]
     options = ["--concurrency", "1", "--without-gossip", "--without-mingle", "--loglevel", "INFO"]
     with started([*command, *options], environ, log) as process:
         yield process
@@ -100,7 +100,7 @@ def test_a_worker_refuses_a_database_without_the_tables_it_needs(tmp_path: Path)
         "DATABASE_URL": os.environ["DATABASE_URL"],  # not the test database: nothing was ever migrated there
         "REDIS_URL": f"unix://{tmp_path}/none.sock",
     }
-    command = [sys.executable, "-m", "celery", "--app", "portal.celery", "worker"]
+    command = [sys.executable, "-m", "portal.celery_command", "worker"]
     done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
 
     assert done.returncode == 3

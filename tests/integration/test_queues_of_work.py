@@ -41,7 +41,7 @@ SERVICES = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 def worker(kind: str, environ: dict[str, str], log: Path) -> Iterator[None]:
     """Started by the words of docker-compose.yml."""
     command = SERVICES[f"worker-{kind}"]["command"]
-    with started([sys.executable, "-m", *command, "--without-gossip", "--without-mingle"], environ, log):
+    with started([sys.executable, *command[1:], "--without-gossip", "--without-mingle"], environ, log):
         yield
 
 

@@ -127,7 +127,9 @@ def test_the_demo_survives_whatever_is_killed_and_stops_when_told(demo: Demo) ->
     # The one that holds them together dies: the others go too, and a new start takes the same port.
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
-    eventually(lambda: demo.children("gunicorn") == demo.children("celery") == [], demo.printed)
+    eventually(
+        lambda: demo.children("gunicorn") == demo.children("portal.celery_command") == [], demo.printed
+    )
     demo.start()
     assert steps(demo.printed()) == STEPS
     assert (demo.home / "logs" / "static.log").stat().st_mtime_ns == collected, "nothing was to be collected"

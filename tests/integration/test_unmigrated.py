@@ -18,7 +18,7 @@ from portal.ops.schema import OtherBaselineError, pending_migrations
 from tests.owner import as_owner
 
 PATIENCE = 400  # seconds
-CELERY = [sys.executable, "-m", "celery", "--app", "portal.celery"]
+CELERY = [sys.executable, "-m", "portal.celery_command"]
 MIGRATE = [sys.executable, "manage.py", "migrate", "-v0"]
 PROCESSES = {
     "web": [sys.executable, "-m", "gunicorn", "--config", "deploy/gunicorn.conf.py"],

@@ -38,6 +38,7 @@ def test_every_page_opens_and_keeps_to_the_content_security_policy(op: Client) -
     a_month()
     builders.a_person(tenant=Tenant.objects.get())
     opened = 0
+    admin.autodiscover()
     for model, model_admin in admin.site._registry.items():
         label = f"{model._meta.app_label}_{model._meta.model_name}"
         urls = [page(label)]

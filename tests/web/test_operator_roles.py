@@ -58,6 +58,7 @@ def test_a_page_is_seen_by_every_operator_and_acted_on_by_those_with_the_right(
 def test_the_admin_has_the_same_table(house: House, role: OperatorRole) -> None:
     person = an_operator(role)
     rights = OPERATOR_RIGHTS[role]
+    admin.autodiscover()
     for model in admin.site._registry:
         name = model._meta.label_lower
         app, table = name.split(".")
@@ -86,6 +87,7 @@ def test_support_looks_into_the_admin_and_changes_nothing(house: House) -> None:
 
 def test_every_right_is_the_admins_and_tables_that_do_not_exist_have_none() -> None:
     assert OPERATOR_RIGHTS[OperatorRole.ADMIN] == frozenset(Right)
+    admin.autodiscover()
     registered = {model._meta.label_lower for model in admin.site._registry} | {
         inline.model._meta.label_lower for site in admin.site._registry.values() for inline in site.inlines
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from django.core.exceptions import ValidationError
-from stdnum.de import leitweg
 
 from portal.excerpt import quoted
 
@@ -41,6 +40,8 @@ def electronic_address(text: str) -> None:
 
 def buyer_reference(text: str) -> None:
     """Refuse a Leitweg-ID with a mistake in it; whatever is none is the buyer's own affair."""
+    from stdnum.de import leitweg  # loads more than a megabyte of countries, which only forms need
+
     if _LEITWEG_ID.fullmatch(text.strip()) and not leitweg.is_valid(text):
         raise ValidationError(
             f"{quoted(text)} is written as a Leitweg-ID, and its check digits do not fit: compare it with what the "

@@ -10,7 +10,7 @@ from portal.dev.demo.home import constant_port
 from portal.ops.processes import Child
 
 PYTHON = (sys.executable, "-m")
-CELERY = (*PYTHON, "celery", "--app", "portal.celery", "--quiet")
+CELERY = (*PYTHON, "portal.celery_command", "--quiet")
 WORKER = ("worker", "--pool", "threads", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
 WORKERS = {
     "worker": ("--queues", "wake,collect,reconcile,limits,mail,documents,webhooks", "--concurrency", "4"),

@@ -1,0 +1,45 @@
+"""What a worker loads before its first task: each megabyte is taken by every process of the site."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CODE = """
+import sys
+from unittest import mock
+sys.argv = ["celery", "worker", "--queues", "webhooks"]
+from portal import celery_command
+with mock.patch("celery.bin.worker.worker.callback", lambda *_, **__: None):
+    try:
+        celery_command.main()
+    except SystemExit:
+        pass
+import portal.ops.schema
+from portal.celery import app
+app.loader.import_default_modules()
+print(*sys.modules)
+"""
+NEEDED = {"billing.tasks", "portal.core.webhooks.tasks", "celery.bin.worker"}
+HEAVY = {
+    *(
+        "prompt_toolkit",
+        "billing.admin",
+        "portal.admin",
+        "portal.urls",
+        "stdnum",
+        "babel",
+        "stripe",
+        "typst",
+        "httpx",
+    ),
+    *("billing.rating.engine", "billing.documents", "billing.queries", "clusters.connectors.prometheus"),
+    *("billing.migrations.0001_initial", "rest_framework.serializers"),
+}
+
+
+def test_a_worker_loads_neither_the_administration_nor_what_other_tasks_need() -> None:
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
+    loaded = {*done.stdout.split()}
+    assert loaded >= NEEDED
+    assert not HEAVY & loaded
