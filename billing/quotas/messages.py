@@ -41,6 +41,7 @@ SENTENCES: Mapping[str, str] = {
     "quota-name": _(
         "Name a quota by lower-case letters, digits and hyphens, at most 50, such as monthly-gpu."
     ),
+    "quota-name-check": _("No quota can be named {name}: the API asks there whether a job may run."),
     "quota-no-currency": _("{tenant} is on no plan yet, so its currency is not known: say the `unit`."),
     "quota-paid-period": _(
         "What the tenant pays for others is known of whole billing periods: choose `month` or longer, or "

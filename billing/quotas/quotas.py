@@ -24,6 +24,9 @@ COLUMNS = tuple(QuotaTerms.__dataclass_fields__)
 FREE = ("amount", "thresholds", "forecasts", "repeat_every", "recipients")
 """What owners may change of a quota that has a cap."""
 
+ADDRESS_OF_CHECKS = "check"
+"""Of the API, where the names of quotas have theirs."""
+
 
 class Setter(Enum):
     """In whose name a quota is set."""
@@ -159,3 +162,5 @@ def _check_name(name: str) -> None:
         raise QuotaError("quota-name") from error
     if len(name) > LONGEST_NAME or name != name.lower():
         raise QuotaError("quota-name")
+    if name == ADDRESS_OF_CHECKS:
+        raise QuotaError("quota-name-check", name=name)

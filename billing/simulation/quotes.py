@@ -82,12 +82,12 @@ def quote(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime) -> Quo
     `job.account` is one that the tenant owns then; "" for any of them. It starts within two years of `now`, or in
     a billing period that is kept. Keeps nothing, and waits for nobody who rates. Raises QuoteError.
     """
-    if job.started is None or job.ended is None or not 0 < job.ended - job.started <= LONGEST:
-        raise QuoteError("job-length")
-    started, ended = (datetime.fromtimestamp(at, UTC) for at in (job.started, job.ended))
+    seconds = read_length(job)
+    started = datetime.fromtimestamp(job.started or 0, UTC)
+    ended = started + timedelta(seconds=seconds)
     _refuse_far(tenant, started, now)
     with transaction.atomic():
-        account = _account(tenant, cluster, job.account, started)
+        account = account_of(tenant, cluster, job.account, started)
         billing_periods.ensure(tenant=tenant, since=started, until=ended)
         if not usage.load_supposed(account.account_id, job):
             raise QuoteError("account-unknown", account=quoted(job.account), cluster=cluster)
@@ -114,7 +114,15 @@ def _refuse_far(tenant: Tenant, started: datetime, now: datetime) -> None:
         raise QuoteError("too-early", earliest=earliest)
 
 
-def _account(tenant: Tenant, cluster: str, name: str, at: datetime) -> Ownership:
+def read_length(job: UsageFact) -> int:
+    """The seconds from its start to its end. Raises QuoteError where nobody is quoted for so many."""
+    if job.started is None or job.ended is None or not 0 < job.ended - job.started <= LONGEST:
+        raise QuoteError("job-length")
+    return job.ended - job.started
+
+
+def account_of(tenant: Tenant, cluster: str, name: str, at: datetime) -> Ownership:
+    """The tenant's account of that name on the cluster at the moment; "" for the first. Raises QuoteError."""
     rows = (
         Ownership.objects.filter(
             Q(since=None) | Q(since__lte=at),
@@ -122,7 +130,7 @@ def _account(tenant: Tenant, cluster: str, name: str, at: datetime) -> Ownership
             tenant=tenant,
             account__cluster__name=cluster,
         )
-        .select_related("account", "project")
+        .select_related("account__cluster", "project")
         .order_by("account__name")
     )
     chosen = rows.filter(account__name=name).first() if name else rows.first()

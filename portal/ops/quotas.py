@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from billing.admission.check import JobCheck, Need
+from billing.admission.wording import answer_text, ask_text, kind_of
 from billing.quotas.status import QuotaStatus, period_text, plain_text, scope_text
 from billing.rules.money import rounded_text
 
@@ -47,3 +49,41 @@ def quota_line(status: QuotaStatus) -> str:
         f"{quota.tenant.slug}/{quota.name}: {used} of {amount} used {period_text(quota)} ({scope_text(quota)}), "
         f"{status.state}"
     )
+
+
+def check_data(check: JobCheck) -> dict[str, Any]:
+    """Whether a job may run, for programs."""
+    return {
+        "account": check.account,
+        "project": check.project,
+        "may_run": check.may_run,
+        "message": answer_text(check),
+        "seconds": check.seconds,
+        "longest_seconds": check.longest,
+        "unpriced": list(check.unpriced),
+        "quotas": [_need_data(need) for need in check.needs],
+    }
+
+
+def _need_data(need: Need) -> dict[str, Any]:
+    status, quota = need.status, need.status.quota
+    window = status.figure.window
+    return {
+        "name": quota.name,
+        "type": f"urn:clustertab:problem:quota-used-up-{kind_of(quota)}",
+        "scope": scope_text(quota),
+        "measure": quota.measure,
+        "unit": quota.unit,
+        "every": quota.every,
+        "amount": plain_text(status.amount, quota.unit),
+        "used": plain_text(status.figure.used, quota.unit),
+        "left": plain_text(status.left, quota.unit),
+        "needs": plain_text(need.amount, quota.unit),
+        "fits": need.fits,
+        "refuses": need.refuses,
+        "longest_seconds": need.longest,
+        "period_start": window.start,
+        "period_end": window.end,
+        "resets_at": status.resets_at,
+        "ask": ask_text(quota),
+    }

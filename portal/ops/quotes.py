@@ -25,7 +25,7 @@ SHARE = re.compile(r"([1-9][0-9]{0,2})/([1-9][0-9]{0,2})", re.ASCII)
 
 def job_of(fields: Mapping[str, str], *, started: datetime) -> UsageFact:
     """The job that holds what `told` says, as text: gpus, gpu_share, gpu_model, mig_profile, cpus, memory_gib, hours,
-    account, queue, qos and priority_class; what is missing is none. Raises QuoteError.
+    account, user, queue, qos and priority_class; what is missing is none. Raises QuoteError.
     """
     begin = int(started.timestamp())
     hours = number(fields, "hours")
@@ -33,6 +33,7 @@ def job_of(fields: Mapping[str, str], *, started: datetime) -> UsageFact:
     return UsageFact(
         source_key="quote",
         account=fields.get("account", ""),
+        user=fields.get("user", ""),
         queue=fields.get("queue", ""),
         qos=fields.get("qos", ""),
         priority_class=fields.get("priority_class", ""),

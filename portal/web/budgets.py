@@ -39,6 +39,7 @@ from portal.core.tenants.scope import acting_scope
 from portal.sentences import sentence
 from portal.web import budget_form
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_act, tenant_page
+from portal.web.job_check import job_check
 from portal.web.page_frame import PageFrame
 
 AVAILABLE = Greatest(F("amount") + F("carried"), Decimal(0))
@@ -91,6 +92,7 @@ def budgets(request: TenantRequest) -> HttpResponse:
         edited = next((row for row in rows if row.name == request.GET.get("edit")), None)
     page = {
         "rows": listed,
+        **job_check(request),
         "manages": manages,
         "preview": preview,
         "error": error,

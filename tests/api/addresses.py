@@ -116,6 +116,16 @@ ADDRESSES = (
     ),
     Address("DELETE", "keys/<str:name>", "keys:write", answer=204, whole_tenant=True),
     _reading("quotas", "quotas:read"),
+    Address(
+        "POST",
+        "quotas/check",
+        "quotas:read",
+        "ops:read",
+        200,
+        whole_tenant=True,
+        answer_to_operator=400,
+        text='{"hours":"1"}',
+    ),
     _reading("quotas/<str:name>", "quotas:read", op=400),  # of which tenant?
     Address("PUT", "quotas/<str:name>", "quotas:write", "quotas:write", 400, own=True),  # of nothing
     Address("DELETE", "quotas/<str:name>", "quotas:write", "quotas:write", 204, answer_to_operator=400),

@@ -127,3 +127,56 @@ def test_a_key_of_a_project_keeps_to_it(house: House) -> None:
     assert key.send("PUT", "/quotas/own", BODY).problem == (404, "not-found")
     assert key.send("PUT", "/quotas/own", BODY | {"project": "nlp"}).status == 200
     assert [row["name"] for row in key.reads("/quotas")["data"]] == ["own"]
+
+
+JOB: dict[str, Any] = {"hours": "3", "gpus": 2, "gpu_model": "a100"}
+YEAR: dict[str, Any] = {
+    "measure": "gpu-hours",
+    "amount": "10",
+    "every": "rolling",
+    "hours": 24,
+    "action": "no-gpu-jobs",
+}
+
+
+def test_api_038_a_script_asks_whether_a_job_may_run(ann: Door, house: House) -> None:
+    assert ann.writes("/quotas/check", JOB, status=200)["quotas"] == []
+    ann.send("PUT", "/quotas/daily", YEAR)
+    ben = door(house.ben, house.vision)
+    said = ben.writes("/quotas/check", JOB, status=200)
+    assert (said["may_run"], said["longest_seconds"], said["message"]) == (True, None, "This job may run.")
+    said = ben.writes("/quotas/check", JOB | {"hours": "5.5"}, status=200)
+    assert (said["may_run"], said["longest_seconds"], said["seconds"]) == (False, 5 * 3600, 19_800)
+    (need,) = said["quotas"]
+    assert need["type"] == "urn:clustertab:problem:quota-used-up-tenant"
+    assert {name: need[name] for name in ("name", "left", "needs", "fits", "refuses", "ask")} == {
+        "name": "daily", "left": "10", "needs": "11", "fits": False, "refuses": True, "ask": "an owner of Vision Lab",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"hours": "0"},
+        {"gpus": "1.5"},
+        {"cluster": "moon"},
+        {"account": "speech"},
+        {"starts_at": "2026-03-01"},
+    ],
+)
+def test_api_038_what_cannot_be_asked_is_a_sentence(ann: Door, wrong: dict[str, str]) -> None:
+    assert ann.post("/quotas/check", JOB | wrong).problem == (400, "invalid-request")
+
+
+def test_api_038_nobody_asks_for_somebody_else(ann: Door, op: Door, house: House) -> None:
+    ann.send("PUT", "/quotas/daily", YEAR)
+    eve = door(house.eve, house.speech)
+    assert eve.post("/quotas/check?tenant=vision-lab", JOB).problem == (404, "not-found")
+    assert eve.writes("/quotas/check", JOB, status=200)["quotas"] == []
+    assert [
+        need["name"] for need in op.writes("/quotas/check?tenant=vision-lab", JOB, status=200)["quotas"]
+    ] == ["daily"]
+    assert door(house.ann, house.vision, "jobs:read").post("/quotas/check", JOB).problem == (
+        403,
+        "missing-scope",
+    )

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from billing.models import Quota, QuotaBlock, QuotaBlockState, QuotaEvery, QuotaMeasure
+from billing.models import Quota, QuotaAction, QuotaBlock, QuotaBlockState, QuotaEvery, QuotaMeasure
 from billing.quotas import blocks, quotas, review
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
@@ -172,3 +172,36 @@ def test_operators_see_which_budgets_are_near_or_over(house: House) -> None:
     assert "vision-lab/yearly everything, each year Used up Only notifies $13.00 130 % $10.00 -$3.00" in text
     assert "speech-lab/yearly" not in text
     assert signed_in(house.ann).get("/operator/budgets/").status_code == 404
+
+
+def test_quota_063_ben_reads_on_the_page_whether_his_job_may_run(house: House) -> None:
+    text = words(page(house.ben, PATH))
+    assert "May a job run?" in text
+    quotas.set_quota(
+        tenant=house.vision,
+        name="daily",
+        terms=QuotaTerms(
+            measure=QuotaMeasure.GPU_HOURS,
+            amount=Decimal(10),
+            every=QuotaEvery.ROLLING,
+            hours=24,
+            action=QuotaAction.NO_GPU_JOBS,
+        ),
+        by=Setter.OPERATOR,
+        moment=builders.at("2026-03-01"),
+    )
+    asked = {"act": "check", "job_gpus": "4", "job_hours": "1", "job_gpu_model": "a100"}
+    text = words(page(house.ben, f"{PATH}?{urlencode(asked)}"))
+    assert "Yes This job may run." in text
+    assert "Budgets that count the job: daily. Nothing is reserved" in text
+    text = words(page(house.ben, f"{PATH}?{urlencode(asked | {'job_hours': '30'})}"))
+    assert "No It may run with a time limit of 2:30:00." in text
+    assert (
+        "Budget daily (everything, any 24 hours): 0 GPU-hours of 10 GPU-hours used, 10 GPU-hours left; this job "
+        "needs up to 96 GPU-hours. To raise it, ask an owner of Vision Lab."
+    ) in text
+    text = words(page(house.ben, f"{PATH}?{urlencode(asked | {'job_hours': 'x'})}"))
+    assert "'x' is no number of hours" in text
+    assert (
+        page(house.ben, f"{PATH}?{urlencode(asked | {'job_account': 'speech'})}").count("does not own") == 1
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from billing.models import QuotaEvery, QuotaMeasure
+from billing.models import QuotaAction, QuotaEvery, QuotaMeasure
 from billing.quotas import quotas, review
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
@@ -35,10 +35,18 @@ def test_the_pages_fit_every_window(live_server: LiveServer) -> None:
             measure=QuotaMeasure.MONEY, amount=Decimal(amount), every=QuotaEvery.YEAR, user=user
         )
         quotas.set_quota(tenant=house.vision, name=name, terms=terms, by=Setter.OPERATOR, moment=moment)
+    acting = QuotaTerms(
+        measure=QuotaMeasure.GPU_HOURS,
+        amount=Decimal(60),
+        every=QuotaEvery.YEAR,
+        action=QuotaAction.NO_GPU_JOBS,
+    )
+    quotas.set_quota(tenant=house.vision, name="gpus", terms=acting, by=Setter.OPERATOR, moment=moment)
     review.review_quotas(moment=moment)
     preview = "?name=march&amount=20&measure=money&every=month&thresholds=50%25&act=preview"
     pages = {
         "budgets": "/t/vision-lab/budgets/",
+        "check": "/t/vision-lab/budgets/?act=check&job_gpus=8&job_hours=6&job_gpu_model=a100#job-check",
         "preview": f"/t/vision-lab/budgets/{preview}",
         "operator": "/operator/budgets/",
     }
@@ -46,7 +54,10 @@ def test_the_pages_fit_every_window(live_server: LiveServer) -> None:
     with chromium() as browser:
         for width in WIDTHS:
             for theme in THEMES:
-                for person, names in ((house.ann, ("budgets", "preview")), (house.op, ("operator",))):
+                for person, names in (
+                    (house.ann, ("budgets", "preview", "check")),
+                    (house.op, ("operator",)),
+                ):
                     with visit(browser, width=width, theme=theme) as at:
                         sign_in(at.page, live_server.url, person.email, pages[names[0]])
                         for name in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.http import HttpResponse
@@ -15,12 +16,14 @@ from portal.api.bodies import Body
 from portal.api.fields import MomentField, MoneyField, QuantityField, money
 from portal.api.problems import bad_request
 from portal.api.views import TenantEndpoint
+from portal.core.tenants.models import Tenant
 from portal.core.tenants.ownership import accounts_of
 from portal.core.tenants.scope import own_work_tables
 from portal.ops import quotes
 from portal.sentences import sentence
 
 TEXT = ("gpu_model", "mig_profile", "account", "queue", "qos", "priority_class")
+SHAPE = (*TEXT, "hours", "gpus", "gpu_share", "cpus", "memory_gib")
 
 
 def _quantity(help_text: str, *, required: bool = False) -> serializers.CharField:
@@ -98,20 +101,21 @@ class Quotes(TenantEndpoint):
         del request
         tenant, values = self.needed_tenant(), self.body()
         started = values.get("starts_at") or self.moment.replace(microsecond=0)
-        fields = {name: str(values[name]) for name in (*TEXT, "hours", "gpus", "gpu_share", "cpus", "memory_gib")
-                  if name in values}  # fmt: skip
+        fields = {name: str(values[name]) for name in SHAPE if name in values}
         try:
             job = quotes.job_of(fields, started=started)
-            cluster = values.get("cluster") or self._first_cluster(tenant)
+            cluster = values.get("cluster") or first_cluster(tenant, at=self.moment)
             own_work_tables()
             result = quote(tenant=tenant, cluster=cluster, job=job, now=self.moment)
         except QuoteError as error:
             raise bad_request(sentence(error)) from error
         return as_json(_as_data(result))
 
-    def _first_cluster(self, tenant: Any) -> str:
-        marks = usage.marks(accounts_of(tenant, at=self.moment))
-        return next((mark.cluster for mark in marks), "")
+
+def first_cluster(tenant: Tenant, *, at: datetime) -> str:
+    """The name of one on which the tenant owns an account then; "" where there is none."""
+    marks = usage.marks(accounts_of(tenant, at=at))
+    return next((mark.cluster for mark in marks), "")
 
 
 def _as_data(result: Quote) -> dict[str, Any]:

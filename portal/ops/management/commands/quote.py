@@ -11,12 +11,8 @@ from billing.simulation.quotes import QuoteError, quote
 from portal.ops import quotes
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, moment
 from portal.ops.lookups import the_cluster, the_tenant
+from portal.ops.shapes import SHAPE, add_shape
 from portal.sentences import sentence
-
-SHAPE = (
-    *("gpus", "gpu_share", "gpu_model", "mig_profile", "cpus", "memory_gib"),
-    *("hours", "account", "queue", "qos", "priority_class"),
-)
 
 
 class Command(OperatorCommand):
@@ -25,20 +21,7 @@ class Command(OperatorCommand):
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("tenant", metavar="TENANT")
-        parser.add_argument("--cluster", required=True)
-        parser.add_argument("--hours", required=True, help="that it runs; decimals are fine")
-        parser.add_argument("--gpus", default="", help="GPUs, or slices of --gpu-share each")
-        parser.add_argument(
-            "--gpu-share", default="", metavar="N/D", help="what one of them is of a GPU: 1/7"
-        )
-        parser.add_argument("--gpu-model", default="")
-        parser.add_argument("--mig-profile", default="")
-        parser.add_argument("--cpus", default="", help="cores; decimals are fine")
-        parser.add_argument("--memory-gib", default="")
-        parser.add_argument("--account", default="", help="any account of the tenant without it")
-        parser.add_argument("--queue", default="", help="partition or queue")
-        parser.add_argument("--qos", default="")
-        parser.add_argument("--priority-class", default="")
+        add_shape(parser)
         parser.add_argument(
             "--at", metavar="MOMENT", help="when it starts, in the tenant's zone; now without it"
         )

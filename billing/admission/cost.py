@@ -1,0 +1,81 @@
+"""What a job of some length comes to in the units of quotas: money by the engine's quote, GPU-hours by its shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from fractions import Fraction
+
+from billing.models import Quota, QuotaMeasure
+from billing.models.plans import model_of
+from billing.quotas import lines
+from billing.rules.tiers import Scale
+from billing.simulation.quotes import Part, Quote, quote
+from clusters.connectors.base import UsageFact
+from portal.core.tenants.models import Tenant
+
+HOUR = 3600
+
+
+@dataclass(slots=True)
+class JobCost:
+    """Of one job, by its length. Each length is quoted once, and only where a quota counts money."""
+
+    tenant: Tenant
+    cluster: str
+    job: UsageFact
+    account: str
+    now: datetime
+    quotes: dict[int, Quote] = field(default_factory=dict)
+
+    @property
+    def unpriced(self) -> list[str]:
+        """Resources that no price covers; none where nothing was quoted."""
+        return sorted({resource for one in self.quotes.values() for resource, _ in one.unpriced})
+
+    def of(self, quota: Quota, seconds: int) -> Fraction:
+        """What so many seconds of it use, in the quota's unit: tiers, allowances and terms as they stand now."""
+        if quota.measure == QuotaMeasure.GPU_HOURS:
+            return self._gpu_hours_a_second * seconds
+        one = self._quote(seconds)
+        if quota.measure == QuotaMeasure.MONEY and quota.is_of_whole_tenant:
+            return sum((money.amount for money in one.total if money.currency == quota.unit), Fraction(0))
+        return sum((part.amount.amount for part in self._parts(quota, one)), Fraction(0))
+
+    def a_second(self, quota: Quota) -> Fraction | None:
+        """What each second uses of it, exact; None where that depends on which second it is, or on a total."""
+        if quota.measure == QuotaMeasure.GPU_HOURS:
+            return self._gpu_hours_a_second
+        seconds = max(self.quotes)
+        one = self.quotes[seconds]
+        meters = [part.meter for part in one.parts]
+        if one.terms or len({*meters}) < len(meters) or any(_looks_at_totals(part) for part in one.parts):
+            return None
+        exact = (
+            model_of(part.price).amount(part.seconds, part.amount.currency).amount
+            for part in self._parts(quota, one)
+        )
+        return sum(exact, Fraction(0)) / seconds
+
+    @property
+    def _gpu_hours_a_second(self) -> Fraction:
+        return Fraction(self.job.gpus) * Fraction(*self.job.gpu_share) / HOUR
+
+    def _quote(self, seconds: int) -> Quote:
+        if seconds not in self.quotes:
+            end = (self.job.started or 0) + seconds
+            job = replace(self.job, account=self.account, ended=end, seen_until=end)
+            self.quotes[seconds] = quote(tenant=self.tenant, cluster=self.cluster, job=job, now=self.now)
+        return self.quotes[seconds]
+
+    def _parts(self, quota: Quota, one: Quote) -> list[Part]:
+        """Those that the quota counts: in its unit, and of credits only what wallets pay."""
+        parts = [part for part in one.parts if part.amount.currency == quota.unit]
+        if quota.measure != QuotaMeasure.CREDITS:
+            return parts
+        tags = lines.load_price_tags(part.price.pk for part in parts)
+        return [part for part in parts if part.price.pk in tags and tags[part.price.pk].is_prepaid]
+
+
+def _looks_at_totals(part: Part) -> bool:
+    return part.price.model != Scale.PER_UNIT.value or part.price.allowance_id is not None
