@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, Max, Min, OuterRef
 
 from billing.models import (
     Evidence,
@@ -187,6 +187,17 @@ def einvoice(invoice: Invoice) -> bytes | None:
     """The e-invoice as it was sent; None where there is none, or it is not rendered yet."""
     xml = InvoiceDocument.objects.filter(invoice=invoice).values_list("einvoice", flat=True).first()
     return bytes(xml) if xml is not None else None
+
+
+def of_year(tenant: Tenant, year: int) -> InvoiceQuerySet:
+    """Documents that were issued in the year, void ones too, by day and number."""
+    return _visible(tenant).filter(issued_on__year=year).order_by("issued_on", "number")
+
+
+def years(tenant: Tenant) -> tuple[int, int] | None:
+    """The first and the last year in which a document was issued; None before the first. One query."""
+    ends = _visible(tenant).aggregate(first=Min("issued_on"), last=Max("issued_on"))
+    return (ends["first"].year, ends["last"].year) if ends["first"] is not None else None
 
 
 def _visible(tenant: Tenant) -> InvoiceQuerySet:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, date
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
+
+from django.db.models import Model, QuerySet
 
 from billing.documents.csv import Cell, rows_to_csv
 from billing.models import (
@@ -28,8 +30,10 @@ from billing.models import (
 from billing.models.wallets import EntrySide, GrantKind, WalletEntry
 from billing.reports.messages import SENTENCES
 from billing.rules.money import TOKENS, Money
+from portal.core.tenants.models import Tenant
 from portal.errors import CodedError
 
+_Row = TypeVar("_Row", bound=Model)
 COLUMNS = (
     *(
         "entry",
@@ -116,12 +120,25 @@ class Entry:
     description: str = ""
 
 
-def entries(*, since: date, until: date) -> list[Entry]:
-    """What happened on the days of [since, until), by day and key; what comes to nothing is left out. Nine queries."""
+def entries(*, since: date, until: date, tenant: Tenant | None = None) -> list[Entry]:
+    """What happened on the days of [since, until), by day and key; what comes to nothing is left out. Nine queries.
+
+    Of one tenant: what moves its receivables and credit balances, so of its wallets only what paid invoices.
+    """
+    of = {} if tenant is None else {"tenant": tenant}
+    of_invoice = {} if tenant is None else {"invoice__tenant": tenant}
+    of_wallet = {} if tenant is None else {"tenant": tenant, "side": EntrySide.INVOICE}
     found = [
         entry
-        for source in (_documents, _voids, _payments, _credit_balances, _wallets, _write_offs)
-        for entry in source()
+        for source in (
+            _documents(of),
+            _voids(of_invoice),
+            _payments(of),
+            _credit_balances(of),
+            _wallets(of_wallet),
+            _write_offs(of_invoice),
+        )
+        for entry in source
         if since <= entry.on < until and any(posting.amount for posting in entry.postings)
     ]
     return sorted(found, key=attrgetter("on", "key"))
@@ -145,18 +162,23 @@ def _rows(entry: Entry, numbers: Mapping[Account, str]) -> Iterator[tuple[Cell, 
         )
 
 
-def _documents() -> Iterator[Entry]:
+def _pieces(rows: QuerySet[_Row], of: Mapping[str, Any]) -> Iterable[_Row]:
+    """Those of all tenants are read in pieces."""
+    return rows if of else rows.iterator(chunk_size=2000)
+
+
+def _documents(of: Mapping[str, Any]) -> Iterator[Entry]:
     """Invoices and credit notes as they were issued, those that became void too."""
-    rows = Invoice.objects.filter(state__in=[InvoiceState.ISSUED, InvoiceState.VOID])
-    for invoice in rows.select_related("tenant").prefetch_related("taxes").iterator(chunk_size=2000):
+    rows = Invoice.objects.filter(state__in=[InvoiceState.ISSUED, InvoiceState.VOID], **of)
+    for invoice in _pieces(rows.select_related("tenant").prefetch_related("taxes"), of):
         if invoice.issued_on is not None:
             yield _document(invoice, f"document-{invoice.number}", invoice.kind, invoice.issued_on, 1)
 
 
-def _voids() -> Iterator[Entry]:
+def _voids(of: Mapping[str, Any]) -> Iterator[Entry]:
     """What became void, taken back on the day on which it did."""
-    rows = Voiding.objects.select_related("invoice__tenant").prefetch_related("invoice__taxes")
-    for row in rows.iterator(chunk_size=2000):
+    rows = Voiding.objects.filter(**of).select_related("invoice__tenant").prefetch_related("invoice__taxes")
+    for row in _pieces(rows, of):
         yield _document(row.invoice, f"void-{row.invoice.number}", "void", row.on, -1, row.reason)
 
 
@@ -191,10 +213,10 @@ def _moved(amount: int, debit: Account, credit: Account) -> tuple[Posting, Posti
     return Posting(debit, amount), Posting(credit, -amount)
 
 
-def _payments() -> Iterator[Entry]:
+def _payments(of: Mapping[str, Any]) -> Iterator[Entry]:
     """What came by bank or card, or out of the tenant's credit balance."""
-    rows = Payment.objects.select_related("invoice", "tenant", "credit_entry")
-    for row in rows.iterator(chunk_size=2000):
+    rows = Payment.objects.filter(**of).select_related("invoice", "tenant", "credit_entry")
+    for row in _pieces(rows, of):
         by_credit = getattr(row, "credit_entry", None) is not None
         source = Account.CREDIT_BALANCES if by_credit else Account.BANK
         yield Entry(
@@ -209,10 +231,11 @@ def _payments() -> Iterator[Entry]:
         )
 
 
-def _credit_balances() -> Iterator[Entry]:
+def _credit_balances(of: Mapping[str, Any]) -> Iterator[Entry]:
     """Money that came or went beside all invoices; what paid one is told with its payment."""
     kinds = (CreditKind.RECEIVED, CreditKind.PAID_BACK, CreditKind.WITHDRAWN)
-    for row in CreditEntry.objects.filter(kind__in=kinds).select_related("tenant").iterator(chunk_size=2000):
+    rows = CreditEntry.objects.filter(kind__in=kinds, **of).select_related("tenant")
+    for row in _pieces(rows, of):
         yield Entry(
             f"credit-balance-{row.pk}",
             row.at.astimezone(UTC).date(),
@@ -233,11 +256,11 @@ _BESIDE = {
 }
 
 
-def _wallets() -> Iterator[Entry]:
+def _wallets(of: Mapping[str, Any]) -> Iterator[Entry]:
     """What was bought, given, used, paid and expired; tokens are no money."""
-    rows = WalletEntry.objects.exclude(side=EntrySide.BALANCE).exclude(wallet__unit=TOKENS)
+    rows = WalletEntry.objects.filter(**of).exclude(side=EntrySide.BALANCE).exclude(wallet__unit=TOKENS)
     rows = rows.select_related("wallet", "tenant", "grant", "invoice")
-    for row in rows.iterator(chunk_size=2000):
+    for row in _pieces(rows, of):
         beside = _BESIDE.get(EntrySide(row.side)) or _given(row)
         yield Entry(
             f"wallet-{row.pk}",
@@ -257,10 +280,10 @@ def _given(row: WalletEntry) -> Account:
     return Account.BANK if bought else Account.PROMOTION
 
 
-def _write_offs() -> Iterator[Entry]:
+def _write_offs(of: Mapping[str, Any]) -> Iterator[Entry]:
     """What is not expected any more, as far as it is not paid or credited after all: each event may change it."""
     written: dict[int, list[WriteOff]] = defaultdict(list)
-    for row in WriteOff.objects.select_related("invoice__tenant").order_by("pk"):
+    for row in WriteOff.objects.filter(**of).select_related("invoice__tenant").order_by("pk"):
         written[row.invoice_id].append(row)
     if not written:
         return

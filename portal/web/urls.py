@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, include, path
 
+from portal.web.account import account, account_csv, documents
 from portal.web.api_keys import api_keys, change_api_keys, operator_api_keys
 from portal.web.api_reference import api_area, api_reference
 from portal.web.bank_transfer import one_transfer
@@ -93,6 +94,9 @@ tenant_patterns: list[URLPattern] = [
     path("payment/back/", back, name="payment_back"),
     path("payment/stopped/", stopped, name="payment_stopped"),
     path("exports/focus", focus_export, name="focus_export"),
+    path("account/", account, name="account"),
+    path("account/csv", account_csv, name="account_csv"),
+    path("account/documents", documents, name="account_documents"),
     path("invoices/", invoices, name="invoices"),
     path("invoices/pay/", pay_open, name="invoices_pay"),
     # Numbers issued before prefixes were checked (migration 0043) may have a slash in them: the longest address

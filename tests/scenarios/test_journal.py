@@ -16,6 +16,7 @@ from billing.models import CreditEntry, Invoice, Payment, Wallet, WalletScope
 from billing.models.wallets import GrantKind
 from billing.receivables import credit_balance, settlement, write_offs
 from billing.reports import journal
+from billing.reports.account_statement import load_statements
 from billing.reports.journal import Account, AccountsError
 from billing.rules.money import Money
 from billing.wallets import grants, wallet_terms
@@ -58,7 +59,19 @@ def agreed() -> dict[str, int]:
     assert found.get("credit-balances", 0) == -sum(row.amount for row in CreditEntry.objects.all())
     standing = Invoice.objects.issued()
     assert -found.get("tax", 0) == sum(row.tax for row in standing)
+    statements_agree()
     return found
+
+
+def statements_agree() -> None:
+    """Each tenant's statement of account ends at what is left of its invoices, less what its credit balance holds."""
+    for tenant in Tenant.objects.all():
+        for statement in load_statements(tenant, since=date(2026, 6, 1), until=ALWAYS[1]):
+            invoices = Invoice.objects.to_settle().filter(tenant=tenant, currency=statement.currency)
+            credit = CreditEntry.objects.filter(tenant=tenant, currency=statement.currency)
+            left = sum(invoice.balance.left for invoice in invoices) - sum(row.amount for row in credit)
+            assert statement.closing == left
+            assert statement.opening + sum(row.amount for row in statement.rows) == left
 
 
 def pay(invoice: Invoice, amount: str, on: str) -> Payment:

@@ -1,0 +1,107 @@
+"""Carla, who pays for the lab, closes her own books: the statement of account, and a year's documents in one file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import date
+from zipfile import ZipFile
+
+import pytest
+
+from billing.invoicing import credit_notes
+from billing.receivables import settlement
+from billing.rules.money import Money
+from tests.web.house import House, a_house, page, signed_in
+
+pytestmark = pytest.mark.django_db
+
+ADDRESS = "/t/vision-lab/account/"
+
+
+@pytest.fixture
+def house(db: None) -> House:
+    """Vision lab has an invoice of its March, issued in April 2026, of which 10.00 came in May."""
+    house = a_house()
+    settlement.record_payment(
+        invoice=house.invoice,
+        amount=Money.of("10.00", house.invoice.currency),
+        received_on=date(2026, 5, 4),
+        reference="Transfer of May",
+        recorded_by="op",
+    )
+    return house
+
+
+def rows(house: House, year: int) -> list[dict[str, str]]:
+    text = signed_in(house.carla).get(f"{ADDRESS}csv?year={year}").content.decode()
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def files(response: object) -> dict[str, bytes]:
+    archive = ZipFile(io.BytesIO(b"".join(response.streaming_content)))  # type: ignore[attr-defined]
+    return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_each_row_has_the_balance_after_it(house: House) -> None:
+    total, number = Money.from_minor(house.invoice.total, "USD"), house.invoice.number
+
+    assert [(row["event"], row["document"], row["charge"], row["payment"]) for row in rows(house, 2026)] == [
+        ("opening", "", "", ""),
+        ("invoice", number, total.text, ""),
+        ("payment", number, "", "10.00"),
+    ]
+    assert [row["balance"] for row in rows(house, 2026)] == [
+        "0.00", total.text, (total - Money.of("10.00", "USD")).text,
+    ]  # fmt: skip
+    assert [(row["event"], row["balance"]) for row in rows(house, 2027)] == [
+        ("opening", (total - Money.of("10.00", "USD")).text)
+    ]
+
+
+def test_the_page_says_what_is_to_pay_and_leads_to_documents_and_years(house: House) -> None:
+    text = page(house.carla, f"{ADDRESS}?year=2026")
+
+    assert "Statement of account 2026" in text
+    assert "Closing balance: to pay" in text
+    assert "Transfer of May" in text
+    assert f"/t/vision-lab/invoices/{house.invoice.number}/" in text
+    assert "/t/vision-lab/account/" in page(house.carla, "/t/vision-lab/invoices/")
+
+
+def test_a_credit_note_of_all_leaves_what_was_paid_as_owed_to_the_tenant(house: House) -> None:
+    credit_notes.issue_credit_note(
+        invoice=house.invoice, reason="A failed node", by="op", on=date(2026, 5, 10)
+    )
+
+    text = page(house.carla, f"{ADDRESS}?year=2026")
+
+    assert "Credit note" in text
+    assert "Closing balance: credit of yours" in text
+
+
+def test_all_documents_of_a_year_are_one_file(house: House) -> None:
+    archive = files(signed_in(house.carla).get(f"{ADDRESS}documents?year=2026"))
+
+    assert f"{house.invoice.number}.pdf" in archive or "not-rendered-yet.txt" in archive
+    assert b"Transfer of May" in archive["statement-of-account.csv"]
+    if "not-rendered-yet.txt" in archive:
+        assert str(house.invoice.number) in archive["not-rendered-yet.txt"].decode()
+
+
+def test_the_account_is_nobodys_who_reads_no_invoices(house: House) -> None:
+    for person in (house.ben, house.eve):
+        for address in (ADDRESS, f"{ADDRESS}csv", f"{ADDRESS}documents?year=2026"):
+            assert signed_in(person).get(address).status_code == 404
+
+
+@pytest.mark.parametrize("year", ["x", "0000", "99999", "-202", "1970", "٢٠٢٦"])
+def test_what_is_no_year_is_no_page(house: House, year: str) -> None:
+    for address in (ADDRESS, f"{ADDRESS}csv", f"{ADDRESS}documents"):
+        assert signed_in(house.carla).get(address, {"year": year}).status_code == 404
+
+
+def test_before_the_first_invoice_the_page_says_what_will_be_there(house: House) -> None:
+    text = page(house.eve, "/t/speech-lab/account/?year=1999")
+
+    assert "Nothing was billed yet" in text
