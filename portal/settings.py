@@ -33,6 +33,8 @@ INSTALLED_APPS = [
     "allauth",
     "allauth.account",
     "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "allauth.usersessions",
     "pgtrigger",
     "portal.core.outbox",
@@ -177,6 +179,10 @@ ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if ENV.https else "http"
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "ClusterTab: "
 ACCOUNT_LOGOUT_REDIRECT_URL = "/"
 ACCOUNT_SESSION_REMEMBER = True
+# Identity providers are rows, which `apply` writes; who signs in by one is decided by `single_sign_on.admit` alone.
+SOCIALACCOUNT_ADAPTER = "portal.web.single_sign_on.Providers"
+SOCIALACCOUNT_STORE_TOKENS = False
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"  # the provider has seen to it
 # What an app shares with us is encrypted with the instance's keys; a passkey's public key is no secret.
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"] if CLUSTERTAB_SECRET_KEYS else ["webauthn"]
 MFA_ADAPTER = "portal.ops.accounts.SecondFactor"

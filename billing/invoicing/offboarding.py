@@ -44,7 +44,16 @@ from billing.receivables import credit_balance
 from billing.rules.money import Money
 from portal.core.audit.erasure import WHO, erase_people
 from portal.core.tenants import ownership
-from portal.core.tenants.models import AccountMail, Invitation, Membership, Ownership, Tenant, User
+from portal.core.tenants.models import (
+    AccountMail,
+    Exclusion,
+    IdentityGrant,
+    Invitation,
+    Membership,
+    Ownership,
+    Tenant,
+    User,
+)
 from portal.core.tenants.ownership import accounts_of
 
 REFUNDING = (RefundState.READY, RefundState.UNKNOWN, RefundState.PENDING)
@@ -145,6 +154,8 @@ def erase_tenant(*, tenant: Tenant, moment: datetime) -> list[str]:
     Membership.objects.filter(tenant=tenant).delete()
     AccountMail.objects.filter(tenant=tenant).delete()
     Invitation.objects.filter(tenant=tenant).delete()
+    Exclusion.objects.filter(tenant=tenant).delete()
+    IdentityGrant.objects.filter(tenant=tenant).delete()  # nobody comes in again
     staying = set(Membership.objects.filter(user__in=people).values_list("user", flat=True))
     gone = [person for person in people if person.pk not in staying and not person.operator_role]
     emails = [person.email for person in gone]

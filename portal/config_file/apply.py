@@ -33,6 +33,7 @@ from portal.config_file.toml_table import ConfigError
 from portal.config_file.toml_values import instant
 from portal.core.tenants.models import Ownership, Tenant
 from portal.core.tenants.ownership import OwnershipConflictError
+from portal.core.tenants.single_sign_on import SignOnError
 from portal.core.tenants.team import TeamError
 from portal.excerpt import excerpt, quoted
 from portal.ops.cli import first_line
@@ -50,6 +51,7 @@ REFUSALS = (
     PolicyError,
     ScheduleError,
     TeamError,
+    SignOnError,
     QuotaError,
     RuleError,
 )
@@ -137,6 +139,7 @@ class _Writer:
         for tenant in file.tenants:
             with self.refusals(tenant.label):
                 self.tenants[tenant.slug] = tenant.write()
+        self.identity_providers()
         for plan in file.plans:
             with self.refusals(plan.label):
                 plans.write(plan, self.refusals)
@@ -156,6 +159,11 @@ class _Writer:
                     quota.write(row, by=Setter.OPERATOR, moment=self.moment)
         if self.errors:
             raise ConfigError(*self.errors)
+
+    def identity_providers(self) -> None:
+        for provider in self.file.identity_providers:
+            with self.refusals(provider.label):
+                provider.write()
 
     @contextmanager
     def refusals(self, label: str) -> Iterator[None]:

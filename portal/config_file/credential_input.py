@@ -62,6 +62,15 @@ def secret(value: Any) -> Secret:
 
 
 @sensitive_variables()
+def text(value: Any) -> Secret:
+    """The text that `env:NAME` or `file:PATH` holds now."""
+    try:
+        return Secret(_content(value).decode().strip())
+    except UnicodeDecodeError:
+        raise WrongValue("holds something that is no text.") from None
+
+
+@sensitive_variables()
 def signing_key(value: Any) -> Secret:
     """jwt_hs256.key is bytes; in an environment variable they stand in base64."""
     content = _content(value)

@@ -45,11 +45,12 @@ from billing.rules.dunning_defaults import Policy
 from billing.rules.money import Money
 from clusters.declared_nodes import in_order
 from clusters.models import Account, Cluster, ClusterKind, Connection, DeclaredMeter, Telemetry
-from portal.core.tenants.models import Membership, Ownership, Tenant, User
+from portal.config_file.identity_providers import described
+from portal.core.tenants.models import IdentityProvider, Membership, Ownership, Tenant, User
 from portal.excerpt import quoted
 
 NO_PASSWORD = "none yet: they set one with 'Forgot your password?' on the sign-in page"  # noqa: S105 - a sentence
-POLICY = tuple(Policy.__dataclass_fields__)
+POLICY = " ".join(Policy.__dataclass_fields__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,10 +292,6 @@ def _bound_label(row: ApprovalLimit) -> str:
     return f"approval limit of {row.tenant.slug if row.tenant else 'everyone'}, {row.metric} {row.currency}".strip()
 
 
-def _bound(row: ApprovalLimit) -> Mapping[str, Any]:
-    return {"limit": row.limit or "none"}
-
-
 def _schedule(row: CloseSchedule) -> Mapping[str, Any]:
     days = {name: getattr(row, name) or "by hand" for name in ("preview_day", "issue_day")}
     return {**days, "since": row.since}
@@ -391,10 +388,11 @@ KINDS = (
         "tenant=tenant_id",
     ),
     Kind("payer", Payer, "{0.payer.slug} pays for {1}", "since until", "tenant payer", "tenant=tenant_id"),
-    Kind("approval limit", ApprovalLimit, _bound_label, _bound, "tenant"),
-    Kind("dunning", DunningPolicy, "dunning of {1} from {0.since}", " ".join(POLICY), "tenant"),
+    Kind("approval limit", ApprovalLimit, _bound_label, lambda row: {"limit": row.limit or "none"}, "tenant"),
+    Kind("dunning", DunningPolicy, "dunning of {1} from {0.since}", POLICY, "tenant"),
     Kind("close schedule", CloseSchedule, "close schedule of {1}", _schedule, "tenant"),
     Kind("wallets", WalletScheme, "wallets of {1} in {0.unit}", _scheme, "tenant"),
     Kind("grant", GrantRule, _grant_label, _grant, "scheme__tenant"),
+    Kind("provider", IdentityProvider, "identity provider {0}", described, prefetched="grants__tenant"),
     Kind("quota", Quota, "quota {0.name} of {1}", _quota, "tenant project"),
 )

@@ -7,6 +7,7 @@ import tomllib
 from portal.config_file.clusters import ClusterEntry
 from portal.config_file.costs import CostEntry
 from portal.config_file.entries import Entry, key, read
+from portal.config_file.identity_providers import IdentityProviderEntry
 from portal.config_file.meters import MeterEntry
 from portal.config_file.plan_entries import PlanEntry
 from portal.config_file.policies import CloseEntry
@@ -31,6 +32,7 @@ class File(Entry, frozen=True, kw_only=True):
     meters: list[MeterEntry] = key(name="meter", default_factory=list)
     plans: list[PlanEntry] = key(name="plan", default_factory=list)
     tenants: list[TenantEntry] = key(name="tenant", default_factory=list)
+    identity_providers: list[IdentityProviderEntry] = key(name="identity_provider", default_factory=list)
 
 
 def parse(text: str) -> File:

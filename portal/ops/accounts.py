@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest
 from django.urls import URLPattern, URLResolver, include, path, re_path
 
 from portal.core.vault.sealing import Sealed, seal
+from portal.web import single_sign_on
 
 PORTAL = "ClusterTab"
 
@@ -61,6 +62,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("reauthenticate/", views.reauthenticate, name="account_reauthenticate"),
     path("confirm-email/", views.email_verification_sent, name="account_email_verification_sent"),
     re_path(r"^confirm-email/(?P<key>[-:\w]+)/$", views.confirm_email, name="account_confirm_email"),
+    path("oidc/<slug:provider_id>/login/", single_sign_on.begin, name="openid_connect_login"),
+    path("oidc/<slug:provider_id>/login/callback/", single_sign_on.callback, name="openid_connect_callback"),
     path("2fa/", include("allauth.mfa.urls")),
     path("sessions/", include("allauth.usersessions.urls")),
     path("password/change/", views.password_change, name="account_change_password"),

@@ -37,6 +37,11 @@ TABLES = {
     "[[tenant]]": ("[[tenant]]\n{}", "tenant 1"),
     "accounts": ("[[tenant]]\n[[tenant.accounts]]\n{}", "tenant 1, account 1"),
     "[[tenant.phase]]": ("[[tenant]]\n[[tenant.phase]]\n{}", "tenant 1, phase 1"),
+    "[[identity_provider]]": ("[[identity_provider]]\n{}", "identity_provider 1"),
+    "[[identity_provider.grant]]": (
+        "[[identity_provider]]\n[[identity_provider.grant]]\n{}",
+        "identity_provider 1, grant 1",
+    ),
     "[[tenant.member]]": ("[[tenant]]\n[[tenant.member]]\n{}", "tenant 1, member 1"),
 }
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from allauth.usersessions.models import UserSession
 from django import forms
 from django.contrib import admin
@@ -24,6 +25,7 @@ from portal.core.tenants.team import revoke_invitations_by
 admin.site.unregister(Group)  # roles are memberships
 admin.site.unregister(EmailAddress)  # a person's address is the person's own field
 admin.site.unregister(UserSession)  # whose keys open other people's sessions
+admin.site.unregister((SocialAccount, SocialApp, SocialToken))  # providers are ours, links no form's
 admin.site.unregister(Authenticator)  # as allauth shows it, its data can be written
 
 
@@ -111,6 +113,21 @@ class AuthenticatorAdmin(admin.ModelAdmin[Authenticator]):
     search_fields = ("user__email",)
     ordering = ("user__email", "pk")
     fields = readonly_fields = ("user", "type", "created_at", "last_used_at")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+
+@admin.register(SocialAccount)
+class SocialAccountAdmin(admin.ModelAdmin[SocialAccount]):
+    """Who signs in by which identity provider; deleted, the next sign-in links the verified address anew."""
+
+    list_display = ("user", "provider", "uid", "date_joined", "last_login")
+    list_filter = ("provider",)
+    list_select_related = ("user",)
+    search_fields = ("user__email", "uid")
+    ordering = ("user__email", "pk")
+    fields = readonly_fields = ("user", "provider", "uid", "date_joined", "last_login")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -132,12 +132,12 @@ def accept(*, token: str, user: User | None, password: str = "", moment: datetim
     if not person.is_active:
         raise TeamError("account-inactive", email=person.email)
     _prove_address(person)
-    member = Membership.objects.filter(tenant=row.tenant, user=person).first()
-    if member is None:
-        member = Membership.objects.create(tenant=row.tenant, user=person, role=row.role)
     row.accepted_at = moment
     row.save(update_fields=["accepted_at"])
-    _tell_owners(row, moment)
+    member = Membership.objects.filter(tenant=row.tenant, user=person).first()
+    if member is None:
+        member = team.let_in(tenant=row.tenant, user=person, role=Role(row.role))
+    team.tell_owners(tenant=row.tenant, email=row.email, role=row.role, moment=moment)
     return Accepted(row.tenant, person, Role(member.role))
 
 
@@ -171,18 +171,6 @@ def _prove_address(person: User) -> None:
     address.verified = True
     address.save()
     address.set_as_primary()
-
-
-def _tell_owners(row: Invitation, moment: datetime) -> None:
-    owners = Membership.objects.filter(tenant=row.tenant, role=Role.OWNER).exclude(user__email=row.email)
-    for address in owners.order_by("user__email").values_list("user__email", flat=True):
-        account_mails.write(
-            kind=AccountMail.Kind.JOINED,
-            to=address,
-            tenant=row.tenant,
-            moment=moment,
-            values={"role": row.role, "email": row.email},
-        )
 
 
 def _need_mail(shows_link: bool, email: str) -> None:

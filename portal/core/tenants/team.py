@@ -6,6 +6,7 @@ Who acts is named by the edge (`portal.core.audit.acting_as`), and the history o
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
@@ -13,13 +14,13 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from portal.core.tenants import account_mails
-from portal.core.tenants.models import AccountMail, Invitation, Membership, Role, Tenant, User
+from portal.core.tenants.models import AccountMail, Exclusion, Invitation, Membership, Role, Tenant, User
 from portal.core.tenants.team_messages import SENTENCES
 from portal.errors import CodedError
 from portal.excerpt import excerpt
 
 MOST_USERS = 20  # scheduler user names of one member
-_COLUMNS = ("role", "scheduler_users", "tenant__name", "tenant__slug", "user__email")
+_COLUMNS = ("role", "scheduler_users", "through", "tenant__name", "tenant__slug", "user__email")
 """Whoever acts for a tenant may not read all of a person's."""
 
 
@@ -34,7 +35,8 @@ def members(tenant: Tenant) -> list[Membership]:
     order = {role: place for place, role in enumerate(Role.values)}
     rows = Membership.objects.filter(tenant=tenant).select_related("user")
     rows = rows.only(
-        "role", "scheduler_users", "tenant_id", "user__email", "user__first_name", "user__last_name"
+        *("role", "scheduler_users", "through", "tenant_id"),
+        *("user__email", "user__first_name", "user__last_name"),
     )
     return sorted(rows, key=lambda row: (order[row.role], row.user.email))
 
@@ -46,16 +48,43 @@ def add_member(*, tenant: Tenant, user: User, role: Role) -> Membership:
     member = Membership.objects.filter(tenant=tenant, user_id=user.pk).first()
     if member is not None:
         return set_role(member=member, role=role)
-    member = Membership.objects.create(tenant=tenant, user_id=user.pk, role=role)
+    return let_in(tenant=tenant, user=user, role=role)
+
+
+def let_in(
+    *, tenant: Tenant, user: User, role: Role, through: str = "", moment: datetime | None = None
+) -> Membership:
+    """Make somebody a member who is none, under the lock of the team. `through` names the provider whose grants did.
+
+    Whoever comes through one, the owners are mailed of.
+    """
+    member = Membership.objects.create(tenant=tenant, user_id=user.pk, role=role, through=through)
     _close_invitations(tenant, user.email)
+    Exclusion.objects.filter(tenant=tenant, email=user.email).delete()
+    if through:
+        tell_owners(tenant=tenant, email=user.email, role=role, moment=moment)
     return member
 
 
+def tell_owners(*, tenant: Tenant, email: str, role: str, moment: datetime | None) -> None:
+    """Mail them that somebody has joined."""
+    owners = Membership.objects.filter(tenant=tenant, role=Role.OWNER).exclude(user__email=email)
+    for address in owners.order_by("user__email").values_list("user__email", flat=True):
+        account_mails.write(
+            kind=AccountMail.Kind.JOINED,
+            to=address,
+            tenant=tenant,
+            moment=moment,
+            values={"role": role, "email": email},
+        )
+
+
 @transaction.atomic
-def set_role(*, member: Membership, role: Role) -> Membership:
+def set_role(*, member: Membership, role: Role, through: str = "") -> Membership:
     """Another role, which the person is mailed. Asked again, nothing changes. Raises TeamError for the last owner.
 
-    Whoever is no owner any more has no open invitations either.
+    Whoever is no owner any more has no open invitations either. A role that is given by hand is kept so: the provider
+    that `through` named before changes it no more.
     """
     row = _locked(member)
     if row.role == role:
@@ -63,8 +92,8 @@ def set_role(*, member: Membership, role: Role) -> Membership:
     if row.role == Role.OWNER:
         _refuse_last_owner(row, "last-owner-role")
         revoke_invitations_by(row.user.email, tenant=row.tenant)
-    row.role = role
-    row.save(update_fields=["role"])
+    row.role, row.through = role, through
+    row.save(update_fields=["role", "through"])
     _mail(row, AccountMail.Kind.ROLE)
     return row
 
@@ -86,16 +115,19 @@ def set_scheduler_users(*, member: Membership, names: Collection[str]) -> Member
 
 
 @transaction.atomic
-def remove_member(*, member: Membership) -> None:
+def remove_member(*, member: Membership, excluded: bool = True) -> None:
     """Take somebody out, whose own API keys of the tenant are refused from then on; service keys stay.
 
-    Again, TeamError: nobody is there. Raises TeamError for the last owner.
+    If `excluded`, no identity provider brings back whom one had let in. Again, TeamError: nobody is there. Raises
+    TeamError for the last owner.
     """
     row = _locked(member)
     if row.role == Role.OWNER:
         _refuse_last_owner(row, "last-owner-removed")
         revoke_invitations_by(row.user.email, tenant=row.tenant)
     _mail(row, AccountMail.Kind.REMOVED)
+    if excluded:
+        _exclude(row)
     row.delete()
 
 
@@ -110,6 +142,7 @@ def leave(*, tenant: Tenant, user: User) -> None:
     if row.role == Role.OWNER:
         _refuse_last_owner(row, "last-owner-leaves")
         revoke_invitations_by(row.user.email, tenant=tenant)
+    _exclude(row)
     row.delete()
 
 
@@ -151,6 +184,12 @@ def _locked(member: Membership) -> Membership:
     if row is None:
         raise TeamError("no-member", tenant=member.tenant.name)
     return row
+
+
+def _exclude(row: Membership) -> None:
+    """The next sign-in by the provider would bring them back."""
+    if row.through:
+        Exclusion.objects.get_or_create(tenant_id=row.tenant_id, email=row.user.email)
 
 
 def _refuse_last_owner(row: Membership, code: str) -> None:

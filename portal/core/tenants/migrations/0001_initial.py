@@ -6,6 +6,8 @@ import django.db.models.functions.text
 import django.utils.timezone
 import portal.core.tenants.electronic_address
 import portal.core.tenants.models.tenants
+import portal.core.vault
+import portal.core.vault.fields
 import portal.schema.operations
 from django.conf import settings
 from django.db import migrations, models
@@ -84,6 +86,27 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='IdentityProvider',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('name', models.SlugField(help_text='Its name in addresses.', unique=True)),
+                        ('title', models.CharField(help_text='As the sign-in page has it.', max_length=60)),
+                        ('url', models.CharField(help_text='The issuer, below which its configuration is found.', max_length=500)),
+                        ('client_id', models.CharField(max_length=191)),
+                        ('client_secret', portal.core.vault.SealedField(default=portal.core.vault.fields.empty, help_text='By which it knows us.')),
+                        ('domains', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=253), help_text='In lower case.', size=None)),
+                        ('scopes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=100), blank=True, default=list, help_text='Further ones.', size=None)),
+                        ('groups_claim', models.CharField(default='groups', max_length=255)),
+                        ('tenant_claim', models.CharField(blank=True, max_length=255)),
+                        ('operators', models.BooleanField(default=False, help_text='Operators may sign in by it, too.')),
+                        ('enabled', models.BooleanField(default=True)),
+                    ],
+                    options={
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='Project',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -103,6 +126,7 @@ class Migration(migrations.Migration):
                         ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='tenants.tenant')),
                         ('role', models.CharField(choices=[('owner', 'Owner: everything, people included'), ('billing', 'Billing: invoices and payment'), ('viewer', 'Viewer: sees all of it, changes nothing'), ('member', 'Member: usage and its cost')], default='member', max_length=10)),
                         ('scheduler_users', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=100), blank=True, default=list, help_text='User names of its jobs.', size=None)),
+                        ('through', models.CharField(blank=True, help_text='The identity provider whose grants give the role; empty: by hand.', max_length=50)),
                     ],
                     options={
                         'constraints': [models.UniqueConstraint(fields=('user', 'tenant'), name='membership_is_held_once'), models.CheckConstraint(condition=models.Q(('role__in', ['owner', 'billing', 'viewer', 'member'])), name='membership_role_is_known')],
@@ -141,6 +165,34 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'constraints': [models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='support_view_has_a_reason')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Exclusion',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                        ('email', models.EmailField(help_text='In lower case.', max_length=254, verbose_name='e-mail address')),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('tenant', 'email'), name='exclusion_is_said_once'), models.CheckConstraint(condition=models.Q(('email', django.db.models.functions.text.Lower(models.F('email')))), name='exclusion_email_is_lower_case')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='IdentityGrant',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('provider', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='grants', to='tenants.identityprovider')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                        ('role', models.CharField(choices=[('owner', 'Owner: everything, people included'), ('billing', 'Billing: invoices and payment'), ('viewer', 'Viewer: sees all of it, changes nothing'), ('member', 'Member: usage and its cost')], max_length=10)),
+                        ('domain', models.CharField(blank=True, help_text='Of a verified e-mail address.', max_length=253)),
+                        ('claim', models.CharField(blank=True, help_text='Value of the tenant claim.', max_length=255)),
+                        ('group', models.CharField(blank=True, help_text='In the groups claim.', max_length=255)),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('provider', 'tenant', 'domain', 'claim', 'group'), name='identity_grant_is_said_once'), models.CheckConstraint(condition=models.Q(('role__in', ['owner', 'billing', 'viewer', 'member'])), name='identity_grant_role_is_known'), models.CheckConstraint(condition=models.Q(('claim', ''), ('domain', ''), ('group', ''), _negated=True), name='identity_grant_asks_for_something')],
                         'indexes': [],
                     },
                 ),

@@ -1,6 +1,7 @@
 """People, the tenants they belong to, and which tenant owned which scheduler account, when."""
 
 from portal.core.tenants.models.access import AccountMail, Invitation, SupportView
+from portal.core.tenants.models.sign_on import Exclusion, IdentityGrant, IdentityProvider
 from portal.core.tenants.models.tenants import (
     COUNTRY,
     REGION,
@@ -24,6 +25,9 @@ __all__ = [
     "REGION",
     "AccountMail",
     "Corrections",
+    "Exclusion",
+    "IdentityGrant",
+    "IdentityProvider",
     "Invitation",
     "Membership",
     "OperatorRole",

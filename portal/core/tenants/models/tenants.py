@@ -274,6 +274,11 @@ class Membership(models.Model):
     scheduler_users = ArrayField(
         models.CharField(max_length=100), default=list, blank=True, help_text="User names of its jobs."
     )
+    through = models.CharField(
+        max_length=50,
+        blank=True,
+        help_text="The identity provider whose grants give the role; empty: by hand.",
+    )
 
     class Meta:
         constraints: ClassVar = [
