@@ -30,6 +30,7 @@ sql = Statements(__file__, "jobs.sql")
 PAGE = 50
 NEWEST = 300  # jobs that suggestions for a quote are taken from
 MOST_USERS = 200  # suggestions
+EMPTY = "(none)"  # of a filter: those where it is empty
 NEWEST_FIRST = ("-shown_at", "-record_id")
 COST_RANK = ExpressionWrapper(
     F("cost_units") * Coalesce(F("cost_price__unit_price"), 1, output_field=AMOUNT), output_field=AMOUNT
@@ -72,13 +73,18 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs to list; an empty text means all."""
+    """Which jobs to list; an empty text means all, and EMPTY those that have none."""
 
     period: BillingPeriod | None = None  # in which it started, or was submitted while it waits
     project: int | None = None
     gpu_model: str = ""
     state: str = ""  # in capitals or not: each scheduler has its own way
     user: str = ""
+    account: str = ""
+    cluster: str = ""
+    queue: str = ""
+    qos: str = ""
+    ran: tuple[int, int] | None = None  # seconds since 1970 [from, until) in some of which it ran
     users: tuple[str, ...] | None = None  # of these; None: of all
     q: str = ""  # beginning of the job id, or part of the name
 
@@ -159,10 +165,35 @@ def _users(tenant: Tenant) -> list[str]:
 
 
 def newest(tenant: Tenant, filters: JobFilter, *, after: str = "") -> tuple[list[Job], str]:
-    """A page of jobs, the newest first, and the cursor of the next one. Two queries."""
+    """A page of jobs, the newest first, and the cursor of the next one. Two queries; of those that ran in a range at
+    most four."""
     matching = _matching(tenant, filters).select_related("project")
+    if filters.ran is not None:
+        rows, more = _ran(matching, *filters.ran, after=after)
+        return costed(tenant, rows), more
     page = pagination.page(matching, *NEWEST_FIRST, after=after, size=PAGE)
     return costed(tenant, page.rows), page.next
+
+
+def _ran(matching: QuerySet[RatedJob], since: int, until: int, *, after: str) -> tuple[list[RatedJob], str]:
+    """Those that began in the range, then those that were running when it began.
+
+    Apart, as the index of lists finds the first at once, and the others are few: looked up by their ends.
+    """
+    ran = matching.filter(started__isnull=False)
+    began = ran.filter(shown_at__gte=since, shown_at__lt=until)
+    page = pagination.page(began, *NEWEST_FIRST, after=after, size=PAGE)
+    if page.next:
+        return page.rows, page.next
+    going_on = Q(ended__gt=since) | Q(ended=None, seen_until__gt=since)
+    ids = list(ran.filter(going_on, shown_at__lt=since).order_by().values_list("record_id", flat=True))
+    rest = PAGE - len(page.rows)
+    if not ids or not rest:
+        more = page.rows[-1] if ids else None
+        return page.rows, f"{more.shown_at}{pagination.BETWEEN}{more.record_id}" if more else ""
+    running = ran.filter(record_id__in=ids)
+    others = pagination.page(running, *NEWEST_FIRST, after=after, size=rest)
+    return [*page.rows, *others.rows], others.next
 
 
 def top_jobs(tenant: Tenant, period: BillingPeriod, *, limit: int) -> list[Job]:
@@ -192,13 +223,14 @@ def _matching(tenant: Tenant, filters: JobFilter) -> QuerySet[RatedJob]:
         jobs = jobs.filter(shown_at__gte=start, shown_at__lt=end)
     if filters.project is not None:
         jobs = jobs.filter(project=filters.project)
-    if filters.gpu_model:
-        jobs = jobs.filter(gpu_model=filters.gpu_model)
+    for name in ("gpu_model", "user", "account", "cluster", "queue", "qos"):
+        if value := getattr(filters, name):
+            jobs = jobs.filter(**{name: "" if value == EMPTY else value})
     if filters.users is not None:
         jobs = jobs.filter(user__in=filters.users)
-    if filters.user:
-        jobs = jobs.filter(user=filters.user)
-    if filters.state:
+    if filters.state == EMPTY:
+        jobs = jobs.filter(state="")
+    elif filters.state:
         jobs = jobs.filter(state__in={filters.state, filters.state.upper(), filters.state.capitalize()})
     if filters.q:
         jobs = jobs.filter(Q(job_id__startswith=filters.q) | Q(name__icontains=filters.q))

@@ -92,18 +92,32 @@ class Bucket:
 
 
 @dataclass(slots=True)
-class _Sums:
+class Sums:
+    """What rows of usage add up to."""
+
     gpu_seconds: Fraction = Fraction(0)
     amounts: list[Money] = field(default_factory=list)
     by_total: bool = False
     units: dict[tuple[str, str], Fraction] = field(default_factory=dict)  # by declared meter and its unit
 
-    def add(self, other: _Sums) -> None:
+    def add(self, other: Sums) -> None:
         self.gpu_seconds += other.gpu_seconds
         self.amounts += other.amounts
         self.by_total |= other.by_total
         for key, units in other.units.items():
             self.count(key, units)
+
+    def add_row(self, resource: str, seconds: Fraction, price: Sequence[Any]) -> None:
+        """`price`: the columns of the view billing_pricetag behind its id, all null where nothing is charged."""
+        if resource == Resource.GPU:
+            self.gpu_seconds += seconds
+        if price[0] is None:
+            return
+        price_tag = tag(*price)
+        self.amounts.append(cost(price_tag, seconds))
+        self.by_total |= price_tag.by_total
+        if isinstance(price_tag.meter, CustomMeter):
+            self.count((resource, price_tag.meter.unit), seconds / SECONDS_PER_HOUR)
 
     def count(self, key: tuple[str, str], units: Fraction) -> None:
         self.units[key] = self.units.get(key, Fraction(0)) + units
@@ -171,31 +185,23 @@ def _known(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 def _sums(
     rows: Iterable[tuple[Any, ...]], grouping: Sequence[Grouping]
-) -> Mapping[date | int, Mapping[tuple[str, ...], _Sums]]:
+) -> Mapping[date | int, Mapping[tuple[str, ...], Sums]]:
     order = list(Grouping)
-    sums: dict[date | int, dict[tuple[str, ...], _Sums]] = defaultdict(lambda: defaultdict(_Sums))
+    sums: dict[date | int, dict[tuple[str, ...], Sums]] = defaultdict(lambda: defaultdict(Sums))
     for bucket, *row in rows:
         group = tuple(row[order.index(one)] for one in grouping)
         resource, share_den, units, *price = row[len(order) :]
-        entry, seconds = sums[bucket][group], Fraction(int(units), share_den)
-        if resource == Resource.GPU:
-            entry.gpu_seconds += seconds
-        if price[0] is not None:
-            price_tag = tag(*price)
-            entry.amounts.append(cost(price_tag, seconds))
-            entry.by_total |= price_tag.by_total
-            if isinstance(price_tag.meter, CustomMeter):
-                entry.count((resource, price_tag.meter.unit), seconds / SECONDS_PER_HOUR)
+        sums[bucket][group].add_row(resource, Fraction(int(units), share_den), price)
     return sums
 
 
 def _bucket(
     first: date | datetime,
     end: date | datetime,
-    sums: Mapping[tuple[str, ...], _Sums],
+    sums: Mapping[tuple[str, ...], Sums],
     grouping: Sequence[Grouping],
 ) -> Bucket:
-    whole = _Sums()
+    whole = Sums()
     for one in sums.values():
         whole.add(one)
     groups = [Group(dict(zip(grouping, key, strict=True)), sums[key].used()) for key in sorted(sums)]

@@ -8,19 +8,25 @@ from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 from django.http import Http404, HttpResponse, QueryDict
+from django.utils.translation import gettext as _
 
 from billing.models import RatedJob
 from billing.queries import jobs as reading
+from billing.queries.cost_explorer import Days
 from billing.queries.jobs import Choices, JobFilter, Piece
+from billing.rules.period import midnight
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Membership, User
 from portal.core.tenants.scope import acting_scope
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.badges import job_badge
+from portal.web.cost_selection import days_text
+from portal.web.day_ranges import DayRangeError, read_days
 from portal.web.form_input import options
 
 LONGEST = 200  # characters of a search
+MORE = {"account": "Account", "cluster": "Cluster", "queue": "Queue", "qos": "QOS"}
 STATES = (
     *("COMPLETED", "SUCCEEDED", "RUNNING", "PENDING", "FAILED", "CANCELLED", "TIMEOUT"),
     *("OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED"),
@@ -32,7 +38,12 @@ def jobs(request: TenantRequest) -> HttpResponse:
     query = request.GET
     choices = reading.choices(request.tenant)
     own = _own_users(request)
-    filters = _filters(choices, query, own)
+    error, days = "", None
+    try:
+        days = read_days(query)
+    except DayRangeError as refusal:
+        error = str(refusal)
+    filters = _filters(choices, query, own, days, request.zone)
     rows, more = reading.newest(request.tenant, filters, after=query.get("before", ""))
     same = {name: query[name] for name in query if name != "before" and query[name]}
     states = (*STATES, *({filters.state.upper()} - {"", *STATES}))
@@ -41,6 +52,9 @@ def jobs(request: TenantRequest) -> HttpResponse:
         "jobs": rows,
         "older": urlencode({**same, "before": more}) if more else "",
         "filters": filters,
+        "chosen": _chosen(filters, days),
+        "more_filters": [(name, query[name]) for name in ("from", "through", *MORE) if query.get(name)],
+        "error": error,
         "users": choices.users,
         "own_users": own,
         "projects": options(choices.projects, filters.project),
@@ -77,7 +91,9 @@ def _own_users(request: TenantRequest) -> tuple[str, ...]:
     return tuple(names or ())
 
 
-def _filters(choices: Choices, query: QueryDict, own: tuple[str, ...]) -> JobFilter:
+def _filters(
+    choices: Choices, query: QueryDict, own: tuple[str, ...], days: Days | None, zone: ZoneInfo
+) -> JobFilter:
     """What the address selects by. A period or project that is not the tenant's is no choice: 404."""
     text = {name: query.get(name, "").replace("\0", "").strip()[:LONGEST] for name in query}
     periods = {say.period_key(period): period for period in choices.periods}
@@ -89,11 +105,29 @@ def _filters(choices: Choices, query: QueryDict, own: tuple[str, ...]) -> JobFil
             gpu_model=text.get("gpu_model", ""),
             state=text.get("state", ""),
             user=text.get("user", ""),
+            account=text.get("account", ""),
+            cluster=text.get("cluster", ""),
+            queue=text.get("queue", ""),
+            qos=text.get("qos", ""),
+            ran=_seconds(days, zone) if days else None,
             users=own if text.get("mine") else None,
             q=text.get("q", ""),
         )
     except KeyError as unknown:
         raise Http404("no such choice") from unknown
+
+
+def _chosen(filters: JobFilter, days: Days | None) -> str:
+    """What the form has no field for, as pages of costs lead here with it."""
+    texts = [f"{label}: {value}" for name, label in MORE.items() if (value := getattr(filters, name))]
+    if days:
+        texts.insert(0, _("Ran {days}, with what each cost in all").format(days=days_text(days)))
+    return "; ".join(texts)
+
+
+def _seconds(days: Days, zone: ZoneInfo) -> tuple[int, int]:
+    first, end = (int(midnight(day, zone=zone).timestamp()) for day in (days.first, days.end))
+    return first, end
 
 
 def _facts(row: RatedJob, zone: ZoneInfo) -> dict[str, str]:

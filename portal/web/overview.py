@@ -8,6 +8,7 @@ from datetime import date, timedelta
 from fractions import Fraction
 
 from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
 
 from billing.catalog import billing_periods
 from billing.models import Verdict
@@ -15,7 +16,7 @@ from billing.queries import invoices, payers
 from billing.queries import overview as reading
 from billing.queries.accrued_charges import accrued
 from billing.queries.costs import per_currency
-from billing.queries.overview import Around, Use
+from billing.queries.overview import Around, Overview, Use
 from billing.queries.payers import Paying
 from billing.queries.period_forecast import paid_for, period_forecast
 from portal.core.tenants.access import Action
@@ -83,9 +84,16 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
         "paid_by": _spans("Paid by", [(span.payer, span) for span in paying if span.mine]),
         "pays_for": _spans("Pays for", [(span.user, span) for span in paying if not span.mine]),
         "paid": per_currency(row.amount for row in charges.paid) if charges else [],
+        "costs": reverse("cost_explorer", args=[request.tenant.slug]) + _days_query(summary),
+        "change": reverse("spend_change", args=[request.tenant.slug]) + _days_query(summary),
         "unpriced": _unpriced(summary.uses),
         "metered": _metered(summary.uses),
     }
+
+
+def _days_query(summary: Overview) -> str:
+    """The days of the period."""
+    return f"?from={summary.first}&through={summary.end - DAY}"
 
 
 def _spans(verb: str, spans: Sequence[tuple[str, Paying]]) -> str:

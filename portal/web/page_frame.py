@@ -7,6 +7,7 @@ from typing import Literal
 
 Area = Literal[
     "overview",
+    "explorer",
     "live",
     "jobs",
     "quote",

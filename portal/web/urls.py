@@ -14,6 +14,7 @@ from portal.web.close_drafts import draft_pdf, drafts
 from portal.web.close_schedule import close_schedule
 from portal.web.closing import close
 from portal.web.clusters import cluster, connection
+from portal.web.cost_explorer import cost_explorer, cost_explorer_csv
 from portal.web.downloads import csv, evidence, line_csv, pdf, xml
 from portal.web.exports import focus_export, ledger_export, operator_focus_export
 from portal.web.history import history, history_csv, operator_history, operator_history_csv
@@ -45,6 +46,7 @@ from portal.web.reconciliation import reconciliation
 from portal.web.reports import efficiency, efficiency_csv, reports, reports_csv
 from portal.web.saved_card import confirm, pay_open, pay_saved
 from portal.web.signing_keys import signing_keys
+from portal.web.spend_change import spend_change
 from portal.web.support_views import end_support_view, support_view
 from portal.web.team import change_team, leave_team, operator_team, team_page
 from portal.web.top_ups import set_automatic_top_up, top_up
@@ -61,6 +63,9 @@ from portal.web.webhooks import (
 
 tenant_patterns: list[URLPattern] = [
     path("", overview, name="overview"),
+    path("costs/", cost_explorer, name="cost_explorer"),
+    path("costs/csv", cost_explorer_csv, name="cost_explorer_csv"),
+    path("costs/change/", spend_change, name="spend_change"),
     path("live/", live, name="live"),
     path("jobs/", jobs, name="jobs"),
     path("quote/", job_quote, name="quote"),

@@ -1,0 +1,261 @@
+"""Why a tenant's spend changed between two ranges of days: volume, price, mix, and what is no usage."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.db import connection
+from django.db.models import Q
+
+from billing.models import BillingPeriod
+from billing.queries.accrued_charges import accrued
+from billing.queries.cost_explorer import Asked, Days, sql
+from billing.queries.costs import cost, tag
+from billing.queries.usage_series import DAY, MOST_ROWS, TooManyRowsError
+from billing.rules.meters import SECONDS_PER_HOUR
+from billing.rules.money import Money
+from billing.rules.spend_change import Use, parts_of, rounded_parts
+from portal.core.tenants.models import Tenant
+
+MOST_OPEN = 4  # periods that are not closed, whose terms are computed: the newest
+ZERO = Fraction(0)
+
+
+class PartKind(StrEnum):
+    VOLUME = "volume"
+    PRICE = "price"
+    MIX = "mix"
+    OTHER = "other"  # fees, minimums, discounts, credits and lines by hand: what is no usage
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A reason, and by how much it changed the spend: rounded so that all parts add up.
+
+    `values`, `resource`, `unit` and the quantities are those of its group; of what is no usage they are empty.
+    """
+
+    kind: PartKind
+    amount: Money
+    exact: Fraction
+    values: tuple[str, ...] = ()
+    resource: str = ""
+    unit: str = ""
+    earlier: Fraction = ZERO  # units
+    later: Fraction = ZERO
+    price_since: date | None = None  # of a price: since when the one that changed most holds
+
+
+@dataclass(frozen=True, slots=True)
+class OtherCharge:
+    """What is charged besides use, by kind of line or by the name of a term that is not billed yet."""
+
+    kind: str  # "" of a term
+    name: str
+    earlier: Money
+    later: Money
+
+
+@dataclass(frozen=True, slots=True)
+class SpendChange:
+    """Of one currency: both totals, rounded, and the parts that their difference is made of, the largest first.
+
+    Usage is at its price per unit, where tiers or an allowance decide at the first unit's (`by_total`).
+    """
+
+    earlier: Money
+    later: Money
+    parts: list[Part]
+    others: list[OtherCharge]
+    by_total: bool
+
+    @property
+    def difference(self) -> Money:
+        return self.later - self.earlier
+
+    def sum_of(self, kind: PartKind) -> Money:
+        return sum(
+            (part.amount for part in self.parts if part.kind is kind), Money.zero(self.earlier.currency)
+        )
+
+
+@dataclass(slots=True)
+class _Item:
+    quantity: Fraction = ZERO
+    cost: Fraction = ZERO
+    since: date | None = None
+
+    @property
+    def use(self) -> Use:
+        return Use(self.quantity, self.cost)
+
+
+_Items = dict[tuple[str, str], _Item]  # by GPU model or dimensions, and what else the price holds for
+
+
+@dataclass(slots=True)
+class _Group:
+    """One group's use of one unit in one currency."""
+
+    earlier: _Items
+    later: _Items
+    by_total: bool = False
+
+
+_Key = tuple[str, tuple[str, ...], str, str]  # currency, group, resource, unit
+
+
+def explain_change(tenant: Tenant, asked: Asked, *, others: bool) -> list[SpendChange]:
+    """By currency; empty where neither range has any charge. Raises TooManyRowsError.
+
+    `others`: with what documents charge besides use, which not everybody may read, and what open periods will. It is
+    left out where a filter is set: nothing tells whose fee it is. In the scope of acting, three queries and those of
+    a statement for each open period.
+    """
+    groups = _groups(tenant, asked)
+    rows = _others(tenant, asked) if others and not asked.filters else []
+    currencies = sorted({key[0] for key in groups} | {row.later.currency for row in rows})
+    return [
+        _of_currency(
+            currency,
+            {key: group for key, group in groups.items() if key[0] == currency},
+            [row for row in rows if row.later.currency == currency],
+        )
+        for currency in currencies
+    ]
+
+
+def _groups(tenant: Tenant, asked: Asked) -> Mapping[_Key, _Group]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql.ITEMS, asked.values(tenant))
+        rows = cursor.fetchall()
+    if len(rows) > MOST_ROWS:
+        raise TooManyRowsError
+    groups: dict[_Key, _Group] = defaultdict(lambda: _Group(defaultdict(_Item), defaultdict(_Item)))
+    for earlier, key1, key2, resource, model, place, share_den, units, since, *price in rows:
+        price_tag = tag(*price)
+        seconds = Fraction(int(units), share_den)
+        group = groups[price_tag.currency, (key1, key2)[: len(asked.by)], resource, price_tag.meter.unit]
+        group.by_total |= price_tag.by_total
+        item = (group.earlier if earlier else group.later)[model, place]
+        item.quantity += seconds / SECONDS_PER_HOUR
+        item.cost += cost(price_tag, seconds).amount
+        item.since = max(item.since or since, since)
+    return groups
+
+
+def _of_currency(currency: str, groups: Mapping[_Key, _Group], others: Sequence[OtherCharge]) -> SpendChange:
+    parts = [part for key, group in sorted(groups.items()) for part in _parts(currency, key, group)]
+    old_others = sum((row.earlier.amount for row in others), ZERO)
+    new_others = sum((row.later.amount for row in others), ZERO)
+    if others:
+        parts.append(Part(PartKind.OTHER, Money.zero(currency), new_others - old_others))
+    earlier = _cost(group.earlier for group in groups.values()) + old_others
+    later = _cost(group.later for group in groups.values()) + new_others
+    totals = Money(earlier, currency).rounded(), Money(later, currency).rounded()
+    parts = [part for part in parts if part.exact]
+    amounts = rounded_parts([part.exact for part in parts], totals[1] - totals[0])
+    rounded = [_with_amount(part, amount) for part, amount in zip(parts, amounts, strict=True)]
+    rounded.sort(key=lambda part: (-abs(part.amount.amount), -abs(part.exact), part.values, part.kind))
+    return SpendChange(*totals, rounded, list(others), any(group.by_total for group in groups.values()))
+
+
+def _parts(currency: str, key: _Key, group: _Group) -> list[Part]:
+    before = {item: one.use for item, one in group.earlier.items()}
+    after = {item: one.use for item, one in group.later.items()}
+    parts = parts_of(before, after)
+    _, values, resource, unit = key
+    return [
+        Part(
+            kind,
+            Money.zero(currency),
+            exact,
+            values,
+            resource,
+            unit,
+            sum((use.quantity for use in before.values()), ZERO),
+            sum((use.quantity for use in after.values()), ZERO),
+            _price_since(group) if kind is PartKind.PRICE else None,
+        )
+        for kind, exact in (
+            (PartKind.VOLUME, parts.volume),
+            (PartKind.PRICE, parts.price),
+            (PartKind.MIX, parts.mix),
+        )
+    ]
+
+
+def _price_since(group: _Group) -> date | None:
+    """Since when the price holds that changed the cost most; None where it was corrected in its place."""
+    effects = {
+        name: abs(one.cost - one.quantity * group.earlier[name].cost / group.earlier[name].quantity)
+        for name, one in group.later.items()
+        if name in group.earlier and group.earlier[name].quantity
+    }
+    name = max(sorted(effects), key=lambda one: effects[one], default=None)
+    if name is None:
+        return None
+    since = group.later[name].since
+    return since if since != group.earlier[name].since else None
+
+
+def _cost(all_items: Any) -> Fraction:
+    return sum((item.cost for items in all_items for item in items.values()), ZERO)
+
+
+def _with_amount(part: Part, amount: Money) -> Part:
+    return Part(
+        part.kind, amount, part.exact, part.values, part.resource, part.unit, part.earlier, part.later,
+        part.price_since,
+    )  # fmt: skip
+
+
+def _others(tenant: Tenant, asked: Asked) -> list[OtherCharge]:
+    """What documents charge besides use; of the newest open periods what their statement would."""
+    rows: dict[tuple[str, str, str], list[Money]] = {}
+
+    def add(kind: str, name: str, amount: Money, *, earlier: bool) -> None:
+        zero = Money.zero(amount.currency)
+        row = rows.setdefault((kind, name, amount.currency), [zero, zero])
+        row[0 if earlier else 1] += amount
+
+    periods = _open_periods(tenant, asked)
+    for period in periods:
+        charges = accrued(tenant=tenant, period=period)
+        for name, amount in charges.terms if charges else []:
+            for earlier, days in ((False, asked.later), (True, asked.earlier)):
+                if _begins_in(period, days):
+                    add("", name, amount.rounded(), earlier=earlier)
+    values = asked.values(tenant) | {"accrued": [period.pk for period in periods]}
+    with connection.cursor() as cursor:
+        cursor.execute(sql.LINES, values)
+        for earlier, kind, currency, minor in cursor.fetchall():
+            add(kind, "", Money.from_minor(minor, currency), earlier=earlier)
+    return [OtherCharge(kind, name, *amounts) for (kind, name, _), amounts in rows.items()]
+
+
+def _open_periods(tenant: Tenant, asked: Asked) -> list[BillingPeriod]:
+    """The newest that begin in one of the ranges. One query."""
+
+    ranges = (asked.later, asked.earlier)
+    nearby = Q()
+    for days in ranges:  # by a day more, as zones differ from UTC
+        nearby |= Q(start__gte=_midnight(days.first - DAY), start__lt=_midnight(days.end + DAY))
+    newest = BillingPeriod.objects.filter(nearby, tenant=tenant, closed_at=None).order_by("-start")
+    rows = [one for one in newest[: 2 * MOST_OPEN] if any(_begins_in(one, days) for days in ranges)]
+    return rows[:MOST_OPEN]
+
+
+def _begins_in(period: BillingPeriod, days: Days) -> bool:
+    return days.first <= period.start.astimezone(ZoneInfo(period.timezone)).date() < days.end
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)

@@ -1,0 +1,78 @@
+"""Why spending changed between two ranges of days: by how much was used, what it cost, and which of it was used.
+
+All exact. The parts add up to the difference, before and after they are rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar
+
+from billing.rules.money import Money
+
+Item = TypeVar("Item", bound=Hashable)
+ZERO = Fraction(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What was used of one item in a range, and what that cost: one unit and one currency."""
+
+    quantity: Fraction
+    cost: Fraction
+
+
+NOTHING = Use(ZERO, ZERO)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Of one group and one unit. Below zero: it made the later range cheaper."""
+
+    volume: Fraction  # more or less was used, at the average price before
+    price: Fraction  # the same item costs something else
+    mix: Fraction  # of what was used more was of the dear items, or of the cheap ones
+
+    @property
+    def total(self) -> Fraction:
+        return self.volume + self.price + self.mix
+
+
+def parts_of(before: Mapping[Item, Use], after: Mapping[Item, Use]) -> Parts:
+    """What the difference of a group's cost is made of, by its items. They add up to it.
+
+    An item that was not used before has no former price: it changes the volume and the mix, never the price.
+    """
+    old_quantity = sum((use.quantity for use in before.values()), ZERO)
+    new_quantity = sum((use.quantity for use in after.values()), ZERO)
+    old_cost = sum((use.cost for use in before.values()), ZERO)
+    new_cost = sum((use.cost for use in after.values()), ZERO)
+    at_old_prices = sum((_at_old_price(before.get(item, NOTHING), use) for item, use in after.items()), ZERO)
+    more = new_quantity - old_quantity
+    volume = more * old_cost / old_quantity if old_quantity else at_old_prices - old_cost
+    return Parts(volume, new_cost - at_old_prices, at_old_prices - old_cost - volume)
+
+
+def _at_old_price(old: Use, new: Use) -> Fraction:
+    return new.quantity * old.cost / old.quantity if old.quantity else new.cost
+
+
+def rounded_parts(exact: Sequence[Fraction], total: Money) -> list[Money]:
+    """Each amount in whole minor units, which add up to `total`: by largest remainder, the first of equals.
+
+    ValueError unless `total` is rounded. It may be some units off their exact sum, as where both totals that it is
+    the difference of were rounded.
+    """
+    if not exact:
+        return []
+    scale = Money.from_minor(1, total.currency).amount
+    units = [amount // scale for amount in exact]
+    left = total.minor - sum(units)
+    by_remainder = sorted(range(len(exact)), key=lambda place: (units[place] * scale - exact[place], place))
+    if left < 0:
+        by_remainder.reverse()
+    for count in range(abs(left)):
+        units[by_remainder[count % len(units)]] += 1 if left > 0 else -1
+    return [Money.from_minor(unit, total.currency) for unit in units]

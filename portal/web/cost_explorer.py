@@ -1,0 +1,280 @@
+"""The cost explorer: what a tenant spent in any days, by any group, beside earlier ones; figures open to jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from django.http import Http404, HttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
+from billing.documents.csv import Cell, rows_to_csv
+from billing.queries.cost_explorer import Days, Explored, GroupUse, Step, explore, filter_choices
+from billing.queries.costs import per_currency
+from billing.queries.usage_series import Grouping, TooManyRowsError, Used
+from billing.rules.money import Money, decimal_text
+from portal.core.tenants.access import Action
+from portal.web import format as say
+from portal.web.access_decorators import TenantRequest, answer, tenant_page
+from portal.web.cost_selection import LABELS, CostSelection, days_text, group_name
+from portal.web.tiles import Tile
+
+TOO_MANY = gettext_noop("There are too many groups to add up at once: filter them, or choose fewer days.")
+HEIGHT = 200  # of the drawing
+GAP = Fraction(1, 5)  # of a column
+WIDTH = 1000
+DECIMALS = 12  # of what no decimals tell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """A rectangle of SVG."""
+
+    series: str  # `1` … `7`, or `other`
+    y: int
+    height: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A bucket as it is drawn, and where it leads."""
+
+    x: int
+    width: int
+    title: str
+    href: str
+    segments: list[Segment]
+
+
+@tenant_page(Action.READ, area="explorer")
+def cost_explorer(request: TenantRequest) -> HttpResponse:
+    selection = CostSelection.of(request.GET, today=request.today, by=(Grouping.PROJECT,))
+    slug = request.tenant.slug
+    explored, error = None, selection.error
+    if not error:
+        try:
+            explored = explore(request.tenant, selection.asked, step=selection.step)
+        except TooManyRowsError:
+            error = _(TOO_MANY)
+    page: dict[str, object] = {
+        "selection": selection,
+        "form": selection.form,
+        "filters": selection.filter_options(filter_choices(request.tenant)),
+        "error": error,
+        "address": reverse("cost_explorer", args=[slug]),
+        "change": reverse("spend_change", args=[slug]) + selection.query(),
+        "csv": reverse("cost_explorer_csv", args=[slug]) + selection.query(),
+        "range": days_text(selection.later),
+        "earlier_range": days_text(selection.earlier),
+    }
+    if explored is not None:
+        page |= _figures(request, selection, explored)
+    return answer(request, request.frame, page, whole="tenant/cost_explorer.html")
+
+
+@tenant_page(Action.READ, area="explorer")
+def cost_explorer_csv(request: TenantRequest) -> HttpResponse:
+    """All groups by name, bucket by bucket, exact."""
+    selection = CostSelection.of(request.GET, today=request.today, by=(Grouping.PROJECT,))
+    if selection.error:
+        raise Http404(selection.error)
+    try:
+        explored = explore(request.tenant, selection.asked, step=selection.step, groups=None)
+    except TooManyRowsError:
+        raise Http404(_(TOO_MANY)) from None
+    header = ["from", "through", *map(str, selection.by), "gpu_hours", "currency", "cost"]
+    name = f"{request.tenant.slug}-costs-{selection.later.first}-{selection.later.last}.csv"
+    return HttpResponse(
+        b"".join(rows_to_csv(header, _csv_rows(explored))),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def _csv_rows(explored: Explored) -> Iterator[Sequence[Cell]]:
+    """GPU-hours stand in the first row of a bucket and group alone, so that they can be added up."""
+    for number, days in enumerate(explored.buckets):
+        for group in explored.groups:
+            used = group.cells[number]
+            hours = decimal_text(used.gpu_seconds / 3600, DECIMALS)
+            costs = [(money.currency, decimal_text(money.amount, DECIMALS)) for money in used.cost]
+            if not (used.gpu_seconds or costs):
+                continue
+            for place, (currency, cost) in enumerate(costs or [("", "")]):
+                yield (
+                    days.first, days.last, *(group.values or ()), hours if not place else "0", currency, cost,
+                )  # fmt: skip
+
+
+def _figures(request: TenantRequest, selection: CostSelection, explored: Explored) -> Mapping[str, object]:
+    slug = request.tenant.slug
+    projects = dict(request.tenant.projects.values_list("name", "pk"))
+
+    def jobs(days: Days, group: GroupUse | None = None) -> str:
+        if group is not None and group.values is None:
+            return ""  # no filter selects those without a name
+        return selection.jobs(slug, days, group.values or () if group else (), projects)
+
+    measure, value = _measure(explored)
+    columns = _columns(explored, value, measure, jobs, selection.step)
+    return {
+        "explored": explored,
+        "is_empty": not explored.groups,
+        "tiles": _tiles(explored, selection),
+        "by_total": explored.later.by_total or explored.earlier.by_total,
+        "of": " · ".join(_(LABELS[one]) for one in selection.by) or _("All usage"),
+        "title": _("Spend by {groups}").format(groups=_lower(selection.by)) if selection.by else _("Spend"),
+        "columns": columns,
+        "highest": _highest(explored, value, measure),
+        "legend": [
+            (_series(number, group), group_name(group.values)) for number, group in enumerate(explored.groups)
+        ],
+        "rows": [_group_row(selection, group, jobs) for group in explored.groups],
+        "total": {
+            "hours": explored.later.gpu_seconds,
+            "cost": say.sums(explored.later.cost),
+            "earlier": say.sums(explored.earlier.cost),
+            "change": _change(explored.later, explored.earlier),
+            "href": jobs(selection.later),
+        },
+        "cells": [
+            (
+                bucket_name(days, selection.step),
+                [(_text(group.cells[number], measure), jobs(days, group)) for group in explored.groups],
+                (_text(explored.totals[number], measure), jobs(days)),
+            )
+            for number, days in enumerate(explored.buckets)
+        ],
+    }
+
+
+def _lower(by: Sequence[Grouping]) -> str:
+    """`user and GPU model`, as within a sentence."""
+    labels = [_(LABELS[one]) for one in by]
+    return _(" and ").join(one if one[:2].isupper() else one[:1].lower() + one[1:] for one in labels)
+
+
+def bucket_name(days: Days, step: Step) -> str:
+    """`20 Nov 2026`, `20 Nov – 26 Nov`."""
+    if step is Step.DAY:
+        return say.day(days.first)
+    return days_text(days)
+
+
+def _measure(explored: Explored) -> tuple[str, Callable[[Used], Fraction]]:
+    """What is drawn: the currency that most was spent in, or GPU-hours where nothing is charged."""
+    costs = [*explored.later.cost, *explored.earlier.cost]
+    if not costs:
+        return "", lambda used: used.gpu_seconds / 3600
+    currency = max(costs, key=lambda money: money.amount).currency
+    return currency, lambda used: next(
+        (money.amount for money in used.cost if money.currency == currency), Fraction(0)
+    )
+
+
+def _columns(
+    explored: Explored,
+    value: Callable[[Used], Fraction],
+    measure: str,
+    jobs: Callable[..., str],
+    step: Step,
+) -> list[Column]:
+    top = max((value(used) for used in explored.totals), default=Fraction(0))
+    each = Fraction(WIDTH, len(explored.buckets))
+    columns = []
+    for number, days in enumerate(explored.buckets):
+        segments, below = [], Fraction(0)
+        for place, group in enumerate(explored.groups):
+            above = below + value(group.cells[number])
+            low, high = (round(y * HEIGHT / top) if top else 0 for y in (below, above))
+            if high > low:
+                segments.append(Segment(series=_series(place, group), y=HEIGHT - high, height=high - low))
+            below = above
+        text = _text(explored.totals[number], measure)
+        columns.append(
+            Column(
+                x=round(each * number + each * GAP / 2),
+                width=max(round(each * (1 - GAP)), 1),
+                title=f"{bucket_name(days, step)}: {text}",
+                href=jobs(days),
+                segments=segments,
+            )
+        )
+    return columns
+
+
+def _series(number: int, group: GroupUse) -> str:
+    return "other" if group.values is None else str(number + 1)
+
+
+def _highest(explored: Explored, value: Callable[[Used], Fraction], measure: str) -> str:
+    top = max((value(used) for used in explored.totals), default=Fraction(0))
+    return say.money(Money(top, measure)) if measure else f"{say.hours(top * 3600)} GPU-hours"
+
+
+def _text(used: Used, measure: str) -> str:
+    if measure:
+        return say.sums(used.cost)
+    return say.hours(used.gpu_seconds) if used.gpu_seconds else say.NOTHING
+
+
+def _group_row(selection: CostSelection, group: GroupUse, jobs: Callable[..., str]) -> Mapping[str, object]:
+    return {
+        "name": group_name(group.values),
+        "within": selection.within(group.values).query() if group.values else "",
+        "hours": group.later.gpu_seconds,
+        "cost": say.sums(group.later.cost),
+        "earlier": say.sums(group.earlier.cost),
+        "change": _change(group.later, group.earlier),
+        "href": jobs(selection.later, group),
+        "earlier_href": jobs(selection.earlier, group),
+    }
+
+
+def _change(later: Used, earlier: Used) -> str:
+    """`+$840.00`, of what is rounded, so that both figures and their difference agree."""
+    negated = [-money.rounded() for money in earlier.cost]
+    return signed(per_currency([*(money.rounded() for money in later.cost), *negated]))
+
+
+def signed(amounts: Sequence[Money]) -> str:
+    """`+$840.00`, `−$12.00`; a dash for no change."""
+    texts = [
+        f"{'+' if money.amount > 0 else '−'}{say.money(money if money.amount > 0 else -money)}"
+        for money in amounts
+        if money.amount
+    ]
+    return ", ".join(texts) or say.NOTHING
+
+
+def _tiles(explored: Explored, selection: CostSelection) -> list[Tile]:
+    note = days_text(selection.earlier)
+    return [
+        Tile(label=_("Spend"), value=say.sums(explored.later.cost), note=days_text(selection.later)),
+        Tile(label=_("Earlier"), value=say.sums(explored.earlier.cost), note=note),
+        Tile(label=_("Change"), value=_change(explored.later, explored.earlier), note=_percent(explored)),
+        Tile(
+            label=_("GPU-hours"),
+            value=say.hours(explored.later.gpu_seconds),
+            note=_("earlier {hours}").format(hours=say.hours(explored.earlier.gpu_seconds)),
+        ),
+    ]
+
+
+def signed_percent(part: Fraction, of: Fraction) -> str:
+    """`+12.5 %`, `−3.0 %`; "" of nothing."""
+    if not of:
+        return ""
+    return ("+" if part > 0 else "−" if part < 0 else "") + say.percent(abs(part), of)
+
+
+def _percent(explored: Explored) -> str:
+    """Of one currency: `+12.5 %`."""
+    if len(explored.currencies) != 1 or not explored.earlier.cost:
+        return ""
+    before = explored.earlier.cost[0].amount
+    after = explored.later.cost[0].amount if explored.later.cost else Fraction(0)
+    return signed_percent(after - before, before)

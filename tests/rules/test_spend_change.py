@@ -1,0 +1,84 @@
+"""Why spend changed: volume, price and mix, which always add up."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from billing.rules.money import Money
+from billing.rules.spend_change import Parts, Use, parts_of, rounded_parts
+from tests.documentation import number, table
+
+PAGE = "how-to/cost-explorer.md"
+amounts = st.fractions(0, 1000, max_denominator=5040)
+uses = st.builds(lambda quantity, price: Use(quantity, quantity * price), amounts, amounts)
+ranges = st.dictionaries(st.sampled_from("abcde"), uses)
+
+
+def use(quantity: int, price: str) -> Use:
+    return Use(Fraction(quantity), quantity * Fraction(price))
+
+
+def test_the_documented_group() -> None:
+    before: dict[str, Use] = {}
+    after: dict[str, Use] = {}
+    for row in table(PAGE, "A group, worked out"):
+        for uses_of, when in ((before, "earlier"), (after, "later")):
+            hours, price = number(row[f"hours {when}"]), number(row[f"price {when}"])
+            uses_of[row["item"]] = Use(hours, hours * price)
+    parts = parts_of(before, after)
+    computed = {"volume": parts.volume, "price": parts.price, "mix": parts.mix, "all": parts.total}
+    assert computed == {row["part"]: number(row["amount"]) for row in table(PAGE, "Its parts")}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ({"a100": use(100, "2")}, {"a100": use(150, "2")}, (100, 0, 0)),
+        ({"a100": use(100, "2")}, {"a100": use(100, "3")}, (0, 100, 0)),
+        ({"a100": use(100, "2")}, {"a100": use(50, "2"), "h100": use(50, "4")}, (0, 0, 100)),
+        ({}, {"a100": use(100, "2")}, (200, 0, 0)),
+        ({"a100": use(100, "2")}, {}, (-200, 0, 0)),
+        ({"a100": use(100, "0")}, {"a100": use(200, "1")}, (0, 200, 0)),
+        ({}, {}, (0, 0, 0)),
+    ],
+)
+def test_each_part_alone(before: dict[str, Use], after: dict[str, Use], expected: tuple[int, ...]) -> None:
+    assert parts_of(before, after) == Parts(*map(Fraction, expected))
+
+
+@given(ranges, ranges)
+def test_the_parts_always_add_up(before: dict[str, Use], after: dict[str, Use]) -> None:
+    parts = parts_of(before, after)
+    difference = sum(one.cost for one in after.values()) - sum(one.cost for one in before.values())
+    assert parts.volume + parts.price + parts.mix == difference
+    back = parts_of(after, before)
+    assert back.total == -difference
+
+
+@given(
+    st.lists(st.fractions(-1000, 1000, max_denominator=5040), min_size=1, max_size=12),
+    st.sampled_from(["JPY", "USD", "KWD"]),
+    st.sampled_from([-1, 0, 1]),
+)
+def test_rounded_they_add_up_and_none_is_far_off(parts: list[Fraction], currency: str, more: int) -> None:
+    unit = Money.from_minor(1, currency)
+    total = Money(sum(parts, Fraction()), currency).rounded() + more * unit
+    rounded = rounded_parts(parts, total)
+    assert sum(rounded, Money.zero(currency)) == total
+    assert all(
+        abs(money.amount - part) <= 2 * unit.amount for money, part in zip(rounded, parts, strict=True)
+    )
+
+
+def test_thirds_of_a_cent_go_to_the_first() -> None:
+    thirds = [Fraction(1, 3)] * 3
+    assert [money.text for money in rounded_parts(thirds, Money.of("1.00", "USD"))] == [
+        "0.34",
+        "0.33",
+        "0.33",
+    ]
+    assert rounded_parts([], Money.zero("USD")) == []

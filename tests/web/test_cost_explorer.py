@@ -1,0 +1,209 @@
+"""The cost explorer and *Why did it change?*, as tenants and operators open them."""
+
+from __future__ import annotations
+
+import csv
+import re
+from html import unescape
+
+import pytest
+
+from tests import builders
+from tests.web.house import House, a_house, page, signed_in
+
+pytestmark = pytest.mark.django_db
+
+MARCH = "from=2026-03-01&through=2026-03-31"
+COSTS = "/t/vision-lab/costs/"
+CHANGE = "/t/vision-lab/costs/change/"
+
+
+@pytest.fixture
+def house() -> House:
+    return a_house()
+
+
+def text_of(html: str) -> str:
+    return " ".join(
+        unescape(
+            re.sub(r"<(?:script|style).*?</(?:script|style)>|<[^>]+>", " ", html, flags=re.DOTALL)
+        ).split()
+    )
+
+
+def links(html: str, figure: str) -> list[str]:
+    """Where this figure leads."""
+    pairs = re.findall(r'<a href="([^"]+)"[^>]*>\s*(?:<strong>)?([^<]+)', html)
+    return [unescape(href) for href, text in pairs if text.strip() == figure]
+
+
+def job_numbers(html: str) -> list[str]:
+    return re.findall(r'<a class="ct-clip" title="([^"]+)"', html)
+
+
+def test_ann_sees_march_by_user_and_each_figure_opens_to_its_jobs(house: House) -> None:
+    html = page(house.ann, f"{COSTS}?{MARCH}&by=user")
+    text = text_of(html)
+    assert "1 Mar 2026 – 31 Mar 2026, compared with 1 Feb 2026 – 28 Feb 2026" in text
+    assert "Total 6.50 – +$13.00 $13.00" in text
+    for figure, numbers in (("$12.00", ["17"]), ("$1.00", ["18"]), ("$13.00", ["18", "17"])):
+        for address in links(html, figure):
+            assert job_numbers(page(house.ann, address)) == numbers
+    assert len(links(html, "$12.00")) == 3  # the group's, the day's of the group, and that day's total
+    assert links(html, "$12.00")[:2] == [
+        "/t/vision-lab/jobs/?from=2026-03-02&through=2026-03-02",
+        "/t/vision-lab/jobs/?from=2026-03-02&through=2026-03-02&user=ben",
+    ]
+
+
+def test_the_drawing_and_the_table_are_the_same_figures(house: House) -> None:
+    html = page(house.ann, f"{COSTS}?{MARCH}&by=user")
+    columns = re.findall(r'<a href="([^"]+)" tabindex="-1"><title>([^<]+)</title>(.*?)</a>', html)
+    assert len(columns) == 31
+    assert columns[1][1] == "2 Mar 2026: $12.00"
+    heights = [sum(map(int, re.findall(r'height="(\d+)"', inner))) for _, _, inner in columns]
+    assert (heights[1], heights[2], sum(heights)) == (200, 17, 217)
+    assert "style=" not in html
+
+
+def test_filters_steps_and_comparisons_are_the_address(house: House) -> None:
+    html = page(house.ann, f"{COSTS}?{MARCH}&by=gpu_model&and=state&step=week&user=ada&compare=year")
+    text = text_of(html)
+    assert "compared with 1 Mar 2025 – 31 Mar 2025" in text
+    assert "User: ada ×" in text
+    assert "a100 · COMPLETED 0.50 – +$1.00 $1.00" in text
+    assert "2 Mar 2026 – 8 Mar 2026" in text
+    assert 'href="/t/vision-lab/costs/change/?from=2026-03-01&amp;through=2026-03-31&amp;compare=year' in html
+    other = f"{COSTS}?{MARCH}&compare=other&earlier_from=2026-03-02&earlier_through=2026-03-02"
+    assert "compared with 2 Mar 2026" in text_of(page(house.ann, other))
+    month = text_of(page(house.ann, f"{COSTS}?from=2026-03-31&through=2026-03-31&compare=month"))
+    assert "31 Mar 2026, compared with 28 Feb 2026" in month
+    assert "Neither 31 Mar 2026 nor 28 Feb 2026 has any that matches." in month
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("from=2026-03-31&through=2026-03-01", "The range ends before it begins. Choose a later last day."),
+        ("from=2026-03-31", "Enter both days like 2026-03-01, in the years 1971 to 8999."),
+        ("from=9999-01-01&through=9999-01-02", "Enter both days like 2026-03-01"),
+        ("from=1971-01-01&through=8999-12-31&compare=year", "A page shows 1,830 days at most."),
+        ("from=2000-01-01&through=2026-01-01", "A page shows 1,830 days at most."),
+        (
+            "from=2026-01-01&through=2026-12-31&step=day",
+            "365 columns are more than a page shows. Choose weeks",
+        ),
+        ("compare=other&earlier_from=x&earlier_through=y", "Enter both days like 2026-03-01"),
+    ],
+)
+def test_a_range_that_is_none_gets_a_sentence(house: House, query: str, sentence: str) -> None:
+    for path in (COSTS, CHANGE):
+        assert sentence in text_of(page(house.ann, f"{path}?{query}"))
+    assert signed_in(house.ann).get(f"{COSTS}csv?{query}").status_code == 404
+
+
+@pytest.mark.parametrize("query", ["by=shoes", "step=hour", "compare=never", "by=user&and=tenant"])
+def test_what_is_no_choice_is_no_page(house: House, query: str) -> None:
+    assert signed_in(house.ann).get(f"{COSTS}?{query}").status_code == 404
+
+
+def test_the_csv_has_each_bucket_and_group_exactly(house: House) -> None:
+    response = signed_in(house.ann).get(f"{COSTS}csv?{MARCH}&by=user&step=day")
+    rows = list(csv.reader(response.getvalue().decode().splitlines()))
+    assert rows == [
+        ["from", "through", "user", "gpu_hours", "currency", "cost"],
+        ["2026-03-02", "2026-03-02", "ben", "6", "USD", "12"],
+        ["2026-03-03", "2026-03-03", "ada", "0.5", "USD", "1"],
+    ]
+    assert (
+        response.headers["Content-Disposition"]
+        == 'attachment; filename="vision-lab-costs-2026-03-01-2026-03-31.csv"'
+    )
+
+
+def test_jobs_of_a_day_are_those_that_ran_in_it(house: House) -> None:
+    builders.ingest(
+        house.cluster,
+        builders.a_job(job_id="long", queue="gpu", started="2026-03-01 12:00", ended="2026-03-20 12:00"),
+        builders.a_job(job_id="before", started="2026-03-09 12:00", ended="2026-03-10 00:00"),
+        builders.a_job(job_id="first", qos="high", started="2026-03-10 00:00", ended="2026-03-10 01:00"),
+        builders.a_job(job_id="after", started="2026-03-11 00:00", ended="2026-03-11 01:00"),
+        builders.a_job(
+            job_id="open", started="2026-03-08 00:00", ended=None, seen_until="2026-03-12 00:00", state="RUNNING"
+        ),
+        builders.a_job(job_id="waits", submitted="2026-03-10 05:00", started=None, ended=None, state="PENDING"),
+    )  # fmt: skip
+    day = "/t/vision-lab/jobs/?from=2026-03-10&through=2026-03-10"
+    assert job_numbers(page(house.ann, day)) == ["first", "open", "long"]
+    assert job_numbers(page(house.ann, f"{day}&queue=gpu")) == ["long"]
+    assert job_numbers(page(house.ann, f"{day}&queue=(none)&qos=(none)")) == ["open"]
+    assert job_numbers(page(house.ann, f"{day}&cluster=elsewhere")) == []
+    assert "Ran 10 Mar 2026, with what each cost in all; Queue: gpu" in text_of(
+        page(house.ann, f"{day}&queue=gpu")
+    )
+    meters = page(house.ann, f"{COSTS}?{MARCH}&by=meter")
+    assert "gpu" in text_of(meters)
+    assert (
+        "/jobs/?"
+        not in meters.partition("<tbody>")[2].partition("</table>")[2].partition("ct-report-total")[0]
+    )
+    bad = page(house.ann, "/t/vision-lab/jobs/?from=2026-03-10&through=never")
+    assert "Enter both days like 2026-03-01" in bad
+
+
+def test_pages_of_jobs_that_ran_go_on_to_the_last(house: House) -> None:
+    long = [
+        builders.a_job(job_id=f"l{n}", started=f"2026-02-{n % 20 + 1:02} 12:00", ended="2026-03-20 12:00")
+        for n in range(60)
+    ]
+    day = [
+        builders.a_job(job_id=f"d{n}", started="2026-03-10 00:00", ended="2026-03-10 01:00")
+        for n in range(50)
+    ]
+    builders.ingest(house.cluster, *long, *day)
+    address, seen = "/t/vision-lab/jobs/?from=2026-03-10&through=2026-03-10", []
+    while address:
+        html = page(house.ann, address)
+        seen.append(job_numbers(html))
+        older = re.search(r'<a class="btn" href="([^"]+)"[^>]*>Older jobs', html)
+        address = unescape(older[1]) if older else ""
+    assert [len(numbers) for numbers in seen] == [50, 50, 10]
+    assert len({number for numbers in seen for number in numbers}) == 110
+
+
+def test_why_it_changed_adds_up_and_opens_to_jobs(house: House) -> None:
+    builders.ingest(
+        house.cluster,
+        builders.a_job(job_id="20", gpus=4, started="2026-04-02 10:00", ended="2026-04-02 13:00"),
+    )
+    april = "from=2026-04-01&through=2026-04-30"
+    html = page(house.ann, f"{CHANGE}?{april}")
+    text = text_of(html)
+    assert "Reasons for +$11.00" in text
+    assert "ben · a100 Volume 6.00 → 12.00 GPU-hours 109.1 % +$12.00" in text
+    assert "ada · a100 Volume no longer used: 0.50 GPU-hours before −9.1 % −$1.00" in text
+    (gained,) = links(html, "+$12.00")
+    (gone,) = links(html, "−$1.00")
+    assert job_numbers(page(house.ann, gained)) == ["20"]
+    assert job_numbers(page(house.ann, gone)) == ["18"]
+    assert "No charges in these days" in page(house.ann, f"{CHANGE}?from=2025-01-01&through=2025-01-31")
+    assert "Usage alone" in page(house.ben, f"{CHANGE}?{april}")
+    assert "Usage alone" not in page(house.ann, f"{CHANGE}?{april}")
+
+
+def test_both_are_led_to_and_strangers_get_nothing(house: House) -> None:
+    start = page(house.ann, "/t/vision-lab/?period=2026-03-01")
+    for address in (f"{COSTS}?{MARCH}", f"{CHANGE}?{MARCH}"):
+        assert f'href="{address.replace("&", "&amp;")}"' in start
+        assert signed_in(house.eve).get(address).status_code == 404
+        assert "$13.00" in page(house.op, address)
+    assert f'href="{COSTS}"' in start
+    assert signed_in(house.eve).get(f"{COSTS}csv?{MARCH}").status_code == 404
+    assert "eve" not in page(house.ann, f"{COSTS}?{MARCH}&by=user&user=eve").partition("<table")[2]
+
+
+def test_a_tenant_without_usage_is_told_so(house: House) -> None:
+    lab = builders.a_tenant("new-lab", plan=builders.a_plan("new"))
+    ann = builders.a_person("new@lab.example", lab)
+    assert "No usage in these days" in page(ann, "/t/new-lab/costs/")
+    assert "No charges in these days" in page(ann, "/t/new-lab/costs/change/")
