@@ -17,7 +17,8 @@ NAMES = (
     "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "reprice", "correct", "whatif",
     "grow", "growrate", "close", "growclose", "dashboard", "page", "growpage", "busy", "web", "worker",
     "csv", "parquet", "pdf20", "pdf500", "pull", "kube", "kubehours", "history", "historyone", "bytes",
-    "webhooks", "webhooksdead",
+    "webhooks", "webhooksdead", "apilist", "apideep", "apicost", "apirare", "apiusage", "apiquote", "apikey",
+    "push", "pushsums",
 )  # fmt: skip
 
 
@@ -80,6 +81,7 @@ def _options() -> argparse.Namespace:
 
 def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     from bench import (
+        api,
         documents,
         focus,
         growth,
@@ -88,6 +90,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
         kubernetes,
         million,
         pulling,
+        pushing,
         rating,
         set_up,
         sizes,
@@ -108,6 +111,8 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     yield from kubernetes.works(scale, postmaster, names)
     yield from sizes.works(scale, postmaster, names)
     yield from webhooks.works(scale, postmaster, names)
+    yield from pushing.works(scale, postmaster, names)
+    yield from api.works(scale, postmaster, names)
     yield from years.works(scale, postmaster, names)
     yield from set_up.works(scale, postmaster, names)
 

@@ -40,6 +40,10 @@ class Grouping(StrEnum):
     DIMENSIONS = "dimensions"
 
 
+IN_TOTALS = frozenset({Grouping.PROJECT, Grouping.GPU_MODEL, Grouping.METER, Grouping.DIMENSIONS})
+"""What the totals of a day are kept by, apart from the price."""
+
+
 class Interval(StrEnum):
     HOUR = "hour"
     DAY = "day"
@@ -148,6 +152,7 @@ def usage_series(
         "first_day": first,
         "end": end,
         "by_month": interval is Interval.MONTH,
+        "of_totals": {*grouping, *(one for one in chosen if chosen[one])} <= IN_TOTALS,
         "grouping": [str(one) for one in grouping],
         "project": project,
         "zone": tenant.timezone,

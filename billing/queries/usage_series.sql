@@ -1,36 +1,44 @@
 -- Usage over time, from what each day used.
 
 -- name: BUCKETS
--- By day or month of the tenant's zone, by what is grouped by (the rest is null), and by price. One row more than `most` says
--- that there are too many.
+-- By day or month of the tenant's zone, by what is grouped by (the rest is null), and by price. One row more than `most`
+-- says that there are too many. `of_totals`: from the totals of days, of which there are far fewer, and which know neither
+-- users, accounts, clusters, queues, QOS nor states.
 SELECT CASE WHEN %(by_month)s THEN date_trunc('month', d.day)::date ELSE d.day END AS bucket,
        CASE WHEN 'project' = ANY (%(grouping)s::text[]) THEN p.name END AS project,
-       CASE WHEN 'user' = ANY (%(grouping)s::text[]) THEN s."user" END AS "user",
-       CASE WHEN 'account' = ANY (%(grouping)s::text[]) THEN s.account END AS account,
-       CASE WHEN 'cluster' = ANY (%(grouping)s::text[]) THEN s.cluster END AS cluster,
-       CASE WHEN 'gpu_model' = ANY (%(grouping)s::text[]) THEN CASE WHEN k.is_sum THEN '' ELSE s.gpu_model END
+       CASE WHEN 'user' = ANY (%(grouping)s::text[]) THEN d."user" END AS "user",
+       CASE WHEN 'account' = ANY (%(grouping)s::text[]) THEN d.account END AS account,
+       CASE WHEN 'cluster' = ANY (%(grouping)s::text[]) THEN d.cluster END AS cluster,
+       CASE WHEN 'gpu_model' = ANY (%(grouping)s::text[]) THEN CASE WHEN k.is_sum THEN '' ELSE d.gpu_model END
            END AS gpu_model,
-       CASE WHEN 'queue' = ANY (%(grouping)s::text[]) THEN s.queue END AS queue,
-       CASE WHEN 'qos' = ANY (%(grouping)s::text[]) THEN s.qos END AS qos,
-       CASE WHEN 'state' = ANY (%(grouping)s::text[]) THEN s.state END AS state,
-       CASE WHEN 'meter' = ANY (%(grouping)s::text[]) THEN s.resource END AS meter,
-       CASE WHEN 'dimensions' = ANY (%(grouping)s::text[]) THEN CASE WHEN k.is_sum THEN s.gpu_model ELSE '' END
+       CASE WHEN 'queue' = ANY (%(grouping)s::text[]) THEN d.queue END AS queue,
+       CASE WHEN 'qos' = ANY (%(grouping)s::text[]) THEN d.qos END AS qos,
+       CASE WHEN 'state' = ANY (%(grouping)s::text[]) THEN d.state END AS state,
+       CASE WHEN 'meter' = ANY (%(grouping)s::text[]) THEN d.resource END AS meter,
+       CASE WHEN 'dimensions' = ANY (%(grouping)s::text[]) THEN CASE WHEN k.is_sum THEN d.gpu_model ELSE '' END
            END AS dimensions,
-       s.resource, s.share_den, sum(d.units), g.meter, g.unit_price, g.currency, g.by_total, g.title, g.unit
-FROM billing_dailyusage d
-JOIN billing_usageseries s ON s.tenant_id = d.tenant_id AND s.id = d.series_id
-JOIN tenants_project p ON p.id = s.project_id
-LEFT JOIN billing_pricetag g ON g.price_id = s.price_id
+       d.resource, d.share_den, sum(d.units), g.meter, g.unit_price, g.currency, g.by_total, g.title, g.unit
+FROM (
+    SELECT u.day, s.project_id, s.resource, s.price_id, s.share_den, s."user", s.account, s.cluster, s.gpu_model, s.queue,
+           s.qos, s.state, u.units
+    FROM billing_dailyusage u JOIN billing_usageseries s ON s.tenant_id = u.tenant_id AND s.id = u.series_id
+    WHERE NOT %(of_totals)s AND u.tenant_id = %(tenant)s AND u.day >= %(first_day)s AND u.day < %(end)s
+    UNION ALL
+    SELECT t.day, t.project_id, t.resource, t.price_id, t.share_den, '', '', '', t.gpu_model, '', '', '', t.units
+    FROM billing_daytotal t
+    WHERE %(of_totals)s AND t.tenant_id = %(tenant)s AND t.day >= %(first_day)s AND t.day < %(end)s
+) d
+JOIN tenants_project p ON p.id = d.project_id
+LEFT JOIN billing_pricetag g ON g.price_id = d.price_id
 CROSS JOIN LATERAL (SELECT coalesce(g.unit <> '', false) AS is_sum) k
-WHERE d.tenant_id = %(tenant)s AND d.day >= %(first_day)s AND d.day < %(end)s
-  AND (%(project)s::bigint IS NULL OR s.project_id = %(project)s::bigint)
+WHERE (%(project)s::bigint IS NULL OR d.project_id = %(project)s::bigint)
   AND (%(projects)s::text[] IS NULL OR p.name = ANY (%(projects)s::text[]))
-  AND (%(users)s::text[] IS NULL OR s."user" = ANY (%(users)s::text[]))
-  AND (%(accounts)s::text[] IS NULL OR s.account = ANY (%(accounts)s::text[]))
-  AND (%(clusters)s::text[] IS NULL OR s.cluster = ANY (%(clusters)s::text[]))
-  AND (%(gpu_models)s::text[] IS NULL OR s.gpu_model = ANY (%(gpu_models)s::text[]) AND NOT k.is_sum)
-  AND (%(meters)s::text[] IS NULL OR s.resource = ANY (%(meters)s::text[]))
-GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, s.resource, s.share_den, g.meter, g.unit_price, g.currency, g.by_total,
+  AND (%(users)s::text[] IS NULL OR d."user" = ANY (%(users)s::text[]))
+  AND (%(accounts)s::text[] IS NULL OR d.account = ANY (%(accounts)s::text[]))
+  AND (%(clusters)s::text[] IS NULL OR d.cluster = ANY (%(clusters)s::text[]))
+  AND (%(gpu_models)s::text[] IS NULL OR d.gpu_model = ANY (%(gpu_models)s::text[]) AND NOT k.is_sum)
+  AND (%(meters)s::text[] IS NULL OR d.resource = ANY (%(meters)s::text[]))
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, d.resource, d.share_den, g.meter, g.unit_price, g.currency, g.by_total,
          g.title, g.unit
 HAVING sum(d.units) <> 0
 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17, 18

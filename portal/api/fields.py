@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -15,6 +18,7 @@ from portal.api import identifiers
 from portal.api.parameters import parse_day, parse_moment
 from portal.sentences import sentence
 
+T = TypeVar("T")
 QUANTITY_DIGITS = 6
 
 
@@ -126,3 +130,34 @@ class MinorField(MoneyField):
 
     def to_representation(self, value: Any) -> dict[str, str]:
         return minor(getattr(value, self.amount), value.currency)
+
+
+class RowSerializer(serializers.Serializer[T]):
+    """Of objects in long lists: their attributes are read as such, in half of the time that DRF takes to look whether
+    each is a method or a key. Mappings are read as DRF reads them.
+    """
+
+    def to_representation(self, instance: T) -> dict[str, Any]:
+        if isinstance(instance, Mapping):
+            return dict(super().to_representation(instance))
+        shown = {}
+        for name, read, represent in self._reads:
+            value = read(instance)
+            shown[name] = None if value is None else represent(value)
+        return shown
+
+    @cached_property
+    def _reads(self) -> list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]:
+        """Of each field its name, what reads its value, and what represents that."""
+        return [
+            (
+                str(field.field_name),
+                _itself if field.source == "*" else attrgetter(str(field.source)),
+                field.to_representation,
+            )
+            for field in self._readable_fields
+        ]
+
+
+def _itself(row: T) -> T:
+    return row

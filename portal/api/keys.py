@@ -23,6 +23,10 @@ from portal.api.models import ApiKey
 from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
 from portal.core.tenants.access import allowed_in, rights_of
 from portal.core.tenants.models import Project, Role, Tenant, User
+from portal.prepared import instances, prepared_cursor
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "keys.sql")
 
 MARK = "ct_live_"
 ALPHABET = string.digits + string.ascii_letters
@@ -165,7 +169,7 @@ def find(text: str, *, moment: datetime) -> ApiKey | None:
     """The valid key with this secret; None for every other. One indexed read, and as long for a prefix of no key."""
     if not is_wellformed(text):
         return None
-    key = ApiKey.objects.select_related("tenant", "project", "maker").filter(prefix=text[8:16]).first()
+    key = _with_prefix(text[8:16])
     digest = _digest(text)
     current = hmac.compare_digest(digest, bytes(key.digest) if key else _NOBODY)
     previous = hmac.compare_digest(digest, bytes((key and key.previous_digest) or _NOBODY))
@@ -173,6 +177,19 @@ def find(text: str, *, moment: datetime) -> ApiKey | None:
         return None
     in_overlap = key.previous_until is not None and moment < key.previous_until
     return key if current or (previous and in_overlap) else None
+
+
+def _with_prefix(prefix: str) -> ApiKey | None:
+    """With its maker, tenant and project. Each request asks for it, so its statement is planned once a connection."""
+    with prepared_cursor() as cursor:
+        cursor.execute(sql.BY_PREFIX, {"prefix": prefix})
+        row = next(instances(cursor, ApiKey, User, Tenant, Project), None)
+    if row is None:
+        return None
+    key: ApiKey = row[0]
+    _, key.maker, tenant, project = row
+    key.tenant, key.project = tenant if key.tenant_id else None, project if key.project_id else None
+    return key
 
 
 def record_use(key: ApiKey, *, text: str, address: str | None, moment: datetime) -> None:

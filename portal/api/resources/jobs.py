@@ -16,7 +16,7 @@ from billing.queries.jobs import Job, Piece
 from billing.rules.money import Money
 from portal.api import identifiers, parameters
 from portal.api.cursors import Page
-from portal.api.fields import IdField, MomentField, QuantityField
+from portal.api.fields import IdField, MomentField, QuantityField, RowSerializer
 from portal.api.problems import bad_parameter
 from portal.api.views import TenantEndpoint
 
@@ -61,7 +61,7 @@ class EpochField(MomentField):
         return super().to_representation(datetime.fromtimestamp(value, UTC))
 
 
-class JobSerializer(serializers.Serializer[Job]):
+class JobSerializer(RowSerializer[Job]):
     """A job as it is now, and what it costs so far."""
 
     id = IdField("job", source="row.record_id")
