@@ -13,9 +13,8 @@ from allauth.account.utils import get_next_redirect_url, perform_login
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialApp, SocialLogin
+from allauth.socialaccount.providers import registry
 from allauth.socialaccount.providers.base.constants import AuthError, AuthProcess
-from allauth.socialaccount.providers.oauth2.client import OAuth2Error
-from allauth.socialaccount.providers.openid_connect import views
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
@@ -24,7 +23,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
-from requests import RequestException
 
 from portal.core.audit import acting_as
 from portal.core.tenants import single_sign_on
@@ -49,7 +47,13 @@ class Providers(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allauth h
         rows = IdentityProvider.objects.filter(enabled=True).order_by("title", "pk")
         if provider is not None:
             rows = rows.filter(name=provider)
+        if rows:
+            _provider_class()
         return [_app(row, with_secret=provider is not None) for row in rows]
+
+    def list_providers(self, request: HttpRequest) -> list[Any]:
+        """Those that the sign-in page offers. One query."""
+        return [_provider_class()(request=request, app=app) for app in self.list_apps(request)]
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
         """Sign in the account that the person has here; a refusal leads to the sign-in page.
@@ -95,11 +99,22 @@ class Providers(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allauth h
         extra_context: Mapping[str, Any] | None = None,
     ) -> None:
         del extra_context
+        from requests import RequestException
+
         if error == AuthError.CANCELLED:
             code = "was-cancelled"
         else:
             code = "unreachable" if isinstance(exception, RequestException) else "went-wrong"
         _refuse(request, SignOnError(code, provider=provider.app.name))
+
+
+def _provider_class() -> Any:
+    """Loaded where there is a provider to ask, which no worker does: its client takes 6 MB."""
+    from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
+
+    if registry.get_class(OpenIDConnectProvider.id) is None:
+        registry.register(OpenIDConnectProvider)
+    return OpenIDConnectProvider
 
 
 def _app(row: IdentityProvider, *, with_secret: bool) -> SocialApp:
@@ -171,6 +186,9 @@ def begin(request: HttpRequest, provider_id: str) -> HttpResponse:
     row = IdentityProvider.objects.filter(name=provider_id, enabled=True).first()
     if row is None:
         raise Http404(provider_id)
+    from allauth.socialaccount.providers.oauth2.client import OAuth2Error
+    from requests import RequestException
+
     try:
         provider = Providers(request).get_provider(request, provider_id)
         following = get_next_redirect_url(request)
@@ -191,6 +209,8 @@ def callback(request: HttpRequest, provider_id: str) -> HttpResponse:
     row = IdentityProvider.objects.filter(name=provider_id, enabled=True).first()
     if row is None:
         raise Http404(provider_id)
+    from allauth.socialaccount.providers.openid_connect import views
+
     try:
         answer: HttpResponse = views.callback(request, provider_id)
         return answer

@@ -5,6 +5,8 @@ How the provider is asked, `tests/integration/test_single_sign_on.py` tries agai
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from portal.core.tenants.models import (
 )
 from portal.core.tenants.single_sign_on import Claims, SignOnError, admit
 from portal.core.tenants.tasks import send_account_mails
+from portal.env import ROOT
 from portal.ops.cli import RefusedError
 from portal.web.single_sign_on import claims_of
 from tests import builders
@@ -264,6 +267,15 @@ def test_the_sign_in_page_offers_it_and_an_unknown_one_is_404(uni: IdentityProvi
     ):
         assert Client().get(path).status_code == 404
     assert Client().post("/accounts/oidc/uni/login/").status_code == 405
+
+
+def test_a_worker_does_not_load_the_client_of_providers() -> None:
+    """It takes 6 MB, which web processes alone have anyway."""
+    script = "import sys, django; django.setup(); print('requests' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout.strip() == "False"
 
 
 def test_a_callback_that_nobody_asked_for_signs_nobody_in(uni: IdentityProvider) -> None:
