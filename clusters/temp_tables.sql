@@ -145,9 +145,27 @@ CREATE TEMP TABLE IF NOT EXISTS rate_slice (
 CREATE INDEX IF NOT EXISTS rate_slice_since ON rate_slice (calendar_id, since)
 
 -- name: PROVE
--- prove_time: what each tenant's plan charges when. Filled and read by billing.proof.
+-- prove_time: what each tenant's plan charges when. prove_covered: up to which rated row documents cover each period.
+-- prove_wallet: prices that wallets pay. prove_sum: what is rated of the records of each month, in partial sums.
+-- prove_mark: months that were written to since they were proved. prove_period: billing periods to prove, with the days
+--     of their tenant that are looked at. All filled and read by billing.proof.
 CREATE TEMP TABLE IF NOT EXISTS prove_time (
     tenant_id bigint NOT NULL, since bigint NOT NULL, until bigint NOT NULL, charges text[]
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS prove_covered (
+    period_id bigint NOT NULL, payer_id bigint NOT NULL, through bigint
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS prove_wallet (price_id bigint NOT NULL) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS prove_sum (
+    month date NOT NULL, service_month date NOT NULL, cluster_id bigint, tenant_id bigint NOT NULL, period_id bigint NOT NULL,
+    project_id bigint NOT NULL, price_id bigint, payer_id bigint, resource text NOT NULL, verdict text NOT NULL,
+    share_den int NOT NULL, units numeric NOT NULL, oldest bigint NOT NULL, newest bigint NOT NULL, rows bigint NOT NULL,
+    covered boolean, booked boolean
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS prove_mark (id bigint NOT NULL, month date NOT NULL) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS prove_period (
+    period_id bigint NOT NULL, tenant_id bigint NOT NULL, since bigint NOT NULL, until bigint NOT NULL, first_day date NOT NULL,
+    end_day date NOT NULL
 ) ON COMMIT DELETE ROWS
 
 -- name: SUPPOSE

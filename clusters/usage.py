@@ -150,6 +150,18 @@ def months(*, proved: Collection[date]) -> dict[date, tuple[int, int]]:
         return {month: (after, last) for month, after, last in cursor.fetchall()}
 
 
+def ids_of(months: Collection[date]) -> dict[date, tuple[int, int]]:
+    """The id range (after, last] that records of each of these UTC months have, attached or not."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.IDS, {"months": list(months)})
+        return {month: (after, last) for month, after, last in cursor.fetchall()}
+
+
+def cluster_names() -> dict[int, str]:
+    """By number the name of each cluster."""
+    return dict(Cluster.objects.values_list("pk", "name"))
+
+
 @dataclass(frozen=True, slots=True)
 class Census:
     """What a range of records holds: how many `through` a number and in all, the newest id, the newest write."""
@@ -168,10 +180,11 @@ def census(within: tuple[int, int], *, through: int) -> Census:
         return Census(*cursor.fetchone())
 
 
-def orphans() -> list[str]:
-    """Up to ten records whose account, or cluster of their account, there is not: no foreign key watches over them."""
+def orphans(within: tuple[int, int]) -> list[str]:
+    """Up to ten records of an id range without their account or its cluster: no foreign key watches over them."""
+    after, last = within
     with connection.cursor() as cursor:
-        cursor.execute(sql.ORPHANS, {"most": 10})
+        cursor.execute(sql.ORPHANS, {"most": 10, "after": after, "last": last})
         return [text for (text,) in cursor.fetchall()]
 
 

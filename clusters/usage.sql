@@ -81,6 +81,13 @@ WHERE month = ANY(%(proved)s::date[])
 OR EXISTS (SELECT FROM clusters_usagerecord u WHERE u.id > after AND u.id <= after + (1::bigint << 40))
 ORDER BY month
 
+-- name: IDS
+-- The numbers (after, last] that records of each month have, whether there are any or not.
+SELECT month, after, after + (1::bigint << 40) FROM (
+    SELECT month, (month_number(extract(epoch FROM month)::bigint)::bigint << 40) - 1 AS after
+    FROM unnest(%(months)s::date[]) AS m (month)
+) numbered
+
 -- name: CENSUS
 -- How many of a month's records there are with a number up to `through`, the newest, and when any was last written.
 SELECT count(*) FILTER (WHERE id <= %(through)s), count(*), max(id), max(last_seen) FROM clusters_usagerecord
@@ -91,7 +98,7 @@ WHERE id > %(after)s AND id <= %(last)s
 SELECT format('job %%s, account number %%s, cluster number %%s', u.job_id, u.account_id, u.cluster_id)
 FROM clusters_usagerecord u
 LEFT JOIN clusters_account a ON a.id = u.account_id AND a.cluster_id = u.cluster_id
-WHERE a.id IS NULL LIMIT %(most)s
+WHERE a.id IS NULL AND u.id > %(after)s AND u.id <= %(last)s LIMIT %(most)s
 
 -- name: UNCLAIMED
 -- What accounts held outside of all claims, each of which is an account and [since, until).

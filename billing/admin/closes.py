@@ -29,7 +29,7 @@ class CloseProofAdmin(ReadOnly[CloseProof]):
 @admin.register(MonthProof)
 class MonthProofAdmin(ReadOnly[MonthProof]):
     list_display = ("__str__", "computed_at", "records", "places")
-    fields = ("month", "computed_at", "records", "last_id", "allocated", "broken")
+    fields = ("month", "computed_at", "records", "last_id", "held", "terms", "broken")
     ordering = ("-month",)
 
     @admin.display(description=gettext_lazy("broken"))

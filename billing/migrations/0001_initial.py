@@ -114,22 +114,6 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
-                    name='MonthProof',
-                    fields=[
-                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                        ('month', models.DateField(help_text="Its first day: the month that the records' numbers say.", unique=True)),
-                        ('computed_at', models.DateTimeField()),
-                        ('records', models.BigIntegerField()),
-                        ('last_id', models.BigIntegerField(help_text='The newest of these records.')),
-                        ('allocated', models.JSONField(help_text='By cluster and resource, in exact resource-seconds.')),
-                        ('broken', models.JSONField(help_text='Where a sum does not close, or rows were changed or deleted otherwise.')),
-                    ],
-                    options={
-                        'indexes': [],
-                        'constraints': [],
-                    },
-                ),
-                migrations.CreateModel(
                     name='WalletScheme',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -424,6 +408,62 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='MonthProof',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('month', models.DateField(help_text="Its first day: the month that the records' numbers say.", unique=True)),
+                        ('computed_at', models.DateTimeField()),
+                        ('records', models.BigIntegerField()),
+                        ('last_id', models.BigIntegerField(help_text='The newest of these records.')),
+                        ('first_second', models.BigIntegerField(help_text='UTC epoch second in which the first of its runs began.', null=True)),
+                        ('last_second', models.BigIntegerField(help_text='The end of what its runs held so far.', null=True)),
+                        ('accounts', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), help_text='The numbers of the accounts that it has records of.', size=None)),
+                        ('held', models.JSONField(help_text='What its records held, in resource-seconds by service month, cluster, resource and part of the sum.')),
+                        ('terms', models.CharField(help_text='Digest of the owners and plans that it was computed with. Empty: it does not stand.', max_length=100)),
+                        ('broken', models.JSONField(help_text='Where a sum does not close, or rows were changed or deleted otherwise.')),
+                    ],
+                    options={
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='MonthSum',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('resource', models.CharField(max_length=40)),
+                        ('share_den', models.IntegerField()),
+                        ('units', models.DecimalField(decimal_places=0, help_text='Σ units × share_num', max_digits=30)),
+                        ('month', models.DateField(help_text='That of `MonthProof`.')),
+                        ('service_month', models.DateField()),
+                        ('cluster_id', models.BigIntegerField(help_text='Empty: no such record is known.', null=True)),
+                        ('period_id', models.BigIntegerField()),
+                        ('project_id', models.BigIntegerField()),
+                        ('price_id', models.BigIntegerField(null=True)),
+                        ('payer_id', models.BigIntegerField(null=True)),
+                        ('verdict', models.CharField(choices=[('charged', 'Charged'), ('waived', 'Waived: not charged by this plan'), ('unpriced', 'Unpriced: no price covers it')], max_length=10)),
+                        ('oldest', models.BigIntegerField(help_text='The first of its rated rows.')),
+                        ('newest', models.BigIntegerField()),
+                        ('rows', models.BigIntegerField()),
+                    ],
+                    options={
+                        'indexes': [models.Index(fields=['month'], name='month_sums_of_month')],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='ProofMark',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('month', models.DateField()),
+                    ],
+                    options={
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='Quota',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -668,21 +708,6 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
-                    name='CloseProof',
-                    fields=[
-                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                        ('period', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='proofs', to='billing.billingperiod')),
-                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
-                        ('closed_at', models.DateTimeField()),
-                        ('accepted_incomplete', models.TextField(blank=True, help_text="The operator's reason, where there was one.")),
-                        ('sums', models.JSONField()),
-                    ],
-                    options={
-                        'indexes': [],
-                        'constraints': [],
-                    },
-                ),
-                migrations.CreateModel(
                     name='PeriodJobs',
                     fields=[
                         ('pk', models.CompositePrimaryKey('tenant_id', 'period_id', 'price_id', blank=True, editable=False, primary_key=True, serialize=False)),
@@ -707,6 +732,21 @@ class Migration(migrations.Migration):
                         ('period', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.billingperiod')),
                         ('record_id', models.BigIntegerField()),
                         ('price_id', models.BigIntegerField(help_text='As of its job.')),
+                    ],
+                    options={
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='CloseProof',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('period', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='proofs', to='billing.billingperiod')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('closed_at', models.DateTimeField()),
+                        ('accepted_incomplete', models.TextField(blank=True, help_text="The operator's reason, where there was one.")),
+                        ('sums', models.JSONField()),
                     ],
                     options={
                         'indexes': [],

@@ -71,9 +71,10 @@ from billing.models.payment_attempts import (
     RefundState,
     SavedMethod,
 )
-from billing.models.payments import CloseProof, MonthProof, Payment
+from billing.models.payments import Payment
 from billing.models.plans import Plan, PlanVersion, Price, Settles, Subscription
 from billing.models.price_corrections import PriceCorrection
+from billing.models.proofs import CloseProof, MonthProof, MonthSum, ProofMark
 from billing.models.quota_blocks import QuotaBlock, QuotaBlockState, QuotaRelease
 from billing.models.quotas import (
     Quota,
@@ -194,6 +195,7 @@ __all__ = [
     "ManualLine",
     "MethodState",
     "MonthProof",
+    "MonthSum",
     "MovedCredit",
     "MovedMoney",
     "Notice",
@@ -213,6 +215,7 @@ __all__ = [
     "PlanVersion",
     "Price",
     "PriceCorrection",
+    "ProofMark",
     "Quota",
     "QuotaAction",
     "QuotaBlock",

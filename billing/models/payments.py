@@ -1,4 +1,4 @@
-"""What was paid, and what was proved when a period was closed."""
+"""What was paid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from django.db import models
 from django.db.models import Q
 
 from billing.models.invoices import Invoice
-from billing.models.rated import BillingPeriod
 from billing.rules.money import Money
 from portal.core.audit import track
 from portal.core.tenants.models import Tenant
@@ -41,34 +40,3 @@ class Payment(models.Model):
     def __str__(self) -> str:
         currency = self.invoice.currency
         return f"{self.reference}: {Money.from_minor(self.amount, currency).text} {currency}"
-
-
-class CloseProof(models.Model):
-    """The conservation sums as they stood when a tenant's period was closed."""
-
-    period = models.ForeignKey(BillingPeriod, on_delete=models.PROTECT, related_name="proofs")
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
-    closed_at = models.DateTimeField()
-    accepted_incomplete = models.TextField(
-        blank=True, help_text="The operator's reason, where there was one."
-    )
-    sums = models.JSONField()
-
-    def __str__(self) -> str:
-        return f"close of {self.period}"
-
-
-class MonthProof(models.Model):
-    """How the records of a past UTC month were proved the last time, and what the next proof compares with."""
-
-    month = models.DateField(unique=True, help_text="Its first day: the month that the records' numbers say.")
-    computed_at = models.DateTimeField()
-    records = models.BigIntegerField()
-    last_id = models.BigIntegerField(help_text="The newest of these records.")
-    allocated = models.JSONField(help_text="By cluster and resource, in exact resource-seconds.")
-    broken = models.JSONField(
-        help_text="Where a sum does not close, or rows were changed or deleted otherwise."
-    )
-
-    def __str__(self) -> str:
-        return f"{self.month:%Y-%m}"

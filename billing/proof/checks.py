@@ -9,13 +9,12 @@ owned it then, since it has no rated rows. `pending` holds unpriced usage too.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from fractions import Fraction
 
-from django.db import connection, transaction
+from django.db import connection
 from django.db.backends.utils import CursorWrapper
 from django.db.models import Sum
 from django.db.models.functions import Coalesce
@@ -30,44 +29,21 @@ from billing.models import (
     Wallet,
     WalletBooking,
 )
+from billing.proof import months, records
 from billing.proof.line_amounts import lines_that_cost_something_else
 from billing.proof.names import mark, named
+from billing.proof.records import Held, MonthRecords
+from billing.proof.snapshot import changes_to_rate, snapshot
+from billing.proof.sums import Sums, seconds_text
 from billing.rules.meters import SECONDS_PER_HOUR
-from billing.rules.money import Money, decimal_text
+from billing.rules.money import Money
 from billing.rules.tax import tax_on
 from billing.wallets import replay
-from clusters import temp_tables, usage
-from portal.core.outbox.models import OutboxMessage
+from clusters import usage
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "checks.sql")
 IDENTITIES = Statements(__file__, "identities.sql").by_name
-
-SLICE = 50_000  # records looked at in one statement
-
-RERATING = ("billing.tasks.rate_accounts", "billing.tasks.rate_tenants")
-"""Until they are done, what is rated is not what is owned and priced now."""
-
-PARTS = ("allocated", "billed", "waived", "pending", "unassigned")
-
-
-@dataclass(slots=True)
-class Sums:
-    """The parts of one cluster's resource, exact resource-seconds."""
-
-    parts: dict[str, Fraction] = field(default_factory=lambda: dict.fromkeys(PARTS, Fraction(0)))
-    unpriced: Fraction = Fraction(0)  # of pending
-
-    def add(self, part: str, value: Fraction) -> None:
-        """Count resource-seconds as one of the parts; what has no price yet is pending."""
-        if part == "unpriced":
-            self.unpriced += value
-        self.parts["pending" if part == "unpriced" else part] += value
-
-    @property
-    def difference(self) -> Fraction:
-        """allocated − (billed + waived + pending + unassigned); 0 where the sum closes."""
-        return 2 * self.parts["allocated"] - sum(self.parts.values(), Fraction(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,83 +62,82 @@ class Proof:
     quarantined: Mapping[str, int]
     checks: list[Check]
     rerating: int  # changes of ownership or prices whose usage waits in the outbox to be rated again
+    recomputed: Sequence[date] = field(default=())  # UTC months; of each other one its kept proof stands
 
     @property
     def holds(self) -> bool:
         return all(not s.difference for s in self.sums.values()) and not any(c.broken for c in self.checks)
 
 
-def prove(*, month: date | None = None, progress: Callable[[int], None] | None = None) -> Proof:
-    """All sums of a UTC month, or of all time. One snapshot of the database; changes nothing."""
-    with snapshot() as cursor:
-        sums, jobs, rated = sums_of_jobs(cursor, month=month, progress=progress)
-        quarantined = usage.quarantined_rows()
-        for cluster in quarantined:
-            for resource in Resource:
-                if not resource.is_measure:
-                    sums.setdefault((cluster, resource.value), Sums())  # shown with zeros
-        cursor.execute(sql.ALL_RATED_ROWS)
-        orphans = cursor.fetchone()[0] - rated
-        if orphans:
-            jobs.append(f"{orphans:,} rated rows belong to no job that is known")
-        checks = [
-            Check("every job is rated for whom it was, in full", jobs[:10]),
-            Check("every usage record has its account and cluster", usage.orphans()),
-            _lines_equal_rated(),
-            _lines_cost_what_they_say(),
-            _wallet_days_cost_what_was_used(),
-            _wallets_hold_what_their_days_leave(),
-            _taxes_are_their_rates(),
-            *(Check(name, _texts(statement)) for name, statement in IDENTITIES.items()),
-        ]
-        checks = [Check(check.name, named(check.broken)) for check in checks]
-        return Proof(
-            dict(sorted(sums.items())),
-            quarantined,
-            checks,
-            changes_to_rate(),
-        )
-
-
-def changes_to_rate() -> int:
-    """Changes of ownership or prices whose usage waits in the outbox to be rated again."""
-    return OutboxMessage.objects.undone().filter(task__in=RERATING).count()
-
-
-@contextmanager
-def snapshot() -> Iterator[CursorWrapper]:
-    """A cursor for which the database stands still, as it was at its first statement."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        if not connection.savepoint_ids:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        yield cursor
-
-
-def sums_of_jobs(
-    cursor: CursorWrapper,
+def prove(
     *,
     month: date | None = None,
-    within: tuple[int, int] = usage.ALL_IDS,
+    full: bool = False,
+    moment: datetime | None = None,
     progress: Callable[[int], None] | None = None,
-) -> tuple[dict[tuple[str, str], Sums], list[str], int]:
-    """Of the records of an id range: the sums in a UTC month, where a job is not rated as held, how many rated rows."""
-    sums: dict[tuple[str, str], Sums] = defaultdict(Sums)
-    jobs: list[str] = []
-    rated = 0
-    temp_tables.prepare(cursor, "PROVE")
-    cursor.execute(sql.CHARGED_TIME)
-    accounts = usage.account_ids()
-    for after, last in usage.slices(accounts, size=SLICE, within=within):
-        count = usage.load_slice(after, last, accounts)
-        cursor.execute(sql.SUMS, {"month": month})
-        for cluster, resource, part, num, den in cursor.fetchall():
-            sums[cluster, resource].add(part, Fraction(int(num), den))
-        jobs += _texts(sql.JOBS)
-        cursor.execute(sql.RATED_ROWS)
-        rated += cursor.fetchone()[0]
-        if progress is not None:
-            progress(count)
-    return sums, jobs, rated
+) -> Proof:
+    """All sums of a UTC month, or of all time, in one snapshot of the database.
+
+    Recomputes the months to which something was written since they were proved, or all of them where `full`, and takes
+    the kept proofs of the others. With a `moment` it keeps what it recomputed, as of then; else it writes nothing.
+    """
+    with months.alone(moment), snapshot() as cursor:
+        every = months.survey(cursor, full=full)
+        results = months.recompute(cursor, every, progress)
+        findings = months.check_summaries(cursor, every.due, whole=full)
+        held = [records.of_proof(every.proofs[valid]) for valid in every.valid]
+        held += [result.held for result in results.values()]
+        quarantined = usage.quarantined_rows()
+        proof = Proof(
+            _sums(cursor, held, service=month, clusters=quarantined),
+            quarantined,
+            [Check(check.name, named(check.broken)) for check in _checks(results.values(), findings)],
+            changes_to_rate(),
+            every.due,
+        )
+        if moment is not None:
+            months.keep(cursor, every, results, findings, moment=moment)
+    return proof
+
+
+def _sums(
+    cursor: CursorWrapper, held: Iterable[Held], *, service: date | None, clusters: Iterable[str]
+) -> dict[tuple[str, str], Sums]:
+    """By cluster and resource, those of all clusters shown: with zeros where nothing was used."""
+    names = usage.cluster_names()
+    sums = {
+        (names.get(cluster, f"cluster {cluster}, which is gone"), resource): row
+        for (cluster, resource), row in records.sums_of(
+            *held, records.rated_sums(cursor), service=service
+        ).items()
+    }
+    for cluster in clusters:
+        for resource in Resource:
+            if not resource.is_measure:
+                sums.setdefault((cluster, resource.value), Sums())
+    return dict(sorted(sums.items()))
+
+
+def _checks(results: Iterable[MonthRecords], findings: Mapping[str, list[str]]) -> list[Check]:
+    """Of the months that were recomputed, and what is compared whole: it costs by periods, invoices and wallets."""
+    broken: dict[str, list[str]] = {records.RATED: [], records.ORPHANS: [], records.OWNERS: []}
+    unknown = 0
+    for result in results:
+        unknown += result.unknown
+        for name, texts in result.broken.items():
+            broken[name] = (broken[name] + texts)[:10]
+    if unknown:
+        broken[records.RATED].append(records.unknown_text(unknown))
+    return [
+        *(Check(name, texts) for name, texts in broken.items()),
+        _lines_equal_rated(),
+        _lines_cost_what_they_say(),
+        _wallet_days_cost_what_was_used(),
+        _wallets_hold_what_their_days_leave(),
+        _taxes_are_their_rates(),
+        *(Check(name, texts) for name, texts in findings.items()),
+        *(Check(name, _texts(statement)) for name, statement in IDENTITIES.items()),
+    ]
 
 
 def tenant_sums(periods: Sequence[BillingPeriod]) -> dict[int, dict[str, dict[str, str]]]:
@@ -184,14 +159,6 @@ def tenant_sums(periods: Sequence[BillingPeriod]) -> dict[int, dict[str, dict[st
         }
         for period, resources in sums.items()
     }
-
-
-def seconds_text(seconds: Fraction) -> str:
-    """Exact resource-seconds: a decimal where it is finite, else a fraction such as 1/7."""
-    try:
-        return decimal_text(seconds)
-    except ValueError:
-        return f"{seconds.numerator}/{seconds.denominator}"
 
 
 def _lines_equal_rated() -> Check:

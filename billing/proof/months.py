@@ -1,19 +1,177 @@
-"""Past months whose records are proved again in turn, one a night: a row changed behind the program's back is found."""
+"""The proofs of months: which stand, what has to be recomputed, and one a night in turn.
+
+A proof of a month stands until something is written that it was computed from. Rows say so by marks, which triggers set
+in the transaction that writes; owners and plans by a digest, which is compared each time; documents and wallets by
+the rated rows that they cover. What none of these tells, a change behind the program's back, the night finds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+
+from django.db.backends.utils import CursorWrapper
 
 from billing.models import MonthProof
-from billing.proof import checks
+from billing.proof import records
 from billing.proof.names import named
-from clusters import usage
+from billing.proof.records import MonthRecords
+from billing.proof.snapshot import changes_to_rate, snapshot
+from billing.proof.sums import seconds_text
+from clusters import temp_tables, usage
+from portal.core.locks import Work, in_turn
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "months.sql")
+SUMMARIES = Statements(__file__, "kept.sql").by_name
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 SYNC = timedelta(days=1)
 """Longer than a sync takes: what it writes says when it began."""
+
+CODE = hashlib.sha256("\n".join([*records.sql.by_name.values(), *SUMMARIES.values()]).encode()).hexdigest()[
+    :12
+]
+"""What other statements proved does not stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Months:
+    """All months that have records, proofs or marks, by their numbers of records; the `due` ones do not stand."""
+
+    ids: Mapping[date, tuple[int, int]]
+    proofs: Mapping[date, MonthProof]
+    due: Sequence[date]
+
+    @property
+    def valid(self) -> list[date]:
+        """Those whose proof is as good as a new one."""
+        return sorted(set(self.proofs) - set(self.due))
+
+
+def alone(moment: datetime | None) -> AbstractContextManager[None]:
+    """Proofs that are kept are made one after the other: each keeps what its own snapshot showed."""
+    return in_turn(Work.PROVING) if moment is not None else nullcontext()
+
+
+def survey(cursor: CursorWrapper, *, full: bool) -> Months:
+    """Fill the working tables of a proof, and find out which months have to be recomputed: all where `full`."""
+    temp_tables.prepare(cursor, "PROVE")
+    for statement in (records.sql.CHARGED_TIME, records.sql.COVERED, sql.MARKS):
+        cursor.execute(statement)
+    proofs = {proof.month: proof for proof in MonthProof.objects.order_by("month")}
+    attached = set(usage.months(proved=proofs))
+    marked = _months(cursor, "SELECT DISTINCT month FROM prove_mark")
+    every = attached | set(proofs) | marked
+    if full:
+        every |= _months(cursor, sql.RATED_MONTHS)
+    due = every if full else every - _valid(cursor, proofs, attached, marked)
+    return Months(usage.ids_of(every), proofs, sorted(due))
+
+
+def _valid(
+    cursor: CursorWrapper, proofs: Mapping[date, MonthProof], attached: set[date], marked: set[date]
+) -> set[date]:
+    terms = _terms(cursor, proofs.values())
+    half_covered = _months(cursor, sql.HALF_COVERED)
+    return {
+        month
+        for month, proof in proofs.items()
+        if proof.terms == terms[month] and (month in attached or not proof.records)
+    } - (marked | half_covered)
+
+
+def _terms(cursor: CursorWrapper, months: Iterable[MonthProof | MonthRecords]) -> dict[date, str]:
+    """By month the digest of what it is computed with beside its rows."""
+    spans = [
+        {
+            "month": f"{month.month:%Y-%m-%d}",
+            "first": month.first_second,
+            "last": month.last_second,
+            "accounts": sorted(month.accounts),
+        }
+        for month in months
+    ]
+    cursor.execute(sql.TERMS, {"months": json.dumps(spans)})
+    return {month: f"{CODE} {digest}" for month, digest in cursor.fetchall()}
+
+
+def recompute(
+    cursor: CursorWrapper, months: Months, progress: Callable[[int], None] | None = None
+) -> dict[date, MonthRecords]:
+    """Prove the records of the months that are due; `prove_sum` then has the partial sums of all that are known."""
+    if valid := months.valid:
+        cursor.execute(sql.LOAD, {"months": valid})
+    results = {
+        month: records.recompute(
+            cursor, month, months.ids[month], before=months.proofs.get(month), progress=progress
+        )
+        for month in months.due
+    }
+    cursor.execute("ANALYZE prove_sum")
+    return results
+
+
+def check_summaries(
+    cursor: CursorWrapper, months: Sequence[date], *, whole: bool = False
+) -> dict[str, list[str]]:
+    """By name what does not hold of the days, jobs and periods that are kept: of these UTC months, or the `whole`."""
+    cursor.execute("TRUNCATE prove_period")
+    if not whole:
+        cursor.execute(sql.PERIODS, {"months": list(months)})
+    services = sorted(_months(cursor, sql.SERVICES))
+    values: dict[str, bool | list[date]] = {"whole": whole, "months": list(months), "services": services}
+    broken = {}
+    for name, statement in SUMMARIES.items():
+        cursor.execute(statement, values)
+        broken[name] = [str(text) for (text,) in cursor.fetchmany(10)]
+    return broken
+
+
+def keep(
+    cursor: CursorWrapper,
+    months: Months,
+    results: Mapping[date, MonthRecords],
+    broken: Mapping[str, list[str]],
+    *,
+    moment: datetime,
+) -> None:
+    """Keep the proofs of these months as of now. Where something is broken beside the records, each says what of it."""
+    if not results:
+        return
+    terms = _terms(cursor, results.values())
+    for month, result in results.items():
+        findings = check_summaries(cursor, [month]) if any(broken.values()) else {}
+        texts = [text for texts in (*result.broken.values(), *findings.values()) for text in texts]
+        texts += result.unclosed
+        before = months.proofs.get(month)
+        lost = _lost(before, result) if before else []
+        gone = before is not None and result.census.through < before.records
+        stands = result.holds and not any(broken.values()) and not gone
+        values = {
+            "computed_at": moment,
+            "broken": named(texts[:10]) + lost,
+            "terms": terms[month] if stands else "",
+        }
+        if not gone:  # else the next proof compares with the same, until the rows are as they were
+            values |= {
+                "records": result.census.records,
+                "last_id": result.census.last_id or 0,
+                "first_second": result.first_second,
+                "last_second": result.last_second,
+                "accounts": sorted(result.accounts),
+                "held": records.as_data(result.held),
+            }
+        MonthProof.objects.update_or_create(month=month, defaults=values)
+    cursor.execute(sql.KEEP, {"months": list(results)})
+    cursor.execute(sql.FORGET_MARKS, {"months": list(results)})
 
 
 def prove_next(*, moment: datetime) -> MonthProof | None:
@@ -21,65 +179,77 @@ def prove_next(*, moment: datetime) -> MonthProof | None:
 
     While usage waits to be rated again no sum need close. Killed, it has stored nothing, and the next call does it.
     """
-    if checks.changes_to_rate():
-        return None
-    computed = dict(MonthProof.objects.values_list("month", "computed_at"))
-    if any(computed_at.date() == moment.date() for computed_at in computed.values()):
-        return None
-    months = usage.months(proved=computed)
-    past = [month for month in months if (month.year, month.month) < (moment.year, moment.month)]
-    if not past:
-        return None
-    return prove_month(min(past, key=lambda month: (computed.get(month, NEVER), month)), moment=moment)
+    with alone(moment):
+        if changes_to_rate():
+            return None
+        computed = dict(MonthProof.objects.values_list("month", "computed_at"))
+        if any(computed_at.date() == moment.date() for computed_at in computed.values()):
+            return None
+        months = usage.months(proved=computed)
+        past = [month for month in months if (month.year, month.month) < (moment.year, moment.month)]
+        if not past:
+            return None
+        return _prove(min(past, key=lambda month: (computed.get(month, NEVER), month)), moment=moment)
 
 
 def prove_month(month: date, *, moment: datetime) -> MonthProof:
-    """Recompute the whole runs of the month's records, and compare with what its last proof had."""
-    within = usage.months(proved=[month])[month]
-    with checks.snapshot() as cursor:
-        before = MonthProof.objects.filter(month=month).first()
-        census = usage.census(within, through=before.last_id if before else 0)
-        sums, jobs, _ = checks.sums_of_jobs(cursor, within=within)
-        allocated = {
-            f"{cluster} {resource}": checks.seconds_text(row.parts["allocated"])
-            for (cluster, resource), row in sorted(sums.items())
-        }
-        broken = [
-            f"{cluster}, {resource}: {checks.seconds_text(row.difference)} s allocated are in no other sum"
-            for (cluster, resource), row in sorted(sums.items())
-            if row.difference
-        ]
-        broken += named(jobs[:10])
-        lost = _lost(before, census, allocated) if before else []
-    values = {"computed_at": moment, "broken": broken + lost}
-    if not lost:  # else the next proof compares with the same, until the rows are as they were
-        values |= {"records": census.records, "last_id": census.last_id or 0, "allocated": allocated}
-    return MonthProof.objects.update_or_create(month=month, defaults=values)[0]
+    """Recompute the whole runs of the month's records and what is kept of it, and compare with its last proof."""
+    with alone(moment):
+        return _prove(month, moment=moment)
 
 
-def _lost(before: MonthProof, census: usage.Census, allocated: Mapping[str, str]) -> list[str]:
-    """What no sync can have done since the last proof: records are never deleted, and a change says when it was."""
-    if census.through < before.records:
-        return [f"{before.records - census.through:,} of {before.records:,} usage records are gone"]
-    unchanged = census.last_id == before.last_id and (census.last_seen or NEVER) < before.computed_at - SYNC
-    if not unchanged:
-        return []
-    return [
-        f"{key}: {was} s were allocated, now {now} s, and no sync wrote that"
-        for key in sorted({*before.allocated, *allocated})
-        if (was := before.allocated.get(key, "0")) != (now := allocated.get(key, "0"))
-    ]
+def _prove(month: date, *, moment: datetime) -> MonthProof:
+    with snapshot() as cursor:
+        every = survey(cursor, full=False)
+        one = Months(usage.ids_of([month]), every.proofs, [month])
+        result = records.recompute(cursor, month, one.ids[month], before=every.proofs.get(month))
+        keep(cursor, one, {month: result}, check_summaries(cursor, [month]), moment=moment)
+    return MonthProof.objects.get(month=month)
 
 
-def as_data() -> list[dict[str, object]]:
-    """Each past month's last proof, for programs: the newest month first."""
+def as_data(recomputed: Iterable[date]) -> list[dict[str, object]]:
+    """Each month's last proof, for programs: the newest month first. Some were `recomputed` just now."""
+    now = set(recomputed)
     return [
         {
             "month": f"{proof.month:%Y-%m}",
             "computed_at": proof.computed_at.isoformat(),
+            "recomputed": proof.month in now,
             "records": proof.records,
             "holds": not proof.broken,
             "broken": proof.broken,
         }
         for proof in MonthProof.objects.order_by("-month")
     ]
+
+
+def _lost(before: MonthProof, result: MonthRecords) -> list[str]:
+    """What no sync can have done since the last proof: records are never deleted, and a change says when it was."""
+    census = result.census
+    if census.through < before.records:
+        return [f"{before.records - census.through:,} of {before.records:,} usage records are gone"]
+    unchanged = census.last_id == before.last_id and (census.last_seen or NEVER) < before.computed_at - SYNC
+    if not unchanged:
+        return []
+    was, now = _allocated(records.of_proof(before)), _allocated(result.held)
+    names = usage.cluster_names()
+    return [
+        f"{names.get(cluster, cluster)} {resource}: {seconds_text(was[cluster, resource])} s were allocated, "
+        f"now {seconds_text(now[cluster, resource])} s, and no sync wrote that"
+        for cluster, resource in sorted({*was, *now})
+        if was[cluster, resource] != now[cluster, resource]
+    ]
+
+
+def _allocated(held: records.Held) -> dict[tuple[int, str], Fraction]:
+    """What was allocated, by cluster and resource."""
+    sums: dict[tuple[int, str], Fraction] = defaultdict(Fraction)
+    for (_, cluster, resource, part), value in held.items():
+        if part == "allocated":
+            sums[cluster, resource] += value
+    return sums
+
+
+def _months(cursor: CursorWrapper, statement: str) -> set[date]:
+    cursor.execute(statement)
+    return {month for (month,) in cursor.fetchall()}

@@ -7,6 +7,7 @@ from typing import Any
 
 from billing.catalog import meters
 from billing.proof import checks
+from billing.proof.sums import seconds_text
 from billing.rules.meters import SECONDS_PER_HOUR
 
 UNITS = {
@@ -45,7 +46,7 @@ def as_data(proof: checks.Proof) -> dict[str, Any]:
 
 def quantity_text(resource: str, seconds: Fraction) -> str:
     """Exact, in the unit in which the resource is proved: seconds of what runs hold, units of a declared meter."""
-    return checks.seconds_text(seconds if resource in UNITS else seconds / SECONDS_PER_HOUR)
+    return seconds_text(seconds if resource in UNITS else seconds / SECONDS_PER_HOUR)
 
 
 def units_of(proof: checks.Proof) -> dict[str, str]:

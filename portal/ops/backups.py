@@ -116,7 +116,7 @@ def prove(url: str) -> Proved:
     Raises BackupError where it is of another version of ClusterTab, or no key opens a secret.
     """
     opened = _manage(url, "rotate_secrets", "--dry-run")
-    proof = _manage(url, "prove", codes=(0, 1))
+    proof = _manage(url, "prove", "--full", codes=(0, 1))
     broken = [check["name"] for check in proof["checks"] if not check["holds"]]
     text = (
         "Every sum closes."

@@ -35,6 +35,7 @@ OTHER_SQL = tuple(
         "months",
         "audit",
         "laws",
+        "proof",
         "views",
         "reports",
         "documents",

@@ -51,7 +51,7 @@ def test_a_plan_is_that_of_the_values_and_changes_nothing(capsys: pytest.Capture
         (["NOTHING"], "There is no statement 'NOTHING'"),
         (
             ["SUMS"],
-            "Several statements are called so: billing.proof.checks.SUMS, billing.reports.report.SUMS",
+            "Several statements are called so: billing.proof.records.SUMS, billing.reports.report.SUMS",
         ),
         (["live.GONE", "--plan", "--set", "price=1"], "sets no placeholder; there are tenant"),
     ],

@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from billing.proof.checks import seconds_text
+from billing.proof.sums import seconds_text
 from clusters import pull_schedule
 from clusters.models import Cluster, ClusterKind, Connection, Pull, Quarantined
 from clusters.models.connection import SECRETS

@@ -39,10 +39,13 @@ class CheckSerializer(serializers.Serializer[Any]):
 
 
 class MonthProofSerializer(serializers.Serializer[Any]):
-    """A past month as it was last proved again: one each night, in turn."""
+    """A month as its proof was kept last: by `prove`, or at night, where one is recomputed in turn."""
 
     month = serializers.CharField()
     computed_at = serializers.DateTimeField()
+    recomputed = serializers.BooleanField(
+        help_text="Something was written to it since: its part of the sums was recomputed for this answer."
+    )
     records = serializers.IntegerField()
     holds = serializers.BooleanField()
     broken = serializers.ListField(child=serializers.CharField(), help_text="What was changed, in words.")
@@ -57,9 +60,7 @@ class ProofSerializer(serializers.Serializer[Any]):
     quarantined = serializers.DictField(child=serializers.IntegerField(), help_text="Rows by cluster.")
     rerating = serializers.IntegerField(help_text="Changes whose usage waits to be rated again.")
     checks = CheckSerializer(many=True)
-    months = MonthProofSerializer(
-        many=True, help_text="Every past month's last proof, the newest month first."
-    )
+    months = MonthProofSerializer(many=True, help_text="Every month's last proof, the newest month first.")
 
 
 class Proof(OperatorEndpoint):
@@ -77,6 +78,6 @@ class Proof(OperatorEndpoint):
             "month": f"{year}-{month:02d}",
             "holds": proof.holds,
             **as_data(proof),
-            "months": months.as_data(),
+            "months": months.as_data(proof.recomputed),
         }
         return as_json(body)

@@ -11,7 +11,7 @@ from django.core.management.base import CommandParser
 from billing.catalog import line_descriptions
 from billing.documents import line_jobs
 from billing.models import Invoice, InvoiceLine, Price
-from billing.proof.checks import seconds_text
+from billing.proof.sums import seconds_text
 from billing.rules.formatting import money_text, plain_price
 from billing.rules.meters import SECONDS_PER_HOUR, is_built_in
 from billing.rules.money import Money

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -12,7 +13,9 @@ from django.core.management.base import CommandParser
 
 from billing.models import MonthProof
 from billing.proof import checks, months
+from billing.proof.snapshot import snapshot
 from billing.proof.summary import UNITS, as_data, quantity_text, units_of
+from billing.proof.sums import PARTS, seconds_text
 from billing.quotas.proof import prove_quotas
 from billing.rules.period import parse_month
 from clusters import comparison, validation
@@ -27,13 +30,17 @@ from portal.sentences import sentence
 
 
 class Command(OperatorCommand):
-    help = "Prove the sums: allocated = billed + waived + pending + unassigned. Exit code 1 if one is open."
+    help = (
+        "Prove the sums: allocated = billed + waived + pending + unassigned. Recomputes the months that were "
+        "written to since they were proved. Exit code 1 if a sum is open."
+    )
     refusals: ClassVar[tuple[type[Exception], ...]] = (ConnectorError,)
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "month", metavar="YYYY-MM", nargs="?", help="a UTC month; all time where left out"
         )
+        parser.add_argument("--full", action="store_true", help="recompute all months")
         parser.add_argument(
             "--source", metavar="FILE", type=Path, help="read the scheduler's file again and compare"
         )
@@ -50,27 +57,32 @@ class Command(OperatorCommand):
             except ValueError as error:
                 raise BadInputError(sentence(error)) from error
         with Progress("Records proved") as progress:
-            proof = checks.prove(month=month, progress=progress.add)
+            moment = datetime.now(UTC).replace(microsecond=0)
+            proof = checks.prove(month=month, full=options["full"], moment=moment, progress=progress.add)
         source = (
             _compare(options["source"], options["format"], options["cluster"]) if options["source"] else None
         )
         if month is None:
-            with checks.snapshot():
-                quotas = prove_quotas(moment=datetime.now(UTC).replace(microsecond=0))
+            with snapshot():
+                quotas = prove_quotas(moment=moment)
             proof = replace(proof, checks=[*proof.checks, quotas])
         holds = proof.holds and not (source and source["differences"])
         data = {"month": options["month"], "holds": holds, **as_data(proof), "source": source}
-        data["months"] = months.as_data()
-        text = "\n".join([*_months(), _text(proof, source, holds=holds)])
+        data["months"] = months.as_data(proof.recomputed)
+        text = "\n".join([*_months(proof.recomputed), _text(proof, source, holds=holds)])
         return Answer(data, text, 0 if holds else 1)
 
 
-def _months() -> list[str]:
-    """When each past month was proved on its own, and what its proof named."""
+def _months(recomputed: Collection[date]) -> list[str]:
+    """When each month was recomputed, just now or before, and what its proof named."""
     lines = []
     for proof in MonthProof.objects.order_by("-month"):
-        verdict = "NO" if proof.broken else "yes"
-        lines.append(f"{proof}, proved at night on {proof.computed_at:%Y-%m-%d}: {verdict}")
+        when = (
+            "now"
+            if proof.month in recomputed
+            else f"on {proof.computed_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        )
+        lines.append(f"{proof}, recomputed {when}: {'NO' if proof.broken else 'yes'}")
         lines += [f"  {place}" for place in proof.broken]
     return lines
 
@@ -83,9 +95,9 @@ def _named(resource: str, units: dict[str, str]) -> str:
 def _text(proof: checks.Proof, source: dict[str, Any] | None, *, holds: bool) -> str:
     lines, units = [], units_of(proof)
     for (cluster, resource), row in proof.sums.items():
-        parts = {part: quantity_text(resource, row.parts[part]) for part in checks.PARTS}
+        parts = {part: quantity_text(resource, row.parts[part]) for part in PARTS}
         sign = "=" if not row.difference else "≠"
-        added = " + ".join(f"{parts[part]} {part}" for part in checks.PARTS[1:])
+        added = " + ".join(f"{parts[part]} {part}" for part in PARTS[1:])
         whole = f"{parts['allocated']} {'allocated' if resource in UNITS else 'received'}"
         lines.append(f"{cluster}, {_named(resource, units)}: {whole} {sign} {added}")
         if row.unpriced:
@@ -157,7 +169,7 @@ def _usage_text(usage: RecordedUsage | None) -> str:
     if usage is None:
         return "nothing"
     seconds, amount = usage.amounts
-    text = f"{seconds} s and {checks.seconds_text(amount)} GPU-seconds"
+    text = f"{seconds} s and {seconds_text(amount)} GPU-seconds"
     return f"{text} so far" if usage.runs else text
 
 

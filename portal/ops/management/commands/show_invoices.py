@@ -13,7 +13,7 @@ from django.db.models import Prefetch
 
 from billing.catalog import line_descriptions
 from billing.models import Invoice, InvoiceLine, InvoiceTax
-from billing.proof.checks import seconds_text
+from billing.proof.sums import seconds_text
 from billing.receivables import settlement
 from billing.rules.formatting import hours_text, plain_price
 from billing.rules.money import Money

@@ -1,0 +1,97 @@
+"""What was proved: when a period was closed, and of each month when it was last recomputed."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from billing.models.rated import BillingPeriod, Total, Verdict
+from portal.core.tenants.models import Tenant
+
+
+class CloseProof(models.Model):
+    """The conservation sums as they stood when a tenant's period was closed."""
+
+    period = models.ForeignKey(BillingPeriod, on_delete=models.PROTECT, related_name="proofs")
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
+    closed_at = models.DateTimeField()
+    accepted_incomplete = models.TextField(
+        blank=True, help_text="The operator's reason, where there was one."
+    )
+    sums = models.JSONField()
+
+    def __str__(self) -> str:
+        return f"close of {self.period}"
+
+
+class MonthProof(models.Model):
+    """How a UTC month was proved the last time: its records by their numbers, and its billing periods.
+
+    It stands until something is written that it was computed from: then there is a `ProofMark` of the month, or the
+    digest of `terms` is another one.
+    """
+
+    month = models.DateField(unique=True, help_text="Its first day: the month that the records' numbers say.")
+    computed_at = models.DateTimeField()
+    records = models.BigIntegerField()
+    last_id = models.BigIntegerField(help_text="The newest of these records.")
+    first_second = models.BigIntegerField(
+        null=True, help_text="UTC epoch second in which the first of its runs began."
+    )
+    last_second = models.BigIntegerField(null=True, help_text="The end of what its runs held so far.")
+    accounts = ArrayField(
+        models.BigIntegerField(), help_text="The numbers of the accounts that it has records of."
+    )
+    held = models.JSONField(
+        help_text="What its records held, in resource-seconds by service month, cluster, resource and part of the sum."
+    )
+    terms = models.CharField(
+        max_length=100,
+        help_text="Digest of the owners and plans that it was computed with. Empty: it does not stand.",
+    )
+    broken = models.JSONField(
+        help_text="Where a sum does not close, or rows were changed or deleted otherwise."
+    )
+
+    def __str__(self) -> str:
+        return f"{self.month:%Y-%m}"
+
+
+class MonthSum(Total):
+    """What is rated of the records of a UTC month: a partial sum of all time, kept with the month's proof.
+
+    `tenant` is whose usage it is. The numbers of its rows say what documents and wallets cover; it is apart for rows
+    that were covered when it was computed.
+    """
+
+    month = models.DateField(help_text="That of `MonthProof`.")
+    service_month = models.DateField()
+    cluster_id = models.BigIntegerField(null=True, help_text="Empty: no such record is known.")
+    period_id = models.BigIntegerField()
+    project_id = models.BigIntegerField()
+    price_id = models.BigIntegerField(null=True)
+    payer_id = models.BigIntegerField(null=True)
+    verdict = models.CharField(max_length=10, choices=Verdict.choices)
+    oldest = models.BigIntegerField(help_text="The first of its rated rows.")
+    newest = models.BigIntegerField()
+    rows = models.BigIntegerField()
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["month"], name="month_sums_of_month")]
+
+    def __str__(self) -> str:
+        return f"{self.month:%Y-%m}: {self.resource} {self.units}"
+
+
+class ProofMark(models.Model):
+    """That something was written from which the proof of a UTC month is computed. By triggers alone.
+
+    Each transaction adds its own, so that none waits for another. A proof deletes those that it saw.
+    """
+
+    month = models.DateField()
+
+    def __str__(self) -> str:
+        return f"{self.month:%Y-%m}"
