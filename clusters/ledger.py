@@ -8,7 +8,7 @@ moves the watermark in the same commit.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -73,12 +73,10 @@ def store(
     """
     with connection.cursor() as cursor:
         temp_tables.prepare(cursor, "LEDGER", "USAGE")
-        rounds = _stage(cursor, facts)
+        rounds = _stage(cursor, facts, _accounts(cursor, cluster, {fact.account for fact in facts}))
         cursor.execute(sql.MONTHS, {"cluster": cluster.pk, "moment": moment})
         partitions: list[tuple[int, str]] = cursor.fetchall()
         new = revised = 0
-        cursor.execute(sql.HOLD_ACCOUNTS, {"cluster": cluster.pk})
-        cursor.execute(sql.ADD_ACCOUNTS, {"cluster": cluster.pk})
         if rounds > 1:
             _of_months(cursor, sql.DROP_REPEATED_HISTORY, partitions, {"cluster": cluster.pk})
         for turn in range(1, rounds + 1):
@@ -121,7 +119,19 @@ def record(*, pull: Pull, stored: Stored, steps: int) -> None:
     )
 
 
-def _stage(cursor: Any, facts: Sequence[UsageFact]) -> int:
+def _accounts(cursor: Any, cluster: Cluster, names: Set[str]) -> dict[str, int]:
+    """The ids of the accounts with these names, made where they are missing; none goes before the transaction ends."""
+    values: dict[str, Any] = {"cluster": cluster.pk, "names": list(names)}
+    cursor.execute(sql.HOLD_ACCOUNTS, values)
+    known: dict[str, int] = dict(cursor.fetchall())
+    if known.keys() != names:
+        cursor.execute(sql.ADD_ACCOUNTS, values)
+        cursor.execute(sql.HOLD_ACCOUNTS, values)
+        known = dict(cursor.fetchall())
+    return known
+
+
+def _stage(cursor: Any, facts: Sequence[UsageFact], accounts: Mapping[str, int]) -> int:
     """Copy the facts, of equal ones in a row the first; returns the most that one key stands for then."""
     seen: dict[str, tuple[int, UsageFact]] = {}
     most = 0
@@ -134,7 +144,7 @@ def _stage(cursor: Any, facts: Sequence[UsageFact]) -> int:
         if turn > most:
             most = turn
         seen[fact.source_key] = turn, fact
-        lines.append(_line(turn, fact))
+        lines.append(_line(turn, accounts[fact.account], fact))
     with cursor.copy(sql.COPY_STAGE) as copy:
         copy.write("".join(lines).encode())
     cursor.execute(sql.ANALYZE_STAGE)
@@ -146,10 +156,10 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _NULL = "\\N"
 
 
-def _line(turn: int, fact: UsageFact) -> str:
+def _line(turn: int, account: int, fact: UsageFact) -> str:
     """A line of COPY's text format, in the order of `COPY_STAGE`."""
     fields = (
-        fact.account, fact.source_key, fact.job_id, fact.name, fact.user, fact.queue, fact.qos, fact.priority_class,
+        fact.source_key, fact.job_id, fact.name, fact.user, fact.queue, fact.qos, fact.priority_class,
         fact.gpu_model, fact.mig_profile, fact.node_list, fact.requested, fact.state, fact.exit_code,
     )  # fmt: skip
     texts = "\t".join(fields)
@@ -160,7 +170,7 @@ def _line(turn: int, fact: UsageFact) -> str:
     started, ended = fact.started, fact.ended
     seen = None if ended is not None else fact.seen_until
     return (
-        f"{texts}\t{turn}\t{fact.gpus}\t{num}\t{den}\t{fact.cpu_milli}\t{fact.memory_mib}\t{fact.nodes}"
+        f"{account}\t{texts}\t{turn}\t{fact.gpus}\t{num}\t{den}\t{fact.cpu_milli}\t{fact.memory_mib}\t{fact.nodes}"
         f"\t{_NULL if limit is None else limit}\t{_NULL if submitted is None else submitted}"
         f"\t{_NULL if eligible is None else eligible}\t{_NULL if started is None else started}"
         f"\t{_NULL if ended is None else ended}\t{_NULL if seen is None else seen}\t{fact.suspended}"

@@ -4,24 +4,22 @@
 -- name, node_list, requested, time_limit, submitted, eligible, exit_code) is written in place, without a revision.
 
 -- name: COPY_STAGE
-COPY usage_stage (account, source_key, job_id, name, "user", queue, qos, priority_class, gpu_model, mig_profile,
+COPY usage_stage (account_id, source_key, job_id, name, "user", queue, qos, priority_class, gpu_model, mig_profile,
     node_list, requested, state, exit_code, turn, gpus, share_num, share_den, cpu_milli, memory_mib, nodes, time_limit,
     submitted, eligible, started, ended, seen_until, suspended, gpu_memory_mib, billing, meter, quantity) FROM STDIN
 
 -- name: ANALYZE_STAGE
--- Of three columns only: of all 30 it takes as long as merging the batch. The others are never joined by.
-ANALYZE usage_stage (turn, account, source_key)
+-- Of two columns only: of all 30 it takes as long as merging the batch. The others are never joined by.
+ANALYZE usage_stage (turn, source_key)
 
 -- name: HOLD_ACCOUNTS
 -- Against being deleted before the batch is committed; those that are missing are added, and held by that.
-SELECT id FROM clusters_account
-WHERE cluster_id = %(cluster)s AND name IN (SELECT account FROM usage_stage) ORDER BY id FOR KEY SHARE
+SELECT name, id FROM clusters_account
+WHERE cluster_id = %(cluster)s AND name = ANY (%(names)s) ORDER BY id FOR KEY SHARE
 
 -- name: ADD_ACCOUNTS
 INSERT INTO clusters_account (cluster_id, name)
-SELECT DISTINCT %(cluster)s::bigint, s.account FROM usage_stage s
-WHERE NOT EXISTS (SELECT 1 FROM clusters_account a WHERE a.cluster_id = %(cluster)s AND a.name = s.account)
-ORDER BY 2
+SELECT %(cluster)s, n.name FROM unnest(%(names)s::text[]) AS n (name) ORDER BY 2
 ON CONFLICT DO NOTHING
 
 -- name: MONTHS
@@ -53,7 +51,6 @@ DELETE FROM usage_stage s USING (
     SELECT DISTINCT ON (source_key) * FROM usage_stage WHERE coalesce(key_month, held_month) = %(month)s
     ORDER BY source_key, (ended IS NULL), turn DESC
 ) n
-JOIN clusters_account a ON a.cluster_id = %(cluster)s AND a.name = n.account
 CROSS JOIN LATERAL (
     SELECT * FROM clusters_usagerecord r
     WHERE r.cluster_id = %(cluster)s AND r.source_key = n.source_key LIMIT 1
@@ -63,7 +60,7 @@ WHERE s.source_key = n.source_key AND s.turn < n.turn
        u.share_den, u.cpu_milli, u.memory_mib, u.nodes, u.started, u.ended, u.suspended, u.state, u.gpu_memory_mib,
        u.billing, u.meter, u.quantity, u.seen_until)
       IS NOT DISTINCT FROM
-      (a.id, n."user", n.queue, n.qos, n.priority_class, n.gpus, n.gpu_model, n.mig_profile, n.share_num,
+      (n.account_id, n."user", n.queue, n.qos, n.priority_class, n.gpus, n.gpu_model, n.mig_profile, n.share_num,
        n.share_den, n.cpu_milli, n.memory_mib, n.nodes, n.started, n.ended, n.suspended, n.state, n.gpu_memory_mib,
        n.billing, n.meter, n.quantity, CASE WHEN n.ended IS NULL THEN n.seen_until END)
 
@@ -84,7 +81,7 @@ SELECT m.source_key, m.account_id,
        CASE m.verdict WHEN 'new' THEN %(month)s::bigint << 40 | nextval('clusters_usagerecord_id_seq') ELSE m.record_id END, m.verdict,
        CASE m.verdict WHEN 'new' THEN 1 WHEN 'revised' THEN m.revision + 1 ELSE m.revision END
 FROM (
-    SELECT s.source_key, a.id AS account_id, u.id AS record_id, u.revision,
+    SELECT s.source_key, s.account_id, u.id AS record_id, u.revision,
            CASE WHEN u.id IS NULL THEN 'new'
                 WHEN (u.ended IS NOT NULL AND s.ended IS NULL)
                      OR (u.started IS NOT NULL AND s.started IS NULL)
@@ -93,7 +90,7 @@ FROM (
                       u.share_num, u.share_den, u.cpu_milli, u.memory_mib, u.nodes, u.started, u.ended, u.suspended,
                       u.state, u.gpu_memory_mib, u.billing, u.meter, u.quantity)
                      IS DISTINCT FROM
-                     (a.id, s."user", s.queue, s.qos, s.priority_class, s.gpus, s.gpu_model, s.mig_profile,
+                     (s.account_id, s."user", s.queue, s.qos, s.priority_class, s.gpus, s.gpu_model, s.mig_profile,
                       s.share_num, s.share_den, s.cpu_milli, s.memory_mib, s.nodes, s.started, s.ended,
                       CASE WHEN u.ended IS NULL AND s.ended IS NULL THEN u.suspended ELSE s.suspended END,
                       s.state, s.gpu_memory_mib, s.billing, s.meter, s.quantity) THEN 'revised'
@@ -108,7 +105,6 @@ FROM (
                      OR EXISTS (SELECT 1 FROM clusters_vanishedrun v WHERE v.record_id = u.id)) THEN 'seen'
                 ELSE 'same' END AS verdict
     FROM usage_stage s
-    JOIN clusters_account a ON a.cluster_id = %(cluster)s AND a.name = s.account
     LEFT JOIN LATERAL (  -- one look into the unique index per row, whatever the statistics say of a young table
         SELECT * FROM clusters_usagerecord r
         WHERE r.cluster_id = %(cluster)s AND r.source_key = s.source_key LIMIT 1

@@ -7,7 +7,7 @@
 --     and the revision that it will have. Filled and read by clusters.ledger.
 -- usage_touched: records that a batch changed. Filled by clusters.ledger, read by clusters.usage.
 CREATE TEMP TABLE IF NOT EXISTS usage_stage (
-    account text NOT NULL, source_key text NOT NULL, job_id text NOT NULL, name text NOT NULL, "user" text NOT NULL,
+    account_id bigint NOT NULL, source_key text NOT NULL, job_id text NOT NULL, name text NOT NULL, "user" text NOT NULL,
     queue text NOT NULL, qos text NOT NULL, priority_class text NOT NULL, gpu_model text NOT NULL,
     mig_profile text NOT NULL, node_list text NOT NULL, requested text NOT NULL, state text NOT NULL,
     exit_code text NOT NULL, turn int NOT NULL, gpus int NOT NULL, share_num int NOT NULL, share_den int NOT NULL,
