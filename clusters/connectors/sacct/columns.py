@@ -58,10 +58,12 @@ class ColumnReader:
         self.rows = rows
         self.delimiter = delimiter
         self.width = rows.columns.width
-        self.midnights = _Known(rows.clock.midnights.__getitem__, NEVER)
-        self.minutes: _Known[str, int] = _Known(lambda text: rows.clock.times[f"{text}:00"], NEVER)
-        self.seconds: _Known[str, int] = _Known(lambda text: rows.clock.times[f"T00:00{text}"], NEVER)
-        self.loosely = _Known(rows.clock.loosely, None)
+        clock = rows.clock
+        self.hours: _Known[str, int] = _Known(
+            lambda text: clock.midnights[text[:10]] + clock.times[f"{text[10:]}:00:00"], NEVER
+        )
+        self.seconds: _Known[str, int] = _Known(lambda text: clock.times[f"T00{text}"], NEVER)
+        self.loosely = _Known(clock.loosely, None)
         self.states = _Known(state_word, "RUNNING")
         self.shapes = _Known(self._shape, None)
         self.limits: _Known[tuple[str, str], int | None] = _Known(lambda texts: time_limit(*texts), None)
@@ -150,8 +152,8 @@ class ColumnReader:
         return keys, facts
 
     def _moments(self, texts: list[str]) -> list[int]:
-        midnights, minutes, seconds = self.midnights, self.minutes, self.seconds
-        return [midnights[text[:10]] + minutes[text[10:16]] + seconds[text[16:]] for text in texts]
+        hours, seconds = self.hours, self.seconds
+        return [hours[text[:13]] + seconds[text[13:]] for text in texts]
 
     def _shape(self, texts: tuple[str, str, str]) -> Shape:
         listed, cpus, nodes = texts
