@@ -8,7 +8,7 @@ moves the watermark in the same commit.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -119,7 +119,7 @@ def record(*, pull: Pull, stored: Stored, steps: int) -> None:
     )
 
 
-def _accounts(cursor: Any, cluster: Cluster, names: Set[str]) -> dict[str, int]:
+def _accounts(cursor: Any, cluster: Cluster, names: set[str]) -> dict[str, int]:
     """The ids of the accounts with these names, made where they are missing; none goes before the transaction ends."""
     values: dict[str, Any] = {"cluster": cluster.pk, "names": list(names)}
     cursor.execute(sql.HOLD_ACCOUNTS, values)
