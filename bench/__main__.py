@@ -18,7 +18,7 @@ NAMES = (
     "grow", "growrate", "close", "growclose", "dashboard", "page", "growpage", "busy", "web", "worker",
     "csv", "parquet", "pdf20", "pdf500", "pull", "kube", "kubehours", "history", "historyone", "bytes",
     "webhooks", "webhooksdead", "apilist", "apideep", "apicost", "apirare", "apiusage", "apiquote", "apikey",
-    "push", "pushsums",
+    "push", "pushsums", "walk",
 )  # fmt: skip
 
 
@@ -94,6 +94,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
         rating,
         set_up,
         sizes,
+        walk,
         webhooks,
         whatif,
         years,
@@ -112,6 +113,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     yield from sizes.works(scale, postmaster, names)
     yield from webhooks.works(scale, postmaster, names)
     yield from pushing.works(scale, postmaster, names)
+    yield from walk.works(scale, postmaster, names)
     yield from api.works(scale, postmaster, names)
     yield from years.works(scale, postmaster, names)
     yield from set_up.works(scale, postmaster, names)
