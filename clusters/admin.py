@@ -17,6 +17,7 @@ from clusters.models import (
     Account,
     AccountBlock,
     Act,
+    ApiServer,
     CapacityInterval,
     Cluster,
     Connection,
@@ -151,6 +152,19 @@ class TelemetryAdmin(ReadOnly[Telemetry]):
     fields = (
         *("cluster", "base_url", "unix_socket", "user", "options", "enabled", "credentials_changed_at"),
         *("complete_through", "last_success_at", "next_at", "failures", "last_error", "notes"),
+    )
+
+
+@admin.register(ApiServer)
+class ApiServerAdmin(ReadOnly[ApiServer]):
+    """To look at; `[cluster.api_server]` of a configuration file describes it."""
+
+    list_display = ("cluster", "base_url", "enabled", "credentials_changed_at")
+    list_select_related = ("cluster",)
+    ordering = ("cluster__name",)
+    fields = (
+        *("cluster", "base_url", "unix_socket", "enabled", "dedicated_cluster_queues"),
+        *("always_resource_quota", "credentials_changed_at"),
     )
 
 

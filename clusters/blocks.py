@@ -14,15 +14,11 @@ from django.db.models.functions import Now
 
 from clusters.models import AccountBlock, Act, ActKind, ActOutcome, BlockReason, Cluster
 
-STARTS = "GrpTRES=gres/gpu"
-"""Set to 0, no GPU job of the account or of those below it starts; what runs runs on. GrpTRESMins, which
-would do the same to waiting jobs, has Slurm end the running ones within a minute as timed out."""
-
-SUBMITS = "GrpSubmitJobs"
-"""Set to 0, sbatch refuses new jobs, also those without GPUs."""
-
 OPERATOR = "operator"
 """The source of what people block by hand. Others name themselves: billing's dunning, and quotas."""
+
+SUBMISSIONS = ("GrpSubmitJobs", "pods of ")
+"""How limits begin that keep jobs from being submitted: those of Slurm, and of a ResourceQuota of Kubernetes."""
 
 Limits = Mapping[str, Any]
 
@@ -55,21 +51,18 @@ def with_reasons(cluster: Cluster) -> QuerySet[AccountBlock]:
     return blocks.prefetch_related(Prefetch("reasons", queryset=rows, to_attr="standing"))
 
 
-def demanded(*, submits: bool) -> tuple[str, ...]:
-    """The limits that are 0 while a reason stands."""
-    return (STARTS, SUBMITS) if submits else (STARTS,)
-
-
-def demanded_by(rows: Iterable[BlockReason]) -> set[str]:
-    """The limits that these reasons demand together."""
-    return {name for row in rows for name in demanded(submits=row.submits)}
+def demanded_by(rows: Iterable[BlockReason], names: Iterable[str]) -> set[str]:
+    """Those of the limits that these reasons demand together."""
+    reasons = list(rows)
+    submits = any(row.submits for row in reasons)
+    return {name for name in names if reasons and (submits or not name.startswith(SUBMISSIONS))}
 
 
 def lifted(
     block: AccountBlock, *, now: Limits, left: Iterable[BlockReason]
 ) -> tuple[dict[str, Any], list[str]]:
     """The limits once only `left` stand, and in sentences what is left as somebody else set it."""
-    still, limits, notes = demanded_by(left), dict(now), []
+    still, limits, notes = demanded_by(left, block.limits), dict(now), []
     for name, (before, ours) in block.limits.items():
         if name in still:
             continue
@@ -84,15 +77,18 @@ def lifted(
     return limits, notes
 
 
-def place(act: Act, *, source: str, submits: bool) -> None:
-    """In the transaction that writes the act down: the reason that it places, and what its block has to give back."""
+def place(act: Act, *, source: str, submits: bool, restores: Limits) -> None:
+    """In the transaction that writes the act down: the reason that it places, and what its block has to give back.
+
+    `restores` has each limit that the reason demands, with what it was before it was ours (None: it had none).
+    """
     block = current_block(act.cluster, act.account) or AccountBlock(
         cluster=act.cluster, account=act.account, limits={}, blocked_by=act
     )
-    for name in demanded(submits=submits):
-        before, ours = act.before.get(name), act.intended[name]
-        if name not in block.limits or before != ours:  # somebody may have changed it since: that comes back
-            block.limits[name] = [before, ours]
+    for name, before in restores.items():
+        ours = act.intended[name]
+        if name not in block.limits or act.before.get(name) != ours:
+            block.limits[name] = [before, ours]  # somebody may have changed it since: that comes back
     block.save()
     # A reason that stands is placed again where somebody has opened what it closed.
     BlockReason.objects.get_or_create(
@@ -138,7 +134,7 @@ def _keep_what_is_demanded(act: Act) -> None:
     if block is None:
         return
     if left := reasons(block):
-        still = demanded_by(left)
+        still = demanded_by(left, block.limits)
         block.limits = {name: pair for name, pair in block.limits.items() if name in still}
     else:
         block.ended_at, block.lifted_by = Now(), act

@@ -9,12 +9,22 @@ from urllib.parse import urlsplit
 from clusters import watermark
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.findings import Finding, Level
+from clusters.connectors.kubernetes import check as kubernetes_check
+from clusters.connectors.kubernetes.accounts import AccountLookup
 from clusters.connectors.prometheus import check as prometheus_check
 from clusters.connectors.prometheus.client import TIMEOUT, PrometheusClient
 from clusters.connectors.slurm import check
 from clusters.connectors.slurm.rest import SlurmRest
-from clusters.models import Cluster, ClusterKind, Connection, Telemetry
-from clusters.sources import Clock, endpoint, job_telemetry, login, prometheus_login, prometheus_options
+from clusters.models import ApiServer, Cluster, ClusterKind, Connection, Telemetry
+from clusters.sources import (
+    Clock,
+    endpoint,
+    job_telemetry,
+    kubernetes_api,
+    login,
+    prometheus_login,
+    prometheus_options,
+)
 from portal.sentences import sentence
 
 LATELY = 3 * 3600  # seconds of what telemetry tells that are looked at
@@ -26,19 +36,35 @@ def slurm(*, cluster: Cluster, clock: Clock) -> tuple[Connection, SlurmRest]:
     Raises ConnectorError where the cluster has none or a stored secret cannot be read.
     """
     connection = Connection.objects.filter(cluster=cluster).first()
-    if cluster.kind == ClusterKind.PROMETHEUS:
-        raise ConnectorError("cluster-cannot-be-acted-on", retry=False, cluster=cluster.name)
     if connection is None or cluster.kind != ClusterKind.SLURM:
         raise ConnectorError("no-slurm-connection", retry=False, cluster=cluster.name)
     return connection, SlurmRest(endpoint(connection), login(connection), clock=clock)
 
 
+def kubernetes(*, cluster: Cluster) -> AccountLookup:
+    """What finds an account's objects over the API server, which calls nobody yet; its `api` wants to be closed.
+
+    Raises ConnectorError where the cluster has no connection to one, or a stored secret cannot be read.
+    """
+    row = ApiServer.objects.filter(cluster=cluster, enabled=True).first()
+    connection = Connection.objects.filter(cluster=cluster).first()
+    if row is None or connection is None:
+        raise ConnectorError("no-kubernetes-api", retry=False, cluster=cluster.name)
+    return AccountLookup(
+        kubernetes_api(row),
+        prometheus_options(connection),
+        dedicated=row.dedicated_cluster_queues,
+        with_quota=row.always_resource_quota,
+    )
+
+
 def examine(*, cluster: Cluster, clock: Clock) -> list[Finding]:
     """What every check of the cluster's connection found. Never raises a ConnectorError; changes nothing."""
     connection = Connection.objects.filter(cluster=cluster).first()
-    findings = (
-        _prometheus(cluster, clock) if cluster.kind == ClusterKind.PROMETHEUS else _slurm(cluster, clock)
-    )
+    if cluster.kind == ClusterKind.PROMETHEUS:
+        findings = [*_prometheus(cluster, clock), *_kubernetes(cluster)]
+    else:
+        findings = _slurm(cluster, clock)
     findings = [*_ahead(cluster, clock), *findings]
     return findings if connection is None else [*_in_clear(connection), *findings]
 
@@ -49,7 +75,7 @@ def _ahead(cluster: Cluster, clock: Clock) -> list[Finding]:
     return [] if ahead is None else [Finding(Level.FAIL, "Watermark", ahead.sentence)]
 
 
-def _in_clear(connection: Connection) -> list[Finding]:
+def _in_clear(connection: Connection | ApiServer) -> list[Finding]:
     parts = urlsplit(connection.base_url)
     if connection.unix_socket or parts.scheme != "http" or _is_here(parts.hostname or ""):
         return []
@@ -118,3 +144,16 @@ def _prometheus(cluster: Cluster, clock: Clock) -> list[Finding]:
         return [Finding(Level.FAIL, "Connection", sentence(error))]
     with PrometheusClient(end, who, clock=clock, parameters=options.parameters) as client:
         return prometheus_check.examine(client, options, now=clock())
+
+
+def _kubernetes(cluster: Cluster) -> list[Finding]:
+    """Of the API server, where there is one: without, the cluster is read and billed all the same."""
+    row = ApiServer.objects.filter(cluster=cluster).first()
+    if row is None:
+        return []
+    try:
+        lookup = kubernetes(cluster=cluster)
+    except ConnectorError as error:
+        return [Finding(Level.FAIL, "API server", sentence(error))]
+    with lookup.api:
+        return [*_in_clear(row), *kubernetes_check.examine(lookup)]

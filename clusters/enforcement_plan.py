@@ -10,16 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from clusters import blocks
 from clusters.blocks import OPERATOR
-from clusters.connection_test import slurm
+from clusters.connection_test import kubernetes, slurm
+from clusters.connectors.acts import Acts, JobSeen, NoAccountError, differences
 from clusters.connectors.base import Connected, ConnectorError
-from clusters.connectors.slurm.acts import JobSeen, NoAccountError, SlurmActs
-from clusters.connectors.slurm.associations import differences
-from clusters.models import Act, ActKind, BlockReason, Cluster
+from clusters.connectors.kubernetes.acts import KubernetesActs
+from clusters.connectors.slurm.acts import SlurmActs
+from clusters.models import Act, ActKind, BlockReason, Cluster, ClusterKind
 from clusters.models.acts import OPEN
 
 
@@ -36,10 +37,10 @@ class SchedulerPort(Connected):
     """A cluster, and the way to act on it."""
 
     cluster: Cluster
-    acts: SlurmActs
+    acts: Acts
 
     def close(self) -> None:
-        self.acts.rest.close()
+        self.acts.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,8 @@ class Step:
     words: str
     before: Mapping[str, Any]
     intended: Mapping[str, Any]
+    restores: Mapping[str, Any] = field(default_factory=dict)
+    """Of a block: what it demands, with what each limit was before it was ours; None: it had none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,8 @@ class Plan:
 def open_port(*, cluster: Cluster, clock: Callable[[], int]) -> SchedulerPort:
     """The port of the cluster's scheduler; it calls nobody yet. Raises LimitError where there is none."""
     try:
+        if cluster.kind == ClusterKind.PROMETHEUS:
+            return SchedulerPort(cluster, KubernetesActs(kubernetes(cluster=cluster)))
         connection, rest = slurm(cluster=cluster, clock=clock)
     except ConnectorError as error:
         raise LimitError(str(error)) from error
@@ -202,19 +207,30 @@ def _plan_block(port: SchedulerPort, request: Request) -> Plan:
         return Plan(request=request, notes=(note,))
     stands = blocks.reasons(blocks.current_block(port.cluster, account))
     ours = [row for row in stands if row.source == request.source and row.submits >= request.submits]
-    limits = {**now, **dict.fromkeys(blocks.demanded(submits=request.submits), 0)}
+    demand = port.acts.demand(account, now=now, submits=request.submits)
+    limits = {**now, **demand.limits}
     if ours and limits == now:
         note = f"{account} is blocked already, by act {ours[-1].placed_by_id}."
         return Plan(request=request, notes=(note,))
+    restores = {name: port.acts.restored(now.get(name)) for name in demand.limits}
     if limits != now:
-        words = (
-            f"Block {account} and the accounts below it: {'; '.join(differences(now, limits))}. "
-            "Running jobs run on."
-        )
+        whom = port.acts.whom.format(account=account)
+        words = f"Block {whom}: {'; '.join(differences(now, limits))}. {port.acts.runs}"
     else:
-        words = f"Keep {account} blocked: {_already(stands)}. Nothing is sent to Slurm."
-    step = Step(target=f"account {account}", account=account, words=words, before=now, intended=limits)
-    notes = ["It takes effect where slurm.conf has AccountingStorageEnforce=limits."]
+        is_left_over = any(now.get(name) != value for name, value in restores.items())
+        words = (
+            f"Keep {account} blocked: {_already(stands, is_left_over=is_left_over)}. "
+            f"Nothing is sent to {port.acts.scheduler}."
+        )
+    step = Step(
+        target=f"account {account}",
+        account=account,
+        words=words,
+        before=now,
+        intended=limits,
+        restores=restores,
+    )
+    notes = [*demand.notes]
     others = [row for row in stands if row.source != request.source]
     if others and limits != now:
         notes.append(f"It is blocked already for {_names(others)}.")
@@ -225,9 +241,11 @@ def _open_act(cluster: Cluster, account: str) -> Act | None:
     return Act.objects.filter(cluster=cluster, target=f"account {account}", outcome__in=OPEN).first()
 
 
-def _already(stands: list[BlockReason]) -> str:
+def _already(stands: list[BlockReason], *, is_left_over: bool) -> str:
     if stands:
         return f"it is blocked already for {_names(stands)}, and stays so until this is taken back too"
+    if is_left_over:
+        return "it is still so from an earlier block from here, and is taken back with this one"
     return "somebody else has set its limits to 0 already, and that is what it has again afterwards"
 
 

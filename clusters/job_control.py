@@ -13,8 +13,8 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from clusters import blocks
+from clusters.connectors.acts import JobSeen, NoAccountError
 from clusters.connectors.base import ConnectorError
-from clusters.connectors.slurm.acts import JobSeen, NoAccountError
 from clusters.enforcement_plan import LimitError, Plan, Request, SchedulerPort, StalePlanError, Step, plan
 from clusters.models import Act, ActKind, ActOutcome, Cluster
 from clusters.models.acts import OPEN
@@ -179,7 +179,7 @@ def _intend(cluster: Cluster, request: Request, step: Step, *, errand: uuid.UUID
             intended=dict(step.intended),
         )
         if request.kind == ActKind.BLOCK:
-            blocks.place(act, source=request.source, submits=request.submits)
+            blocks.place(act, source=request.source, submits=request.submits, restores=step.restores)
         elif request.kind == ActKind.UNBLOCK:
             blocks.take_back(act, source=request.source)
         return act
@@ -213,7 +213,7 @@ def _seen(jobs: list[JobSeen]) -> dict[str, Any]:
     return {job.key: [*sorted(job.states), job.reason] for job in jobs}
 
 
-def _set(port: SchedulerPort, act: Act) -> Mapping[str, int]:
+def _set(port: SchedulerPort, act: Act) -> Mapping[str, Any]:
     if act.before == act.intended:  # one reason more or less, and the limits stay as they are
         return act.intended  # type: ignore[no-any-return]  # JSON: the limits, as they were written down
     return port.acts.set_limits(act.account, act.intended, before=act.before)
@@ -248,7 +248,10 @@ def _look_at_cancel(port: SchedulerPort, act: Act) -> Look:
 
 
 def _look_at_limits(port: SchedulerPort, act: Act) -> Look:
-    """Only the limits that the act meant to change count; somebody may have set others since."""
+    """Only the limits that the act meant to change count; somebody may have set others since.
+
+    A block of which only a part was written is taken back: nobody would remember that part.
+    """
     changed = {
         name for name in {*act.before, *act.intended} if act.before.get(name) != act.intended.get(name)
     }
@@ -256,7 +259,14 @@ def _look_at_limits(port: SchedulerPort, act: Act) -> Look:
         now = port.acts.limits(act.account)
     except NoAccountError:
         return {}, act.kind == ActKind.UNBLOCK
-    return now, all(now.get(name) == act.intended.get(name) for name in changed)
+    written = {name for name in changed if now.get(name) == act.intended.get(name)}
+    if written == changed:
+        port.acts.refuse_without_effect(act.account, act.intended)
+    elif written and act.kind == ActKind.BLOCK and port.acts.in_parts:
+        back = {name: act.before[name] for name in written if name in act.before}
+        rest = {name: value for name, value in now.items() if name not in written}
+        now = port.acts.set_limits(act.account, {**rest, **back}, before=now)
+    return now, written == changed
 
 
 _LOOKS: dict[ActKind, Callable[[SchedulerPort, Act], Look]] = {

@@ -10,6 +10,8 @@ from django.views.decorators.debug import sensitive_variables
 
 from clusters.connectors.base import Connector, ConnectorError, Secret
 from clusters.connectors.http import TIMEOUT, Endpoint
+from clusters.connectors.kubernetes.api import TIMEOUT as API_TIMEOUT
+from clusters.connectors.kubernetes.api import KubernetesApi
 from clusters.connectors.mig import by_profile, own_shares
 from clusters.connectors.prometheus import AwsKeys, PrometheusConnector, PrometheusLogin
 from clusters.connectors.prometheus.client import TIMEOUT as QUERY_TIMEOUT
@@ -19,8 +21,8 @@ from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.connectors.slurm.connector import SlurmConnector
 from clusters.connectors.slurm.login import SlurmLogin
 from clusters.credential_files import present, present_certificates, present_key
-from clusters.models import ClusterKind, Connection, Telemetry
-from clusters.models.endpoint import Reach
+from clusters.models import ApiServer, ClusterKind, Connection, Telemetry
+from clusters.models.endpoint import Address, Reach
 from portal.core.vault import Sealed, VaultError
 
 Clock = Callable[[], int]
@@ -43,7 +45,7 @@ def connect(connection: Connection, *, clock: Clock) -> Connector:
 
 
 @sensitive_variables()
-def endpoint(connection: Reach, *, timeout: int = TIMEOUT) -> Endpoint:
+def endpoint(connection: Address, *, timeout: int = TIMEOUT) -> Endpoint:
     """Where it listens and what it wants to see; `timeout` in seconds for one answer.
 
     Raises ConnectorError for secrets that cannot be read.
@@ -77,6 +79,11 @@ def prometheus_login(connection: Reach) -> PrometheusLogin:
         bearer=present(opened(connection.token), what="token"),
         aws=_aws(opened(connection.aws)),
     )
+
+
+def kubernetes_api(row: ApiServer) -> KubernetesApi:
+    """The API server over which a cluster is acted on; nobody is called yet. Raises ConnectorError."""
+    return KubernetesApi(endpoint(row, timeout=API_TIMEOUT), present(opened(row.token), what="token"))
 
 
 def job_telemetry(row: Telemetry, *, clock: Clock) -> JobTelemetry:

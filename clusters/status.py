@@ -12,6 +12,7 @@ from clusters.capacity import ModelCapacity
 from clusters.declared_nodes import Node
 from clusters.models import (
     AccountBlock,
+    ApiServer,
     Cluster,
     Connection,
     IncompleteHour,
@@ -86,6 +87,7 @@ class ClusterDetail:
     vanished_runs: int  # in all; `vanished` has the newest
     unseen: list[IncompleteHour]  # the newest
     telemetry: Telemetry | None
+    api_server: ApiServer | None
     blocked: int  # accounts
     declared: list[Node]
 
@@ -98,7 +100,7 @@ class ClusterDetail:
 
 
 def cluster_detail(name: str) -> ClusterDetail | None:
-    """The cluster of that name, None without one. Ten queries."""
+    """The cluster of that name, None without one. Eleven queries."""
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:
         return None
@@ -111,6 +113,7 @@ def cluster_detail(name: str) -> ClusterDetail | None:
         VanishedRun.objects.filter(record__cluster=cluster).count(),
         incomplete_hours.newest(cluster, limit=HOURS),
         Telemetry.objects.filter(cluster=cluster).first(),
+        ApiServer.objects.filter(cluster=cluster).first(),
         AccountBlock.objects.filter(cluster=cluster, ended_at=None).count(),
         declared_nodes.nodes_of(cluster),
     )

@@ -53,7 +53,7 @@ def demand_blocks(outcomes: Sequence[Outcome], *, tenants: Collection[int], mome
 
 def list_open(quotas: Sequence[Quota]) -> dict[int, list[QuotaBlock]]:
     """By quota its blocks that stand, are asked for, are being lifted, or are only watched. One query."""
-    rows = QuotaBlock.objects.filter(quota__in=quotas, ended_at=None).select_related("account")
+    rows = QuotaBlock.objects.filter(quota__in=quotas, ended_at=None).select_related("account__cluster")
     by_quota: dict[int, list[QuotaBlock]] = defaultdict(list)
     for row in rows.order_by("account__name", "pk"):
         by_quota[row.quota_id].append(row)

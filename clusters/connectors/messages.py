@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from clusters.connectors.kubernetes.messages import SENTENCES as KUBERNETES
+
 
 def _(text: str) -> str:
     """Marks a sentence for gettext, which translates it where it is said."""
@@ -14,6 +16,7 @@ def _(text: str) -> str:
 
 
 SENTENCES: Mapping[str, str] = {
+    **KUBERNETES,
     # of any source over HTTP
     "answer-too-slow": _(
         "{address} gave no whole answer within {seconds} s; it is overloaded, or was asked for too much."
@@ -69,10 +72,6 @@ SENTENCES: Mapping[str, str] = {
         "check that they belong together."
     ),
     # of a connection as it is stored
-    "cluster-cannot-be-acted-on": _(
-        "{cluster} is a Kubernetes cluster, which is read and billed; jobs and accounts are acted on in Slurm "
-        "only."
-    ),
     "no-slurm-connection": _(
         "{cluster} has no connection to a Slurm: give it one, as docs/how-to/connect-slurm.md says."
     ),

@@ -5,6 +5,7 @@ seconds; the tables that people edit use `timestamptz`.
 """
 
 from clusters.models.acts import AccountBlock, Act, ActKind, ActOutcome, BlockReason
+from clusters.models.api_server import ApiServer
 from clusters.models.capacity import CapacityInterval, CapacityState
 from clusters.models.cluster import ZONE_IN_USE, Account, Cluster, ClusterError, ClusterKind
 from clusters.models.connection import Connection
@@ -25,6 +26,7 @@ __all__ = [
     "Act",
     "ActKind",
     "ActOutcome",
+    "ApiServer",
     "BlockReason",
     "CapacityInterval",
     "CapacityState",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 import pgtrigger
@@ -55,8 +56,8 @@ RETURN NEW;
     )
 
 
-class Reach(models.Model):
-    """The columns of an address, of who we are there, and of how a Prometheus is read."""
+class Address(models.Model):
+    """The columns of an address, and of how we show who we are there."""
 
     base_url = models.CharField(
         "address",
@@ -75,18 +76,8 @@ class Reach(models.Model):
     client_certificate = models.TextField(blank=True, help_text="PEM that we show.")
     client_key = SealedField(help_text="PEM, for the client certificate.")
     headers = SealedField(help_text="Extra headers for an authenticating proxy, as a JSON object.")
-    user = models.CharField(
-        max_length=100,
-        blank=True,
-        help_text="Slurm: whose token it is, with AdminLevel Operator. Prometheus: whose password it is.",
-    )
-    token = SealedField(help_text="Slurm: a JWT, as `scontrol token` prints it. Prometheus: a bearer token.")
-    password = SealedField(help_text="Of the user of a Prometheus, for basic authentication.")
-    aws = SealedField(help_text="AWS keys for Amazon Managed Service for Prometheus, as a JSON object.")
-    options = models.JSONField(
-        default=dict,
-        blank=True,
-        help_text="Options of a Prometheus, as a JSON object; docs/how-to/connect-kubernetes.md lists its keys.",
+    token = SealedField(
+        help_text="Slurm: a JWT, as `scontrol token` prints it. Prometheus, Kubernetes: a bearer token."
     )
     credentials_changed_at = models.DateTimeField(
         null=True, editable=False, help_text="When a secret was last changed; the database writes it."
@@ -99,6 +90,28 @@ class Reach(models.Model):
     def address(self) -> str:
         """Where it listens, as people write it."""
         return f"unix:{self.unix_socket}" if self.unix_socket else self.base_url
+
+
+class Reach(Address):
+    """An address, and the columns of how a Prometheus is read."""
+
+    OWN_COLUMNS: ClassVar = ("user", "options")
+
+    user = models.CharField(
+        max_length=100,
+        blank=True,
+        help_text="Slurm: whose token it is, with AdminLevel Operator. Prometheus: whose password it is.",
+    )
+    password = SealedField(help_text="Of the user of a Prometheus, for basic authentication.")
+    aws = SealedField(help_text="AWS keys for Amazon Managed Service for Prometheus, as a JSON object.")
+    options = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Options of a Prometheus, as a JSON object; docs/how-to/connect-kubernetes.md lists its keys.",
+    )
+
+    class Meta:
+        abstract = True
 
     def prometheus_misfit(self) -> str:
         """What in it contradicts itself if a Prometheus listens there: a sentence, or ""."""

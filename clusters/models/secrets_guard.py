@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 
 if TYPE_CHECKING:
     from clusters.models.connection import Connection
-    from clusters.models.endpoint import Reach
+    from clusters.models.endpoint import Address
 
 PUBLIC = ("ca", "client_certificate")
 """Columns of PEM that rest in clear, and go into the history."""
@@ -35,7 +35,7 @@ def refuse_private_keys(row: Connection) -> None:
 
 
 def entered_for_elsewhere(
-    row: Reach, changes: Mapping[str, object], *, entered: Collection[str], secrets: Collection[str]
+    row: Address, changes: Mapping[str, object], *, entered: Collection[str], secrets: Collection[str]
 ) -> list[str]:
     """Secrets that the stored row would send to another address than they were entered for.
 

@@ -9,7 +9,16 @@ from zoneinfo import ZoneInfo
 
 from clusters.connectors.base import Secret
 from clusters.declared_nodes import MOST_GPUS, Node, declare_nodes
-from clusters.models import CapacityState, Cluster, ClusterError, ClusterKind, Connection, Telemetry
+from clusters.models import (
+    ApiServer,
+    CapacityState,
+    Cluster,
+    ClusterError,
+    ClusterKind,
+    Connection,
+    Telemetry,
+)
+from clusters.models.api_server import API_SECRETS
 from clusters.models.connection import FITTING, SECRETS, WHERE
 from clusters.models.endpoint import validate_address
 from clusters.models.secrets_guard import entered_for_elsewhere
@@ -26,21 +35,17 @@ from portal.sentences import sentence
 Certificates = Annotated[str, Rule(value=credential_input.certificates)]
 
 
-class TelemetryEntry(Entry, frozen=True, kw_only=True):
-    """An address and how to reach it: of the Prometheus that measures the devices of a Slurm cluster."""
+class AddressEntry(Entry, frozen=True, kw_only=True):
+    """An address and how we show who we are there."""
 
     base_url: Annotated[str, Rule(longest=500, check=validate_address)] | None = key(name="url", default=None)
     unix_socket: str | None = None
     ca: Certificates | None = None
     client_certificate: Certificates | None = None
-    user: Annotated[str, Rule(longest=100)] | None = None
     enabled: bool | None = None
-    options: Annotated[dict[str, Any], Rule(read=credential_input.options)] | None = None
     client_key: SecretText | None = None
     token: SecretText | None = None
     headers: Annotated[Secret, Rule(read=credential_input.headers)] | None = None
-    password: SecretText | None = None
-    aws: Annotated[Secret, Rule(read=credential_input.aws)] | None = None
 
     @property
     def secrets(self) -> dict[str, Secret]:
@@ -52,24 +57,9 @@ class TelemetryEntry(Entry, frozen=True, kw_only=True):
         """The other columns."""
         return {name: value for name, value in self.columns().items() if not isinstance(value, Secret)}
 
-    def write_telemetry(self, cluster: Cluster) -> None:
-        """Have the telemetry be so; applied again, nothing changes. Raises ClusterError."""
-        if cluster.kind != ClusterKind.SLURM:
-            raise ClusterError(
-                "it has telemetry, which is for clusters of the kind 'slurm'; this one is "
-                f"{quoted(cluster.kind)}."
-            )
-        row = Telemetry.objects.filter(cluster=cluster).first() or Telemetry(cluster=cluster)
-        what, listener = "telemetry", "the Prometheus"
-        if self.change(row, self.settings, secrets=TELEMETRY_SECRETS, what=what, listener=listener):
-            if misfit := row.prometheus_misfit():
-                raise ClusterError(f"its telemetry cannot be meant so. {misfit}")
-            row.next_at = None
-            row.save()
-
     def change(
         self,
-        row: Connection | Telemetry,
+        row: Connection | Telemetry | ApiServer,
         settings: Mapping[str, Any],
         *,
         secrets: Sequence[str],
@@ -96,6 +86,49 @@ class TelemetryEntry(Entry, frozen=True, kw_only=True):
         for name, value in (differing | changed).items():
             setattr(row, name, value)
         return bool(differing or changed)
+
+
+class TelemetryEntry(AddressEntry, frozen=True, kw_only=True):
+    """The Prometheus that measures the devices of a Slurm cluster."""
+
+    user: Annotated[str, Rule(longest=100)] | None = None
+    options: Annotated[dict[str, Any], Rule(read=credential_input.options)] | None = None
+    password: SecretText | None = None
+    aws: Annotated[Secret, Rule(read=credential_input.aws)] | None = None
+
+    def write_telemetry(self, cluster: Cluster) -> None:
+        """Have the telemetry be so; applied again, nothing changes. Raises ClusterError."""
+        if cluster.kind != ClusterKind.SLURM:
+            raise ClusterError(
+                "it has telemetry, which is for clusters of the kind 'slurm'; this one is "
+                f"{quoted(cluster.kind)}."
+            )
+        row = Telemetry.objects.filter(cluster=cluster).first() or Telemetry(cluster=cluster)
+        what, listener = "telemetry", "the Prometheus"
+        if self.change(row, self.settings, secrets=TELEMETRY_SECRETS, what=what, listener=listener):
+            if misfit := row.prometheus_misfit():
+                raise ClusterError(f"its telemetry cannot be meant so. {misfit}")
+            row.next_at = None
+            row.save()
+
+
+class ApiServerEntry(AddressEntry, frozen=True, kw_only=True):
+    """The API server of a Kubernetes cluster, over which its accounts are blocked."""
+
+    dedicated_cluster_queues: list[str] | None = None
+    always_resource_quota: bool | None = None
+
+    def write_api_server(self, cluster: Cluster) -> None:
+        """Have the connection be so; applied again, nothing changes. Raises ClusterError."""
+        if cluster.kind != ClusterKind.PROMETHEUS:
+            raise ClusterError(
+                "it has an api_server, which is for clusters of the kind 'prometheus'; this one is "
+                f"{quoted(cluster.kind)}."
+            )
+        row = ApiServer.objects.filter(cluster=cluster).first() or ApiServer(cluster=cluster)
+        what, listener = "api_server", "the API server"
+        if self.change(row, self.settings, secrets=API_SECRETS, what=what, listener=listener):
+            row.save()
 
 
 class ConnectionEntry(TelemetryEntry, frozen=True, kw_only=True):
@@ -153,6 +186,7 @@ class ClusterEntry(Entry, frozen=True, kw_only=True):
     shares: Annotated[dict[str, Any], Rule(read=credential_input.shares)] | None = None
     connection: ConnectionEntry | None = None
     telemetry: TelemetryEntry | None = None
+    api_server: ApiServerEntry | None = None
     nodes: list[NodeEntry] | None = key(name="node", default=None)  # [] takes them away
 
     @property
@@ -169,5 +203,7 @@ class ClusterEntry(Entry, frozen=True, kw_only=True):
             self.connection.write_connection(cluster)
         if self.telemetry is not None:
             self.telemetry.write_telemetry(cluster)
+        if self.api_server is not None:
+            self.api_server.write_api_server(cluster)
         if self.nodes is not None:
             declare_nodes(cluster=cluster, nodes=[Node(**entry.columns()) for entry in self.nodes])

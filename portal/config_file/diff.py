@@ -44,7 +44,7 @@ from billing.models.quotas import SCOPE
 from billing.rules.dunning_defaults import Policy
 from billing.rules.money import Money
 from clusters.declared_nodes import in_order
-from clusters.models import Account, Cluster, ClusterKind, Connection, DeclaredMeter, Telemetry
+from clusters.models import Account, ApiServer, Cluster, ClusterKind, Connection, DeclaredMeter, Telemetry
 from portal.config_file.identity_providers import described
 from portal.core.tenants.models import IdentityProvider, Membership, Ownership, Tenant, User
 from portal.excerpt import quoted
@@ -223,15 +223,14 @@ def _connection(row: Connection) -> Mapping[str, Any]:
     )
 
 
-def _endpoint(row: Connection | Telemetry, **own: Any) -> Mapping[str, Any]:
+def _endpoint(row: Connection | Telemetry | ApiServer, **own: Any) -> Mapping[str, Any]:
     """With what only its kind has. Of secrets, when one was last entered; of certificates, which."""
     return {
         "url": row.base_url,
         "unix_socket": row.unix_socket,
         "ca": _fingerprint(row.ca),
         "client_certificate": _fingerprint(row.client_certificate),
-        "user": row.user,
-        "options": row.options,
+        **{name: getattr(row, name) for name in row.OWN_COLUMNS},
         **own,
         "enabled": row.enabled,
         "secrets": f"entered {row.credentials_changed_at:%Y-%m-%d %H:%M:%S.%f} UTC",
@@ -355,6 +354,7 @@ KINDS = (
     Kind("meter", DeclaredMeter, "meter {0}", "title unit counted per_unit decimals dimensions unit_code"),
     Kind("connection", Connection, "connection of {0.cluster.name}", _connection, "cluster"),
     Kind("telemetry", Telemetry, "telemetry of {0.cluster.name}", _endpoint, "cluster"),
+    Kind("api_server", ApiServer, "API server of {0.cluster.name}", _endpoint, "cluster"),
     Kind("plan", Plan, "plan {0.name}", _plan),
     Kind("version", PlanVersion, "plan {0}", _version, "plan", "plan=plan_id"),
     *(_term(model) for model in (Allowance, Fee, Commitment, Discount)),

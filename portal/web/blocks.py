@@ -39,7 +39,7 @@ KINDS = {"block": ActKind.BLOCK, "unblock": ActKind.UNBLOCK}
 
 @operator_page("clusters", acts=Right.JOBS)
 def account_blocks(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResponse:
-    cluster = Cluster.objects.select_related("connection").filter(name=name).first()
+    cluster = Cluster.objects.select_related("connection", "api_server").filter(name=name).first()
     if cluster is None:
         raise Http404
     preview, error = None, ""
@@ -51,7 +51,9 @@ def account_blocks(request: HttpRequest, frame: PageFrame, *, name: str) -> Http
     page = {
         "name": name,
         "rows": [_row(block) for block in blocks.with_reasons(cluster)],
-        "may_act": cluster.kind == ClusterKind.SLURM and hasattr(cluster, "connection"),
+        "may_act": hasattr(cluster, "connection")
+        and (cluster.kind == ClusterKind.SLURM or hasattr(cluster, "api_server")),
+        "is_kubernetes": cluster.kind == ClusterKind.PROMETHEUS,
         "may_connect": not hasattr(cluster, "connection") and cluster.kind != ClusterKind.PROMETHEUS,
         "preview": preview,
         "error": error,

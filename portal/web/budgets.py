@@ -33,6 +33,7 @@ from billing.rules import quotas as rules
 from billing.rules.errors import RuleError
 from billing.rules.money import rounded_text
 from billing.rules.quotas import QuotaState
+from clusters.models import ClusterKind
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope
@@ -236,7 +237,17 @@ def _block_sentences(rows: Sequence[QuotaBlock]) -> list[str]:
         QuotaBlockState.WATCHED: _("Would be blocked: {accounts}"),
     }
     names = {state: ", ".join(row.account.name for row in rows if row.state == state) for state in labels}
-    return [label.format(accounts=names[state]) for state, label in labels.items() if names[state]]
+    sentences = [label.format(accounts=names[state]) for state, label in labels.items() if names[state]]
+    if any(
+        row.state == QuotaBlockState.BLOCKED and row.account.cluster.kind == ClusterKind.PROMETHEUS
+        for row in rows
+    ):
+        sentences.append(
+            _(
+                "Running pods run on. A Deployment or Job whose pod ends may not get it back before this is lifted."
+            )
+        )
+    return sentences
 
 
 def _effect(quota: Quota) -> str:

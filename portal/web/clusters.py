@@ -18,7 +18,7 @@ from django.utils.translation import gettext_noop
 from clusters import declared_nodes, pull_schedule, status, watermark
 from clusters.capacity import ModelCapacity
 from clusters.connection_form import ConnectionForm
-from clusters.models import ClusterKind, Connection, Pull, Telemetry
+from clusters.models import ApiServer, ClusterKind, Connection, Pull, Telemetry
 from clusters.models.connection import SECRETS, WHERE
 from clusters.status import ClusterDetail
 from portal.core.outbox import outbox
@@ -156,7 +156,9 @@ def _page(detail: ClusterDetail, now: datetime, findings: Sequence[Finding] | No
         ],
         "may_pull": row is not None and row.enabled and detail.running is None,
         "may_check": row is not None and detail.cluster.kind in WHERE,
-        "may_block": row is not None and detail.cluster.kind == ClusterKind.SLURM,
+        "api_server": _api_server(detail.api_server) if detail.api_server is not None else [],
+        "may_block": row is not None
+        and (detail.cluster.kind == ClusterKind.SLURM or detail.api_server is not None),
         "findings": findings,
         "refresh": "" if row is None else "every 2s" if busy else "every 15s",
     }
@@ -284,6 +286,20 @@ def _telemetry(row: Telemetry, now: datetime) -> list[tuple[str, str]]:
         (_("Data through"), moment(row.complete_through) or _("no data yet")),
         (_("Last successful sync"), last if row.enabled else _("{last}; paused").format(last=last)),
         *((_("Note"), note) for note in row.notes.splitlines()),
+    ]
+
+
+def _api_server(row: ApiServer) -> list[tuple[str, str]]:
+    everywhere = _("a ResourceQuota in each namespace")
+    by_queue = _("queues of Kueue; a ResourceQuota in namespaces without one")
+    return [
+        (_("Address"), row.address if row.enabled else _("{address}; off").format(address=row.address)),
+        (
+            _("Token"),
+            _("entered {at}").format(at=moment(row.credentials_changed_at)) if row.token else _("none"),
+        ),
+        (_("Accounts are blocked by"), everywhere if row.always_resource_quota else by_queue),
+        (_("ClusterQueues of one account alone"), ", ".join(row.dedicated_cluster_queues) or _("none")),
     ]
 
 

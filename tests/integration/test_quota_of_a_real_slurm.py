@@ -13,7 +13,8 @@ from billing.quotas import blocks, quotas, review
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
 from clusters import enforcement_plan
-from clusters.connectors.slurm.acts import ActRefusedError
+from clusters.connectors.acts import ActRefusedError
+from clusters.connectors.slurm.acts import SlurmActs
 from clusters.enforcement_plan import SchedulerPort
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
@@ -51,6 +52,7 @@ def allow(tenant: Tenant, hours: int) -> None:
 def test_quota_032_037_a_real_slurm_starts_no_gpu_job_until_the_budget_is_raised(every_slurm: Lab) -> None:
     cluster = connected(every_slurm)
     with port(cluster) as opened:
+        assert isinstance(opened.acts, SlurmActs)
         try:
             opened.acts.refuse_limits()
         except ActRefusedError:

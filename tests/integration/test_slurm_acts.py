@@ -13,7 +13,8 @@ import pytest
 from django.core.management import call_command
 
 from clusters import enforcement_plan
-from clusters.connectors.slurm.acts import ActRefusedError, SlurmActs
+from clusters.connectors.acts import ActRefusedError
+from clusters.connectors.slurm.acts import SlurmActs
 from clusters.enforcement_plan import SchedulerPort
 from clusters.job_control import CarriedOut, carry_out
 from clusters.models import Act, Cluster
@@ -160,6 +161,7 @@ def group_limits(lab: Lab, account: str) -> str:
 def test_an_account_is_blocked_by_its_limits_and_has_its_own_again(every_slurm: Lab) -> None:
     cluster = connected(every_slurm)
     with port(cluster) as opened:
+        assert isinstance(opened.acts, SlurmActs)
         try:
             opened.acts.refuse_limits()
         except ActRefusedError:
@@ -183,6 +185,7 @@ def test_an_account_is_blocked_by_its_limits_and_has_its_own_again(every_slurm: 
 def test_three_reasons_come_and_go_in_every_order(every_slurm: Lab) -> None:
     cluster = connected(every_slurm)
     with port(cluster) as opened:
+        assert isinstance(opened.acts, SlurmActs)
         try:
             opened.acts.refuse_limits()
         except ActRefusedError:
@@ -202,6 +205,7 @@ def test_three_reasons_come_and_go_in_every_order(every_slurm: Lab) -> None:
 def test_a_job_waits_until_the_last_reason_is_taken_back(every_slurm: Lab) -> None:
     cluster = connected(every_slurm)
     with port(cluster) as opened:
+        assert isinstance(opened.acts, SlurmActs)
         try:
             opened.acts.refuse_limits()
         except ActRefusedError:
@@ -237,6 +241,7 @@ def test_while_slurmctld_is_away_an_act_is_unknown_and_later_settled(slurm_lab: 
                     super()._update(number, hold=hold)
                     slurm_lab.stop("slurmctld")  # it has done it, and cannot be asked any more
 
+            assert isinstance(opened.acts, SlurmActs)
             away = SchedulerPort(cluster, Away(opened.acts.rest))
             (act,) = carry_out(port=away, plan=plan, who="op").acts
             assert act.outcome == "unknown"

@@ -9,8 +9,8 @@ import pytest
 from django.db import connection
 
 from clusters import enforcement_plan, job_control
+from clusters.connectors.acts import ActRefusedError
 from clusters.connectors.base import ConnectorError
-from clusters.connectors.slurm.acts import ActRefusedError
 from clusters.enforcement_plan import SchedulerPort, StalePlanError
 from clusters.job_control import CarriedOut, carry_out
 from clusters.models import AccountBlock, Act, ActKind

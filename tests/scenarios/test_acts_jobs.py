@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from clusters import enforcement_plan, job_control
+from clusters.connectors.acts import ActRefusedError
 from clusters.connectors.base import ConnectorError
-from clusters.connectors.slurm.acts import ActRefusedError
 from clusters.enforcement_plan import LimitError, SchedulerPort, StalePlanError
 from clusters.job_control import CarriedOut, carry_out
 from clusters.models import Act, ActOutcome

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from clusters import blocks, enforcement_plan, job_control
+from clusters.connectors.slurm.acts import STARTS
 from clusters.enforcement_plan import LimitError, SchedulerPort, StalePlanError
 from clusters.job_control import CarriedOut, carry_out
 from clusters.models import AccountBlock, Act, ActKind, BlockReason
@@ -123,7 +124,7 @@ def test_a_reason_that_does_not_take_effect_leaves_the_others_as_they_were(
     slurm.world.deaf = True
     assert not blocked(port, "quota", submits=True).good
     assert sources() == ["operator"]
-    assert AccountBlock.objects.get().limits == {blocks.STARTS: [8, 0]}
+    assert AccountBlock.objects.get().limits == {STARTS: [8, 0]}
     assert not unblocked(port).good
     assert sources() == ["operator"]
     slurm.world.deaf = False

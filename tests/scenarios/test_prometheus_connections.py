@@ -249,7 +249,7 @@ def test_what_does_not_answer_is_told_by_the_test_of_the_connection(op: Op) -> N
     assert none[0].sentence.endswith("docs/how-to/connect-kubernetes.md tells how.")
 
 
-def test_jobs_are_acted_on_in_slurm_only(op: Op) -> None:
+def test_without_its_api_server_nothing_is_acted_on(op: Op) -> None:
     op.applies(KUBE)
-    with pytest.raises(CommandError, match="jobs and accounts are acted on in Slurm only"):
-        run("hold_jobs", "kube", "ben")
+    with pytest.raises(CommandError, match="kube has no connection to its Kubernetes API server"):
+        run("block_account", "kube", "vision")

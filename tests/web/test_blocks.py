@@ -14,6 +14,7 @@ from clusters import enforcement_plan
 from clusters.job_control import carry_out
 from clusters.models import Act, ClusterKind
 from tests.builders import a_cluster, an_operator
+from tests.fakes import kubernetes, kubernetes_port
 from tests.fakes.scheduler_port import a_port, a_world, connected
 from tests.fakes.slurm_world import Association
 from tests.fakes.slurmrestd import StandIn
@@ -126,10 +127,10 @@ def test_what_cannot_be_done_is_a_sentence(op: Client, slurm: StandIn) -> None:
 def test_a_cluster_that_cannot_be_acted_on_says_so(op: Client) -> None:
     a_cluster("files")
     a_cluster("kube", kind=ClusterKind.PROMETHEUS)
-    for name in ("files", "kube"):
+    for name, what in (("files", "slurmrestd"), ("kube", "the cluster's API server")):
         path = f"/operator/clusters/{name}/blocks/"
         html = op.get(path).content.decode()
-        assert "Blocking needs a connection to slurmrestd" in words(html)
+        assert f"Blocking needs a connection to {what}" in words(html)
         assert (f"/operator/clusters/{name}/connection/?kind=slurm" in html) == (name == "files")
         assert op.post(path, {"act": "preview", "kind": "block", "account": "a"}).status_code == 200
     assert op.get("/operator/clusters/none/blocks/").status_code == 404
@@ -150,3 +151,27 @@ def test_the_page_asks_as_often_for_many_blocks_as_for_one(op: Client, slurm: St
             plan = enforcement_plan.plan_block(port=port, account=f"a{n}", source=source)
             assert carry_out(port=port, plan=plan, who="op").good
     assert query_count() == few
+
+
+def test_quota_053_a_kubernetes_account_is_blocked_on_the_page_which_says_what_comes_of_it(
+    op: Client,
+) -> None:
+    with kubernetes.StandIn() as kube:
+        kubernetes_port.a_world(kube)
+        kubernetes_port.connected(kube)
+        path = "/operator/clusters/kube/blocks/"
+        page = words(op.get(path).content.decode())
+        assert "a Deployment or Job whose pod ends cannot bring it back before the block is lifted" in page
+        assert "budgets count what was used" in page
+        assert "Slurm" not in page
+        form = {"kind": "block", "account": "batch", "why": "unpaid"}
+        preview = op.post(path, {**form, "act": "preview"}).content.decode()
+        assert "requests.nvidia.com/gpu of ResourceQuota batch/clustertab-block: none → 0" in words(preview)
+        assert kube.writes() == []
+        op.post(path, {**form, "act": "confirm", "plan": plan_of(preview)})
+        assert (
+            kube.spec("resourcequotas", "batch", "clustertab-block")["hard"]["requests.nvidia.com/gpu"] == "0"
+        )
+        cluster_page = words(op.get("/operator/clusters/kube/").content.decode())
+        assert "Blocked accounts: 1" in cluster_page
+        assert kubernetes.TOKEN not in cluster_page

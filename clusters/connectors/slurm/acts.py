@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from clusters.connectors.acts import (
+    ActRefusedError,
+    Demand,
+    JobSeen,
+    Limits,
+    NoAccountError,
+    NotStuckError,
+    differences,
+)
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm import associations, decode, faults
-from clusters.connectors.slurm.associations import Limits
 from clusters.connectors.slurm.rest import SlurmRest
 from portal.excerpt import excerpt, quoted
 
@@ -21,12 +28,13 @@ LIMITS_FROM = (
     40  # v0.0.40: the first version whose association write neither crashes nor loses what it is told
 )
 _UPDATE_BROKEN = 39  # v0.0.39 wants a job's whole environment with every update
-_ENDED = frozenset(
-    {
-        *("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE"),
-        *("OUT_OF_MEMORY", "COMPLETING"),
-    }
-)
+STARTS = "GrpTRES=gres/gpu"
+"""Set to 0, no GPU job of the account or of those below it starts; what runs runs on. GrpTRESMins, which
+would do the same to waiting jobs, has Slurm end the running ones within a minute as timed out."""
+
+SUBMITS = "GrpSubmitJobs"
+"""Set to 0, sbatch refuses new jobs, also those without GPUs."""
+
 PATIENCE = 5  # seconds in which what was done has to show
 _WAIT = (0, 1)  # hundredths of a second, doubling
 
@@ -47,63 +55,24 @@ class _Row(decode.LiveJob, gc=False):
 _ROW: decode.Reader[_Row] = decode.Reader(_Row)
 
 
-class ActRefusedError(ConnectorError):
-    """Slurm cannot or will not do it; the message says why and what to do instead. Nothing was changed."""
-
-
-class NoAccountError(ActRefusedError):
-    """Slurm has no such account."""
-
-
-class NotStuckError(ConnectorError):
-    """It was asked for and is not so. The message says what is there instead."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSeen:
-    """A job, or the waiting tasks of an array under one number, as slurmctld has it."""
-
-    id: int
-    submitted: int  # epoch second; ids are used again after a controller lost its state
-    account: str
-    user: str
-    name: str
-    states: frozenset[str]  # {"PENDING"}, {"CANCELLED", "COMPLETING"}
-    reason: str
-    tasks: str = ""  # "0-3%2": the waiting tasks of an array
-
-    @property
-    def key(self) -> str:
-        """As the usage records have it: 17@1772000000."""
-        return f"{self.id}@{self.submitted}"
-
-    @property
-    def waits(self) -> bool:
-        return "PENDING" in self.states
-
-    @property
-    def over(self) -> bool:
-        return bool(self.states & _ENDED) and "PENDING" not in self.states
-
-    @property
-    def held(self) -> bool:
-        return self.reason.startswith("JobHeld")
-
-    def __str__(self) -> str:
-        tasks = f" (tasks {self.tasks})" if self.tasks else ""
-        return f"job {self.id}{tasks} of {self.user} in {self.account}"
-
-
 class SlurmActs:
     """The acts over one slurmrestd. `cluster` is Slurm's own name; "" for whichever it answers for.
 
     Every method raises `ConnectorError`; with `retry` it is not known whether the act was done.
     """
 
+    scheduler = "Slurm"
+    whom = "{account} and the accounts below it"
+    runs = "Running jobs run on."
+    in_parts = False
+
     def __init__(self, rest: SlurmRest, *, cluster: str = "", patience: int = PATIENCE) -> None:
         self.rest = rest
         self._cluster = cluster
         self._patience = patience
+
+    def close(self) -> None:
+        self.rest.close()
 
     @property
     def cluster(self) -> str:
@@ -217,6 +186,21 @@ class SlurmActs:
             queue += new
         return accounts
 
+    def demand(self, account: str, *, now: Limits, submits: bool) -> Demand:
+        """Limits of 0."""
+        del account, now
+        limits = dict.fromkeys((STARTS, SUBMITS) if submits else (STARTS,), 0)
+        return Demand(
+            limits=limits, notes=("It takes effect where slurm.conf has AccountingStorageEnforce=limits.",)
+        )
+
+    def restored(self, value: Any) -> Any:
+        """What was there: whoever set a limit to 0 is not known."""
+        return value
+
+    def refuse_without_effect(self, account: str, limits: Limits) -> None:
+        """A limit that is there is obeyed, where Slurm obeys limits."""
+
     def set_limits(self, account: str, target: Limits, *, before: Limits) -> dict[str, int]:
         """Bring the account's limits from `before` to exactly `wanted`; what they are then.
 
@@ -230,7 +214,7 @@ class SlurmActs:
                 "slurm-limits-changed",
                 retry=False,
                 account=account,
-                differences="; ".join(associations.differences(before, current)),
+                differences="; ".join(differences(before, current)),
             )
         sent = associations.body(cluster=self.cluster, account=account, current=current, target=target)
         refused = self._sent(lambda: self.rest.post(self.rest.slurmdb("associations"), sent))
@@ -240,7 +224,7 @@ class SlurmActs:
             refused,
             "slurm-limits-without-effect",
             account=account,
-            differences=lambda limits: "; ".join(associations.differences(target, limits)),
+            otherwise=lambda limits: "; ".join(differences(target, limits)),
         )
 
     def refuse_limits(self) -> None:
@@ -287,7 +271,7 @@ class SlurmActs:
         refused: ConnectorError | None,
         code: str,
         *,
-        differences: Callable[[T], str] = lambda _: "",
+        otherwise: Callable[[T], str] = lambda _: "",
         **values: object,
     ) -> T:
         """What is seen once it is `so`. What was refused is looked at once, what was not for a while."""
@@ -295,7 +279,7 @@ class SlurmActs:
         wait, following = _WAIT
         while not so(seen := look()):
             if time.monotonic() >= end:
-                raise refused or NotStuckError(code, retry=False, differences=differences(seen), **values)
+                raise refused or NotStuckError(code, retry=False, differences=otherwise(seen), **values)
             time.sleep(wait / 100)
             wait, following = following, min(following * 2, 50)
         return seen

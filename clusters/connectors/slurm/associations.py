@@ -78,15 +78,6 @@ def body(*, cluster: str, account: str, current: Limits, target: Limits) -> dict
     }
 
 
-def differences(before: Limits, after: Limits) -> list[str]:
-    """`GrpTRES=gres/gpu: 8 → none` for each limit that differs, by name."""
-    return [
-        f"{key}: {before.get(key, 'none')} → {after.get(key, 'none')}"
-        for key in sorted({*before, *after})
-        if before.get(key) != after.get(key)
-    ]
-
-
 def _kind(key: str) -> str:
     return key.partition("=")[0] if "=" in key else ""
 
