@@ -71,6 +71,12 @@ ADDRESSES = (
     Address("POST", "usage-events", "", "usage:push", 400),  # it has to name the cluster
     _reading("forecast", "usage:read", whole=True, op=400),  # an operator has to name the tenant
     _reading("usage", "usage:read", op=400, query="?from=2026-03-01&to=2026-04-01&group_by=user"),
+    _reading(
+        "usage/change",
+        "usage:read",
+        op=400,
+        query="?earlier_from=2026-02-01&earlier_to=2026-03-01&from=2026-03-01&to=2026-04-01&group_by=user",
+    ),
     _reading("jobs", "jobs:read", op=400),  # an operator has to name the tenant
     _reading("jobs/<str:name>", "jobs:read", op=400),
     _reading("invoices", "invoices:read", whole=True),

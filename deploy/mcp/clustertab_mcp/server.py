@@ -12,7 +12,6 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
-from clustertab_mcp import changes
 from clustertab_mcp.api import Api, ApiError
 
 Group = Literal["project", "user", "account", "cluster", "gpu_model", "queue", "qos", "state"]
@@ -62,16 +61,14 @@ def why_spend_changed(
     later_to: str,
     group_by: list[Group] | None = None,
 ) -> dict[str, Any]:
-    """Two periods compared: by currency both costs, their difference, and which groups it is made of. The parts add up
-    to the difference to the cent. Without tax, fees, discounts, and with tiers at the first unit's price."""
-    groups = group_by or ["project"]
-    earlier = _usage(earlier_first_day, earlier_to, groups, "month")
-    later = _usage(later_first_day, later_to, groups, "month")
-    return {
-        "timezone": later["timezone"],
-        "complete_through": later["complete_through"],
-        "by_currency": changes.differences(earlier, later),
-    }
+    """Two periods compared: by currency both costs, their difference, and its reasons, the largest first. Each is the
+    volume, the price or the mix of a group, or what is no usage (fees, discounts, credits). They add up to the
+    difference to the cent. Up to two groups. Without tax, and with tiers at the first unit's price."""
+    return _read(
+        "usage", "change",
+        earlier_from=earlier_first_day, earlier_to=earlier_to, from_=later_first_day, to=later_to,
+        group_by=",".join(group_by or ["user", "gpu_model"]),
+    )  # fmt: skip
 
 
 @server.tool(annotations=READS)

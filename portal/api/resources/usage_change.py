@@ -1,0 +1,129 @@
+"""Why spending changed between two ranges of days: the reasons of the page *Why did it change?*."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse
+from rest_framework import serializers
+
+from billing.queries.cost_explorer import FILTERS, Asked, Days
+from billing.queries.spend_change import OtherCharge, Part, PartKind, SpendChange, explain_change
+from billing.queries.usage_series import Grouping, TooManyRowsError
+from portal.api import parameters
+from portal.api.answers import as_json
+from portal.api.fields import DayField, MomentField, MoneyField
+from portal.api.problems import bad_parameter
+from portal.api.resources.jobs import exact
+from portal.api.resources.usage import read_through
+from portal.api.views import TenantEndpoint
+
+MOST_DAYS = 1_830
+
+
+class ReasonSerializer(serializers.Serializer[Part]):
+    """One reason. Of what is no usage the group, meter, unit and quantities are empty."""
+
+    part = serializers.ChoiceField(choices=[*map(str, PartKind)], source="kind")
+    group = serializers.SerializerMethodField(help_text="Its values of what is grouped by.")
+    meter = serializers.CharField(source="resource")
+    unit = serializers.CharField()
+    earlier = serializers.SerializerMethodField(help_text="Units in the earlier days, exact.")
+    later = serializers.SerializerMethodField(help_text="Units in the later days, exact.")
+    amount = MoneyField(help_text="Rounded so that all parts add up to the difference.")
+    price_since = DayField(
+        allow_null=True, help_text="Of a price: the first day of the one that changed most."
+    )
+
+    def get_group(self, part: Part) -> dict[str, str]:
+        return dict(zip(map(str, self.context["by"]), part.values, strict=False))
+
+    def get_earlier(self, part: Part) -> str:
+        return exact(part.earlier)
+
+    def get_later(self, part: Part) -> str:
+        return exact(part.later)
+
+
+class OtherChargeSerializer(serializers.Serializer[OtherCharge]):
+    """What is charged besides use."""
+
+    kind = serializers.CharField(help_text="Of a line; empty: a term that is not billed yet.")
+    name = serializers.CharField(help_text="Of such a term.")
+    earlier = MoneyField()
+    later = MoneyField()
+
+
+class SpendChangeSerializer(serializers.Serializer[SpendChange]):
+    """Of one currency."""
+
+    currency = serializers.CharField(source="earlier.currency")
+    earlier = MoneyField()
+    later = MoneyField()
+    difference = MoneyField()
+    depends_on_total = serializers.BooleanField(
+        source="by_total",
+        help_text="Use is at the first unit's price; tiers or an allowance decide in the end.",
+    )
+    parts = ReasonSerializer(many=True, help_text="The largest first.")
+    others = OtherChargeSerializer(many=True, help_text="What the part `other` is made of.")
+
+
+class UsageChangeSerializer(serializers.Serializer[Any]):
+    """By currency; none where neither range has charges."""
+
+    timezone = serializers.CharField(help_text="Of the days.")
+    complete_through = MomentField(
+        allow_null=True, help_text="What runs is counted up to here; null: a cluster was never read."
+    )
+    by_currency = SpendChangeSerializer(many=True)
+
+
+class UsageChange(TenantEndpoint):
+    """Why spending changed between two ranges of days: volume, price, mix, and what is no usage; the parts add up.
+
+    What is no usage needs `invoices:read` as well, and a key of the whole tenant.
+    """
+
+    scope = "usage:read"
+    acts = True
+    serializer = UsageChangeSerializer
+    parameters = (
+        parameters.TENANT,
+        parameters.day("earlier_from", "First of the earlier days.", required=True),
+        parameters.day("earlier_to", "The day after the last of them.", required=True),
+        parameters.day("from", "First of the later days.", required=True),
+        parameters.day("to", "The day after the last of them.", required=True),
+        parameters.choices("group_by", [*map(str, FILTERS)], "Up to two, such as user,gpu_model.", most=2),
+    )
+
+    def get(self, request: Any) -> HttpResponse:
+        del request
+        tenant, key = self.needed_tenant(), self.client.key
+        by = tuple(Grouping(name) for name in self.query["group_by"])
+        filters = {Grouping.PROJECT: key.project.name} if key.project is not None else {}
+        asked = Asked(self._days(""), self._days("earlier_"), by, filters)
+        others = not filters and bool({"invoices:read", "ops:read"} & self.client.scopes)
+        try:
+            changes = explain_change(tenant, asked, others=others)
+        except TooManyRowsError:
+            raise bad_parameter(
+                "group_by", "There are too many groups: ask for fewer days or groups."
+            ) from None
+        answer = {
+            "timezone": tenant.timezone,
+            "complete_through": read_through(tenant, self.moment),
+            "by_currency": changes,
+        }
+        return as_json(UsageChangeSerializer(answer, context={"by": by}).data)
+
+    def _days(self, prefix: str) -> Days:
+        first, end = self.query[f"{prefix}from"], self.query[f"{prefix}to"]
+        if first >= end:
+            raise bad_parameter(f"{prefix}from", f"{prefix}from is not before {prefix}to.")
+        if (end - first).days > MOST_DAYS:
+            raise bad_parameter(
+                f"{prefix}to",
+                f"{prefix}from and {prefix}to are more than {MOST_DAYS} days apart: ask for fewer.",
+            )
+        return Days(first, end)
