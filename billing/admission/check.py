@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 
+from django.db.models import Q
+
 from billing.admission.cost import JobCost
 from billing.models import Quota, QuotaAction, QuotaEvery
 from billing.models.quotas import SCOPE
@@ -15,6 +17,7 @@ from billing.quotas.figures import Figure
 from billing.quotas.status import QuotaStatus
 from billing.simulation.quotes import account_of, read_length
 from clusters.connectors.base import UsageFact
+from clusters.models import Cluster
 from portal.core.tenants.models import Ownership, Tenant
 
 MINUTE = 60
@@ -90,6 +93,20 @@ def check_job(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime) ->
             one, acts = QuotaStatus(row, standing[row.pk]), not released and decides(row, job)
             needs.append(_need(one, cost, seconds, now, decides=acts))
     return JobCheck(owner.account.name, owner.project.name, seconds, needs, cost.unpriced)
+
+
+def check_job_of_account(*, cluster: Cluster, job: UsageFact, now: datetime) -> JobCheck | None:
+    """As `check_job`, for whoever owns `job.account` on the cluster now; None where nobody does. Raises QuoteError."""
+    read_length(job)
+    owner = (
+        Ownership.objects.filter(Q(since=None) | Q(since__lte=now), Q(until=None) | Q(until__gt=now))
+        .filter(account__cluster=cluster, account__name=job.account)
+        .select_related("tenant")
+        .first()
+    )
+    if owner is None:
+        return None
+    return check_job(tenant=owner.tenant, cluster=cluster.name, job=job, now=now)
 
 
 def decides(quota: Quota, job: UsageFact) -> bool:

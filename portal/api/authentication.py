@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from portal.api import keys, limits
 from portal.api.models import ApiKey
 from portal.api.problems import ProblemError, missing_scope
-from portal.api.scopes import OPERATOR_SCOPES, READING, TENANT_SCOPES
+from portal.api.scopes import CLUSTER_SCOPES, OPERATOR_SCOPES, READING, TENANT_SCOPES
 from portal.core.tenants.access import allowed_in, rights_of
 from portal.core.tenants.models import Tenant, User
 
@@ -33,7 +33,9 @@ class Client:
 
     @property
     def owner(self) -> str:
-        """By whom idempotency keys and cursors are told apart."""
+        """By whom idempotency keys and cursors are told apart: users of a cluster know its key."""
+        if self.key.cluster_id:
+            return f"cluster:{self.key.cluster_id}"
         return f"tenant:{self.key.tenant_id}" if self.key.tenant_id else "operator"
 
     @property
@@ -94,7 +96,8 @@ def _scopes(key: ApiKey) -> frozenset[str]:
     maker: User = key.maker
     if key.tenant is None:
         rights = rights_of(maker)
-        return frozenset(scope for scope in key.scopes if OPERATOR_SCOPES.get(scope) in rights)
+        valid = OPERATOR_SCOPES if key.cluster_id is None else CLUSTER_SCOPES
+        return frozenset(scope for scope in key.scopes if valid.get(scope) in rights)
     if key.is_service:
         return frozenset(key.scopes)
     allowed = allowed_in(key.tenant, maker) if maker.is_active else frozenset()

@@ -19,8 +19,9 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Q
 
+from clusters.models import Cluster
 from portal.api.models import ApiKey
-from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
+from portal.api.scopes import CLUSTER_SCOPES, OPERATOR_SCOPES, TENANT_SCOPES
 from portal.core.tenants.access import allowed_in, rights_of
 from portal.core.tenants.models import Project, Role, Tenant, User
 from portal.prepared import instances, prepared_cursor
@@ -59,9 +60,10 @@ def make(
     moment: datetime,
     expires_at: datetime | None = None,
     project: Project | None = None,
+    cluster: Cluster | None = None,
     is_service: bool = False,
 ) -> NewKey:
-    """A new key. Each call makes another one.
+    """A new key. Each call makes another one. One of a `cluster` only asks about its jobs, and is an operator's.
 
     Raises KeyRefusedError for a scope that its maker could not use, for an end that is past, and for a service key
     of somebody who does not manage the tenant.
@@ -72,13 +74,16 @@ def make(
         raise KeyRefusedError("The key would have expired already: choose a later end.")
     if project is not None and (tenant is None or project.tenant_id != tenant.pk):
         raise KeyRefusedError("That project is not one of the tenant's.")
-    _check_scopes(maker, tenant, scopes, is_service)
+    if cluster is not None and (tenant is not None or is_service):
+        raise KeyRefusedError("Only operators make a key of a cluster: leave the tenant out.")
+    _check_scopes(maker, tenant, scopes, cluster, is_service)
     if ApiKey.objects.filter(tenant=tenant, revoked_at=None).count() >= MOST:
         raise KeyRefusedError(f"There are {MOST} keys already: revoke those that nothing uses.")
     secret, prefix = _secret()
     key = ApiKey.objects.create(
         tenant=tenant,
         project=project,
+        cluster=cluster,
         name=name.strip(),
         maker=maker,
         is_service=is_service,
@@ -91,16 +96,27 @@ def make(
     return NewKey(key, secret)
 
 
-def _check_scopes(maker: User, tenant: Tenant | None, scopes: Collection[str], is_service: bool) -> None:
+def _check_scopes(
+    maker: User, tenant: Tenant | None, scopes: Collection[str], cluster: Cluster | None, is_service: bool
+) -> None:
     if not scopes:
         raise KeyRefusedError("Choose at least one scope.")
-    valid = tuple(OPERATOR_SCOPES if tenant is None else TENANT_SCOPES)
+    operating = OPERATOR_SCOPES if cluster is None else CLUSTER_SCOPES
+    valid = tuple(operating if tenant is None else TENANT_SCOPES)
+    if cluster is None and not {*scopes}.isdisjoint(CLUSTER_SCOPES):
+        raise KeyRefusedError(
+            "A key with jobs:check is an operator's, and has no other scope: name its cluster."
+        )
+    if cluster is not None and {*scopes} - {*valid}:
+        raise KeyRefusedError(
+            "A key of a cluster has the scope jobs:check alone: make another one for the others."
+        )
     if unknown := sorted({*scopes} - {*valid}):
         raise KeyRefusedError(f"There is no scope {unknown[0]}; choose among {', '.join(valid)}.")
     if tenant is None:
         if not (rights := rights_of(maker)):
             raise KeyRefusedError("Only operators make keys without a tenant.")
-        refused = sorted(scope for scope in scopes if OPERATOR_SCOPES[scope] not in rights)
+        refused = sorted(scope for scope in scopes if operating[scope] not in rights)
     else:
         allowed = allowed_in(tenant, maker)
         refused = sorted(scope for scope in scopes if TENANT_SCOPES[scope] not in allowed)

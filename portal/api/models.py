@@ -8,6 +8,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
+from clusters.models import Cluster
 from portal.core.audit import track
 from portal.core.tenants.models import Project, Tenant, User
 
@@ -22,6 +23,13 @@ class ApiKey(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, null=True, related_name="api_keys")
     project = models.ForeignKey(
         Project, on_delete=models.PROTECT, null=True, related_name="+", help_text="Empty: all projects."
+    )
+    cluster = models.ForeignKey(
+        Cluster,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+        help_text="Of an operator's key that asks about jobs of this cluster, and does nothing else.",
     )
     name = models.CharField(max_length=100, help_text="What it is used for.")
     maker = models.ForeignKey(
@@ -57,6 +65,11 @@ class ApiKey(models.Model):
                 condition=Q(project__isnull=True) | Q(tenant__isnull=False),
                 name="api_key_of_a_project_has_a_tenant",
             ),
+            models.CheckConstraint(
+                condition=Q(cluster__isnull=True) & ~Q(scopes__contains=["jobs:check"])
+                | Q(cluster__isnull=False, tenant__isnull=True, scopes=["jobs:check"]),
+                name="api_key_of_a_cluster_only_asks",
+            ),
         ]
         indexes: ClassVar = [models.Index("tenant", "id", name="api_keys_of_tenant")]
 
@@ -68,7 +81,7 @@ class IdempotentRequest(models.Model):
     """The answer to a POST with an Idempotency-Key: a row of the transaction that did what the request wanted."""
 
     owner = models.CharField(
-        max_length=40, help_text="`tenant:ID` or `operator`: whose key the request came with."
+        max_length=40, help_text="`tenant:ID`, `cluster:ID` or `operator`: whose key the request came with."
     )
     key = models.CharField(max_length=255)
     digest = models.BinaryField(max_length=32, help_text="SHA-256 of method, path, query and body.")

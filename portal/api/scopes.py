@@ -37,4 +37,7 @@ OPERATOR_SCOPES: Mapping[str, Right] = {
 """Of an operator's key, each with the right that its maker's role has to have. `ops:read` reads what tenants' scopes
 read, of every tenant."""
 
+CLUSTER_SCOPES: Mapping[str, Right] = {"jobs:check": Right.CLUSTERS}
+"""Of a key for the programs of one cluster, which lies where its users can read it: it asks, and nothing else."""
+
 READING = frozenset(scope for scope in TENANT_SCOPES if scope.endswith(":read"))

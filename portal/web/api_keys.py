@@ -12,10 +12,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext_lazy as _
 
+from clusters.models import Cluster
 from portal.api import keys
 from portal.api.keys import KeyRefusedError, NewKey
 from portal.api.models import ApiKey
-from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
+from portal.api.scopes import CLUSTER_SCOPES, OPERATOR_SCOPES, TENANT_SCOPES
 from portal.core.tenants.access import Action, Right
 from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.scope import acting_scope
@@ -41,6 +42,13 @@ class KeyForm(forms.Form):
     )
     scopes = forms.MultipleChoiceField(label=_("Scopes"), widget=SCOPES)
     project = forms.ChoiceField(label=_("Project"), required=False)
+    cluster = forms.ChoiceField(
+        label=_("Cluster"),
+        required=False,
+        help_text=_(
+            "Of a key with jobs:check, which asks whether jobs of this cluster may run, and nothing else."
+        ),
+    )
     expires_on = forms.DateField(
         label=_("Expires on"),
         required=False,
@@ -53,13 +61,19 @@ class KeyForm(forms.Form):
 
     def __init__(self, *args: Any, tenant: Tenant | None, **options: Any) -> None:
         super().__init__(*args, **options)
-        scopes = tuple(OPERATOR_SCOPES if tenant is None else TENANT_SCOPES)
+        scopes = (*OPERATOR_SCOPES, *CLUSTER_SCOPES) if tenant is None else tuple(TENANT_SCOPES)
         cast("forms.MultipleChoiceField", self.fields["scopes"]).choices = [
             (scope, scope) for scope in scopes
         ]
         if tenant is None:
             del self.fields["project"], self.fields["is_service"]
+            clusters = Cluster.objects.order_by("name").values_list("name", flat=True)
+            cast("forms.ChoiceField", self.fields["cluster"]).choices = [
+                ("", _("None")),
+                *((name, name) for name in clusters),
+            ]
         else:
+            del self.fields["cluster"]
             names = tenant.projects.order_by("name").values_list("name", flat=True)
             choices = [("", _("All projects")), *((name, name) for name in names)]
             cast("forms.ChoiceField", self.fields["project"]).choices = choices
@@ -101,7 +115,11 @@ def _page(request: HttpRequest, frame: PageFrame, tenant: Tenant | None, form: K
 
 
 def _keys(tenant: Tenant | None) -> QuerySet[ApiKey]:
-    rows = ApiKey.objects.filter(tenant=tenant).annotate(creator=F("maker__email")).select_related("project")
+    rows = (
+        ApiKey.objects.filter(tenant=tenant)
+        .annotate(creator=F("maker__email"))
+        .select_related("project", "cluster")
+    )
     return rows.order_by(F("revoked_at").desc(nulls_first=True), "-pk")
 
 
@@ -144,6 +162,7 @@ def _create(request: HttpRequest, tenant: Tenant | None, moment: datetime) -> Ne
         moment=moment,
         expires_at=datetime.combine(ends, time.min, UTC) if ends else None,
         project=tenant.projects.get(name=values["project"]) if tenant and values["project"] else None,
+        cluster=Cluster.objects.get(name=values["cluster"]) if values.get("cluster") else None,
         is_service=values.get("is_service", False),
     )
 

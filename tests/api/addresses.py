@@ -17,6 +17,7 @@ class Address:
     answer_to_operator: int = 0  # where it is another one
     text: str = ""  # of its body, in JSON
     query: str = ""
+    cluster: str = ""  # the scope of a key of one cluster
     own: bool = False  # whoever names what is not theirs makes their own
 
     @property
@@ -68,6 +69,7 @@ ADDRESSES = (
         answer_to_operator=400,
         text='{"hours":"1"}',
     ),
+    Address("POST", "job-checks", cluster="jobs:check"),
     Address("POST", "usage-events", "", "usage:push", 400),  # it has to name the cluster
     _reading("forecast", "usage:read", whole=True, op=400),  # an operator has to name the tenant
     _reading("usage", "usage:read", op=400, query="?from=2026-03-01&to=2026-04-01&group_by=user"),

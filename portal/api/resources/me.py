@@ -24,12 +24,28 @@ class MeSerializer(serializers.ModelSerializer[ApiKey]):
     project = serializers.CharField(
         source="project.name", default=None, allow_null=True, help_text="Null: all projects."
     )
+    cluster = serializers.CharField(
+        source="cluster.name",
+        default=None,
+        allow_null=True,
+        help_text="Of a key that only asks about its jobs.",
+    )
     scopes = serializers.SerializerMethodField(help_text="What it may do now.")
     expires_at = MomentField(allow_null=True)
 
     class Meta:
         model = ApiKey
-        fields = ("id", "name", "prefix", "tenant", "project", "scopes", "is_service", "expires_at")
+        fields = (
+            "id",
+            "name",
+            "prefix",
+            "tenant",
+            "project",
+            "cluster",
+            "scopes",
+            "is_service",
+            "expires_at",
+        )
 
     def get_scopes(self, key: ApiKey) -> list[str]:
         del key

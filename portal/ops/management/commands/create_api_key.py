@@ -10,9 +10,10 @@ from django.core.management.base import CommandParser
 from portal.api import keys
 from portal.api.keys import KeyRefusedError
 from portal.api.parameters import parse_day
-from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
+from portal.api.scopes import CLUSTER_SCOPES, OPERATOR_SCOPES, TENANT_SCOPES
 from portal.core.tenants.models import Project, Tenant, User
 from portal.ops.cli import Answer, BadInputError, OperatorCommand
+from portal.ops.lookups import the_cluster
 
 
 class Command(OperatorCommand):
@@ -26,11 +27,12 @@ class Command(OperatorCommand):
             "--scope",
             action="append",
             required=True,
-            choices=[*TENANT_SCOPES, *OPERATOR_SCOPES],
+            choices=[*TENANT_SCOPES, *OPERATOR_SCOPES, *CLUSTER_SCOPES],
             help="what it may do; give it several times",
         )
         parser.add_argument("--tenant", help="slug; without it the key is an operator's")
         parser.add_argument("--project", help="the only project that it reads")
+        parser.add_argument("--cluster", help="of a key with jobs:check: the only cluster it asks about")
         parser.add_argument("--service", action="store_true", help="valid even if the user leaves the tenant")
         parser.add_argument(
             "--expires", metavar="YYYY-MM-DD", help="the first day on which it is not valid (UTC)"
@@ -44,6 +46,7 @@ class Command(OperatorCommand):
         scope: list[str],
         tenant: str | None,
         project: str | None,
+        cluster: str | None,
         service: bool,
         expires: str | None,
         **_: Any,
@@ -63,6 +66,7 @@ class Command(OperatorCommand):
             name=name,
             scopes={*scope},
             project=of_project,
+            cluster=the_cluster(cluster) if cluster else None,
             is_service=service,
             moment=datetime.now(UTC),
             expires_at=_end(expires) if expires else None,

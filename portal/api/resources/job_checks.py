@@ -1,0 +1,79 @@
+"""May this job run? As a program of a cluster asks it for whoever submits, with a key that can do nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse
+from rest_framework import serializers
+
+from billing.admission.check import check_job_of_account
+from billing.simulation.quotes import QuoteError
+from portal.api.answers import as_json
+from portal.api.problems import bad_request
+from portal.api.resources.quota_checks import JobToCheck, NeedSerializer
+from portal.api.resources.quotes import SHAPE
+from portal.api.views import Endpoint
+from portal.core.tenants.scope import own_work_tables
+from portal.ops import quotes
+from portal.ops.quotas import check_data
+from portal.sentences import sentence
+
+
+class JobOfCluster(JobToCheck):
+    """A job that somebody submits on the cluster of the key; `hours` is its time limit."""
+
+    def get_fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = super().get_fields()
+        del fields["cluster"]  # the key has it
+        fields["account"] = serializers.CharField(max_length=255, allow_blank=True)
+        return fields
+
+
+class ClusterJobCheckSerializer(serializers.Serializer[Any]):
+    """Whether the job may run now. An account without an owner, or that there is not, may: no quota counts it."""
+
+    may_run = serializers.BooleanField()
+    message = serializers.CharField(help_text="For whoever submits, one line a quota; empty where all fits.")
+    seconds = serializers.IntegerField(help_text="The time limit that was asked for.")
+    longest_seconds = serializers.IntegerField(
+        allow_null=True, help_text="The longest time limit with which it may run; 0: none; null: it may run."
+    )
+    quotas = NeedSerializer(many=True, help_text="Those that the job does not fit into.")
+
+
+class JobChecks(Endpoint):
+    """Whether a job of the key's cluster may run now, for a plugin of its scheduler. Nothing is kept or reserved."""
+
+    write_scope = "jobs:check"
+    success = 200
+    allotment = ("job-checks", 1200)
+    serializer = ClusterJobCheckSerializer
+    request_serializer = JobOfCluster
+
+    def post(self, request: Any) -> HttpResponse:
+        del request
+        cluster, values = self.client.key.cluster, self.body()
+        assert cluster is not None, "a key with this scope has one"  # noqa: S101 - a constraint says so
+        now = self.moment.replace(microsecond=0)
+        fields = {name: str(values[name]) for name in (*SHAPE, "user") if name in values}
+        try:
+            job = quotes.job_of(fields, started=now)
+            own_work_tables()
+            check = check_job_of_account(cluster=cluster, job=job, now=now)
+        except QuoteError as error:
+            raise bad_request(sentence(error)) from error
+        if check is None:
+            seconds = (job.ended or 0) - (job.started or 0)
+            empty = {
+                "may_run": True,
+                "message": "",
+                "seconds": seconds,
+                "longest_seconds": None,
+                "quotas": [],
+            }
+            return as_json(self.representation(empty))
+        data = check_data(check)
+        beyond = [need for need in data["quotas"] if not need["fits"]]
+        message = data["message"] if beyond or check.unpriced else ""
+        return as_json(self.representation(data | {"quotas": beyond, "message": message}))
