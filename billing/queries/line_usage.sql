@@ -2,15 +2,17 @@
 
 -- name: COUNTS
 SELECT position, count(DISTINCT record_id)
-FROM jobs_of_lines(%(tenant)s, %(positions)s, %(periods)s, %(projects)s, %(prices)s, %(after)s, %(through)s,
-                   %(first_month)s, %(end)s)
+FROM jobs_of_lines(
+        %(tenant)s, %(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
+        %(after)s::bigint[], %(through)s, %(first_month)s::date, %(end)s::timestamptz)
 GROUP BY position;
 
 -- name: PAGE
 -- The largest first, behind the last job of the page before.
 WITH held AS (
-    SELECT * FROM jobs_of_lines(%(tenant)s, %(positions)s, %(periods)s, %(projects)s, %(prices)s, %(after)s,
-                                %(through)s, %(first_month)s, %(end)s)
+    SELECT * FROM jobs_of_lines(
+        %(tenant)s, %(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
+        %(after)s::bigint[], %(through)s, %(first_month)s::date, %(end)s::timestamptz)
 )
 SELECT * FROM (
     SELECT h.record_id, coalesce(CASE WHEN b.record_id IS NULL THEN j."job_id" ELSE b."job_id" END, ''),
@@ -28,8 +30,9 @@ LIMIT %(limit)s;
 -- name: KEEP
 -- The jobs behind each line, and the largest of them, in the order of PAGE. Kept once.
 WITH held AS (
-    SELECT * FROM jobs_of_lines(%(tenant)s, %(positions)s, %(periods)s, %(projects)s, %(prices)s, %(after)s,
-                                %(through)s, %(first_month)s, %(end)s)
+    SELECT * FROM jobs_of_lines(
+        %(tenant)s, %(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
+        %(after)s::bigint[], %(through)s, %(first_month)s::date, %(end)s::timestamptz)
 ), job AS (
     SELECT h.*, row_number() OVER (
         PARTITION BY h.position ORDER BY -(h.units::numeric * h.share_num / h.share_den)::numeric(30, 6), h.record_id,
@@ -70,8 +73,9 @@ LIMIT %(limit)s
 -- A text is one cell of a spreadsheet, as `billing.documents.csv.cell` writes it.
 COPY (
 WITH held AS (
-    SELECT * FROM jobs_of_lines(%(tenant)s, %(positions)s, %(periods)s, %(projects)s, %(prices)s, %(after)s,
-                                %(through)s, %(first_month)s, %(end)s)
+    SELECT * FROM jobs_of_lines(
+        %(tenant)s, %(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
+        %(after)s::bigint[], %(through)s, %(first_month)s::date, %(end)s::timestamptz)
 )
 SELECT spreadsheet_cell(%(number)s, %(formula)s) AS invoice, h.position AS line, spreadsheet_cell(t.description, %(formula)s) AS description,
        spreadsheet_cell(t.project, %(formula)s) AS project,

@@ -6,8 +6,9 @@ WITH line AS (
         AS l (position, hour_price, amount)
 ), held AS (
     SELECT position, record_id, service_from, service_to, units::numeric * share_num / share_den AS seconds, moment
-    FROM jobs_of_lines(%(tenant)s, %(positions)s, %(periods)s, %(projects)s, %(prices)s, %(after)s,
-                       %(through)s, %(first_month)s, %(end)s)
+    FROM jobs_of_lines(
+        %(tenant)s, %(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
+        %(after)s::bigint[], %(through)s, %(first_month)s::date, %(end)s::timestamptz)
 ), named AS (
     SELECT h.position, h.record_id, h.service_from, h.service_to, h.seconds, h.service_from / 86400 AS day,
            CASE WHEN b.record_id IS NULL THEN j.cluster ELSE b.cluster END AS cluster,

@@ -113,6 +113,8 @@ def sample(name: str, query: str) -> str | None:
     """A value that the placeholder can have there."""
     if re.search(rf"%\({name}\)s::(timestamptz|date)\[\]", query):
         return "{2026-03-01}"
+    if re.search(rf"%\({name}\)s::(timestamptz|date)\b", query):
+        return "2026-03-01"
     if re.search(rf"(?:ANY|ALL) ?\(%\({name}\)s\)|%\({name}\)s::\w+\[\]", query):
         return None if SAMPLES.get(name, "") is None else "{1}"
     return SAMPLES.get(name, "1")
