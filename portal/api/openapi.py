@@ -58,7 +58,8 @@ def document() -> dict[str, Any]:
         "title": TITLE,
         "version": VERSION,
         "description": "Usage, jobs, invoices and payments of GPU clusters. New fields and new values of enumerations "
-        "can come at any time and are no break; everything else would be /api/v2.",
+        "can come at any time and are no break; everything else would be /api/v2. What is to go answers as before for "
+        "at least a year, with the headers Deprecation (since when) and Sunset (from when on it can be gone).",
     }
     components = schema.setdefault("components", {})
     components.setdefault("schemas", {})["Problem"] = PROBLEM

@@ -37,6 +37,21 @@ IDEMPOTENCY = {
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
 
+IF_MATCH = {
+    "name": "If-Match",
+    "in": "header",
+    "required": False,
+    "description": "The ETag of the object as you know it: 412 where it was changed meanwhile.",
+    "schema": {"type": "string"},
+}
+IF_NONE_MATCH = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "description": "With `*`: 412 where there is such an object already.",
+    "schema": {"type": "string", "enum": ["*"]},
+}
+
 
 class EndpointSchema(AutoSchema):
     """Reads what `portal.api.views.Endpoint` declares."""
@@ -54,6 +69,10 @@ class EndpointSchema(AutoSchema):
         )
         one = ["one"] if self.path.endswith("}") and verb == "get" else []
         return "_".join([verb, *one, *words])
+
+    def is_deprecated(self) -> bool:
+        deprecation = self.view.deprecated
+        return deprecation is not None and not deprecation.fields
 
     def get_tags(self) -> list[str]:
         return [self.path.removeprefix("/api/v1/").partition("/")[0]]
@@ -81,6 +100,11 @@ class EndpointSchema(AutoSchema):
         declared_parameters += [_parameter(parameter) for parameter in declared]
         if self.method == "POST":
             declared_parameters.append(IDEMPOTENCY | {"required": self.view.needs_idempotency})
+        is_object = hasattr(self.view, "get") and not self.view.lists
+        if is_object and self.method in {"PUT", "PATCH", "DELETE"}:
+            declared_parameters.append(IF_MATCH)
+        if is_object and self.method == "PUT":
+            declared_parameters.append(IF_NONE_MATCH)
         return declared_parameters
 
     def get_request_serializer(self) -> Any:

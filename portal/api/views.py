@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -15,10 +14,11 @@ from rest_framework.schemas.inspectors import ViewInspector
 from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
-from portal.api import cursors, expansion, idempotency, limits, parameters
+from portal.api import cursors, entity_tags, expansion, idempotency, limits, parameters
 from portal.api.answers import as_json
 from portal.api.authentication import Client, client_of
 from portal.api.bodies import Body, NoBody
+from portal.api.deprecation import Deprecation
 from portal.api.expansion import Expansion
 from portal.api.json_body import LARGEST, StrictJson
 from portal.api.parameters import Parameter
@@ -67,6 +67,7 @@ class Endpoint(APIView):
     expansions: ClassVar[Mapping[str, Expansion]] = {}  # `parameters` has `expand` then
     success: ClassVar[int] = 201  # of its POST
     put_success: ClassVar[int] = 200
+    moving: ClassVar[frozenset[str]] = frozenset()  # fields of its object that nobody sets
     binary: ClassVar[bool] = False  # its PUT takes a file
     batch: ClassVar[tuple[str, int] | None] = (
         None  # media type and most items of an array that its POST takes
@@ -81,6 +82,7 @@ class Endpoint(APIView):
     beside: ClassVar[bool] = (
         False  # its POST calls a gateway or a scheduler: no transaction is open meanwhile
     )
+    deprecated: ClassVar[Deprecation | None] = None  # it, or some of its fields, is to go
     refusals: ClassVar[tuple[type[Exception], ...]] = ()  # of its use cases: 409 with their sentence
 
     client: Client
@@ -91,7 +93,7 @@ class Endpoint(APIView):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """As DRF's, with the handler inside the scope of the client."""
         self.args, self.kwargs = args, kwargs
-        self.headers: dict[str, str] = {}
+        self.headers: dict[str, str] = {} if self.deprecated is None else self.deprecated.headers
         self.query, self.idempotency_key = {}, ""
         self.request = self.initialize_request(request, *args, **kwargs)
         self.moment = datetime.now(UTC)
@@ -204,18 +206,34 @@ class Endpoint(APIView):
         """A single object, with its ETag; 304 for whoever has it."""
         data = self.representation(row)
         self._expand([row], [data])
-        response = as_json(data, status=status)
-        response.headers["ETag"] = tag = _tag(response)
-        if self.request.method in READS and tag in self.request.headers.get("If-None-Match", ""):
+        return self.tagged(as_json(data, status=status), self.settled(data))
+
+    def tagged(self, response: HttpResponse, settled: Any) -> HttpResponse:
+        """The answer with its ETag; of a reader who has it, 304. `settled`: what was set of the object."""
+        response.headers["ETag"] = tag = entity_tags.tag_of(settled, response.content)
+        known = self.request.headers.get("If-None-Match", "")
+        if self.request.method in READS and entity_tags.is_known(known, tag):
             return HttpResponse(status=304, headers={"ETag": tag})
         return response
 
+    def settled(self, data: Any) -> Any:
+        """Of an object's representation, what somebody set."""
+        return entity_tags.without(data, self.moving)
+
     def match(self, row: object) -> None:
         """Raises ProblemError 412 where `If-Match` names another state of the row, which the caller has locked."""
+        self.match_settled(self.settled(self.representation(row)))
+
+    def match_settled(self, settled: Any) -> None:
+        """As `match`, of what was set."""
         wanted = self.request.headers.get("If-Match", "")
-        if wanted and wanted != "*" and _tag(as_json(self.representation(row))) not in wanted:
+        if wanted and not entity_tags.is_same(wanted, settled):
             detail = "It was changed meanwhile: read it again, then send the change with its new ETag."
             raise ProblemError(412, "changed-meanwhile", "It is not as you know it", detail)
+        unwanted = self.request.headers.get("If-None-Match", "")
+        if unwanted and entity_tags.is_same(unwanted, settled):
+            detail = "There is such an object already: send the request without If-None-Match to change it."
+            raise ProblemError(412, "exists-already", "It is there already", detail)
 
     def match_new(self) -> None:
         """Raises ProblemError 412 where `If-Match` names a state of what is not there."""
@@ -268,10 +286,6 @@ class Endpoint(APIView):
         if problem is None:
             raise exc
         return as_response(problem)
-
-
-def _tag(response: HttpResponse) -> str:
-    return f'"{hashlib.sha256(response.content).hexdigest()[:32]}"'
 
 
 class TenantEndpoint(Endpoint):

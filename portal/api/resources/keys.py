@@ -89,6 +89,7 @@ class KeyEndpoint(TenantEndpoint):
     acts = True
     serializer: ClassVar[type[BaseSerializer[Any]]] = KeySerializer
     refusals = (KeyRefusedError,)
+    moving = frozenset({"used_at", "previous_used_at"})
 
     def keys(self) -> Any:
         rows = ApiKey.objects.filter(tenant=self.client.tenant)
@@ -99,6 +100,11 @@ class KeyEndpoint(TenantEndpoint):
         if row is None:
             raise not_found()
         return row
+
+    def lock(self, name: str) -> ApiKey:
+        """The key, as nobody changes it until the end of the transaction."""
+        ApiKey.objects.select_for_update().get(pk=self.found(name).pk)
+        return self.found(name)
 
     def refuse_more(self, scopes: Any, what: str) -> None:
         """Whoever holds a key gets nothing by it that the key itself may not do."""
@@ -165,9 +171,7 @@ class OneKey(KeyEndpoint):
 
     def patch(self, request: Any, name: str) -> HttpResponse:
         del request
-        row = self.found(name)
-        ApiKey.objects.select_for_update().get(pk=row.pk)
-        row = self.found(name)
+        row = self.lock(name)
         self.match(row)
         values = {"name": row.name, "expires_at": row.expires_at} | self.body(partial=True)
         keys.change(key=row, **values, moment=self.moment)
@@ -175,7 +179,7 @@ class OneKey(KeyEndpoint):
 
     def delete(self, request: Any, name: str) -> HttpResponse:
         del request
-        row = self.found(name)
+        row = self.lock(name)
         self.match(row)
         if row.revoked_at is not None:
             raise not_found()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -23,7 +22,7 @@ from portal.api.answers import as_json
 from portal.api.entry_fields import body_of, entry_of
 from portal.api.fields import MomentField
 from portal.api.parameters import DRY_RUN, LISTS, TENANT, Parameter
-from portal.api.problems import ProblemError, not_found, refused
+from portal.api.problems import not_found, refused
 from portal.api.views import TenantEndpoint
 from portal.config_file.quotas import QuotaEntry
 
@@ -53,7 +52,7 @@ TERMS = (
         "watch",
     ),
 )
-"""What was set; the ETag is of these, so that use changes none."""
+"""What was set: use refuses no change."""
 
 
 class QuotaSerializer(serializers.Serializer[Any]):
@@ -136,17 +135,14 @@ class QuotaEndpoint(TenantEndpoint):
 
     def answer(self, row: Quota, *, status: int = 200) -> HttpResponse:
         response = as_json(self.representation(as_data(self.status(row))), status=status)
-        response.headers["ETag"] = tag = tag_of(row)
-        if self.request.method == "GET" and tag in self.request.headers.get("If-None-Match", ""):
-            return HttpResponse(status=304, headers={"ETag": tag})
-        return response
+        return self.tagged(response, _terms(row))
 
     def match_terms(self, row: Quota | None) -> None:
         """Raises ProblemError 412 where `If-Match` names other terms than it has, or there is none."""
-        if_match = self.request.headers.get("If-Match", "")
-        if if_match and (row is None or (if_match != "*" and tag_of(row) not in if_match)):
-            detail = "It was changed meanwhile: read it again, then send the change with its new ETag."
-            raise ProblemError(412, "changed-meanwhile", "It is not as you know it", detail)
+        if row is None:
+            self.match_new()
+        else:
+            self.match_settled(_terms(row))
 
     @property
     def by(self) -> Setter:
@@ -214,12 +210,6 @@ class OneQuota(QuotaEndpoint):
 
 def _is_taken(tenant: Any, name: str) -> bool:
     return quotas.list_quotas(tenant).filter(name=name).exists()
-
-
-def tag_of(row: Quota) -> str:
-    """Of what was set, not of what is used."""
-    content = as_json(_terms(row)).content
-    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
 def as_data(status: QuotaStatus) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from django.http import HttpResponse
 from rest_framework import serializers
 from rest_framework.serializers import BaseSerializer
 
-from portal.api import identifiers, parameters
+from portal.api import entity_tags, identifiers, parameters
 from portal.api.answers import as_json
 from portal.api.bodies import Body
 from portal.api.fields import IdField, MomentField
@@ -149,6 +149,7 @@ class WebhookEndpoint(Endpoint):
     acts = True
     serializer: ClassVar[type[BaseSerializer[Any]]] = WebhookSerializer
     refusals = (WebhookError,)
+    moving = frozenset({"failing_since"})
 
     def webhooks(self) -> QuerySet[Webhook]:
         return endpoints.of(self.client.tenant).annotate(maker_email=F("maker__email"))
@@ -166,7 +167,7 @@ class WebhookEndpoint(Endpoint):
         return self.webhook(name)
 
     def once(self, saved: endpoints.Saved, status: int) -> HttpResponse:
-        """The answer with the secret; what is stored for a repeated request has none."""
+        """The answer with the secret, and the webhook's ETag; what is stored for a repeated request has none."""
         row = WebhookSerializer(self.webhooks().get(pk=saved.webhook.pk)).data
         answer = ShownOnce(
             as_json({**row, "secret": saved.secret or None}).content,
@@ -174,6 +175,7 @@ class WebhookEndpoint(Endpoint):
             content_type="application/json",
         )
         answer.kept = as_json({**row, "secret": None}).content
+        answer.headers["ETag"] = entity_tags.tag_of(self.settled(row), as_json(row).content)
         return answer
 
 

@@ -84,6 +84,7 @@ class OneCluster(WritingEndpoint):
     serializer = ClusterSerializer
     request_serializer = ClusterFields
     refusals = REFUSALS
+    moving = frozenset({"complete_through", "connection"})  # the connection has an address of its own
 
     def cluster(self, name: str) -> Cluster:
         return Cluster.objects.select_related("connection").get(name=name)

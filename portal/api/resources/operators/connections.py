@@ -64,6 +64,7 @@ class OneConnection(WritingEndpoint):
     write_scope = "clusters:write"
     serializer = ConnectionSerializer
     request_serializer = ConnectionFields
+    moving = frozenset({"failures", "last_error", "last_success_at", "next_pull_at"})
 
     def get(self, request: Any, name: str) -> HttpResponse:
         del request

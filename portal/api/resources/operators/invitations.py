@@ -81,6 +81,7 @@ class OneInvitation(WritingEndpoint):
 
     def delete(self, request: Any, name: str, invitation: str) -> HttpResponse:
         del request
+        Invitation.objects.select_for_update().filter(pk=self.row(name, invitation).pk).first()
         row = self.row(name, invitation)
         self.match(row)
         invitations.revoke(invitation=row, moment=self.moment)

@@ -154,9 +154,12 @@ class OneMember(WritingEndpoint):
     request_serializer = MemberFields
     refusals = REFUSALS
 
-    def member(self, name: str, email: str) -> Membership:
+    def found(self, name: str, email: str) -> Membership | None:
         rows = Membership.objects.select_related("user").select_for_update(of=("self",))
-        member = rows.filter(tenant=tenant_of(name), user__email=email.lower()).first()
+        return rows.filter(tenant=tenant_of(name), user__email=email.lower()).first()
+
+    def member(self, name: str, email: str) -> Membership:
+        member = self.found(name, email)
         if member is None:
             raise not_found()
         return member
@@ -167,6 +170,11 @@ class OneMember(WritingEndpoint):
 
     def put(self, request: Any, name: str, email: str) -> HttpResponse:
         del request
+        before = self.found(name, email)
+        if before is None:
+            self.match_new()
+        else:
+            self.match(before)
         entry_of(MemberEntry, self.body() | {"email": email}, label="member").write(tenant_of(name))
         return self.one(self.member(name, email))
 
