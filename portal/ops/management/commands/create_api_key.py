@@ -27,7 +27,9 @@ class Command(OperatorCommand):
             "--scope",
             action="append",
             required=True,
-            choices=[*TENANT_SCOPES, *OPERATOR_SCOPES, *CLUSTER_SCOPES],
+            choices=[
+                *dict.fromkeys((*TENANT_SCOPES, *OPERATOR_SCOPES, *CLUSTER_SCOPES))  # some are of both
+            ],
             help="what it may do; give it several times",
         )
         parser.add_argument("--tenant", help="slug; without it the key is an operator's")
