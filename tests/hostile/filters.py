@@ -39,9 +39,13 @@ def filters_removed() -> Iterator[Removed]:
     removed = Removed()
 
     def forgotten(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
-        text, count = without_filters(sql.decode() if isinstance(sql, bytes) else sql)
-        if text.lstrip().upper().startswith("INSERT"):  # names what it writes
+        text = sql.decode() if isinstance(sql, bytes) else sql
+        command = text.lstrip().upper()
+        if command.startswith("INSERT"):  # names what it writes
             return execute(sql, params, many, context)
+        head, where, filters = text.partition(" WHERE ") if command.startswith("UPDATE") else ("", "", text)
+        filters, count = without_filters(filters)  # an UPDATE names what it writes before its filters
+        text = head + where + filters
         removed.count += count
         return execute(text, params, many, context)
 
