@@ -137,8 +137,14 @@ def test_api_042_the_command_replaces_turns_off_and_deletes_what_the_api_made(
     [
         (("--url", "https://hooks.example/"), "It is new: say with --maker"),
         (("--maker", "ann@vision.example"), "Say with --url where events go"),
-        (("--url", "https://hooks.example/", "--maker", "ben@vision.example"), "is not an owner of vision-lab"),
-        (("--url", "https://hooks.example/", "--maker", "eve@speech.example"), "is not an owner of vision-lab"),
+        (
+            ("--url", "https://hooks.example/", "--maker", "ben@vision.example"),
+            "is not an owner of vision-lab",
+        ),
+        (
+            ("--url", "https://hooks.example/", "--maker", "eve@speech.example"),
+            "is not an owner of vision-lab",
+        ),
         (("--url", "https://hooks.example/", "--maker", "zoe@vision.example"), "There is no user"),
     ],
 )
@@ -148,4 +154,6 @@ def test_whom_the_page_would_not_let_in_makes_no_webhook_by_the_command(
     with pytest.raises(CommandError, match=sentence):
         call_command("set_webhook", "hook", "--tenant", "vision-lab", *words)
     with pytest.raises(CommandError, match="is not an operator with the role admin"):
-        call_command("set_webhook", "hook", "--url", "https://hooks.example/", "--maker", "ann@vision.example")
+        call_command(
+            "set_webhook", "hook", "--url", "https://hooks.example/", "--maker", "ann@vision.example"
+        )

@@ -24,7 +24,9 @@ class Command(OperatorCommand):
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", metavar="NAME", help="such as finance-export")
-        parser.add_argument("--tenant", metavar="TENANT", help="slug; without it the webhook is the operators'")
+        parser.add_argument(
+            "--tenant", metavar="TENANT", help="slug; without it the webhook is the operators'"
+        )
         parser.add_argument("--url", help="where events go; begins with https://")
         parser.add_argument(
             "--type",
@@ -89,9 +91,7 @@ def _maker(tenant: Tenant | None, email: str) -> User:
     if person is None:
         raise BadInputError(f"There is no user {quoted(email)}.")
     may = (
-        Right.SETTINGS in rights_of(person)
-        if tenant is None
-        else Action.MANAGE in allowed_in(tenant, person)
+        Right.SETTINGS in rights_of(person) if tenant is None else Action.MANAGE in allowed_in(tenant, person)
     )
     if not may:
         needed = "an operator with the role admin" if tenant is None else f"an owner of {tenant.slug}"
