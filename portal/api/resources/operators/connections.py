@@ -76,7 +76,7 @@ class OneConnection(WritingEndpoint):
     @sensitive_variables()
     def put(self, request: Any, name: str) -> HttpResponse:
         del request
-        cluster = Cluster.objects.select_for_update().get(name=name)
+        cluster, values = Cluster.objects.select_for_update().get(name=name), self.body()
         if cluster.kind not in WHERE:
             kinds = " or ".join(repr(kind.value) for kind in WHERE)
             raise refused(f"It has a connection, so its kind has to be {kinds}.")
@@ -87,7 +87,6 @@ class OneConnection(WritingEndpoint):
             self.match(row)
         row = row or Connection(cluster=cluster)
         row.cluster = cluster
-        values = self.body()
         form = ConnectionForm(_entered(values, row), instance=row)
         del form.fields["cluster"]
         self._refuse_misfits(cluster, values, form)

@@ -1,0 +1,145 @@
+"""What holds for every address, asked of every address. Cases 5, 12, 28 and 29 of the API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from portal.api.routes import routes
+from tests import builders
+from tests.api.addresses import ADDRESSES, Address, filled
+from tests.api.door import Door
+from tests.api.test_walk import named
+from tests.web.house import House
+from tests.webhooks import inner_networks
+
+pytestmark = pytest.mark.django_db
+
+VIEWS = {str(route.pattern): route.callback.view_class for route in routes}  # type: ignore[attr-defined]
+READ = [address for address in ADDRESSES if address.method == "GET"]
+POSTED = [address for address in ADDRESSES if address.method == "POST"]
+NO_JSON = {"clusters/<str:name>/files/<str:file>"}  # takes a file
+EVENTS = "usage-events"  # answers for each event of its own
+
+
+@pytest.fixture(autouse=True)
+def _as_often_as_wanted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr("portal.api.limits.REQUESTS", 10_000)
+    monkeypatch.setattr("portal.api.limits.WRITES", 10_000)
+    with inner_networks():
+        yield
+
+
+@pytest.fixture
+def names(house: House) -> dict[str, str]:
+    return named(house)
+
+
+def path_of(address: Address, names: dict[str, str]) -> str:
+    return "/" + filled(address.route, names)
+
+
+def whoever_may(address: Address, ann: Door, op: Door) -> Door:
+    return ann if address.tenant else op
+
+
+def test_api_005_no_address_reads_past_a_parameter_that_it_does_not_know(
+    ann: Door, op: Door, names: dict[str, str]
+) -> None:
+    for address in ADDRESSES:
+        key = {"Idempotency-Key": "misspelt"} if address.method == "POST" else {}
+        path = path_of(address, names) + (address.query + "&" if address.query else "?") + "misspelt=1"
+        answer = whoever_may(address, ann, op).send(address.method, path, address.body, **key)
+        assert answer.problem == (400, "invalid-request"), (address, answer.raw)
+        assert "misspelt" in answer.body["detail"], address
+
+
+def test_api_005_no_address_reads_past_a_field_that_it_does_not_know(
+    ann: Door, op: Door, names: dict[str, str]
+) -> None:
+    for address in ADDRESSES:
+        if address.method in {"GET", "DELETE"} or address.route in NO_JSON | {EVENTS}:
+            continue
+        body = json.loads(address.text or "{}") | {"misspelt": 1}
+        key = {"Idempotency-Key": path_of(address, names)} if address.method == "POST" else {}
+        answer = whoever_may(address, ann, op).send(address.method, path_of(address, names), body, **key)
+        assert answer.problem == (400, "invalid-request"), (address, answer.raw)
+        assert "/misspelt" in [error["pointer"] for error in answer.body["errors"]], (address, answer.raw)
+
+
+AMBIGUOUS = (b'{"a": 1, "a": 2}', b'{"a": NaN}', b"[" * 21 + b"]" * 21, b"{")
+
+
+def test_api_005_no_address_takes_ambiguous_json(ann: Door, op: Door, names: dict[str, str]) -> None:
+    builders.a_cluster("pushed", kind="push")
+    for number, body in enumerate(AMBIGUOUS):
+        for address in ADDRESSES:
+            if address.method in {"GET", "DELETE"} or address.route in NO_JSON:
+                continue
+            path = path_of(address, names)
+            key = {"Idempotency-Key": f"{number}{path}"} if address.method == "POST" else {}
+            query = "?cluster=pushed" if address.route == EVENTS else ""
+            answer = whoever_may(address, ann, op).send(address.method, path + query, body, **key)
+            assert answer.problem == (400, "invalid-request"), (address, answer.raw)
+
+
+def test_api_012_every_address_has_heads_options_and_is_private(
+    ann: Door, op: Door, names: dict[str, str]
+) -> None:
+    for address in READ:
+        door, path = whoever_may(address, ann, op), path_of(address, names) + address.query
+        read, head = door.get(path), door.send("HEAD", path)
+        assert (head.status, head.raw) == (read.status, b""), address
+        for answer in (read, head):
+            assert {"private", "no-store"} <= {*answer.headers["Cache-Control"].split(", ")}, address
+            assert "Access-Control-Allow-Origin" not in answer.headers, address
+    for route, view in VIEWS.items():
+        door = ann if any(address.tenant for address in ADDRESSES if address.route == route) else op
+        answer = door.send("OPTIONS", "/" + filled(route, names))
+        methods = {
+            method.upper() for method in ("get", "post", "put", "patch", "delete") if hasattr(view, method)
+        }
+        allowed = {*answer.headers["Allow"].split(", ")} - {"HEAD", "OPTIONS"}
+        assert allowed == methods, route
+
+
+def test_api_028_every_post_does_it_once_under_a_key_and_029_keeps_the_key_for_it(
+    ann: Door, op: Door, names: dict[str, str]
+) -> None:
+    """Whatever the first answer was: a refusal is stored as well."""
+    for address in POSTED:
+        door, path = whoever_may(address, ann, op), path_of(address, names)
+        key = path.replace(" ", "-")
+        first = door.post(path, address.body, key=key)
+        again = door.post(path, address.body, key=key)
+        assert again.headers.get("Idempotent-Replayed") == "true", address
+        assert again.status == first.status, address
+        if b'"secret"' in first.raw:  # sent once
+            assert again.body == first.body | {"secret": None}, address
+        else:
+            assert again.raw == first.raw, address
+        other = door.post(path, {"another": "intent"}, key=key)
+        assert other.problem == (422, "key-reused"), (address, other.raw)
+
+
+def test_api_028_what_moves_money_or_issues_documents_needs_a_key_at_every_address(
+    ann: Door, op: Door, names: dict[str, str]
+) -> None:
+    needed = {address.route for address in POSTED if VIEWS[address.route].needs_idempotency}
+    assert needed == {
+        "approvals/<str:name>/decisions",
+        "closes",
+        "clusters/<str:name>/acts",
+        "invoices/<str:name>/credit-notes",
+        "invoices/<str:name>/manual-payments",
+        "invoices/<str:name>/payments",
+        "invoices/<str:name>/write-offs",
+        "wallets/<str:name>/grants",
+    }
+    for address in POSTED:
+        if address.route in needed:
+            refused = whoever_may(address, ann, op).post(path_of(address, names), address.body)
+            assert refused.problem == (400, "invalid-request"), address
+            assert "Idempotency-Key" in refused.body["detail"], address
