@@ -124,10 +124,9 @@ class Endpoint(APIView):
         self.headers |= allotment.headers
         if allotment.is_exceeded:
             raise limits.refuse(allotment)
-        if str(request.method).lower() not in self.http_method_names or not hasattr(
-            self, str(request.method).lower()
-        ):
-            return  # which 405 follows
+        method = str(request.method).lower()
+        if method == "options" or method not in self.http_method_names or not hasattr(self, method):
+            return  # it says which methods there are, or 405 follows
         scope = self.scope if is_read else self.write_scope or self.scope
         if scope:
             self.client.require(scope)

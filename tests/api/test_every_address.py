@@ -1,4 +1,4 @@
-"""What holds for every address, asked of every address. Cases 5, 12, 28 and 29 of the API."""
+"""What holds for every address, asked of every address. Cases 5, 12, 28 and 29 of the API, 88 of billing."""
 
 from __future__ import annotations
 
@@ -98,6 +98,7 @@ def test_api_012_every_address_has_heads_options_and_is_private(
     for route, view in VIEWS.items():
         door = ann if any(address.tenant for address in ADDRESSES if address.route == route) else op
         answer = door.send("OPTIONS", "/" + filled(route, names))
+        assert answer.status == 204, (route, answer.raw)
         methods = {
             method.upper() for method in ("get", "post", "put", "patch", "delete") if hasattr(view, method)
         }
@@ -105,7 +106,7 @@ def test_api_012_every_address_has_heads_options_and_is_private(
         assert allowed == methods, route
 
 
-def test_api_028_every_post_does_it_once_under_a_key_and_029_keeps_the_key_for_it(
+def test_case_088_api_028_api_029_every_post_does_it_once_under_a_key(
     ann: Door, op: Door, names: dict[str, str]
 ) -> None:
     """Whatever the first answer was: a refusal is stored as well."""

@@ -203,7 +203,7 @@ def test_api_063_it_can_be_turned_off(ann: Door) -> None:
         assert ann.get("/me").problem == (404, "not-found")
 
 
-def test_me_says_which_key_it_is(house: House, ann: Door) -> None:
+def test_api_039_me_says_which_key_it_is(house: House, ann: Door) -> None:
     me: Any = ann.reads("/me")
     assert (me["name"], me["tenant"], me["prefix"]) == ("script", "vision-lab", ann.secret[8:16])
     assert "invoices:read" in me["scopes"]
@@ -211,7 +211,7 @@ def test_me_says_which_key_it_is(house: House, ann: Door) -> None:
     assert ben.reads("/me")["scopes"] == ["jobs:read", "quotas:read", "usage:read"]
 
 
-def test_status_says_how_old_the_data_is(house: House, ann: Door, op: Door) -> None:
+def test_api_039_status_says_how_old_the_data_is(house: House, ann: Door, op: Door) -> None:
     watermarks = [{"cluster": "gpu1", "complete_through": "2026-04-20T00:00:00Z"}]
     assert ann.reads("/status")["data"] == watermarks
     assert op.reads("/status")["data"] == watermarks
