@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
 from portal.api.routes import routes
 from tests import builders
 from tests.api.addresses import ADDRESSES, Address, filled
-from tests.api.door import Door
+from tests.api.door import Door, door
 from tests.api.test_walk import named
 from tests.web.house import House
 from tests.webhooks import inner_networks
@@ -41,30 +42,43 @@ def path_of(address: Address, names: dict[str, str]) -> str:
     return "/" + filled(address.route, names)
 
 
-def whoever_may(address: Address, ann: Door, op: Door) -> Door:
-    return ann if address.tenant else op
+@dataclass(frozen=True)
+class Doors:
+    """Of Ann, of Op, and of a program of the cluster: one of them may ask each address."""
+
+    ann: Door
+    op: Door
+    program: Door
+
+    def of(self, address: Address) -> Door:
+        return self.program if address.cluster else self.ann if address.tenant else self.op
+
+
+@pytest.fixture
+def doors(house: House, ann: Door, op: Door) -> Doors:
+    return Doors(ann, op, door(house.op, None, "jobs:check", cluster=house.cluster))
 
 
 def test_api_005_no_address_reads_past_a_parameter_that_it_does_not_know(
-    ann: Door, op: Door, names: dict[str, str]
+    doors: Doors, names: dict[str, str]
 ) -> None:
     for address in ADDRESSES:
         key = {"Idempotency-Key": "misspelt"} if address.method == "POST" else {}
         path = path_of(address, names) + (address.query + "&" if address.query else "?") + "misspelt=1"
-        answer = whoever_may(address, ann, op).send(address.method, path, address.body, **key)
+        answer = doors.of(address).send(address.method, path, address.body, **key)
         assert answer.problem == (400, "invalid-request"), (address, answer.raw)
         assert "misspelt" in answer.body["detail"], address
 
 
 def test_api_005_no_address_reads_past_a_field_that_it_does_not_know(
-    ann: Door, op: Door, names: dict[str, str]
+    doors: Doors, names: dict[str, str]
 ) -> None:
     for address in ADDRESSES:
         if address.method in {"GET", "DELETE"} or address.route in NO_JSON | {EVENTS}:
             continue
         body = json.loads(address.text or "{}") | {"misspelt": 1}
         key = {"Idempotency-Key": path_of(address, names)} if address.method == "POST" else {}
-        answer = whoever_may(address, ann, op).send(address.method, path_of(address, names), body, **key)
+        answer = doors.of(address).send(address.method, path_of(address, names), body, **key)
         assert answer.problem == (400, "invalid-request"), (address, answer.raw)
         assert "/misspelt" in [error["pointer"] for error in answer.body["errors"]], (address, answer.raw)
 
@@ -72,7 +86,7 @@ def test_api_005_no_address_reads_past_a_field_that_it_does_not_know(
 AMBIGUOUS = (b'{"a": 1, "a": 2}', b'{"a": NaN}', b"[" * 21 + b"]" * 21, b"{")
 
 
-def test_api_005_no_address_takes_ambiguous_json(ann: Door, op: Door, names: dict[str, str]) -> None:
+def test_api_005_no_address_takes_ambiguous_json(doors: Doors, names: dict[str, str]) -> None:
     builders.a_cluster("pushed", kind="push")
     for number, body in enumerate(AMBIGUOUS):
         for address in ADDRESSES:
@@ -81,23 +95,21 @@ def test_api_005_no_address_takes_ambiguous_json(ann: Door, op: Door, names: dic
             path = path_of(address, names)
             key = {"Idempotency-Key": f"{number}{path}"} if address.method == "POST" else {}
             query = "?cluster=pushed" if address.route == EVENTS else ""
-            answer = whoever_may(address, ann, op).send(address.method, path + query, body, **key)
+            answer = doors.of(address).send(address.method, path + query, body, **key)
             assert answer.problem == (400, "invalid-request"), (address, answer.raw)
 
 
-def test_api_012_every_address_has_heads_options_and_is_private(
-    ann: Door, op: Door, names: dict[str, str]
-) -> None:
+def test_api_012_every_address_has_heads_options_and_is_private(doors: Doors, names: dict[str, str]) -> None:
     for address in READ:
-        door, path = whoever_may(address, ann, op), path_of(address, names) + address.query
-        read, head = door.get(path), door.send("HEAD", path)
+        client, path = doors.of(address), path_of(address, names) + address.query
+        read, head = client.get(path), client.send("HEAD", path)
         assert (head.status, head.raw) == (read.status, b""), address
         for answer in (read, head):
             assert {"private", "no-store"} <= {*answer.headers["Cache-Control"].split(", ")}, address
             assert "Access-Control-Allow-Origin" not in answer.headers, address
     for route, view in VIEWS.items():
-        door = ann if any(address.tenant for address in ADDRESSES if address.route == route) else op
-        answer = door.send("OPTIONS", "/" + filled(route, names))
+        client = doors.of(next(address for address in ADDRESSES if address.route == route))
+        answer = client.send("OPTIONS", "/" + filled(route, names))
         assert answer.status == 204, (route, answer.raw)
         methods = {
             method.upper() for method in ("get", "post", "put", "patch", "delete") if hasattr(view, method)
@@ -107,26 +119,26 @@ def test_api_012_every_address_has_heads_options_and_is_private(
 
 
 def test_case_088_api_028_api_029_every_post_does_it_once_under_a_key(
-    ann: Door, op: Door, names: dict[str, str]
+    doors: Doors, names: dict[str, str]
 ) -> None:
     """Whatever the first answer was: a refusal is stored as well."""
     for address in POSTED:
-        door, path = whoever_may(address, ann, op), path_of(address, names)
+        client, path = doors.of(address), path_of(address, names)
         key = path.replace(" ", "-")
-        first = door.post(path, address.body, key=key)
-        again = door.post(path, address.body, key=key)
+        first = client.post(path, address.body, key=key)
+        again = client.post(path, address.body, key=key)
         assert again.headers.get("Idempotent-Replayed") == "true", address
         assert again.status == first.status, address
         if b'"secret"' in first.raw:  # sent once
             assert again.body == first.body | {"secret": None}, address
         else:
             assert again.raw == first.raw, address
-        other = door.post(path, {"another": "intent"}, key=key)
+        other = client.post(path, {"another": "intent"}, key=key)
         assert other.problem == (422, "key-reused"), (address, other.raw)
 
 
 def test_api_028_what_moves_money_or_issues_documents_needs_a_key_at_every_address(
-    ann: Door, op: Door, names: dict[str, str]
+    doors: Doors, names: dict[str, str]
 ) -> None:
     needed = {address.route for address in POSTED if VIEWS[address.route].needs_idempotency}
     assert needed == {
@@ -141,6 +153,6 @@ def test_api_028_what_moves_money_or_issues_documents_needs_a_key_at_every_addre
     }
     for address in POSTED:
         if address.route in needed:
-            refused = whoever_may(address, ann, op).post(path_of(address, names), address.body)
+            refused = doors.of(address).post(path_of(address, names), address.body)
             assert refused.problem == (400, "invalid-request"), address
             assert "Idempotency-Key" in refused.body["detail"], address
