@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from io import BytesIO
 from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
+from zipfile import ZipFile
 
 import pytest
 from django.db import connection
@@ -129,8 +131,16 @@ def judge(name: str, route: str, slug: str, answer: Any) -> None:
     assert answer.status_code in ({200, 302, 404, 405} if own else {404, 405}), what
     if own and answer.status_code == 200:
         assert route.count("<") == 1, what  # with the name of an object of another's there is nothing
-        body = b"".join(answer) if answer.streaming else answer.content
-        assert not (leak := VISION.search(body.decode())), (what, leak)
+        assert not (leak := VISION.search(text_of(answer))), (what, leak)
+
+
+def text_of(answer: Any) -> str:
+    """What can be read in it; of an archive, in all of its files."""
+    body = b"".join(answer) if answer.streaming else answer.content
+    if answer.headers["Content-Type"] != "application/zip":
+        return str(body.decode())
+    with ZipFile(BytesIO(body)) as archive:
+        return "\n".join(archive.read(name).decode(errors="replace") for name in archive.namelist())
 
 
 def rows(house: House) -> dict[str, str]:
