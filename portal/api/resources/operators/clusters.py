@@ -70,7 +70,7 @@ class Clusters(OperatorEndpoint):
         return self.page(Cluster.objects.select_related("connection"), order=("name",))
 
 
-class ClusterFields(body_of(ClusterEntry, without=("name", "connection", "telemetry", "node"))):  # type: ignore[misc]
+class ClusterFields(body_of(ClusterEntry, without=("name", "connection", "telemetry", "api_server", "node"))):  # type: ignore[misc]
     """What PUT and PATCH say of a cluster; the address has its name."""
 
 
