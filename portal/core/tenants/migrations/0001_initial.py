@@ -192,7 +192,7 @@ class Migration(migrations.Migration):
                         ('group', models.CharField(blank=True, help_text='In the groups claim.', max_length=255)),
                     ],
                     options={
-                        'constraints': [models.UniqueConstraint(fields=('provider', 'tenant', 'domain', 'claim', 'group'), name='identity_grant_is_said_once'), models.CheckConstraint(condition=models.Q(('role__in', ['owner', 'billing', 'viewer', 'member'])), name='identity_grant_role_is_known'), models.CheckConstraint(condition=models.Q(('claim', ''), ('domain', ''), ('group', ''), _negated=True), name='identity_grant_asks_for_something')],
+                        'constraints': [models.UniqueConstraint(fields=('tenant', 'provider', 'domain', 'claim', 'group'), name='identity_grant_is_said_once'), models.CheckConstraint(condition=models.Q(('role__in', ['owner', 'billing', 'viewer', 'member'])), name='identity_grant_role_is_known'), models.CheckConstraint(condition=models.Q(('claim', ''), ('domain', ''), ('group', ''), _negated=True), name='identity_grant_asks_for_something')],
                         'indexes': [],
                     },
                 ),

@@ -50,7 +50,7 @@ class IdentityGrant(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["provider", "tenant", "domain", "claim", "group"], name="identity_grant_is_said_once"
+                fields=["tenant", "provider", "domain", "claim", "group"], name="identity_grant_is_said_once"
             ),
             models.CheckConstraint(condition=Q(role__in=Role.values), name="identity_grant_role_is_known"),
             models.CheckConstraint(
