@@ -90,7 +90,9 @@ class Scenario:
     @property
     def states(self) -> list[str]:
         """How each attempt stands, oldest first."""
-        return list(PaymentAttempt.objects.order_by("created_at").values_list("state", flat=True))
+        return list(
+            PaymentAttempt.objects.order_by("created_at", "invoice", "pk").values_list("state", flat=True)
+        )
 
     @property
     def paid(self) -> str:
