@@ -109,7 +109,10 @@ def budgets(request: TenantRequest) -> HttpResponse:
 @tenant_act(Action.MANAGE)
 def change_budget(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     """Save or end one; what is refused says why, and nothing is kept."""
-    moment, name = datetime.now(UTC).replace(microsecond=0), request.POST.get("name", "")[:LONGEST_NAME]
+    moment, name = (
+        datetime.now(UTC).replace(microsecond=0),
+        request.POST.get("name", "").replace("\0", "")[:LONGEST_NAME],
+    )
     try:
         if request.POST.get("act") == "end":
             if quotas.end_quota(tenant=tenant, name=name, by=Setter.OWNER, moment=moment):

@@ -253,7 +253,12 @@ def _delivery(row: Delivery) -> DeliveryRow:
 
 
 def _named(tenant: Tenant | None, name: str) -> Webhook:
-    row = endpoints.of(tenant).annotate(maker_email=F("maker__email")).filter(name=name).first()
+    row = (
+        endpoints.of(tenant)
+        .annotate(maker_email=F("maker__email"))
+        .filter(name=name.replace("\0", ""))
+        .first()
+    )
     if row is None:
         raise Http404("no such webhook")
     return row
