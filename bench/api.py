@@ -158,18 +158,18 @@ def in_turn(*works: Work) -> list[Walls]:
 
 def raw(tenant: Tenant, work: Work) -> Callable[[], None]:
     """What `work` asks of the database, in the tenant's scope or without, as bare statements."""
-    asked: list[tuple[str, Any]] = []
+    statements: list[tuple[str, Any]] = []
 
     def note(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
         if sql.lstrip().startswith(("SELECT", "WITH")) and "set_config" not in sql:
-            asked.append((sql, params))
+            statements.append((sql, params))
         return execute(sql, params, many, context)
 
     with tenant_scope(tenant), connection.execute_wrapper(note):
         work()
 
     def run() -> None:
-        for sql, params in asked:
+        for sql, params in statements:
             connection.connection.execute(sql, params).fetchall()
 
     return run

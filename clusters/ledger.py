@@ -123,12 +123,12 @@ def _accounts(cursor: Any, cluster: Cluster, names: set[str]) -> dict[str, int]:
     """The ids of the accounts with these names, made where they are missing; none goes before the transaction ends."""
     values: dict[str, Any] = {"cluster": cluster.pk, "names": list(names)}
     cursor.execute(sql.HOLD_ACCOUNTS, values)
-    known: dict[str, int] = dict(cursor.fetchall())
-    if known.keys() != names:
+    ids: dict[str, int] = dict(cursor.fetchall())
+    if ids.keys() != names:
         cursor.execute(sql.ADD_ACCOUNTS, values)
         cursor.execute(sql.HOLD_ACCOUNTS, values)
-        known = dict(cursor.fetchall())
-    return known
+        ids = dict(cursor.fetchall())
+    return ids
 
 
 def _stage(cursor: Any, facts: Sequence[UsageFact], accounts: Mapping[str, int]) -> int:

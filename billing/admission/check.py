@@ -84,13 +84,13 @@ def check_job(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime) ->
     seconds = read_length(job)
     owner = account_of(tenant, cluster, job.account, datetime.fromtimestamp(job.started or 0, UTC))
     rows = [row for row in quotas.list_quotas(tenant) if _counts(row, owner, job)]
-    standing = figures.load_figures(rows, moment=now, forecasts=False) if rows else {}
+    by_quota = figures.load_figures(rows, moment=now, forecasts=False) if rows else {}
     released = bool(rows) and tenant.pk in demands.load_released([tenant.pk], now)
     cost = JobCost(tenant, cluster, job, owner.account.name, now)
     needs = []
     for row in rows:
-        if _is_open(row, standing[row.pk], now):
-            one, acts = QuotaStatus(row, standing[row.pk]), not released and decides(row, job)
+        if _is_open(row, by_quota[row.pk], now):
+            one, acts = QuotaStatus(row, by_quota[row.pk]), not released and decides(row, job)
             needs.append(_need(one, cost, seconds, now, decides=acts))
     return JobCheck(owner.account.name, owner.project.name, seconds, needs, cost.unpriced)
 

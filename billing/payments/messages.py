@@ -10,8 +10,8 @@ SENTENCES: Mapping[str, str] = {
     # what is set up
     "clash-of-accounts": _(
         "Stripe has customers of a portal that is called {names}, and this database does not know whether it is that "
-        "one. Set STRIPE_ACCOUNT_LABEL={first} if it was restored or made anew, so that nothing is charged twice; or "
-        "STRIPE_ACCOUNT_LABEL={new} if it is another portal in the same account."
+        "one. Set STRIPE_ACCOUNT_LABEL={first} if it was restored or created again, so that nothing is charged twice; "
+        "or STRIPE_ACCOUNT_LABEL={new} if it is another portal in the same account."
     ),
     "clash-of-labels": _(
         "This database is {deployment} at Stripe, and STRIPE_ACCOUNT_LABEL says {label}: set it to the former, or use "
@@ -53,7 +53,7 @@ SENTENCES: Mapping[str, str] = {
     # what somebody asked for
     "form-of-another-amount": _("This form was sent before with another amount: open the wallet again."),
     "form-of-another-invoice": _("This form was sent before for another invoice: open the invoice again."),
-    "form-without-key": _("Open the wallet again and send its form anew."),
+    "form-without-key": _("Open the wallet again and send its form again."),
     "invoice-page-is-open": _("Somebody has just opened a page to pay this invoice: use that one."),
     "invoice-payment-under-way": _("A payment of this invoice is under way: wait until it has settled."),
     "more-is-due": _("More is due by now than the page said, and nothing was charged: look at it again."),

@@ -64,7 +64,7 @@ def _next(day: date, step: Step) -> date:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CostQuery:
     """What is looked at: two ranges, up to two groupings, and what a filter leaves."""
 
     later: Days
@@ -114,18 +114,18 @@ class Explored:
         return sorted({money.currency for used in (self.later, self.earlier) for money in used.cost})
 
 
-def explore(tenant: Tenant, asked: Asked, *, step: Step, groups: int | None = GROUPS) -> Explored:
+def explore(tenant: Tenant, query: CostQuery, *, step: Step, groups: int | None = GROUPS) -> Explored:
     """`groups` that cost most have a name; None: all. One query. Raises TooManyRowsError."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.EXPLORED, asked.values(tenant) | {"interval": str(step), "groups": groups})
+        cursor.execute(sql.EXPLORED, query.values(tenant) | {"interval": str(step), "groups": groups})
         rows = cursor.fetchall()
     if len(rows) > MOST_ROWS:
         raise TooManyRowsError
-    buckets = list(asked.later.buckets(step))
+    buckets = list(query.later.buckets(step))
     place = {_start(one.first, step): number for number, one in enumerate(buckets)}
     cells: dict[tuple[str, ...] | None, dict[int | None, Sums]] = defaultdict(lambda: defaultdict(Sums))
     for earlier, bucket, named, key1, key2, resource, share_den, units, *price in rows:
-        group = (key1, key2)[: len(asked.by)] if named else None
+        group = (key1, key2)[: len(query.by)] if named else None
         sums = cells[group][None if earlier else place[bucket]]
         sums.add_row(resource, Fraction(int(units), share_den), price)
     all_groups = [_group(values, by_bucket, len(buckets)) for values, by_bucket in cells.items()]

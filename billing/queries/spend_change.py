@@ -16,7 +16,7 @@ from django.db.models import Q
 
 from billing.models import BillingPeriod
 from billing.queries.accrued_charges import accrued
-from billing.queries.cost_explorer import Asked, Days, sql
+from billing.queries.cost_explorer import CostQuery, Days, sql
 from billing.queries.costs import cost, tag
 from billing.queries.usage_series import DAY, MOST_ROWS, TooManyRowsError
 from billing.rules.meters import SECONDS_PER_HOUR
@@ -112,15 +112,15 @@ class _Group:
 _Key = tuple[str, tuple[str, ...], str, str]  # currency, group, resource, unit
 
 
-def explain_change(tenant: Tenant, asked: Asked, *, others: bool) -> list[SpendChange]:
+def explain_change(tenant: Tenant, query: CostQuery, *, others: bool) -> list[SpendChange]:
     """By currency; empty where neither range has any charge. Raises TooManyRowsError.
 
     `others`: with what documents charge besides use, which not everybody may read, and what open periods will. It is
     left out where a filter is set: nothing tells whose fee it is. In the scope of acting, three queries and those of
     a statement for each open period.
     """
-    groups = _groups(tenant, asked)
-    rows = _others(tenant, asked) if others and not asked.filters else []
+    groups = _groups(tenant, query)
+    rows = _others(tenant, query) if others and not query.filters else []
     currencies = sorted({key[0] for key in groups} | {row.later.currency for row in rows})
     return [
         _of_currency(
@@ -132,9 +132,9 @@ def explain_change(tenant: Tenant, asked: Asked, *, others: bool) -> list[SpendC
     ]
 
 
-def _groups(tenant: Tenant, asked: Asked) -> Mapping[_Key, _Group]:
+def _groups(tenant: Tenant, query: CostQuery) -> Mapping[_Key, _Group]:
     with connection.cursor() as cursor:
-        cursor.execute(sql.ITEMS, asked.values(tenant))
+        cursor.execute(sql.ITEMS, query.values(tenant))
         rows = cursor.fetchall()
     if len(rows) > MOST_ROWS:
         raise TooManyRowsError
@@ -142,7 +142,7 @@ def _groups(tenant: Tenant, asked: Asked) -> Mapping[_Key, _Group]:
     for earlier, key1, key2, resource, model, place, share_den, units, since, *price in rows:
         price_tag = tag(*price)
         seconds = Fraction(int(units), share_den)
-        group = groups[price_tag.currency, (key1, key2)[: len(asked.by)], resource, price_tag.meter.unit]
+        group = groups[price_tag.currency, (key1, key2)[: len(query.by)], resource, price_tag.meter.unit]
         group.by_total |= price_tag.by_total
         item = (group.earlier if earlier else group.later)[model, place]
         item.quantity += seconds / SECONDS_PER_HOUR
@@ -217,7 +217,7 @@ def _with_amount(part: Part, amount: Money) -> Part:
     )  # fmt: skip
 
 
-def _others(tenant: Tenant, asked: Asked) -> list[OtherCharge]:
+def _others(tenant: Tenant, query: CostQuery) -> list[OtherCharge]:
     """What documents charge besides use; of the newest open periods what their statement would."""
     rows: dict[tuple[str, str, str], list[Money]] = {}
 
@@ -226,14 +226,14 @@ def _others(tenant: Tenant, asked: Asked) -> list[OtherCharge]:
         row = rows.setdefault((kind, name, amount.currency), [zero, zero])
         row[0 if earlier else 1] += amount
 
-    periods = _open_periods(tenant, asked)
+    periods = _open_periods(tenant, query)
     for period in periods:
         charges = accrued(tenant=tenant, period=period)
         for name, amount in charges.terms if charges else []:
-            for earlier, days in ((False, asked.later), (True, asked.earlier)):
+            for earlier, days in ((False, query.later), (True, query.earlier)):
                 if _begins_in(period, days):
                     add("", name, amount.rounded(), earlier=earlier)
-    values = asked.values(tenant) | {"accrued": [period.pk for period in periods]}
+    values = query.values(tenant) | {"accrued": [period.pk for period in periods]}
     with connection.cursor() as cursor:
         cursor.execute(sql.LINES, values)
         for earlier, kind, currency, minor in cursor.fetchall():
@@ -241,10 +241,10 @@ def _others(tenant: Tenant, asked: Asked) -> list[OtherCharge]:
     return [OtherCharge(kind, name, *amounts) for (kind, name, _), amounts in rows.items()]
 
 
-def _open_periods(tenant: Tenant, asked: Asked) -> list[BillingPeriod]:
+def _open_periods(tenant: Tenant, query: CostQuery) -> list[BillingPeriod]:
     """The newest that begin in one of the ranges. One query."""
 
-    ranges = (asked.later, asked.earlier)
+    ranges = (query.later, query.earlier)
     nearby = Q()
     for days in ranges:  # by a day more, as zones differ from UTC
         nearby |= Q(start__gte=_midnight(days.first - DAY), start__lt=_midnight(days.end + DAY))

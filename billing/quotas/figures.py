@@ -121,19 +121,21 @@ def _with_carried(
 
     What that one had itself is as it was last looked at. A quota carries nothing from before it was made.
     """
-    kept = [quota for quota in quotas if quota.carries and quota.created_at < now[quota.pk].window.start]
-    if not kept:
+    carrying = [quota for quota in quotas if quota.carries and quota.created_at < now[quota.pk].window.start]
+    if not carrying:
         return {}
     second = timedelta(seconds=1)
     before = {
         quota.pk: calendars[quota.tenant_id].window(quota, now[quota.pk].window.start - second)
-        for quota in kept
+        for quota in carrying
     }
-    then = _load(kept, before, calendars, moment, forecasts=False)
-    rows = QuotaPeriod.objects.filter(quota__in=kept, start__in={window.start for window in before.values()})
+    then = _load(carrying, before, calendars, moment, forecasts=False)
+    rows = QuotaPeriod.objects.filter(
+        quota__in=carrying, start__in={window.start for window in before.values()}
+    )
     had = {(row.quota_id, row.start): Fraction(row.amount + row.carried) for row in rows}
     results = {}
-    for quota in kept:
+    for quota in carrying:
         amount = Fraction(quota.amount)
         left = had.get((quota.pk, before[quota.pk].start), amount) - then[quota.pk].used
         carried = rules.carried(

@@ -29,10 +29,10 @@ def load_marks(quotas: Sequence[Quota], moment: datetime) -> dict[int, dict[str,
 def read_through(quota: Quota, marks: Marks, moment: datetime) -> tuple[datetime | None, datetime | None]:
     """Up to when all clusters of the quota are read, and that of the oldest that is stale."""
     chosen = [mark for name, mark in marks.items() if quota.cluster in ("", name)]
-    known = [through for through, _ in chosen if through is not None]
+    moments = [through for through, _ in chosen if through is not None]
     stale = [
         through
         for through, every in chosen
         if through is not None and every and through < moment - max(STALE, timedelta(seconds=3 * every))
     ]
-    return min(known) if known and len(known) == len(chosen) else None, min(stale, default=None)
+    return min(moments) if moments and len(moments) == len(chosen) else None, min(stale, default=None)

@@ -65,8 +65,8 @@ def suppose_quota(
         Quota.objects.in_force().select_related("tenant", "project").filter(tenant=tenant, name=name).first()
     )
     values = _checked_values(tenant, name, row, terms, by, moment)
-    kept = {"pk": row.pk, "created_at": row.created_at} if row else {"pk": 0, "created_at": moment}
-    return Quota(tenant=tenant, name=name, **kept, **values), row
+    identity = {"pk": row.pk, "created_at": row.created_at} if row else {"pk": 0, "created_at": moment}
+    return Quota(tenant=tenant, name=name, **identity, **values), row
 
 
 def _checked_values(

@@ -56,7 +56,7 @@ def cost_explorer(request: TenantRequest) -> HttpResponse:
     explored, error = None, selection.error
     if not error:
         try:
-            explored = explore(request.tenant, selection.asked, step=selection.step)
+            explored = explore(request.tenant, selection.cost_query, step=selection.step)
         except TooManyRowsError:
             error = _(TOO_MANY)
     page: dict[str, object] = {
@@ -82,7 +82,7 @@ def cost_explorer_csv(request: TenantRequest) -> HttpResponse:
     if selection.error:
         raise Http404(selection.error)
     try:
-        explored = explore(request.tenant, selection.asked, step=selection.step, groups=None)
+        explored = explore(request.tenant, selection.cost_query, step=selection.step, groups=None)
     except TooManyRowsError:
         raise Http404(_(TOO_MANY)) from None
     header = ["from", "through", *map(str, selection.by), "gpu_hours", "currency", "cost"]

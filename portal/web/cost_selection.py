@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from billing.queries.cost_explorer import FILTERS, Asked, Days, Step
+from billing.queries.cost_explorer import FILTERS, CostQuery, Days, Step
 from billing.queries.jobs import EMPTY
 from billing.queries.usage_series import DAY, Grouping
 from portal.web import format as say
@@ -102,8 +102,8 @@ class CostSelection:
         )
 
     @property
-    def asked(self) -> Asked:
-        return Asked(self.later, self.earlier, self.by, self.filters)
+    def cost_query(self) -> CostQuery:
+        return CostQuery(self.later, self.earlier, self.by, self.filters)
 
     def query(self, **more: str) -> str:
         """All of it, as an address has it; `more` wins."""
@@ -117,8 +117,8 @@ class CostSelection:
             **_texts(self.filters),
             **more,
         }
-        kept = {name: text for name, text in parameters.items() if text or name == "by"}
-        return "?" + urlencode(kept)
+        filled = {name: text for name, text in parameters.items() if text or name == "by"}
+        return "?" + urlencode(filled)
 
     def on(self, days: Days) -> Self:
         """The same of other days, in steps that fit them."""

@@ -75,13 +75,13 @@ def _check(request: TenantRequest, fields: Mapping[str, str]) -> JobCheck:
 
 
 def _answer(check: JobCheck) -> CheckAnswer:
-    beside = [need for need in check.needs if not need.fits and not need.refuses]
+    informing = [need for need in check.needs if not need.fits and not need.refuses]
     return CheckAnswer(
         may_run=check.may_run,
         account=check.account,
         limit=limit_text(check.longest) if check.longest else "",
         counted=", ".join(need.status.quota.name for need in check.needs),
-        rows=[_row(need) for need in (*check.refusing, *beside)],
+        rows=[_row(need) for need in (*check.refusing, *informing)],
         unpriced=", ".join(check.unpriced),
     )
 

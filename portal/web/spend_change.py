@@ -56,7 +56,7 @@ def spend_change(request: TenantRequest) -> HttpResponse:
         try:
             with acting_scope(request.tenant):  # terms of open periods follow from plans
                 changes = explain_change(
-                    request.tenant, selection.asked, others=Action.READ_INVOICES in request.may
+                    request.tenant, selection.cost_query, others=Action.READ_INVOICES in request.may
                 )
         except TooManyRowsError:
             error = _(TOO_MANY)

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from billing.catalog import version_terms
 from billing.models import PlanVersion
-from billing.queries.cost_explorer import Asked, Days, Step, explore, filter_choices
+from billing.queries.cost_explorer import CostQuery, Days, Step, explore, filter_choices
 from billing.queries.spend_change import PartKind, SpendChange, explain_change
 from billing.queries.usage_series import Grouping, Interval, usage_series
 from clusters.models import Cluster
@@ -55,7 +55,7 @@ def change(
     tenant: Tenant, *by: Grouping, others: bool = True, earlier: Days = MARCH, later: Days = APRIL
 ) -> SpendChange:
     with acting_scope(tenant):
-        (one,) = explain_change(tenant, Asked(later, earlier, by), others=others)
+        (one,) = explain_change(tenant, CostQuery(later, earlier, by), others=others)
     assert sum((part.amount.amount for part in one.parts), Fraction(0)) == one.difference.amount
     return one
 
@@ -124,7 +124,7 @@ def test_a_fee_is_a_part_of_its_own_billed_or_not(cluster: Cluster, vision: Tena
     assert (billed.difference.text, reasons(billed)) == ("30.00", reasons(one))
     assert change(vision, others=False).parts == []
     with acting_scope(vision):
-        filtered = explain_change(vision, Asked(APRIL, MARCH, (), {Grouping.USER: "ben"}), others=True)
+        filtered = explain_change(vision, CostQuery(APRIL, MARCH, (), {Grouping.USER: "ben"}), others=True)
     assert filtered[0].others == []
 
 
@@ -154,7 +154,7 @@ def test_the_explorer_is_the_series_of_the_api_in_any_grouping(cluster: Cluster,
     for by in ((), (Grouping.USER,), (Grouping.QUEUE, Grouping.STATE), (Grouping.PROJECT, Grouping.METER)):
         for step in Step:
             with tenant_scope(vision), CaptureQueriesContext(connection) as queries:
-                explored = explore(vision, Asked(MARCH, february, by), step=step)
+                explored = explore(vision, CostQuery(MARCH, february, by), step=step)
             assert len(queries) <= 4  # of them one of the explorer, the others the scope's
             assert (
                 explored.later.cost
@@ -170,10 +170,10 @@ def test_the_explorer_is_the_series_of_the_api_in_any_grouping(cluster: Cluster,
                 assert [one.gpu_seconds for one in explored.totals] == [
                     bucket.whole.gpu_seconds for bucket in series
                 ]
-    users = explore(vision, Asked(MARCH, february, (Grouping.USER,)), step=Step.MONTH)
+    users = explore(vision, CostQuery(MARCH, february, (Grouping.USER,)), step=Step.MONTH)
     assert [group.values for group in users.groups][-1] is None
     assert len(users.groups) == 8
-    everybody = explore(vision, Asked(MARCH, february, (Grouping.USER,)), step=Step.MONTH, groups=None)
+    everybody = explore(vision, CostQuery(MARCH, february, (Grouping.USER,)), step=Step.MONTH, groups=None)
     assert len(everybody.groups) == 12
     assert everybody.later == users.later
 
@@ -183,12 +183,12 @@ def test_another_tenants_usage_is_in_no_figure(cluster: Cluster, vision: Tenant)
     used(cluster, 1, "2026-03-05")
     used(cluster, 4, "2026-03-05", account="speech", user="eve", queue="secret")
     with tenant_scope(vision):
-        explored = explore(vision, Asked(MARCH, APRIL, (Grouping.USER,)), step=Step.WEEK)
-        beyond = explore(speech, Asked(MARCH, APRIL, (Grouping.USER,)), step=Step.WEEK)
+        explored = explore(vision, CostQuery(MARCH, APRIL, (Grouping.USER,)), step=Step.WEEK)
+        beyond = explore(speech, CostQuery(MARCH, APRIL, (Grouping.USER,)), step=Step.WEEK)
         offered = filter_choices(vision)
         hidden = filter_choices(speech)
     with acting_scope(vision):
-        assert explain_change(speech, Asked(APRIL, MARCH), others=True) == []
+        assert explain_change(speech, CostQuery(APRIL, MARCH), others=True) == []
     assert change(vision, Grouping.USER).earlier.text == "20.00"
     assert [group.values for group in explored.groups] == [("ben",)]
     assert (beyond.groups, "secret" in offered["queue"]) == ([], False)

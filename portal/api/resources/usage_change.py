@@ -7,7 +7,7 @@ from typing import Any
 from django.http import HttpResponse
 from rest_framework import serializers
 
-from billing.queries.cost_explorer import FILTERS, Asked, Days
+from billing.queries.cost_explorer import FILTERS, CostQuery, Days
 from billing.queries.spend_change import OtherCharge, Part, PartKind, SpendChange, explain_change
 from billing.queries.usage_series import Grouping, TooManyRowsError
 from portal.api import parameters
@@ -102,10 +102,10 @@ class UsageChange(TenantEndpoint):
         tenant, key = self.needed_tenant(), self.client.key
         by = tuple(Grouping(name) for name in self.query["group_by"])
         filters = {Grouping.PROJECT: key.project.name} if key.project is not None else {}
-        asked = Asked(self._days(""), self._days("earlier_"), by, filters)
+        query = CostQuery(self._days(""), self._days("earlier_"), by, filters)
         others = not filters and bool({"invoices:read", "ops:read"} & self.client.scopes)
         try:
-            changes = explain_change(tenant, asked, others=others)
+            changes = explain_change(tenant, query, others=others)
         except TooManyRowsError:
             raise bad_parameter(
                 "group_by", "There are too many groups: ask for fewer days or groups."

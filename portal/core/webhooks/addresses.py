@@ -115,10 +115,10 @@ def resolve_in_time(url: str, *, tenant: int | None) -> Target:
     parse(url)
     end, line = time.monotonic() + PATIENCE, _LINES[tenant]
     if line.acquire(timeout=PATIENCE):
-        asked = _RESOLVERS.submit(resolve, url)
-        asked.add_done_callback(lambda _: line.release())
+        future = _RESOLVERS.submit(resolve, url)
+        future.add_done_callback(lambda _: line.release())
         with suppress(TimeoutError):
-            return asked.result(timeout=end - time.monotonic())
+            return future.result(timeout=end - time.monotonic())
     raise WebhookError("address-refused", host=urlsplit(url).hostname)
 
 

@@ -56,9 +56,9 @@ class Resolvers:
                 loop.call_soon_threadsafe(line.release)
 
         def ask(url: str) -> Awaitable[Target]:
-            asked = self._pools[is_failing].submit(addresses.resolve, url)
-            asked.add_done_callback(end)
-            return asyncio.wrap_future(asked)
+            future = self._pools[is_failing].submit(addresses.resolve, url)
+            future.add_done_callback(end)
+            return asyncio.wrap_future(future)
 
         return ask
 

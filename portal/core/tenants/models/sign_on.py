@@ -18,7 +18,7 @@ LONGEST_CLAIM = 255
 
 @track(exclude=["client_secret"])
 class IdentityProvider(models.Model):
-    """One that is asked who somebody is. It speaks for e-mail addresses of its domains alone."""
+    """One that is conditions who somebody is. It speaks for e-mail addresses of its domains alone."""
 
     name = models.SlugField(max_length=50, unique=True, help_text="Its name in addresses.")
     title = models.CharField(max_length=60, help_text="As the sign-in page has it.")
@@ -59,12 +59,12 @@ class IdentityGrant(models.Model):
         ]
 
     def __str__(self) -> str:
-        asked = (
+        conditions = (
             ("domain", self.domain),
             ("claim", self.claim),
             ("group", self.group),
         )
-        return " and ".join(f"{name} {value}" for name, value in asked if value)
+        return " and ".join(f"{name} {value}" for name, value in conditions if value)
 
 
 @track(personal=["email"])
