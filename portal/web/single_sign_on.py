@@ -145,14 +145,18 @@ def claims_of(row: IdentityProvider, data: Mapping[str, Any]) -> Claims:
     subject = next(iter(subjects), None)
     if len(subjects) != 1 or not isinstance(subject, str) or not 0 < len(subject) <= 191:
         raise SignOnError("went-wrong", provider=row.title)
-    said = {**token, **info}
-    email = said.get("email")
+    merged = {**token, **info}
+    email = merged.get("email")
     return Claims(
         subject=subject,
         email=_address(email),
-        is_verified=said.get("email_verified") in (True, "true"),
-        groups=frozenset(_values(said, row.groups_claim)),
-        organizations=frozenset(_values(said, row.tenant_claim)),
+        # By the part that has this address: that another one of the person is verified says nothing of it.
+        is_verified=any(
+            part.get("email") == email and part.get("email_verified") in (True, "true")
+            for part in (token, info)
+        ),
+        groups=frozenset(_values(merged, row.groups_claim)),
+        organizations=frozenset(_values(merged, row.tenant_claim)),
     )
 
 
@@ -167,11 +171,11 @@ def _address(value: object) -> str:
     return value.lower()
 
 
-def _values(said: Mapping[str, Any], name: str) -> Iterator[str]:
+def _values(claims: Mapping[str, Any], name: str) -> Iterator[str]:
     """Of a claim by its name, or by a path with dots such as `realm_access.roles`: a text, or a list of texts."""
-    value: Any = said.get(name)
+    value: Any = claims.get(name)
     if value is None:
-        value = said
+        value = claims
         for part in name.split("."):
             value = value.get(part) if isinstance(value, Mapping) else None
     for text in (value if isinstance(value, list) else [value])[:MOST]:

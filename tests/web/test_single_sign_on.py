@@ -245,6 +245,9 @@ def test_what_a_provider_says_is_read_strictly(uni: IdentityProvider) -> None:
     assert (nested.groups, nested.email, nested.is_verified) == (frozenset({"a"}), "", False)
     for verified in ("yes", 1.5, [True], None, "false", 2):
         assert not claims_of(uni, {"id_token": {**token, "email_verified": verified}}).is_verified
+    another = {"sub": "s1", "email": "boss@vision.example"}
+    assert not claims_of(uni, {"id_token": token, "userinfo": another}).is_verified
+    assert claims_of(uni, {"id_token": token, "userinfo": {"sub": "s1", "email": token["email"]}}).is_verified
     for odd in ({}, {"sub": 7}, {"sub": "x" * 192}, {"sub": ""}):
         with pytest.raises(SignOnError, match="did not work"):
             claims_of(uni, {"id_token": odd})
