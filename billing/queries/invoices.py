@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -35,6 +36,7 @@ from portal.sql_files import Statements
 sql = Statements(__file__, "invoices.sql")
 
 PAGE = 24
+DOCUMENTS = 20  # PDFs that are in memory at once
 LISTED = (
     *("kind", "state", "number", "tenant", "currency", "total", "prepaid"),
     *("period_start", "period_end", "timezone", "issued_on", "due_on"),
@@ -187,6 +189,13 @@ def einvoice(invoice: Invoice) -> bytes | None:
     """The e-invoice as it was sent; None where there is none, or it is not rendered yet."""
     xml = InvoiceDocument.objects.filter(invoice=invoice).values_list("einvoice", flat=True).first()
     return bytes(xml) if xml is not None else None
+
+
+def rendered(invoices: Sequence[Invoice]) -> Iterator[tuple[int, bytes, bytes | None]]:
+    """(id, PDF, e-invoice or None) of those that are rendered, few at a time. One query."""
+    rows = InvoiceDocument.objects.filter(invoice__in=invoices).values_list("invoice", "pdf", "einvoice")
+    for pk, pdf, xml in rows.order_by("invoice").iterator(chunk_size=DOCUMENTS):
+        yield pk, bytes(pdf), None if xml is None else bytes(xml)
 
 
 def of_year(tenant: Tenant, year: int) -> InvoiceQuerySet:

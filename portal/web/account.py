@@ -73,19 +73,17 @@ def documents(request: TenantRequest) -> HttpResponseBase:
 
 
 def _write_documents(into: ZipFile, rows: list[Invoice]) -> None:
-    missing = []
-    for row in rows:
-        name = f"{row.number}".replace("/", "-")
-        pdf, xml = reading.document(row), reading.einvoice(row)
-        if pdf is None:
-            missing.append(name)
-            continue
+    """One query."""
+    names = {row.pk: f"{row.number}".replace("/", "-") for row in rows}
+    missing = dict(names)
+    for pk, pdf, xml in reading.rendered(rows):
+        name = missing.pop(pk)
         into.writestr(f"{name}.pdf", pdf)
         if xml is not None:
             into.writestr(f"{name}.xml", xml)
     if missing:
         text = _("Not rendered yet, so not in this file. Download it again in a few minutes:")
-        into.writestr(MISSING, "\n".join([text, *missing, ""]))
+        into.writestr(MISSING, "\n".join([text, *missing.values(), ""]))
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:
