@@ -5,14 +5,8 @@
 -- one. One row more than `most` says that there are too many.
 WITH used AS MATERIALIZED (
     SELECT a.earlier, CASE WHEN NOT a.earlier THEN date_trunc(%(interval)s, d.day)::date END AS bucket,
-           CASE %(by1)s WHEN 'project' THEN p.name WHEN 'user' THEN s."user" WHEN 'account' THEN s.account
-                WHEN 'cluster' THEN s.cluster WHEN 'gpu_model' THEN CASE WHEN k.is_sum THEN '' ELSE s.gpu_model END
-                WHEN 'queue' THEN s.queue WHEN 'qos' THEN s.qos WHEN 'state' THEN s.state WHEN 'meter' THEN s.resource
-                ELSE '' END AS key1,
-           CASE %(by2)s WHEN 'project' THEN p.name WHEN 'user' THEN s."user" WHEN 'account' THEN s.account
-                WHEN 'cluster' THEN s.cluster WHEN 'gpu_model' THEN CASE WHEN k.is_sum THEN '' ELSE s.gpu_model END
-                WHEN 'queue' THEN s.queue WHEN 'qos' THEN s.qos WHEN 'state' THEN s.state WHEN 'meter' THEN s.resource
-                ELSE '' END AS key2,
+           usage_label(%(by1)s, p.name, s, k.is_sum) AS key1,
+           usage_label(%(by2)s, p.name, s, k.is_sum) AS key2,
            s.resource, s.share_den, s.price_id, sum(d.units) AS units
     FROM (VALUES (false, %(first_day)s::date, %(end)s::date), (true, %(earlier_first)s::date, %(earlier_end)s::date))
       AS a (earlier, since, until)
@@ -25,7 +19,7 @@ WITH used AS MATERIALIZED (
       AND (%(user)s::text IS NULL OR s."user" = %(user)s)
       AND (%(account)s::text IS NULL OR s.account = %(account)s)
       AND (%(cluster)s::text IS NULL OR s.cluster = %(cluster)s)
-      AND (%(gpu_model)s::text IS NULL OR CASE WHEN k.is_sum THEN '' ELSE s.gpu_model END = %(gpu_model)s)
+      AND (%(gpu_model)s::text IS NULL OR usage_label('gpu_model', p.name, s, k.is_sum) = %(gpu_model)s)
       AND (%(queue)s::text IS NULL OR s.queue = %(queue)s)
       AND (%(qos)s::text IS NULL OR s.qos = %(qos)s)
       AND (%(state)s::text IS NULL OR s.state = %(state)s)
@@ -48,14 +42,8 @@ LIMIT %(most)s + 1;
 -- declared meter, and all else that its price holds for.
 WITH used AS MATERIALIZED (
     SELECT a.earlier,
-           CASE %(by1)s WHEN 'project' THEN p.name WHEN 'user' THEN s."user" WHEN 'account' THEN s.account
-                WHEN 'cluster' THEN s.cluster WHEN 'gpu_model' THEN CASE WHEN k.is_sum THEN '' ELSE s.gpu_model END
-                WHEN 'queue' THEN s.queue WHEN 'qos' THEN s.qos WHEN 'state' THEN s.state WHEN 'meter' THEN s.resource
-                ELSE '' END AS key1,
-           CASE %(by2)s WHEN 'project' THEN p.name WHEN 'user' THEN s."user" WHEN 'account' THEN s.account
-                WHEN 'cluster' THEN s.cluster WHEN 'gpu_model' THEN CASE WHEN k.is_sum THEN '' ELSE s.gpu_model END
-                WHEN 'queue' THEN s.queue WHEN 'qos' THEN s.qos WHEN 'state' THEN s.state WHEN 'meter' THEN s.resource
-                ELSE '' END AS key2,
+           usage_label(%(by1)s, p.name, s, k.is_sum) AS key1,
+           usage_label(%(by2)s, p.name, s, k.is_sum) AS key2,
            s.resource, s.gpu_model, s.share_den, s.price_id, sum(d.units) AS units
     FROM (VALUES (false, %(first_day)s::date, %(end)s::date), (true, %(earlier_first)s::date, %(earlier_end)s::date))
       AS a (earlier, since, until)
@@ -68,7 +56,7 @@ WITH used AS MATERIALIZED (
       AND (%(user)s::text IS NULL OR s."user" = %(user)s)
       AND (%(account)s::text IS NULL OR s.account = %(account)s)
       AND (%(cluster)s::text IS NULL OR s.cluster = %(cluster)s)
-      AND (%(gpu_model)s::text IS NULL OR CASE WHEN k.is_sum THEN '' ELSE s.gpu_model END = %(gpu_model)s)
+      AND (%(gpu_model)s::text IS NULL OR usage_label('gpu_model', p.name, s, k.is_sum) = %(gpu_model)s)
       AND (%(queue)s::text IS NULL OR s.queue = %(queue)s)
       AND (%(qos)s::text IS NULL OR s.qos = %(qos)s)
       AND (%(state)s::text IS NULL OR s.state = %(state)s)

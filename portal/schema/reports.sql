@@ -80,3 +80,21 @@ CREATE FUNCTION report_own_pieces(of_tenant bigint, begin_at bigint, end_at bigi
     LEFT JOIN billing_plan l ON l.id = v.plan_id
     WHERE p.held > 0
 $$;
+
+-- What a series of usage is called in a grouping, by the name that addresses and the REST API give it; "" without one. What
+-- is a sum of a declared meter has dimensions where GPUs have a model.
+CREATE FUNCTION usage_label(kind text, project text, series billing_usageseries, is_sum boolean) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE kind
+        WHEN 'project' THEN project
+        WHEN 'user' THEN series."user"
+        WHEN 'account' THEN series.account
+        WHEN 'cluster' THEN series.cluster
+        WHEN 'gpu_model' THEN CASE WHEN is_sum THEN '' ELSE series.gpu_model END
+        WHEN 'queue' THEN series.queue
+        WHEN 'qos' THEN series.qos
+        WHEN 'state' THEN series.state
+        WHEN 'meter' THEN series.resource
+        ELSE ''
+    END
+$$;
