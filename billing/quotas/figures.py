@@ -133,11 +133,12 @@ def _with_carried(
     rows = QuotaPeriod.objects.filter(
         quota__in=carrying, start__in={window.start for window in before.values()}
     )
-    had = {(row.quota_id, row.start): Fraction(row.amount + row.carried) for row in rows}
+    had = {(row.quota_id, row.start, row.end): Fraction(row.amount + row.carried) for row in rows}
     results = {}
     for quota in carrying:
         amount = Fraction(quota.amount)
-        left = had.get((quota.pk, before[quota.pk].start), amount) - then[quota.pk].used
+        window = before[quota.pk]
+        left = had.get((quota.pk, window.start, window.end), amount) - then[quota.pk].used
         carried = rules.carried(
             left, amount=amount, percent=quota.carry_over, overdraft=quota.carry_overdraft
         )

@@ -99,6 +99,22 @@ def test_quota_016_a_budget_carries_nothing_from_before_it_was_made(vision: Tena
 
 
 @database
+def test_a_period_of_another_length_that_began_on_the_same_day_is_not_the_one_before(
+    vision: Tenant, cluster: Cluster
+) -> None:
+    """June 2026 begins on a Monday: its first week is not June, which was looked at when the budget was a month's."""
+    a_quota(vision, made="2026-05-20", carry_overdraft=True)
+    spend(cluster, "150", "2026-06-02")
+    look("2026-06-05")
+
+    quota = a_quota(
+        vision, made="2026-06-09", every=QuotaEvery.WEEK, amount=Decimal(100), carry_overdraft=True
+    )
+
+    assert standing(quota, "2026-06-09")[0] == "$50.00"
+
+
+@database
 def test_thresholds_notices_and_blocks_go_by_what_may_be_used(vision: Tenant, cluster: Cluster) -> None:
     """Ann's April has $1,200.00: 80 % of it are 960, and it blocks at 1,200."""
     quota = a_quota(
