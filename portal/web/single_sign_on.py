@@ -11,14 +11,15 @@ from allauth.account.adapter import get_adapter as get_account_adapter
 from allauth.account.internal.flows.login import record_authentication
 from allauth.account.utils import get_next_redirect_url, perform_login
 from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.core.internal import ratelimit
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialApp, SocialLogin
 from allauth.socialaccount.providers import registry
 from allauth.socialaccount.providers.base.constants import AuthError, AuthProcess
 from django.contrib import messages
-from django.core.exceptions import ValidationError
+from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.core.validators import validate_email
-from django.db import IntegrityError
+from django.db import DataError, IntegrityError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.cache import never_cache
@@ -34,6 +35,11 @@ from portal.sentences import sentence
 
 log = structlog.get_logger("portal.web")
 MOST = 1000  # values of a claim that are read
+UNREADABLE = (
+    *(VaultError, ValueError, KeyError, TypeError, AttributeError, OverflowError),
+    *(ImproperlyConfigured, DataError),
+)
+"""What allauth lets through of answers that no provider gives: an id of 5,000 letters, or one with NUL."""
 
 
 class Providers(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allauth has no type hints
@@ -68,8 +74,12 @@ class Providers(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allauth h
         if sociallogin.state.get("process") != AuthProcess.LOGIN:
             _refuse(request, SignOnError("went-wrong", provider=row.title))
         try:
+            _refuse_other_issuer(row, data)
             claims = claims_of(row, data)
-            with acting_as(claims.email or claims.subject, why=f"signed in by {row.title}"):
+            who = (
+                account.user.email if sociallogin.is_existing else claims.email if claims.is_verified else ""
+            )
+            with acting_as(who or claims.subject, why=f"signed in by {row.title}"):
                 person = single_sign_on.admit(provider=row, claims=claims, moment=datetime.now(UTC))
         except SignOnError as refusal:
             _refuse(request, refusal)
@@ -138,6 +148,20 @@ def _refuse(request: HttpRequest, refusal: SignOnError) -> NoReturn:
     raise ImmediateHttpResponse(redirect("account_login"))
 
 
+def _refuse_other_issuer(row: IdentityProvider, data: Mapping[str, Any]) -> None:
+    """Raises SignOnError unless the configured issuer says who it is: allauth compares with what it finds there.
+
+    That the token is for us, and has not expired, allauth has seen to.
+    """
+    token = data.get("id_token")
+    issuer = token.get("iss") if isinstance(token, Mapping) else None
+    if not isinstance(issuer, str) or issuer.rstrip("/") != row.url.rstrip("/"):
+        log.warning(
+            "an identity provider is another one than configured", provider=row.name, issuer=str(issuer)[:200]
+        )
+        raise SignOnError("went-wrong", provider=row.title)
+
+
 def claims_of(row: IdentityProvider, data: Mapping[str, Any]) -> Claims:
     """Of the id token and the user info together, which have to be of one subject. Raises SignOnError."""
     token, info = data.get("id_token") or {}, data.get("userinfo") or {}
@@ -186,7 +210,13 @@ def _values(claims: Mapping[str, Any], name: str) -> Iterator[str]:
 @never_cache
 @require_safe
 def begin(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """To the provider. What an address asks for beside the page to go on to is not passed on."""
+    """To the provider. What an address asks for beside the page to go on to is not passed on.
+
+    Who is signed in already proves again who they are, so the provider has to ask them.
+    """
+    if not ratelimit.consume(request, app="allauth.account", action="login", limit_get=True):
+        refused: HttpResponse = ratelimit.respond_429(request)
+        return refused
     row = IdentityProvider.objects.filter(name=provider_id, enabled=True).first()
     if row is None:
         raise Http404(provider_id)
@@ -196,7 +226,10 @@ def begin(request: HttpRequest, provider_id: str) -> HttpResponse:
     try:
         provider = Providers(request).get_provider(request, provider_id)
         following = get_next_redirect_url(request)
-        answer: HttpResponse = provider.redirect(request, process=AuthProcess.LOGIN, next_url=following)
+        params = provider.get_auth_params() | ({"prompt": "login"} if request.user.is_authenticated else {})
+        answer: HttpResponse = provider.redirect(
+            request, process=AuthProcess.LOGIN, next_url=following, auth_params=params
+        )
         return answer
     except VaultError:
         refusal = SignOnError("went-wrong", provider=row.title)
@@ -218,7 +251,7 @@ def callback(request: HttpRequest, provider_id: str) -> HttpResponse:
     try:
         answer: HttpResponse = views.callback(request, provider_id)
         return answer
-    except (VaultError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         log.warning("the answer of an identity provider cannot be read", provider=row.name, error=repr(error))
         messages.error(request, sentence(SignOnError("went-wrong", provider=row.title)))
         return redirect("account_login")

@@ -20,7 +20,7 @@ from portal.admin import Recorded
 from portal.core.audit import acting_as
 from portal.core.tenants.access import Right, rights_of
 from portal.core.tenants.models import Membership, Role, User
-from portal.core.tenants.team import revoke_invitations_by
+from portal.core.tenants.team import exclude, revoke_invitations_by
 
 admin.site.unregister(Group)  # roles are memberships
 admin.site.unregister(EmailAddress)  # a person's address is the person's own field
@@ -90,12 +90,16 @@ class MembershipAdmin(Recorded[Membership]):
     autocomplete_fields = ("user", "tenant")
 
     def save_model(self, request: HttpRequest, obj: Membership, form: Any, change: bool) -> None:
+        """A role that is given here stays, whatever an identity provider says, as one that an owner gives."""
+        if "role" in form.changed_data:
+            obj.through = ""
         super().save_model(request, obj, form, change)
         if obj.role != Role.OWNER:
             revoke_invitations_by(obj.user.email, tenant=obj.tenant)
 
     def delete_model(self, request: HttpRequest, obj: Membership) -> None:
         revoke_invitations_by(obj.user.email, tenant=obj.tenant)
+        exclude(obj)
         super().delete_model(request, obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Membership]) -> None:
@@ -120,7 +124,7 @@ class AuthenticatorAdmin(admin.ModelAdmin[Authenticator]):
 
 @admin.register(SocialAccount)
 class SocialAccountAdmin(admin.ModelAdmin[SocialAccount]):
-    """Who signs in by which identity provider; deleted, the next sign-in links the verified address anew."""
+    """Who signs in by which identity provider; deleted, the next sign-in links the verified address again."""
 
     list_display = ("user", "provider", "uid", "date_joined", "last_login")
     list_filter = ("provider",)

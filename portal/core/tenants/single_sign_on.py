@@ -51,10 +51,13 @@ def admit(*, provider: IdentityProvider, claims: Claims, moment: datetime) -> Us
     """The account of the person, with the memberships that grants give now. Said again, nothing changes.
 
     Known is who signed in by this provider before; else whoever has the verified address, if the provider speaks for
-    its domain; else an account is made, where a grant gives it something. Raises SignOnError.
+    its domain; else an account is made, where a grant gives it something. Raises SignOnError, also for an account whose
+    address it does not speak for any more.
     """
     link = SocialAccount.objects.filter(provider=provider.name, uid=claims.subject).first()
     person = link.user if link is not None else _by_address(provider, claims)
+    if not _speaks_for(provider, person.email):
+        raise SignOnError("not-its-address", provider=provider.title, email=person.email)
     if not person.is_active:
         raise SignOnError("account-inactive", email=person.email)
     if person.operator_role and not provider.operators:

@@ -118,8 +118,8 @@ def set_scheduler_users(*, member: Membership, names: Collection[str]) -> Member
 def remove_member(*, member: Membership, excluded: bool = True) -> None:
     """Take somebody out, whose own API keys of the tenant are refused from then on; service keys stay.
 
-    If `excluded`, no identity provider brings back whom one had let in. Again, TeamError: nobody is there. Raises
-    TeamError for the last owner.
+    If `excluded`, no identity provider brings them back. Again, TeamError: nobody is there. Raises TeamError for the
+    last owner.
     """
     row = _locked(member)
     if row.role == Role.OWNER:
@@ -127,7 +127,7 @@ def remove_member(*, member: Membership, excluded: bool = True) -> None:
         revoke_invitations_by(row.user.email, tenant=row.tenant)
     _mail(row, AccountMail.Kind.REMOVED)
     if excluded:
-        _exclude(row)
+        exclude(row)
     row.delete()
 
 
@@ -142,7 +142,7 @@ def leave(*, tenant: Tenant, user: User) -> None:
     if row.role == Role.OWNER:
         _refuse_last_owner(row, "last-owner-leaves")
         revoke_invitations_by(row.user.email, tenant=tenant)
-    _exclude(row)
+    exclude(row)
     row.delete()
 
 
@@ -186,10 +186,9 @@ def _locked(member: Membership) -> Membership:
     return row
 
 
-def _exclude(row: Membership) -> None:
-    """The next sign-in by the provider would bring them back."""
-    if row.through:
-        Exclusion.objects.get_or_create(tenant_id=row.tenant_id, email=row.user.email)
+def exclude(row: Membership) -> None:
+    """Have no identity provider bring the person back, whoever let them in: its grants may hold for them, too."""
+    Exclusion.objects.get_or_create(tenant_id=row.tenant_id, email=row.user.email)
 
 
 def _refuse_last_owner(row: Membership, code: str) -> None:
