@@ -413,6 +413,7 @@ class Migration(migrations.Migration):
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('month', models.DateField(help_text="Its first day: the month that the records' numbers say.", unique=True)),
                         ('computed_at', models.DateTimeField()),
+                        ('night', models.DateField(help_text='UTC day on which its turn of the nights came last.', null=True)),
                         ('records', models.BigIntegerField()),
                         ('last_id', models.BigIntegerField(help_text='The newest of these records.')),
                         ('first_second', models.BigIntegerField(help_text='UTC epoch second in which the first of its runs began.', null=True)),

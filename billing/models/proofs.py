@@ -35,6 +35,7 @@ class MonthProof(models.Model):
 
     month = models.DateField(unique=True, help_text="Its first day: the month that the records' numbers say.")
     computed_at = models.DateTimeField()
+    night = models.DateField(null=True, help_text="UTC day on which its turn of the nights came last.")
     records = models.BigIntegerField()
     last_id = models.BigIntegerField(help_text="The newest of these records.")
     first_second = models.BigIntegerField(

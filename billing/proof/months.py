@@ -143,7 +143,10 @@ def keep(
     *,
     moment: datetime,
 ) -> None:
-    """Keep the proofs of these months as of now. Where something is broken beside the records, each says what of it."""
+    """Keep the proofs of these months as of now. Where something is broken beside the records, each says what of it.
+
+    A month of which nothing is broken stands, whatever another one of the same run is.
+    """
     if not results:
         return
     terms = _terms(cursor, results.values())
@@ -154,7 +157,7 @@ def keep(
         before = months.proofs.get(month)
         lost = _lost(before, result) if before else []
         gone = before is not None and result.census.through < before.records
-        stands = result.holds and not any(broken.values()) and not gone
+        stands = result.holds and not any(findings.values()) and not gone
         values = {
             "computed_at": moment,
             "broken": named(texts[:10]) + lost,
@@ -175,21 +178,22 @@ def keep(
 
 
 def prove_next(*, moment: datetime) -> MonthProof | None:
-    """Prove the past month whose proof is the oldest; None where one was proved since midnight UTC, or there is none.
+    """Prove the past month whose proof is the oldest; None where one had its turn since midnight UTC, or there is none.
 
-    While usage waits to be rated again no sum need close. Killed, it has stored nothing, and the next call does it.
+    What `prove` recomputes meanwhile, as the present month each day, takes no turn. While usage waits to be rated again no sum need close. Killed, it has stored nothing, and the next call does it.
     """
     with alone(moment):
         if changes_to_rate():
             return None
         computed = dict(MonthProof.objects.values_list("month", "computed_at"))
-        if any(computed_at.date() == moment.date() for computed_at in computed.values()):
+        if MonthProof.objects.filter(night=moment.date()).exists():
             return None
         months = usage.months(proved=computed)
         past = [month for month in months if (month.year, month.month) < (moment.year, moment.month)]
         if not past:
             return None
-        return _prove(min(past, key=lambda month: (computed.get(month, NEVER), month)), moment=moment)
+        month = min(past, key=lambda month: (computed.get(month, NEVER), month))
+        return _prove(month, moment=moment, night=moment.date())
 
 
 def prove_month(month: date, *, moment: datetime) -> MonthProof:
@@ -198,12 +202,14 @@ def prove_month(month: date, *, moment: datetime) -> MonthProof:
         return _prove(month, moment=moment)
 
 
-def _prove(month: date, *, moment: datetime) -> MonthProof:
+def _prove(month: date, *, moment: datetime, night: date | None = None) -> MonthProof:
     with snapshot() as cursor:
         every = survey(cursor, full=False)
         one = Months(usage.ids_of([month]), every.proofs, [month])
         result = records.recompute(cursor, month, one.ids[month], before=every.proofs.get(month))
         keep(cursor, one, {month: result}, check_summaries(cursor, [month]), moment=moment)
+        if night is not None:
+            MonthProof.objects.filter(month=month).update(night=night)
     return MonthProof.objects.get(month=month)
 
 

@@ -256,3 +256,39 @@ CHANGES: list[Callable[[Tenant], object]] = [
     lambda lab: ingest(a_cluster(), a_month(3, gpus=1), a_month(1, gpus=8)),
     lambda lab: plans.correct_price(price=Price.objects.get(), model=PerUnit(Decimal(1)), reason="Agreed."),
 ]
+
+
+def test_a_proof_each_day_takes_no_month_its_turn_at_night(lab: Tenant) -> None:
+    """Op proves by a timer after midnight, and each day something is used: the nights come round all the same."""
+    behind_its_back("UPDATE clusters_usagerecord SET gpus = 5 WHERE job_id = '2'")
+    broken: list[str] = []
+    for day in range(1, 5):
+        used = a_job(job_id=f"d{day}", started=f"2026-04-0{day} 10:00", ended=f"2026-04-0{day} 11:00")
+        ingest(a_cluster(), used)
+        checks.prove(moment=LATER + timedelta(days=day))
+        night = months.prove_next(moment=LATER + timedelta(days=day, minutes=30))
+        broken += night.broken if night is not None else []
+    assert broken
+
+
+def test_a_month_in_which_something_is_broken_takes_no_other_its_proof(
+    lab: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE billing_daytotal SET units = units + 1 WHERE day = '2026-02-02'")
+    monkeypatch.setattr(months, "CODE", "of another release")
+
+    checks.prove(moment=LATER + timedelta(days=1))
+
+    assert checks.prove().recomputed == [FEBRUARY]
+
+
+def test_a_detached_month_takes_no_other_its_proof(lab: Tenant) -> None:
+    with as_owner() as owner:
+        owner.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        for table in ("billing_ratedjob", "clusters_usagerecord"):
+            owner.execute(f"ALTER TABLE {table} DETACH PARTITION {table}_2026_01")
+
+    checks.prove(full=True, moment=LATER + timedelta(days=1))
+
+    assert checks.prove().recomputed == [JANUARY]
