@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
 from django.db.models import Q
 
 from billing.admission.cost import JobCost
-from billing.models import Quota, QuotaAction, QuotaEvery
+from billing.models import Quota, QuotaAction, QuotaBlock, QuotaEvery
 from billing.models.quotas import SCOPE
 from billing.quotas import demands, figures, quotas
 from billing.quotas.figures import Figure
@@ -31,18 +31,20 @@ class Need:
     """What the job would use of one quota that counts it, in the quota's unit, until the quota's period ends.
 
     `longest`: seconds of the longest time limit that fits, in whole minutes, 0 for none; None: no limit is too long.
-    `decides`: whether the quota keeps the job from running where it does not fit; others only tell.
+    `decides`: whether the quota keeps the job from running where it does not fit; others only tell. `blocks`: it blocks
+    the account now, and lets go only a little below its amount.
     """
 
     status: QuotaStatus
     amount: Fraction
     longest: int | None
     decides: bool
+    blocks: bool = False
 
     @property
     def fits(self) -> bool:
-        """Something is left, and it is enough."""
-        return self.status.left > 0 and self.amount <= self.status.left
+        """Something is left, it is enough, and no block stands."""
+        return self.status.left > 0 and self.amount <= self.status.left and not self.blocks
 
     @property
     def refuses(self) -> bool:
@@ -79,19 +81,24 @@ def check_job(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime) ->
     """Whether the tenant's job may run now on the named cluster, from `job.started` to its time limit `job.ended`.
 
     `job.account` is one that the tenant owns, "" for any; quotas of a user, queue, QOS or GPU model count it where it
-    says so. A fixed number of queries, and those of a quote where money is counted. Raises QuoteError.
+    says so. A fixed number of queries, and where money is counted those of a quote for each length that a period leaves
+    of the job. Raises QuoteError.
     """
     seconds = read_length(job)
     owner = account_of(tenant, cluster, job.account, datetime.fromtimestamp(job.started or 0, UTC))
     rows = [row for row in quotas.list_quotas(tenant) if _counts(row, owner, job)]
     by_quota = figures.load_figures(rows, moment=now, forecasts=False) if rows else {}
     released = bool(rows) and tenant.pk in demands.load_released([tenant.pk], now)
+    blocks = demands.list_open(rows) if rows and not released else {}
     cost = JobCost(tenant, cluster, job, owner.account.name, now)
     needs = []
     for row in rows:
         if _is_open(row, by_quota[row.pk], now):
             one, acts = QuotaStatus(row, by_quota[row.pk]), not released and decides(row, job)
-            needs.append(_need(one, cost, seconds, now, decides=acts))
+            need = _need(one, cost, seconds, now, decides=acts)
+            if acts and any(_stands(block, owner) for block in blocks.get(row.pk, ())):
+                need = replace(need, longest=0, blocks=True)
+            needs.append(need)
     return JobCheck(owner.account.name, owner.project.name, seconds, needs, cost.unpriced)
 
 
@@ -114,6 +121,10 @@ def decides(quota: Quota, job: UsageFact) -> bool:
     if quota.watch or quota.action == QuotaAction.NOTIFY:
         return False
     return quota.action == QuotaAction.NO_SUBMISSIONS or job.gpus > 0
+
+
+def _stands(block: QuotaBlock, owner: Ownership) -> bool:
+    return block.account_id == owner.account_id and block.state in demands.BLOCKING
 
 
 def _counts(quota: Quota, owner: Ownership, job: UsageFact) -> bool:
@@ -148,19 +159,23 @@ def _need(status: QuotaStatus, cost: JobCost, seconds: int, now: datetime, *, de
 def longest_that_fits(cost: JobCost, quota: Quota, seconds: int, left: Fraction) -> int:
     """Seconds in whole minutes, fewer than asked for, that cost at most what is left; 0 where no minute does.
 
-    The very longest where every second costs the same; else one that fits, found in TRIES steps.
+    The very longest where every second costs the same; else one that fits, found in TRIES steps. Each goes to where
+    what is left would be reached if the price were even in between: far fewer than halves where a tier is short.
     """
     most = (seconds - 1) // MINUTE
     a_second = cost.a_second(quota)
     if a_second is not None:
         return min(most, int(left / a_second / MINUTE)) * MINUTE if a_second else most * MINUTE
     fits, beyond = 0, most + 1
+    lower, upper = Fraction(0), cost.of(quota, beyond * MINUTE)
     for _ in range(TRIES):
-        middle = (fits + beyond) // 2
-        if middle == fits:
+        if beyond - fits < 2:
             break
-        if cost.of(quota, middle * MINUTE) <= left:
-            fits = middle
+        even = (left - lower) / (upper - lower) if upper > lower else Fraction(1, 2)
+        middle = min(max(fits + int((beyond - fits) * even), fits + 1), beyond - 1)
+        amount = cost.of(quota, middle * MINUTE)
+        if amount <= left:
+            fits, lower = middle, amount
         else:
-            beyond = middle
+            beyond, upper = middle, amount
     return fits * MINUTE

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from django.utils.translation import gettext as _
 
 from billing.admission.check import JobCheck, Need
-from billing.models import Quota
+from billing.models import Quota, QuotaAction
 from billing.quotas.status import QuotaStatus, period_text, scope_text
 
 KINDS = ("user", "qos", "queue", "account", "project", "gpu_model", "cluster")
@@ -53,11 +53,19 @@ def answer_text(check: JobCheck) -> str:
     lines = [] if check.refusing else [_("This job may run.")]
     lines += [f"{refusal_text(need)} {way_out_text(need)}" for need in check.refusing]
     others = [need for need in check.needs if not need.fits and not need.refuses]
-    lines += [_("Notifies only: {refusal}").format(refusal=refusal_text(need)) for need in others]
+    lines += [other_text(need) for need in others]
     if check.unpriced:
         names = ", ".join(check.unpriced)
         lines.append(_("No price covers {resources}, so its full cost is not known.").format(resources=names))
     return "\n".join(lines)
+
+
+def other_text(need: Need) -> str:
+    """Of a budget that the job does not fit, and that lets it run."""
+    quota = need.status.quota
+    notifies = quota.action == QuotaAction.NOTIFY or quota.watch
+    text = _("Notifies only: {refusal}") if notifies else _("Does not stop this job: {refusal}")
+    return text.format(refusal=refusal_text(need))
 
 
 def refusal_text(need: Need) -> str:
@@ -79,7 +87,9 @@ def refusal_text(need: Need) -> str:
 def way_out_text(need: Need) -> str:
     """What would fit, when there is more, and whom to ask for it."""
     one = need.status
-    if need.longest:
+    if need.blocks:
+        fits = _("It blocks the account until a little less than its amount is used.")
+    elif need.longest:
         fits = _("A time limit of {limit} fits.").format(limit=limit_text(need.longest))
     else:
         fits = _("No time limit fits.")

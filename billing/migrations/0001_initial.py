@@ -496,6 +496,7 @@ class Migration(migrations.Migration):
                         ('action', models.CharField(choices=[('notify', 'Only notify'), ('no-gpu-jobs', 'No new GPU job starts'), ('no-submissions', 'No new job can be submitted')], default='notify', help_text='On the accounts in its scope, while all of the amount is used.', max_length=14)),
                         ('watch', models.BooleanField(default=False, help_text='Nothing is done: the history says what would have been done.')),
                         ('created_at', models.DateTimeField()),
+                        ('counts_since', models.DateTimeField(help_text='Since when it counts the same in the same periods: nothing is carried over from before.')),
                         ('ended_at', models.DateTimeField(blank=True, null=True)),
                     ],
                     options={

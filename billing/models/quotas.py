@@ -147,6 +147,9 @@ class Quota(models.Model):
         default=False, help_text="Nothing is done: the history says what would have been done."
     )
     created_at = models.DateTimeField()
+    counts_since = models.DateTimeField(
+        help_text="Since when it counts the same in the same periods: nothing is carried over from before."
+    )
     ended_at = models.DateTimeField(null=True, blank=True)
 
     objects: ClassVar = QuotaQuerySet.as_manager()

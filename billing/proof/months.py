@@ -180,7 +180,8 @@ def keep(
 def prove_next(*, moment: datetime) -> MonthProof | None:
     """Prove the past month whose proof is the oldest; None where one had its turn since midnight UTC, or there is none.
 
-    What `prove` recomputes meanwhile, as the present month each day, takes no turn. While usage waits to be rated again no sum need close. Killed, it has stored nothing, and the next call does it.
+    What `prove` recomputes meanwhile, as the present month each day, takes no turn. While usage waits to be rated again
+    no sum need close. Killed, it has stored nothing, and the next call does it.
     """
     with alone(moment):
         if changes_to_rate():

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from billing.models import BillingPeriod, Quota, QuotaCredits, QuotaMeasure, QuotaPeriod
+from billing.models import BillingPeriod, Quota, QuotaCredits, QuotaMeasure
 from billing.queries.costs import cost
-from billing.quotas import counters, freshness, lines
+from billing.quotas import carry_over, counters, freshness, lines
 from billing.quotas.counters import EVERYTHING, Count, Edge, Span, Wants, scope_of, sql
 from billing.quotas.lines import Lines, PriceTag
 from billing.quotas.windows import DAY, Calendar, Window, days_of, load_calendars
-from billing.rules import quotas as rules
 from billing.rules.forecast import LAST, pace
-from billing.rules.money import Money, rounded_text
+from billing.rules.money import Money
 from billing.rules.quotas import Every
 
 
@@ -117,40 +116,19 @@ def load_figures_of(pairs: Sequence[tuple[Quota, datetime]], *, moment: datetime
 def _with_carried(
     quotas: Sequence[Quota], now: Mapping[int, Figure], calendars: Mapping[int, Calendar], moment: datetime
 ) -> dict[int, Figure]:
-    """Of quotas that carry over, the figure with what the period before left, as that one is known by now.
-
-    What that one had itself is as it was last looked at. A quota carries nothing from before it was made.
-    """
-    carrying = [quota for quota in quotas if quota.carries and quota.created_at < now[quota.pk].window.start]
-    if not carrying:
-        return {}
-    second = timedelta(seconds=1)
-    before = {
-        quota.pk: calendars[quota.tenant_id].window(quota, now[quota.pk].window.start - second)
-        for quota in carrying
-    }
-    then = _load(carrying, before, calendars, moment, forecasts=False)
-    rows = QuotaPeriod.objects.filter(
-        quota__in=carrying, start__in={window.start for window in before.values()}
+    """Of quotas that carry over, the figure with what the period before left, as that one is known by now."""
+    chains = carry_over.list_chains(
+        quotas, now={pk: one.window for pk, one in now.items()}, calendars=calendars
     )
-    had = {(row.quota_id, row.start, row.end): Fraction(row.amount + row.carried) for row in rows}
-    results = {}
-    for quota in carrying:
-        amount = Fraction(quota.amount)
-        window = before[quota.pk]
-        left = had.get((quota.pk, window.start, window.end), amount) - then[quota.pk].used
-        carried = rules.carried(
-            left, amount=amount, percent=quota.carry_over, overdraft=quota.carry_overdraft
-        )
-        results[quota.pk] = replace(now[quota.pk], carried=_rounded(carried, quota.unit))
-    return results
-
-
-def _rounded(value: Fraction, unit: str) -> Fraction:
-    """As an amount can be set: in the smallest unit of the currency, or thousandths of a GPU-hour."""
-    return (
-        Money(value, unit).rounded().amount if unit else Fraction(rounded_text(value, rules.GPU_HOUR_PLACES))
-    )
+    carried = {chain.quota.pk: Fraction(0) for chain in chains}
+    for turn in range(max((len(chain.windows) for chain in chains), default=0)):
+        listed = [chain for chain in chains if turn < len(chain.windows)]
+        windows = {chain.quota.pk: chain.windows[turn] for chain in listed}
+        then = _load([chain.quota for chain in listed], windows, calendars, moment, forecasts=False)
+        for chain in listed:
+            pk = chain.quota.pk
+            carried[pk] = chain.carried(turn, before=carried[pk], used=then[pk].used)
+    return {pk: replace(now[pk], carried=value) for pk, value in carried.items()}
 
 
 def _load(

@@ -15,12 +15,17 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from billing.catalog.tenant_lock import lock
-from billing.models import Quota, QuotaChange, QuotaReview
+from billing.models import Quota, QuotaChange, QuotaPeriod, QuotaReview
 from billing.models.quotas import LONGEST_NAME, SCOPE, QuotaQuerySet, plain
 from billing.quotas.terms import QuotaError, QuotaTerms
 from portal.core.tenants.models import Tenant
 
 COLUMNS = tuple(QuotaTerms.__dataclass_fields__)
+FREELY_CHANGED = (
+    *("amount", "cap", "carry_over", "carry_overdraft", "thresholds", "forecasts"),
+    *("repeat_every", "recipients", "action", "watch"),
+)
+"""What may change of a quota that goes on counting the same."""
 FREE = ("amount", "thresholds", "forecasts", "repeat_every", "recipients")
 """What owners may change of a quota that has a cap."""
 
@@ -46,12 +51,16 @@ def set_quota(*, tenant: Tenant, name: str, terms: QuotaTerms, by: Setter, momen
     rows = Quota.objects.in_force().select_for_update(of=("self",))
     row = rows.filter(tenant=tenant, name=name).first()
     values = _checked_values(tenant, name, row, terms, by, moment)
+    values["counts_since"] = _counts_since(row, values, moment)
     if row is None:
         row = Quota.objects.create(tenant=tenant, name=name, created_at=moment, **values)
     elif any(getattr(row, column) != value for column, value in values.items()):
         for column, value in values.items():
             setattr(row, column, value)
         row.save()
+        # So that the next period knows it, whether or not the running one is looked at again.
+        periods = QuotaPeriod.objects.filter(quota=row, start__lte=moment, end__gt=moment)
+        periods.update(amount=row.amount)
     QuotaReview.objects.bulk_create([QuotaReview(tenant=tenant, next_at=moment)], ignore_conflicts=True)
     QuotaChange.objects.create(tenant=tenant)
     return row
@@ -65,8 +74,16 @@ def suppose_quota(
         Quota.objects.in_force().select_related("tenant", "project").filter(tenant=tenant, name=name).first()
     )
     values = _checked_values(tenant, name, row, terms, by, moment)
+    values["counts_since"] = _counts_since(row, values, moment)
     identity = {"pk": row.pk, "created_at": row.created_at} if row else {"pk": 0, "created_at": moment}
     return Quota(tenant=tenant, name=name, **identity, **values), row
+
+
+def _counts_since(row: Quota | None, values: dict[str, Any], moment: datetime) -> datetime:
+    same = row is not None and all(
+        getattr(row, column) == value for column, value in values.items() if column not in FREELY_CHANGED
+    )
+    return row.counts_since if row is not None and same else moment
 
 
 def _checked_values(

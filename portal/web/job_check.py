@@ -10,7 +10,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from billing.admission.check import JobCheck, Need, check_job
-from billing.admission.wording import ask_text, limit_text, refusal_text
+from billing.admission.wording import ask_text, limit_text, other_text, refusal_text
 from billing.queries.jobs import shapes
 from billing.simulation.quotes import QuoteError
 from portal.core.tenants.scope import acting_scope, own_work_tables
@@ -88,7 +88,7 @@ def _answer(check: JobCheck) -> CheckAnswer:
 
 def _row(need: Need) -> NeedRow:
     return NeedRow(
-        text=refusal_text(need),
+        text=refusal_text(need) if need.refuses else other_text(need),
         limit=limit_text(need.longest) if need.longest else "",
         resets_at=need.status.resets_at,
         ask=ask_text(need.status.quota),

@@ -19,7 +19,7 @@ from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 from tests import builders
 from tests.builders import a_cluster, a_plan, a_tenant, at
-from tests.quota_stories import a_quota, spend
+from tests.quota_stories import a_quota, look, shrink, spend
 from tests.terms import GRADUATED, a_version
 from tests.web.test_accrued import a_lab
 
@@ -208,3 +208,43 @@ def test_quota_045_the_command_says_it_by_its_exit_code(
 def test_no_quota_takes_the_address_of_checks(vision: Tenant) -> None:
     with pytest.raises(QuotaError, match="No quota can be named check"):
         a_quota(vision, "check")
+
+
+def test_quota_045_of_a_month_that_is_asked_for_hours_fit_and_are_found() -> None:
+    """At $3.00 an hour in the first tier two hours fit what is left, though 30 days were asked for."""
+    _, lab = a_lab(a_version(GRADUATED))
+    a_quota(lab, amount=Decimal(6), action=QuotaAction.NO_GPU_JOBS)
+
+    refused = ask(lab, hours=24 * 30, gpus=1)
+
+    assert not refused.may_run
+    assert refused.longest
+    assert ask(lab, hours=refused.longest / 3600, gpus=1).may_run
+    assert refused.longest >= 3600
+
+
+def test_a_budget_that_still_blocks_keeps_a_job_out_though_a_little_is_left(
+    vision: Tenant, cluster: Cluster
+) -> None:
+    a_quota(vision, action=QuotaAction.NO_GPU_JOBS)
+    job = spend(cluster, "1000")
+    look("2026-03-04")
+    shrink(cluster, job, "995")
+    look("2026-03-05")
+
+    check = ask(vision, hours=1, gpus=1)
+
+    assert not check.may_run
+    assert "It blocks the account until a little less than its amount is used." in answer_text(check)
+
+
+def test_a_budget_that_stops_gpu_jobs_says_of_others_that_it_does_not_stop_them(
+    vision: Tenant, cluster: Cluster
+) -> None:
+    a_quota(vision, amount=Decimal(10), action=QuotaAction.NO_GPU_JOBS)
+    spend(cluster, "10")
+
+    check = ask(vision, gpus=0)
+
+    assert check.may_run
+    assert "Does not stop this job: Budget monthly" in answer_text(check)

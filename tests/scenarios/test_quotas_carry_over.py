@@ -99,7 +99,7 @@ def test_quota_016_a_budget_carries_nothing_from_before_it_was_made(vision: Tena
 
 
 @database
-def test_a_period_of_another_length_that_began_on_the_same_day_is_not_the_one_before(
+def test_nothing_is_carried_from_before_a_budget_counted_by_other_periods(
     vision: Tenant, cluster: Cluster
 ) -> None:
     """June 2026 begins on a Monday: its first week is not June, which was looked at when the budget was a month's."""
@@ -111,7 +111,73 @@ def test_a_period_of_another_length_that_began_on_the_same_day_is_not_the_one_be
         vision, made="2026-06-09", every=QuotaEvery.WEEK, amount=Decimal(100), carry_overdraft=True
     )
 
-    assert standing(quota, "2026-06-09")[0] == "$50.00"
+    assert standing(quota, "2026-06-09")[0] == "$100.00"
+    spend(cluster, "130", "2026-06-10")
+    assert standing(quota, "2026-06-16")[0] == "$100.00"  # the week in which it was changed hands on nothing
+    spend(cluster, "130", "2026-06-16")
+    assert standing(quota, "2026-06-23")[0] == "$70.00"
+
+
+@database
+def test_nothing_is_carried_from_what_was_counted_otherwise(vision: Tenant, cluster: Cluster) -> None:
+    """1,000 GPU-hours, of which 600 were used for $1,200.00, are no overdraft of a budget in dollars."""
+    terms = {"measure": QuotaMeasure.GPU_HOURS, "carry_overdraft": True}
+    a_quota(vision, made="2026-03-01", **terms)
+    spend(cluster, "1200")
+    look("2026-03-31")
+    look("2026-04-01 00:01")
+
+    quota = a_quota(vision, made="2026-04-02", amount=Decimal(2000), carry_overdraft=True)
+
+    assert standing(quota, "2026-04-02")[0] == "$2,000.00"
+
+
+@database
+@pytest.mark.parametrize("looks", [["2026-03-31"], ["2026-03-31", "2026-04-30"], []])
+def test_quota_018_a_worker_that_slept_over_a_period_forgets_no_overdraft(
+    vision: Tenant, cluster: Cluster, looks: list[str]
+) -> None:
+    quota = a_quota(vision, made="2026-03-01", carry_overdraft=True)
+    spend(cluster, "2300")
+    for moment in looks:
+        look(moment)
+
+    look("2026-05-02")
+
+    assert standing(quota, "2026-05-02")[0] == "$700.00"
+
+
+@database
+def test_quota_018_days_that_nobody_looked_at_pay_off_an_overdraft_all_the_same(
+    vision: Tenant, cluster: Cluster
+) -> None:
+    """500 of 100 on the 2nd: the 3rd and the 4th give their 100 each, and the 7th has its own again."""
+    daily = {"every": QuotaEvery.DAY, "amount": Decimal(100), "carry_overdraft": True}
+    quota = a_quota(vision, made="2026-03-01", **daily)
+    spend(cluster, "500", "2026-03-02")
+    look("2026-03-02 23:59")
+
+    assert standing(quota, "2026-03-04 01:00")[0] == "$0.00"
+    assert standing(quota, "2026-03-06 01:00")[0] == "$0.00"
+    assert standing(quota, "2026-03-07 01:00")[0] == "$100.00"
+
+
+@database
+def test_quota_015_a_raise_shortly_before_the_border_counts_though_nobody_looked_since(
+    vision: Tenant, cluster: Cluster
+) -> None:
+    a_quota(vision, made="2026-03-01", carry_overdraft=True)
+    spend(cluster, "1500")
+    look("2026-03-31 20:00")
+    raised = QuotaTerms(
+        measure=QuotaMeasure.MONEY, amount=Decimal(1500), every=QuotaEvery.MONTH, carry_overdraft=True
+    )
+    moment = builders.at("2026-03-31 23:59:50")
+    quota = quotas.set_quota(tenant=vision, name="monthly", terms=raised, by=Setter.OPERATOR, moment=moment)
+
+    look("2026-04-01 00:00:10")
+
+    assert standing(quota, "2026-04-02")[0] == "$1,500.00"
 
 
 @database

@@ -1,0 +1,75 @@
+"""What the periods before give a quota, or take from it: which of them count, and what each hands on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from fractions import Fraction
+
+from billing.models import Quota, QuotaPeriod
+from billing.quotas.windows import Calendar, Window
+from billing.rules import quotas as rules
+from billing.rules.money import Money, rounded_text
+
+MOST_PERIODS = 40
+"""That are gone back to at most, where nobody looked at a quota for so long: the oldest begins without anything."""
+SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The periods of a quota whose rest reaches the present one, the oldest first: one, if that was looked at.
+
+    `had` is what the first had, as it was last looked at; None: the quota's amount.
+    """
+
+    quota: Quota
+    windows: Sequence[Window]
+    had: Fraction | None
+
+    def carried(self, turn: int, *, before: Fraction, used: Fraction) -> Fraction:
+        """What the period at that place hands on, which got so much from the one `before` it."""
+        amount = Fraction(self.quota.amount)
+        had = self.had if turn == 0 and self.had is not None else amount + before
+        percent, overdraft = self.quota.carry_over, self.quota.carry_overdraft
+        value = rules.carried(had - used, amount=amount, percent=percent, overdraft=overdraft)
+        return _rounded(value, self.quota.unit)
+
+
+def list_chains(
+    quotas: Sequence[Quota], *, now: Mapping[int, Window], calendars: Mapping[int, Calendar]
+) -> list[Chain]:
+    """Of the quotas that carry over. One query, none without such.
+
+    Periods in which a quota was made, or began to count something else, hand on nothing.
+    """
+    carrying = [quota for quota in quotas if quota.carries]
+    if not carrying:
+        return []
+    ended = QuotaPeriod.objects.filter(
+        quota__in=carrying, end__lte=max(now[quota.pk].start for quota in carrying)
+    )
+    newest = {row.quota_id: row for row in ended.order_by("quota", "-start").distinct("quota")}
+    return [
+        _chain(quota, now[quota.pk], calendars[quota.tenant_id], newest.get(quota.pk)) for quota in carrying
+    ]
+
+
+def _chain(quota: Quota, window: Window, calendar: Calendar, row: QuotaPeriod | None) -> Chain:
+    windows: list[Window] = []
+    while len(windows) < MOST_PERIODS:
+        window = calendar.window(quota, window.start - SECOND)
+        if window.start < quota.counts_since:
+            break
+        windows.insert(0, window)
+        if row is not None and (window.start, window.end) == (row.start, row.end):
+            return Chain(quota, windows, Fraction(row.amount + row.carried))
+    return Chain(quota, windows, None)
+
+
+def _rounded(value: Fraction, unit: str) -> Fraction:
+    """As an amount can be set: in the smallest unit of the currency, or thousandths of a GPU-hour."""
+    if unit:
+        return Money(value, unit).rounded().amount
+    return Fraction(rounded_text(value, rules.GPU_HOUR_PLACES))
