@@ -6,6 +6,7 @@ is left of all standing invoices, and the prepaid liability to the balances of a
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -141,7 +142,12 @@ def entries(*, since: date, until: date, tenant: Tenant | None = None) -> list[E
         for entry in source
         if since <= entry.on < until and any(posting.amount for posting in entry.postings)
     ]
-    return sorted(found, key=attrgetter("on", "key"))
+    return sorted(found, key=lambda entry: (entry.on, _in_order(entry.key)))
+
+
+def _in_order(key: str) -> str:
+    """`payment-1000` behind `payment-999`: of one day what came first stands first."""
+    return re.sub(r"\d+", lambda match: match[0].zfill(20), key)
 
 
 def as_csv(found: Iterable[Entry], numbers: Mapping[Account, str]) -> Iterator[bytes]:
@@ -238,7 +244,7 @@ def _credit_balances(of: Mapping[str, Any]) -> Iterator[Entry]:
     for row in _pieces(rows, of):
         yield Entry(
             f"credit-balance-{row.pk}",
-            row.at.astimezone(UTC).date(),
+            row.at.astimezone(row.tenant.zone).date(),
             f"credit-balance-{row.kind}",
             row.tenant.slug,
             "",
@@ -264,7 +270,7 @@ def _wallets(of: Mapping[str, Any]) -> Iterator[Entry]:
         beside = _BESIDE.get(EntrySide(row.side)) or _given(row)
         yield Entry(
             f"wallet-{row.pk}",
-            row.at.astimezone(UTC).date(),
+            row.at.astimezone(row.tenant.zone).date(),
             f"wallet-{row.side}",
             row.tenant.slug,
             (row.invoice.number or "") if row.invoice is not None else "",
@@ -293,7 +299,7 @@ def _write_offs(of: Mapping[str, Any]) -> Iterator[Entry]:
         for row in rows:
             events.append((row.on, 1, f"write-off-{row.pk}", row.amount))
             if row.undone_at is not None:
-                on = row.undone_at.astimezone(UTC).date()
+                on = row.undone_at.astimezone(invoice.tenant.zone).date()
                 events.append((on, 1, f"write-off-{row.pk}-undone", -row.amount))
         before = 0
         for on, is_write_off, key, amount in sorted(events):

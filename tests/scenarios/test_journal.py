@@ -22,8 +22,9 @@ from billing.rules.money import Money
 from billing.wallets import grants, wallet_terms
 from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest
+from tests.owner import as_owner
 from tests.scenarios.test_commands_operator import answer_of
-from tests.stories import close, invoice_of
+from tests.stories import close, closed, invoice_of
 
 pytestmark = pytest.mark.django_db
 
@@ -205,3 +206,34 @@ def test_credit_balances_and_write_offs_that_are_taken_back(lab: Tenant) -> None
     credit_balance.use_credit(tenant=lab, currency="USD", at=at("2026-06-07 10:00"), on=date(2026, 6, 7))
 
     assert agreed() == {"bank": 700, "receivables": 490, "revenue": -1000, "tax": -190}
+
+
+def test_what_a_wallet_pays_is_of_the_day_of_its_invoice() -> None:
+    """Closed at noon of 31 December in UTC, which is 1 January in Auckland."""
+    cluster = a_cluster(complete_through="2027-09-01")
+    plan, zone = a_plan(settles="wallet-first"), "Pacific/Auckland"
+    lab = a_tenant(plan=plan, accounts=[(cluster, "vision")], tax_rate=Decimal(19), timezone=zone)
+    wallet_terms.set_scheme(
+        tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+    )
+    top_up = {"kind": GrantKind.TOP_UP, "key": "one", "who": "op", "moment": at("2026-03-01 10:00")}
+    grants.grant(wallet=Wallet.objects.get(), amount=5000, **top_up)
+    ingest(cluster, a_job(started="2026-12-05 10:00", ended="2026-12-05 15:00"))
+    closed("2026-12", lab, on="2026-12-31 12:00", now="2027-12-31 12:00")
+
+    (statement,) = load_statements(lab, since=date(2027, 1, 1), until=date(2028, 1, 1))
+
+    assert statement.opening == 0
+    assert [(row.event, row.balance) for row in statement.rows] == [("invoice", 1190), ("wallet-invoice", 0)]
+
+
+def test_of_one_day_what_came_first_stands_first(lab: Tenant) -> None:
+    march = invoice_of(lab, "2026-03")
+    with as_owner() as owner:
+        owner.execute("SELECT setval(pg_get_serial_sequence('billing_payment', 'id'), 998)")
+    for amount in ("11.90", "-11.90", "5.00"):
+        pay(march, amount, "2026-04-10")
+
+    (statement,) = load_statements(lab, since=ALWAYS[0], until=ALWAYS[1])
+
+    assert [row.amount for row in statement.rows] == [1190, -1190, 1190, -500]
