@@ -71,7 +71,8 @@ def is_demanded(one: Outcome, *, stands: bool, moment: datetime) -> bool:
 def is_over(one: Outcome) -> bool:
     """Whether the quota acts and all of it is used; one of nothing by the first second."""
     used, amount = one.figure.used, one.amount
-    state = rules.state(used, amount=amount, thresholds=())
+    overdrawn = one.figure.is_overdrawn(one.quota)
+    state = rules.state(used, amount=amount, thresholds=(), overdrawn=overdrawn)
     return one.quota.action != QuotaAction.NOTIFY and state == rules.QuotaState.OVER
 
 

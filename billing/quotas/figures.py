@@ -49,6 +49,10 @@ class Figure:
         """What may be used in the window."""
         return max(Fraction(quota.amount) + self.carried, Fraction(0))
 
+    def is_overdrawn(self, quota: Quota) -> bool:
+        """Whether the period before left nothing of this one."""
+        return self.carried < 0 and not self.amount(quota)
+
 
 @dataclass(slots=True)
 class _Piece:

@@ -38,7 +38,12 @@ class QuotaStatus:
 
     @property
     def state(self) -> QuotaState:
-        return rules.state(self.figure.used, amount=self.amount, thresholds=self.quota.thresholds)
+        return rules.state(
+            self.figure.used,
+            amount=self.amount,
+            thresholds=self.quota.thresholds,
+            overdrawn=self.figure.is_overdrawn(self.quota),
+        )
 
     @property
     def percent(self) -> Fraction | None:

@@ -148,9 +148,15 @@ def is_left(figure: Fraction, *, level: Fraction, amount: Fraction) -> bool:
     return figure < level - BACK_UNDER * amount or (figure <= 0 < level)
 
 
-def state(used: Fraction, *, amount: Fraction, thresholds: Sequence[str]) -> QuotaState:
-    """Over from the amount on, near from the first threshold on."""
-    if used >= amount and used > 0:
+def state(
+    used: Fraction, *, amount: Fraction, thresholds: Sequence[str], overdrawn: bool = False
+) -> QuotaState:
+    """Over from the amount on, near from the first threshold on.
+
+    A quota of nothing is over from the first second of use on; one of which the period before left nothing,
+    `overdrawn`, is so at once.
+    """
+    if used >= amount and (used > 0 or overdrawn):
         return QuotaState.OVER
     return QuotaState.NEAR if reached(used, amount=amount, thresholds=thresholds) else QuotaState.OK
 

@@ -181,7 +181,8 @@ def _row(one: QuotaStatus, blocks: Mapping[int, Sequence[QuotaBlock]]) -> Budget
 
 def _stored_row(period: QuotaPeriod, blocks: Mapping[int, Sequence[QuotaBlock]]) -> BudgetRow:
     quota, used, amount = period.quota, Fraction(period.used), Fraction(period.available)
-    state = rules.state(used, amount=amount, thresholds=quota.thresholds)
+    overdrawn = period.carried < 0 and not amount
+    state = rules.state(used, amount=amount, thresholds=quota.thresholds, overdrawn=overdrawn)
     return BudgetRow(
         **_common(quota, state, rules.share(used, amount), blocks, amount, Fraction(period.carried)),
         used=amount_text(used, quota.unit),

@@ -220,6 +220,24 @@ def test_what_turns_out_later_of_the_period_before_changes_what_it_left(
 
 
 @database
+def test_an_overdraft_that_leaves_nothing_goes_on_blocking_over_the_border(
+    vision: Tenant, cluster: Cluster
+) -> None:
+    """Of March 2,300 of 1,000: April has nothing, before anything of it is used."""
+    quota = a_quota(vision, made="2026-03-01", carry_overdraft=True, action=QuotaAction.NO_GPU_JOBS)
+    spend(cluster, "2300")
+    look("2026-03-31")
+
+    look("2026-04-01 00:01")
+    assert standing(quota, "2026-04-01 00:01") == ("$0.00", "$0.00", "$0.00")
+    assert QuotaBlock.objects.get().state == "requested"
+
+    look("2026-05-01 00:01")
+    look("2026-06-01 00:01")
+    assert QuotaBlock.objects.get().state == "lifting"
+
+
+@database
 def test_gpu_hours_are_carried_in_thousandths(vision: Tenant, cluster: Cluster) -> None:
     quota = a_quota(
         vision, made="2026-03-01", measure=QuotaMeasure.GPU_HOURS, amount=Decimal(100), carry_over=100
