@@ -43,6 +43,7 @@ from clusters import usage
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "checks.sql")
+LOST = "records are those that were proved before, or a sync says that it wrote them"
 IDENTITIES = Statements(__file__, "identities.sql").by_name
 
 
@@ -91,7 +92,10 @@ def prove(
         proof = Proof(
             _sums(cursor, held, service=month, clusters=quarantined),
             quarantined,
-            [Check(check.name, named(check.broken)) for check in _checks(results.values(), findings)],
+            [
+                *(Check(check.name, named(check.broken)) for check in _checks(results.values(), findings)),
+                Check(LOST, months.list_lost(every, results)[:10]),
+            ],
             changes_to_rate(),
             every.due,
         )

@@ -49,6 +49,7 @@ class Months:
     ids: Mapping[date, tuple[int, int]]
     proofs: Mapping[date, MonthProof]
     due: Sequence[date]
+    attached: frozenset[date] = frozenset()
 
     @property
     def valid(self) -> list[date]:
@@ -73,7 +74,7 @@ def survey(cursor: CursorWrapper, *, full: bool) -> Months:
     if full:
         every |= _months(cursor, sql.RATED_MONTHS)
     due = every if full else every - _valid(cursor, proofs, attached, marked)
-    return Months(usage.ids_of(every), proofs, sorted(due))
+    return Months(usage.ids_of(every), proofs, sorted(due), frozenset(attached))
 
 
 def _valid(
@@ -227,6 +228,19 @@ def as_data(recomputed: Iterable[date]) -> list[dict[str, object]]:
             "broken": proof.broken,
         }
         for proof in MonthProof.objects.order_by("-month")
+    ]
+
+
+def list_lost(months: Months, results: Mapping[date, MonthRecords]) -> list[str]:
+    """Of months that were recomputed, records that are gone or others than they were proved to be, behind our back.
+
+    A month that was detached is away as a whole, and said to be by its rated rows.
+    """
+    return [
+        f"{month:%Y-%m}: {text}"
+        for month, result in results.items()
+        if month in months.attached and month in months.proofs
+        for text in _lost(months.proofs[month], result)
     ]
 
 

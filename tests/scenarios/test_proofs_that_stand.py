@@ -292,3 +292,18 @@ def test_a_detached_month_takes_no_other_its_proof(lab: Tenant) -> None:
     checks.prove(full=True, moment=LATER + timedelta(days=1))
 
     assert checks.prove().recomputed == [JANUARY]
+
+
+def test_records_that_are_deleted_behind_its_back_are_told_though_every_sum_closes(lab: Tenant) -> None:
+    """Nobody owns the account, so nothing else knows of the record."""
+    ingest(
+        a_cluster(),
+        a_job(job_id="of nobody", account="nobody", started="2026-02-03 10:00", ended="2026-02-03 11:00"),
+    )
+    checks.prove(moment=LATER)
+    behind_its_back("DELETE FROM clusters_usagerecord WHERE job_id = 'of nobody'")
+
+    for proof in (checks.prove(full=True, moment=LATER + timedelta(days=1)), checks.prove(full=True)):
+        (broken,) = [check for check in proof.checks if check.broken]
+        assert broken == checks.Check(checks.LOST, ["2026-02: 1 of 2 usage records are gone"])
+        assert not proof.holds
