@@ -216,8 +216,14 @@ def test_what_a_wallet_pays_is_of_the_day_of_its_invoice() -> None:
     wallet_terms.set_scheme(
         tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
     )
-    top_up = {"kind": GrantKind.TOP_UP, "key": "one", "who": "op", "moment": at("2026-03-01 10:00")}
-    grants.grant(wallet=Wallet.objects.get(), amount=5000, **top_up)
+    grants.grant(
+        wallet=Wallet.objects.get(),
+        amount=5000,
+        kind=GrantKind.TOP_UP,
+        key="one",
+        who="op",
+        moment=at("2026-03-01 10:00"),
+    )
     ingest(cluster, a_job(started="2026-12-05 10:00", ended="2026-12-05 15:00"))
     closed("2026-12", lab, on="2026-12-31 12:00", now="2027-12-31 12:00")
 

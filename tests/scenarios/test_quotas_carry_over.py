@@ -121,8 +121,7 @@ def test_nothing_is_carried_from_before_a_budget_counted_by_other_periods(
 @database
 def test_nothing_is_carried_from_what_was_counted_otherwise(vision: Tenant, cluster: Cluster) -> None:
     """1,000 GPU-hours, of which 600 were used for $1,200.00, are no overdraft of a budget in dollars."""
-    terms = {"measure": QuotaMeasure.GPU_HOURS, "carry_overdraft": True}
-    a_quota(vision, made="2026-03-01", **terms)
+    a_quota(vision, made="2026-03-01", measure=QuotaMeasure.GPU_HOURS, carry_overdraft=True)
     spend(cluster, "1200")
     look("2026-03-31")
     look("2026-04-01 00:01")
@@ -152,8 +151,9 @@ def test_quota_018_days_that_nobody_looked_at_pay_off_an_overdraft_all_the_same(
     vision: Tenant, cluster: Cluster
 ) -> None:
     """500 of 100 on the 2nd: the 3rd and the 4th give their 100 each, and the 7th has its own again."""
-    daily = {"every": QuotaEvery.DAY, "amount": Decimal(100), "carry_overdraft": True}
-    quota = a_quota(vision, made="2026-03-01", **daily)
+    quota = a_quota(
+        vision, made="2026-03-01", every=QuotaEvery.DAY, amount=Decimal(100), carry_overdraft=True
+    )
     spend(cluster, "500", "2026-03-02")
     look("2026-03-02 23:59")
 
