@@ -87,6 +87,7 @@ BEGIN
     IF attached IS NULL THEN
         EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL)', part, parent);
         PERFORM maintain_month(part);
+        PERFORM billing_watch_writes(part, parent);
         IF parent = 'clusters_usagerecord' THEN
             EXECUTE format('ALTER TABLE %I ADD CONSTRAINT %I UNIQUE (cluster_id, source_key)', part, part || '_once');
         END IF;

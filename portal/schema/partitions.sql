@@ -70,6 +70,7 @@ BEGIN
         IF NOT EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = 'public'::regnamespace) THEN
             EXECUTE format('CREATE TABLE %I (LIKE billing_ratedusage INCLUDING ALL)', part);
             PERFORM maintain_month(part);
+            PERFORM billing_watch_writes(part, 'billing_ratedusage');
             EXECUTE format('ALTER TABLE billing_ratedusage ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
                            part, first, (first + interval '1 month')::date);
             EXECUTE format('GRANT SELECT ON %I TO clustertab_operator', part);
