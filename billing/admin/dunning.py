@@ -28,7 +28,17 @@ class PolicyForm(forms.ModelForm[DunningPolicy]):
         fields = (
             "tenant",
             "since",
-            *("emails", "receipts", "retries", "reminders", "past_due", "suspend", "announce", "write_off"),
+            *(
+                "emails",
+                "receipts",
+                "payment_links",
+                "retries",
+                "reminders",
+                "past_due",
+                "suspend",
+                "announce",
+                "write_off",
+            ),
         )
 
     def clean(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from django.conf import settings
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 
@@ -30,7 +31,7 @@ from billing.models import (
     SavedMethod,
     Seller,
 )
-from billing.payments import declines, gateway_access, retries
+from billing.payments import declines, gateway_access, payment_links, retries
 from billing.payments.card_notices import format_card
 from billing.receivables import settlement
 from billing.receivables.dunning_policies import Policies
@@ -47,6 +48,8 @@ TOGETHER = (
     NoticeKind.RECEIPT,
 )
 """Whose text speaks of many at once; of any other kind, each has its own."""
+LINKED = (NoticeKind.PAST_DUE, NoticeKind.REMINDER, NoticeKind.ANNOUNCE, NoticeKind.SUSPENDED)
+"""Which have a link to pay without signing in, where the policy says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,8 @@ def _layout_context(tenant: Tenant, contexts: Sequence[dict[str, Any]]) -> dict[
     button = (
         {} if len(pages) == 1 else {"button": _("Your invoices"), "page": page_url("invoices", tenant.slug)}
     )
-    return {"facts": list(dict.fromkeys(rows))} | button
+    links = [context["link"] for context in contexts if "link" in context]
+    return {"facts": list(dict.fromkeys(rows)), "links": list(dict.fromkeys(links))} | button
 
 
 def _notice_context(notice: Notice, moment: datetime) -> dict[str, Any]:
@@ -142,6 +146,8 @@ def _notice_context(notice: Notice, moment: datetime) -> dict[str, Any]:
         return context | compose_documents.document_context(notice, moment)
     if invoice is not None:
         context |= _invoice_context(invoice, moment)
+        if notice.kind in LINKED:
+            context |= _link_context(invoice, moment)
     if notice.attempt is not None:
         context |= _attempt_context(notice.attempt)
     elif "last_day" in notice.details:
@@ -178,6 +184,19 @@ def _invoice_context(invoice: Invoice, moment: datetime) -> dict[str, Any]:
         "button": _("Invoice {number}").format(number=number),
         "page": page_url("invoice", invoice.tenant.slug, number),
     }
+
+
+def _link_context(invoice: Invoice, moment: datetime) -> dict[str, Any]:
+    """The page behind a payment link in place of the one that asks to sign in, where the policy wants it."""
+    day = invoice.due_on or moment.date()
+    if not settings.PORTAL_URL or not Policies([invoice.tenant_id]).of(invoice.tenant_id, day).payment_links:
+        return {}
+    link = payment_links.link_of_reminder(invoice=invoice, moment=moment)
+    if link is None:
+        return {}
+    label = _("Pay invoice {number}").format(number=invoice.number)
+    url = payment_links.url_of(link)
+    return {"page": url, "button": label, "link": (label, url)}
 
 
 def _payment_ways(invoice: Invoice) -> str:

@@ -31,6 +31,7 @@ from billing.models import (
     Notice,
     PaymentAttempt,
     PaymentDispute,
+    PaymentLink,
     PaymentRefund,
     RefundState,
     SavedMethod,
@@ -191,6 +192,9 @@ def erase_tenant(*, tenant: Tenant, moment: datetime) -> list[str]:
 def _erase_payers(tenant: Tenant) -> None:
     """Who opened a page to pay on, bought credit or set that it buys itself; what the system did itself stays said."""
     CheckoutSession.objects.filter(tenant=tenant, requested_by__contains="@").update(requested_by=WHO)
+    links = PaymentLink.objects.filter(tenant=tenant)
+    links.exclude(maker="").update(maker=WHO)
+    links.exclude(revoked_by="").update(revoked_by=WHO)
     top_ups = TopUp.objects.filter(tenant=tenant, requested_by__contains="@")
     bought = PaymentAttempt.objects.filter(top_up__in=top_ups, external_id__isnull=False)
     grants = WalletGrant.objects.filter(tenant=tenant, kind=GrantKind.TOP_UP)

@@ -224,6 +224,7 @@ class Migration(migrations.Migration):
                         ('since', models.DateField(help_text='It holds for invoices that are due from this day on.', verbose_name='from')),
                         ('emails', models.BooleanField(blank=True, help_text='No: nothing is written to the tenant.', null=True)),
                         ('receipts', models.BooleanField(blank=True, help_text='An e-mail for each payment.', null=True)),
+                        ('payment_links', models.BooleanField(blank=True, help_text='Reminders have a link that pays the invoice without signing in.', null=True)),
                         ('retries', django.contrib.postgres.fields.ArrayField(base_field=models.PositiveSmallIntegerField(), blank=True, help_text='Days to the next try after each refusal of a card, such as 3, 5, 7.', null=True, size=None)),
                         ('reminders', django.contrib.postgres.fields.ArrayField(base_field=models.PositiveSmallIntegerField(), blank=True, help_text='Days after due on which reminders go out, such as 3, 10, 21.', null=True, size=None)),
                         ('past_due', models.PositiveSmallIntegerField(blank=True, help_text='Days after due from which it counts as past due.', null=True)),
@@ -1145,6 +1146,23 @@ class Migration(migrations.Migration):
                     options={
                         'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at__isnull', True)), fields=('tenant',), name='tenant_is_suspended_once_at_a_time')],
                         'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='PaymentLink',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('invoice', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='payment_links', to='billing.invoice')),
+                        ('maker', models.CharField(blank=True, help_text='Who made it. Empty: a reminder, or somebody who was erased.', max_length=200)),
+                        ('created_at', models.DateTimeField()),
+                        ('expires_at', models.DateTimeField()),
+                        ('revoked_at', models.DateTimeField(null=True)),
+                        ('revoked_by', models.CharField(blank=True, max_length=200)),
+                    ],
+                    options={
+                        'indexes': [models.Index(models.F('invoice'), models.F('expires_at'), name='payment_links_of_invoice')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('expires_at__gt', models.F('created_at'))), name='payment_link_ends_after_it_was_made')],
                     },
                 ),
                 migrations.CreateModel(

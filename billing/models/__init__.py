@@ -71,6 +71,7 @@ from billing.models.payment_attempts import (
     RefundState,
     SavedMethod,
 )
+from billing.models.payment_links import PaymentLink
 from billing.models.payments import Payment
 from billing.models.plans import Plan, PlanVersion, Price, Settles, Subscription
 from billing.models.price_corrections import PriceCorrection
@@ -206,6 +207,7 @@ __all__ = [
     "Payment",
     "PaymentAttempt",
     "PaymentDispute",
+    "PaymentLink",
     "PaymentRefund",
     "PendingApproval",
     "PeriodJobs",

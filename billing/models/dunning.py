@@ -35,6 +35,9 @@ class DunningPolicy(models.Model):
     since = models.DateField("from", help_text="It holds for invoices that are due from this day on.")
     emails = models.BooleanField(null=True, blank=True, help_text="No: nothing is written to the tenant.")
     receipts = models.BooleanField(null=True, blank=True, help_text="An e-mail for each payment.")
+    payment_links = models.BooleanField(
+        null=True, blank=True, help_text="Reminders have a link that pays the invoice without signing in."
+    )
     retries = ArrayField(
         models.PositiveSmallIntegerField(),
         null=True,

@@ -49,20 +49,20 @@ class ReturnUrls:
 
 
 def open_payment_page(
-    *, invoice: Invoice, gateway: Gateway, back: ReturnUrls, who: str, moment: datetime
+    *, invoice: Invoice, gateway: Gateway, back: ReturnUrls, who: str, moment: datetime, known: bool = True
 ) -> CheckoutSession:
-    """An open page on which what is due of the invoice can be paid: the one that is open for just that, whoever
-    asked for it, or a new one.
+    """An open page on which what is due of the invoice can be paid: the one that is open for just that and leads back
+    to the same address, whoever asked for it, or a new one.
 
-    Raises CollectionError where nothing can be paid there, and after many new ones; GatewayError where no page can
-    be had now.
+    `known`: whoever pays there is of the tenant, and may use and save its cards. Raises CollectionError where nothing
+    can be paid there, and after many new ones; GatewayError where no page can be had now.
     """
-    open_checkout = _reuse_page(invoice, gateway, moment)
+    open_checkout = _reuse_page(invoice, gateway, back, moment)
     if open_checkout is not None:
         return open_checkout
     refuse_too_many(invoice.tenant, moment)
     close_invoice_pages(invoice=invoice, gateway=gateway, moment=moment)
-    customer = customers.get_customer(invoice.tenant, gateway=gateway, moment=moment)
+    customer = customers.get_customer(invoice.tenant, gateway=gateway, moment=moment) if known else ""
     checkout = _prepare_payment(invoice, customer, back, who, moment)
     return open_session(checkout, gateway, moment)
 
@@ -95,8 +95,13 @@ def open_card_page(
     return open_session(checkout, gateway, moment)
 
 
-def _reuse_page(invoice: Invoice, gateway: Gateway, moment: datetime) -> CheckoutSession | None:
-    """The page that asks for what is due now, and will be open for a while; the gateway is asked now and then."""
+def _reuse_page(
+    invoice: Invoice, gateway: Gateway, back: ReturnUrls, moment: datetime
+) -> CheckoutSession | None:
+    """The page that asks for what is due now, and will be open for a while; the gateway is asked now and then.
+
+    One that leads back elsewhere is none: who pays by a link shares neither cards nor ways back with who signs in.
+    """
     checkout = (
         CheckoutSession.objects.filter(
             attempt__invoice=invoice,
@@ -108,6 +113,8 @@ def _reuse_page(invoice: Invoice, gateway: Gateway, moment: datetime) -> Checkou
         .first()
     )
     if checkout is None or checkout.attempt is None:
+        return None
+    if checkout.params.get("success_url") != _success_url(back):
         return None
     due = settlement.load_balance(invoice=invoice, on=moment.date()).due.minor
     if not is_current(checkout.attempt, due=due):
@@ -284,21 +291,28 @@ def _prepare_payment(
             }
         ],
         "payment_intent_data": {"description": f"Invoice {invoice.number}", "metadata": tags},
-        "saved_payment_method_options": {"payment_method_save": "enabled"},
     }
+    if customer:
+        checkout.params["saved_payment_method_options"] = {"payment_method_save": "enabled"}
     attempt.save(force_insert=True)
     checkout.save(force_insert=True)
     return checkout
 
 
 def session_params(customer: str, back: ReturnUrls, tags: dict[str, str]) -> Params:
-    """What every page has: whose it is, where it leads back to, and by what it is known again."""
-    return {
-        "customer": customer,
-        "success_url": f"{back.completed}?session={{CHECKOUT_SESSION_ID}}",
+    """What every page has: whose it is, where it leads back to, and by what it is known again.
+
+    Without a `customer` it is nobody's: no card is offered or saved there.
+    """
+    return ({"customer": customer} if customer else {}) | {
+        "success_url": _success_url(back),
         "cancel_url": f"{back.canceled}?page={tags['ct_checkout']}",
         "metadata": tags,
     }
+
+
+def _success_url(back: ReturnUrls) -> str:
+    return f"{back.completed}?session={{CHECKOUT_SESSION_ID}}"
 
 
 def open_session(checkout: CheckoutSession, gateway: Gateway, moment: datetime) -> CheckoutSession:
@@ -332,7 +346,7 @@ def _find_session(checkout: CheckoutSession, gateway: Gateway, moment: datetime)
         else:
             return
     since = int((checkout.created_at - gateway_access.CLOCKS_DIFFER).timestamp())
-    for session in gateway.sessions(since=since, customer=checkout.params["customer"]):
+    for session in gateway.sessions(since=since, customer=checkout.params.get("customer", "")):
         if session.tags.get("ct_checkout") == str(checkout.pk):
             sync_session(session=gateway.find_session(session.id), gateway=gateway, moment=moment)
             return

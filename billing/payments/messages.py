@@ -37,6 +37,7 @@ SENTENCES: Mapping[str, str] = {
     "charged-back": _("A payment of it was charged back."),
     "credit-balance-first": _("The credit balance pays it first."),
     "disputed": _("A payment of it is disputed at the bank: until that is decided, nothing is charged."),
+    "link-days": _("A payment link is valid for {days} days: choose one of these."),
     "method-gone": _("The means of payment cannot be charged any more."),
     "needs-review-first": _(
         "Something that the gateway told of its tenant belongs to nothing yet: people look at it first."
@@ -65,6 +66,7 @@ SENTENCES: Mapping[str, str] = {
         "{tenant} has left, and is archived since {day}: no card is saved and no credit bought for it any more."
     ),
     "too-many-charges": _("{count} payments were asked for within an hour: please try again later."),
+    "too-many-links": _("This invoice has {most} payment links: revoke one before you make another."),
     "too-many-pages": _(
         "{count} pages to pay or to save a card on were opened within an hour: please try again later."
     ),

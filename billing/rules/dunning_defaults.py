@@ -37,6 +37,7 @@ class Policy:
 
     emails: bool = True  # False: the tenant is written nothing at all
     receipts: bool = True  # an e-mail for each payment
+    payment_links: bool = False  # reminders have a link that pays without signing in
     retries: tuple[int, ...] = (3, 5, 7)  # days to the next try after the first, second, third refusal
     reminders: tuple[int, ...] = (3, 10, 21)
     past_due: int = 1  # from this day on it counts as past due
@@ -63,6 +64,7 @@ class Terms:
     since: date
     emails: bool | None = None
     receipts: bool | None = None
+    payment_links: bool | None = None
     retries: tuple[int, ...] | None = None
     reminders: tuple[int, ...] | None = None
     past_due: int | None = None

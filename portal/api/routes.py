@@ -14,6 +14,7 @@ from portal.api.resources import (
     jobs,
     keys,
     me,
+    payment_links,
     payments,
     quota_checks,
     quotas,
@@ -62,6 +63,12 @@ routes: list[URLPattern] = [
     path("invoices/<str:name>", invoices.OneInvoice.as_view(), name="api_invoice"),
     path("invoices/<str:name>/lines", invoices.Lines.as_view(), name="api_invoice_lines"),
     path("invoices/<str:name>/payments", charges.CardPayments.as_view(), name="api_invoice_payments"),
+    path(
+        "invoices/<str:name>/payment-links",
+        payment_links.PaymentLinks.as_view(),
+        name="api_invoice_payment_links",
+    ),
+    path("payment-links/<str:name>", payment_links.OnePaymentLink.as_view(), name="api_payment_link"),
     *(
         path(f"invoices/<str:name>/{file}", view, name=f"api_invoice_{file.partition('.')[0]}")
         for file, view in invoices.FILES.items()

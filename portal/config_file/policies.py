@@ -81,6 +81,7 @@ class DunningEntry(Entry, frozen=True, kw_only=True):
     )
     emails: bool | None = None
     receipts: bool | None = None
+    payment_links: bool | None = None
     retries: Annotated[list[int], Rule(value=_days)] | None = None
     reminders: Annotated[list[int], Rule(value=_days)] | None = None
     past_due: Annotated[int, Rule(lowest=1, highest=LONGEST)] | None = None

@@ -16,7 +16,7 @@ from structlog.typing import EventDict, Processor
 # A proxy's id is taken over if it is one; anything else could forge lines of the log.
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 # Whoever reads it may set somebody's password, or accept what somebody else was invited to.
-LINK_KEY = re.compile(r"(/password/reset/key/|/confirm-email/|/invitations/)[^\s?#'\"]+")
+LINK_KEY = re.compile(r"(/password/reset/key/|/confirm-email/|/invitations/|/pay/)[^\s?#'\"]+")
 API_KEY = re.compile(r"(ct_live_[0-9A-Za-z]{8})[0-9A-Za-z]+")  # its public part is shown on pages
 
 

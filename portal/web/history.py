@@ -42,6 +42,7 @@ TENANT_TABLES = {
     "tenants_ownership": gettext_noop("Account"),
     "billing_subscription": gettext_noop("Plan"),
     "billing_savedmethod": gettext_noop("Card"),
+    "billing_paymentlink": gettext_noop("Payment link"),
     "billing_automatictopup": gettext_noop("Automatic top-up"),
     "billing_walletscheme": gettext_noop("Wallet terms"),
     "billing_quota": gettext_noop("Budget"),

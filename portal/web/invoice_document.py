@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
@@ -119,6 +119,9 @@ class InvoicePage:
     related: tuple[Related, ...] = ()
     transfer: BankTransfer | None = None  # while something is due
     note: str = ""  # why it is void, what it corrects
+    links: Sequence[object] | None = None  # payment links that are valid; None: not this visitor's to see
+    link_days: tuple[int, ...] = ()  # for how many days a new one can be valid
+    zone: ZoneInfo | None = None  # the tenant's
     offer: Mapping[str, object] | None = None  # while something is due, and cards are taken
     evidence: str = (
         ""  # the SHA-256 of what stands behind it; "" until that is fixed, a moment after it is issued

@@ -12,6 +12,7 @@ from django.http import Http404, HttpResponse
 
 from billing.catalog import line_descriptions
 from billing.models import Invoice, InvoiceLine
+from billing.payments import payment_links
 from billing.queries import invoices as reading
 from billing.queries import line_usage
 from billing.queries.line_usage import Cursor, Page
@@ -23,6 +24,7 @@ from portal.web.downloads import get_line
 from portal.web.invoice_document import InvoicePage, opens_to, seconds_of, shown, shown_line
 from portal.web.pay_offers import offer, open_offer
 from portal.web.payment import refused_addresses
+from portal.web.payment_links import links_of
 
 
 @tenant_page(Action.READ_INVOICES, area="invoices")
@@ -59,7 +61,13 @@ def _page(request: TenantRequest, number: str) -> InvoicePage:
     except Invoice.DoesNotExist as missing:
         raise Http404("no such invoice") from missing
     page = shown(detail)
-    return replace(page, offer=offer(request, detail.invoice, detail.balance, due=bool(page.due)))
+    return replace(
+        page,
+        offer=offer(request, detail.invoice, detail.balance, due=bool(page.due)),
+        links=links_of(request, detail.invoice) if page.due else None,
+        link_days=payment_links.DAYS,
+        zone=request.zone,
+    )
 
 
 def _line_page(request: TenantRequest, number: str, position: int) -> dict[str, object]:

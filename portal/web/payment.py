@@ -211,7 +211,7 @@ def _outcome(checkout: CheckoutSession) -> str:
 @tenant_return(Action.PAY)
 def stopped(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     """Back from a hosted page that was left unpaid: it is closed, so that it is not in the way of what comes next."""
-    checkout = _page_of(tenant, request.GET.get("page", ""))
+    checkout = page_of(tenant, request.GET.get("page", ""))
     if checkout is None:
         raise Http404("no such page of this tenant")
     with suppress(GatewayError, CollectionError, UnmatchedObjectError):  # else a round closes it
@@ -221,7 +221,8 @@ def stopped(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     return behind_page(tenant, checkout)
 
 
-def _page_of(tenant: Tenant, text: str) -> CheckoutSession | None:
+def page_of(tenant: Tenant, text: str) -> CheckoutSession | None:
+    """The hosted page of this id, if it is one of the tenant."""
     try:
         row = UUID(text)
     except ValueError:

@@ -37,6 +37,14 @@ from portal.web.payment import (
     set_contact,
     stopped,
 )
+from portal.web.payment_links import (
+    change_payment_links,
+    payment_link,
+    payment_link_back,
+    payment_link_card,
+    payment_link_pdf,
+    payment_link_stopped,
+)
 from portal.web.payouts import payout, payout_csv
 from portal.web.plan_editor import plan_editor
 from portal.web.plans import plan, plan_list
@@ -108,6 +116,7 @@ tenant_patterns: list[URLPattern] = [
     # stands first.
     path("invoices/<path:number>/lines/<int:position>/", line, name="invoice_line_jobs"),
     path("invoices/<path:number>/lines/<int:position>/csv", line_csv, name="invoice_line_csv"),
+    path("invoices/<path:number>/links/", change_payment_links, name="change_payment_links"),
     path("invoices/<path:number>/pay/", pay, name="invoice_pay"),
     path("invoices/<path:number>/pay-saved/", pay_saved, name="invoice_pay_saved"),
     path("invoices/<path:number>/pdf", pdf, name="invoice_pdf"),
@@ -125,6 +134,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("reference/api/<slug:area>/", api_area, name="api_area"),
     path("t/<slug:slug>/", include(tenant_patterns)),
     path("invitations/<str:token>/", invitation, name="invitation"),
+    path("pay/<str:token>/", payment_link, name="payment_link"),
+    path("pay/<str:token>/pdf", payment_link_pdf, name="payment_link_pdf"),
+    path("pay/<str:token>/card/", payment_link_card, name="payment_link_card"),
+    path("pay/<str:token>/back/", payment_link_back, name="payment_link_back"),
+    path("pay/<str:token>/stopped/", payment_link_stopped, name="payment_link_stopped"),
     path("operator/people/", operator_people, name="operator_people"),
     path("operator/tenants/<slug:tenant>/look/", support_view, name="support_view"),
     path("operator/look/end/", end_support_view, name="end_support_view"),

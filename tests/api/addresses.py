@@ -91,6 +91,17 @@ ADDRESSES = (
     Address(
         "POST", "invoices/<str:name>/payments", "payments:write", "", 409, whole_tenant=True
     ),  # no gateway is set
+    Address("GET", "invoices/<str:name>/payment-links", "payments:write", whole_tenant=True),
+    Address(
+        "POST",
+        "invoices/<str:name>/payment-links",
+        "payments:write",
+        answer=201,
+        whole_tenant=True,
+        text='{"days":30}',
+    ),
+    Address("GET", "payment-links/<str:name>", "payments:write", whole_tenant=True),
+    Address("DELETE", "payment-links/<str:name>", "payments:write", answer=204, whole_tenant=True),
     _reading("exports/focus", "invoices:read", whole=True, query="?period=2026-03"),
     Address("GET", "exports/ledger", "", "ops:read", query="?period=2026-03"),
     _reading("payments", "invoices:read", whole=True),

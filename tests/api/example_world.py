@@ -12,7 +12,7 @@ from typing import Any
 
 from billing.catalog import plans
 from billing.invoicing import close_runs
-from billing.models import CloseRun, PendingApproval
+from billing.models import CloseRun, PaymentLink, PendingApproval
 from billing.receivables import manual_payments, pauses
 from billing.rules.money import Money
 from billing.tasks import render_document
@@ -40,6 +40,7 @@ VARYING = (
     (re.compile(r"whsec_[0-9A-Za-z+/=_-]+"), "whsec_…"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "…"),
     (keys.IN_TEXT, "ct_live_…"),
+    (re.compile(r"/pay/[^/\"]+/"), "/pay/…/"),
     (re.compile(r'"next": "[^"]+"'), '"next": "…"'),
     (re.compile(r'"prefix": "[0-9A-Za-z]{8}"'), f'"prefix": "{PREFIX}"'),
     (re.compile(r"API key [0-9A-Za-z]{8}\)"), f"API key {PREFIX})"),
@@ -111,6 +112,7 @@ def a_world_of_examples() -> Iterator[World]:
         )
         _april(house)
         _money(house, moment)
+        PaymentLink.objects.update(created_at=moment, expires_at=moment + timedelta(days=30))
         invitation = invitations.invite(
             tenant=house.vision,
             email="dan@vision.example",

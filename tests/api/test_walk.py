@@ -11,7 +11,17 @@ import pytest
 
 from billing.catalog import third_party_payers
 from billing.invoicing import close_runs
-from billing.models import CloseKind, CloseRun, Invoice, PendingApproval, Quota, QuotaEvery, QuotaMeasure
+from billing.models import (
+    CloseKind,
+    CloseRun,
+    Invoice,
+    PaymentLink,
+    PendingApproval,
+    Quota,
+    QuotaEvery,
+    QuotaMeasure,
+)
+from billing.payments import payment_links
 from billing.quotas import quotas
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
@@ -184,6 +194,12 @@ def a_close() -> CloseRun:
     return close_runs.request_run(month="2026-04", kind=CloseKind.PREVIEW, by="op", moment=moment)
 
 
+def _a_link(house: House) -> PaymentLink:
+    return payment_links.make_link(
+        invoice=house.invoice, days=30, by=house.ann.email, moment=datetime.now(UTC)
+    )
+
+
 def an_approval(house: House) -> PendingApproval:
     """March's, as if a close had held it."""
     period, moment = house.invoice.period, datetime(2026, 4, 2, tzinfo=UTC)
@@ -222,6 +238,7 @@ def named(house: House) -> dict[str, str]:
         "jobs": identifiers.write("job", house.record("17")),
         "wallets": identifiers.write("wal", house.wallet.pk),
         "keys": identifiers.write("key", a_key(house.ann, house.vision, "usage:read").key.pk),
+        "payment-links": identifiers.write("link", _a_link(house).pk),
         "webhooks": house.webhook.name,
         "quotas": a_yearly_quota(house).name,
         "tenants": "vision-lab",

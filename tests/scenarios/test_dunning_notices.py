@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import Any
@@ -13,7 +14,7 @@ from django.test import Client
 from billing.dunning import dunning_run, send
 from billing.invoicing import credit_notes
 from billing.models import BillingAccount, Notice, NoticeState, PaymentAttempt, SavedMethod, Seller
-from billing.payments import saved_methods
+from billing.payments import payment_links, saved_methods
 from billing.receivables import dunning_policies, pauses, settlement
 from billing.rules.money import Money
 from portal.core.tenants.models import Role, Tenant
@@ -105,6 +106,20 @@ def test_case_078_who_pays_by_transfer_is_reminded_by_the_calendar_each_time_onc
     assert "https://billing.example.org/t/vision-lab/invoices/INV-2026-0001/" in str(message.body)
     drawn = drawing(message)
     assert 'href="https://billing.example.org/t/vision-lab/invoices/INV-2026-0001/"' in drawn
+
+
+def test_reminders_have_a_link_that_pays_where_the_policy_says_so_and_repeat_it(scenario: Scenario) -> None:
+    dunning_policies.set_policy(tenant=None, since=date(2026, 1, 1), payment_links=True)
+    goes_by(scenario, 30)
+    found = [re.findall(r"https://\S+/pay/(\S+)/", str(message.body)) for message in about_debts()]
+    assert [len(tokens) for tokens in found] == [1, 1, 1]
+    assert found[0] == found[1]
+    assert found[2] != found[0]  # that one was about to end
+    opened = Client().get(f"/pay/{found[2][0]}/")
+    assert opened.status_code == 404  # it has ended by now, long after this story
+    assert payment_links.of_token(found[2][0], moment=scenario.now) is not None
+    assert "/t/vision-lab/" not in str(about_debts()[0].body)
+    assert f"/pay/{found[0][0]}/" in drawing(about_debts()[0])
 
 
 def test_case_079_what_is_paid_while_a_letter_waits_is_not_reminded_of(scenario: Scenario) -> None:

@@ -26,6 +26,7 @@ PUBLIC = (
     ".well-known/",
     "api/",
     "invitations/",
+    "pay/",
 )
 
 
@@ -56,6 +57,7 @@ ACTS = {
     "t/<slug:slug>/payment/methods/<int:method>/": 405,
     "t/<slug:slug>/payment/back/": 404,
     "t/<slug:slug>/payment/stopped/": 404,
+    "t/<slug:slug>/invoices/<path:number>/links/": 405,
     "t/<slug:slug>/invoices/pay/": 405,
     "t/<slug:slug>/invoices/<path:number>/pay/": 405,
     "t/<slug:slug>/invoices/<path:number>/pay-saved/": 405,
