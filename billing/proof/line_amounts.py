@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,12 +10,18 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from billing.models import InvoiceLine, InvoiceState, LineKind
+from django.db.models.expressions import RawSQL
+
+from billing.models import Invoice, InvoiceLine, InvoiceState, LineKind
 from billing.proof.names import mark
 from billing.rules.fees import amount_of
 from billing.rules.meters import PerUnit
+from billing.rules.money import exponent
 from billing.rules.price_shares import recomputed
 from billing.rules.statement import TermKind
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "line_amounts.sql")
 
 
 @dataclass(slots=True)
@@ -46,9 +53,17 @@ class _Price:
 
 
 def lines_that_cost_something_else() -> list[str]:
-    """One text per place where issued lines together are not their seconds at their price, rounded once."""
+    """One text per place where issued lines together are not their seconds at their price, rounded once.
+
+    Of plain lines, which are most, the database says whether that is so; the others are computed here.
+    """
     prices: dict[tuple[int, int, int | None], _Price] = defaultdict(_Price)
-    lines = InvoiceLine.objects.filter(invoice__state=InvoiceState.ISSUED, kind=LineKind.USAGE).values_list(
+    currencies = Invoice.objects.order_by().values_list("currency", flat=True).distinct()
+    minor_units = json.dumps({currency: str(10 ** exponent(currency)) for currency in currencies})
+    to_compute = RawSQL(sql.TO_COMPUTE, [minor_units])  # noqa: S611 - a constant statement
+    lines = InvoiceLine.objects.filter(
+        invoice__state=InvoiceState.ISSUED, kind=LineKind.USAGE, pk__in=to_compute
+    ).values_list(
         *(
             "tenant",
             "service_period",

@@ -3,8 +3,9 @@
 -- name: BUCKETS
 -- By day or month of the tenant's zone, by what is grouped by (the rest is null), and by price. One row more than `most`
 -- says that there are too many. `of_totals`: from the totals of days, of which there are far fewer, and which know neither
--- users, accounts, clusters, queues, QOS nor states.
-SELECT CASE WHEN %(by_month)s THEN date_trunc('month', d.day)::date ELSE d.day END AS bucket,
+-- users, accounts, clusters, queues, QOS nor states. Days are summed by the numbers of their series, of which a year has
+-- a thirtieth, before anything is joined to them.
+SELECT d.bucket,
        CASE WHEN 'project' = ANY (%(grouping)s::text[]) THEN p.name END AS project,
        CASE WHEN 'user' = ANY (%(grouping)s::text[]) THEN d."user" END AS "user",
        CASE WHEN 'account' = ANY (%(grouping)s::text[]) THEN d.account END AS account,
@@ -19,12 +20,19 @@ SELECT CASE WHEN %(by_month)s THEN date_trunc('month', d.day)::date ELSE d.day E
            END AS dimensions,
        d.resource, d.share_den, sum(d.units), g.meter, g.unit_price, g.currency, g.by_total, g.title, g.unit
 FROM (
-    SELECT u.day, s.project_id, s.resource, s.price_id, s.share_den, s."user", s.account, s.cluster, s.gpu_model, s.queue,
-           s.qos, s.state, u.units
-    FROM billing_dailyusage u JOIN billing_usageseries s ON s.tenant_id = u.tenant_id AND s.id = u.series_id
-    WHERE NOT %(of_totals)s AND u.tenant_id = %(tenant)s AND u.day >= %(first_day)s AND u.day < %(end)s
+    SELECT u.bucket, s.project_id, s.resource, s.price_id, s.share_den, s."user", s.account, s.cluster, s.gpu_model,
+           s.queue, s.qos, s.state, u.units
+    FROM (
+        SELECT bucket, series_id, sum(units) AS units FROM (
+            SELECT CASE WHEN %(by_month)s THEN date_trunc('month', day::timestamp)::date ELSE day END AS bucket, series_id,
+                   units
+            FROM billing_dailyusage
+            WHERE NOT %(of_totals)s AND tenant_id = %(tenant)s AND day >= %(first_day)s AND day < %(end)s
+        ) day GROUP BY bucket, series_id
+    ) u JOIN billing_usageseries s ON s.tenant_id = %(tenant)s AND s.id = u.series_id
     UNION ALL
-    SELECT t.day, t.project_id, t.resource, t.price_id, t.share_den, '', '', '', t.gpu_model, '', '', '', t.units
+    SELECT CASE WHEN %(by_month)s THEN date_trunc('month', t.day::timestamp)::date ELSE t.day END, t.project_id, t.resource,
+           t.price_id, t.share_den, '', '', '', t.gpu_model, '', '', '', t.units
     FROM billing_daytotal t
     WHERE %(of_totals)s AND t.tenant_id = %(tenant)s AND t.day >= %(first_day)s AND t.day < %(end)s
 ) d

@@ -146,6 +146,21 @@ def test_a_line_that_says_more_than_was_used_is_found(books: None, full: bool) -
     ]
 
 
+def test_half_a_cent_is_a_cent_and_nothing_else() -> None:
+    """A line of 0.005 is looked at by its exact rule, neighbors are not right by being as near."""
+    cluster = a_cluster(complete_through="2026-04-01")
+    lab = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
+    ingest(cluster, a_job(started="2026-03-02 10:00:00", ended="2026-03-02 10:00:09"))
+    closed("2026-03", lab)
+    with as_owner() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute("ALTER TABLE billing_invoiceline DISABLE TRIGGER USER")
+    for amount in (2, 1, 0, -1):
+        sql(f"UPDATE billing_invoiceline SET amount = {amount}")
+        names = [check.name for check in checks.prove().checks if check.broken]
+        assert ("invoice lines cost their seconds at their price" not in names) is (amount == 1)
+
+
 @pytest.mark.parametrize(
     ("statement", "check"),
     [
