@@ -11,7 +11,7 @@ from django.db.models import Q
 
 from billing.admission.cost import JobCost
 from billing.models import Quota, QuotaAction, QuotaBlock, QuotaEvery
-from billing.models.quotas import SCOPE
+from billing.models.quota_terms import SCOPE
 from billing.quotas import demands, figures, quotas
 from billing.quotas.figures import Figure
 from billing.quotas.status import QuotaStatus

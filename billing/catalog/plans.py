@@ -228,8 +228,8 @@ def delete_version(*, version: PlanVersion) -> None:
     if billed(version):
         raise PlanError(f"plan-version-{_use(version)}", version=version)
     version.prices.all().delete()
-    for terms in (version.allowances, version.fees, version.commitments, version.discounts):
-        terms.all().delete()
+    for rows in (version.allowances, version.fees, version.commitments, version.discounts, version.quotas):
+        rows.all().delete()
     version.delete()
 
 

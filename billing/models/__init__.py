@@ -77,16 +77,14 @@ from billing.models.plans import Plan, PlanVersion, Price, Settles, Subscription
 from billing.models.price_corrections import PriceCorrection
 from billing.models.proofs import CloseProof, MonthProof, MonthSum, ProofMark
 from billing.models.quota_blocks import QuotaBlock, QuotaBlockState, QuotaRelease
+from billing.models.quota_terms import PlanQuota, QuotaAction, QuotaCredits, QuotaEvery, QuotaMeasure
 from billing.models.quotas import (
     Quota,
-    QuotaAction,
     QuotaChange,
-    QuotaCredits,
     QuotaCrossing,
-    QuotaEvery,
-    QuotaMeasure,
     QuotaPeriod,
     QuotaReview,
+    QuotaSetBy,
     QuotaWatched,
 )
 from billing.models.rated import (
@@ -214,6 +212,7 @@ __all__ = [
     "PeriodTopJob",
     "PeriodTotal",
     "Plan",
+    "PlanQuota",
     "PlanVersion",
     "Price",
     "PriceCorrection",
@@ -230,6 +229,7 @@ __all__ = [
     "QuotaPeriod",
     "QuotaRelease",
     "QuotaReview",
+    "QuotaSetBy",
     "QuotaWatched",
     "RatedJob",
     "RatedUsage",

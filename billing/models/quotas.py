@@ -3,60 +3,25 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 
 from billing.models.notices import Notice
-from billing.rules.quotas import THRESHOLD_TEXT, Every, Watched
+from billing.models.quota_terms import AMOUNT, LONGEST_NAME, LONGEST_TEXT, SCOPE, QuotaColumns
+from billing.rules.quotas import THRESHOLD_TEXT, Watched
 from portal.core.audit import track
 from portal.core.tenants.models import Project, Tenant
 
-LONGEST_NAME = 50
-LONGEST_TEXT = 255
-AMOUNT: dict[str, Any] = {"max_digits": 24, "decimal_places": 6}
 
+class QuotaSetBy(models.TextChoices):
+    """In whose name a quota stands as it is: only operators' take the place of a plan's."""
 
-class QuotaMeasure(models.TextChoices):
-    """What is counted."""
-
-    MONEY = "money", "Money, before tax"
-    GPU_HOURS = "gpu-hours", "GPU-hours"
-    CREDITS = "credits", "Wallet credits"
-
-
-class QuotaCredits(models.TextChoices):
-    """Whether credits that are given lower what counts as used of a quota in money."""
-
-    GROSS = "gross", "Do not count"
-    NET = "net", "Lower what is used"
-
-
-class QuotaEvery(models.TextChoices):
-    """`Every` as a column."""
-
-    DAY = Every.DAY.value, "Day"
-    WEEK = Every.WEEK.value, "Week"
-    MONTH = Every.MONTH.value, "Month"
-    QUARTER = Every.QUARTER.value, "Quarter"
-    YEAR = Every.YEAR.value, "Year"
-    BILLING_PERIOD = Every.BILLING_PERIOD.value, "Billing period"
-    TERM = Every.TERM.value, "Fixed term"
-    ROLLING = Every.ROLLING.value, "Rolling window"
-
-
-class QuotaAction(models.TextChoices):
-    """What is done while all of it is used."""
-
-    NOTIFY = "notify", "Only notify"
-    NO_GPU_JOBS = "no-gpu-jobs", "No new GPU job starts"
-    NO_SUBMISSIONS = "no-submissions", "No new job can be submitted"
-
-
-SCOPE = ("user", "account", "cluster", "queue", "qos", "gpu_model")
-"""Columns of a quota that usage has to match, beside the project; empty: any."""
+    OWNER = "owner", "An owner of the tenant"
+    OPERATOR = "operator", "An operator"
+    PLAN = "plan", "The tenant's plan"
 
 
 class QuotaQuerySet(models.QuerySet["Quota"]):
@@ -66,7 +31,7 @@ class QuotaQuerySet(models.QuerySet["Quota"]):
 
 
 @track(personal=["user"])
-class Quota(models.Model):
+class Quota(QuotaColumns):
     """So much of a tenant's use, or of a part of it, in each period. Changed in place: the history has each change.
 
     An ended quota stays, with what was told of it; its name is free again.
@@ -79,57 +44,8 @@ class Quota(models.Model):
     )
     user = models.CharField(max_length=LONGEST_TEXT, blank=True, help_text="Of the scheduler; empty: all.")
     account = models.CharField(max_length=LONGEST_TEXT, blank=True, help_text="Empty: all.")
-    cluster = models.CharField(max_length=LONGEST_TEXT, blank=True, help_text="Empty: all.")
-    queue = models.CharField(max_length=LONGEST_TEXT, blank=True, help_text="Empty: all.")
-    qos = models.CharField(max_length=LONGEST_TEXT, blank=True, help_text="Empty: all.")
-    gpu_model = models.CharField(max_length=LONGEST_TEXT, blank=True, help_text="Empty: all.")
-    measure = models.CharField(max_length=10, choices=QuotaMeasure.choices)
-    unit = models.CharField(
-        max_length=3, blank=True, help_text="Currency, or unit of the wallet; empty for GPU-hours."
-    )
-    credits = models.CharField(
-        max_length=5,
-        choices=QuotaCredits.choices,
-        default=QuotaCredits.GROSS,
-        help_text="Of money: whether credit that is given lowers what is used.",
-    )
-    with_paid = models.BooleanField(
-        default=False, help_text="Of money of the whole tenant: what it pays for other tenants counts, too."
-    )
-    amount = models.DecimalField(
-        **AMOUNT, help_text="In whole units: dollars, GPU-hours, credits. 0: nothing may be used."
-    )
     cap = models.DecimalField(
         **AMOUNT, null=True, blank=True, help_text="Owners may set the amount up to this; operators set it."
-    )
-    every = models.CharField(max_length=14, choices=QuotaEvery.choices)
-    first_day = models.DateField(null=True, blank=True, help_text="Of a fixed term, in the tenant's zone.")
-    end_day = models.DateField(null=True, blank=True, help_text="The first day behind a fixed term.")
-    hours = models.PositiveIntegerField(null=True, blank=True, help_text="Of a rolling window.")
-    carry_over = models.PositiveSmallIntegerField(
-        default=0,
-        help_text="Of what a period leaves the next one may use more: at most so many percent of the amount.",
-    )
-    carry_overdraft = models.BooleanField(
-        default=False, help_text="What a period used beyond its amount the next one may use less."
-    )
-    thresholds = ArrayField(
-        models.CharField(max_length=THRESHOLD_TEXT),
-        default=list,
-        blank=True,
-        help_text='Of what is used: "80%" of the amount, or "800.00" of its unit.',
-    )
-    forecasts = ArrayField(
-        models.CharField(max_length=THRESHOLD_TEXT),
-        default=list,
-        blank=True,
-        help_text="Of what the period will come to.",
-    )
-    repeat_every = models.DecimalField(
-        **AMOUNT,
-        null=True,
-        blank=True,
-        help_text="Beyond the last threshold, a notice at each further so many.",
     )
     recipients = ArrayField(
         models.EmailField(),
@@ -137,14 +53,10 @@ class Quota(models.Model):
         blank=True,
         help_text="Members who are told; empty: owners and billing members.",
     )
-    action = models.CharField(
-        max_length=14,
-        choices=QuotaAction.choices,
-        default=QuotaAction.NOTIFY,
-        help_text="On the accounts in its scope, while all of the amount is used.",
-    )
-    watch = models.BooleanField(
-        default=False, help_text="Nothing is done: the history says what would have been done."
+    set_by = models.CharField(
+        max_length=8,
+        choices=QuotaSetBy.choices,
+        help_text="Who set it last; one of the plan comes, changes and goes with that.",
     )
     created_at = models.DateTimeField()
     counts_since = models.DateTimeField(
@@ -154,46 +66,20 @@ class Quota(models.Model):
 
     objects: ClassVar = QuotaQuerySet.as_manager()
 
-    class Meta:
+    class Meta(QuotaColumns.Meta):
         constraints: ClassVar = [
+            *QuotaColumns.Meta.constraints,
             models.UniqueConstraint(
                 fields=["tenant", "name"], condition=Q(ended_at=None), name="quota_is_named_once_per_tenant"
             ),
-            models.CheckConstraint(condition=Q(amount__gte=0), name="quota_amount_is_not_negative"),
+            models.CheckConstraint(condition=Q(set_by__in=QuotaSetBy.values), name="quota_setter_is_known"),
             models.CheckConstraint(
                 condition=Q(cap=None) | Q(cap__gte=F("amount")), name="quota_is_within_its_cap"
-            ),
-            models.CheckConstraint(
-                condition=Q(measure="gpu-hours", unit="") | Q(measure__in=["money", "credits"]) & ~Q(unit=""),
-                name="quota_has_the_unit_of_its_measure",
-            ),
-            models.CheckConstraint(
-                condition=Q(credits="gross") | Q(credits="net", measure="money"),
-                name="quota_net_of_credits_is_of_money",
             ),
             models.CheckConstraint(
                 condition=Q(with_paid=False) | Q(measure="money", project=None),
                 name="quota_of_what_is_paid_is_of_money",
             ),
-            models.CheckConstraint(condition=Q(every__in=QuotaEvery.values), name="quota_period_is_known"),
-            models.CheckConstraint(
-                condition=(Q(every="term") & Q(end_day__gt=F("first_day")))
-                | (~Q(every="term") & Q(first_day=None, end_day=None)),
-                name="quota_of_a_term_has_its_days",
-            ),
-            models.CheckConstraint(
-                condition=(Q(every="rolling") & Q(hours__gt=0)) | (~Q(every="rolling") & Q(hours=None)),
-                name="quota_of_a_window_has_its_hours",
-            ),
-            models.CheckConstraint(condition=Q(carry_over__lte=100), name="quota_carries_all_at_most"),
-            models.CheckConstraint(
-                condition=Q(carry_over=0, carry_overdraft=False) | ~Q(every__in=["term", "rolling"]),
-                name="quota_that_carries_has_periods",
-            ),
-            models.CheckConstraint(
-                condition=Q(repeat_every=None) | Q(repeat_every__gt=0), name="quota_repeats_at_something"
-            ),
-            models.CheckConstraint(condition=Q(action__in=QuotaAction.values), name="quota_action_is_known"),
             models.CheckConstraint(
                 condition=Q(action="notify") | Q(user="", queue="", qos="", gpu_model=""),
                 name="quota_that_blocks_is_of_whole_accounts",
@@ -205,18 +91,6 @@ class Quota(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} of {self.tenant}"
-
-    @property
-    def acts_text(self) -> str:
-        """What it does beside notifying, in one word: `no-gpu-jobs`, `no-gpu-jobs (watched)`; "" for nothing."""
-        if self.action == QuotaAction.NOTIFY:
-            return ""
-        return f"{self.action} (watched)" if self.watch else self.action
-
-    @property
-    def carries(self) -> bool:
-        """Whether a period depends on the one before."""
-        return self.carry_over > 0 or self.carry_overdraft
 
     @property
     def is_of_whole_tenant(self) -> bool:
@@ -342,8 +216,3 @@ class QuotaReview(models.Model):
 
     def __str__(self) -> str:
         return str(self.tenant)
-
-
-def plain(amount: Decimal) -> str:
-    """Without exponent and zeros at its end."""
-    return f"{amount.normalize():f}"

@@ -21,6 +21,7 @@ from billing.models import (
     LineKind,
     PeriodTotal,
     Plan,
+    PlanQuota,
     PlanVersion,
     Price,
     Resource,
@@ -41,6 +42,7 @@ class Version:
     used: bool
     prices: list[Price] = field(default_factory=list)
     terms: list[Term] = field(default_factory=list)
+    quotas: list[PlanQuota] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class VersionedPlan:
 
 
 def plans(*, moment: datetime, name: str = "") -> list[VersionedPlan]:
-    """All plans by name, or the one asked for. Nine queries at most."""
+    """All plans by name, or the one asked for. Ten queries at most."""
     rows = list(Plan.objects.filter(**({"name": name} if name else {})).order_by("name"))
     versions = PlanVersion.objects.filter(plan__in=rows).select_related("plan").order_by("effective_from")
     by_plan: dict[int, list[PlanVersion]] = defaultdict(list)
@@ -159,6 +161,8 @@ def _fill(versions: Sequence[Version]) -> None:
         rows = model._default_manager.filter(version__in=own).select_related("tenant")
         for row in rows.order_by("pk"):
             own[row.version_id].terms.append(row)
+    for quota in PlanQuota.objects.filter(version__in=own).order_by("pk"):
+        own[quota.version_id].quotas.append(quota)
 
 
 _USED = """

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from billing.models import Quota, Resource
-from billing.models.quotas import SCOPE
+from billing.models.quota_terms import SCOPE
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "figures.sql")

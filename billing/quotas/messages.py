@@ -42,7 +42,26 @@ SENTENCES: Mapping[str, str] = {
         "Name a quota by lower-case letters, digits and hyphens, at most 50, such as monthly-gpu."
     ),
     "quota-name-check": _("No quota can be named {name}: the API asks there whether a job may run."),
+    "quota-name-of-plan": _(
+        "Names that begin with {prefix} are those of quotas of plans: choose another name."
+    ),
     "quota-no-currency": _("{tenant} is on no plan yet, so its currency is not known: say the `unit`."),
+    "quota-of-plan": _(
+        "{name} comes with the plan, so it is not changed or ended here: set another one of the same scope beside it."
+    ),
+    "quota-of-plan-above": _(
+        "{amount} is more than the {parent_amount} of {parent}, which comes with the plan and counts the same: only an "
+        "operator can give more than that."
+    ),
+    "quota-of-plan-name": _(
+        "Name a quota of a plan by lower-case letters, digits and hyphens, at most {most}, such as monthly-gpu."
+    ),
+    "quota-of-plan-narrow": _(
+        "A quota of a plan is for each of its tenants: leave out project, user, account, recipients and cap."
+    ),
+    "quota-of-plan-in-use": _(
+        "Plan {version} is in use, so its quotas stay as they are: give the new ones with a later `from`."
+    ),
     "quota-paid-period": _(
         "What the tenant pays for others is known of whole billing periods: choose `month` or longer, or "
         "`billing-period`."

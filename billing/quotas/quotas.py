@@ -15,15 +15,16 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from billing.catalog.tenant_lock import lock
-from billing.models import Quota, QuotaChange, QuotaPeriod, QuotaReview
-from billing.models.quotas import LONGEST_NAME, SCOPE, QuotaQuerySet, plain
+from billing.models import Quota, QuotaChange, QuotaPeriod, QuotaReview, QuotaSetBy
+from billing.models.quota_terms import LONGEST_NAME, SCOPE, plain
+from billing.models.quotas import QuotaQuerySet
 from billing.quotas.terms import QuotaError, QuotaTerms
 from portal.core.tenants.models import Tenant
 
 COLUMNS = tuple(QuotaTerms.__dataclass_fields__)
 FREELY_CHANGED = (
     *("amount", "cap", "carry_over", "carry_overdraft", "thresholds", "forecasts"),
-    *("repeat_every", "recipients", "action", "watch"),
+    *("repeat_every", "recipients", "action", "watch", "set_by"),
 )
 """What may change of a quota that goes on counting the same."""
 FREE = ("amount", "thresholds", "forecasts", "repeat_every", "recipients")
@@ -31,6 +32,10 @@ FREE = ("amount", "thresholds", "forecasts", "repeat_every", "recipients")
 
 ADDRESS_OF_CHECKS = "check"
 """Of the API, where the names of quotas have theirs."""
+
+
+OF_PLANS = "plan-"
+"""So begin the names of quotas that come with a plan, and no others."""
 
 
 class Setter(Enum):
@@ -51,18 +56,26 @@ def set_quota(*, tenant: Tenant, name: str, terms: QuotaTerms, by: Setter, momen
     rows = Quota.objects.in_force().select_for_update(of=("self",))
     row = rows.filter(tenant=tenant, name=name).first()
     values = _checked_values(tenant, name, row, terms, by, moment)
-    values["counts_since"] = _counts_since(row, values, moment)
+    row = write_quota(row, tenant=tenant, name=name, values=values, moment=moment)
+    QuotaReview.objects.bulk_create([QuotaReview(tenant=tenant, next_at=moment)], ignore_conflicts=True)
+    QuotaChange.objects.create(tenant=tenant)
+    return row
+
+
+def write_quota(
+    row: Quota | None, *, tenant: Tenant, name: str, values: dict[str, Any], moment: datetime
+) -> Quota:
+    """Have the row be so, made where there is none; the same again is not written."""
+    values = values | {"counts_since": _counts_since(row, values, moment)}
     if row is None:
-        row = Quota.objects.create(tenant=tenant, name=name, created_at=moment, **values)
-    elif any(getattr(row, column) != value for column, value in values.items()):
+        return Quota.objects.create(tenant=tenant, name=name, created_at=moment, **values)
+    if any(getattr(row, column) != value for column, value in values.items()):
         for column, value in values.items():
             setattr(row, column, value)
         row.save()
         # So that the next period knows it, whether or not the running one is looked at again.
         periods = QuotaPeriod.objects.filter(quota=row, start__lte=moment, end__gt=moment)
         periods.update(amount=row.amount)
-    QuotaReview.objects.bulk_create([QuotaReview(tenant=tenant, next_at=moment)], ignore_conflicts=True)
-    QuotaChange.objects.create(tenant=tenant)
     return row
 
 
@@ -90,11 +103,21 @@ def _checked_values(
     tenant: Tenant, name: str, row: Quota | None, terms: QuotaTerms, by: Setter, moment: datetime
 ) -> dict[str, Any]:
     """By column what the quota is to be."""
+    _refuse_plans_own(row)
     _check_name(name)
     if by is Setter.OWNER:
         terms = _within_cap(row, terms)
     terms = terms.checked(tenant, moment=moment)
-    _refuse_above_parent(tenant, name, terms)
+    others = list(list_quotas(tenant).exclude(name=name))
+    _refuse_above_plan(terms, others, by)
+    _refuse_above_parent(terms, others)
+    is_capped = row is not None and row.cap is not None
+    set_by = QuotaSetBy.OPERATOR if by is Setter.OPERATOR or is_capped else QuotaSetBy.OWNER
+    return columns_of(terms) | {"set_by": set_by}
+
+
+def columns_of(terms: QuotaTerms) -> dict[str, Any]:
+    """By column what terms say."""
     values = {column: getattr(terms, column) for column in COLUMNS}
     return values | {column: list(values[column]) for column in ("thresholds", "forecasts", "recipients")}
 
@@ -109,6 +132,7 @@ def end_quota(*, tenant: Tenant, name: str, by: Setter, moment: datetime) -> boo
     row = Quota.objects.in_force().select_for_update(of=("self",)).filter(tenant=tenant, name=name).first()
     if row is None:
         return False
+    _refuse_plans_own(row)
     if by is Setter.OWNER and row.cap is not None:
         raise QuotaError("quota-capped", name=name)
     row.ended_at = moment
@@ -127,13 +151,24 @@ def list_quotas(tenant: Tenant | None = None) -> QuerySet[Quota]:
 
 def parents_of(terms: QuotaTerms | Quota, others: Sequence[Quota]) -> list[Quota]:
     """Those of the others, of the same measure and period, that count all of what this one counts, and more."""
+    return [other for other in others if _is_alike(other, terms) and _narrowings(other) < _narrowings(terms)]
+
+
+def is_same_scope(one: QuotaTerms | Quota, other: QuotaTerms | Quota) -> bool:
+    """Whether both count the same, in the same periods."""
+    return _is_alike(one, other) and _narrowings(one) == _narrowings(other)
+
+
+def _is_alike(one: QuotaTerms | Quota, other: QuotaTerms | Quota) -> bool:
     alike = ("measure", "unit", "every", "first_day", "end_day", "hours", "credits")
-    return [
-        other
-        for other in others
-        if all(getattr(other, column) == getattr(terms, column) for column in alike)
-        and _narrowings(other) < _narrowings(terms)
-    ]
+    return all(getattr(one, column) == getattr(other, column) for column in alike)
+
+
+def is_replaced(row: Quota, others: Sequence[Quota]) -> bool:
+    """Whether an operator has set one in the place of this one, which comes with the plan."""
+    return row.set_by == QuotaSetBy.PLAN and any(
+        other.set_by == QuotaSetBy.OPERATOR and is_same_scope(row, other) for other in others
+    )
 
 
 def _narrowings(quota: QuotaTerms | Quota) -> set[tuple[str, object]]:
@@ -141,9 +176,27 @@ def _narrowings(quota: QuotaTerms | Quota) -> set[tuple[str, object]]:
     return scope | ({("project", quota.project.pk)} if quota.project is not None else set())
 
 
-def _refuse_above_parent(tenant: Tenant, name: str, terms: QuotaTerms) -> None:
-    others = list(list_quotas(tenant).exclude(name=name))
-    for parent in sorted(parents_of(terms, others), key=lambda parent: parent.amount):
+def _refuse_plans_own(row: Quota | None) -> None:
+    if row is not None and row.set_by == QuotaSetBy.PLAN:
+        raise QuotaError("quota-of-plan", name=row.name)
+
+
+def _refuse_above_plan(terms: QuotaTerms, others: Sequence[Quota], by: Setter) -> None:
+    """What an owner sets stands beside the plan's, which would stop it first."""
+    for other in others:
+        is_plans = other.set_by == QuotaSetBy.PLAN and is_same_scope(terms, other)
+        if by is Setter.OWNER and is_plans and terms.amount > other.amount:
+            raise QuotaError(
+                "quota-of-plan-above",
+                amount=plain(terms.amount),
+                parent_amount=plain(other.amount),
+                parent=other.name,
+            )
+
+
+def _refuse_above_parent(terms: QuotaTerms, others: Sequence[Quota]) -> None:
+    standing = [other for other in others if not is_replaced(other, others)]
+    for parent in sorted(parents_of(terms, standing), key=lambda parent: parent.amount):
         if terms.amount > parent.amount:
             raise QuotaError(
                 "quota-above-parent",
@@ -179,5 +232,7 @@ def _check_name(name: str) -> None:
         raise QuotaError("quota-name") from error
     if len(name) > LONGEST_NAME or name != name.lower():
         raise QuotaError("quota-name")
+    if name.startswith(OF_PLANS):
+        raise QuotaError("quota-name-of-plan", prefix=OF_PLANS)
     if name == ADDRESS_OF_CHECKS:
         raise QuotaError("quota-name-check", name=name)

@@ -24,7 +24,7 @@ from billing.models import (
     QuotaPeriod,
     QuotaReview,
 )
-from billing.quotas import demands, figures, notices
+from billing.quotas import demands, figures, notices, plan_quotas
 from billing.quotas.figures import Figure
 from billing.quotas.quotas import list_quotas
 from billing.quotas.thresholds import Outcome, compare
@@ -82,6 +82,7 @@ def _list_due(moment: datetime) -> list[int]:
 
 def _review(tenants: Collection[int], tally: ReviewTally, moment: datetime) -> None:
     changes = list(QuotaChange.objects.filter(tenant__in=tenants).values_list("pk", flat=True))
+    changes_of_plans = plan_quotas.follow_plans(tenants, moment=moment)
     quotas = list(list_quotas().filter(tenant__in=tenants))
     now = figures.load_figures(quotas, moment=moment)
     before = _load_newest_periods(quotas)
@@ -95,7 +96,7 @@ def _review(tenants: Collection[int], tally: ReviewTally, moment: datetime) -> N
     demands.demand_blocks(outcomes, tenants=tenants, moment=moment)
     tally.notices += notices.write_notices(outcomes, moment=moment)
     _record_events(outcomes)
-    _plan_next(tenants, outcomes, moment)
+    _plan_next(tenants, outcomes, changes_of_plans, moment)
     QuotaChange.objects.filter(pk__in=changes).delete()
     tally.tenants += len(tenants)
     tally.quotas += len(quotas)
@@ -193,11 +194,17 @@ def _record_events(outcomes: Sequence[Outcome]) -> None:
     )
 
 
-def _plan_next(tenants: Collection[int], outcomes: Sequence[Outcome], moment: datetime) -> None:
+def _plan_next(
+    tenants: Collection[int],
+    outcomes: Sequence[Outcome],
+    changes_of_plans: Mapping[int, datetime],
+    moment: datetime,
+) -> None:
     """When each tenant's quotas are looked at next, though nothing is rated until then."""
     times = dict.fromkeys(tenants, moment + LONGEST)
-    for tenant, until in demands.load_released(tenants, moment).items():
-        times[tenant] = min(times[tenant], until)
+    ends = demands.load_released(tenants, moment)
+    for tenant, at in (*ends.items(), *changes_of_plans.items()):
+        times[tenant] = min(times[tenant], at)
     for one in outcomes:
         times[one.quota.tenant_id] = min(times[one.quota.tenant_id], _next_look(one, moment))
     rows = [QuotaReview(tenant_id=tenant, next_at=at) for tenant, at in sorted(times.items())]

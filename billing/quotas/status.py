@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from django.utils.translation import gettext as _
 
-from billing.models import Quota, QuotaCredits, QuotaEvery, QuotaMeasure
+from billing.models import PlanQuota, Quota, QuotaCredits, QuotaEvery, QuotaMeasure
 from billing.quotas import figures, quotas
 from billing.quotas.figures import Figure
 from billing.rules import quotas as rules
@@ -110,7 +110,7 @@ def counts_sentence(quota: Quota) -> str:
     return _("Counts what the invoice comes to so far, before tax: use, fees, and discounts of the plan.")
 
 
-def period_text(quota: Quota) -> str:
+def period_text(quota: Quota | PlanQuota) -> str:
     """`each month`, `from 2026-04-01 to 2026-04-30`, `any 168 hours`."""
     if quota.every == QuotaEvery.ROLLING:
         return _("any {hours} hours").format(hours=quota.hours)
@@ -128,7 +128,7 @@ def period_text(quota: Quota) -> str:
     return names[QuotaEvery(quota.every)]
 
 
-def scope_text(quota: Quota) -> str:
+def scope_text(quota: Quota | PlanQuota) -> str:
     """`project nlp, cluster rhea`; `everything` where nothing narrows it."""
     names = {
         "user": _("user"),
@@ -138,10 +138,9 @@ def scope_text(quota: Quota) -> str:
         "qos": _("QOS"),
         "gpu_model": _("GPU model"),
     }
-    parts = [f"{_('project')} {quota.project.name or _('(none)')}"] if quota.project else []
-    parts += [
-        f"{label} {getattr(quota, column)}" for column, label in names.items() if getattr(quota, column)
-    ]
+    project = quota.project if isinstance(quota, Quota) else None
+    parts = [f"{_('project')} {project.name or _('(none)')}"] if project else []
+    parts += [f"{label} {value}" for column, label in names.items() if (value := getattr(quota, column, ""))]
     return ", ".join(parts) or _("everything")
 
 

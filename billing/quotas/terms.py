@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Self
 
 from billing.models import Plan, Quota, QuotaAction, QuotaCredits, QuotaEvery, QuotaMeasure
-from billing.models.quotas import LONGEST_TEXT, SCOPE, plain
+from billing.models.quota_terms import LONGEST_TEXT, SCOPE, plain
 from billing.quotas.messages import SENTENCES
 from billing.rules import quotas as rules
 from billing.rules.errors import RuleError
@@ -71,7 +71,23 @@ class QuotaTerms:
 
     def checked(self, tenant: Tenant, *, moment: datetime) -> Self:
         """With its unit, and with thresholds as they are kept. Raises QuotaError, or RuleError for a value."""
-        terms = replace(self, unit=self._unit(tenant, moment))
+        terms = self._with_unit(tenant, _currencies(tenant, moment) if self._is_money else [])
+        return replace(terms, recipients=_member_emails(terms.recipients, tenant))
+
+    def checked_of_plan(self, plan: Plan) -> Self:
+        """As `checked`, of whoever is on the plan. What a tenant alone has is refused: projects, people, accounts."""
+        if self.project or self.user or self.account or self.recipients or self.cap is not None:
+            raise QuotaError("quota-of-plan-narrow")
+        if self._is_money and plan.currency == TOKENS:
+            raise QuotaError("quota-unit-tokens")
+        return self._with_unit(plan, [plan.currency] if self._is_money else [])
+
+    @property
+    def _is_money(self) -> bool:
+        return self.measure == QuotaMeasure.MONEY
+
+    def _with_unit(self, payer: Tenant | Plan, currencies: list[str]) -> Self:
+        terms = replace(self, unit=self._unit(payer, currencies))
         _check_scope(terms)
         _check_period(terms)
         for amount in (terms.amount, terms.cap):
@@ -86,10 +102,9 @@ class QuotaTerms:
             terms,
             thresholds=_kept(terms.thresholds, repeats=repeats),
             forecasts=_kept(terms.forecasts, what="forecast"),
-            recipients=_member_emails(terms.recipients, tenant),
         )
 
-    def _unit(self, tenant: Tenant, moment: datetime) -> str:
+    def _unit(self, payer: Tenant | Plan, currencies: list[str]) -> str:
         if self.measure == QuotaMeasure.GPU_HOURS:
             if self.unit:
                 raise QuotaError("quota-unit-elsewhere")
@@ -101,13 +116,12 @@ class QuotaTerms:
             return unit
         if self.unit == TOKENS:
             raise QuotaError("quota-unit-tokens")
-        currencies = _currencies(tenant, moment)
         if self.unit and not is_currency(self.unit):
             raise RuleError("currency-unknown", currency=quoted(self.unit))
         if not currencies and not self.unit:
-            raise QuotaError("quota-no-currency", tenant=tenant)
+            raise QuotaError("quota-no-currency", tenant=payer)
         if self.unit and currencies and self.unit not in currencies:
-            raise QuotaError("quota-currency", unit=self.unit, tenant=tenant, currency=currencies[0])
+            raise QuotaError("quota-currency", unit=self.unit, tenant=payer, currency=currencies[0])
         return self.unit or currencies[0]
 
 

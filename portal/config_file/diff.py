@@ -30,21 +30,21 @@ from billing.models import (
     OperatingCost,
     Payer,
     Plan,
+    PlanQuota,
     PlanVersion,
     Price,
     Quota,
-    QuotaCredits,
     Seller,
     Settles,
     Subscription,
     TaxRate,
     WalletScheme,
 )
-from billing.models.quotas import SCOPE
 from billing.rules.dunning_defaults import Policy
 from billing.rules.money import Money
 from clusters.declared_nodes import in_order
 from clusters.models import Account, ApiServer, Cluster, ClusterKind, Connection, DeclaredMeter, Telemetry
+from portal.config_file import quotas
 from portal.config_file.identity_providers import described
 from portal.core.tenants.models import IdentityProvider, Membership, Ownership, Tenant, User
 from portal.excerpt import quoted
@@ -325,27 +325,6 @@ def _grant(row: GrantRule) -> Mapping[str, Any]:
     }
 
 
-def _quota(row: Quota) -> Mapping[str, Any]:
-    return {
-        "measure": f"{row.measure} {row.unit}".strip(),
-        "amount": row.amount,
-        "every": f"{row.hours} hours, rolling" if row.hours else row.every,
-        "from": row.first_day,
-        "until": row.end_day,
-        "project": row.project and row.project.name,
-        **{column: getattr(row, column) for column in SCOPE},
-        "credits": "" if row.credits == QuotaCredits.GROSS else row.credits,
-        **{flag: "yes" if getattr(row, flag) else "" for flag in ("with_paid", "carry_overdraft")},
-        "thresholds": row.thresholds or "",
-        "forecast_thresholds": row.forecasts or "",
-        "carry_over": f"{row.carry_over} %" if row.carry_over else "",
-        "repeat_every": row.repeat_every,
-        "recipients": row.recipients or "",
-        "cap": row.cap,
-        "action": row.acts_text,
-    }
-
-
 KINDS = (
     Kind("seller", Seller, "seller", _seller),
     Kind("tax rate", TaxRate, "tax rate {0}", lambda row: {"rate": f"{text_of(row.rate)} %"}),
@@ -394,5 +373,13 @@ KINDS = (
     Kind("wallets", WalletScheme, "wallets of {1} in {0.unit}", _scheme, "tenant"),
     Kind("grant", GrantRule, _grant_label, _grant, "scheme__tenant"),
     Kind("provider", IdentityProvider, "identity provider {0}", described, prefetched="grants__tenant"),
-    Kind("quota", Quota, "quota {0.name} of {1}", _quota, "tenant project"),
+    Kind(
+        "plan quota",
+        PlanQuota,
+        "plan {0.version}, quota {0.name}",
+        quotas.terms_described,
+        "version__plan",
+        order="version pk",
+    ),
+    Kind("quota", Quota, "quota {0.name} of {1}", quotas.described, "tenant project"),
 )

@@ -9,11 +9,20 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from billing.catalog.version_terms import Term
-from billing.models import PlanVersion, Price, Settles
+from billing.models import (
+    PlanQuota,
+    PlanVersion,
+    Price,
+    QuotaAction,
+    QuotaCredits,
+    QuotaEvery,
+    QuotaMeasure,
+    Settles,
+)
 from billing.models.plans import SELECTORS
 from billing.rules.hours import HoursZone
 from billing.rules.tiers import Scale
-from portal.config_file.entries import Entry, fields_of
+from portal.config_file.entries import Entry, Field, fields_of
 from portal.config_file.plan_entries import (
     AllowanceEntry,
     CommitmentEntry,
@@ -25,6 +34,7 @@ from portal.config_file.plan_entries import (
     TierEntry,
     WindowEntry,
 )
+from portal.config_file.quotas import PlanQuotaEntry, QuotaTermsEntry
 
 T = TypeVar("T", bound=TermEntry)
 
@@ -65,7 +75,27 @@ def plan_entry(version: PlanVersion, *, since: date | None = None) -> PlanEntry:
         allowances=_terms(AllowanceEntry, version, since),
         fees=_terms(FeeEntry, version, since),
         discounts=_terms(DiscountEntry, version, since),
+        quotas=[_quota(row) for row in version.quotas.order_by("pk")],
         prices=[_price(price, since) for price in prices if not _ended(price.valid_until, since)],
+    )
+
+
+def _quota(row: PlanQuota) -> PlanQuotaEntry:
+    values: dict[str, Any] = {
+        field.name: getattr(row, field.name, None) for field in fields_of(PlanQuotaEntry)
+    }
+    measure = QuotaMeasure(row.measure)
+    return PlanQuotaEntry(
+        **values
+        | {
+            "begins": row.first_day,
+            "ends": row.end_day,
+            "measure": measure,
+            "unit": "" if measure is QuotaMeasure.MONEY else row.unit,  # it is the plan's
+            "every": QuotaEvery(row.every),
+            "credits": QuotaCredits(row.credits),
+            "action": QuotaAction(row.action),
+        }
     )
 
 
@@ -129,9 +159,16 @@ def _pairs(entry: Entry) -> Iterable[tuple[str, Any]]:
     shared = {field.name for field in fields_of(base)} if issubclass(base, TermEntry) else set()
     for field in sorted(fields_of(type(entry)), key=lambda field: field.name in shared):
         value = getattr(entry, field.name)
-        implied = value is None or value in ([], {}) or (isinstance(value, Enum) and value == field.default)
-        if field.required or not implied:
+        if not _is_implied(entry, field, value):
             yield field.key, value
+
+
+def _is_implied(entry: Entry, field: Field, value: Any) -> bool:
+    if field.required or field.name == "thresholds":  # that there is none is said, too
+        return False
+    if isinstance(entry, QuotaTermsEntry) and value == field.default:
+        return True
+    return value is None or value in ([], {}) or (isinstance(value, Enum) and value == field.default)
 
 
 def _pair(name: str, value: Any) -> str:
@@ -141,6 +178,8 @@ def _pair(name: str, value: Any) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
     if isinstance(value, Decimal):
         return f'"{value.normalize():f}"'
     if isinstance(value, date):

@@ -15,6 +15,7 @@ from billing.rules.hours import EVERY_DAY, Hours, HoursZone, Window, days_of, se
 from billing.rules.money import TOKENS, is_currency
 from billing.rules.tiers import Scale
 from portal.config_file.entries import Entry, Rule, key
+from portal.config_file.quotas import PlanQuotaEntry
 from portal.config_file.toml_table import Table
 from portal.config_file.toml_values import texts
 
@@ -216,6 +217,7 @@ class PlanEntry(Entry, frozen=True, kw_only=True):
     allowances: list[AllowanceEntry] = key(name="allowance", default_factory=list)
     fees: list[FeeEntry] = key(name="fee", default_factory=list)
     discounts: list[DiscountEntry] = key(name="discount", default_factory=list)
+    quotas: list[PlanQuotaEntry] = key(name="quota", default_factory=list)
     prices: list[PriceEntry] = key(name="price", default_factory=list)
 
     @classmethod
@@ -241,7 +243,7 @@ class PlanEntry(Entry, frozen=True, kw_only=True):
         """With all its dates so much earlier."""
         lists = {
             name: [entry.moved(back) for entry in getattr(self, name)]
-            for name in ("commitments", "allowances", "fees", "discounts", "prices")
+            for name in ("commitments", "allowances", "fees", "discounts", "quotas", "prices")
         }
         return self.replaced(since=self.since and self.since - back, **lists)
 

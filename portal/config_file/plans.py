@@ -22,11 +22,14 @@ Refusals = Callable[[str], AbstractContextManager[None]]
 
 
 def write(entry: PlanEntry, refusals: Refusals) -> None:
-    """Have the version be as the entry says. Raises PlanError and ConfigError."""
+    """Have the version be as the entry says. Raises PlanError, QuotaError, RuleError and ConfigError."""
     plan = plans.set_plan(name=entry.name, currency=entry.currency, settles=entry.settles)
     version = plans.new_version(plan=plan, effective_from=_first_day(plan, entry), charges=entry.charges)
     for term in sorted(entry.terms, key=_order):
         SETTERS[term.model](version=version, **term.columns("tenant"), tenant=_tenant(term.tenant))
+    for quota in entry.quotas:
+        with refusals(quota.label):
+            quota.write(version)
     rows: dict[int, Price] = {}
     for place, price in sorted(enumerate(entry.prices), key=lambda pair: pair[1].since):
         with refusals(price.label):

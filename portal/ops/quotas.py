@@ -35,6 +35,7 @@ def quota_data(status: QuotaStatus) -> dict[str, Any]:
         "state": status.state.value,
         "action": quota.action,
         "watch": quota.watch,
+        "set_by": quota.set_by,
         "period_start": figure.window.start,
         "period_end": figure.window.end,
         "as_of": figure.as_of,

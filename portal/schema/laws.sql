@@ -86,3 +86,16 @@ BEGIN
 END $$;
 CREATE TRIGGER quotas_follow_the_owners_of_accounts AFTER INSERT OR UPDATE OR DELETE ON tenants_ownership
     FOR EACH ROW EXECUTE FUNCTION billing_review_quotas_of_owners();
+
+-- A tenant that comes to a plan with quotas, or leaves it, has others from then on.
+CREATE FUNCTION billing_review_quotas_of_subscribers() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.billing_quotachange (tenant_id)
+    SELECT DISTINCT t.id FROM unnest(ARRAY[OLD.tenant_id, NEW.tenant_id]) AS t (id)
+    WHERE t.id IS NOT NULL AND EXISTS (
+        SELECT FROM public.billing_planquota q JOIN public.billing_planversion v ON v.id = q.version_id
+        WHERE v.plan_id IN (OLD.plan_id, NEW.plan_id));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER quotas_follow_the_plans_of_tenants AFTER INSERT OR UPDATE OR DELETE ON billing_subscription
+    FOR EACH ROW EXECUTE FUNCTION billing_review_quotas_of_subscribers();

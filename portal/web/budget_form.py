@@ -10,7 +10,7 @@ from django.http import QueryDict
 from django.utils.translation import gettext as _
 
 from billing.models import Quota, QuotaAction, QuotaCredits, QuotaEvery, QuotaMeasure
-from billing.models.quotas import SCOPE
+from billing.models.quota_terms import SCOPE
 from billing.quotas.terms import DEFAULT_THRESHOLDS
 from portal.config_file.entries import read
 from portal.config_file.quotas import QuotaEntry

@@ -23,8 +23,9 @@ from billing.models import (
     QuotaBlock,
     QuotaBlockState,
     QuotaPeriod,
+    QuotaSetBy,
 )
-from billing.models.quotas import LONGEST_NAME
+from billing.models.quota_terms import LONGEST_NAME
 from billing.quotas import demands, quotas, status
 from billing.quotas.quotas import Setter
 from billing.quotas.status import QuotaStatus, amount_text, counts_sentence, period_text, scope_text
@@ -71,6 +72,7 @@ class BudgetRow:
     state_label: str
     effect: str  # what it does while all is used
     blocks: Sequence[str]  # what it does to accounts now, in sentences
+    is_from_plan: bool  # it comes and goes with the tenant's plan
     tenant: str = ""
     as_of: datetime | None = None
 
@@ -90,7 +92,8 @@ def budgets(request: TenantRequest) -> HttpResponse:
                 preview = _preview(request.tenant, fields, moment)
             except (QuotaError, RuleError, ValueError) as refusal:
                 error = sentence(refusal)
-        edited = next((row for row in rows if row.name == request.GET.get("edit")), None)
+        own = [row for row in rows if row.set_by != QuotaSetBy.PLAN]
+        edited = next((row for row in own if row.name == request.GET.get("edit")), None)
     page = {
         "rows": listed,
         **job_check(request),
@@ -99,7 +102,7 @@ def budgets(request: TenantRequest) -> HttpResponse:
         "error": error,
         **budget_form.form_of(budget_form.fields_of(budget_form.values_of(edited) if edited else fields)),
         "hidden": [(name, value) for name, value in fields.items() if value],
-        "ending": next((row.name for row in rows if manages and row.name == request.GET.get("end")), ""),
+        "ending": next((row.name for row in own if manages and row.name == request.GET.get("end")), ""),
         "edited": edited.name if edited else fields["name"] if preview or error else "",
         "is_open": bool(preview or error or edited or not rows),
     }
@@ -221,6 +224,7 @@ def _common(
         "state_label": labels[state],
         "effect": _effect(quota),
         "blocks": _block_sentences(blocks.get(quota.pk, ())),
+        "is_from_plan": quota.set_by == QuotaSetBy.PLAN,
     }
 
 

@@ -16,9 +16,10 @@ from django.utils.translation import gettext_noop
 from billing.catalog import line_descriptions, plans
 from billing.catalog.plans import PlanError
 from billing.catalog.version_terms import Term
-from billing.models import Allowance, Commitment, Fee, Price, Settles
+from billing.models import Allowance, Commitment, Fee, PlanQuota, Price, Settles
 from billing.queries import plans as reading
 from billing.queries.plans import Version, VersionedPlan
+from billing.quotas.status import amount_text, period_text, scope_text
 from billing.rules.formatting import grouped
 from billing.rules.meters import PerUnit
 from portal.core.audit import acting_as
@@ -28,6 +29,7 @@ from portal.sentences import sentence
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import Badge
+from portal.web.budget_form import list_actions
 from portal.web.curves import curve_of, price_words
 from portal.web.page_frame import PageFrame
 
@@ -165,6 +167,7 @@ def _version(version: Version, used: set[int], today: date) -> dict[str, object]
         "terms": [
             (line_descriptions.whose(term), _term_text(term, currency), term) for term in version.terms
         ],
+        "quotas": [(row.name, _quota_text(row)) for row in version.quotas],
         "curves": [curve_of(price) for price in version.prices if price.scale],
     }
 
@@ -210,6 +213,15 @@ def _term_text(term: Term, currency: str) -> str:
     if term.amount is not None:
         return _("{amount} off").format(amount=say.price(term.amount, currency))
     return _("{percent} % off").format(percent=_number(term.percent or Decimal(0)))
+
+
+def _quota_text(row: PlanQuota) -> str:
+    """`$1,000.00, each month, cluster rhea: no new GPU job starts`"""
+    does = dict(list_actions())[row.action]
+    if row.watch:
+        does = _("{action} (watched, nothing is stopped)").format(action=does)
+    of = [amount_text(row.amount, row.unit), period_text(row), scope_text(row)]
+    return f"{', '.join(of)}: {does[0].lower()}{does[1:]}"
 
 
 def _number(number: Decimal) -> str:

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 from django.db.models import NOT_PROVIDED, Model
 
-from billing.models import Allowance, Commitment, Discount, Fee, PlanVersion, Price
+from billing.models import Allowance, Commitment, Discount, Fee, PlanQuota, PlanVersion, Price
 from portal.config_file.export import plan_text
 from tests.configuring_terms import apply
 
@@ -50,6 +50,38 @@ discount = [
     { name = "Spring", percent = "12.5", from = 2026-02-01, until = 2026-07-01 },
     { name = "Volume", amount = 7, tenant = "vision-lab", from = 2026-03-01, until = 2026-04-01 },
 ]
+[[plan.quota]]
+name = "net"
+measure = "money"
+amount = "100.50"
+every = "month"
+credits = "net"
+thresholds = []
+forecast_thresholds = ["90%"]
+repeat_every = "10.00"
+carry_over = 20
+carry_overdraft = true
+action = "no-submissions"
+watch = true
+[[plan.quota]]
+name = "part"
+measure = "gpu-hours"
+amount = 5
+every = "rolling"
+hours = 24
+cluster = "gpu1"
+queue = "a"
+qos = "low"
+gpu_model = "h100"
+thresholds = ["80%"]
+[[plan.quota]]
+name = "grant"
+measure = "money"
+amount = 0
+every = "term"
+from = 2026-02-01
+until = 2026-12-01
+with_paid = true
 [[plan.price]]
 meter = "gpu-hour"
 unit_price = "2.50"
@@ -74,7 +106,7 @@ where = { dimension = ["class=fast", "class=slow"] }
 unit_price = "0.02"
 """  # noqa: E501 - a table of one line
 
-MODELS: list[type[Model]] = [Price, Allowance, Fee, Commitment, Discount]
+MODELS: list[type[Model]] = [Price, Allowance, Fee, Commitment, Discount, PlanQuota]
 OWN = {"id", "version", "corrected_through"}  # of the row, not of what it says
 
 

@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from rest_framework import serializers
 
 from billing.catalog.tenant_lock import lock
-from billing.models import Quota, QuotaAction
+from billing.models import Quota, QuotaAction, QuotaSetBy
 from billing.quotas import quotas
 from billing.quotas.quotas import Setter
 from billing.quotas.status import QuotaStatus, counts_sentence, load_statuses, plain_text
@@ -50,6 +50,7 @@ TERMS = (
         "recipients",
         "action",
         "watch",
+        "set_by",
     ),
 )
 """What was set: use refuses no change."""
@@ -86,6 +87,10 @@ class QuotaSerializer(serializers.Serializer[Any]):
     recipients = serializers.ListField(child=serializers.CharField())
     action = serializers.ChoiceField(choices=QuotaAction.values, help_text="While all of it is used.")
     watch = serializers.BooleanField(help_text="The action is not done, only written down.")
+    set_by = serializers.ChoiceField(
+        choices=QuotaSetBy.values,
+        help_text="Who set it last; one of the plan changes and ends with the plan alone.",
+    )
     counts = serializers.CharField(help_text="What is counted, in a sentence.")
     carried = serializers.CharField(
         help_text="Added to the amount in this period; below zero: what the period before overdrew."
