@@ -125,6 +125,30 @@ def intervals(cluster: Cluster) -> list[tuple[str, int, str, int, int]]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A declared node of a cluster in [since, until), epoch seconds; `through`: as far as the cluster is read."""
+
+    cluster: str
+    gpu_model: str
+    gpus: int
+    since: int
+    until: int
+    through: int
+
+
+def everywhere() -> list[Placed]:
+    """The declared nodes of all clusters of which something is read. One query."""
+    rows = DeclaredNode.objects.filter(cluster__complete_through__isnull=False).select_related("cluster")
+    placed = []
+    for row in rows:
+        zone, through = ZoneInfo(row.cluster.timezone), row.cluster.complete_through
+        if through is not None:
+            span = _second(row.since, zone, BEGIN), _second(row.until, zone, END)
+            placed.append(Placed(row.cluster.name, row.gpu_model, row.gpus, *span, int(through.timestamp())))
+    return placed
+
+
 def _second(day: date | None, zone: ZoneInfo, otherwise: int) -> int:
     if day is None:
         return otherwise

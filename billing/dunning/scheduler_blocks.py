@@ -132,7 +132,7 @@ def _try_account(
 
 
 def _block(port: SchedulerPort, row: BlockRow, moment: datetime) -> BlockState:
-    _refuse_others(port, row, moment)
+    refuse_other_tenants(port, account=row.account.name, tenant=row.tenant_id, moment=moment)
     name, source = row.account.name, row.source
     plan = enforcement_plan.plan_block(port=port, account=name, submits=row.submits, source=source)
     _carry_out(port, plan, row.why, who=source)
@@ -162,16 +162,14 @@ def _carry_out(port: SchedulerPort, plan: Plan, reason: str, *, who: str) -> Non
         raise LimitError(message)
 
 
-def _refuse_others(port: SchedulerPort, row: BlockRow, moment: datetime) -> None:
-    """A limit of an account holds for those below it, which may be somebody else's."""
-    below = port.acts.below(row.account.name)
-    owners = owners_of(row.account.cluster, below, at=moment) if below else {}
-    others = {name: owner for name, owner in owners.items() if owner.pk != row.tenant_id}
+def refuse_other_tenants(port: SchedulerPort, *, account: str, tenant: int, moment: datetime) -> None:
+    """A limit of an account holds for those below it, which may be somebody else's: OtherTenantsBelowError."""
+    below = port.acts.below(account)
+    owners = owners_of(port.cluster, below, at=moment) if below else {}
+    others = {name: owner for name, owner in owners.items() if owner.pk != tenant}
     if others:
         name, owner = min(others.items())
-        raise OtherTenantsBelowError(
-            "other-tenants-below", account=row.account.name, below=name, tenant=owner.slug
-        )
+        raise OtherTenantsBelowError("other-tenants-below", account=account, below=name, tenant=owner.slug)
 
 
 def _record_failure(row: BlockRow, reason: str, done: BlockTally, moment: datetime) -> None:

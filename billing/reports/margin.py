@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, time
+from datetime import UTC, date, datetime, time
 from fractions import Fraction
 from itertools import pairwise
 
@@ -55,7 +55,7 @@ def by_models(report: Report, cluster: Cluster) -> Margin:
     MarginError too where a model that nodes had is without a cost in the currency: it never costs nothing by accident.
     """
     currency, revenue = _revenue(report)
-    costs = _costs(cluster, currency)
+    costs = fitting(OperatingCost.objects.select_related("cluster"), cluster.name, currency)
     borders = {_second(row) for row in costs}
     ends = sorted({report.since, report.until, *(at for at in borders if report.since < at < report.until)})
     cost = ZERO
@@ -65,7 +65,8 @@ def by_models(report: Report, cluster: Cluster) -> Margin:
             raise MarginError("no-capacity")
         for of in capacity.models:
             if of.total:
-                cost += of.total / HOUR * _of_model(costs, of.gpu_model, since, currency)
+                day = datetime.fromtimestamp(since, UTC).date()
+                cost += of.total / HOUR * cost_on(costs, of.gpu_model, day, currency)
     return Margin(currency, revenue, cost)
 
 
@@ -76,20 +77,23 @@ def known(cluster: Cluster) -> bool:
     )
 
 
-def _costs(cluster: Cluster, currency: str) -> list[OperatingCost]:
-    """Those that can be the cluster's, the ones that win first."""
-    rows: Iterable[OperatingCost] = OperatingCost.objects.filter(currency=currency)
-    own = [row for row in rows if row.cluster_id in (None, cluster.pk)]
+def fitting(rows: Iterable[OperatingCost], cluster: str, currency: str) -> list[OperatingCost]:
+    """Those that can be the cluster's in this currency, the ones that win first."""
+    own = [
+        row
+        for row in rows
+        if row.currency == currency and (row.cluster is None or row.cluster.name == cluster)
+    ]
     return sorted(
         own, key=lambda row: (bool(row.gpu_model), row.cluster_id is not None, row.valid_from), reverse=True
     )
 
 
-def _of_model(costs: Iterable[OperatingCost], model: str, at: int, currency: str) -> Fraction:
+def cost_on(costs: Iterable[OperatingCost], model: str, day: date, currency: str) -> Fraction:
+    """Of a GPU-hour of the model's capacity on a UTC day, by costs in the order of `fitting`. Raises MarginError."""
     for row in costs:
-        if row.gpu_model in ("", model) and _second(row) <= at:
+        if row.gpu_model in ("", model) and row.valid_from <= day:
             return Fraction(row.amount)
-    day = datetime.fromtimestamp(at, UTC).date()
     code = "no-operating-cost" if model else "no-operating-cost-of-unnamed-model"
     raise MarginError(code, currency=currency, model=model, day=day)
 

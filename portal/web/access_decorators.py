@@ -151,7 +151,12 @@ def _admit(request: HttpRequest, slug: str, action: Action, area: Area) -> Tenan
         link = admitted.frame.tenant
         tenants = (link,) if link is not None else ()
         admitted.frame = replace(
-            admitted.frame, operator=False, audits=False, tenants=tenants, more_tenants=False
+            admitted.frame,
+            operator=False,
+            audits=False,
+            rights=frozenset(),
+            tenants=tenants,
+            more_tenants=False,
         )
     return admitted
 
@@ -256,12 +261,14 @@ def answer(
 def frame_of(user: User, *, area: Area) -> PageFrame:
     """Of a page outside of any tenant. One query."""
     named = tenants_of(user).values_list("slug", "name")[: SWITCHER + 1]
+    rights = rights_of(user)
     links = [TenantLink(slug=slug, name=name) for slug, name in named]
     return PageFrame(
         user=user.get_full_name() or user.email,
         email=user.email,
         operator=bool(user.operator_role),
-        audits=Right.AUDIT in rights_of(user),
+        audits=Right.AUDIT in rights,
+        rights=frozenset(right.name.lower() for right in rights),
         tenants=tuple(links[:SWITCHER]),
         more_tenants=len(links) > SWITCHER,
         tenant=None,

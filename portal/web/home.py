@@ -20,10 +20,10 @@ PAGE = 100
 
 @login_required
 def home(request: HttpRequest) -> HttpResponse:
-    """The only tenant; for an operator the clusters; else the list of tenants."""
+    """The only tenant; for an operator their home; else the list of tenants."""
     user = cast("User", request.user)
     if user.operator_role:
-        return redirect("operator_clusters")
+        return redirect("operator_home")
     own_tenants = list(tenants_of(user)[:2])
     return redirect("overview", own_tenants[0].slug) if len(own_tenants) == 1 else redirect("tenants")
 

@@ -15,10 +15,11 @@ from billing.queries import jobs as reading
 from billing.queries.cost_explorer import Days
 from billing.queries.jobs import Choices, JobFilter, Piece
 from billing.rules.period import midnight
-from portal.core.tenants.access import Action
+from portal.core.tenants.access import Action, Right
 from portal.core.tenants.models import Membership, User
 from portal.core.tenants.scope import acting_scope
 from portal.web import format as say
+from portal.web import job_acts
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.badges import job_badge
 from portal.web.cost_selection import days_text
@@ -78,6 +79,9 @@ def job(request: TenantRequest, record: int) -> HttpResponse:
         "job": rated_job,
         "facts": _facts(rated_job.row, request.zone),
         "pieces": pieces,
+        "acts": job_acts.addresses(request.tenant.slug, rated_job.row)
+        if Right.JOBS.name.lower() in request.frame.rights
+        else [],
         "formulas": [text for piece in pieces if (text := _formula(piece))],
     }
     return answer(request, request.frame, page, whole="tenant/job.html")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
@@ -13,7 +12,10 @@ from django.utils.translation import gettext as _
 from billing.catalog.meters import units_of
 from clusters import status, watermark
 from clusters.models import Pull
+from clusters.usage import Unclaimed
 from portal.core.tenants import unassigned as reading
+from portal.core.tenants.models import Tenant
+from portal.core.tenants.suggestions import suggest_tenants
 from portal.core.tenants.unassigned import Span
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
@@ -21,6 +23,8 @@ from portal.web.badges import Badge, Tone
 from portal.web.clusters import OUTCOMES
 from portal.web.form_input import Option
 from portal.web.page_frame import PageFrame
+from portal.web.templatetags.clustertab import moment
+from portal.web.usage_acts import assign_address
 
 FRESH, OLD = timedelta(hours=1), timedelta(days=2)
 
@@ -43,10 +47,14 @@ def clusters(request: HttpRequest, frame: PageFrame) -> HttpResponse:
 def unassigned(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     accounts = reading.unassigned()
     units = units_of({meter for row in accounts for meter in row.use.quantities})
+    suggested = suggest_tenants(
+        {row.use.account for row in accounts}, Tenant.objects.filter(archive=None).order_by("name")
+    )
     rows = [
         (
             row.use,
-            [_command(row.use.cluster, row.use.account, gap) for gap in row.gaps],
+            [(_span(gap), _address(row.use, gap)) for gap in row.gaps],
+            suggested.get(row.use.account),
             [(quantity, units[meter]) for meter, quantity in row.use.quantities.items()],
         )
         for row in accounts
@@ -72,13 +80,21 @@ def _lag(through: datetime | None, now: datetime) -> Badge:
     return Badge(label=say.age(through, now=now), tone=tone)
 
 
-def _command(cluster: str, account: str, gap: Span) -> str:
-    """What gives the account an owner during the gap, ready to be pasted but for the tenant."""
-    words = ["./run", "manage", "assign_account", cluster, account]
+def _address(use: Unclaimed, gap: Span) -> str:
+    """Of the form that gives the account an owner during the gap."""
+    since, until = (at.strftime("%Y-%m-%dT%H:%M:%SZ") if at else "" for at in gap)
+    return assign_address(cluster=use.cluster, account=use.account, since=since, until=until)
+
+
+def _span(gap: Span) -> str:
+    """`from 3 May 2026, 00:00`; "" for all of the time."""
     since, until = gap
-    ends = [("--since", since), ("--until", until)]
-    options = [word for name, at in ends if at is not None for word in (name, f"{at:%Y-%m-%dT%H:%M:%SZ}")]
-    return f"{shlex.join(words)} TENANT {shlex.join(options)}".strip()
+    parts = [
+        text.format(at=moment(at))
+        for text, at in ((_("from {at}"), since), (_("until {at}"), until))
+        if at is not None
+    ]
+    return " ".join(parts)
 
 
 def _quarantine(*, cluster: str, code: str, state: str, before: str) -> dict[str, object]:
@@ -93,6 +109,9 @@ def _quarantine(*, cluster: str, code: str, state: str, before: str) -> dict[str
         "resolved": resolved,
         "total": sum(r.rows for r in matching),
         "rows": page.rows,
+        "dismiss": urlencode({"cluster": cluster, "code": code})
+        if (cluster or code) and not resolved and page.rows
+        else "",
         "older": "?" + urlencode({k: v for k, v in filters.items() if v}) if page.next else "",
     }
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Area = Literal[
+    "home",
     "overview",
     "explorer",
     "live",
@@ -63,6 +64,9 @@ class PageFrame:
     tenant: TenantLink | None
     invoices: bool = False  # the person may see the tenant's invoices
     audits: bool = False  # an operator whose role reads the history
+    rights: frozenset[str] = (
+        frozenset()
+    )  # of an operator's role: "jobs", "credits" and so on, as in `access.Right`
     tabs: tuple[SettingsTab, ...] = ()  # of the settings area, on its pages
     wallets: bool = False  # the tenant has, or had, some: wherever it is looked at from
     area: Area

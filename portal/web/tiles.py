@@ -97,20 +97,19 @@ def _compared(
         return Tile(label=tile.label, value=tile.value, note="nothing earlier to compare with")
     then, name = value(summary.before), say.period(summary.before_period)
     note = f"vs. {shown} in the same days of {name}" if running else f"vs. {shown} in {name}"
+    return change_of(Tile(label=tile.label, value=tile.value, note=note), now, then)
+
+
+def change_of(tile: Tile, now: Fraction, then: Fraction) -> Tile:
+    """The tile with the change in per cent; none from nothing, or by more than MANIFOLD."""
     difference = now - then
     if not then or abs(difference) > MANIFOLD * then:
-        return Tile(label=tile.label, value=tile.value, note=note)
+        return tile
     text_of = say.percent(abs(difference), then)
     if text_of == "0 %":
-        return Tile(label=tile.label, value=tile.value, note=note, change="±0 %")
+        return replace(tile, change="±0 %")
     sign = "+" if difference > 0 else "−"
-    return Tile(
-        label=tile.label,
-        value=tile.value,
-        note=note,
-        change=f"{sign}{text_of}",
-        direction="up" if difference > 0 else "down",
-    )
+    return replace(tile, change=f"{sign}{text_of}", direction="up" if difference > 0 else "down")
 
 
 def _open_invoices(request: TenantRequest, totals: invoices.Open) -> Tile:

@@ -20,11 +20,15 @@ from portal.web.exports import focus_export, ledger_export, operator_focus_expor
 from portal.web.history import history, history_csv, operator_history, operator_history_csv
 from portal.web.home import home, tenants
 from portal.web.invitations import invitation
+from portal.web.invoice_acts import credit_invoice, reverse_write_off, write_off
 from portal.web.invoices import invoice, invoices, line
+from portal.web.job_acts import act_on_job
 from portal.web.jobs import job, jobs
 from portal.web.live import live
 from portal.web.nodes import cluster_nodes
 from portal.web.operator import clusters, quarantine, unassigned
+from portal.web.operator_home import operator_home
+from portal.web.operator_tenant import operator_tenant
 from portal.web.operators import operator_people
 from portal.web.overview import overview
 from portal.web.payment import (
@@ -57,8 +61,12 @@ from portal.web.signing_keys import signing_keys
 from portal.web.spend_change import spend_change
 from portal.web.support_views import end_support_view, support_view
 from portal.web.team import change_team, leave_team, operator_team, team_page
+from portal.web.tenant_acts import resume_tenant, suspend_tenant
+from portal.web.tenant_credit import grant_credit
+from portal.web.tenant_plan import change_plan
 from portal.web.top_ups import set_automatic_top_up, top_up
 from portal.web.transfers import transfers
+from portal.web.usage_acts import assign_account, dismiss_rows, retry_row
 from portal.web.wallets import statement, statement_csv, wallet, wallets
 from portal.web.watermark import reset_watermark
 from portal.web.webhooks import (
@@ -139,7 +147,31 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("pay/<str:token>/card/", payment_link_card, name="payment_link_card"),
     path("pay/<str:token>/back/", payment_link_back, name="payment_link_back"),
     path("pay/<str:token>/stopped/", payment_link_stopped, name="payment_link_stopped"),
+    path("operator/", operator_home, name="operator_home"),
     path("operator/people/", operator_people, name="operator_people"),
+    path("operator/tenants/<slug:tenant>/", operator_tenant, name="operator_tenant"),
+    path("operator/tenants/<slug:tenant>/suspend/", suspend_tenant, name="operator_suspend_tenant"),
+    path("operator/tenants/<slug:tenant>/resume/", resume_tenant, name="operator_resume_tenant"),
+    path("operator/tenants/<slug:tenant>/grant/", grant_credit, name="operator_grant_credit"),
+    path("operator/tenants/<slug:tenant>/plan/", change_plan, name="operator_change_plan"),
+    path(
+        "operator/tenants/<slug:tenant>/invoices/<path:number>/credit/",
+        credit_invoice,
+        name="operator_credit_invoice",
+    ),
+    path(
+        "operator/tenants/<slug:tenant>/invoices/<path:number>/write-off/",
+        write_off,
+        name="operator_write_off",
+    ),
+    path(
+        "operator/tenants/<slug:tenant>/invoices/<path:number>/write-off/reverse/",
+        reverse_write_off,
+        name="operator_reverse_write_off",
+    ),
+    path(
+        "operator/tenants/<slug:tenant>/jobs/<int:record>/<slug:kind>/", act_on_job, name="operator_job_act"
+    ),
     path("operator/tenants/<slug:tenant>/look/", support_view, name="support_view"),
     path("operator/look/end/", end_support_view, name="end_support_view"),
     path("operator/tenants/<slug:tenant>/team/", operator_team, name="operator_team"),
@@ -169,6 +201,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/reports/csv", reports_csv, name="operator_reports_csv"),
     path("operator/exports/focus", operator_focus_export, name="operator_focus_export"),
     path("operator/exports/ledger", ledger_export, name="operator_ledger_export"),
+    path("operator/unassigned/assign/", assign_account, name="operator_assign"),
+    path("operator/quarantine/dismiss/", dismiss_rows, name="operator_dismiss"),
+    path("operator/quarantine/<int:row>/retry/", retry_row, name="operator_retry"),
     path("operator/unassigned/", unassigned, name="operator_unassigned"),
     path("operator/quarantine/", quarantine, name="operator_quarantine"),
     path("operator/reconciliation/", reconciliation, name="operator_reconciliation"),

@@ -89,7 +89,7 @@ def test_a_hand_over_splits_a_job_to_the_second() -> None:
             ("philly", "vision", "robotics"),
             1,
             (
-                "philly/vision belongs to vision-lab from the beginning, for ever; say --since with a later moment "
+                "philly/vision belongs to vision-lab from the beginning, for ever; give a later moment since when "
                 "to take it over from then on, or end that ownership first."
             ),
         ),

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 UNASSIGNED = "/operator/unassigned/"
 
 
-def test_what_nobody_owns_is_listed_with_the_command_that_assigns_it() -> None:
+def test_what_nobody_owns_is_listed_with_the_form_that_assigns_it() -> None:
     house = a_house()
     builders.ingest(
         house.cluster,
@@ -23,10 +23,10 @@ def test_what_nobody_owns_is_listed_with_the_command_that_assigns_it() -> None:
             account="stray cats", gpus=4, cpu_milli=2500, started="2026-05-01 10:00", ended="2026-05-01 20:00"
         ),
     )
-    text = words(page(house.op, UNASSIGNED))
+    shown = page(house.op, UNASSIGNED)
+    text = words(shown)
     assert "stray cats gpu1 1 40.00 25.00 1 May 2026, 10:00 1 May 2026, 20:00" in text
-    assert "./run manage assign_account gpu1 'stray cats' TENANT" in text
-    assert "--since" not in text
+    assert 'href="/operator/unassigned/assign/?cluster=gpu1&amp;account=stray+cats"' in shown
     builders.own(house.vision, house.cluster, "stray cats")
     assert "All usage is assigned" in page(house.op, UNASSIGNED)
 
@@ -37,10 +37,11 @@ def test_a_job_that_was_owned_in_part_is_unassigned_in_part() -> None:
     builders.ingest(
         house.cluster, builders.a_job(account="lent", started="2026-05-01 00:00", ended="2026-05-05 00:00")
     )
-    text = words(page(house.op, UNASSIGNED))
-    assert "lent gpu1 1 72.00 0.00" in text  # 96 hours less the 24 that the vision lab had
-    assert "assign_account gpu1 lent TENANT --until 2026-05-02T00:00:00Z" in text
-    assert "assign_account gpu1 lent TENANT --since 2026-05-03T00:00:00Z" in text
+    shown = page(house.op, UNASSIGNED)
+    assert "lent gpu1 1 72.00 0.00" in words(shown)  # 96 hours less the 24 that the vision lab had
+    assert "account=lent&amp;until=2026-05-02T00%3A00%3A00Z" in shown
+    assert "account=lent&amp;since=2026-05-03T00%3A00%3A00Z" in shown
+    assert "Assign from 3 May 2026, 00:00" in words(shown)
 
 
 def test_between_two_owners_only_the_gap_is_unassigned() -> None:
@@ -53,10 +54,10 @@ def test_between_two_owners_only_the_gap_is_unassigned() -> None:
             account="lent", started="2026-05-01 00:00", ended="2026-05-05 00:00", gpu_share=(1, 7), gpus=7
         ),
     )
-    text = words(page(house.op, UNASSIGNED))
-    assert "lent gpu1 1 48.00 0.00" in text
-    assert "TENANT --since 2026-05-02T00:00:00Z --until 2026-05-04T00:00:00Z" in text
-    assert text.count("assign_account") == 1
+    shown = page(house.op, UNASSIGNED)
+    assert "lent gpu1 1 48.00 0.00" in words(shown)
+    assert "since=2026-05-02T00%3A00%3A00Z&amp;until=2026-05-04T00%3A00%3A00Z" in shown
+    assert shown.count("unassigned/assign/") == 1
 
 
 def test_a_suspended_job_is_unassigned_for_what_it_held() -> None:
@@ -74,7 +75,7 @@ def test_a_suspended_job_is_unassigned_for_what_it_held() -> None:
 def test_an_account_without_a_name_can_be_assigned_too() -> None:
     house = a_house()
     builders.ingest(house.cluster, builders.a_job(account=""))
-    assert "assign_account gpu1 '' TENANT" in words(page(house.op, UNASSIGNED))
+    assert "unassigned/assign/?cluster=gpu1" in page(house.op, UNASSIGNED)
 
 
 def test_clusters_show_how_far_they_are_read() -> None:

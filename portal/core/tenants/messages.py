@@ -20,7 +20,7 @@ SENTENCES: Mapping[str, str] = {
     ),
     "overlap": _("{account} belongs to {tenant} {since}, {until}; shorten that ownership first."),
     "owned-already": _(
-        "{account} belongs to {tenant} {since}, {until}; say --since with a later moment to take it over from then "
+        "{account} belongs to {tenant} {since}, {until}; give a later moment since when to take it over from then "
         "on, or end that ownership first."
     ),
     "since": _("since {moment:%Y-%m-%d %H:%M} UTC"),

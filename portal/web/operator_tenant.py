@@ -1,0 +1,129 @@
+"""A tenant's page for the operator: how it stands, and what can be done about it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from billing.models import Quota, Subscription
+from billing.queries import operator_tenant as reading
+from billing.queries.operator_tenant import TenantOverview
+from portal.core.tenants.access import Right, rights_of
+from portal.web import format as say
+from portal.web.access_decorators import answer, operator_page
+from portal.web.badges import Badge
+from portal.web.page_frame import PageFrame
+from portal.web.tenant_acts import tenant_of
+from portal.web.tiles import Tile
+
+
+@operator_page("tenants")
+def operator_tenant(request: HttpRequest, frame: PageFrame, *, tenant: str) -> HttpResponse:
+    row, now = tenant_of(tenant), datetime.now(UTC)
+    today = now.astimezone(row.zone).date()
+    seen = reading.tenant_overview(row, moment=now, on=today)
+    rights = rights_of(request.user)
+    page = {
+        "tenant": row,
+        "seen": seen,
+        "badge": _badge(seen),
+        "tiles": _tiles(seen, seen.plan_at(now)),
+        "subscriptions": [(one, _phase(one, now)) for one in seen.subscriptions],
+        "quotas": [(one, _scope(one), _amount(one)) for one in seen.quotas],
+        "acts": [
+            (reverse(f"operator_{name}", args=[row.slug]), label)
+            for name, label, right in _acts(seen)
+            if right in rights
+        ],
+        "zone": row.zone,
+    }
+    return answer(request, frame, page, whole="operator/tenant.html")
+
+
+def _acts(seen: TenantOverview) -> list[tuple[str, str, Right]]:
+    """What can be done now: who has no wallet is granted nothing, and who is not blocked is not resumed."""
+    found = [("suspend_tenant", _("Suspend"), Right.JOBS)]
+    if seen.blocks:
+        found.append(("resume_tenant", _("Resume"), Right.JOBS))
+    if seen.wallets:
+        found.append(("grant_credit", _("Grant credit"), Right.CREDITS))
+    if seen.archive is None:
+        found.append(("change_plan", _("Change plan"), Right.TENANTS))
+    return found
+
+
+def _badge(seen: TenantOverview) -> Badge:
+    if seen.archive is not None:
+        return Badge(label=_("Left"), tone="muted")
+    if seen.suspension is not None or seen.blocks:
+        return Badge(label=_("Suspended"), tone="late")
+    return Badge(label=_("Active"), tone="ok")
+
+
+def _tiles(seen: TenantOverview, plan: Subscription | None) -> list[Tile]:
+    slug = seen.tenant.slug
+    due = seen.open
+    tiles = [
+        Tile(
+            label=_("To pay"),
+            value=say.sums(due.sums) if due.count else _("Nothing"),
+            note=_("{invoices}, the first due {day}").format(
+                invoices=say.counted(due.count, "invoice"), day=say.day(due.first_due)
+            )
+            if due.first_due
+            else _("no open invoice"),
+            href=reverse("invoices", args=[slug]),
+        )
+    ]
+    if seen.owed_back.count:
+        tiles.append(
+            Tile(
+                label=_("Owed back"),
+                value=say.sums(seen.owed_back.sums),
+                note=_("refund it on Collections"),
+                href=reverse("operator_receivables"),
+            )
+        )
+    if seen.credit:
+        tiles.append(
+            Tile(label=_("Credit balance"), value=say.sums(seen.credit), note=_("pays its next invoices"))
+        )
+    tiles.append(
+        Tile(
+            label=_("Plan"),
+            value=plan.plan.name if plan else _("None"),
+            note=_("prices") if plan else _("its usage is unpriced"),
+            href=reverse("operator_plan", args=[plan.plan.name]) if plan else "",
+        )
+    )
+    return tiles
+
+
+def _phase(row: Subscription, now: datetime) -> str:
+    """Whether it is the plan of now, of before or of later."""
+    if row.since > now:
+        return _("planned")
+    return _("ended") if row.until is not None and row.until <= now else _("current")
+
+
+def _scope(row: Quota) -> str:
+    """What it counts, in one line."""
+    names = (
+        row.project.name if row.project else "",
+        row.user,
+        row.account,
+        row.cluster,
+        row.queue,
+        row.qos,
+        row.gpu_model,
+    )
+    return ", ".join(name for name in names if name) or _("everything")
+
+
+def _amount(row: Quota) -> str:
+    """`500.00 USD monthly`"""
+    unit = row.unit or _("GPU-hours")
+    return f"{row.amount.normalize():f} {unit}, {row.get_every_display().lower()}"
