@@ -308,3 +308,17 @@ def enforce_blocks(**_: object) -> None:
             log.info(
                 "blocks", of=whose, blocked=done.blocked, lifted=done.lifted, troubles=len(done.troubles)
             )
+
+
+@shared_task
+def enforce_limits(**_: object) -> None:
+    """Have schedulers hold what tenants may hold at once; missed, doubled or killed, the next one does the same."""
+    from billing.limits import enforcement
+    from clusters import enforcement_plan
+
+    done = enforcement.enforce_limits(
+        moment=datetime.now(UTC).replace(microsecond=0),
+        opens=lambda cluster: enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time())),
+    )
+    if done.set or done.lifted or done.troubles:
+        log.info("limits", set=done.set, lifted=done.lifted, troubles=len(done.troubles))

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clusters import blocks
+from clusters import account_limits, blocks
 from clusters.blocks import OPERATOR
 from clusters.connection_test import kubernetes, slurm
-from clusters.connectors.acts import Acts, JobSeen, NoAccountError, differences
+from clusters.connectors.acts import Acts, Ceiling, JobSeen, NoAccountError, differences
 from clusters.connectors.base import Connected, ConnectorError
 from clusters.connectors.kubernetes.acts import KubernetesActs
 from clusters.connectors.slurm.acts import SlurmActs
@@ -53,6 +53,7 @@ class Request:
     job: int = 0
     submits: bool = False  # a block refuses new jobs too
     source: str = OPERATOR  # what demands the block, or demands it no more
+    ceiling: Ceiling | None = None  # of a limit; None: the account has none of ours any more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,10 @@ class Step:
     before: Mapping[str, Any]
     intended: Mapping[str, Any]
     restores: Mapping[str, Any] = field(default_factory=dict)
-    """Of a block: what it demands, with what each limit was before it was ours; None: it had none."""
+    """Of a block: what it demands, with what each limit was before it was ours; None: it had none.
+
+    Of a limit: what is remembered of each, as `account_limits.Changes.records`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +124,53 @@ def plan_unblock(*, port: SchedulerPort, account: str, source: str = OPERATOR) -
     None that somebody has changed since.
     """
     return plan(port=port, request=Request(kind=ActKind.UNBLOCK, account=account, source=source))
+
+
+def plan_limit(*, port: SchedulerPort, account: str, ceiling: Ceiling | None) -> Plan:
+    """Let the account hold no more at once than that; None: what it could hold before. Running jobs run on.
+
+    A limit that its block hides takes effect when the block goes. Limits that were not set here are left as they are.
+    """
+    return plan(port=port, request=Request(kind=ActKind.LIMIT, account=account, ceiling=ceiling))
+
+
+def _plan_limit(port: SchedulerPort, request: Request) -> Plan:
+    account = request.account
+    notes: list[str] = []
+    try:
+        now = port.acts.limits(account)
+    except NoAccountError as error:
+        if request.ceiling is not None:
+            raise
+        now, notes = {}, [f"{error} There is nothing to give back."]
+    if (open_act := _open_act(port.cluster, account)) is not None:
+        return Plan(request=request, notes=(_unsettled(open_act, account),))
+    wanted: dict[str, int] = {}
+    if request.ceiling is not None:
+        demand = port.acts.ceiling(account, request.ceiling)
+        wanted, notes = dict(demand.limits), [*demand.notes]
+    changes = account_limits.changes(port.cluster, account, now=now, wanted=wanted)
+    notes = [*changes.notes, *notes]
+    if not changes.records:
+        return Plan(request=request, notes=tuple(notes))
+    parts = differences(now, changes.target) or [f"nothing is sent to {port.acts.scheduler}"]
+    parts += [
+        f"{name}: {'none' if value is None else value} once {account} is unblocked"
+        for name, value in sorted(changes.hidden.items())
+    ]
+    step = Step(
+        target=f"account {account}",
+        account=account,
+        words=f"Limit {port.acts.whom.format(account=account)}: {'; '.join(parts)}. {port.acts.runs}",
+        before=now,
+        intended=changes.target,
+        restores=changes.records,
+    )
+    return Plan(request=request, steps=(step,), notes=tuple(notes))
+
+
+def _unsettled(act: Act, account: str) -> str:
+    return f"How act {act.pk} ended, which was to {act.kind} {account}, has to be looked at first."
 
 
 def _plan_hold(port: SchedulerPort, request: Request) -> Plan:
@@ -201,10 +252,7 @@ def _plan_block(port: SchedulerPort, request: Request) -> Plan:
     account = request.account
     now = port.acts.limits(account)
     if (open_act := _open_act(port.cluster, account)) is not None:
-        note = (
-            f"How act {open_act.pk} ended, which was to {open_act.kind} {account}, has to be looked at first."
-        )
-        return Plan(request=request, notes=(note,))
+        return Plan(request=request, notes=(_unsettled(open_act, account),))
     stands = blocks.reasons(blocks.current_block(port.cluster, account))
     ours = [row for row in stands if row.source == request.source and row.submits >= request.submits]
     demand = port.acts.demand(account, now=now, submits=request.submits)
@@ -296,4 +344,5 @@ _PLANNERS: dict[ActKind, Callable[[SchedulerPort, Request], Plan]] = {
     ActKind.CANCEL: _plan_cancel,
     ActKind.BLOCK: _plan_block,
     ActKind.UNBLOCK: _plan_unblock,
+    ActKind.LIMIT: _plan_limit,
 }

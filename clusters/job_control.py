@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models.functions import Now
 
-from clusters import blocks
+from clusters import account_limits, blocks
 from clusters.connectors.acts import JobSeen, NoAccountError
 from clusters.connectors.base import ConnectorError
 from clusters.enforcement_plan import LimitError, Plan, Request, SchedulerPort, StalePlanError, Step, plan
@@ -182,6 +182,8 @@ def _intend(cluster: Cluster, request: Request, step: Step, *, errand: uuid.UUID
             blocks.place(act, source=request.source, submits=request.submits, restores=step.restores)
         elif request.kind == ActKind.UNBLOCK:
             blocks.take_back(act, source=request.source)
+        elif request.kind == ActKind.LIMIT:
+            account_limits.place(act, step.restores)
         return act
 
 
@@ -202,6 +204,7 @@ def _end(act: Act, outcome: ActOutcome, *, after: Mapping[str, Any] | None = Non
         act.outcome, act.after, act.error, act.ended_at = outcome, after, error, Now()
         act.save(update_fields=["outcome", "after", "error", "ended_at"])
         blocks.follow(act)
+        account_limits.follow(act)
     return act
 
 
@@ -225,6 +228,7 @@ _DOES: dict[ActKind, Callable[[SchedulerPort, Act], Mapping[str, Any]]] = {
     ActKind.CANCEL: lambda port, act: _seen(port.acts.cancel(_number(act))),
     ActKind.BLOCK: _set,
     ActKind.UNBLOCK: _set,
+    ActKind.LIMIT: _set,
 }
 
 Look = tuple[Mapping[str, Any], bool]
@@ -258,7 +262,7 @@ def _look_at_limits(port: SchedulerPort, act: Act) -> Look:
     try:
         now = port.acts.limits(act.account)
     except NoAccountError:
-        return {}, act.kind == ActKind.UNBLOCK
+        return {}, act.kind in {ActKind.UNBLOCK, ActKind.LIMIT}
     written = {name for name in changed if now.get(name) == act.intended.get(name)}
     if written == changed:
         port.acts.refuse_without_effect(act.account, act.intended)
@@ -275,4 +279,5 @@ _LOOKS: dict[ActKind, Callable[[SchedulerPort, Act], Look]] = {
     ActKind.CANCEL: _look_at_cancel,
     ActKind.BLOCK: _look_at_limits,
     ActKind.UNBLOCK: _look_at_limits,
+    ActKind.LIMIT: _look_at_limits,
 }

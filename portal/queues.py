@@ -49,7 +49,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.tasks.reconcile_now",
         "billing.tasks.prove_a_month",
     ),
-    "limits": ("billing.tasks.enforce_blocks", "billing.tasks.review_quotas"),
+    "limits": ("billing.tasks.enforce_blocks", "billing.tasks.enforce_limits", "billing.tasks.review_quotas"),
     "mail": (
         "billing.tasks.send_notices",
         "portal.api.tasks.announce_keys",

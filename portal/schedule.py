@@ -114,6 +114,11 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 20.0,  # with the pass before it within 90 seconds of the commit that demands it
         "options": {"expires": 20},
     },
+    "write limits of what is held at once": {
+        "task": "billing.tasks.enforce_limits",
+        "schedule": 20.0,
+        "options": {"expires": 20},
+    },
     "forget pulls that read nothing new": {
         "task": "billing.tasks.forget_passes",
         "schedule": 3600.0,  # not once a day: the time counts from the scheduler's start

@@ -202,6 +202,61 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='Plan',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('name', models.SlugField(unique=True)),
+                        ('currency', models.CharField(help_text='ISO 4217, or TOK for tokens; all prices of the plan are in it.', max_length=3)),
+                        ('settles', models.CharField(choices=[('invoice', "The period's invoice"), ('wallet', 'The wallet, as it is used; there is no invoice'), ('wallet-first', 'The wallet, when the invoice is issued; the rest is to be paid')], default='invoice', max_length=12)),
+                    ],
+                    options={
+                        'constraints': [models.CheckConstraint(condition=models.Q(('currency__regex', '^[A-Z]{3}$')), name='plan_currency_is_iso_4217'), models.CheckConstraint(condition=models.Q(('settles__in', ['invoice', 'wallet', 'wallet-first'])), name='plan_settlement_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('currency', 'TOK'), _negated=True), ('settles', 'wallet'), _connector='OR'), name='tokens_are_paid_by_wallet')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='ConcurrencyLimit',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='concurrency_limits', to='tenants.tenant')),
+                        ('name', models.SlugField(help_text="Unique among the tenant's limits.")),
+                        ('project', models.ForeignKey(blank=True, help_text='Empty: all.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.project')),
+                        ('account', models.CharField(blank=True, help_text='Empty: all.', max_length=255)),
+                        ('cluster', models.CharField(blank=True, help_text='Empty: all.', max_length=255)),
+                        ('gpu_model', models.CharField(blank=True, help_text='Of the GPUs; empty: any.', max_length=255)),
+                        ('gpus', models.PositiveIntegerField(blank=True, help_text='Empty: no limit.', null=True)),
+                        ('jobs', models.PositiveIntegerField(blank=True, help_text='That run; empty: no limit.', null=True)),
+                        ('created_at', models.DateTimeField()),
+                        ('ended_at', models.DateTimeField(blank=True, null=True)),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('tenant', 'name'), name='limit_is_named_once_per_tenant'), models.CheckConstraint(condition=models.Q(models.Q(('gpus__gt', 0), ('gpus', None), _connector='OR'), models.Q(('jobs__gt', 0), ('jobs', None), _connector='OR')), name='limit_leaves_something'), models.CheckConstraint(condition=models.Q(('gpus', None), ('jobs', None), _negated=True), name='limit_is_of_something'), models.CheckConstraint(condition=models.Q(('gpu_model', ''), models.Q(('gpus', None), _negated=True), _connector='OR'), name='limit_of_a_model_is_of_gpus')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='LimitedAccount',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('account', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.account')),
+                        ('gpus', models.JSONField(help_text='By GPU model, "" being any.')),
+                        ('jobs', models.PositiveIntegerField(null=True)),
+                        ('state', models.CharField(choices=[('requested', 'To be set'), ('set', 'Set'), ('lifting', 'To be lifted')], default='requested', max_length=9)),
+                        ('began_at', models.DateTimeField()),
+                        ('ended_at', models.DateTimeField(null=True)),
+                        ('checked_at', models.DateTimeField(help_text='When it was last read back.', null=True)),
+                        ('note', models.TextField(blank=True, help_text='What the scheduler does not do, or has otherwise.')),
+                        ('error', models.TextField(blank=True, help_text='Why it could not be set yet; it is tried again.')),
+                        ('tries', models.PositiveIntegerField(default=0)),
+                        ('next_at', models.DateTimeField()),
+                    ],
+                    options={
+                        'indexes': [models.Index(condition=models.Q(('ended_at', None)), fields=['next_at'], name='limited_accounts_to_look_at'), models.Index(condition=models.Q(('ended_at', None)), fields=['tenant'], name='limited_accounts_of_tenant')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('account',), name='account_has_its_limits_once'), models.CheckConstraint(condition=models.Q(('state__in', ['requested', 'set', 'lifting'])), name='limit_state_is_known')],
+                    },
+                ),
+                migrations.CreateModel(
                     name='OperatingCost',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -392,19 +447,6 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'constraints': [models.CheckConstraint(condition=models.Q(('tenant', models.F('payer')), _negated=True), name='payer_is_another_tenant'), models.CheckConstraint(condition=models.Q(('until__isnull', True), ('until__gte', models.F('since')), _connector='OR'), name='payer_ends_no_earlier_than_it_begins'), django.contrib.postgres.constraints.ExclusionConstraint(expressions=[(models.Func(models.F('tenant'), models.F('tenant'), models.Value('[]'), function='int8range'), '&&'), (models.Func('since', 'until', models.Value('[)'), function='daterange'), '&&')], name='tenant_has_one_payer_at_a_time')],
-                        'indexes': [],
-                    },
-                ),
-                migrations.CreateModel(
-                    name='Plan',
-                    fields=[
-                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                        ('name', models.SlugField(unique=True)),
-                        ('currency', models.CharField(help_text='ISO 4217, or TOK for tokens; all prices of the plan are in it.', max_length=3)),
-                        ('settles', models.CharField(choices=[('invoice', "The period's invoice"), ('wallet', 'The wallet, as it is used; there is no invoice'), ('wallet-first', 'The wallet, when the invoice is issued; the rest is to be paid')], default='invoice', max_length=12)),
-                    ],
-                    options={
-                        'constraints': [models.CheckConstraint(condition=models.Q(('currency__regex', '^[A-Z]{3}$')), name='plan_currency_is_iso_4217'), models.CheckConstraint(condition=models.Q(('settles__in', ['invoice', 'wallet', 'wallet-first'])), name='plan_settlement_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('currency', 'TOK'), _negated=True), ('settles', 'wallet'), _connector='OR'), name='tokens_are_paid_by_wallet')],
                         'indexes': [],
                     },
                 ),

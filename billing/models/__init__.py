@@ -20,6 +20,7 @@ from billing.models.closes import (
     ReportState,
     ScheduledClose,
 )
+from billing.models.concurrency_limits import ConcurrencyLimit, LimitedAccount, LimitState
 from billing.models.costs import OperatingCost
 from billing.models.dunning import DunningPause, DunningPolicy, WriteOff
 from billing.models.evidence import Evidence
@@ -157,6 +158,7 @@ __all__ = [
     "CloseRun",
     "CloseSchedule",
     "Commitment",
+    "ConcurrencyLimit",
     "CreditEntry",
     "CreditKind",
     "CreditsGo",
@@ -189,6 +191,8 @@ __all__ = [
     "InvoiceState",
     "InvoiceTax",
     "JobUser",
+    "LimitState",
+    "LimitedAccount",
     "LineJobs",
     "LineKind",
     "ManualLine",

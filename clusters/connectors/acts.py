@@ -75,6 +75,14 @@ class Demand:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """What an account may hold at once: GPUs by model, "" being any, and jobs that run; None: as many as there are."""
+
+    gpus: Mapping[str, int]
+    jobs: int | None = None
+
+
 class Acts(Protocol):
     """Every method raises `ConnectorError`; with `retry` it is not known whether the act was done."""
 
@@ -107,6 +115,9 @@ class Acts(Protocol):
 
     def demand(self, account: str, *, now: Limits, submits: bool) -> Demand:
         """What has to stand so that no GPU job of the account starts; `submits`: nor can be submitted."""
+
+    def ceiling(self, account: str, ceiling: Ceiling) -> Demand:
+        """What has to stand so that the account holds no more at once. Raises where the scheduler has no such limit."""
 
     def restored(self, value: Any) -> Any:
         """What a limit of this value has once our block is gone; None: it has none."""

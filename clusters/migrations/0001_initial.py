@@ -118,7 +118,7 @@ class Migration(migrations.Migration):
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='acts', to='clusters.cluster')),
-                        ('kind', models.CharField(choices=[('hold', 'Hold'), ('release', 'Release'), ('cancel', 'Cancel'), ('block', 'Block'), ('unblock', 'Unblock')], max_length=10)),
+                        ('kind', models.CharField(choices=[('hold', 'Hold'), ('release', 'Release'), ('cancel', 'Cancel'), ('block', 'Block'), ('unblock', 'Unblock'), ('limit', 'Limit')], max_length=10)),
                         ('target', models.TextField(help_text='`job 17@1772000000` (number @ second of submission) or `account vision`.')),
                         ('account', models.CharField(blank=True, max_length=255)),
                         ('errand', models.UUIDField(help_text='The same for all acts that were carried out together.')),
@@ -134,7 +134,7 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'indexes': [models.Index(fields=['cluster', 'account', 'kind'], name='acts_on_account')],
-                        'constraints': [models.UniqueConstraint(condition=models.Q(('outcome__in', ['intended', 'unknown'])), fields=('cluster', 'target'), name='one_act_at_a_time_on_a_target'), models.CheckConstraint(condition=models.Q(('outcome__in', ['intended', 'unknown', 'done', 'failed']), ('kind__in', ['hold', 'release', 'cancel', 'block', 'unblock'])), name='act_is_of_a_known_kind')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('outcome__in', ['intended', 'unknown'])), fields=('cluster', 'target'), name='one_act_at_a_time_on_a_target'), models.CheckConstraint(condition=models.Q(('outcome__in', ['intended', 'unknown', 'done', 'failed']), ('kind__in', ['hold', 'release', 'cancel', 'block', 'unblock', 'limit'])), name='act_is_of_a_known_kind')],
                     },
                 ),
                 migrations.CreateModel(
@@ -414,6 +414,24 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at__isnull', True)), fields=('cluster', 'account'), name='account_is_blocked_once_at_a_time')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='AccountLimit',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='account_limits', to='clusters.cluster')),
+                        ('account', models.CharField(max_length=255)),
+                        ('name', models.CharField(help_text='As the scheduler calls it: GrpTRES=gres/gpu.', max_length=255)),
+                        ('value', models.PositiveIntegerField()),
+                        ('before', models.JSONField(help_text='What it was before it was ours; null: there was none.', null=True)),
+                        ('set_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.act')),
+                        ('lifted_by', models.ForeignKey(help_text='The act that changes or ends it.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.act')),
+                        ('ended_at', models.DateTimeField(null=True)),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at__isnull', True), ('lifted_by__isnull', True)), fields=('cluster', 'account', 'name'), name='limit_of_an_account_stands_once')],
                         'indexes': [],
                     },
                 ),

@@ -4,7 +4,7 @@ Instants of usage are UTC epoch seconds (`bigint`), since everything downstream 
 seconds; the tables that people edit use `timestamptz`.
 """
 
-from clusters.models.acts import AccountBlock, Act, ActKind, ActOutcome, BlockReason
+from clusters.models.acts import AccountBlock, AccountLimit, Act, ActKind, ActOutcome, BlockReason
 from clusters.models.api_server import ApiServer
 from clusters.models.capacity import CapacityInterval, CapacityState
 from clusters.models.cluster import ZONE_IN_USE, Account, Cluster, ClusterError, ClusterKind
@@ -23,6 +23,7 @@ __all__ = [
     "ZONE_IN_USE",
     "Account",
     "AccountBlock",
+    "AccountLimit",
     "Act",
     "ActKind",
     "ActOutcome",

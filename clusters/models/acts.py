@@ -18,6 +18,7 @@ class ActKind(models.TextChoices):
     CANCEL = "cancel", "Cancel"
     BLOCK = "block", "Block"
     UNBLOCK = "unblock", "Unblock"
+    LIMIT = "limit", "Limit"
 
 
 class ActOutcome(models.TextChoices):
@@ -156,3 +157,38 @@ class BlockReason(models.Model):
 
     def __str__(self) -> str:
         return f"{self.source} ({self.placed_by.why})" if self.placed_by.why else self.source
+
+
+@track()
+class AccountLimit(models.Model):
+    """A limit of an account that was set here, and what it was before: another value is another row.
+
+    Beneath a block it is what the account has once the block goes.
+    """
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="account_limits")
+    account = models.CharField(max_length=255)
+    name = models.CharField(max_length=255, help_text="As the scheduler calls it: GrpTRES=gres/gpu.")
+    value = models.PositiveIntegerField()
+    before = models.JSONField(null=True, help_text="What it was before it was ours; null: there was none.")
+    set_by = models.ForeignKey(Act, on_delete=models.PROTECT, related_name="+")
+    lifted_by = models.ForeignKey(
+        Act,
+        on_delete=models.PROTECT,
+        related_name="+",
+        null=True,
+        help_text="The act that changes or ends it.",
+    )
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["cluster", "account", "name"],
+                condition=Q(ended_at__isnull=True, lifted_by__isnull=True),
+                name="limit_of_an_account_stands_once",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.cluster.name}/{self.account}: {self.name} {self.value}"

@@ -12,6 +12,7 @@ from django.db.models import Q
 
 from billing.catalog.plans import PlanError
 from billing.invoicing.close_schedules import ScheduleError
+from billing.limits.limits import LimitTermsError
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaError
 from billing.rating import engine
@@ -29,6 +30,7 @@ from portal.config_file.clusters import ClusterEntry
 from portal.config_file.meters import MeterEntry
 from portal.config_file.plan_entries import PlanEntry
 from portal.config_file.schema import File, parse
+from portal.config_file.tenants import TenantEntry
 from portal.config_file.toml_table import ConfigError
 from portal.config_file.toml_values import instant
 from portal.core.tenants.models import Ownership, Tenant
@@ -53,6 +55,7 @@ REFUSALS = (
     TeamError,
     SignOnError,
     QuotaError,
+    LimitTermsError,
     RuleError,
 )
 
@@ -154,11 +157,17 @@ class _Writer:
             for wallet in entry.wallets:
                 with self.refusals(wallet.label):
                     wallet.write(row)
-            for quota in entry.quotas:
-                with self.refusals(quota.label):
-                    quota.write(row, by=Setter.OPERATOR, moment=self.moment)
+            self.quotas_and_limits(entry, row)
         if self.errors:
             raise ConfigError(*self.errors)
+
+    def quotas_and_limits(self, entry: TenantEntry, row: Tenant) -> None:
+        for quota in entry.quotas:
+            with self.refusals(quota.label):
+                quota.write(row, by=Setter.OPERATOR, moment=self.moment)
+        for limit in entry.limits:
+            with self.refusals(limit.label):
+                limit.write(row, moment=self.moment)
 
     def identity_providers(self) -> None:
         for provider in self.file.identity_providers:

@@ -22,6 +22,7 @@ from billing.models import (
     BillingPeriod,
     CloseSchedule,
     Commitment,
+    ConcurrencyLimit,
     CreditsGo,
     Discount,
     DunningPolicy,
@@ -44,7 +45,7 @@ from billing.rules.dunning_defaults import Policy
 from billing.rules.money import Money
 from clusters.declared_nodes import in_order
 from clusters.models import Account, ApiServer, Cluster, ClusterKind, Connection, DeclaredMeter, Telemetry
-from portal.config_file import quotas
+from portal.config_file import limits, quotas
 from portal.config_file.identity_providers import described
 from portal.core.tenants.models import IdentityProvider, Membership, Ownership, Tenant, User
 from portal.excerpt import quoted
@@ -382,4 +383,5 @@ KINDS = (
         order="version pk",
     ),
     Kind("quota", Quota, "quota {0.name} of {1}", quotas.described, "tenant project"),
+    Kind("limit", ConcurrencyLimit, "limit {0.name} of {1}", limits.described, "tenant project"),
 )

@@ -15,6 +15,7 @@ from billing.catalog.third_party_payers import PayerError, end_payer, pay_for
 from billing.models import Plan
 from portal.config_file import taxes
 from portal.config_file.entries import Entry, Rule, key, save
+from portal.config_file.limits import LimitEntry
 from portal.config_file.plan_entries import Slug
 from portal.config_file.plans import missing
 from portal.config_file.policies import CloseEntry
@@ -103,6 +104,7 @@ class TenantEntry(PartyEntry, frozen=True, kw_only=True):
     members: list[MemberEntry] = key(name="member", default_factory=list)
     wallets: list[WalletEntry] = key(name="wallet", default_factory=list)
     quotas: list[QuotaEntry] = key(name="quota", default_factory=list)
+    limits: list[LimitEntry] = key(name="limit", default_factory=list)
     close: CloseEntry | None = None
     payer: Annotated[str, Rule(longest=50)] | None = None  # "": the tenant pays for itself
     payer_from: date | None = None

@@ -22,8 +22,8 @@ DO $$
 DECLARE
     me constant text := '(SELECT nullif(current_setting(''app.tenant_id'', true), '''')::bigint)';
     given constant text[] := ARRAY[
-        'billing_allowance', 'billing_approvallimit', 'billing_closeschedule', 'billing_commitment', 'billing_discount',
-        'billing_dunningpolicy', 'billing_fee', 'billing_payer', 'billing_price', 'billing_subscription', 'tenants_identitygrant', 'tenants_ownership', 'tenants_project'
+        'billing_allowance', 'billing_approvallimit', 'billing_closeschedule', 'billing_commitment', 'billing_concurrencylimit', 'billing_discount',
+        'billing_dunningpolicy', 'billing_fee', 'billing_limitedaccount', 'billing_payer', 'billing_price', 'billing_subscription', 'tenants_identitygrant', 'tenants_ownership', 'tenants_project'
     ];  -- by operators alone
     name text;
 BEGIN

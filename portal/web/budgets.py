@@ -17,6 +17,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from billing.limits.limits import list_limits
 from billing.models import (
     Quota,
     QuotaAction,
@@ -42,6 +43,7 @@ from portal.sentences import sentence
 from portal.web import budget_form
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_act, tenant_page
 from portal.web.job_check import job_check
+from portal.web.limits import limit_rows
 from portal.web.page_frame import PageFrame
 
 AVAILABLE = Greatest(F("amount") + F("carried"), Decimal(0))
@@ -86,6 +88,7 @@ def budgets(request: TenantRequest) -> HttpResponse:
         rows = list(quotas.list_quotas(request.tenant))
         blocks = demands.list_open(rows)
         listed = [_row(one, blocks) for one in status.load_statuses(rows, moment=moment)]
+        limits_now = limit_rows(list(list_limits(request.tenant)), moment=moment, inner=False)
         preview, error = None, ""
         if manages and request.GET.get("act") == "preview":
             try:
@@ -97,6 +100,7 @@ def budgets(request: TenantRequest) -> HttpResponse:
     page = {
         "rows": listed,
         **job_check(request),
+        "limits": limits_now,
         "manages": manages,
         "preview": preview,
         "error": error,

@@ -46,6 +46,7 @@ TENANT_TABLES = {
     "billing_automatictopup": gettext_noop("Automatic top-up"),
     "billing_walletscheme": gettext_noop("Wallet terms"),
     "billing_quota": gettext_noop("Budget"),
+    "billing_concurrencylimit": gettext_noop("Concurrency limit"),
     "billing_quotablock": gettext_noop("Block by a budget"),
     "webhooks_webhook": gettext_noop("Webhook"),
 }

@@ -24,6 +24,7 @@ from portal.web.invoice_acts import credit_invoice, reverse_write_off, write_off
 from portal.web.invoices import invoice, invoices, line
 from portal.web.job_acts import act_on_job
 from portal.web.jobs import job, jobs
+from portal.web.limits import operator_limits
 from portal.web.live import live
 from portal.web.nodes import cluster_nodes
 from portal.web.operator import clusters, quarantine, unassigned
@@ -181,6 +182,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/webhooks/", operator_webhooks, name="operator_webhooks"),
     path("operator/webhooks/<slug:hook>/", operator_webhook, name="operator_webhook"),
     path("operator/budgets/", operator_budgets, name="operator_budgets"),
+    path("operator/limits/", operator_limits, name="operator_limits"),
     path("operator/clusters/", clusters, name="operator_clusters"),
     path("operator/clusters/<path:name>/connection/", connection, name="operator_connection"),
     path("operator/clusters/<path:name>/nodes/", cluster_nodes, name="operator_nodes"),

@@ -134,6 +134,10 @@ ADDRESSES = (
         text='{"overlap_hours":1}',
     ),
     Address("DELETE", "keys/<str:name>", "keys:write", answer=204, whole_tenant=True),
+    _reading("limits", "quotas:read"),
+    _reading("limits/<str:name>", "quotas:read", op=400),  # of which tenant?
+    Address("PUT", "limits/<str:name>", "", "tenants:write", 400),
+    Address("DELETE", "limits/<str:name>", "", "tenants:write", 400),
     _reading("quotas", "quotas:read"),
     Address(
         "POST",

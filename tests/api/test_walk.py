@@ -11,9 +11,12 @@ import pytest
 
 from billing.catalog import third_party_payers
 from billing.invoicing import close_runs
+from billing.limits import limits
+from billing.limits.limits import LimitTerms
 from billing.models import (
     CloseKind,
     CloseRun,
+    ConcurrencyLimit,
     Invoice,
     PaymentLink,
     PendingApproval,
@@ -215,6 +218,11 @@ def a_yearly_quota(house: House) -> Quota:
     )
 
 
+def a_limit(house: House) -> ConcurrencyLimit:
+    moment = builders.at("2026-03-01")
+    return limits.set_limit(tenant=house.vision, name="once", terms=LimitTerms(gpus=16), moment=moment)
+
+
 def an_invitation(house: House) -> Invitation:
     moment = datetime.now(UTC)
     return Invitation.objects.create(
@@ -241,6 +249,7 @@ def named(house: House) -> dict[str, str]:
         "payment-links": identifiers.write("link", _a_link(house).pk),
         "webhooks": house.webhook.name,
         "quotas": a_yearly_quota(house).name,
+        "limits": a_limit(house).name,
         "tenants": "vision-lab",
         "meters": meters.declare_meter(name="storage", title="Storage", unit="GB-month").name,
         "plans": "vision-deal",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from billing.limits.limits import LimitTerms, set_limit
 from billing.models import QuotaAction, QuotaEvery, QuotaMeasure
 from billing.quotas import quotas, review
 from billing.quotas.quotas import Setter
@@ -43,12 +44,15 @@ def test_the_pages_fit_every_window(live_server: LiveServer) -> None:
     )
     quotas.set_quota(tenant=house.vision, name="gpus", terms=acting, by=Setter.OPERATOR, moment=moment)
     review.review_quotas(moment=moment)
+    set_limit(tenant=house.vision, name="once", terms=LimitTerms(gpus=16, jobs=40), moment=moment)
     preview = "?name=march&amount=20&measure=money&every=month&thresholds=50%25&act=preview"
     pages = {
         "budgets": "/t/vision-lab/budgets/",
         "check": "/t/vision-lab/budgets/?act=check&job_gpus=8&job_hours=6&job_gpu_model=a100#job-check",
         "preview": f"/t/vision-lab/budgets/{preview}",
         "operator": "/operator/budgets/",
+        "limits": "/operator/limits/",
+        "limit": "/operator/limits/?tenant=vision-lab&name=h100&gpus=16&gpu_model=h100&jobs=40&act=preview",
     }
     shots = os.environ.get("SHOTS", "")
     with chromium() as browser:
@@ -56,7 +60,7 @@ def test_the_pages_fit_every_window(live_server: LiveServer) -> None:
             for theme in THEMES:
                 for person, names in (
                     (house.ann, ("budgets", "preview", "check")),
-                    (house.op, ("operator",)),
+                    (house.op, ("operator", "limits", "limit")),
                 ):
                     with visit(browser, width=width, theme=theme) as at:
                         sign_in(at.page, live_server.url, person.email, pages[names[0]])

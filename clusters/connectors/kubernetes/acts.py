@@ -11,7 +11,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clusters.connectors.acts import ActRefusedError, Demand, JobSeen, Limits, NotStuckError, differences
+from clusters.connectors.acts import (
+    ActRefusedError,
+    Ceiling,
+    Demand,
+    JobSeen,
+    Limits,
+    NotStuckError,
+    differences,
+)
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.kubernetes.accounts import (
     QUOTA_NAME,
@@ -27,6 +35,7 @@ PATIENCE = 5  # seconds in which what was done has to show
 HOLD, NONE = "Hold", "None"
 PODS = "pods"
 """Of our ResourceQuota: set to 0, no pod is admitted, also without GPUs."""
+GPUS = "requests.nvidia.com/gpu"
 
 _WAIT = (0, 5)  # hundredths of a second, doubling
 _KEEPS = (
@@ -34,6 +43,8 @@ _KEEPS = (
     "Pods that only wait count against other quotas of the namespace.",
 )
 _AROUND = "Pods that do not go through Kueue are not stopped."
+_WAITING = "Pods that only wait count, too; a few that start at the same moment can pass it."
+_SLICES = "MIG slices are not counted."
 _NO_REFUSAL = "Kueue refuses no job: new ones are submitted, and wait."
 
 
@@ -89,6 +100,19 @@ class KubernetesActs:
         if submits:
             limits |= {_hard_name(namespace, PODS): 0 for namespace in objects.namespaces}
         return Demand(limits=limits, notes=tuple(_notes(objects, submits=submits)))
+
+    def ceiling(self, account: str, ceiling: Ceiling) -> Demand:
+        """A ResourceQuota of ours in the account's namespace: one namespace, since it cannot span several."""
+        if models := sorted(filter(None, ceiling.gpus)):
+            raise ActRefusedError("kubernetes-limit-of-model", retry=False, model=models[0])
+        namespaces = sorted(self.lookup.find(account).namespaces)
+        if len(namespaces) != 1:
+            code = "kubernetes-limit-of-namespaces" if namespaces else "kubernetes-limit-of-queue"
+            raise ActRefusedError(code, retry=False, account=account, count=len(namespaces))
+        limits = {_hard_name(namespaces[0], GPUS): number for number in ceiling.gpus.values()}
+        if ceiling.jobs is not None:
+            limits[_hard_name(namespaces[0], PODS)] = ceiling.jobs
+        return Demand(limits=limits, notes=(_WAITING, *((_SLICES,) if ceiling.gpus else ())))
 
     def restored(self, value: Any) -> Any:
         """Ours goes; what is somebody else's stays."""
@@ -248,12 +272,12 @@ def _owner(metadata: Metadata, *path: str) -> str:
 
 
 def _hard_value(quota: Quota | None, resource: str) -> int | str:
-    """0 is ours; other amounts, and a 0 of somebody else, are text."""
+    """A number is ours; what somebody else owns is text."""
     amount = str(((quota.spec.hard if quota else None) or {}).get(resource, ""))
-    if amount != "0" or quota is None:
+    if quota is None or not (amount.isascii() and amount.isdecimal()):
         return amount
     owner = _owner(quota.metadata, "spec", "hard", resource)
-    return 0 if owner == MANAGER else f"0 by {owner}"
+    return int(amount) if owner == MANAGER else f"{amount} by {owner}"
 
 
 def is_ours(quota: Quota) -> bool:
@@ -271,7 +295,7 @@ def _without_effect(objects: AccountObjects, limits: Limits) -> list[str]:
         counted = (quota.status.hard if quota else None) or {}
         for resource in (quota.spec.hard if quota else None) or {}:
             name = _hard_name(namespace, resource)
-            if limits.get(name) == 0 and str(counted.get(resource)) != "0":
+            if isinstance(limits.get(name), int) and str(counted.get(resource)) != str(limits[name]):
                 names.append(name)
     return names
 
@@ -299,7 +323,7 @@ def _quota_write(namespace: str, quota: Quota | None, target: Limits) -> _Write:
     what, path = f"ResourceQuota {namespace}/{QUOTA_NAME}", quota_path(namespace)
     if quota is not None and not is_ours(quota):
         raise ActRefusedError("kubernetes-quota-foreign", retry=False, what=what)
-    hard = {name.partition(" of ")[0]: "0" for name, value in target.items() if value == 0}
+    hard = {name.partition(" of ")[0]: str(value) for name, value in target.items() if isinstance(value, int)}
     if quota is not None and not target:
         return _Write(what, path, None, quota.metadata.uid, quota.metadata.version)
     metadata: dict[str, Any] = {"name": QUOTA_NAME, "namespace": namespace}

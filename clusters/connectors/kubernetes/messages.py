@@ -49,6 +49,15 @@ SENTENCES: Mapping[str, str] = {
         "Accounts are read from the pods' label {label}, and no object of the cluster stops just those pods: only "
         "namespaces and queues of Kueue can be blocked."
     ),
+    "kubernetes-limit-of-model": _(
+        "Kubernetes cannot limit GPUs of the model {model} alone: set a limit of all GPUs."
+    ),
+    "kubernetes-limit-of-namespaces": _(
+        "{account} has {count} namespaces, and a ResourceQuota cannot span several: limit accounts of one namespace."
+    ),
+    "kubernetes-limit-of-queue": _(
+        "{account} is a queue, and a ResourceQuota is of a namespace: give its ClusterQueue a nominalQuota in Kueue."
+    ),
     "kubernetes-no-queue": _("No LocalQueue of Kueue is, or leads to, the queue {account}."),
     "kubernetes-no-namespace": _("No namespace has {label} with the value {account}."),
     "kubernetes-limits-changed": _("Somebody has changed what stops {account}: {differences}. Plan again."),

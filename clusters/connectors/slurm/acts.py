@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from clusters.connectors.acts import (
     ActRefusedError,
+    Ceiling,
     Demand,
     JobSeen,
     Limits,
@@ -34,6 +35,9 @@ would do the same to waiting jobs, has Slurm end the running ones within a minut
 
 SUBMITS = "GrpSubmitJobs"
 """Set to 0, sbatch refuses new jobs, also those without GPUs."""
+
+JOBS = "GrpJobs"
+"""How many jobs of the account, and of those below it, run at once."""
 
 PATIENCE = 5  # seconds in which what was done has to show
 _WAIT = (0, 1)  # hundredths of a second, doubling
@@ -192,6 +196,16 @@ class SlurmActs:
         limits = dict.fromkeys((STARTS, SUBMITS) if submits else (STARTS,), 0)
         return Demand(
             limits=limits, notes=("It takes effect where slurm.conf has AccountingStorageEnforce=limits.",)
+        )
+
+    def ceiling(self, account: str, ceiling: Ceiling) -> Demand:
+        """Limits of the association: running jobs run on, and what is beyond waits."""
+        del account
+        names = {f"{STARTS}:{model}" if model else STARTS: number for model, number in ceiling.gpus.items()}
+        jobs = {} if ceiling.jobs is None else {JOBS: ceiling.jobs}
+        return Demand(
+            limits=names | jobs,
+            notes=("It takes effect where slurm.conf has AccountingStorageEnforce=limits.",),
         )
 
     def restored(self, value: Any) -> Any:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NewAct(Body):
-    kind = serializers.ChoiceField(choices=[*ActKind.values])
+    kind = serializers.ChoiceField(choices=[kind for kind in ActKind.values if kind != ActKind.LIMIT])
     account = serializers.CharField(
         required=False, default="", max_length=255, help_text="For all kinds but `cancel`."
     )

@@ -1,0 +1,138 @@
+"""What a tenant may hold at once, with what is held now: read by tenants, set by operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from django.http import HttpResponse
+from rest_framework import serializers
+
+from billing.catalog.tenant_lock import lock
+from billing.limits import limits
+from billing.limits.limits import LimitTermsError
+from billing.limits.status import load_statuses
+from billing.models import ConcurrencyLimit, LimitState
+from portal.api import cursors
+from portal.api.answers import as_json
+from portal.api.entry_fields import body_of, entry_of
+from portal.api.fields import MomentField
+from portal.api.parameters import DRY_RUN, LISTS, TENANT, Parameter
+from portal.api.problems import not_found
+from portal.api.views import TenantEndpoint
+from portal.config_file.limits import LimitEntry
+from portal.ops.limits import limit_data
+
+TERMS = ("tenant", "name", "gpus", "jobs", "gpu_model", "project", "account", "cluster")
+"""What was set: what is held refuses no change."""
+
+
+class LimitAccountSerializer(serializers.Serializer[Any]):
+    """One account of the limit, and what it holds, as its cluster was last read."""
+
+    cluster = serializers.CharField()
+    account = serializers.CharField()
+    gpus = serializers.IntegerField()
+    jobs = serializers.IntegerField()
+    state = serializers.ChoiceField(
+        choices=LimitState.values, help_text="`set`: read back from the scheduler."
+    )
+    note = serializers.CharField(help_text="What the scheduler does not do, or has otherwise.")
+    error = serializers.CharField(help_text="Why it could not be set yet; it is tried again.")
+    checked_at = MomentField(allow_null=True)
+
+
+class LimitSerializer(serializers.Serializer[Any]):
+    """How many GPUs and running jobs each account in scope may hold at once."""
+
+    tenant = serializers.CharField()
+    name = serializers.CharField()
+    gpus = serializers.IntegerField(allow_null=True, help_text="Null: no limit.")
+    jobs = serializers.IntegerField(allow_null=True, help_text="Null: no limit.")
+    gpu_model = serializers.CharField(help_text="Empty: any.")
+    project = serializers.CharField(allow_null=True, help_text="Null: all.")
+    account = serializers.CharField()
+    cluster = serializers.CharField()
+    accounts = LimitAccountSerializer(many=True)
+
+
+class LimitFields(body_of(LimitEntry, without=("name",))):  # type: ignore[misc]  # those of the file
+    """What PUT says of a limit; the address has its name."""
+
+
+class LimitEndpoint(TenantEndpoint):
+    scope = "quotas:read"
+    write_scope = "tenants:write"
+    serializer = LimitSerializer
+    acts = True
+    parameters: ClassVar[Sequence[Parameter]] = (TENANT,)
+    write_parameters = (TENANT, DRY_RUN)
+    refusals = (LimitTermsError,)
+
+    def rows(self) -> Any:
+        """Those that the key may see: of a key of one project, its own."""
+        rows = limits.list_limits(self.tenant)
+        project = self.client.key.project_id
+        return rows if project is None else rows.filter(project=project)
+
+    def row(self, name: str) -> ConcurrencyLimit | None:
+        row: ConcurrencyLimit | None = self.rows().filter(name=name, tenant=self.needed_tenant()).first()
+        return row
+
+    def data(self, rows: Sequence[ConcurrencyLimit]) -> list[dict[str, Any]]:
+        return [limit_data(one) for one in load_statuses(rows, moment=self.moment)]
+
+    def answer(self, row: ConcurrencyLimit) -> HttpResponse:
+        (data,) = self.data([row])
+        return self.tagged(as_json(self.representation(data)), {name: data[name] for name in TERMS})
+
+    def match_terms(self, row: ConcurrencyLimit | None) -> None:
+        """Raises ProblemError 412 where `If-Match` names other terms than it has, or there is none."""
+        if row is None:
+            self.match_new()
+        else:
+            (data,) = self.data([row])
+            self.match_settled({name: data[name] for name in TERMS})
+
+
+class Limits(LimitEndpoint):
+    """The limits in force, each with what its accounts hold now."""
+
+    lists = True
+    parameters = (TENANT, *LISTS)
+
+    def get(self, request: Any) -> HttpResponse:
+        del request
+        return self.page(self.rows(), order=("pk",))
+
+    def prepared(self, page: cursors.Page[Any]) -> Sequence[Any]:
+        return self.data(list(page.rows))
+
+
+class OneLimit(LimitEndpoint):
+    """One limit, by its name. PUT creates or replaces it, DELETE ends it: by operators."""
+
+    request_serializer = LimitFields
+
+    def get(self, request: Any, name: str) -> HttpResponse:
+        del request
+        row = self.row(name)
+        if row is None:
+            raise not_found()
+        return self.answer(row)
+
+    def put(self, request: Any, name: str) -> HttpResponse:
+        del request
+        tenant = lock(self.needed_tenant())
+        entry = entry_of(LimitEntry, self.body() | {"name": name}, label=f'limit "{name}"')
+        self.match_terms(self.row(name))
+        row = entry.write(tenant, moment=self.moment.replace(microsecond=0))
+        return self.answer(limits.list_limits(tenant).get(pk=row.pk))
+
+    def delete(self, request: Any, name: str) -> HttpResponse:
+        del request
+        tenant = lock(self.needed_tenant())
+        self.match_terms(self.row(name))
+        if not limits.end_limit(tenant=tenant, name=name, moment=self.moment.replace(microsecond=0)):
+            raise not_found()
+        return HttpResponse(status=204)
