@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from django import forms
 from django.views.decorators.debug import sensitive_variables
@@ -13,10 +13,12 @@ from django.views.decorators.debug import sensitive_variables
 from clusters import credential_files
 from clusters.models import Cluster, Connection
 from clusters.models.connection import FITTING, SECRETS
+from clusters.models.endpoint import Address
 from clusters.models.secrets_guard import entered_for_elsewhere
 from portal.core.vault import VaultError, seal
 from portal.excerpt import NO_CHOICE
 
+A = TypeVar("A", bound=Address)
 HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 AWS = {"region", "access_key", "secret_key"}
 LABELS = {
@@ -28,7 +30,7 @@ LABELS = {
     "aws": "AWS keys",
 }
 HELP = {
-    "token": "Slurm: a JWT, as `scontrol token` prints it. Prometheus: a bearer token.",
+    "token": "Slurm: a JWT, as `scontrol token` prints it. Prometheus, Kubernetes: a bearer token.",
     "jwt_key": "Instead of a token: the bytes of jwt_hs256.key in base64 (base64 -w0 jwt_hs256.key).",
     "client_key": "PEM.",
     "headers": "For an authenticating proxy, or a tenant's name (X-Scope-OrgID), one a line: Name: value.",
@@ -81,15 +83,17 @@ class Unseen(forms.Textarea):
         return ""
 
 
-class ConnectionForm(forms.ModelForm[Connection]):
-    """Secrets are entered into `new_…`; left empty, what is kept stays. `forget` takes some away."""
+class AddressForm(forms.ModelForm[A]):
+    """An address with its secrets, which are entered into `new_…`; left empty, what is kept stays.
+
+    `forget` takes some away. `secrets` are the columns that rest encrypted.
+    """
+
+    secrets: ClassVar[tuple[str, ...]] = ()
 
     new_token = forms.CharField(required=False, widget=Unseen(3))
-    new_jwt_key = forms.CharField(required=False, widget=Unseen(2))
     new_client_key = forms.CharField(required=False, widget=Unseen(4))
     new_headers = forms.CharField(required=False, widget=Unseen(3))
-    new_password = forms.CharField(required=False, widget=Unseen(1))
-    new_aws = forms.CharField(required=False, widget=Unseen(4))
     forget = forms.MultipleChoiceField(
         required=False,
         choices=list(LABELS.items()),
@@ -97,6 +101,71 @@ class ConnectionForm(forms.ModelForm[Connection]):
         label="Take away",
         error_messages=NO_CHOICE,
     )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        is_stored = self.instance.pk is not None
+        for name in self.secrets:
+            field = self.fields[f"new_{name}"]
+            is_set = is_stored and bool(getattr(self.instance, name))
+            field.label = LABELS[name]
+            field.help_text = f"{'One is kept; leave empty to keep it. ' if is_set else ''}{HELP[name]}"
+        stored = [(name, LABELS[name]) for name in self.secrets if is_stored and getattr(self.instance, name)]
+        cast("forms.MultipleChoiceField", self.fields["forget"]).choices = stored
+        if not stored:
+            del self.fields["forget"]
+
+    @sensitive_variables()
+    def clean_new_headers(self) -> str:
+        return _lines(self.cleaned_data["new_headers"], "Write one header a line, as Name: value.")
+
+    def clean_ca(self) -> str:
+        return self._named_before("ca")
+
+    def clean_client_certificate(self) -> str:
+        return self._named_before("client_certificate")
+
+    def _named_before(self, name: str) -> str:
+        """A file that `apply` named stays named."""
+        text = str(self.cleaned_data[name] or "")
+        return text if text == getattr(self.instance, name) else _no_file(text)
+
+    @sensitive_variables()
+    def clean(self) -> dict[str, Any]:
+        """Seals what was entered, and takes the plain text out of what the form holds."""
+        cleaned = super().clean() or self.cleaned_data
+        self._refuse_another_address(cleaned)
+        for name in self.secrets:
+            entered = str(cleaned.pop(f"new_{name}", "") or "").strip()
+            try:
+                if entered or name in cleaned.get("forget", ()):
+                    setattr(self.instance, name, seal(_no_file(entered)))
+            except forms.ValidationError as error:
+                self.add_error(f"new_{name}", error)
+            except VaultError as error:
+                raise forms.ValidationError(str(error)) from None
+        return cleaned
+
+    def _refuse_another_address(self, cleaned: dict[str, Any]) -> None:
+        entered = {name for name in self.secrets if cleaned.get(f"new_{name}")} | {*cleaned.get("forget", ())}
+        secrets = entered_for_elsewhere(self.instance, cleaned, entered=entered, secrets=self.secrets)
+        if secrets:
+            names = ", ".join(LABELS[name] for name in secrets)
+            self.add_error(
+                None,
+                "What is kept secret was entered for another address: with this one, enter it again or take it away "
+                f"({names}).",
+            )
+
+
+class ConnectionForm(AddressForm[Connection]):
+    """How usage of a cluster is read."""
+
+    secrets = SECRETS
+
+    new_jwt_key = forms.CharField(required=False, widget=Unseen(2))
+    new_password = forms.CharField(required=False, widget=Unseen(1))
+    new_aws = forms.CharField(required=False, widget=Unseen(4))
 
     class Meta:
         model = Connection
@@ -112,22 +181,12 @@ class ConnectionForm(forms.ModelForm[Connection]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        is_stored = self.instance.pk is not None
         if "cluster" in self.fields:
             clusters = cast("forms.ModelChoiceField[Cluster]", self.fields["cluster"])
             clusters.queryset = Cluster.objects.filter(kind__in=FITTING, connection=None)
         self.fields["coverage_needed"].required = False
         first = self.fields["first_usage_from"]
         first.help_text = f"In UTC. {first.help_text}"
-        for name in SECRETS:
-            field = self.fields[f"new_{name}"]
-            is_set = is_stored and bool(getattr(self.instance, name))
-            field.label = LABELS[name]
-            field.help_text = f"{'One is kept; leave empty to keep it. ' if is_set else ''}{HELP[name]}"
-        stored = [(name, LABELS[name]) for name in SECRETS if is_stored and getattr(self.instance, name)]
-        cast("forms.MultipleChoiceField", self.fields["forget"]).choices = stored
-        if not stored:
-            del self.fields["forget"]
         if self.instance.cluster_id:
             for name in misfits(self.instance.cluster.kind):
                 self.fields.pop(name, None)
@@ -143,10 +202,6 @@ class ConnectionForm(forms.ModelForm[Connection]):
         return text
 
     @sensitive_variables()
-    def clean_new_headers(self) -> str:
-        return _lines(self.cleaned_data["new_headers"], "Write one header a line, as Name: value.")
-
-    @sensitive_variables()
     def clean_new_aws(self) -> str:
         message = "Write region, access_key and secret_key, one a line, as name: value."
         text = _lines(self.cleaned_data["new_aws"], message)
@@ -154,17 +209,6 @@ class ConnectionForm(forms.ModelForm[Connection]):
         if names - {"session_token"} != AWS:
             raise forms.ValidationError(message)
         return text
-
-    def clean_ca(self) -> str:
-        return self._named_before("ca")
-
-    def clean_client_certificate(self) -> str:
-        return self._named_before("client_certificate")
-
-    def _named_before(self, name: str) -> str:
-        """A file that `apply` named stays named."""
-        text = str(self.cleaned_data[name] or "")
-        return text if text == getattr(self.instance, name) else _no_file(text)
 
     def clean_coverage_needed(self) -> int:
         """Left empty, what is kept stays."""
@@ -176,35 +220,15 @@ class ConnectionForm(forms.ModelForm[Connection]):
 
     @sensitive_variables()
     def clean(self) -> dict[str, Any]:
-        """Seals what was entered, and takes the plain text out of what the form holds."""
-        cleaned = super().clean() or self.cleaned_data
-        self._refuse_another_address(cleaned)
-        cluster = cleaned.get("cluster")
+        """As `AddressForm`; and refuses what a cluster of this kind has no use for."""
+        given = dict(self.cleaned_data)
+        cleaned = super().clean()
+        cluster = given.get("cluster")
         for name in misfits(cluster.kind) if isinstance(cluster, Cluster) else ():
-            value = cleaned.get(name)
+            value = given.get(name)
             if value and value != self.fields[name].initial:
                 self.add_error(name, "A cluster of this kind has no use for it.")
-        for name in SECRETS:
-            entered = str(cleaned.pop(f"new_{name}", "") or "").strip()
-            try:
-                if entered or name in cleaned.get("forget", ()):
-                    setattr(self.instance, name, seal(_no_file(entered)))
-            except forms.ValidationError as error:
-                self.add_error(f"new_{name}", error)
-            except VaultError as error:
-                raise forms.ValidationError(str(error)) from None
         return cleaned
-
-    def _refuse_another_address(self, cleaned: dict[str, Any]) -> None:
-        entered = {name for name in SECRETS if cleaned.get(f"new_{name}")} | {*cleaned.get("forget", ())}
-        secrets = entered_for_elsewhere(self.instance, cleaned, entered=entered, secrets=SECRETS)
-        if secrets:
-            names = ", ".join(LABELS[name] for name in secrets)
-            self.add_error(
-                None,
-                "What is kept secret was entered for another address: with this one, enter it again or take it away "
-                f"({names}).",
-            )
 
     def save(self, commit: bool = True) -> Connection:
         """What was wrong with it may be right now, so it is due at once."""

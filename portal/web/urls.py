@@ -7,6 +7,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from portal.web.account import account, account_csv, documents
 from portal.web.api_keys import api_keys, change_api_keys, operator_api_keys
 from portal.web.api_reference import api_area, api_reference
+from portal.web.api_server import api_server
 from portal.web.bank_transfer import one_transfer
 from portal.web.blocks import account_blocks
 from portal.web.budgets import budgets, change_budget, operator_budgets
@@ -185,6 +186,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/limits/", operator_limits, name="operator_limits"),
     path("operator/clusters/", clusters, name="operator_clusters"),
     path("operator/clusters/<path:name>/connection/", connection, name="operator_connection"),
+    path("operator/clusters/<path:name>/api-server/", api_server, name="operator_api_server"),
     path("operator/clusters/<path:name>/nodes/", cluster_nodes, name="operator_nodes"),
     path("operator/clusters/<path:name>/watermark/", reset_watermark, name="operator_watermark"),
     path("operator/clusters/<path:name>/blocks/", account_blocks, name="operator_blocks"),
