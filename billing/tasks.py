@@ -260,9 +260,14 @@ def dun(**_: object) -> None:
 @shared_task
 def review_quotas(**_: object) -> None:
     """Look at the quotas of whom something was rated since; missed, doubled or killed, each threshold tells once."""
+    from billing.admission import follow
     from billing.quotas import review
 
-    done = review.review_quotas(moment=datetime.now(UTC).replace(microsecond=0))
+    moment = datetime.now(UTC).replace(microsecond=0)
+    over = follow.follow_reservations(moment=moment)
+    if over.lapsed:
+        log.info("reservations lapsed", lapsed=over.lapsed, ended=over.ended)
+    done = review.review_quotas(moment=moment)
     if done.crossed or done.cleared:
         log.info(
             "quotas reviewed",

@@ -1,4 +1,4 @@
-"""May this job run? A question: nothing is set aside, and nobody's lock is taken."""
+"""May this job run? A question: nothing is set aside, and no lock is taken. Reserving asks the same, under locks."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ from fractions import Fraction
 
 from django.db.models import Q
 
-from billing.admission.cost import JobCost
+from billing.admission.cost import JobCost, longest_that_fits
+from billing.admission.wallets import WalletNeed, list_wallets
 from billing.models import Quota, QuotaAction, QuotaBlock, QuotaEvery
 from billing.models.quota_terms import SCOPE
 from billing.quotas import demands, figures, quotas
 from billing.quotas.figures import Figure
+from billing.quotas.reservations import seconds_within
 from billing.quotas.status import QuotaStatus
 from billing.simulation.quotes import account_of, read_length
 from clusters.connectors.base import UsageFact
 from clusters.models import Cluster
 from portal.core.tenants.models import Ownership, Tenant
-
-MINUTE = 60
-"""Schedulers take time limits in whole minutes."""
-TRIES = 8
-"""Lengths that are priced, at most, to find the longest that fits where the price is not one a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +29,26 @@ class Need:
 
     `longest`: seconds of the longest time limit that fits, in whole minutes, 0 for none; None: no limit is too long.
     `decides`: whether the quota keeps the job from running where it does not fit; others only tell. `blocks`: it blocks
-    the account now, and lets go only a little below its amount.
+    the account now, and lets go only a little below its amount. `within`: the seconds of it that `amount` is of.
     """
 
     status: QuotaStatus
     amount: Fraction
     longest: int | None
     decides: bool
+    within: int
     blocks: bool = False
+
+    @property
+    def reserves(self) -> Fraction:
+        """What has to be left for it: all that it may use, or the quota's cap for one reservation."""
+        cap = self.status.quota.reservation_cap
+        return self.amount if cap is None else min(self.amount, Fraction(cap))
 
     @property
     def fits(self) -> bool:
         """Something is left, it is enough, and no block stands."""
-        return self.status.left > 0 and self.amount <= self.status.left and not self.blocks
+        return self.status.left > 0 and self.reserves <= self.status.left and not self.blocks
 
     @property
     def refuses(self) -> bool:
@@ -60,6 +64,7 @@ class JobCheck:
     seconds: int  # the time limit that was asked for
     needs: Sequence[Need]  # of each quota that counts the job, in order of names
     unpriced: Sequence[str]
+    wallets: Sequence[WalletNeed] = ()  # of each wallet that would pay for it
 
     @property
     def refusing(self) -> list[Need]:
@@ -67,27 +72,32 @@ class JobCheck:
         return sorted((need for need in self.needs if need.refuses), key=lambda need: need.longest or 0)
 
     @property
+    def empty_wallets(self) -> list[WalletNeed]:
+        """Those that it does not fit."""
+        return [need for need in self.wallets if not need.fits]
+
+    @property
     def may_run(self) -> bool:
-        return not self.refusing
+        return not self.refusing and not self.empty_wallets
 
     @property
     def longest(self) -> int | None:
         """Seconds of the longest time limit that all fit; None where what was asked for does, or any."""
-        fitting = [need.longest for need in self.refusing if need.longest is not None]
-        return min(fitting, default=None)
+        longest = [need.longest for need in self.refusing] + [need.longest for need in self.empty_wallets]
+        return min((seconds for seconds in longest if seconds is not None), default=None)
 
 
-def check_job(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime) -> JobCheck:
+def check_job(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime, besides: int = 0) -> JobCheck:
     """Whether the tenant's job may run now on the named cluster, from `job.started` to its time limit `job.ended`.
 
     `job.account` is one that the tenant owns, "" for any; quotas of a user, queue, QOS or GPU model count it where it
-    says so. A fixed number of queries, and where money is counted those of a quote for each length that a period leaves
-    of the job. Raises QuoteError.
+    says so. `besides`: a reservation that would end with this job's. A fixed number of queries, and where money is
+    counted those of a quote for each length that a period leaves of the job. Raises QuoteError.
     """
     seconds = read_length(job)
     owner = account_of(tenant, cluster, job.account, datetime.fromtimestamp(job.started or 0, UTC))
     rows = [row for row in quotas.list_quotas(tenant) if _counts(row, owner, job)]
-    by_quota = figures.load_figures(rows, moment=now, forecasts=False) if rows else {}
+    by_quota = figures.load_figures(rows, moment=now, forecasts=False, besides=besides) if rows else {}
     released = bool(rows) and tenant.pk in demands.load_released([tenant.pk], now)
     blocks = demands.list_open(rows) if rows and not released else {}
     cost = JobCost(tenant, cluster, job, owner.account.name, now)
@@ -99,21 +109,22 @@ def check_job(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime) ->
             if acts and any(_stands(block, owner) for block in blocks.get(row.pk, ())):
                 need = replace(need, longest=0, blocks=True)
             needs.append(need)
-    return JobCheck(owner.account.name, owner.project.name, seconds, needs, cost.unpriced)
+    paying = list_wallets(owner, cost, job.user, seconds, now, besides=besides)
+    return JobCheck(owner.account.name, owner.project.name, seconds, needs, cost.unpriced, paying)
 
 
 def check_job_of_account(*, cluster: Cluster, job: UsageFact, now: datetime) -> JobCheck | None:
     """As `check_job`, for whoever owns `job.account` on the cluster now; None where nobody does. Raises QuoteError."""
     read_length(job)
-    owner = (
-        Ownership.objects.filter(Q(since=None) | Q(since__lte=now), Q(until=None) | Q(until__gt=now))
-        .filter(account__cluster=cluster, account__name=job.account)
-        .select_related("tenant")
-        .first()
-    )
-    if owner is None:
-        return None
-    return check_job(tenant=owner.tenant, cluster=cluster.name, job=job, now=now)
+    owner = owner_now(cluster, job.account, now)
+    return None if owner is None else check_job(tenant=owner, cluster=cluster.name, job=job, now=now)
+
+
+def owner_now(cluster: Cluster, account: str, now: datetime) -> Tenant | None:
+    """Whose the account is now; None where it is nobody's."""
+    rows = Ownership.objects.filter(Q(since=None) | Q(since__lte=now), Q(until=None) | Q(until__gt=now))
+    row = rows.filter(account__cluster=cluster, account__name=account).select_related("tenant").first()
+    return None if row is None else row.tenant
 
 
 def decides(quota: Quota, job: UsageFact) -> bool:
@@ -142,40 +153,11 @@ def _is_open(quota: Quota, figure: Figure, now: datetime) -> bool:
 
 def _need(status: QuotaStatus, cost: JobCost, seconds: int, now: datetime, *, decides: bool) -> Need:
     """Of a period that ends before the job, only what it uses until then."""
-    quota, window = status.quota, status.figure.window
-    if quota.every == QuotaEvery.ROLLING:
-        within = (quota.hours or 1) * 3600
-    else:
-        within = max(1, int((window.end - now).total_seconds()))
-    counted = min(seconds, within)
-    amount = cost.of(quota, counted)
-    if amount <= status.left and status.left > 0:
-        return Need(status, amount, None, decides)
+    quota = status.quota
+    counted = min(seconds, max(1, seconds_within(quota, status.figure.window, now)))
+    need = Need(status, cost.of(quota, counted), None, decides, counted)
+    if need.fits:
+        return need
     if status.left <= 0:
-        return Need(status, amount, 0, decides)
-    return Need(status, amount, longest_that_fits(cost, quota, counted, status.left), decides)
-
-
-def longest_that_fits(cost: JobCost, quota: Quota, seconds: int, left: Fraction) -> int:
-    """Seconds in whole minutes, fewer than asked for, that cost at most what is left; 0 where no minute does.
-
-    The very longest where every second costs the same; else one that fits, found in TRIES steps. Each goes to where
-    what is left would be reached if the price were even in between: far fewer than halves where a tier is short.
-    """
-    most = (seconds - 1) // MINUTE
-    a_second = cost.a_second(quota)
-    if a_second is not None:
-        return min(most, int(left / a_second / MINUTE)) * MINUTE if a_second else most * MINUTE
-    fits, beyond = 0, most + 1
-    lower, upper = Fraction(0), cost.of(quota, beyond * MINUTE)
-    for _ in range(TRIES):
-        if beyond - fits < 2:
-            break
-        even = (left - lower) / (upper - lower) if upper > lower else Fraction(1, 2)
-        middle = min(max(fits + int((beyond - fits) * even), fits + 1), beyond - 1)
-        amount = cost.of(quota, middle * MINUTE)
-        if amount <= left:
-            fits, lower = middle, amount
-        else:
-            beyond, upper = middle, amount
-    return fits * MINUTE
+        return replace(need, longest=0)
+    return replace(need, longest=longest_that_fits(cost, quota, counted, status.left))

@@ -15,6 +15,10 @@ from clusters.connectors.base import UsageFact
 from portal.core.tenants.models import Tenant
 
 HOUR = 3600
+MINUTE = 60
+"""Schedulers take time limits in whole minutes."""
+TRIES = 8
+"""Lengths that are priced, at most, to find the longest that fits where the price is not one a second."""
 
 
 @dataclass(slots=True)
@@ -79,3 +83,28 @@ class JobCost:
 
 def _looks_at_totals(part: Part) -> bool:
     return part.price.model != Scale.PER_UNIT.value or part.price.allowance_id is not None
+
+
+def longest_that_fits(cost: JobCost, quota: Quota, seconds: int, left: Fraction) -> int:
+    """Seconds in whole minutes, fewer than asked for, that cost at most what is left; 0 where no minute does.
+
+    The very longest where every second costs the same; else one that fits, found in TRIES steps. Each goes to where
+    what is left would be reached if the price were even in between: far fewer than halves where a tier is short.
+    """
+    most = (seconds - 1) // MINUTE
+    a_second = cost.a_second(quota)
+    if a_second is not None:
+        return min(most, int(left / a_second / MINUTE)) * MINUTE if a_second else most * MINUTE
+    fits, beyond = 0, most + 1
+    lower, upper = Fraction(0), cost.of(quota, beyond * MINUTE)
+    for _ in range(TRIES):
+        if beyond - fits < 2:
+            break
+        even = (left - lower) / (upper - lower) if upper > lower else Fraction(1, 2)
+        middle = min(max(fits + int((beyond - fits) * even), fits + 1), beyond - 1)
+        amount = cost.of(quota, middle * MINUTE)
+        if amount <= left:
+            fits, lower = middle, amount
+        else:
+            beyond, upper = middle, amount
+    return fits * MINUTE

@@ -9,8 +9,10 @@ from zoneinfo import ZoneInfo
 from django.utils.translation import gettext as _
 
 from billing.admission.check import JobCheck, Need
+from billing.admission.wallets import WalletNeed
 from billing.models import Quota, QuotaAction
-from billing.quotas.status import QuotaStatus, period_text, scope_text
+from billing.quotas.status import QuotaStatus, amount_text, period_text, scope_text
+from billing.rules.money import Money
 
 KINDS = ("user", "qos", "queue", "account", "project", "gpu_model", "cluster")
 """What a quota is of, the narrowest first."""
@@ -50,8 +52,9 @@ def window_text(status: QuotaStatus, zone: ZoneInfo) -> str:
 
 def answer_text(check: JobCheck) -> str:
     """In one line a quota: yes, or no and why, what would fit and whom to ask; and what others say of it."""
-    lines = [] if check.refusing else [_("This job may run.")]
+    lines = [_("This job may run.")] if check.may_run else []
     lines += [f"{refusal_text(need)} {way_out_text(need)}" for need in check.refusing]
+    lines += [wallet_text(need) for need in check.empty_wallets]
     others = [need for need in check.needs if not need.fits and not need.refuses]
     lines += [other_text(need) for need in others]
     if check.unpriced:
@@ -72,16 +75,40 @@ def refusal_text(need: Need) -> str:
     """Which budget, how it stands, and what the job needs of it."""
     one = need.status
     return _(
-        "Budget {name} ({scope}, {period}): {used} of {amount} used, {left} left; this job needs up to {needs}."
+        "Budget {name} ({scope}, {period}): {used} of {amount} used{reserved}, {left} left; "
+        "this job needs up to {needs}."
     ).format(
+        reserved=_reserved(one),
         name=one.quota.name,
         scope=scope_text(one.quota),
         period=period_text(one.quota),
         used=one.text(one.figure.used),
         amount=one.text(one.amount),
         left=one.text(max(one.left, Fraction(0))),
-        needs=one.text(need.amount),
+        needs=one.text(need.reserves),
     )
+
+
+def _reserved(one: QuotaStatus) -> str:
+    """Of other jobs; nothing where none has any."""
+    if not one.figure.reserved:
+        return ""
+    return _(", {reserved} reserved").format(reserved=one.text(one.figure.reserved))
+
+
+def wallet_text(need: WalletNeed) -> str:
+    """Of a wallet that the job does not fit: what it has, what the job needs, and what would fit."""
+    unit = need.wallet.unit
+    text = _("Wallet of {wallet}: {left} may still be spent; this job needs up to {needs}.").format(
+        wallet=need.wallet,
+        left=amount_text(Money.from_minor(max(need.free, 0), unit).amount, unit),
+        needs=amount_text(Money.from_minor(need.amount, unit).amount, unit),
+    )
+    if need.longest:
+        fits = _("A time limit of {limit} fits.").format(limit=limit_text(need.longest))
+    else:
+        fits = _("No time limit fits.")
+    return " ".join([text, fits, _("To run it, top the wallet up.")])
 
 
 def way_out_text(need: Need) -> str:

@@ -531,6 +531,7 @@ class Migration(migrations.Migration):
                         ('repeat_every', models.DecimalField(blank=True, decimal_places=6, help_text='Beyond the last threshold, a notice at each further so many.', max_digits=24, null=True)),
                         ('action', models.CharField(choices=[('notify', 'Only notify'), ('no-gpu-jobs', 'No new GPU job starts'), ('no-submissions', 'No new job can be submitted')], default='notify', help_text='On the accounts in its scope, while all of the amount is used.', max_length=14)),
                         ('watch', models.BooleanField(default=False, help_text='Nothing is done: the history says what would have been done.')),
+                        ('reservation_cap', models.DecimalField(blank=True, decimal_places=6, help_text='One reservation holds at most so much of it, even if its job may use more; empty: all of that.', max_digits=24, null=True)),
                         ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='quotas', to='tenants.tenant')),
                         ('name', models.SlugField(help_text="Unique among the tenant's quotas.")),
                         ('project', models.ForeignKey(blank=True, help_text='Empty: all.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.project')),
@@ -546,7 +547,7 @@ class Migration(migrations.Migration):
                     options={
                         'abstract': False,
                         'indexes': [models.Index(condition=models.Q(('ended_at', None)), fields=['tenant'], name='quotas_in_force_of_tenant')],
-                        'constraints': [models.CheckConstraint(condition=models.Q(('amount__gte', 0)), name='quota_amount_is_not_negative'), models.CheckConstraint(condition=models.Q(models.Q(('measure', 'gpu-hours'), ('unit', '')), models.Q(('measure__in', ['money', 'credits']), models.Q(('unit', ''), _negated=True)), _connector='OR'), name='quota_has_the_unit_of_its_measure'), models.CheckConstraint(condition=models.Q(('credits', 'gross'), models.Q(('credits', 'net'), ('measure', 'money')), _connector='OR'), name='quota_net_of_credits_is_of_money'), models.CheckConstraint(condition=models.Q(('every__in', ['day', 'week', 'month', 'quarter', 'year', 'billing-period', 'term', 'rolling'])), name='quota_period_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('every', 'term'), ('end_day__gt', models.F('first_day'))), models.Q(models.Q(('every', 'term'), _negated=True), ('end_day', None), ('first_day', None)), _connector='OR'), name='quota_of_a_term_has_its_days'), models.CheckConstraint(condition=models.Q(models.Q(('every', 'rolling'), ('hours__gt', 0)), models.Q(models.Q(('every', 'rolling'), _negated=True), ('hours', None)), _connector='OR'), name='quota_of_a_window_has_its_hours'), models.CheckConstraint(condition=models.Q(('carry_over__lte', 100)), name='quota_carries_all_at_most'), models.CheckConstraint(condition=models.Q(models.Q(('carry_over', 0), ('carry_overdraft', False)), models.Q(('every__in', ['term', 'rolling']), _negated=True), _connector='OR'), name='quota_that_carries_has_periods'), models.CheckConstraint(condition=models.Q(('repeat_every', None), ('repeat_every__gt', 0), _connector='OR'), name='quota_repeats_at_something'), models.CheckConstraint(condition=models.Q(('action__in', ['notify', 'no-gpu-jobs', 'no-submissions'])), name='quota_action_is_known'), models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('tenant', 'name'), name='quota_is_named_once_per_tenant'), models.CheckConstraint(condition=models.Q(('set_by__in', ['owner', 'operator', 'plan'])), name='quota_setter_is_known'), models.CheckConstraint(condition=models.Q(('cap', None), ('cap__gte', models.F('amount')), _connector='OR'), name='quota_is_within_its_cap'), models.CheckConstraint(condition=models.Q(('with_paid', False), models.Q(('measure', 'money'), ('project', None)), _connector='OR'), name='quota_of_what_is_paid_is_of_money'), models.CheckConstraint(condition=models.Q(('action', 'notify'), models.Q(('gpu_model', ''), ('qos', ''), ('queue', ''), ('user', '')), _connector='OR'), name='quota_that_blocks_is_of_whole_accounts')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('amount__gte', 0)), name='quota_amount_is_not_negative'), models.CheckConstraint(condition=models.Q(models.Q(('measure', 'gpu-hours'), ('unit', '')), models.Q(('measure__in', ['money', 'credits']), models.Q(('unit', ''), _negated=True)), _connector='OR'), name='quota_has_the_unit_of_its_measure'), models.CheckConstraint(condition=models.Q(('credits', 'gross'), models.Q(('credits', 'net'), ('measure', 'money')), _connector='OR'), name='quota_net_of_credits_is_of_money'), models.CheckConstraint(condition=models.Q(('every__in', ['day', 'week', 'month', 'quarter', 'year', 'billing-period', 'term', 'rolling'])), name='quota_period_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('every', 'term'), ('end_day__gt', models.F('first_day'))), models.Q(models.Q(('every', 'term'), _negated=True), ('end_day', None), ('first_day', None)), _connector='OR'), name='quota_of_a_term_has_its_days'), models.CheckConstraint(condition=models.Q(models.Q(('every', 'rolling'), ('hours__gt', 0)), models.Q(models.Q(('every', 'rolling'), _negated=True), ('hours', None)), _connector='OR'), name='quota_of_a_window_has_its_hours'), models.CheckConstraint(condition=models.Q(('carry_over__lte', 100)), name='quota_carries_all_at_most'), models.CheckConstraint(condition=models.Q(models.Q(('carry_over', 0), ('carry_overdraft', False)), models.Q(('every__in', ['term', 'rolling']), _negated=True), _connector='OR'), name='quota_that_carries_has_periods'), models.CheckConstraint(condition=models.Q(('repeat_every', None), ('repeat_every__gt', 0), _connector='OR'), name='quota_repeats_at_something'), models.CheckConstraint(condition=models.Q(('action__in', ['notify', 'no-gpu-jobs', 'no-submissions'])), name='quota_action_is_known'), models.CheckConstraint(condition=models.Q(('reservation_cap', None), ('reservation_cap__gt', 0), _connector='OR'), name='quota_reserves_something'), models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('tenant', 'name'), name='quota_is_named_once_per_tenant'), models.CheckConstraint(condition=models.Q(('set_by__in', ['owner', 'operator', 'plan'])), name='quota_setter_is_known'), models.CheckConstraint(condition=models.Q(('cap', None), ('cap__gte', models.F('amount')), _connector='OR'), name='quota_is_within_its_cap'), models.CheckConstraint(condition=models.Q(('with_paid', False), models.Q(('measure', 'money'), ('project', None)), _connector='OR'), name='quota_of_what_is_paid_is_of_money'), models.CheckConstraint(condition=models.Q(('action', 'notify'), models.Q(('gpu_model', ''), ('qos', ''), ('queue', ''), ('user', '')), _connector='OR'), name='quota_that_blocks_is_of_whole_accounts')],
                     },
                 ),
                 migrations.CreateModel(
@@ -618,6 +619,32 @@ class Migration(migrations.Migration):
                     options={
                         'indexes': [models.Index(fields=['-created_at'], name='payouts_by_time')],
                         'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Reservation',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.project')),
+                        ('cluster', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.cluster')),
+                        ('key', models.CharField(help_text='One stands under it at a time.', max_length=200)),
+                        ('job_id', models.CharField(blank=True, help_text='Empty: not known yet.', max_length=200)),
+                        ('account', models.TextField()),
+                        ('gpus', models.IntegerField(help_text='Of one task.')),
+                        ('seconds', models.IntegerField(help_text='The time limit of one task.')),
+                        ('tasks', models.IntegerField(default=1, help_text='Of an array; 1 for a plain job.')),
+                        ('at_once', models.IntegerField(default=1, help_text='So many tasks are held: all, or as many as run at once.')),
+                        ('shape', models.CharField(help_text='SHA-256 of all that was asked for.', max_length=64)),
+                        ('runs_after', models.BigIntegerField(help_text='Runs of its job that ended by this UTC epoch second are others.')),
+                        ('placed_at', models.DateTimeField()),
+                        ('expires_at', models.DateTimeField(help_text='Unless a job comes for it; empty: it came.', null=True)),
+                        ('released_at', models.DateTimeField(null=True)),
+                        ('end', models.CharField(blank=True, choices=[('released', 'Released by whoever placed it'), ('ended', 'Its job ended'), ('never-came', 'No job came for it'), ('vanished', 'Its job was not seen for a day')], max_length=10)),
+                    ],
+                    options={
+                        'indexes': [models.Index(condition=models.Q(('released_at', None)), fields=['tenant'], name='reservations_standing'), models.Index(fields=['tenant', 'released_at'], name='reservations_of_tenant')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('released_at', None)), fields=('cluster', 'key'), name='reservation_stands_once_per_key'), models.CheckConstraint(condition=models.Q(('at_once__gt', 0), ('at_once__lte', models.F('tasks')), ('seconds__gt', 0), ('tasks__gt', 0)), name='reservation_is_of_something'), models.CheckConstraint(condition=models.Q(models.Q(('end', ''), ('released_at', None)), models.Q(('end__in', ['released', 'ended', 'never-came', 'vanished']), ('released_at__isnull', False)), _connector='OR'), name='reservation_says_why_it_ended'), models.CheckConstraint(condition=models.Q(('expires_at', None), ('job_id', ''), _connector='OR'), name='reservation_with_a_job_does_not_expire')],
                     },
                 ),
                 migrations.CreateModel(
@@ -1005,6 +1032,19 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='ReservationRun',
+                    fields=[
+                        ('pk', models.CompositePrimaryKey('reservation_id', 'record_id', blank=True, editable=False, primary_key=True, serialize=False)),
+                        ('reservation', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='billing.reservation')),
+                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('record_id', models.BigIntegerField()),
+                    ],
+                    options={
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='InvoiceLine',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -1300,6 +1340,23 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='ReservedAmount',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('reservation', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='amounts', to='billing.reservation')),
+                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('quota', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.quota')),
+                        ('wallet', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.wallet')),
+                        ('amount', models.DecimalField(decimal_places=12, help_text="In the quota's unit, rounded up; of a wallet in its smallest units.", max_digits=30)),
+                        ('seconds', models.IntegerField(help_text='Of each task: its time limit, or what the period leaves of it.')),
+                        ('most', models.DecimalField(decimal_places=12, help_text="The quota's cap for one reservation, then; empty: none.", max_digits=30, null=True)),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('reservation', 'quota', 'wallet'), name='reservation_holds_of_each_once', nulls_distinct=False), models.CheckConstraint(condition=models.Q(models.Q(('quota', None), ('wallet__isnull', False)), models.Q(('quota__isnull', False), ('wallet', None)), _connector='OR'), name='reservation_holds_of_a_quota_or_a_wallet'), models.CheckConstraint(condition=models.Q(('amount__gte', 0), ('seconds__gt', 0)), name='reserved_amount_is_positive')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='TopUp',
                     fields=[
                         ('id', models.UUIDField(default=uuid.uuid4, primary_key=True, serialize=False)),
@@ -1357,12 +1414,13 @@ class Migration(migrations.Migration):
                         ('repeat_every', models.DecimalField(blank=True, decimal_places=6, help_text='Beyond the last threshold, a notice at each further so many.', max_digits=24, null=True)),
                         ('action', models.CharField(choices=[('notify', 'Only notify'), ('no-gpu-jobs', 'No new GPU job starts'), ('no-submissions', 'No new job can be submitted')], default='notify', help_text='On the accounts in its scope, while all of the amount is used.', max_length=14)),
                         ('watch', models.BooleanField(default=False, help_text='Nothing is done: the history says what would have been done.')),
+                        ('reservation_cap', models.DecimalField(blank=True, decimal_places=6, help_text='One reservation holds at most so much of it, even if its job may use more; empty: all of that.', max_digits=24, null=True)),
                         ('version', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='quotas', to='billing.planversion')),
                         ('name', models.SlugField(help_text='Unique in the version.')),
                     ],
                     options={
                         'abstract': False,
-                        'constraints': [models.CheckConstraint(condition=models.Q(('amount__gte', 0)), name='planquota_amount_is_not_negative'), models.CheckConstraint(condition=models.Q(models.Q(('measure', 'gpu-hours'), ('unit', '')), models.Q(('measure__in', ['money', 'credits']), models.Q(('unit', ''), _negated=True)), _connector='OR'), name='planquota_has_the_unit_of_its_measure'), models.CheckConstraint(condition=models.Q(('credits', 'gross'), models.Q(('credits', 'net'), ('measure', 'money')), _connector='OR'), name='planquota_net_of_credits_is_of_money'), models.CheckConstraint(condition=models.Q(('every__in', ['day', 'week', 'month', 'quarter', 'year', 'billing-period', 'term', 'rolling'])), name='planquota_period_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('every', 'term'), ('end_day__gt', models.F('first_day'))), models.Q(models.Q(('every', 'term'), _negated=True), ('end_day', None), ('first_day', None)), _connector='OR'), name='planquota_of_a_term_has_its_days'), models.CheckConstraint(condition=models.Q(models.Q(('every', 'rolling'), ('hours__gt', 0)), models.Q(models.Q(('every', 'rolling'), _negated=True), ('hours', None)), _connector='OR'), name='planquota_of_a_window_has_its_hours'), models.CheckConstraint(condition=models.Q(('carry_over__lte', 100)), name='planquota_carries_all_at_most'), models.CheckConstraint(condition=models.Q(models.Q(('carry_over', 0), ('carry_overdraft', False)), models.Q(('every__in', ['term', 'rolling']), _negated=True), _connector='OR'), name='planquota_that_carries_has_periods'), models.CheckConstraint(condition=models.Q(('repeat_every', None), ('repeat_every__gt', 0), _connector='OR'), name='planquota_repeats_at_something'), models.CheckConstraint(condition=models.Q(('action__in', ['notify', 'no-gpu-jobs', 'no-submissions'])), name='planquota_action_is_known'), models.UniqueConstraint(fields=('version', 'name'), name='plan_has_a_quota_of_a_name_once'), models.CheckConstraint(condition=models.Q(('with_paid', False), ('measure', 'money'), _connector='OR'), name='planquota_of_what_is_paid_is_of_money'), models.CheckConstraint(condition=models.Q(('action', 'notify'), models.Q(('gpu_model', ''), ('qos', ''), ('queue', '')), _connector='OR'), name='planquota_that_blocks_is_of_whole_accounts')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('amount__gte', 0)), name='planquota_amount_is_not_negative'), models.CheckConstraint(condition=models.Q(models.Q(('measure', 'gpu-hours'), ('unit', '')), models.Q(('measure__in', ['money', 'credits']), models.Q(('unit', ''), _negated=True)), _connector='OR'), name='planquota_has_the_unit_of_its_measure'), models.CheckConstraint(condition=models.Q(('credits', 'gross'), models.Q(('credits', 'net'), ('measure', 'money')), _connector='OR'), name='planquota_net_of_credits_is_of_money'), models.CheckConstraint(condition=models.Q(('every__in', ['day', 'week', 'month', 'quarter', 'year', 'billing-period', 'term', 'rolling'])), name='planquota_period_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('every', 'term'), ('end_day__gt', models.F('first_day'))), models.Q(models.Q(('every', 'term'), _negated=True), ('end_day', None), ('first_day', None)), _connector='OR'), name='planquota_of_a_term_has_its_days'), models.CheckConstraint(condition=models.Q(models.Q(('every', 'rolling'), ('hours__gt', 0)), models.Q(models.Q(('every', 'rolling'), _negated=True), ('hours', None)), _connector='OR'), name='planquota_of_a_window_has_its_hours'), models.CheckConstraint(condition=models.Q(('carry_over__lte', 100)), name='planquota_carries_all_at_most'), models.CheckConstraint(condition=models.Q(models.Q(('carry_over', 0), ('carry_overdraft', False)), models.Q(('every__in', ['term', 'rolling']), _negated=True), _connector='OR'), name='planquota_that_carries_has_periods'), models.CheckConstraint(condition=models.Q(('repeat_every', None), ('repeat_every__gt', 0), _connector='OR'), name='planquota_repeats_at_something'), models.CheckConstraint(condition=models.Q(('action__in', ['notify', 'no-gpu-jobs', 'no-submissions'])), name='planquota_action_is_known'), models.CheckConstraint(condition=models.Q(('reservation_cap', None), ('reservation_cap__gt', 0), _connector='OR'), name='planquota_reserves_something'), models.UniqueConstraint(fields=('version', 'name'), name='plan_has_a_quota_of_a_name_once'), models.CheckConstraint(condition=models.Q(('with_paid', False), ('measure', 'money'), _connector='OR'), name='planquota_of_what_is_paid_is_of_money'), models.CheckConstraint(condition=models.Q(('action', 'notify'), models.Q(('gpu_model', ''), ('qos', ''), ('queue', '')), _connector='OR'), name='planquota_that_blocks_is_of_whole_accounts')],
                         'indexes': [],
                     },
                 ),

@@ -105,6 +105,7 @@ from billing.models.reconciliation import (
     GatewayPayout,
     Reconciliation,
 )
+from billing.models.reservations import Reservation, ReservationEnd, ReservationRun, ReservedAmount
 from billing.models.sellers import InvoiceSeries, Seller, TaxRate
 from billing.models.signing import SigningKey
 from billing.models.terms import Allowance, Commitment, Discount, Fee
@@ -241,6 +242,10 @@ __all__ = [
     "RefundState",
     "RefusedEntry",
     "ReportState",
+    "Reservation",
+    "ReservationEnd",
+    "ReservationRun",
+    "ReservedAmount",
     "Resource",
     "SavedMethod",
     "ScheduledClose",

@@ -119,6 +119,12 @@ class QuotaColumns(models.Model):
     watch = models.BooleanField(
         default=False, help_text="Nothing is done: the history says what would have been done."
     )
+    reservation_cap = models.DecimalField(
+        **AMOUNT,
+        null=True,
+        blank=True,
+        help_text="One reservation holds at most so much of it, even if its job may use more; empty: all of that.",
+    )
 
     class Meta:
         abstract = True
@@ -154,6 +160,10 @@ class QuotaColumns(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(action__in=QuotaAction.values), name="%(class)s_action_is_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(reservation_cap=None) | Q(reservation_cap__gt=0),
+                name="%(class)s_reserves_something",
             ),
         ]
 

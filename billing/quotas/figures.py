@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from billing.models import BillingPeriod, Quota, QuotaCredits, QuotaMeasure
 from billing.queries.costs import cost
-from billing.quotas import carry_over, counters, freshness, lines
+from billing.quotas import carry_over, counters, freshness, lines, reservations
 from billing.quotas.counters import EVERYTHING, Count, Edge, Span, Wants, scope_of, sql
 from billing.quotas.lines import Lines, PriceTag
 from billing.quotas.windows import DAY, Calendar, Window, days_of, load_calendars
@@ -40,6 +40,7 @@ class Figure:
     as_of: datetime | None
     stale_since: datetime | None  # up to when the cluster is read that has not been for long
     carried: Fraction = Fraction(0)
+    reserved: Fraction = Fraction(0)  # of what is left, what reservations hold of the window
 
     @property
     def used(self) -> Fraction:
@@ -82,13 +83,19 @@ class _Plan:
     pieces: dict[int, list[_Piece]] = field(default_factory=dict)  # by quota
 
 
-def load_figures(quotas: Sequence[Quota], *, moment: datetime, forecasts: bool = True) -> dict[int, Figure]:
+def load_figures(
+    quotas: Sequence[Quota], *, moment: datetime, forecasts: bool = True, besides: int = 0
+) -> dict[int, Figure]:
     """By quota how it stands, with its tenant and project loaded. A fixed number of queries, however many they are;
-    for tenants whose plans have more than prices of single units those of a close besides."""
+    for tenants whose plans have more than prices of single units those of a close besides. `besides`: a reservation
+    that is left out."""
     calendars = load_calendars(quotas)
     windows = {quota.pk: calendars[quota.tenant_id].window(quota, moment) for quota in quotas}
+    # Before what is used: of a pull between the two, seconds are counted twice for a moment, and never lost.
+    reserved = reservations.load_reserved(quotas, windows, moment=moment, besides=besides)
     results = _load(quotas, windows, calendars, moment, forecasts=forecasts)
-    return results | _with_carried(quotas, results, calendars, moment)
+    results |= _with_carried(quotas, results, calendars, moment)
+    return {pk: replace(one, reserved=reserved[pk]) if pk in reserved else one for pk, one in results.items()}
 
 
 def load_figures_until(wanted: Sequence[tuple[Quota, Window, datetime]]) -> dict[int, Fraction]:

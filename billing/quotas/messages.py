@@ -75,6 +75,7 @@ SENTENCES: Mapping[str, str] = {
     "quota-recipient": _("{email} is no member of {tenant}: invite them first, or name another member."),
     "quota-recipients-many": _("Name at most {most} recipients."),
     "quota-repeat": _("repeat_every is an amount above zero, at most {most:,}."),
+    "quota-reservation-cap": _("A cap for one reservation is above zero: leave it out for none."),
     "quota-scope-long": _("A name in the scope has at most 255 characters."),
     "quota-term": _("A fixed term has a first day and an end behind it, at most ten years later."),
     "quota-term-elsewhere": _(

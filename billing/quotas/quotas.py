@@ -24,10 +24,10 @@ from portal.core.tenants.models import Tenant
 COLUMNS = tuple(QuotaTerms.__dataclass_fields__)
 FREELY_CHANGED = (
     *("amount", "cap", "carry_over", "carry_overdraft", "thresholds", "forecasts"),
-    *("repeat_every", "recipients", "action", "watch", "set_by"),
+    *("repeat_every", "recipients", "action", "watch", "set_by", "reservation_cap"),
 )
 """What may change of a quota that goes on counting the same."""
-FREE = ("amount", "thresholds", "forecasts", "repeat_every", "recipients")
+FREE = ("amount", "thresholds", "forecasts", "repeat_every", "recipients", "reservation_cap")
 """What owners may change of a quota that has a cap."""
 
 ADDRESS_OF_CHECKS = "check"

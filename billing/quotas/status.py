@@ -33,8 +33,8 @@ class QuotaStatus:
 
     @property
     def left(self) -> Fraction:
-        """What may still be used; below zero where more was."""
-        return self.amount - self.figure.used
+        """What may still be used and is not reserved; below zero where more was."""
+        return self.amount - self.figure.used - self.figure.reserved
 
     @property
     def state(self) -> QuotaState:

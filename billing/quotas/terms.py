@@ -61,6 +61,7 @@ class QuotaTerms:
     recipients: tuple[str, ...] = field(default_factory=tuple)
     action: QuotaAction = QuotaAction.NOTIFY
     watch: bool = False
+    reservation_cap: Decimal | None = None
 
     @classmethod
     def of(cls, quota: Quota) -> Self:
@@ -90,7 +91,9 @@ class QuotaTerms:
         terms = replace(self, unit=self._unit(payer, currencies))
         _check_scope(terms)
         _check_period(terms)
-        for amount in (terms.amount, terms.cap):
+        if terms.reservation_cap is not None and terms.reservation_cap <= 0:
+            raise QuotaError("quota-reservation-cap")
+        for amount in (terms.amount, terms.cap, terms.reservation_cap):
             if amount is not None:
                 _check_amount(amount, terms.unit)
         if terms.cap is not None and terms.amount > terms.cap:

@@ -9,6 +9,9 @@ from django.utils.translation import gettext_noop as _
 SENTENCES: Mapping[str, str] = {
     "account-not-owned": _("{tenant} does not own the account {account} on {cluster} at that time."),
     "account-unknown": _("There is no account {account} on {cluster}."),
+    "job-array": _(
+        "An array has from 1 to {most:,} tasks, runs at least one at a time, and holds at most {gpus:,} GPUs at once."
+    ),
     "job-length": _("A job is quoted for more than no time and for at most 366 days."),
     "no-account-owned": _("{tenant} does not own any account on {cluster} at that time."),
     "no-number": _("{text} is no number of {resource}: write one from 0 to {most:,}."),

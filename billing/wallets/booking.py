@@ -20,7 +20,7 @@ from billing.models.rated import COST
 from billing.models.wallets import Wallet, WalletBooking, WalletScheme, WalletScope, WalletTotal
 from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money
-from billing.wallets import batch, replay
+from billing.wallets import batch, replay, reservation_holds
 from billing.wallets.caps import used_by
 from billing.wallets.entries import locked
 from billing.wallets.replay import Change
@@ -64,6 +64,7 @@ def book(*, tenant: Tenant, moment: datetime) -> None:
     state.rated_through = max([state.rated_through, *(row[4] for row in news)])
     state.due = False
     state.save()
+    reservation_holds.shrink_holds(tenant=tenant, moment=moment)
 
 
 def wallet_of(scheme: WalletScheme, owner: Owner) -> Wallet:
@@ -83,7 +84,7 @@ def _book_unit(tenant: Tenant, unit: str, news: Iterable[tuple[date, int, str]],
     scheme = WalletScheme.objects.filter(tenant=tenant, unit=unit).first() or _plain(tenant, unit)
     days: dict[Owner, set[date]] = defaultdict(set)
     for day, project, user in news:
-        days[_owner(scheme, project, user)].add(day)
+        days[owner_of(scheme, project, user)].add(day)
     wallets = {owner: wallet_of(scheme, owner) for owner in sorted(days, key=str)}
     rows = locked(wallet.pk for wallet in wallets.values())
     for owner, wallet in wallets.items():
@@ -97,7 +98,8 @@ def _plain(tenant: Tenant, unit: str) -> WalletScheme:
     return WalletScheme.objects.create(tenant=tenant, unit=unit, since=start)
 
 
-def _owner(scheme: WalletScheme, project: int, user: str) -> Owner:
+def owner_of(scheme: WalletScheme, project: int, user: str) -> Owner:
+    """Whose wallet pays what the user of the project uses."""
     if scheme.scope == WalletScope.PROJECT:
         return Owner(project, "")
     return Owner(None, user if scheme.scope == WalletScope.USER else "")

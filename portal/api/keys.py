@@ -105,11 +105,11 @@ def _check_scopes(
     valid = tuple(operating if tenant is None else TENANT_SCOPES)
     if cluster is None and not {*scopes}.isdisjoint(CLUSTER_SCOPES):
         raise KeyRefusedError(
-            "A key with jobs:check is an operator's, and has no other scope: name its cluster."
+            "A key with jobs:check or jobs:reserve is an operator's, and has no other scope: name its cluster."
         )
     if cluster is not None and {*scopes} - {*valid}:
         raise KeyRefusedError(
-            "A key of a cluster has the scope jobs:check alone: make another one for the others."
+            "A key of a cluster has the scopes jobs:check and jobs:reserve alone: make another one for the others."
         )
     if unknown := sorted({*scopes} - {*valid}):
         raise KeyRefusedError(f"There is no scope {unknown[0]}; choose among {', '.join(valid)}.")

@@ -29,7 +29,7 @@ class ApiKey(models.Model):
         on_delete=models.PROTECT,
         null=True,
         related_name="+",
-        help_text="Of an operator's key that asks about jobs of this cluster, and does nothing else.",
+        help_text="Of an operator's key that asks and reserves for jobs of this cluster, and does nothing else.",
     )
     name = models.CharField(max_length=100, help_text="What it is used for.")
     maker = models.ForeignKey(
@@ -66,8 +66,12 @@ class ApiKey(models.Model):
                 name="api_key_of_a_project_has_a_tenant",
             ),
             models.CheckConstraint(
-                condition=Q(cluster__isnull=True) & ~Q(scopes__contains=["jobs:check"])
-                | Q(cluster__isnull=False, tenant__isnull=True, scopes=["jobs:check"]),
+                condition=Q(cluster__isnull=True) & ~Q(scopes__overlap=["jobs:check", "jobs:reserve"])
+                | Q(
+                    cluster__isnull=False,
+                    tenant__isnull=True,
+                    scopes__contained_by=["jobs:check", "jobs:reserve"],
+                ),
                 name="api_key_of_a_cluster_only_asks",
             ),
         ]

@@ -37,7 +37,8 @@ OPERATOR_SCOPES: Mapping[str, Right] = {
 """Of an operator's key, each with the right that its maker's role has to have. `ops:read` reads what tenants' scopes
 read, of every tenant."""
 
-CLUSTER_SCOPES: Mapping[str, Right] = {"jobs:check": Right.CLUSTERS}
-"""Of a key for the programs of one cluster, which lies where its users can read it: it asks, and nothing else."""
+CLUSTER_SCOPES: Mapping[str, Right] = {"jobs:check": Right.CLUSTERS, "jobs:reserve": Right.CLUSTERS}
+"""Of a key for the programs of one cluster. One that lies where users can read it asks, and nothing else: whoever may
+reserve can use up any budget of the cluster for a while, so that key lies where the scheduler's own programs run."""
 
 READING = frozenset(scope for scope in TENANT_SCOPES if scope.endswith(":read"))

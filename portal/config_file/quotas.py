@@ -46,6 +46,7 @@ class QuotaTermsEntry(Entry, frozen=True, kw_only=True):
     repeat_every: Decimal | None = None
     action: QuotaAction = QuotaAction.NOTIFY
     watch: bool = False
+    reservation_cap: Decimal | None = None
 
     @property
     def identity(self) -> str:
@@ -122,6 +123,7 @@ def terms_described(row: Quota | PlanQuota) -> Mapping[str, Any]:
         "until": row.end_day,
         **{column: getattr(row, column, "") for column in SCOPE},
         "credits": "" if row.credits == QuotaCredits.GROSS else row.credits,
+        "reservation_cap": row.reservation_cap,
         **{flag: "yes" if getattr(row, flag) else "" for flag in ("with_paid", "carry_overdraft")},
         "thresholds": row.thresholds or "",
         "forecast_thresholds": row.forecasts or "",

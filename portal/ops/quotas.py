@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from billing.admission.check import JobCheck, Need
+from billing.admission.wallets import WalletNeed
 from billing.admission.wording import answer_text, ask_text, kind_of
 from billing.quotas.status import QuotaStatus, period_text, plain_text, scope_text
 from billing.rules.money import rounded_text
@@ -29,6 +30,7 @@ def quota_data(status: QuotaStatus) -> dict[str, Any]:
         "cap": number(quota.cap),
         "used": number(figure.used),
         "counted_on": number(figure.counted_on),
+        "reserved": number(status.figure.reserved),
         "left": number(status.left),
         "forecast": number(figure.forecast),
         "percent": None if status.percent is None else rounded_text(status.percent, 2),
@@ -63,6 +65,18 @@ def check_data(check: JobCheck) -> dict[str, Any]:
         "longest_seconds": check.longest,
         "unpriced": list(check.unpriced),
         "quotas": [_need_data(need) for need in check.needs],
+        "wallets": [_wallet_data(need) for need in check.wallets],
+    }
+
+
+def _wallet_data(need: WalletNeed) -> dict[str, Any]:
+    return {
+        "wallet": str(need.wallet),
+        "unit": need.wallet.unit,
+        "left": need.text(need.free),
+        "needs": need.text(need.amount),
+        "fits": need.fits,
+        "longest_seconds": need.longest,
     }
 
 
@@ -78,6 +92,7 @@ def _need_data(need: Need) -> dict[str, Any]:
         "every": quota.every,
         "amount": plain_text(status.amount, quota.unit),
         "used": plain_text(status.figure.used, quota.unit),
+        "reserved": plain_text(status.figure.reserved, quota.unit),
         "left": plain_text(status.left, quota.unit),
         "needs": plain_text(need.amount, quota.unit),
         "fits": need.fits,

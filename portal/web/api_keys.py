@@ -46,7 +46,8 @@ class KeyForm(forms.Form):
         label=_("Cluster"),
         required=False,
         help_text=_(
-            "Of a key with jobs:check, which asks whether jobs of this cluster may run, and nothing else."
+            "Of a key with jobs:check, which asks whether jobs of this cluster may run, or jobs:reserve, which "
+            "reserves for them; such a key does nothing else."
         ),
     )
     expires_on = forms.DateField(

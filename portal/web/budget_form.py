@@ -21,7 +21,19 @@ FIRST = ("name", "measure", "amount", "every", "thresholds", "forecast_threshold
 """Fields that most budgets need; the others are folded away."""
 LONGEST = 500  # characters of a field
 LISTS = ("thresholds", "forecast_thresholds", "recipients")
-TEXTS = ("name", "amount", "every", "measure", "unit", "project", *SCOPE, "repeat_every", "credits", "action")
+TEXTS = (
+    "name",
+    "amount",
+    "every",
+    "measure",
+    "unit",
+    "project",
+    *SCOPE,
+    "repeat_every",
+    "credits",
+    "action",
+    "reservation_cap",
+)
 FLAGS = ("with_paid", "watch", "carry_overdraft")
 WHOLE = ("hours", "carry_over")
 NAMES = (*TEXTS, *LISTS, *FLAGS, *WHOLE, "from", "until")
@@ -78,7 +90,9 @@ def values_of(quota: Quota) -> dict[str, str]:
     values |= {"carry_over": str(quota.carry_over or "")}
     values |= {"project": quota.project.name if quota.project else ""}
     values |= {"from": str(quota.first_day or ""), "until": str(quota.end_day or "")}
-    values |= {"repeat_every": "" if quota.repeat_every is None else f"{quota.repeat_every.normalize():f}"}
+    for name in ("repeat_every", "reservation_cap"):
+        amount = getattr(quota, name)
+        values |= {name: "" if amount is None else f"{amount.normalize():f}"}
     lists: Mapping[str, Sequence[str]] = {
         "thresholds": quota.thresholds,
         "forecast_thresholds": quota.forecasts,
@@ -145,6 +159,12 @@ def fields_of(values: Mapping[str, str]) -> list[dict[str, Any]]:
             numeric=True,
         ),
         flag("carry_overdraft", _("Carry overdrafts"), _("What a period overdraws the next one has less")),
+        one(
+            "reservation_cap",
+            _("Reserve at most"),
+            _("Of it, for one job; blank = all that the job may use"),
+            numeric=True,
+        ),
         one("recipients", _("Recipients"), _("E-mails of members; blank = owners and billing members")),
     ]
 

@@ -27,10 +27,13 @@ from billing.models import (
     QuotaSetBy,
 )
 from billing.models.quota_terms import LONGEST_NAME
-from billing.quotas import demands, quotas, status
+from billing.queries.reservations import list_reservations
+from billing.quotas import demands, quotas, reservations, status
+from billing.quotas.counters import UNSEEN
 from billing.quotas.quotas import Setter
 from billing.quotas.status import QuotaStatus, amount_text, counts_sentence, period_text, scope_text
 from billing.quotas.terms import QuotaError
+from billing.quotas.windows import load_calendars
 from billing.rules import quotas as rules
 from billing.rules.errors import RuleError
 from billing.rules.money import rounded_text
@@ -65,6 +68,9 @@ class BudgetRow:
     amount: str
     carried: str  # of it, from the period before; "" for nothing
     left: str
+    reserved: str  # of what is not used, for jobs that wait or run; "" for nothing
+    reserved_percent: str
+    left_percent: str  # with the two others 100 %; "" where nothing is reserved
     percent: str  # "" of a budget of nothing
     width: int  # of the bar, in percent
     forecast: str
@@ -85,6 +91,7 @@ def budgets(request: TenantRequest) -> HttpResponse:
     manages = Action.MANAGE in request.may
     moment = request.moment.replace(microsecond=0)
     with acting_scope(request.tenant):
+        listed_reservations = list_reservations(request.tenant, moment=moment, unseen=UNSEEN)
         rows = list(quotas.list_quotas(request.tenant))
         blocks = demands.list_open(rows)
         listed = [_row(one, blocks) for one in status.load_statuses(rows, moment=moment)]
@@ -101,6 +108,7 @@ def budgets(request: TenantRequest) -> HttpResponse:
         "rows": listed,
         **job_check(request),
         "limits": limits_now,
+        "reservations": listed_reservations,
         "manages": manages,
         "preview": preview,
         "error": error,
@@ -146,7 +154,8 @@ def operator_budgets(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     )
     shown = list(listed[:SHOWN])
     blocks = demands.list_open([period.quota for period in shown])
-    rows = [_stored_row(period, blocks) for period in shown]
+    reserved = _load_reserved(shown, moment)
+    rows = [_stored_row(period, blocks, reserved.get(period.quota_id, Fraction(0))) for period in shown]
     failures = QuotaBlock.objects.filter(ended_at=None).exclude(error="").select_related("account__cluster")
     page = {
         "rows": [row for row in rows if row.state is not QuotaState.OK],
@@ -180,20 +189,24 @@ def _row(one: QuotaStatus, blocks: Mapping[int, Sequence[QuotaBlock]]) -> Budget
         **_common(quota, one.state, percent, blocks, one.amount, figure.carried),
         used=one.text(figure.used),
         left=one.text(one.left),
+        **_reserved(one.quota, figure.reserved, one.amount, percent),
         forecast="" if figure.forecast is None else one.text(figure.forecast),
         resets_at=one.resets_at,
         as_of=figure.as_of,
     )
 
 
-def _stored_row(period: QuotaPeriod, blocks: Mapping[int, Sequence[QuotaBlock]]) -> BudgetRow:
+def _stored_row(
+    period: QuotaPeriod, blocks: Mapping[int, Sequence[QuotaBlock]], reserved: Fraction
+) -> BudgetRow:
     quota, used, amount = period.quota, Fraction(period.used), Fraction(period.available)
     overdrawn = period.carried < 0 and not amount
     state = rules.state(used, amount=amount, thresholds=quota.thresholds, overdrawn=overdrawn)
     return BudgetRow(
         **_common(quota, state, rules.share(used, amount), blocks, amount, Fraction(period.carried)),
         used=amount_text(used, quota.unit),
-        left=amount_text(amount - used, quota.unit),
+        left=amount_text(amount - used - reserved, quota.unit),
+        **_reserved(quota, reserved, amount, rules.share(used, amount)),
         forecast="" if period.forecast is None else amount_text(period.forecast, quota.unit),
         resets_at=period.end,
         tenant=quota.tenant.slug,
@@ -230,6 +243,29 @@ def _common(
         "blocks": _block_sentences(blocks.get(quota.pk, ())),
         "is_from_plan": quota.set_by == QuotaSetBy.PLAN,
     }
+
+
+def _reserved(quota: Quota, reserved: Fraction, amount: Fraction, used: Fraction | None) -> dict[str, Any]:
+    """Used, reserved and left are together 100 %, as they are rounded."""
+    part = rules.share(reserved, amount)
+    if not reserved or part is None or used is None:
+        text = amount_text(reserved, quota.unit) if reserved else ""
+        return {"reserved": text, "reserved_percent": "", "left_percent": ""}
+    reserved_text, used_text = rounded_text(part, 1), rounded_text(used, 1)
+    left = rounded_text(100 - Fraction(reserved_text) - Fraction(used_text), 1)
+    return {
+        "reserved": amount_text(reserved, quota.unit),
+        "reserved_percent": f"{reserved_text} %",
+        "left_percent": f"{left} %",
+    }
+
+
+def _load_reserved(periods: Sequence[QuotaPeriod], moment: datetime) -> Mapping[int, Fraction]:
+    """By quota, of its present period."""
+    rows = [period.quota for period in periods]
+    calendars = load_calendars(rows)
+    windows = {row.pk: calendars[row.tenant_id].window(row, moment) for row in rows}
+    return reservations.load_reserved(rows, windows, moment=moment)
 
 
 def _carried(quota: Quota, carried: Fraction) -> str:

@@ -70,6 +70,9 @@ ADDRESSES = (
         text='{"hours":"1"}',
     ),
     Address("POST", "job-checks", cluster="jobs:check"),
+    Address("POST", "job-reservations", cluster="jobs:reserve"),
+    Address("DELETE", "job-reservations/<str:name>", cluster="jobs:reserve"),
+    Address("GET", "blocked-accounts", cluster="jobs:reserve"),
     Address("POST", "usage-events", "", "usage:push", 400),  # it has to name the cluster
     _reading("forecast", "usage:read", whole=True, op=400),  # an operator has to name the tenant
     _reading("usage", "usage:read", op=400, query="?from=2026-03-01&to=2026-04-01&group_by=user"),

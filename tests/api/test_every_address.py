@@ -56,7 +56,7 @@ class Doors:
 
 @pytest.fixture
 def doors(house: House, ann: Door, op: Door) -> Doors:
-    return Doors(ann, op, door(house.op, None, "jobs:check", cluster=house.cluster))
+    return Doors(ann, op, door(house.op, None, "jobs:check", "jobs:reserve", cluster=house.cluster))
 
 
 def test_api_005_no_address_reads_past_a_parameter_that_it_does_not_know(

@@ -88,12 +88,15 @@ def test_api_015_the_example_of_an_e_invoice_is_answered() -> None:
 def answered(world: World, name: tuple[str, str], example: Example) -> Answer:
     """Sent by the owner of the tenant where a tenant's key may, else by the operator; undone."""
     route = name[1].removeprefix("/")
-    by_tenant = {address.route.replace("str:", "").replace("<", "{").replace(">", "}"): address.tenant
+    by_tenant = {as_path(address.route): address.tenant
                  for address in ADDRESSES if address.method == name[0]}  # fmt: skip
     key = world.ann if by_tenant.get(route) or route == "me" else world.op
-    if any(address.cluster and address.route == route for address in ADDRESSES):
+    if any(address.cluster and as_path(address.route) == route for address in ADDRESSES):
         cluster = world.house.cluster
-        key = door(world.house.op, None, "jobs:check", cluster=cluster, moment=at("2026-04-01"))
+        (scope,) = {
+            address.cluster for address in ADDRESSES if address.cluster and as_path(address.route) == route
+        }
+        key = door(world.house.op, None, scope, cluster=cluster, moment=at("2026-04-01"))
     text = example.body if isinstance(example.body, str) or example.body is None else json.dumps(example.body)
     headers = {"Idempotency-Key": "example-1"} if name[0] == "POST" else {}
     with transaction.atomic():
@@ -106,6 +109,10 @@ def answered(world: World, name: tuple[str, str], example: Example) -> Answer:
         )
         transaction.set_rollback(True)
     return answer
+
+
+def as_path(route: str) -> str:
+    return route.replace("str:", "").replace("<", "{").replace(">", "}")
 
 
 def as_printed(world: World, example: Example, answer: Answer) -> tuple[int, Any]:

@@ -46,6 +46,7 @@ def test_quota_063_the_plugin_is_told_the_budget_and_the_longest_limit(ann: Door
     assert [need["type"] for need in said["quotas"]] == ["urn:clustertab:problem:quota-used-up-tenant"]
     assert plugin.writes("/job-checks", JOB | {"hours": "5"}, status=200) == {
         "may_run": True, "message": "", "seconds": 5 * 3600, "longest_seconds": None, "quotas": [],
+        "wallets": [],
     }  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from billing.models import (
     Quota,
     QuotaEvery,
     QuotaMeasure,
+    Reservation,
 )
 from billing.payments import payment_links
 from billing.quotas import quotas
@@ -38,6 +39,7 @@ from tests import builders
 from tests.api.addresses import ADDRESSES, Address, filled
 from tests.api.door import Answer, Door, a_key, door
 from tests.hostile.filters import filters_removed
+from tests.scenarios.test_reservations import reserve
 from tests.web.house import House
 from tests.webhooks import inner_networks
 
@@ -235,6 +237,13 @@ def an_invitation(house: House) -> Invitation:
     )
 
 
+def a_reservation(house: House) -> Reservation:
+    """Of a job in April."""
+    placement = reserve(house.cluster, 2, 1, "4710", now=builders.at("2026-04-20 12:00"), job_id="4710")
+    assert placement.reservation is not None
+    return placement.reservation
+
+
 def named(house: House) -> dict[str, str]:
     """The vision lab's own objects, by the first part of an address."""
     payer = third_party_payers.pay_for(
@@ -250,6 +259,7 @@ def named(house: House) -> dict[str, str]:
         "webhooks": house.webhook.name,
         "quotas": a_yearly_quota(house).name,
         "limits": a_limit(house).name,
+        "job-reservations": a_reservation(house).key,
         "tenants": "vision-lab",
         "meters": meters.declare_meter(name="storage", title="Storage", unit="GB-month").name,
         "plans": "vision-deal",

@@ -63,6 +63,7 @@ carry_over = 20
 carry_overdraft = true
 action = "no-submissions"
 watch = true
+reservation_cap = "40.00"
 [[plan.quota]]
 name = "part"
 measure = "gpu-hours"

@@ -61,10 +61,10 @@ def test_ann_saves_edits_and_ends_a_budget(house: House) -> None:
     assert "Budget march is saved." in save(house)
     text = words(page(house.ann, PATH))
     assert "march everything, 2026-03-01 to 2026-03-31" in text
-    assert "Threshold reached Only notifies $13.00 65 % $20.00 $7.00" in text
+    assert "Threshold reached Only notifies $13.00 65 % $20.00 – $7.00" in text
     assert 'value="50%, 18"' in page(house.ann, PATH + "?edit=march")
     assert "Budget march is saved." in save(house, amount="13.00")
-    assert "Used up Only notifies $13.00 100 % $13.00 $0.00" in words(page(house.ann, PATH))
+    assert "Used up Only notifies $13.00 100 % $13.00 – $0.00" in words(page(house.ann, PATH))
     question = words(page(house.ann, PATH + "?end=march"))
     assert "End budget march? Nobody is notified of it any more" in question
     assert "End budget" not in words(page(house.ben, PATH + "?end=march"))
@@ -169,7 +169,9 @@ def test_operators_see_which_budgets_are_near_or_over(house: House) -> None:
         quotas.set_quota(tenant=tenant, name="yearly", terms=terms, by=Setter.OPERATOR, moment=moment)
     review.review_quotas(moment=moment)
     text = words(page(house.op, "/operator/budgets/"))
-    assert "vision-lab/yearly everything, each year Used up Only notifies $13.00 130 % $10.00 -$3.00" in text
+    assert (
+        "vision-lab/yearly everything, each year Used up Only notifies $13.00 130 % $10.00 – -$3.00" in text
+    )
     assert "speech-lab/yearly" not in text
     assert signed_in(house.ann).get("/operator/budgets/").status_code == 404
 

@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('tenant', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='api_keys', to='tenants.tenant')),
                         ('project', models.ForeignKey(help_text='Empty: all projects.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.project')),
-                        ('cluster', models.ForeignKey(help_text="Of an operator's key that asks about jobs of this cluster, and does nothing else.", null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.cluster')),
+                        ('cluster', models.ForeignKey(help_text="Of an operator's key that asks and reserves for jobs of this cluster, and does nothing else.", null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.cluster')),
                         ('name', models.CharField(help_text='What it is used for.', max_length=100)),
                         ('maker', models.ForeignKey(help_text='Its role limits what the key may do.', on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
                         ('is_service', models.BooleanField(default=False, help_text='It stays valid when its maker leaves the tenant. Only owners make one.')),
@@ -43,7 +43,7 @@ class Migration(migrations.Migration):
                     options={
                         'verbose_name': 'API key',
                         'indexes': [models.Index(models.F('tenant'), models.F('id'), name='api_keys_of_tenant')],
-                        'constraints': [models.CheckConstraint(condition=models.Q(('scopes', []), _negated=True), name='api_key_has_a_scope'), models.CheckConstraint(condition=models.Q(('project__isnull', True), ('tenant__isnull', False), _connector='OR'), name='api_key_of_a_project_has_a_tenant'), models.CheckConstraint(condition=models.Q(models.Q(('cluster__isnull', True), models.Q(('scopes__contains', ['jobs:check']), _negated=True)), models.Q(('cluster__isnull', False), ('scopes', ['jobs:check']), ('tenant__isnull', True)), _connector='OR'), name='api_key_of_a_cluster_only_asks')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('scopes', []), _negated=True), name='api_key_has_a_scope'), models.CheckConstraint(condition=models.Q(('project__isnull', True), ('tenant__isnull', False), _connector='OR'), name='api_key_of_a_project_has_a_tenant'), models.CheckConstraint(condition=models.Q(models.Q(('cluster__isnull', True), models.Q(('scopes__overlap', ['jobs:check', 'jobs:reserve']), _negated=True)), models.Q(('cluster__isnull', False), ('scopes__contained_by', ['jobs:check', 'jobs:reserve']), ('tenant__isnull', True)), _connector='OR'), name='api_key_of_a_cluster_only_asks')],
                     },
                 ),
                 migrations.CreateModel(

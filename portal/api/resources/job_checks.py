@@ -7,11 +7,12 @@ from typing import Any
 from django.http import HttpResponse
 from rest_framework import serializers
 
-from billing.admission.check import check_job_of_account
+from billing.admission.check import JobCheck, check_job_of_account
 from billing.simulation.quotes import QuoteError
+from clusters.connectors.base import UsageFact
 from portal.api.answers import as_json
 from portal.api.problems import bad_request
-from portal.api.resources.quota_checks import JobToCheck, NeedSerializer
+from portal.api.resources.quota_checks import JobToCheck, NeedSerializer, WalletNeedSerializer
 from portal.api.resources.quotes import SHAPE
 from portal.api.views import Endpoint
 from portal.core.tenants.scope import own_work_tables
@@ -40,6 +41,7 @@ class ClusterJobCheckSerializer(serializers.Serializer[Any]):
         allow_null=True, help_text="The longest time limit with which it may run; 0: none; null: it may run."
     )
     quotas = NeedSerializer(many=True, help_text="Those that the job does not fit into.")
+    wallets = WalletNeedSerializer(many=True, help_text="Those that have too little for it.")
 
 
 class JobChecks(Endpoint):
@@ -64,16 +66,26 @@ class JobChecks(Endpoint):
         except QuoteError as error:
             raise bad_request(sentence(error)) from error
         if check is None:
-            seconds = (job.ended or 0) - (job.started or 0)
-            empty = {
-                "may_run": True,
-                "message": "",
-                "seconds": seconds,
-                "longest_seconds": None,
-                "quotas": [],
-            }
-            return as_json(self.representation(empty))
-        data = check_data(check)
-        beyond = [need for need in data["quotas"] if not need["fits"]]
-        message = data["message"] if beyond or check.unpriced else ""
-        return as_json(self.representation(data | {"quotas": beyond, "message": message}))
+            return as_json(self.representation(empty_answer(job)))
+        return as_json(self.representation(beyond(check)))
+
+
+def empty_answer(job: UsageFact) -> dict[str, Any]:
+    """Of a job that nothing counts."""
+    seconds = (job.ended or 0) - (job.started or 0)
+    return {
+        "may_run": True,
+        "message": "",
+        "seconds": seconds,
+        "longest_seconds": None,
+        "quotas": [],
+        "wallets": [],
+    }
+
+
+def beyond(check: JobCheck) -> dict[str, Any]:
+    """The answer with what the job does not fit, and no other quota or wallet of the account."""
+    data = check_data(check)
+    beyond = {name: [need for need in data[name] if not need["fits"]] for name in ("quotas", "wallets")}
+    message = data["message"] if any(beyond.values()) or check.unpriced else ""
+    return data | beyond | {"message": message}

@@ -48,7 +48,8 @@ class NeedSerializer(serializers.Serializer[Any]):
     every = serializers.ChoiceField(choices=QuotaEvery.values)
     amount = serializers.CharField(help_text="For the period, with what is carried over.")
     used = serializers.CharField()
-    left = serializers.CharField(help_text="Below zero where more was used.")
+    reserved = serializers.CharField(help_text="For other jobs that wait or run.")
+    left = serializers.CharField(help_text="Neither used nor reserved; below zero where more was used.")
     needs = serializers.CharField(
         help_text="What the job uses until its time limit, or the end of the period."
     )
@@ -62,6 +63,19 @@ class NeedSerializer(serializers.Serializer[Any]):
     period_end = MomentField()
     resets_at = MomentField(allow_null=True, help_text="Null of a rolling window and of a fixed term.")
     ask = serializers.CharField(help_text="Who can raise it.")
+
+
+class WalletNeedSerializer(serializers.Serializer[Any]):
+    """What the job would use of a wallet that pays for it. Amounts are decimal strings in `unit`."""
+
+    wallet = serializers.CharField(help_text="Whose it is: the tenant, a project or a user.")
+    unit = serializers.CharField()
+    left = serializers.CharField(help_text="What may still be spent or held, overdraft included.")
+    needs = serializers.CharField(help_text="What the job uses until its time limit.")
+    fits = serializers.BooleanField()
+    longest_seconds = serializers.IntegerField(
+        allow_null=True, help_text="The longest time limit that fits; null where the job fits."
+    )
 
 
 class JobCheckSerializer(serializers.Serializer[Any]):
@@ -79,6 +93,7 @@ class JobCheckSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(), help_text="Resources that no price covers: their cost is not known."
     )
     quotas = NeedSerializer(many=True, help_text="Those that count the job.")
+    wallets = WalletNeedSerializer(many=True, help_text="Those that would pay for it.")
 
 
 class QuotaChecks(TenantEndpoint):

@@ -51,6 +51,7 @@ TERMS = (
         "action",
         "watch",
         "set_by",
+        "reservation_cap",
     ),
 )
 """What was set: use refuses no change."""
@@ -91,13 +92,20 @@ class QuotaSerializer(serializers.Serializer[Any]):
         choices=QuotaSetBy.values,
         help_text="Who set it last; one of the plan changes and ends with the plan alone.",
     )
+    reservation_cap = serializers.CharField(
+        allow_null=True,
+        help_text="One reservation holds at most so much of it; null: all that its job may use.",
+    )
     counts = serializers.CharField(help_text="What is counted, in a sentence.")
     carried = serializers.CharField(
         help_text="Added to the amount in this period; below zero: what the period before overdrew."
     )
     used = serializers.CharField()
     counted_on = serializers.CharField(help_text="Of it, what running jobs have used since they were rated.")
-    left = serializers.CharField(help_text="Below zero where more was used.")
+    reserved = serializers.CharField(
+        help_text="What jobs that wait or run may still use in the period, as far as it was reserved."
+    )
+    left = serializers.CharField(help_text="Neither used nor reserved; below zero where more was used.")
     forecast = serializers.CharField(
         allow_null=True, help_text="Null: it is too early, or a window has no end."
     )
@@ -225,6 +233,7 @@ def as_data(status: QuotaStatus) -> dict[str, Any]:
         "carried": plain_text(figure.carried, quota.unit),
         "used": plain_text(figure.used, quota.unit),
         "counted_on": plain_text(figure.counted_on, quota.unit),
+        "reserved": plain_text(figure.reserved, quota.unit),
         "left": plain_text(status.left, quota.unit),
         "forecast": None if figure.forecast is None else plain_text(figure.forecast, quota.unit),
         "percent": None if status.percent is None else rounded_text(status.percent, 2),
@@ -249,5 +258,6 @@ def _terms(quota: Quota) -> dict[str, Any]:
         "project": quota.project.name if quota.project else None,
         "forecast_thresholds": quota.forecasts,
         "repeat_every": number(quota.repeat_every),
+        "reservation_cap": number(quota.reservation_cap),
     }
     return {name: values[name] if name in values else getattr(quota, name) for name in TERMS}

@@ -27,6 +27,7 @@ class EventType(models.TextChoices):
     QUOTA_THRESHOLD = "quota.threshold"
     QUOTA_BLOCKED = "quota.blocked"
     QUOTA_LIFTED = "quota.lifted"
+    QUOTA_RESERVATION_LAPSED = "quota.reservation_lapsed"
     CLOSE_FINISHED = "close.finished"
     CLUSTER_STALE = "cluster.stale"
     USAGE_QUARANTINED = "usage.quarantined"

@@ -34,7 +34,7 @@ class Command(OperatorCommand):
         )
         parser.add_argument("--tenant", help="slug; without it the key is an operator's")
         parser.add_argument("--project", help="the only project that it reads")
-        parser.add_argument("--cluster", help="of a key with jobs:check: the only cluster it asks about")
+        parser.add_argument("--cluster", help="of a key with jobs:check or jobs:reserve: its only cluster")
         parser.add_argument("--service", action="store_true", help="valid even if the user leaves the tenant")
         parser.add_argument(
             "--expires", metavar="YYYY-MM-DD", help="the first day on which it is not valid (UTC)"

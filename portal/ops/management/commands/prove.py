@@ -16,7 +16,7 @@ from billing.proof import checks, months
 from billing.proof.snapshot import snapshot
 from billing.proof.summary import UNITS, as_data, quantity_text, units_of
 from billing.proof.sums import PARTS, seconds_text
-from billing.quotas.proof import prove_quotas
+from billing.quotas.proof import prove_quotas, prove_reservations
 from billing.rules.period import parse_month
 from clusters import comparison, validation
 from clusters.comparison import Difference, RecordedUsage
@@ -64,8 +64,8 @@ class Command(OperatorCommand):
         )
         if month is None:
             with snapshot():
-                quotas = prove_quotas(moment=moment)
-            proof = replace(proof, checks=[*proof.checks, quotas])
+                more = [prove_quotas(moment=moment), prove_reservations(moment=moment)]
+            proof = replace(proof, checks=[*proof.checks, *more])
         holds = proof.holds and not (source and source["differences"])
         data = {"month": options["month"], "holds": holds, **as_data(proof), "source": source}
         data["months"] = months.as_data(proof.recomputed)

@@ -74,6 +74,9 @@ class Command(OperatorCommand):
             "--action", choices=QuotaAction.values, help="while all of it is used; default: notify"
         )
         parser.add_argument("--watch", action="store_true", help="only say what the action would have done")
+        parser.add_argument(
+            "--reservation-cap", metavar="AMOUNT", help="one reservation holds at most so much of it"
+        )
         parser.add_argument("--end", action="store_true", help="end it")
         parser.add_argument("--why", default="", help="the reason, for the history")
 
@@ -102,7 +105,7 @@ def _entry(options: dict[str, Any]) -> QuotaEntry:
     values |= {name: options[name] for name in (*TEXTS, *LISTS) if options[name]}
     values |= {
         name: options[name]
-        for name in ("hours", "cap", "repeat_every", "carry_over")
+        for name in ("hours", "cap", "repeat_every", "carry_over", "reservation_cap")
         if options[name] is not None
     }
     values |= {name: True for name in ("with_paid", "watch", "carry_overdraft") if options[name]}

@@ -1,0 +1,250 @@
+"""Reserving: the worst case of a job is set aside of every quota and wallet that counts it, or it is refused.
+
+Whoever reserves holds the rows of the tenant's quotas and of its wallets until all is written: of twenty who ask at
+once, each sees what those before it hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil
+
+from django.db import connection, transaction
+
+from billing.admission.check import JobCheck, check_job, owner_now
+from billing.models import Quota, Reservation, ReservationEnd, ReservedAmount
+from billing.quotas.counters import UNSEEN
+from billing.reservations.progress import load_progress
+from billing.simulation.quotes import QuoteError, account_of, read_length
+from billing.wallets.reservation_holds import hold_key
+from billing.wallets.wallet_holds import hold, release
+from clusters.connectors.base import UsageFact
+from clusters.models import Cluster
+from portal.core.tenants.models import Ownership, Tenant
+
+TIME_TO_COME = timedelta(minutes=15)
+"""After so long a reservation goes whose job's id nobody said."""
+MOST_TASKS = 1_000_000
+MOST_GPUS = 10_000_000
+SCALED = ("gpus", "cpu_milli", "memory_mib", "nodes")
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """How many tasks a job has, and how many of them are held: all, or as many as may run at once (`%8`)."""
+
+    tasks: int = 1
+    at_once: int | None = None
+
+    @property
+    def slots(self) -> int:
+        return self.tasks if self.at_once is None else min(self.tasks, self.at_once)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """`reservation`: what stands; None where it was refused. `check`: why, and how quotas stand; None if it stood."""
+
+    reservation: Reservation | None
+    check: JobCheck | None
+
+
+@transaction.atomic
+def reserve_job(
+    *,
+    cluster: Cluster,
+    key: str,
+    job: UsageFact,
+    array: Array = Array(),
+    job_id: str = "",
+    lasts: timedelta = TIME_TO_COME,
+    now: datetime,
+) -> Placement | None:
+    """Hold what the job may come to until its time limit, under a key of the caller's; None of an account of nobody.
+
+    Asked again with the same, the same reservation, with its job's id once that is said. Asked with something else,
+    that takes its place, or is refused and leaves it. A key that was released is free: a job that is requeued is held
+    anew. Raises QuoteError.
+    """
+    seconds = read_length(job)
+    if not 0 < array.slots <= array.tasks <= MOST_TASKS or job.gpus * array.slots > MOST_GPUS:
+        raise QuoteError("job-array", most=MOST_TASKS, gpus=MOST_GPUS)
+    tenant = owner_now(cluster, job.account, now)
+    if tenant is None:
+        return None
+    row = _standing(cluster, key, tenant, now)
+    shape = _digest(job, seconds, array)
+    if row is not None and row.shape == shape:
+        _say_job(row, job_id)
+        return Placement(row, None)
+    list(Quota.objects.in_force().filter(tenant=tenant).order_by("pk").select_for_update(no_key=True))
+    worst = _scaled(job, array, seconds - _seconds_used(row, tenant, now))
+    check = check_job(
+        tenant=tenant, cluster=cluster.name, job=worst, now=now, besides=row.pk if row is not None else 0
+    )
+    if not check.may_run:
+        return Placement(None, check)
+    owner = account_of(tenant, cluster.name, job.account, now)
+    row = _write(row, owner, cluster, key, job, array, seconds, shape, now)
+    row.expires_at = None if job_id else now + lasts
+    row.job_id = job_id
+    row.save()
+    _hold(row, check, now)
+    return Placement(row, check)
+
+
+@transaction.atomic
+def release_key(*, cluster: Cluster, key: str, now: datetime) -> bool:
+    """Give free what is held under the key; False where nothing is (any more)."""
+    take_turn(cluster, key)
+    row = Reservation.objects.select_for_update().filter(cluster=cluster, key=key, released_at=None).first()
+    if row is not None:
+        end(row, ReservationEnd.RELEASED, now)
+    return row is not None
+
+
+def end(row: Reservation, why: ReservationEnd, now: datetime) -> None:
+    """Give free all that it holds. For a caller who has locked it."""
+    row.released_at, row.end = now, why
+    row.save(update_fields=["released_at", "end"])
+    _let_go(row, now)
+
+
+def take_turn(cluster: Cluster, key: str) -> None:
+    """Until the transaction ends, nobody else places or ends a reservation under the key."""
+    digest = hashlib.sha256(f"{cluster.pk} {key}".encode()).digest()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [int.from_bytes(digest[:8], signed=True)])
+
+
+def _standing(cluster: Cluster, key: str, tenant: Tenant, now: datetime) -> Reservation | None:
+    """What stands under the key, locked; one that expired, or is of another tenant, is ended."""
+    take_turn(cluster, key)
+    row = Reservation.objects.select_for_update().filter(cluster=cluster, key=key, released_at=None).first()
+    if row is not None and row.expires_at is not None and row.expires_at <= now:
+        end(row, ReservationEnd.NEVER_CAME, now)
+        return None
+    if row is not None and row.tenant_id != tenant.pk:
+        end(row, ReservationEnd.RELEASED, now)
+        return None
+    return row
+
+
+def _say_job(row: Reservation, job_id: str) -> None:
+    if job_id and row.job_id != job_id:
+        row.runs.all().delete()
+        row.job_id, row.expires_at = job_id, None
+        row.save(update_fields=["job_id", "expires_at"])
+
+
+def _seconds_used(row: Reservation | None, tenant: Tenant, now: datetime) -> int:
+    """Of a plain job that runs already, the seconds that count as used."""
+    if row is None or row.tasks > 1:
+        return 0
+    progress = load_progress([tenant.pk], moment=now, unseen=UNSEEN).get(row.pk)
+    return 0 if progress is None else max(0, row.seconds - progress.left())
+
+
+def _scaled(job: UsageFact, array: Array, seconds: int) -> UsageFact:
+    """All held tasks as one job, of so many seconds."""
+    values = {name: getattr(job, name) * array.slots for name in SCALED}
+    end_second = (job.started or 0) + max(1, seconds)
+    return replace(job, **values, ended=end_second, seen_until=end_second)
+
+
+def _write(
+    row: Reservation | None,
+    owner: Ownership,
+    cluster: Cluster,
+    key: str,
+    job: UsageFact,
+    array: Array,
+    seconds: int,
+    shape: str,
+    now: datetime,
+) -> Reservation:
+    if row is not None:
+        _let_go(row, now)
+        row.amounts.all().delete()
+    row = row or Reservation(
+        cluster=cluster, key=key, placed_at=now, runs_after=_runs_before(cluster, key, now)
+    )
+    row.tenant_id, row.project_id = owner.tenant_id, owner.project_id
+    row.account, row.gpus, row.seconds = owner.account.name, job.gpus, seconds
+    row.tasks, row.at_once, row.shape = array.tasks, array.slots, shape
+    return row
+
+
+def _runs_before(cluster: Cluster, key: str, now: datetime) -> int:
+    """Of a job that is requeued, the moment in which its earlier reservation ended; else whatever runs is its run.
+
+    Clocks differ: of a key that is new, a run that ended within the last ten minutes may be the job's.
+    """
+    earlier = Reservation.objects.filter(cluster=cluster, key=key).order_by("-released_at").first()
+    if earlier is not None and earlier.end == ReservationEnd.ENDED and earlier.released_at is not None:
+        return int(earlier.released_at.timestamp())
+    return int((now - timedelta(minutes=10)).timestamp())
+
+
+def _hold(row: Reservation, check: JobCheck, now: datetime) -> None:
+    amounts = [
+        ReservedAmount(
+            reservation=row,
+            tenant_id=row.tenant_id,
+            quota=need.status.quota,
+            amount=_rounded_up(need.amount),
+            seconds=need.within,
+            most=need.status.quota.reservation_cap,
+        )
+        for need in check.needs
+    ]
+    for need in sorted(check.wallets, key=lambda need: need.wallet.pk):
+        hold(wallet=need.wallet, amount=need.amount, key=hold_key(row.pk), moment=now)
+        amounts.append(
+            ReservedAmount(
+                reservation=row,
+                tenant_id=row.tenant_id,
+                wallet=need.wallet,
+                amount=Decimal(need.amount),
+                seconds=check.seconds,
+            )
+        )
+    ReservedAmount.objects.bulk_create(amounts)
+
+
+def _let_go(row: Reservation, now: datetime) -> None:
+    for amount in _of_wallets(row):
+        if amount.wallet is not None:
+            release(wallet=amount.wallet, key=hold_key(row.pk), moment=now)
+
+
+def _of_wallets(row: Reservation) -> Sequence[ReservedAmount]:
+    return list(row.amounts.filter(wallet__isnull=False).select_related("wallet").order_by("wallet"))
+
+
+def _rounded_up(value: Fraction) -> Decimal:
+    """To twelve decimals."""
+    return Decimal(f"{ceil(value * 10**12)}e-12")
+
+
+def _digest(job: UsageFact, seconds: int, array: Array) -> str:
+    names = (
+        "account",
+        "user",
+        "queue",
+        "qos",
+        "priority_class",
+        "gpus",
+        "gpu_model",
+        "mig_profile",
+        "cpu_milli",
+    )
+    values = [getattr(job, name) for name in (*names, "memory_mib")]
+    text = json.dumps([*values, *job.gpu_share, seconds, array.tasks, array.slots])
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,67 @@
+"""What a job would need of the wallets that pay for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from math import ceil
+
+from billing.admission.cost import JobCost, longest_that_fits
+from billing.models import Quota, QuotaMeasure, Wallet, WalletHold, WalletScheme
+from billing.rules.money import Money
+from billing.wallets.booking import owner_of
+from billing.wallets.reservation_holds import hold_key
+from billing.wallets.wallet_holds import available
+from portal.core.tenants.models import Ownership
+
+
+@dataclass(frozen=True, slots=True)
+class WalletNeed:
+    """What the job would use of one wallet until its time limit, and what may still be spent, in smallest units.
+
+    `longest`: as of a quota's need.
+    """
+
+    wallet: Wallet
+    amount: int
+    free: int
+    longest: int | None
+
+    @property
+    def fits(self) -> bool:
+        return self.amount <= self.free
+
+    def text(self, amount: int) -> str:
+        """For programs: in whole units."""
+        return Money.from_minor(amount, self.wallet.unit).text
+
+
+def list_wallets(
+    owner: Ownership, cost: JobCost, user: str, seconds: int, now: datetime, *, besides: int
+) -> Sequence[WalletNeed]:
+    """Of each wallet that would pay, as it was booked last; one that was never opened has nothing to say yet."""
+    needs = []
+    for scheme in WalletScheme.objects.filter(tenant=owner.tenant_id).order_by("unit"):
+        whose = owner_of(scheme, owner.project_id, user)
+        rows = Wallet.objects.filter(scheme=scheme, project=whose.project, user=whose.user)
+        wallet = rows.select_related("scheme", "tenant", "project").first()
+        # What wallets pay is what a quota of their credits counts.
+        counted = Quota(tenant=owner.tenant, measure=QuotaMeasure.CREDITS, unit=scheme.unit)
+        exact = cost.of(counted, seconds) if wallet is not None else Fraction(0)
+        if wallet is None or not exact:
+            continue
+        amount = Money.from_minor(1, scheme.unit).amount
+        needed, day = ceil(exact / amount), now.astimezone(wallet.tenant.zone).date()
+        free = available([wallet], day=day)[wallet.pk] + _hold_of(wallet, besides)
+        longest = None
+        if needed > free:
+            longest = longest_that_fits(cost, counted, seconds, free * amount) if free > 0 else 0
+        needs.append(WalletNeed(wallet, needed, free, longest))
+    return needs
+
+
+def _hold_of(wallet: Wallet, reservation: int) -> int:
+    hold = WalletHold.objects.filter(wallet=wallet, key=hold_key(reservation), released_at=None).first()
+    return hold.amount if hold is not None else 0

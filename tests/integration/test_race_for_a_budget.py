@@ -1,0 +1,41 @@
+"""Twenty programs reserve of one budget at once: what is left goes to as many as it is enough for. Case 46."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from billing.admission import follow
+from billing.models import QuotaAction, Reservation, ReservedAmount
+from tests.builders import a_cluster, a_plan, a_tenant, at
+from tests.integration.test_race_for_the_same_rows import at_once
+from tests.quota_stories import a_quota
+from tests.scenarios.test_reservations import reserve
+
+pytestmark = pytest.mark.usefixtures("transactional_db")
+
+
+def test_quota_046_of_twenty_who_reserve_9_of_100_at_once_eleven_are_admitted() -> None:
+    cluster = a_cluster(complete_through="2026-03-05 12:00")
+    lab = a_tenant("vision", plan=a_plan(), accounts=[(cluster, "vision")])
+    a_quota(lab, amount=Decimal(100), action=QuotaAction.NO_GPU_JOBS)
+    a_quota(lab, "notifies", amount=Decimal(50))
+
+    def ask(number: int) -> bool:
+        return reserve(cluster, 4.5, 1, f"job {number}").reservation is not None  # 9.00
+
+    done = at_once(*[lambda number=number: ask(number) for number in range(20)])
+
+    assert sum(done) == 11
+    assert Reservation.objects.count() == 11
+    assert ReservedAmount.objects.count() == 22
+
+    key = f"job {done.index(True)}"
+    same = at_once(*[lambda: reserve(cluster, 4.5, 1, key).reservation] * 5)
+    assert len({row and row.pk for row in same}) == 1
+    late = at("2026-03-05 12:15")
+    assert sum(at_once(*[lambda: follow.follow_reservations(moment=late).lapsed] * 4)) == 11
+    again = at_once(*[lambda: reserve(cluster, 4.5, 1, key, now=late).reservation] * 5)
+    assert len({row and row.pk for row in again}) == 1
+    assert Reservation.objects.filter(released_at=None).count() == 1

@@ -1,0 +1,136 @@
+"""A wallet holds what an admitted job may still cost: less by what was booked of it, and free when it ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from django.db import connection
+
+from billing.admission import follow
+from billing.admission.check import check_job
+from billing.admission.reserve import Array, release_key
+from billing.admission.wording import answer_text
+from billing.models import GrantEvery, Reservation, Wallet, WalletHold, WalletScope
+from billing.quotas.proof import prove_quotas, prove_reservations
+from billing.rules.money import TOKENS
+from billing.wallets import booking, grants, wallet_terms
+from billing.wallets.wallet_terms import Rule
+from clusters.models import Cluster
+from portal.core.tenants.models import Tenant
+from tests import builders
+from tests.builders import LONG_AGO, a_cluster, a_plan, a_tenant, at
+from tests.quota_stories import a_quota
+from tests.scenarios.test_reservations import ACTS, NOW, figures, reserve, runs
+from tests.stories import prove
+
+pytestmark = pytest.mark.django_db
+
+TOKEN = 10**6
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return a_cluster(complete_through="2026-03-05 12:00")
+
+
+@pytest.fixture
+def lab(cluster: Cluster) -> Tenant:
+    """100 tokens in one wallet; a GPU-hour costs one."""
+    plan = a_plan("tokens", TOKENS, prices=[("gpu-hour", {}, "1", LONG_AGO)], settles="wallet")
+    tenant = a_tenant("vision", plan=plan, accounts=[(cluster, "vision")])
+    scheme = wallet_terms.set_scheme(
+        tenant=tenant, unit=TOKENS, scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+    )
+    rule = Rule(name="to begin with", amount=100 * TOKEN, every=GrantEvery.ONCE, begins_at=scheme.since)
+    wallet_terms.set_rule(scheme=scheme, rule=rule)
+    grants.tend(moment=NOW)
+    return tenant
+
+
+def wallet() -> tuple[float, float]:
+    """Tokens that are left, and of them held."""
+    row = Wallet.objects.get()
+    return row.balance / TOKEN, row.held / TOKEN
+
+
+def look(moment: str) -> None:
+    """What was rated is booked, and a pass follows; the proofs close."""
+    booking.book_due(moment=at(moment))
+    follow.follow_reservations(moment=at(moment))
+    assert prove_reservations(moment=at(moment)).broken == []
+    prove()
+
+
+def test_quota_046_a_wallet_and_a_budget_hold_the_worst_case_alike(lab: Tenant, cluster: Cluster) -> None:
+    a_quota(lab, unit=TOKENS, measure="credits", amount=Decimal(1000), **ACTS)
+    assert reserve(cluster, 6, job_id="77").reservation is not None
+    assert wallet() == (100, 48)
+    assert figures(lab) == ["0", "48", "952"]
+    refused = reserve(cluster, 7, key="b")  # 56 of the 52 that are free
+    assert refused.reservation is None
+    assert refused.check is not None
+    assert (refused.check.longest, refused.check.refusing) == (6 * 3600 + 30 * 60, [])
+    assert answer_text(refused.check) == (
+        "Wallet of Vision: 52 tokens may still be spent; this job needs up to 56 tokens. A time limit of 6:30:00 fits. "
+        "To run it, top the wallet up."
+    )
+    job = builders.a_job(gpus=8, started="2026-03-05 12:00", ended="2026-03-05 18:30")
+    assert check_job(tenant=lab, cluster="gpu1", job=job, now=NOW).may_run
+    assert not check_job(tenant=lab, cluster="gpu1", job=replace(job, gpus=9), now=NOW).may_run
+
+    runs(cluster, "77", "2026-03-05 12:00", "2026-03-05 13:30")
+    look("2026-03-05 13:30")
+    assert wallet() == (88, 36)  # 12 were booked, and are held no more
+    runs(cluster, "77", "2026-03-05 12:00", "2026-03-05 14:00")
+    look("2026-03-05 14:00")
+    assert wallet() == (84, 32)
+    runs(cluster, "77", "2026-03-05 12:00", "2026-03-05 14:30", ended=True)
+    follow.follow_reservations(
+        moment=at("2026-03-05 14:30")
+    )  # before anything was booked: it books that first
+    assert wallet() == (80, 0)
+    look("2026-03-05 14:30")
+
+
+def test_quota_047_a_wallet_is_held_anew_after_a_release_and_by_another_time_limit(
+    lab: Tenant, cluster: Cluster
+) -> None:
+    reserve(cluster, 6)
+    assert release_key(cluster=cluster, key="a", now=NOW)
+    assert wallet() == (100, 0)
+    reserve(cluster, 12)
+    assert wallet() == (100, 96)
+    assert reserve(cluster, 13).reservation is None
+    assert wallet() == (100, 96)
+    assert reserve(cluster, 2).reservation is not None
+    assert wallet() == (100, 16)
+    assert reserve(cluster, 1, 1, "b", array=Array(84)).reservation is not None
+    assert wallet() == (100, 100)
+    look("2026-03-05 12:20")  # neither job came
+    assert wallet() == (100, 0)
+
+
+def test_quota_061_prove_finds_a_hold_without_a_reservation_and_seconds_that_were_not_rated(
+    lab: Tenant, cluster: Cluster
+) -> None:
+    reserve(cluster, 6, job_id="77")
+    row = Reservation.objects.get()
+    runs(cluster, "77", "2026-03-05 12:00", "2026-03-05 13:00")
+    look("2026-03-05 13:00")
+    moment = at("2026-03-05 13:00")
+    assert prove_quotas(moment=moment).broken == []
+    WalletHold.objects.filter(released_at=None).update(amount=1)
+    (text,) = prove_reservations(moment=moment).broken
+    assert text == f"reservation {row.pk}: {40 * TOKEN} left of wallet {Wallet.objects.get().pk}, 1 held"
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE billing_ratedjob SET suspended = 600 WHERE job_id = '77'")
+    assert any(
+        "24000 GPU-seconds taken off, 28800 rated" in text
+        for text in prove_reservations(moment=moment).broken
+    )
+    Reservation.objects.update(released_at=moment, end="ended")
+    assert prove_reservations(moment=moment).broken == [
+        f"wallet {Wallet.objects.get().pk}: reservation:{row.pk} is held and stands no more"
+    ]
