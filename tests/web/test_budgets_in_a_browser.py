@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from billing.admission.reserve import Array
 from billing.limits.limits import LimitTerms, set_limit
 from billing.models import QuotaAction, QuotaEvery, QuotaMeasure
 from billing.quotas import quotas, review
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
 from tests import builders
+from tests.scenarios.test_reservations import reserve
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, chromium, visit
 from tests.web.house import a_house
 from tests.web.test_reports_in_a_browser import sign_in
@@ -45,6 +48,9 @@ def test_the_pages_fit_every_window(live_server: LiveServer) -> None:
     quotas.set_quota(tenant=house.vision, name="gpus", terms=acting, by=Setter.OPERATOR, moment=moment)
     review.review_quotas(moment=moment)
     set_limit(tenant=house.vision, name="once", terms=LimitTerms(gpus=16, jobs=40), moment=moment)
+    now = datetime.now(UTC).replace(microsecond=0)
+    reserve(house.cluster, 1, 8, "of a job that waits", now=now, job_id="90")
+    reserve(house.cluster, 1, 1, "of an array", now=now, array=Array(1000, 8))
     preview = "?name=march&amount=20&measure=money&every=month&thresholds=50%25&act=preview"
     pages = {
         "budgets": "/t/vision-lab/budgets/",
