@@ -31,8 +31,11 @@ GROUPS = (
 def api_server(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResponse:
     """The form; saved, accounts are blocked over it from the next block on."""
     cluster = Cluster.objects.select_related("api_server").filter(name=name).first()
-    if cluster is None or cluster.kind != ClusterKind.PROMETHEUS:
+    if cluster is None:
         raise Http404
+    if cluster.kind != ClusterKind.PROMETHEUS:
+        messages.error(request, _("Only a Kubernetes cluster has an API server."))
+        return redirect("operator_cluster", name)
     row = ApiServer.objects.filter(cluster=cluster).first() or ApiServer(cluster=cluster)
     is_new = row.pk is None
     form = ApiServerForm(request.POST or None, instance=row)

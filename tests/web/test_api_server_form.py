@@ -46,5 +46,6 @@ def test_op_enters_the_api_server_and_what_is_secret_stays_so() -> None:
     assert "API server saved." in saved(new_token="", queues="")
     row.refresh_from_db()
     assert (row.token.reveal(), row.dedicated_cluster_queues) == ("a-secret-token", [])
-    assert op.get("/operator/clusters/gpu1/api-server/").status_code == 404  # it has no such thing
+    other = op.get("/operator/clusters/gpu1/api-server/", follow=True).content.decode()
+    assert "Only a Kubernetes cluster has an API server." in words(other)
     assert signed_in(house.ann).get(PATH).status_code == 404
