@@ -14,6 +14,7 @@ from billing.dunning import (
     daily_digest,
     document_notices,
     overdue_invoices,
+    recipients,
     reopened_invoices,
 )
 from billing.models import (
@@ -83,7 +84,11 @@ def claim_email(pk: int, done: SendTally, moment: datetime) -> list[Notice]:
 
 def _write_email(notices: list[Notice], tenant: Tenant, done: SendTally, moment: datetime) -> list[Notice]:
     of_quotas = notices[0].kind == NoticeKind.QUOTA
-    to = compose_quotas.list_recipients(notices[0]) if of_quotas else compose.list_recipients(tenant)
+    to = (
+        compose_quotas.list_recipients(notices[0])
+        if of_quotas
+        else recipients.list_recipients(tenant, notices[0].kind)
+    )
     for notice in notices:
         if notice.kind in overdue_invoices.STEPS and notice.invoice is not None:
             notice.details |= _current_crossing(notice.invoice, moment)

@@ -37,7 +37,7 @@ from billing.receivables import settlement
 from billing.receivables.dunning_policies import Policies
 from billing.rules.formatting import money_text
 from billing.rules.money import Money
-from portal.core.tenants.models import Membership, Role, Tenant
+from portal.core.tenants.models import Tenant
 
 TOGETHER = (
     NoticeKind.ANNOUNCE,
@@ -76,16 +76,6 @@ def compose_email(notices: Sequence[Notice], *, moment: datetime) -> Email:
         render_to_string("emails/notice.txt", placed).strip() + "\n",
         render_to_string("emails/notice.html", placed),
     )
-
-
-def list_recipients(tenant: Tenant) -> list[str]:
-    """Its billing address; where it has none, its owners, and whoever else sees to its bills."""
-    if tenant.email:
-        return [tenant.email]
-    people = Membership.objects.filter(
-        tenant=tenant, role__in=(Role.OWNER, Role.BILLING), user__is_active=True
-    )
-    return list(people.order_by("pk").values_list("user__email", flat=True))
 
 
 def _make_sections(

@@ -9,25 +9,25 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from billing.dunning import recipients
 from billing.dunning.email_formatting import format_day, one_line, page_url
 from billing.models import Notice, QuotaAction, QuotaCrossing, Seller
 from billing.rules.formatting import grouped, money_text
 from billing.rules.money import Money
-from portal.core.tenants.models import Membership, Role
+from portal.core.tenants.models import Membership
 
 NOTHING_LEFT = "What it says does not hold any more: it is below again, or its period is over."
 
 
 def list_recipients(notice: Notice) -> list[str]:
-    """The members that the quota names, as far as they are members still; else owners and billing members.
-
-    Where there are none of these, its billing address.
+    """The members that the quota names, as far as they are members still; else contacts that get budgets; else owners
+    and billing members. Where there are none of these, its billing address.
     """
     people = Membership.objects.filter(tenant=notice.tenant, user__is_active=True).order_by("pk")
     if named := notice.details.get("members"):
         return list(people.filter(user__email__in=named).values_list("user__email", flat=True))
-    chosen = people.filter(role__in=(Role.OWNER, Role.BILLING)).values_list("user__email", flat=True)
-    return list(chosen) or [email for email in (notice.tenant.email,) if email]
+    chosen = recipients.list_contacts(notice.tenant, "budgets") or recipients.list_payers(notice.tenant)
+    return chosen or [email for email in (notice.tenant.email,) if email]
 
 
 def skip_reason(notice: Notice, moment: datetime) -> str:

@@ -8,8 +8,10 @@ from django.utils.translation import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
     "no-address": _("{email} is no e-mail address: write one like bills@example.org."),
+    "no-topic": _("{topic} is no kind of e-mail: say {topics}."),
     "not-sent-again": _("{notice} is {state}: it is not sent again."),
     "other-tenants-below": _(
         "Below {account} lies {below} of {tenant}, which would be blocked too: block what is to be blocked by hand."
     ),
+    "too-many-contacts": _("A tenant has at most {most} contacts: remove one first."),
 }

@@ -15,6 +15,8 @@ SENTENCES: Mapping[str, str] = {
     "already-void": _("{invoice} is void already."),
     "close-just-ended": _("Another close of this month has just ended: look at it first."),
     "close-under-way": _("{person} closes {month} at this moment: wait until that has ended."),
+    "details-field": _("{field}: {why}"),
+    "details-taxes": _("No invoice could be taxed so: {why}"),
     "credit-before-invoice": _(
         "{invoice} was issued on {issued_on}, and a credit note is no older than its invoice: date it on "
         "that day, or later."

@@ -22,6 +22,7 @@ from billing.models import (
     AttemptState,
     AutomaticTopUp,
     BillingAccount,
+    BillingContact,
     BillingPeriod,
     CheckoutSession,
     GrantKind,
@@ -156,6 +157,7 @@ def erase_tenant(*, tenant: Tenant, moment: datetime) -> list[str]:
     AccountMail.objects.filter(tenant=tenant).delete()
     Invitation.objects.filter(tenant=tenant).delete()
     Exclusion.objects.filter(tenant=tenant).delete()
+    BillingContact.objects.filter(tenant=tenant).delete()
     IdentityGrant.objects.filter(tenant=tenant).delete()  # nobody comes in again
     staying = set(Membership.objects.filter(user__in=people).values_list("user", flat=True))
     gone = [person for person in people if person.pk not in staying and not person.operator_role]

@@ -257,6 +257,22 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='BillingContact',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='billing_contacts', to='tenants.tenant')),
+                        ('email', models.EmailField(max_length=254)),
+                        ('invoices', models.BooleanField(default=False, help_text='Invoices and credit notes.')),
+                        ('reminders', models.BooleanField(default=False, help_text='Reminders, refused payments, cards, suspensions.')),
+                        ('receipts', models.BooleanField(default=False, help_text='Receipts and refunds.')),
+                        ('budgets', models.BooleanField(default=False, help_text='Budgets that name no members.')),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('tenant', 'email'), name='billing_contact_is_named_once'), models.CheckConstraint(condition=models.Q(('invoices', True), ('reminders', True), ('receipts', True), ('budgets', True), _connector='OR'), name='billing_contact_gets_something')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='OperatingCost',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

@@ -21,6 +21,7 @@ from billing.models.closes import (
     ScheduledClose,
 )
 from billing.models.concurrency_limits import ConcurrencyLimit, LimitedAccount, LimitState
+from billing.models.contacts import BillingContact
 from billing.models.costs import OperatingCost
 from billing.models.dunning import DunningPause, DunningPolicy, WriteOff
 from billing.models.evidence import Evidence
@@ -148,6 +149,7 @@ __all__ = [
     "BankStatement",
     "BilledJob",
     "BillingAccount",
+    "BillingContact",
     "BillingPeriod",
     "BlockState",
     "CheckoutSession",

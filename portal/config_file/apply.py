@@ -11,6 +11,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
 
 from billing.catalog.plans import PlanError
+from billing.dunning.contacts import ContactError
 from billing.invoicing.close_schedules import ScheduleError
 from billing.limits.limits import LimitTermsError
 from billing.quotas.quotas import Setter
@@ -53,6 +54,7 @@ REFUSALS = (
     PolicyError,
     ScheduleError,
     TeamError,
+    ContactError,
     SignOnError,
     QuotaError,
     LimitTermsError,
@@ -154,14 +156,18 @@ class _Writer:
         for entry, row in written:
             with self.refusals(entry.label):
                 entry.write_subscription(row, {plan.name for plan in file.plans})
-            for wallet in entry.wallets:
-                with self.refusals(wallet.label):
-                    wallet.write(row)
-            self.quotas_and_limits(entry, row)
+            self.tables_of(entry, row)
         if self.errors:
             raise ConfigError(*self.errors)
 
-    def quotas_and_limits(self, entry: TenantEntry, row: Tenant) -> None:
+    def tables_of(self, entry: TenantEntry, row: Tenant) -> None:
+        """What stands in tables within a tenant's and is written once its plan is."""
+        for wallet in entry.wallets:
+            with self.refusals(wallet.label):
+                wallet.write(row)
+        for contact in entry.contacts:
+            with self.refusals(contact.label):
+                contact.write(row, moment=self.moment)
         for quota in entry.quotas:
             with self.refusals(quota.label):
                 quota.write(row, by=Setter.OPERATOR, moment=self.moment)

@@ -19,6 +19,7 @@ from billing.documents.parties import buyer_fields, seller_fields
 from billing.models import (
     Allowance,
     ApprovalLimit,
+    BillingContact,
     BillingPeriod,
     CloseSchedule,
     Commitment,
@@ -41,6 +42,7 @@ from billing.models import (
     TaxRate,
     WalletScheme,
 )
+from billing.models.contacts import TOPICS
 from billing.rules.dunning_defaults import Policy
 from billing.rules.money import Money
 from clusters.declared_nodes import in_order
@@ -349,6 +351,7 @@ KINDS = (
     ),
     Kind("tenant", Tenant, "tenant {0.slug}", _tenant),
     Kind("person", User, "person {0.email}", _person),
+    Kind("contact", BillingContact, "contact {0.email} of {1}", " ".join(TOPICS), "tenant"),
     Kind("member", Membership, "member {0.user.email} of {1}", "role", "tenant user"),
     Kind("account", Account, "account {0}", "", "cluster"),
     Kind(

@@ -12,7 +12,9 @@ from django.core.validators import validate_email, validate_slug
 from billing.catalog import subscriptions
 from billing.catalog.plans import PlanError
 from billing.catalog.third_party_payers import PayerError, end_payer, pay_for
+from billing.dunning import contacts
 from billing.models import Plan
+from billing.models.contacts import TOPICS
 from portal.config_file import taxes
 from portal.config_file.entries import Entry, Rule, key, save
 from portal.config_file.limits import LimitEntry
@@ -73,6 +75,25 @@ class MemberEntry(Entry, frozen=True, kw_only=True):
             team.set_scheduler_users(member=member, names=self.scheduler_users)
 
 
+class ContactEntry(Entry, frozen=True, kw_only=True):
+    noun: ClassVar[str] = "contact"
+    named_by: ClassVar[str] = "email"
+    email: Annotated[str, Rule(longest=254, check=validate_email)]
+    invoices: bool = False
+    reminders: bool = False
+    receipts: bool = False
+    budgets: bool = False
+
+    @property
+    def identity(self) -> str:
+        return self.email
+
+    def write(self, tenant: Tenant, *, moment: datetime) -> None:
+        """Have the address get these e-mails and no others. Raises ContactError."""
+        topics = [topic for topic in TOPICS if getattr(self, topic)]
+        contacts.set_contact(tenant=tenant, email=self.email, topics=topics, moment=moment)
+
+
 class PhaseEntry(Entry, frozen=True, kw_only=True):
     noun: ClassVar[str] = "phase"
     plan: str
@@ -102,6 +123,7 @@ class TenantEntry(PartyEntry, frozen=True, kw_only=True):
     phases: list[PhaseEntry] = key(name="phase", default_factory=list)
     accounts: list[AccountEntry] = key(default_factory=list)
     members: list[MemberEntry] = key(name="member", default_factory=list)
+    contacts: list[ContactEntry] = key(name="contact", default_factory=list)
     wallets: list[WalletEntry] = key(name="wallet", default_factory=list)
     quotas: list[QuotaEntry] = key(name="quota", default_factory=list)
     limits: list[LimitEntry] = key(name="limit", default_factory=list)

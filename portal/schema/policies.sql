@@ -6,7 +6,7 @@ DECLARE
     name text;
 BEGIN
     FOREACH name IN ARRAY ARRAY[
-        'billing_automatictopup', 'billing_billedjob', 'billing_billingaccount', 'billing_billingperiod', 'billing_creditentry',
+        'billing_automatictopup', 'billing_billedjob', 'billing_billingaccount', 'billing_billingcontact', 'billing_billingperiod', 'billing_creditentry',
         'billing_dailyusage', 'billing_daytotal', 'billing_dunningpause', 'billing_evidence', 'billing_invoice', 'billing_invoicedocument',
         'billing_invoiceline', 'billing_invoicetax', 'billing_jobuser', 'billing_linejobs', 'billing_notice', 'billing_payment', 'billing_paymentattempt',
         'billing_paymentdispute', 'billing_paymentlink', 'billing_paymentrefund', 'billing_periodjobs', 'billing_periodtopjob', 'billing_periodtotal',
@@ -34,7 +34,7 @@ END $$;
 -- `portal/web/history.py`.
 ALTER POLICY audit_entry_of_tenant ON audit_entry USING (
     tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
-    AND "table" IN ('api_apikey', 'billing_automatictopup', 'billing_concurrencylimit', 'billing_quota',
+    AND "table" IN ('api_apikey', 'billing_automatictopup', 'billing_billingcontact', 'billing_concurrencylimit', 'billing_quota',
                     'billing_quotablock', 'billing_paymentlink', 'billing_savedmethod', 'billing_subscription', 'billing_walletscheme', 'tenants_invitation',
                     'tenants_membership', 'tenants_ownership', 'tenants_supportview', 'tenants_tenant',
                     'webhooks_webhook'));

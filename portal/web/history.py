@@ -41,6 +41,7 @@ TENANT_TABLES = {
     "api_apikey": gettext_noop("API key"),
     "tenants_ownership": gettext_noop("Account"),
     "billing_subscription": gettext_noop("Plan"),
+    "billing_billingcontact": gettext_noop("Billing contact"),
     "billing_savedmethod": gettext_noop("Card"),
     "billing_paymentlink": gettext_noop("Payment link"),
     "billing_automatictopup": gettext_noop("Automatic top-up"),

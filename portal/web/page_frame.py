@@ -19,6 +19,7 @@ Area = Literal[
     "team",
     "history",
     "api_keys",
+    "billing_settings",
     "webhooks",
     "payment",
     "tenants",

@@ -14,7 +14,6 @@ from django.shortcuts import redirect
 from django.urls import reverse
 
 from billing.dunning import contacts
-from billing.dunning.contacts import ContactError
 from billing.models import (
     AttemptState,
     BillingAccount,
@@ -36,7 +35,6 @@ from billing.rules.money import Money
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant, User
 from portal.sentences import sentence
-from portal.web import form_input
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_act, tenant_page, tenant_return
 from portal.web.cards import label_of, means_of
@@ -56,7 +54,6 @@ def payment(request: TenantRequest) -> HttpResponse:
     account = BillingAccount.objects.filter(tenant=tenant).first()
     saved = SavedMethod.objects.filter(tenant=tenant).exclude(state=MethodState.GONE)
     tried = PaymentAttempt.objects.filter(tenant=tenant).exclude(state=AttemptState.OFFERED, page_used=False)
-    form = reverse("payment_contact", args=[tenant.slug])
     page = {
         "methods": saved.order_by("-preferred", "-added_at"),
         "attempts": tried.select_related("invoice", "method").order_by("-created_at")[:SHOWN],
@@ -68,7 +65,6 @@ def payment(request: TenantRequest) -> HttpResponse:
             Money.from_minor(amount, currency)
             for (_, currency), amount in credit_balance.list_balances([tenant.pk]).items()
         ],
-        "email_field": form_input.last(request, form).get("email", tenant.email),
         "refused": refused_addresses(tenant),
     }
     return answer(request, request.frame, page, whole="tenant/payment.html")
@@ -116,21 +112,6 @@ def set_automatic(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     account = customers.set_automatic(tenant=tenant, automatic=request.POST.get("automatic") == "yes")
     effect = "are charged on the day they are due" if account.automatic else "wait until somebody pays them"
     messages.success(request, f"Invoices {effect}.")
-    return redirect("payment", tenant.slug)
-
-
-@tenant_act(Action.PAY, proof=True)
-def set_contact(request: HttpRequest, tenant: Tenant) -> HttpResponse:
-    """Where e-mails about invoices go."""
-    email = request.POST.get("email", "").replace("\0", "")
-    try:
-        row = contacts.set_billing_email(tenant=tenant, email=email, moment=datetime.now(UTC))
-    except ContactError as refusal:
-        form_input.keep(request, "email")
-        messages.error(request, sentence(refusal))
-    else:
-        to = row.email or "the owners and billing members"
-        messages.success(request, f"E-mails about invoices go to {to}.")
     return redirect("payment", tenant.slug)
 
 

@@ -9,6 +9,11 @@ from portal.web.api_keys import api_keys, change_api_keys, operator_api_keys
 from portal.web.api_reference import api_area, api_reference
 from portal.web.api_server import api_server
 from portal.web.bank_transfer import one_transfer
+from portal.web.billing_settings import (
+    billing_settings,
+    change_billing_settings,
+    operator_billing_settings,
+)
 from portal.web.blocks import account_blocks
 from portal.web.budgets import budgets, change_budget, operator_budgets
 from portal.web.close_drafts import draft_pdf, drafts
@@ -40,7 +45,6 @@ from portal.web.payment import (
     pay,
     payment,
     set_automatic,
-    set_contact,
     stopped,
 )
 from portal.web.payment_links import (
@@ -91,6 +95,8 @@ tenant_patterns: list[URLPattern] = [
     path("team/", team_page, name="team"),
     path("team/change/", change_team, name="change_team"),
     path("team/leave/", leave_team, name="leave_team"),
+    path("billing/", billing_settings, name="billing_settings"),
+    path("billing/change/", change_billing_settings, name="change_billing_settings"),
     path("history/", history, name="history"),
     path("history/csv", history_csv, name="history_csv"),
     path("api-keys/", api_keys, name="api_keys"),
@@ -111,7 +117,6 @@ tenant_patterns: list[URLPattern] = [
     path("payment/", payment, name="payment"),
     path("payment/card/", add_card, name="payment_card"),
     path("payment/automatic/", set_automatic, name="payment_automatic"),
-    path("payment/contact/", set_contact, name="payment_contact"),
     path("payment/methods/<int:method>/", change_method, name="payment_method"),
     path("payment/confirm/<uuid:attempt>/", confirm, name="payment_confirm"),
     path("payment/back/", back, name="payment_back"),
@@ -176,6 +181,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     ),
     path("operator/tenants/<slug:tenant>/look/", support_view, name="support_view"),
     path("operator/look/end/", end_support_view, name="end_support_view"),
+    path(
+        "operator/tenants/<slug:tenant>/billing/", operator_billing_settings, name="operator_billing_settings"
+    ),
     path("operator/tenants/<slug:tenant>/team/", operator_team, name="operator_team"),
     path("operator/history/", operator_history, name="operator_history"),
     path("operator/history/csv", operator_history_csv, name="operator_history_csv"),

@@ -194,7 +194,7 @@ def test_an_address_that_is_refused_is_shown_to_ann_and_to_op_until_it_is_correc
         contacts.set_billing_email(tenant=lab, email="bills at vision", moment=NOW)
     client = Client()
     client.force_login(ann)
-    client.post("/t/vision-lab/payment/contact/", {"email": "money@vision.example"})
+    client.post("/t/vision-lab/billing/change/", {"act": "save", "email": "money@vision.example"})
     send.send_notices(moment=datetime.now(tz=NOW.tzinfo) if NOW.year > 2026 else at("2026-12-31"))
     notice = Notice.objects.get(kind="invoice")
     assert notice.state in {"sent", "skipped"}

@@ -53,7 +53,7 @@ ACTS = {
     "t/<slug:slug>/team/leave/": 405,
     "t/<slug:slug>/payment/card/": 405,
     "t/<slug:slug>/payment/automatic/": 405,
-    "t/<slug:slug>/payment/contact/": 405,
+    "t/<slug:slug>/billing/change/": 405,
     "t/<slug:slug>/payment/methods/<int:method>/": 405,
     "t/<slug:slug>/payment/back/": 404,
     "t/<slug:slug>/payment/stopped/": 404,

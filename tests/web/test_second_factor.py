@@ -179,7 +179,7 @@ def test_before_secrets_whoever_signed_in_long_ago_proves_who_they_are_and_goes_
     [
         ("ann", "/t/vision-lab/payment/card/", {}),
         ("carla", "/t/vision-lab/payment/automatic/", {}),
-        ("carla", "/t/vision-lab/payment/contact/", {}),
+        ("carla", "/t/vision-lab/billing/change/", {}),
         ("ann", KEYS, {"act": "rotate"}),
         ("ann", "/t/vision-lab/team/change/", {"act": "transfer"}),
         ("ann", "/t/vision-lab/team/change/", {"act": "second_factor"}),

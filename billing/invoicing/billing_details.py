@@ -1,0 +1,90 @@
+"""What stands on a tenant's invoices from now on, as its owners and billing members set it themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from datetime import datetime
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils.translation import gettext_noop as _
+
+from billing.catalog.tenant_lock import lock
+from billing.dunning import contacts
+from billing.invoicing import line_taxes, sellers
+from billing.invoicing.messages import SENTENCES
+from portal.core.tenants.models import TaxTreatment, Tenant
+from portal.errors import CodedError
+
+FIELDS: Mapping[str, str] = {
+    "email": _("Billing e-mail"),
+    "address": _("Postal address"),
+    "postcode": _("Post code"),
+    "city": _("City"),
+    "vat_id": _("VAT id"),
+    "purchase_order": _("Purchase order"),
+    "buyer_reference": _("Buyer reference"),
+    "electronic_address": _("Address for e-invoices"),
+}
+"""The columns, with their names for people. Country, name and treatment of taxes stay with the operator."""
+
+
+class DetailsError(CodedError):
+    """Invoices cannot be issued with such details; the message says which and why."""
+
+    sentences = SENTENCES
+
+
+@transaction.atomic
+def set_billing_details(*, tenant: Tenant, values: Mapping[str, str], moment: datetime) -> Tenant:
+    """Have the next documents say this; what is issued stays as it is, and what is not mentioned. Again, the same.
+
+    Raises DetailsError for what no invoice can say or be taxed by, and ContactError for what is no address.
+    """
+    tenant = lock(tenant)
+    changed = checked(tenant, values)
+    columns = [name for name in FIELDS if name != "email" and getattr(changed, name) != getattr(tenant, name)]
+    if columns:
+        changed.save(update_fields=columns)
+    return contacts.set_billing_email(tenant=changed, email=changed.email, moment=moment)
+
+
+def checked(tenant: Tenant, values: Mapping[str, str]) -> Tenant:
+    """A copy of the tenant as it would be, which is not saved. Raises DetailsError. Two queries at most."""
+    changed = copy(tenant)
+    for name in FIELDS:
+        if name in values:
+            setattr(changed, name, _plain(name, values[name]))
+    others = [field.name for field in Tenant._meta.fields if field.name not in FIELDS]
+    try:
+        changed.clean_fields(exclude=others)
+    except ValidationError as error:
+        name, whys = next(iter(error.message_dict.items()))
+        raise DetailsError("details-field", field=FIELDS[name], why=whys[0]) from error
+    if refusal := line_taxes.load_taxes([], sellers.load_seller()).refusal(changed):
+        raise DetailsError("details-taxes", why=refusal)
+    return changed
+
+
+def describe_changes(before: Tenant, after: Tenant) -> list[tuple[str, str, str]]:
+    """Name, old and new value of each field that differs."""
+    return [
+        (label, getattr(before, name), getattr(after, name))
+        for name, label in FIELDS.items()
+        if getattr(before, name) != getattr(after, name)
+    ]
+
+
+def changes_taxes(before: Tenant, after: Tenant) -> bool:
+    """Whether other taxes may stand on the next invoices: the VAT id decides where the country does."""
+    return before.vat_id != after.vat_id and before.tax_treatment == TaxTreatment.BY_COUNTRY
+
+
+def _plain(name: str, text: str) -> str:
+    """Without blanks around lines, and of one line where the column has one."""
+    text = text.replace("\0", "")
+    if name == "vat_id":
+        return "".join(text.split()).upper()
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    return ("\n" if name == "address" else " ").join(filter(None, lines))

@@ -1,0 +1,155 @@
+"""Carla sets what stands on her lab's invoices and who gets which e-mails; Op has the same page."""
+
+from __future__ import annotations
+
+import pytest
+
+from billing.dunning import contacts, recipients
+from billing.dunning.contacts import ContactError
+from billing.models import BillingContact, Notice, NoticeKind
+from portal.config_file.apply import apply
+from portal.config_file.schema import parse
+from portal.core.tenants.models import Role, TaxTreatment, Tenant
+from portal.sentences import sentence
+from tests import builders, stories
+from tests.web.house import House, a_house, page, signed_in
+from tests.web.test_overview import words
+
+pytestmark = pytest.mark.django_db
+
+PAGE, CHANGE = "/t/vision-lab/billing/", "/t/vision-lab/billing/change/"
+DETAILS = {
+    "email": "bills@vision.example",
+    "address": " Gate 2 \r\n\r\n Building  C",
+    "postcode": "10117",
+    "city": "Berlin",
+    "vat_id": "de 136 695 976",
+    "purchase_order": "PO-4711",
+    "buyer_reference": "",
+    "electronic_address": "",
+}
+
+
+def test_a_change_is_previewed_then_stands_on_the_next_invoice_and_in_the_history() -> None:
+    house = a_house()
+    Tenant.objects.filter(pk=house.vision.pk).update(country="DE", tax_treatment=TaxTreatment.BY_COUNTRY)
+    carla = signed_in(house.carla)
+    shown = words(carla.post(CHANGE, {"act": "preview", **DETAILS}, follow=True).content.decode())
+    assert "Purchase order – PO-4711" in shown
+    assert "Postal address Gate 1 10115 Berlin Gate 2 Building C" in shown
+    assert "The VAT id decides how the next invoices are taxed." in shown
+    house.vision.refresh_from_db()
+    assert house.vision.purchase_order == ""  # nothing is saved by a preview
+    assert "Preview" not in words(page(house.carla, PAGE)).replace("Preview changes", "")
+
+    wrong = carla.post(CHANGE, {"act": "preview", **DETAILS, "vat_id": "DE136695977"}, follow=True)
+    assert "its form or its check digits do not fit" in wrong.content.decode()
+    for bad in ({"vat_id": "DE136695977"}, {"email": "bills at vision"}, {"purchase_order": "x" * 101}):
+        carla.post(CHANGE, {"act": "save", **DETAILS, **bad})
+        house.vision.refresh_from_db()
+        assert (house.vision.purchase_order, house.vision.email) == ("", "")
+
+    saved = carla.post(CHANGE, {"act": "save", **DETAILS}, follow=True)
+    assert "Billing details saved" in saved.content.decode()
+    house.vision.refresh_from_db()
+    assert (house.vision.address, house.vision.vat_id) == ("Gate 2\nBuilding C", "DE136695976")
+    assert "PO-4711" not in page(house.ann, f"/t/vision-lab/invoices/{house.invoice.number}/")
+    assert "PO-4711" in page(house.ann, "/t/vision-lab/history/")
+    Tenant.objects.filter(pk=house.vision.pk).update(tax_treatment="")
+    builders.ingest(
+        house.cluster,
+        builders.a_job(job_id="30", started="2026-04-02 10:00", ended="2026-04-02 11:00"),
+        as_of="2026-05-10",
+    )
+    stories.close("2026-04")
+    number = stories.invoice_of(house.vision, "2026-04").number
+    assert "Purchase order PO-4711" in words(page(house.ann, f"/t/vision-lab/invoices/{number}/"))
+
+
+def test_each_kind_of_e_mail_goes_to_its_contacts_and_the_others_where_they_went() -> None:
+    house = a_house()
+    carla = signed_in(house.carla)
+    carla.post(CHANGE, {"act": "contact", "email": "ap@vision.example", "invoices": "on", "receipts": "on"})
+    carla.post(CHANGE, {"act": "contact", "email": "boss@vision.example", "budgets": "on"})
+    kinds = (NoticeKind.INVOICE, NoticeKind.CREDIT_NOTE, NoticeKind.RECEIPT, NoticeKind.REFUND)
+    assert [recipients.list_recipients(house.vision, kind) for kind in kinds] == [["ap@vision.example"]] * 4
+    people = ["ann@vision.example", "carla@vision.example"]
+    assert recipients.list_recipients(house.vision, NoticeKind.REMINDER) == people
+    assert recipients.list_recipients(house.vision, NoticeKind.QUOTA) == ["boss@vision.example"]
+    contacts.set_billing_email(
+        tenant=house.vision, email="x@vision.example", moment=builders.at("2026-04-20")
+    )
+    house.vision.refresh_from_db()
+    assert recipients.list_recipients(house.vision, NoticeKind.SUSPENDED) == ["x@vision.example"]
+    assert recipients.list_recipients(house.speech, NoticeKind.INVOICE) == ["eve@speech.example"]
+
+    gone = carla.post(CHANGE, {"act": "contact", "email": "boss@vision.example"}, follow=True)
+    assert "boss@vision.example is no contact any more." in gone.content.decode()
+    assert [row.email for row in BillingContact.objects.all()] == ["ap@vision.example"]
+    assert page(house.ann, "/t/vision-lab/history/").count("Billing contact") >= 3
+    moment = builders.at("2026-04-20")
+    for number in range(contacts.MOST - 1):
+        contacts.set_contact(
+            tenant=house.vision, email=f"c{number}@vision.example", topics=["invoices"], moment=moment
+        )
+    with pytest.raises(ContactError) as refusal:
+        contacts.set_contact(
+            tenant=house.vision, email="one@more.example", topics=["invoices"], moment=moment
+        )
+    assert "at most 20 contacts" in sentence(refusal.value)
+
+
+def test_an_invoice_that_an_address_refused_is_sent_to_a_new_contact() -> None:
+    house = a_house()
+    moment = builders.at("2026-04-20")
+    notices = Notice.objects.filter(tenant=house.vision, kind=NoticeKind.INVOICE)
+    refused = {"old@vision.example": "550 gone"}
+    notices.update(state="failed", refused=refused, sent_at=moment, details={"notify": True})
+    contacts.set_contact(tenant=house.vision, email="ap@vision.example", topics=["invoices"], moment=moment)
+    assert notices.get().state == "waiting"
+    assert contacts.list_refused_addresses(house.vision) == {}
+    assert recipients.list_recipients(house.vision, NoticeKind.INVOICE) == ["ap@vision.example"]
+
+
+def test_a_file_sets_contacts_and_op_sees_them_on_the_same_page(house: House) -> None:
+    text = """
+        [[tenant]]
+        slug = "vision-lab"
+        [[tenant.contact]]
+        email = "ap@vision.example"
+        {}
+    """
+    done = apply(file=parse(text.format("invoices = true")))
+    assert [change.what for change in done.changes] == ["contact ap@vision.example of vision-lab"]
+    assert apply(file=parse(text.format("invoices = true"))).changes == []
+    op = signed_in(house.op)
+    shown = op.get("/operator/tenants/vision-lab/billing/").content.decode()
+    assert "Billing settings of Vision Lab" in shown
+    assert "ap@vision.example" in shown
+    op.post("/operator/tenants/vision-lab/billing/", {"act": "save", "purchase_order": "PO-1"})
+    assert Tenant.objects.get(slug="vision-lab").purchase_order == "PO-1"
+    apply(file=parse(text.format("")))
+    assert not BillingContact.objects.exists()
+
+
+@pytest.fixture
+def house() -> House:
+    return a_house()
+
+
+def test_viewers_look_members_do_not_and_strangers_find_nothing(house: House) -> None:
+    viewer = builders.a_person("vic@vision.example", house.vision, Role.VIEWER)
+    support = builders.an_operator("sue@cluster.example")
+    support.operator_role = "support"
+    support.save()
+    assert "Preview changes" not in page(viewer, PAGE)
+    assert "Preview changes" in page(house.ann, PAGE)
+    assert "Preview changes" not in page(support, "/operator/tenants/vision-lab/billing/")
+    assert signed_in(house.ben).get(PAGE).status_code == 404
+    for form in ({"act": "save", **DETAILS}, {"act": "contact", "email": "eve@e.example", "invoices": "on"}):
+        for person in (viewer, house.ben, house.eve, house.op):
+            assert signed_in(person).post(CHANGE, form).status_code == 404
+        assert signed_in(house.eve).post("/operator/tenants/vision-lab/billing/", form).status_code == 404
+        signed_in(support).post("/operator/tenants/vision-lab/billing/", form)
+    assert not BillingContact.objects.exists()
+    assert Tenant.objects.get(slug="vision-lab").purchase_order == ""
