@@ -19,6 +19,7 @@ from billing.rules.period import Period, label
 
 TINY = 6  # decimals of what is too small for its currency's own
 NOTHING = "–"
+UTC_ZONE = ZoneInfo("UTC")
 DAYS = 1_500  # days whose names are remembered
 COUNTED = {
     Meter.GPU_HOUR: "GPU-seconds",
@@ -192,8 +193,7 @@ def period_key(of: BillingPeriod) -> str:
 
 
 def span(start: datetime, end: datetime, timezone: str) -> str:
-    utc = ZoneInfo("UTC")
-    return label(Period(start.astimezone(utc), end.astimezone(utc)), ZoneInfo(timezone))
+    return label(Period(start.astimezone(UTC_ZONE), end.astimezone(UTC_ZONE)), ZoneInfo(timezone))
 
 
 def _least(currency: str) -> str:

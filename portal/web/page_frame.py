@@ -13,6 +13,7 @@ Area = Literal[
     "jobs",
     "quote",
     "efficiency",
+    "search",
     "invoices",
     "wallet",
     "budgets",

@@ -63,6 +63,7 @@ from portal.web.receivables import receivables
 from portal.web.reconciliation import reconciliation
 from portal.web.reports import efficiency, efficiency_csv, reports, reports_csv
 from portal.web.saved_card import confirm, pay_open, pay_saved
+from portal.web.search import operator_search, tenant_search
 from portal.web.signing_keys import signing_keys
 from portal.web.spend_change import spend_change
 from portal.web.support_views import end_support_view, support_view
@@ -88,6 +89,7 @@ tenant_patterns: list[URLPattern] = [
     path("costs/", cost_explorer, name="cost_explorer"),
     path("costs/csv", cost_explorer_csv, name="cost_explorer_csv"),
     path("costs/change/", spend_change, name="spend_change"),
+    path("search/", tenant_search, name="tenant_search"),
     path("live/", live, name="live"),
     path("jobs/", jobs, name="jobs"),
     path("quote/", job_quote, name="quote"),
@@ -155,6 +157,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("pay/<str:token>/back/", payment_link_back, name="payment_link_back"),
     path("pay/<str:token>/stopped/", payment_link_stopped, name="payment_link_stopped"),
     path("operator/", operator_home, name="operator_home"),
+    path("operator/search/", operator_search, name="operator_search"),
     path("operator/people/", operator_people, name="operator_people"),
     path("operator/tenants/<slug:tenant>/", operator_tenant, name="operator_tenant"),
     path("operator/tenants/<slug:tenant>/suspend/", suspend_tenant, name="operator_suspend_tenant"),

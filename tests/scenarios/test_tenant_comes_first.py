@@ -41,6 +41,7 @@ EXCEPTIONS = {
     "events_without_a_number": IN_TIME,
     "fee_has_its_name_alone": EVERYBODYS,
     "jobs_by_end": "a few pages, by which monitoring finds what ended lately, of all tenants",
+    "jobs_by_number": "operators look a job up by its number, whoever's it is",
     "lines_by_hand": "few rows, which a close asks for by their number",
     "membership_is_held_once": "people are not a tenant's: who signs in looks for their own",
     "one_price_per_selection_at_a_time": "a price of a plan, of which most are everybody's",

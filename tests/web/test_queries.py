@@ -18,6 +18,8 @@ PATHS = {
     "/t/vision-lab/costs/?from=2026-03-01&through=2026-06-30&by=user&and=queue": 20,
     "/t/vision-lab/costs/csv?from=2026-03-01&through=2026-06-30&by=user": 20,
     "/t/vision-lab/costs/change/?from=2026-04-01&through=2026-06-30": 20,
+    "/t/vision-lab/search/?q=1": 20,
+    "/operator/search/?q=1": 20,
     "/t/vision-lab/live/": 25,
     "/t/vision-lab/jobs/": 20,
     "/t/vision-lab/jobs/{record}/": 20,
