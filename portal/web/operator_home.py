@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from billing.invoicing import close_runs
 from billing.models import CloseKind, CloseRun
 from billing.queries import spending
+from billing.queries.onboarding import progress as onboarding_progress
 from billing.reports import operator_home as reading
 from billing.reports.operator_home import Earned, Receivables, Revenue, Waiting
 from billing.rules.period import shifted
@@ -46,13 +47,19 @@ class Task:
 
 @operator_page("home")
 def operator_home(request: HttpRequest, frame: PageFrame) -> HttpResponse:
-    """Sixteen queries, whatever there is."""
+    """Seventeen queries, whatever there is."""
     now = datetime.now(UTC).replace(microsecond=0)
     today = now.date()
     waiting, owed = reading.waiting(), reading.receivables(today=today)
     earned = reading.earned(moment=now)
+    progress = onboarding_progress()
     page = {
-        "tasks": [*_usage_tasks(now, waiting), *_close_tasks(now, waiting), *_money_tasks(waiting, owed)],
+        "progress": progress,
+        "tasks": [
+            *_usage_tasks(now, waiting),
+            *(_close_tasks(now, waiting) if progress.priced else ()),
+            *_money_tasks(waiting, owed),
+        ],
         "tiles": [_revenue_tile(row) for row in reading.revenue(today=today)],
         "month": month_name(f"{today:%Y-%m}"),
         "receivables": owed,

@@ -33,6 +33,7 @@ from portal.web.jobs import job, jobs
 from portal.web.limits import operator_limits
 from portal.web.live import live
 from portal.web.nodes import cluster_nodes
+from portal.web.onboarding import onboarding
 from portal.web.operator import clusters, quarantine, unassigned
 from portal.web.operator_home import operator_home
 from portal.web.operator_tenant import operator_tenant
@@ -74,6 +75,7 @@ from portal.web.tenant_plan import change_plan
 from portal.web.top_ups import set_automatic_top_up, top_up
 from portal.web.transfers import transfers
 from portal.web.usage_acts import assign_account, dismiss_rows, retry_row
+from portal.web.usage_files import usage_files
 from portal.web.wallets import statement, statement_csv, wallet, wallets
 from portal.web.watermark import reset_watermark
 from portal.web.webhooks import (
@@ -158,6 +160,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("pay/<str:token>/stopped/", payment_link_stopped, name="payment_link_stopped"),
     path("operator/", operator_home, name="operator_home"),
     path("operator/search/", operator_search, name="operator_search"),
+    path("operator/set-up/", onboarding, name="operator_onboarding"),
     path("operator/people/", operator_people, name="operator_people"),
     path("operator/tenants/<slug:tenant>/", operator_tenant, name="operator_tenant"),
     path("operator/tenants/<slug:tenant>/suspend/", suspend_tenant, name="operator_suspend_tenant"),
@@ -200,6 +203,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/clusters/<path:name>/api-server/", api_server, name="operator_api_server"),
     path("operator/clusters/<path:name>/nodes/", cluster_nodes, name="operator_nodes"),
     path("operator/clusters/<path:name>/watermark/", reset_watermark, name="operator_watermark"),
+    path("operator/clusters/<path:name>/files/", usage_files, name="operator_usage_files"),
     path("operator/clusters/<path:name>/blocks/", account_blocks, name="operator_blocks"),
     path("operator/clusters/<path:name>/", cluster, name="operator_cluster"),
     path("operator/plans/", plan_list, name="operator_plans"),

@@ -223,7 +223,7 @@ def test_hours_that_nobody_watched_are_listed_with_what_they_mean(op: Client) ->
     Scheduler(gaps=[(hour + 1800, hour + 3600 + 600)]).pulled(cluster, "2026-03-01 20:00")
     text = shown(op)
     assert "1 Mar 2026, 11:00 83 % sufficient 1 Mar 2026, 10:00 50 % action required" in text
-    assert "Below 80 %, the month is closed only with --accept-incomplete ." in text
+    assert "Below 80 %, the month is closed only with an override." in text
     assert "Coverage required of each hour 80 %" in text
     assert "with missing data" not in shown(op, "/operator/clusters/")  # of a month that is long closed
 
