@@ -11,14 +11,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db.models import F
 
 from billing.bank_transfers import suggestions
-from billing.models import AutomaticTopUp, Invoice, InvoiceDocument, Payment, PendingApproval, Transfer
+from billing.invoicing import month_close
+from billing.invoicing.close_results import Outcome
+from billing.models import (
+    AutomaticTopUp,
+    DocumentKind,
+    DunningPause,
+    Invoice,
+    InvoiceDocument,
+    Payment,
+    Quota,
+    Suspension,
+    Transfer,
+)
+from billing.quotas.status import load_statuses
 from clusters import validation
 from clusters.connectors.base import UsageFact
-from clusters.models import Cluster, DeclaredNode, Quarantined, UsageRecord
+from clusters.models import Cluster, DeclaredNode, Quarantined, UsageRecord, UtilisationHour
 from portal.core.tenants.models import Tenant, User
-from portal.dev.demo_data import seeding
+from portal.dev.demo_data import seeding, year
 from portal.dev.demo_data.cast import ATLAS, NIMBUS_GPUS
 from portal.dev.demo_data.generator import atlas
 from portal.dev.demo_data.kubernetes import nimbus
@@ -152,41 +166,59 @@ class TestSeeding:
     def seed(self) -> None:
         seeding.seed(moment=self.MOMENT, say=lambda _: None)
 
-    def test_one_month_is_invoiced_one_is_open_and_one_invoice_is_paid(self) -> None:
+    def test_a_year_is_invoiced_and_has_what_happens_in_a_year(self) -> None:
         self.seed()
-        invoices = Invoice.objects.issued().order_by("number").select_related("tenant")
-        assert [(i.number, i.tenant.slug, i.currency, int(i.tax_rate)) for i in invoices] == [
-            ("NC-2026-0001", "halcyon-labs", "USD", 0),
-            ("NC-2026-0002", "biophysik", "EUR", 19),
-            ("NC-2026-0003", "lakeside", "USD", 0),
-            ("NC-2026-0004", "lakeside", "USD", 0),
-        ]
-        assert [f"{i.period_start:%Y-%m-%d %H:%M}" for i in invoices] == [
-            "2026-02-01 00:00",
-            "2026-01-31 23:00",
-            "2026-02-01 00:00",
-            "2026-01-01 00:00",
-        ]
+        invoices = list(Invoice.objects.issued().order_by("pk").select_related("tenant"))
+        bills = [one for one in invoices if one.kind == DocumentKind.INVOICE]
+        assert Counter(one.tenant.slug for one in bills) == {
+            "halcyon-labs": 11, "biophysik": 11, "lakeside": 10, "orbit-robotics": 11,
+        }  # fmt: skip
+        (credit,) = [one for one in invoices if one.kind == DocumentKind.CREDIT_NOTE]
+        assert (credit.tenant.slug, credit.total) == ("biophysik", -214_20)
         for document in InvoiceDocument.objects.all():
             holds(bytes(document.einvoice or b""))
-        xrechnung = InvoiceDocument.objects.get(invoice=invoices[1]).einvoice
+        last = [one for one in bills if one.tenant.slug == "biophysik"][-1]
+        xrechnung = InvoiceDocument.objects.get(invoice=last).einvoice
         assert XRECHNUNG in bytes(xrechnung or b"").decode()
-        assert InvoiceDocument.objects.count() == 4
-        assert Payment.objects.get().amount == invoices[0].total
-        assert PendingApproval.objects.get(state="waiting").tenant.slug == "halcyon-labs"
+        assert InvoiceDocument.objects.count() == len(invoices)
+        late = Payment.objects.filter(received_on__gt=F("invoice__due_on"))
+        assert sorted(late.values_list("tenant__slug", flat=True)) == ["halcyon-labs", "lakeside"]
+        open_ones = Counter(one.tenant.slug for one in Invoice.objects.all().unpaid())
+        assert open_ones == {"halcyon-labs": 1, "biophysik": 1, "lakeside": 1, "orbit-robotics": 2}
+        assert "Disputed" in DunningPause.objects.get().reason
+        assert Suspension.objects.get(ended_at=None).tenant.slug == "orbit-robotics"
         waiting = Transfer.objects.get(state="waiting")
-        assert (waiting.amount, waiting.payer) == (invoices[1].total, "INSTITUT FUER BIOPHYSIK POTSDAM")
+        assert (waiting.amount, waiting.payer) == (last.total, "INSTITUT FUER BIOPHYSIK POTSDAM")
         (hint,) = suggestions.list_hints([waiting])[waiting.pk]
-        assert (hint.number, hint.reason) == ("NC-2026-0002", "same amount, a similar name")
+        assert (hint.number, hint.reason) == (last.number, "same amount, a similar name")
         assert AutomaticTopUp.objects.get().wallet.tenant.slug == "halcyon-labs"
         assert Quarantined.objects.count() == 2
         assert DeclaredNode.objects.filter(cluster__name="atlas", state="drained").count() == 1
         assert UsageRecord.objects.filter(account__name="visitors", account__ownerships=None).count() > 20
         assert set(Cluster.objects.values_list("kind", "complete_through")) == {("import", self.MOMENT)}
+        busy = UtilisationHour.objects.values_list("record_id", flat=True)
+        assert set(UsageRecord.objects.filter(pk__in=busy).values_list("cluster__name", flat=True)) == {
+            "atlas",
+            "nimbus",
+        }
         assert run("prove").endswith("Every sum closes.\n")
         assert all(
             User.objects.get(email=email).check_password(seeding.PASSWORD) for email, _ in seeding.LOGINS
         )
+
+        evaluation, everything = sorted(
+            load_statuses(list(Quota.objects.all()), moment=self.MOMENT), key=lambda one: one.amount
+        )
+        assert everything.amount * 8 / 10 <= everything.figure.used < everything.amount
+        assert evaluation.figure.used < everything.figure.used
+        tenants = Tenant.objects.all()
+        outcomes = [
+            *month_close.close_month(tenants=tenants, year=2026, month=2, moment=self.MOMENT, preview=True)
+        ]
+        blocked = {one.tenant: one.reason for one in outcomes if one.outcome == Outcome.BLOCKED}
+        assert len(outcomes) == 4
+        assert list(blocked) == ["lakeside"]
+        assert "waits for approval" in blocked["lakeside"]
 
     def test_a_kill_in_the_middle_is_made_good_with_the_same_rows(
         self, monkeypatch: pytest.MonkeyPatch
@@ -208,9 +240,14 @@ class TestSeeding:
         assert set(Cluster.objects.values_list("complete_through", flat=True)) == {self.MOMENT}
 
     def test_the_command_prints_the_logins_once_and_keeps_them_to_itself(
-        self, settings: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+        self,
+        settings: Any,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         settings.ENV = dataclasses.replace(settings.ENV, home=tmp_path)
+        monkeypatch.setattr(year, "live", lambda **_: None)  # the story above has it
         output = run("seed_demo")
         assert output.startswith("Sign in with the password clustertab-demo as\n  op@demo.example")
         logins_file = tmp_path / "logins.txt"

@@ -20,6 +20,7 @@ BY_RECORD = "rating looks it up by its record, whoever its tenants are; the reco
 IN_TIME = "few rows in the order of time, whoever's: a clock asks for them"
 
 EXCEPTIONS = {
+    "account_has_its_limits_once": "an account has one owner, and one row of limits, among all tenants",
     "account_has_one_owner_at_a_time": "an account has one owner among all tenants",
     "allowance_has_its_name_alone": EVERYBODYS,
     "api_apikey_prefix_key": "a key is found by its prefix, and says who its tenant is",
@@ -45,6 +46,7 @@ EXCEPTIONS = {
     "lines_by_hand": "few rows, which a close asks for by their number",
     "membership_is_held_once": "people are not a tenant's: who signs in looks for their own",
     "one_price_per_selection_at_a_time": "a price of a plan, of which most are everybody's",
+    "reservation_stands_once_per_key": "a job of a cluster asks by its key before its owner is looked up",
     "tenant_has_one_own_allowance_at_a_time": "terms of a version; there are as many as people enter",
     "tenant_has_one_own_commitment_at_a_time": "terms of a version; there are as many as people enter",
     "tenant_has_one_own_discount_at_a_time": "terms of a version; there are as many as people enter",

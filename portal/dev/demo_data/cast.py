@@ -56,6 +56,13 @@ class Work:
     tasks: tuple[int, int] = (1, 1)  # of an array: fewest and most
 
 
+BUSY = {
+    "llm-pretrain": 91, "llm-eval": 48, "speech-synthesis": 83, "protein-folding": 74, "cryo-em": 57,
+    "vision-lab": 69, "robotics": 38, "climate-emulation": 88, "orbit-sim": 44, "visitors": 12,
+}  # fmt: skip
+"""Per cent that the GPUs of an account's jobs work, of most jobs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """Nodes of one kind. GPU jobs take cores and memory in proportion to their GPUs."""
@@ -183,6 +190,16 @@ WORK = (
         daily=1200,
         weekend=15,
         queue="interactive",
+    ),
+    # Orbit Robotics
+    Work(
+        account="orbit-sim",
+        names=("arm-pick-place", "domain-randomize", "policy-sweep"),
+        users=("mhaddad", "tsingh"),
+        model="l40s",
+        sizes=((6, 1), (3, 2)),
+        lasts=MIXED,
+        daily=420,
     ),
     # Nobody's yet
     Work(

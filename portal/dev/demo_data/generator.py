@@ -6,7 +6,7 @@ have room, first come first served with backfill. So no model is ever used beyon
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from random import Random
@@ -47,19 +47,26 @@ class Job:
     shares: list[tuple[Node, int]] = field(default_factory=list)
 
 
-def atlas(*, seed: int, since: int, until: int) -> Iterator[Row]:
-    """The Slurm cluster's jobs in the order of their submission, and two rows that cannot be true."""
-    jobs = _Scheduler(Random(f"atlas {seed}"), since, until).run()  # noqa: S311 - not for secrets
+def atlas(
+    *, seed: int, since: int, until: int, grown: int = 0, ends: Mapping[str, int] | None = None
+) -> Iterator[Row]:
+    """The Slurm cluster's jobs in the order of their submission, and two rows that cannot be true.
+
+    Until `grown` there are ever more of them, a third at first. `ends`: by account when it submits its last.
+    """
+    rng = Random(f"atlas {seed}")  # noqa: S311 - not for secrets
+    jobs = _Scheduler(rng, since, until, grown, ends or {}).run()
     for job in sorted(jobs, key=lambda job: (job.submitted, job.raw_id)):
         yield _fact(job, until)
-    yield from _odd_rows(since)
+    yield from _odd_rows(max(since, grown))
 
 
 class _Scheduler:
     """Replays all submissions in order of time."""
 
-    def __init__(self, rng: Random, since: int, until: int) -> None:
+    def __init__(self, rng: Random, since: int, until: int, grown: int, ends: Mapping[str, int]) -> None:
         self.rng, self.since, self.until = rng, since, until
+        self.grown, self.ends = grown, ends
         self.nodes: dict[str, list[Node]] = {
             machine.model: [
                 Node(f"{machine.prefix}{number:02}", machine, machine.gpus or machine.cores)
@@ -94,10 +101,17 @@ class _Scheduler:
         """In order of time, so that ids are given as a scheduler gives them."""
         submissions = []
         for hour in range(self.since, self.until, HOUR):
+            volume = 100
+            if hour < self.grown:
+                volume = 33 + 67 * (hour - self.since) // (self.grown - self.since)
             for number, work in enumerate(WORK):
+                if hour >= self.ends.get(work.account, self.until):
+                    continue
                 weekend = (hour // DAY + 3) % 7 >= 5  # the epoch began on a Thursday
                 share = work.weekend if weekend else 100
-                chance = work.daily * work.hours[hour // HOUR % 24] * share // 240_000  # in thousandths
+                chance = (
+                    work.daily * work.hours[hour // HOUR % 24] * share * volume // 24_000_000
+                )  # in thousandths
                 times = chance // 1000 + (self.rng.randrange(1000) < chance % 1000)
                 submissions += [(hour + self.rng.randrange(HOUR), number) for _ in range(times)]
         for when, number in sorted(submissions):

@@ -1,4 +1,4 @@
-"""How busy the pods of the Kubernetes cluster were, and what the nodes of both clusters had to give."""
+"""How busy the GPUs of both clusters were, and what their nodes had to give."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from random import Random
 from django.db import transaction
 
 from clusters import capacity, declared_nodes
-from clusters.connectors.base import BusyHour, BusySource, NodeSeen, NodeState, UsageFact
+from clusters.connectors.base import BusyHour, BusySource, NodeSeen, NodeState, Row, UsageFact
 from clusters.declared_nodes import Node
 from clusters.models import CapacityInterval, Cluster
-from portal.dev.demo_data.cast import ATLAS, DAY, HOUR, NOTEBOOKS
+from portal.dev.demo_data.cast import ATLAS, BUSY, DAY, HOUR, NOTEBOOKS
 
 METRIC = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 SCRAPED = 30  # seconds between two samples
@@ -29,11 +29,12 @@ UNSEEN = 7  # per cent of slices' pods whose samples carry no labels
 OUTAGE = (9 * DAY + 2 * HOUR, 9 * DAY + 8 * HOUR)  # after the beginning: no exporter answered
 
 
-def with_telemetry(facts: Iterable[UsageFact], *, since: int) -> Iterator[UsageFact | BusyHour]:
-    """Each pod and then its hours, as an exporter would have told of them; the same for the same pods."""
-    for fact in facts:
-        yield fact
-        yield from _hours(fact, since)
+def with_telemetry(rows: Iterable[Row], *, since: int) -> Iterator[Row | BusyHour]:
+    """Each run and then its hours from `since` on, as an exporter would have told of them; the same for the same."""
+    for row in rows:
+        yield row
+        if isinstance(row, UsageFact) and row.gpus and row.started is not None:
+            yield from _hours(row, since)
 
 
 def _hours(fact: UsageFact, since: int) -> Iterator[BusyHour]:
@@ -42,16 +43,23 @@ def _hours(fact: UsageFact, since: int) -> Iterator[BusyHour]:
     if fact.mig_profile and rng.randrange(100) < UNSEEN:
         return
     strength = rng.randint(70, 125)  # per cent of what is usual
-    for hour in range(started - started % HOUR, end, HOUR):
+    for hour in range(max(started - started % HOUR, since), end, HOUR):
         allocated = fact.gpus * (min(end, hour + HOUR) - max(started, hour))
         covered = allocated - allocated % SCRAPED
         if covered <= 0 or OUTAGE[0] <= hour - since < OUTAGE[1]:
             continue
-        usual = _of_notebook(rng, hour, end) if fact.account in NOTEBOOK else 10 * BY_DAY[hour // HOUR % 24]
+        usual = _usual(rng, fact, hour, end)
         thousandths = min(usual * strength // 100 + rng.randrange(30), 1000)
         yield BusyHour(
             fact.source_key, hour, Decimal(covered * thousandths) / 1000, covered, BusySource.DEVICE, METRIC
         )
+
+
+def _usual(rng: Random, fact: UsageFact, hour: int, end: int) -> int:
+    """In thousandths, of a run that is as busy as most of its kind."""
+    if fact.account in BUSY:
+        return 0 if fact.qos == "normal" and end - hour <= HOUR // 6 else 10 * BUSY[fact.account]
+    return _of_notebook(rng, hour, end) if fact.account in NOTEBOOK else 10 * BY_DAY[hour // HOUR % 24]
 
 
 def _of_notebook(rng: Random, hour: int, end: int) -> int:
@@ -61,7 +69,7 @@ def _of_notebook(rng: Random, hour: int, end: int) -> int:
     return rng.choice((0, 20, 60, 150, 300, 550))
 
 
-def declare_nodes(*, since: datetime) -> None:
+def declare_nodes(*, since: datetime, drained_from: datetime) -> None:
     """The nodes of the cluster that is read from files, from that day on, with one that is drained for two days.
 
     Again, nothing.
@@ -73,7 +81,7 @@ def declare_nodes(*, since: datetime) -> None:
         if kind.gpus
         for n in range(1, kind.count + 1)
     ]
-    drained, up_again = first + timedelta(days=16), first + timedelta(days=18)
+    drained, up_again = drained_from.date(), drained_from.date() + timedelta(days=2)
     nodes += [
         replace(nodes[0], until=drained),
         replace(nodes[0], state=NodeState.DRAINED, since=drained, until=up_again),
@@ -83,7 +91,7 @@ def declare_nodes(*, since: datetime) -> None:
     declared_nodes.declare_nodes(cluster=Cluster.objects.get(name="atlas"), nodes=nodes)
 
 
-def observe_nodes(*, since: datetime) -> None:
+def observe_nodes(*, since: datetime, drained_from: datetime) -> None:
     """What the nodes of the other one had from `since` on, with one that was drained for two days. Again, nothing."""
     cluster = Cluster.objects.get(name="nimbus")
     if CapacityInterval.objects.filter(cluster=cluster).exists():
@@ -96,5 +104,5 @@ def observe_nodes(*, since: datetime) -> None:
     nodes_after = [replace(nodes[0], state=NodeState.DRAINED), *nodes[1:]]
     with transaction.atomic():
         capacity.observe(cluster, nodes, since)
-        capacity.observe(cluster, nodes_after, since + timedelta(days=16, hours=7))
-        capacity.observe(cluster, nodes, since + timedelta(days=18, hours=14))
+        capacity.observe(cluster, nodes_after, drained_from)
+        capacity.observe(cluster, nodes, drained_from + timedelta(days=2, hours=7))

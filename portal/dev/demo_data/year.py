@@ -1,0 +1,214 @@
+"""A year of business: months closed, paid, reminded, disputed and credited, day by day as an operator would have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from billing.dunning import dunning_run, send
+from billing.invoicing import credit_notes, manual_lines, month_close
+from billing.models import (
+    DocumentKind,
+    DunningPause,
+    GrantKind,
+    Invoice,
+    ManualLine,
+    QuotaEvery,
+    QuotaMeasure,
+    Wallet,
+)
+from billing.payments import automatic
+from billing.quotas import quotas
+from billing.quotas.quotas import Setter
+from billing.quotas.status import load_statuses
+from billing.quotas.terms import QuotaTerms
+from billing.receivables import pauses, settlement
+from billing.rules.money import Money
+from billing.wallets import grants
+from portal.core.tenants.models import Tenant
+
+WHO = "demonstration"
+MONTHS = 12  # before the running one; the last of them is ready to be closed
+CLOSES = timedelta(days=1, hours=9)  # after the first of the month that follows
+PAYS_AFTER = {"halcyon-labs": 6, "biophysik": 10, "lakeside": 30, "orbit-robotics": 9}  # days
+LATE = {("halcyon-labs", 4): 78, ("lakeside", 6): 67}  # days, by tenant and number of the month
+NOT_PAID = {
+    ("halcyon-labs", 10),  # not due yet
+    ("biophysik", 10),  # its transfer waits to be matched
+    ("lakeside", 9),  # disputed
+    ("orbit-robotics", 9),  # suspended
+    ("orbit-robotics", 10),
+}
+CREDITED = ("biophysik", 7)
+MANUAL_LINES = (
+    (8, "lakeside", "Move of 40 TB from the old cluster", "480.00"),
+    (10, "lakeside", "Reservation of 48 h100 for next year", "264000.00"),  # waits for approval
+)
+ROUNDS = (4, 11, 18, 25)  # days of a month on which reminders are written
+
+
+def months_before(moment: datetime) -> list[datetime]:
+    """The first instants of the MONTHS months before the one of `moment`, and of that one; UTC, the oldest first."""
+    first = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    months = [first]
+    while len(months) <= MONTHS:
+        months.insert(0, (months[0] - timedelta(days=1)).replace(day=1))
+    return months
+
+
+def suspended_at(months: Sequence[datetime]) -> datetime:
+    """When Orbit Robotics submits nothing any more: its invoice of the month before is unpaid for long enough."""
+    return months[11] + timedelta(days=10, hours=9)
+
+
+def live(*, moment: datetime) -> None:
+    """All that happened in the year, in its order; done again, nothing changes."""
+    months = months_before(moment)
+    _earlier_credit(months)
+    for number, month in enumerate(months[: MONTHS - 1]):
+        following = months[number + 1]
+        _add_lines(number, month)
+        _close(month, on=following + CLOSES, now=moment)
+        _settle(number, month, moment)
+        _remind(following, moment)
+    _remind(months[MONTHS], moment)
+    _present(moment)
+
+
+def _earlier_credit(months: Sequence[datetime]) -> None:
+    """What Halcyon Labs had in its wallet: a gift at the beginning, and what it paid for the running month."""
+    wallet = Wallet.objects.get(tenant__slug="halcyon-labs")
+    grants.grant(
+        wallet=wallet, amount=2_500_00, key="welcome", who=WHO, moment=months[0], why="Welcome to the cluster"
+    )
+    grants.grant(
+        wallet=wallet,
+        amount=160_000_00,
+        key="prepaid",
+        who=WHO,
+        moment=months[MONTHS],
+        kind=GrantKind.TOP_UP,
+        why="SEPA transfer 4471-20",
+    )
+
+
+def _add_lines(number: int, month: datetime) -> None:
+    for place, slug, description, net in MANUAL_LINES:
+        tenant = Tenant.objects.get(slug=slug)
+        if place == number and not ManualLine.objects.filter(tenant=tenant, description=description).exists():
+            manual_lines.add_manual_line(
+                tenant=tenant,
+                description=description,
+                net=Money.of(net, "USD"),
+                reason="agreed by contract",
+                by=WHO,
+                on=month.date(),
+            )
+
+
+def _close(month: datetime, *, on: datetime, now: datetime) -> None:
+    """On the morning of the 2nd."""
+    outcomes = month_close.Outcome
+    for closed in month_close.close_month(
+        tenants=Tenant.objects.order_by("pk"), year=month.year, month=month.month, moment=on, now=now
+    ):
+        if closed.outcome not in {outcomes.ISSUED, outcomes.ALREADY, outcomes.PENDING_APPROVAL}:
+            raise RuntimeError(f"{closed.tenant}: {closed.outcome}: {closed.reason}")
+
+
+def _invoices(month: datetime) -> Iterator[Invoice]:
+    """Of that month, wherever it begins."""
+    middle = month + timedelta(days=14)
+    rows = Invoice.objects.issued().filter(period_start__lt=middle, period_end__gt=middle)
+    yield from rows.exclude(kind=DocumentKind.CREDIT_NOTE).select_related("tenant").order_by("pk")
+
+
+def _settle(number: int, month: datetime, moment: datetime) -> None:
+    """Paid as each tenant pays; one is credited in part, and one disputed."""
+    for invoice in _invoices(month):
+        slug = invoice.tenant.slug
+        if invoice.issued_on is None:
+            continue
+        if (slug, number) == CREDITED and not Invoice.objects.filter(original=invoice).exists():
+            credit_notes.issue_credit_note(
+                invoice=invoice,
+                position=1,
+                net=Money.of("180.00", invoice.currency),
+                reason="Jobs lost when the cooling failed: agreed by telephone",
+                by=WHO,
+                on=invoice.issued_on + timedelta(days=4),
+            )
+        if (slug, number) == ("lakeside", 9):
+            _dispute(invoice, moment)
+        if (slug, number) in NOT_PAID:
+            continue
+        days = LATE.get((slug, number), PAYS_AFTER[slug])
+        due = settlement.load_balance(invoice=invoice, on=moment.date()).due
+        if due.minor > 0:
+            settlement.record_payment(
+                invoice=invoice,
+                amount=due,
+                received_on=min(moment.date(), invoice.issued_on + timedelta(days=days)),
+                reference=f"SEPA {invoice.number}",
+                recorded_by=WHO,
+            )
+
+
+def _remind(month: datetime, moment: datetime) -> None:
+    for day in ROUNDS:
+        on = month.replace(day=day) + timedelta(hours=9)
+        if on <= moment:
+            dunning_run.run_dunning(moment=on)
+            send.send_notices(moment=on + timedelta(hours=1))
+
+
+def _dispute(invoice: Invoice, moment: datetime) -> None:
+    if not DunningPause.objects.filter(invoice=invoice).exists():
+        pauses.pause_dunning(
+            tenant=invoice.tenant,
+            invoice=invoice,
+            until=None,
+            reason="Disputed: they say that preempted jobs were billed twice",
+            by=WHO,
+            moment=moment,
+        )
+
+
+def _present(moment: datetime) -> None:
+    """A wallet that tops itself up once a card is saved, and two budgets: one nearly used, one far from it."""
+    halcyon = Tenant.objects.get(slug="halcyon-labs")
+    automatic.set_rule(
+        wallet=Wallet.objects.get(tenant=halcyon),
+        active=True,
+        below=1_000_00,
+        amount=5_000_00,
+        most=20_000_00,
+        by="ann@demo.example",
+        moment=moment,
+    )
+    amount = _nearly_used(halcyon, moment)
+    for name, terms in (
+        ("everything", _monthly(amount)),
+        ("evaluation", _monthly(Decimal(15_000), account="llm-eval")),
+    ):
+        quotas.set_quota(tenant=halcyon, name=name, terms=terms, by=Setter.OPERATOR, moment=moment)
+
+
+def _monthly(amount: Decimal, *, account: str = "") -> QuotaTerms:
+    return QuotaTerms(
+        measure=QuotaMeasure.MONEY,
+        amount=amount,
+        every=QuotaEvery.MONTH,
+        account=account,
+        forecasts=("100%",),
+    )
+
+
+def _nearly_used(tenant: Tenant, moment: datetime) -> Decimal:
+    """A budget in whole hundreds of dollars, of which the running month has used some 94 %."""
+    supposed, _ = quotas.suppose_quota(
+        tenant=tenant, name="everything", terms=_monthly(Decimal(100)), by=Setter.OPERATOR, moment=moment
+    )
+    (status,) = load_statuses([supposed], moment=moment)
+    return Decimal(max(1, int(status.figure.used) * 106 // 10_000)) * 100
