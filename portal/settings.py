@@ -51,6 +51,7 @@ MIDDLEWARE = [
     "portal.ops.logs.RequestLog",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "portal.ops.headers.Compression",
     "portal.api.middleware.Api",
     "portal.ops.headers.ContentSecurityPolicy",
     "portal.ops.headers.Private",

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from django.conf import settings
 from django.core.exceptions import BadRequest
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.middleware.gzip import GZipMiddleware
 from django.utils.cache import patch_cache_control
 
 
@@ -20,6 +21,22 @@ class ContentSecurityPolicy:
         response = self.get_response(request)
         response.headers.setdefault("Content-Security-Policy", settings.CONTENT_SECURITY_POLICY)
         return response
+
+
+class Compression(GZipMiddleware):
+    """Pages are compressed, without helping whoever learns secrets from the length of what is compressed (BREACH).
+
+    Such a guess needs a secret that stays, beside text of the guesser's choice, in many answers. The token of forms is
+    masked anew in each answer, a new key is shown once, each answer's length varies by up to a hundred bytes at random,
+    and what lies below /accounts/ (codes for recovery, an app's secret) is not compressed at all. Nor are exports, PDFs
+    and the REST API's answers, whose ETag is what a client compares.
+    """
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        is_page = response.headers.get("Content-Type", "").startswith("text/html") and not response.streaming
+        if not is_page or request.path_info.startswith("/accounts/"):
+            return response
+        return super().process_response(request, response)
 
 
 class Private:

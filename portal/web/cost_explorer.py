@@ -17,36 +17,24 @@ from billing.queries.costs import per_currency
 from billing.queries.usage_series import Grouping, TooManyRowsError, Used
 from billing.rules.money import Money, decimal_text
 from portal.core.tenants.access import Action
+from portal.web import drawing
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.cost_selection import LABELS, CostSelection, days_text, group_name
+from portal.web.drawing import Stack
 from portal.web.tiles import Tile
 
 TOO_MANY = gettext_noop("There are too many groups to add up at once: filter them, or choose fewer days.")
-HEIGHT = 200  # of the drawing
-GAP = Fraction(1, 5)  # of a column
-WIDTH = 1000
 DECIMALS = 12  # of what no decimals tell
-
-
-@dataclass(frozen=True, kw_only=True)
-class Segment:
-    """A rectangle of SVG."""
-
-    series: str  # `1` … `7`, or `other`
-    y: int
-    height: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
     """A bucket as it is drawn, and where it leads."""
 
-    x: int
-    width: int
     title: str
     href: str
-    segments: list[Segment]
+    stack: Stack
 
 
 @tenant_page(Action.READ, area="explorer")
@@ -182,28 +170,24 @@ def _columns(
     jobs: Callable[..., str],
     step: Step,
 ) -> list[Column]:
+    values = [
+        [
+            (None if group.values is None else place, value(group.cells[number]))
+            for place, group in enumerate(explored.groups)
+        ]
+        for number in range(len(explored.buckets))
+    ]
     top = max((value(used) for used in explored.totals), default=Fraction(0))
-    each = Fraction(WIDTH, len(explored.buckets))
-    columns = []
-    for number, days in enumerate(explored.buckets):
-        segments, below = [], Fraction(0)
-        for place, group in enumerate(explored.groups):
-            above = below + value(group.cells[number])
-            low, high = (round(y * HEIGHT / top) if top else 0 for y in (below, above))
-            if high > low:
-                segments.append(Segment(series=_series(place, group), y=HEIGHT - high, height=high - low))
-            below = above
-        text = _text(explored.totals[number], measure)
-        columns.append(
-            Column(
-                x=round(each * number + each * GAP / 2),
-                width=max(round(each * (1 - GAP)), 1),
-                title=f"{bucket_name(days, step)}: {text}",
-                href=jobs(days),
-                segments=segments,
-            )
+    return [
+        Column(
+            title=f"{bucket_name(days, step)}: {_text(explored.totals[number], measure)}",
+            href=jobs(days),
+            stack=stack,
         )
-    return columns
+        for number, (days, stack) in enumerate(
+            zip(explored.buckets, drawing.stacks(values, top=top), strict=True)
+        )
+    ]
 
 
 def _series(number: int, group: GroupUse) -> str:

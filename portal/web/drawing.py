@@ -1,4 +1,7 @@
-"""Line drawings that the server makes: points of SVG, in whole units. Each has a table of the same values behind it."""
+"""Drawings that the server makes: lines and stacked columns, in whole units of SVG.
+
+Each has a table of the same values behind it, and needs no script.
+"""
 
 from __future__ import annotations
 
@@ -69,3 +72,71 @@ def plot(
         width=frame.width,
         height=frame.height,
     )
+
+
+GAP = Fraction(1, 5)  # of a column
+STEPS = (
+    1,
+    2,
+    4,
+    5,
+    6,
+    8,
+    10,
+)  # where an axis may end, times a power of ten: half of it is short to write too
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """A rectangle of a column; `series` is its place from 0, or None for what has no color of its own."""
+
+    series: int | None
+    y: int
+    height: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """A column: where it stands, and what is stacked in it."""
+
+    x: int
+    width: int
+    segments: Sequence[Segment]
+
+
+def stacks(
+    columns: Sequence[Sequence[tuple[int | None, Fraction]]],
+    *,
+    top: Fraction,
+    width: int = 1000,
+    height: int = 200,
+) -> list[Stack]:
+    """Each column's values, stacked in their order from the bottom, in a field of `width` × `height`.
+
+    What is less than half a unit high is not drawn, and nothing is where `top` is zero.
+    """
+    each = Fraction(width, max(len(columns), 1))
+    drawn = []
+    for number, column in enumerate(columns):
+        segments, below = [], Fraction(0)
+        for series, value in column:
+            above = below + value
+            low, high = (round(y * height / top) if top > 0 else 0 for y in (below, above))
+            if high > low:
+                segments.append(Segment(series=series, y=height - high, height=high - low))
+            below = above
+        x = round(each * number + each * GAP / 2)
+        drawn.append(Stack(x=x, width=max(round(each * (1 - GAP)), 1), segments=segments))
+    return drawn
+
+
+def axis_end(highest: Fraction) -> Fraction:
+    """The next round number: 4000 of 3100, 0.2 of 0.13; zero of nothing."""
+    if highest <= 0:
+        return Fraction(0)
+    power = Fraction(1)
+    while power * 10 <= highest:
+        power *= 10
+    while power > highest:
+        power /= 10
+    return next(power * step for step in STEPS if power * step >= highest)

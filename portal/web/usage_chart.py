@@ -1,31 +1,65 @@
-"""The chart of an overview: use by day and project, in GPU-hours and in money."""
+"""The chart of an overview: use by day and project, in GPU-hours and in money, drawn by the server."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
 from fractions import Fraction
-from typing import Any
+
+from django.utils.translation import gettext as _
 
 from billing.queries.overview import Overview
 from billing.rules.money import Money
+from portal.web import drawing
 from portal.web import format as say
+from portal.web.drawing import Stack
 
 HOUR = 3600
+NAMED_DAYS = 5  # below the axis
 Values = Mapping[tuple[int | None, date], Fraction]
 """By project, or None for all without a color of their own, and day."""
 
 
-def usage_chart(summary: Overview, *, today: date, spend_label: str) -> dict[str, Any]:
-    """What chart.js reads from the page: the days, and each measure with its series.
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """A project, or all others: what it used on each day that has begun, as drawn and as text."""
 
-    A series has for each day a plain decimal to draw and its text; both are "" for days to come.
-    """
+    name: str
+    is_other: bool
+    values: Sequence[Fraction]
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """What was used of one kind: the series, what each day adds up to, and the drawing of it."""
+
+    key: str
+    label: str
+    unit: str
+    series: Sequence[Series]
+    totals: Sequence[str]
+    columns: Sequence[tuple[str, str, Stack]]  # the day in an address, what is said of it, the column
+    ticks: Sequence[str]  # of the axis, from above
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsageChart:
+    """The days of a period, of which the first have begun, and each measure of them."""
+
+    days: Sequence[str]
+    axis: Sequence[str]  # a text for each day, most of them ""
+    measures: Sequence[Measure]
+
+
+def usage_chart(summary: Overview, *, today: date, spend_label: str) -> UsageChart:
+    """Use by day and project, in GPU-hours and, where anything is charged, in money."""
     days = [summary.first + timedelta(days=n) for n in range((summary.end - summary.first).days)]
     names: dict[int | None, str] = dict(summary.series)
     if any(day.project is None and day.day >= summary.first for day in summary.days):
-        names[None] = "Other"
+        names[None] = _("Other")
     hours: dict[tuple[int | None, date], Fraction] = defaultdict(Fraction)
     spend: dict[tuple[int | None, date], Fraction] = defaultdict(Fraction)
     for used in summary.days:
@@ -35,35 +69,89 @@ def usage_chart(summary: Overview, *, today: date, spend_label: str) -> dict[str
     def amount(value: Fraction) -> str:
         return say.money(Money(value, summary.currency))
 
-    gpu = {"key": "hours", "label": "GPU-hours", "unit": "GPU-hours", "prefix": ""}
-    measures = [gpu | _values(names, days, today, hours, lambda value: say.hours(value * HOUR))]
+    def gpu_hours(value: Fraction) -> str:
+        return say.hours(value * HOUR)
+
+    label = _("GPU-hours")
+    measures = [_measure("hours", label, label, gpu_hours, _tick, names, days, today, hours)]
     if summary.currency:
-        prefix = say.symbol(summary.currency)
-        money = {"key": "spend", "label": spend_label, "unit": summary.currency, "prefix": prefix}
-        measures.append(money | _values(names, days, today, spend, amount))
-    return {"days": [say.short_day(day) for day in days], "measures": measures}
+        symbol = say.symbol(summary.currency)
+        spent = _measure(
+            "spend",
+            spend_label,
+            summary.currency,
+            amount,
+            lambda at: symbol + _tick(at),
+            names,
+            days,
+            today,
+            spend,
+        )
+        measures.append(spent)
+    step = -(-len(days) // NAMED_DAYS)
+    return UsageChart(
+        days=[say.short_day(day) for day in days],
+        axis=["" if number % step else say.short_day(day) for number, day in enumerate(days)],
+        measures=measures,
+    )
 
 
-def _values(
+def _measure(
+    key: str,
+    label: str,
+    unit: str,
+    text: Callable[[Fraction], str],
+    tick: Callable[[Fraction], str],
     names: Mapping[int | None, str],
-    days: Iterable[date],
+    days: Sequence[date],
     today: date,
     values: Values,
-    text: Callable[[Fraction], str],
-) -> dict[str, Any]:
-    """The total of each day, and the series."""
-    days = list(days)
+) -> Measure:
+    """Of the days that have begun; the drawing has room for those to come."""
     begun = [day for day in days if day <= today]
-    coming = [""] * (len(days) - len(begun))
     series = [
-        {
-            "name": name,
-            "values": [*(say.plain(values[project, day]) for day in begun), *coming],
-            "texts": [*(text(values[project, day]) for day in begun), *coming],
-        }
+        Series(
+            name=name,
+            is_other=project is None,
+            values=[values[project, day] for day in begun],
+            texts=[text(values[project, day]) for day in begun],
+        )
         for project, name in names.items()
     ]
-    if len(series) == 1:
-        return {"totals": series[0]["texts"], "series": series}
-    totals = [sum((values[project, day] for project in names), Fraction(0)) for day in begun]
-    return {"totals": [*(text(total) for total in totals), *coming], "series": series}
+    sums = [sum((values[project, day] for project in names), Fraction(0)) for day in begun]
+    totals = [text(total) for total in sums]
+    top = drawing.axis_end(max(sums, default=Fraction(0)))
+    stacks = drawing.stacks(
+        [
+            [(None if one.is_other else place, one.values[number]) for place, one in enumerate(series)]
+            if number < len(begun)
+            else []
+            for number in range(len(days))
+        ],
+        top=top,
+    )
+    columns = [
+        (day.isoformat(), _said(say.short_day(day), unit, series, number, totals[number]), stacks[number])
+        for number, day in enumerate(begun)
+        if sums[number]
+    ]
+    return Measure(
+        key=key,
+        label=label,
+        unit=unit,
+        series=series,
+        totals=totals,
+        columns=columns,
+        ticks=[tick(top), tick(top / 2), tick(Fraction(0))] if top else [],
+    )
+
+
+def _said(day: str, unit: str, series: Sequence[Series], number: int, total: str) -> str:
+    """What a pointer over a day shows: its parts from above, and their sum."""
+    parts = [f"{one.name}: {one.texts[number]}" for one in series if one.values[number]]
+    return "\n".join([f"{day} · {unit}", *reversed(parts), _("Total: {amount}").format(amount=total)])
+
+
+def _tick(value: Fraction) -> str:
+    """`4,000`, `0.05`: of an axis, which ends at a round number."""
+    return say.fraction(value)

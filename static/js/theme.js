@@ -17,6 +17,9 @@
   system.addEventListener("change", show);
   window.addEventListener("storage", show); // chosen in another tab
 
+  window.addEventListener("beforeprint", () => { root.dataset.bsTheme = "light"; });
+  window.addEventListener("afterprint", show);
+
   document.addEventListener("click", (event) => {
     if (!event.target.closest("[data-theme-toggle]")) return;
     const chosen = root.dataset.bsTheme === "dark" ? "light" : "dark";

@@ -58,7 +58,7 @@ def test_ann_sees_march_by_user_and_each_figure_opens_to_its_jobs(house: House) 
 
 def test_the_drawing_and_the_table_are_the_same_figures(house: House) -> None:
     html = page(house.ann, f"{COSTS}?{MARCH}&by=user")
-    columns = re.findall(r'<a href="([^"]+)" tabindex="-1"><title>([^<]+)</title>(.*?)</a>', html)
+    columns = re.findall(r'<a href="([^"]+)" tabindex="-1"><title>([^<]+)</title>(.*?)</a>', html, re.DOTALL)
     assert len(columns) == 31
     assert columns[1][1] == "2 Mar 2026: $12.00"
     heights = [sum(map(int, re.findall(r'height="(\d+)"', inner))) for _, _, inner in columns]

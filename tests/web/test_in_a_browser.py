@@ -42,9 +42,11 @@ def test_ann_follows_an_amount_down_to_its_jobs(live_server: LiveServer, tmp_pat
     with chromium() as browser, visit(browser, width=width) as seen:
         page = seen.page
         sign_in(page, live_server.url)
-        expect(page.locator("canvas")).to_be_visible()
-        page.get_by_role("button", name="Spend").click()
-        expect(page.get_by_role("button", name="Spend")).to_have_attribute("aria-pressed", "true")
+        expect(page.locator(".ct-of-hours")).to_be_visible()
+        expect(page.locator(".ct-of-spend")).to_be_hidden()
+        page.locator("label[for=measure-spend]").click()
+        expect(page.locator(".ct-of-spend")).to_be_visible()
+        expect(page.locator(".ct-of-hours")).to_be_hidden()
         assert seen.overflow() <= 0
 
         page.goto(f"{live_server.url}/t/vision-lab/invoices/{number}/")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import date
 from html import unescape
@@ -26,11 +25,28 @@ def words(html: str) -> str:
 
 
 def chart(html: str) -> dict[str, dict[str, list[str]]]:
-    """Per measure the drawn values of each series."""
-    match = re.search(r'<script id="chart-data" type="application/json">(.*?)</script>', html, re.DOTALL)
-    assert match
-    data = json.loads(match[1])
-    return {m["key"]: {s["name"]: s["values"] for s in m["series"]} for m in data["measures"]}
+    """Per measure the series, each with its text of every day that has begun, as in the table behind the chart."""
+    measures = {}
+    for key, table in zip(
+        ("hours", "spend"),
+        re.findall(r"<table class=\"table table-sm ct-numbers.*?</table>", html, re.DOTALL),
+        strict=False,
+    ):
+        names = [unescape(name) for name in re.findall(r'<th scope="col">([^<]*)</th>', table)][1:-1]
+        rows = [
+            re.findall(r"<td>([^<]+)</td>", row) for row in re.findall(r"<tr><th scope=\"row.*?</tr>", table)
+        ]
+        measures[key] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    return measures
+
+
+def drawn_heights(html: str, measure: str) -> list[int]:
+    """Of the columns that are drawn, in units of SVG."""
+    figure = html.partition(f"ct-of-{measure}")[2].partition("</figure>")[0]
+    return [
+        sum(int(height) for height in re.findall(r'height="(\d+)"', column))
+        for column in re.findall(r"<title>.*?</a>", figure, re.DOTALL)
+    ]
 
 
 def a_lab(**fields: Any) -> Tenant:
@@ -111,10 +127,14 @@ def test_the_chart_splits_a_job_over_the_days_of_the_tenants_zone() -> None:
     builders.ingest(
         builders.a_cluster(), builders.a_job(gpus=4, started="2026-03-02 12:00", ended="2026-03-02 18:00")
     )
-    drawn = chart(page(ann, "/t/vision-lab/?period=2026-03-01"))
-    assert drawn["hours"]["vision"][:4] == ["0", "12", "12", "0"]
-    assert drawn["spend"]["vision"][:4] == ["0", "24", "24", "0"]
+    html = page(ann, "/t/vision-lab/?period=2026-03-01")
+    drawn = chart(html)
+    assert drawn["hours"]["vision"][:4] == ["0.00", "12.00", "12.00", "0.00"]
+    assert drawn["spend"]["vision"][:4] == ["$0.00", "$24.00", "$24.00", "$0.00"]
     assert len(drawn["hours"]["vision"]) == 31
+    assert drawn_heights(html, "hours") == [120, 120]  # of 200, which are 20 GPU-hours
+    assert drawn_heights(html, "spend") == [120, 120]  # of 40 dollars
+    assert "?from=2026-03-02&amp;through=2026-03-02" in html
 
 
 def test_the_smallest_projects_share_one_colour() -> None:
@@ -124,7 +144,7 @@ def test_the_smallest_projects_share_one_colour() -> None:
     builders.ingest(cluster, *(builders.a_job(account=f"p{n}", gpus=10 - n) for n in range(9)))
     drawn = chart(page(ann, "/t/vision-lab/"))
     assert list(drawn["hours"]) == ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "Other"]
-    assert drawn["hours"]["Other"][1] == "5"  # 3 and 2 GPUs for an hour
+    assert drawn["hours"]["Other"][1] == "5.00"  # 3 and 2 GPUs for an hour
     assert list(drawn["spend"]) == list(drawn["hours"])
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from functools import cache, lru_cache, wraps
 from html import escape
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from django import template
@@ -23,6 +22,7 @@ from billing.rules import gateway_amounts
 from billing.rules.references import in_groups
 from portal.web import badges, cards
 from portal.web import format as say
+from portal.web.usage_chart import Measure
 
 register = template.Library()
 
@@ -185,15 +185,17 @@ def _part(
 
 
 @register.simple_tag
-def day_rows(days: Sequence[str], measure: Mapping[str, Any]) -> SafeString:
+def day_rows(days: Sequence[str], measure: Measure) -> SafeString:
     """The rows of a chart's table: day, a cell for each series, total; without the days to come.
 
     A month in two measures has some hundred of them; looped over by the template they took a third
     of all its time.
     """
-    texts = [series["texts"] for series in measure["series"]]
-    rows = [(day, [text[n] for text in texts], measure["totals"][n]) for n, day in enumerate(days)]
-    return SafeString("\n".join(_day_row(*row) for row in rows if row[-1]))
+    texts = [series.texts for series in measure.series]
+    rows = zip(days, measure.totals, strict=False)
+    return SafeString(
+        "\n".join(_day_row(day, [text[n] for text in texts], total) for n, (day, total) in enumerate(rows))
+    )
 
 
 def _day_row(day: str, cells: Iterable[str], total: str) -> str:

@@ -1,0 +1,84 @@
+"""Every page of the portal at once: how much of it goes over the wire, and how often it asks the database."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from functools import cache
+
+import pytest
+from django.contrib.staticfiles import finders
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from tests.web.house import a_house, signed_in
+from tests.web.test_access import ACTS, NOT_YET, OURS, address
+
+pytestmark = pytest.mark.django_db
+
+FIRST, LATER, QUERIES = 250_000, 60_000, 20
+FONT = "vendor/inter-5.3.0/inter-latin-wght-normal.woff2"  # which the style sheet names
+MORE_QUERIES = {"operator/receivables/": 28}  # what needs an operator's decision is of ten kinds
+SIGN_IN = "/accounts/login/"
+
+
+def test_no_page_is_heavy_or_asks_much() -> None:
+    house = a_house()
+    ann, op = signed_in(house.ann), signed_in(house.op)
+    late: dict[str, tuple[int, int, int]] = {}
+    walked = 0
+    for route in OURS:
+        if route in ACTS or route in NOT_YET:
+            continue
+        path = address(route, house)
+        first, later, queries = weighed(ann if route.startswith("t/") else op, path)
+        walked += later > 0
+        if first > FIRST or later > LATER or queries > MORE_QUERIES.get(route, QUERIES):
+            late[route] = (first, later, queries)
+    assert walked > 50
+    assert late == {}
+
+
+def test_pages_are_compressed_and_what_shows_secrets_is_not() -> None:
+    house = a_house()
+    ann = signed_in(house.ann)
+    headers = {"Accept-Encoding": "gzip"}
+    page = ann.get("/t/vision-lab/", headers=headers)
+    assert page.headers["Content-Encoding"] == "gzip"
+    assert b"vision-lab" in gzip.decompress(page.content)
+    assert "Accept-Encoding" in page.headers["Vary"]
+    lengths = {len(ann.get("/t/vision-lab/invoices/", headers=headers).content) for _ in range(12)}
+    assert len(lengths) > 1  # which tells nobody how long a secret in it is
+    for path in (SIGN_IN, "/t/vision-lab/account/csv", "/api/v1/me"):
+        assert "Content-Encoding" not in Client().get(path, headers=headers).headers
+        assert "Content-Encoding" not in ann.get(path, headers=headers).headers
+
+
+def weighed(client: Client, path: str) -> tuple[int, int, int]:
+    """Bytes of a first view with all that it loads, bytes of a later one, and queries; of a page, else zeros."""
+    with CaptureQueriesContext(connection) as queries:
+        response = client.get(path, headers={"Accept-Encoding": "gzip"})
+        response.getvalue()
+    count = sum(is_question(query["sql"]) for query in queries)
+    if not response.headers["Content-Type"].startswith("text/html") or response.status_code != 200:
+        return 0, 0, count
+    html = gzip.decompress(response.content).decode()
+    files = {re.sub(r"#.*", "", name) for name in re.findall(r'(?:href|src)="/static/([^"]+)"', html)}
+    later = len(response.content)
+    return later + sum(sent(name) for name in files | {FONT}), later, count
+
+
+def is_question(sql: str | None) -> bool:
+    """Whether data is asked for: marks of a transaction, of which a test has more, and the role set for it ask none."""
+    return not re.match(r"SAVEPOINT|RELEASE|SELECT set_config\((?!.*;)", sql or "")
+
+
+@cache
+def sent(name: str) -> int:
+    """Bytes of a static file, compressed as it is served where that helps."""
+    found = finders.find(name)
+    assert isinstance(found, str), name
+    with open(found, "rb") as file:  # noqa: PTH123
+        content = file.read()
+    return min(len(content), len(gzip.compress(content)))

@@ -1,0 +1,65 @@
+"""Jobs on a phone are not longer than people scroll, and paper has what is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from django.conf import settings
+from playwright.sync_api import Page
+
+from portal.core.tenants.models import User
+from tests import builders
+from tests.web.browser import SKIP_REASON, chromium, visit
+from tests.web.house import a_house, signed_in
+
+if TYPE_CHECKING:
+    from pytest_django.live_server_helper import LiveServer
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(SKIP_REASON is not None, reason=SKIP_REASON or ""),
+]
+
+LONGEST = 4_000  # pixels of fifty jobs on a phone
+
+
+def test_fifty_jobs_are_short_on_a_phone_and_paper_is_for_reading(live_server: LiveServer) -> None:
+    house = a_house()
+    builders.ingest(
+        house.cluster,
+        *(
+            builders.a_job(
+                job_id=f"417_{n}",
+                name=f"finetune-of-a-vision-model-{n}",
+                started="2026-03-20 10:00",
+                ended="2026-03-20 10:06",
+            )
+            for n in range(60)
+        ),
+    )
+    cookie, number = session(house.ann), house.invoice.number
+    with chromium() as browser, visit(browser, width=390, theme="dark") as seen:
+        enter(seen.page, live_server.url, cookie)
+        seen.page.goto(f"{live_server.url}/t/vision-lab/jobs/")
+        assert seen.page.locator("#rows tr:not(.ct-more)").count() == 50
+        assert seen.page.evaluate("document.documentElement.scrollHeight") <= LONGEST
+        assert seen.overflow() <= 0
+        seen.page.emulate_media(media="print")
+        for path in ("", f"invoices/{number}/"):
+            seen.page.goto(f"{live_server.url}/t/vision-lab/{path}")
+            shown = seen.page.locator(".ct-side, .ct-main .btn, .ct-main form").filter(visible=True)
+            assert shown.count() == 0
+            assert seen.overflow() <= 0
+            body = "getComputedStyle(document.body).backgroundColor"
+            assert seen.page.evaluate(body) == "rgb(255, 255, 255)"
+
+
+def session(person: User) -> str:
+    """The cookie of somebody who signed in."""
+    return signed_in(person).cookies[settings.SESSION_COOKIE_NAME].value
+
+
+def enter(page: Page, site: str, cookie: str) -> None:
+    page.context.clear_cookies()
+    page.context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": cookie, "url": site}])
