@@ -327,3 +327,17 @@ def enforce_limits(**_: object) -> None:
     )
     if done.set or done.lifted or done.troubles:
         log.info("limits", set=done.set, lifted=done.lifted, troubles=len(done.troubles))
+
+
+@shared_task
+def end_jobs(**_: object) -> None:
+    """End the running jobs whose quota had them announced, after a pull of their cluster; what fails is tried again."""
+    from billing.quotas import ending_run
+    from clusters import enforcement_plan
+
+    done = ending_run.end_jobs(
+        moment=datetime.now(UTC).replace(microsecond=0),
+        opens=lambda cluster: enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time())),
+    )
+    if done.warned or done.ended or done.troubles:
+        log.info("jobs ended", warned=done.warned, ended=done.ended, troubles=len(done.troubles))

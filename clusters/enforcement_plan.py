@@ -52,7 +52,8 @@ class Request:
     user: str = ""
     job: int = 0
     submits: bool = False  # a block refuses new jobs too
-    source: str = OPERATOR  # what demands the block, or demands it no more
+    source: str = OPERATOR  # what demands the block or the hold, or demands it no more
+    keeps: frozenset[str] = frozenset()  # users whose jobs are not released
     ceiling: Ceiling | None = None  # of a limit; None: the account has none of ours any more
 
 
@@ -195,9 +196,11 @@ def _plan_hold(port: SchedulerPort, request: Request) -> Plan:
 
 def _plan_release(port: SchedulerPort, request: Request) -> Plan:
     port.acts.refuse_updates()
-    ours = _holds_placed_here(port.cluster, request.account)
+    ours = _holds_placed_here(port.cluster, request.account, source=request.source)
     jobs = [
-        job for job in port.acts.jobs(account=request.account, user=request.user) if job.waits and job.held
+        job
+        for job in port.acts.jobs(account=request.account, user=request.user)
+        if job.waits and job.held and job.user not in request.keeps
     ]
     steps = [
         Step(
@@ -216,17 +219,23 @@ def _plan_release(port: SchedulerPort, request: Request) -> Plan:
     return Plan(request=request, steps=tuple(steps), notes=tuple(notes))
 
 
-def _holds_placed_here(cluster: Cluster, account: str) -> set[str]:
-    """Targets of the account whose last hold or release here was a hold that stood."""
-    last: dict[str, str] = {}
+def _holds_placed_here(cluster: Cluster, account: str, *, source: str) -> set[str]:
+    """Targets of the account whose last hold or release here was a hold that stood.
+
+    The operator's hand releases whatever was held here; any other source what was held by those of its kind, which is
+    what its name begins with.
+    """
+    last: dict[str, tuple[str, str]] = {}
     acts = Act.objects.filter(
         cluster=cluster,
         account=account,
         kind__in=[ActKind.HOLD, ActKind.RELEASE],
         outcome=Act.Outcome.DONE,
     )
-    last.update(acts.order_by("pk").values_list("target", "kind"))
-    return {target for target, kind in last.items() if kind == ActKind.HOLD}
+    rows = acts.order_by("pk").values_list("target", "kind", "who")
+    last.update((target, (kind, who)) for target, kind, who in rows)
+    begin = "" if source == OPERATOR else source.partition(":")[0] + ":"
+    return {target for target, (kind, who) in last.items() if kind == ActKind.HOLD and who.startswith(begin)}
 
 
 def _plan_cancel(port: SchedulerPort, request: Request) -> Plan:

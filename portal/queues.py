@@ -27,6 +27,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     ),
     "pull": (
         "billing.tasks.pull_usage",
+        "billing.tasks.end_jobs",  # after a pull of its own
         "billing.tasks.import_file",
         "billing.tasks.forget_passes",
         "billing.tasks.flag_silent_runs",

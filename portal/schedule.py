@@ -119,6 +119,11 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 20.0,
         "options": {"expires": 20},
     },
+    "end running jobs whose grace is over": {
+        "task": "billing.tasks.end_jobs",
+        "schedule": 60.0,
+        "options": {"expires": 60},
+    },
     "forget pulls that read nothing new": {
         "task": "billing.tasks.forget_passes",
         "schedule": 3600.0,  # not once a day: the time counts from the scheduler's start

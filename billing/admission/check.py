@@ -131,7 +131,8 @@ def decides(quota: Quota, job: UsageFact) -> bool:
     """Whether the quota stops jobs of this kind while all of it is used."""
     if quota.watch or quota.action == QuotaAction.NOTIFY:
         return False
-    return quota.action == QuotaAction.NO_SUBMISSIONS or job.gpus > 0
+    every_job = (QuotaAction.NO_SUBMISSIONS, QuotaAction.HOLD_JOBS)
+    return quota.action in every_job or bool(quota.user) or job.gpus > 0
 
 
 def _stands(block: QuotaBlock, owner: Ownership) -> bool:

@@ -10,6 +10,7 @@ from django.db import transaction
 
 from billing.dunning import (
     compose,
+    compose_endings,
     compose_quotas,
     daily_digest,
     document_notices,
@@ -83,7 +84,7 @@ def claim_email(pk: int, done: SendTally, moment: datetime) -> list[Notice]:
 
 
 def _write_email(notices: list[Notice], tenant: Tenant, done: SendTally, moment: datetime) -> list[Notice]:
-    of_quotas = notices[0].kind == NoticeKind.QUOTA
+    of_quotas = notices[0].kind in compose_quotas.KINDS
     to = (
         compose_quotas.list_recipients(notices[0])
         if of_quotas
@@ -169,6 +170,8 @@ def _skip_reason(notice: Notice, moment: datetime) -> str:
             return "Nothing is due any more."
     if notice.kind == NoticeKind.QUOTA:
         return compose_quotas.skip_reason(notice, moment)
+    if notice.kind == NoticeKind.QUOTA_ENDING:
+        return compose_endings.skip_reason(notice, moment)
     if notice.kind in document_notices.KINDS:
         day = notice.invoice.due_on if notice.invoice and notice.invoice.due_on else moment.date()
         if not Policies([notice.tenant_id]).of(notice.tenant_id, day).emails:

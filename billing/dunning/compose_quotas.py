@@ -11,11 +11,13 @@ from django.utils.translation import gettext as _
 
 from billing.dunning import recipients
 from billing.dunning.email_formatting import format_day, one_line, page_url
-from billing.models import Notice, QuotaAction, QuotaCrossing, Seller
+from billing.models import Notice, NoticeKind, QuotaAction, QuotaCrossing, Seller
 from billing.rules.formatting import grouped, money_text
 from billing.rules.money import Money
 from portal.core.tenants.models import Membership
 
+KINDS = (NoticeKind.QUOTA, NoticeKind.QUOTA_ENDING)
+"""What goes to the recipients of a budget."""
 NOTHING_LEFT = "What it says does not hold any more: it is below again, or its period is over."
 
 
@@ -96,11 +98,34 @@ def _effect(rows: list[Mapping[str, Any]]) -> str:
     if any(row["watch"] for row in acting):
         return _("The budget is only watched: it stops no job.")
     if acting:
-        return _("When all of it is used, no new GPU job of its accounts starts. Running jobs run on.")
+        return _before(acting)
     return _("A budget only notifies: no job is stopped by it.")
 
 
+def _before(acting: list[Mapping[str, Any]]) -> str:
+    """What they will do."""
+    actions = {row["action"] for row in acting}
+    if QuotaAction.END_JOBS in actions:
+        return _(
+            "When all of it is used, no new GPU job of its accounts starts, and running jobs may be ended after a "
+            "grace. An e-mail says so before."
+        )
+    if actions == {QuotaAction.HOLD_JOBS}:
+        return _("When all of it is used, waiting jobs are held. Running jobs run on.")
+    return _("When all of it is used, no new GPU job of its accounts starts. Running jobs run on.")
+
+
 def _blocked(over: list[Mapping[str, Any]]) -> str:
+    actions = {row["action"] for row in over}
+    if QuotaAction.END_JOBS in actions:
+        return _(
+            "No new GPU job of its accounts starts until less is used, the amount is raised or the period ends. "
+            "Running jobs may be ended after a grace: another e-mail says when."
+        )
+    if actions == {QuotaAction.HOLD_JOBS}:
+        return _(
+            "Waiting jobs are held until less is used, the amount is raised or the period ends. Running jobs run on."
+        )
     if any(row["action"] == QuotaAction.NO_SUBMISSIONS for row in over):
         return _(
             "No new job can be submitted in its accounts until less is used, the amount is raised or the period ends. "

@@ -37,6 +37,8 @@ Recorder = Callable[[Any, str, datetime], bool]
 
 BlockRow = SuspendedAccount | QuotaBlock
 """One account that something demands to be blocked, or not any more."""
+Carrier = Callable[[SchedulerPort, Any, datetime], BlockState]
+"""Does what a row wants, and says what was read back."""
 
 
 log = structlog.get_logger("billing.dunning")
@@ -76,12 +78,17 @@ def enforce_blocks(*, moment: datetime, opens: PortOpener) -> BlockTally:
 
 
 def enforce_rows(
-    rows: Iterable[BlockRow], opens: PortOpener, moment: datetime, *, record: Recorder
+    rows: Iterable[BlockRow],
+    opens: PortOpener,
+    moment: datetime,
+    *,
+    record: Recorder,
+    carry_out: Carrier | None = None,
 ) -> BlockTally:
     """Carry out rows that are ordered by cluster; what fails is tried again at growing distances."""
     done = BlockTally()
     for cluster, accounts in groupby(rows, lambda row: row.account.cluster):
-        _enforce_on(cluster, list(accounts), opens, done, moment, record)
+        _enforce_on(cluster, list(accounts), opens, done, moment, (record, carry_out or carry_out_block))
     return done
 
 
@@ -97,13 +104,13 @@ def _enforce_on(
     opens: PortOpener,
     done: BlockTally,
     moment: datetime,
-    record: Recorder,
+    ways: tuple[Recorder, Carrier],
 ) -> None:
     try:
         with opens(cluster) as port:
             job_control.tidy(port=port)
             for row in rows:
-                _try_account(port, row, done, moment, record)
+                _try_account(port, row, done, moment, ways)
     except (LimitError, ConnectorError) as error:
         for row in rows:
             _record_failure(row, str(error), done, moment)
@@ -114,11 +121,11 @@ def _enforce_on(
 
 
 def _try_account(
-    port: SchedulerPort, row: BlockRow, done: BlockTally, moment: datetime, record: Recorder
+    port: SchedulerPort, row: BlockRow, done: BlockTally, moment: datetime, ways: tuple[Recorder, Carrier]
 ) -> None:
-    act = _lift if row.state == BlockState.LIFTING else _block
+    record, carry_out = ways
     try:
-        state = act(port, row, moment)
+        state = carry_out(port, row, moment)
     except (LimitError, ConnectorError, OtherTenantsBelowError) as error:
         _record_failure(row, str(error), done, moment)
         return
@@ -127,15 +134,20 @@ def _try_account(
         _record_failure(row, unforeseen(error), done, moment)
         return
     record(row, state, moment)
-    done.blocked += state is BlockState.BLOCKED
+    done.blocked += state is BlockState.BLOCKED and row.state != BlockState.BLOCKED
     done.lifted += state is BlockState.LIFTED
+
+
+def carry_out_block(port: SchedulerPort, row: BlockRow, moment: datetime) -> BlockState:
+    """Block the account, or take its reason back."""
+    return (_lift if row.state == BlockState.LIFTING else _block)(port, row, moment)
 
 
 def _block(port: SchedulerPort, row: BlockRow, moment: datetime) -> BlockState:
     refuse_other_tenants(port, account=row.account.name, tenant=row.tenant_id, moment=moment)
     name, source = row.account.name, row.source
     plan = enforcement_plan.plan_block(port=port, account=name, submits=row.submits, source=source)
-    _carry_out(port, plan, row.why, who=source)
+    carry_out_plan(port, plan, row.why, who=source)
     if not blocks.is_in_force(row.account.cluster, name, source=source):
         raise LimitError(" ".join(plan.notes))  # an act on it is not settled
     return BlockState.BLOCKED
@@ -145,7 +157,7 @@ def _lift(port: SchedulerPort, row: BlockRow, moment: datetime) -> BlockState:
     del moment
     if not _is_demanded_again(row):
         plan = enforcement_plan.plan_unblock(port=port, account=row.account.name, source=row.source)
-        _carry_out(port, plan, f"nothing demands it any more: {row.cause}", who=row.source)
+        carry_out_plan(port, plan, f"nothing demands it any more: {row.cause}", who=row.source)
     return BlockState.LIFTED
 
 
@@ -155,7 +167,8 @@ def _is_demanded_again(row: BlockRow) -> bool:
     return row.source == DUNNING and rows.exists()
 
 
-def _carry_out(port: SchedulerPort, plan: Plan, reason: str, *, who: str) -> None:
+def carry_out_plan(port: SchedulerPort, plan: Plan, reason: str, *, who: str) -> None:
+    """Raises LimitError where an act of it was not read back."""
     done = job_control.carry_out(port=port, plan=plan, who=who, why=reason)
     if not done.good:
         message = next((act.error for act in done.acts if act.error), "It was not read back.")

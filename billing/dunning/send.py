@@ -18,10 +18,10 @@ from django.core.mail import EmailMultiAlternatives, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 from django.db import transaction
 
-from billing.dunning import claims, document_notices, overdue_invoices
+from billing.dunning import claims, compose_quotas, document_notices, overdue_invoices
 from billing.dunning.claims import SendTally
 from billing.dunning.messages import SENTENCES
-from billing.models import Notice, NoticeKind, NoticeState
+from billing.models import Notice, NoticeState
 from portal.errors import CodedError
 from portal.smtp import Refusals
 
@@ -53,7 +53,7 @@ def send_notices(*, moment: datetime) -> SendTally:
     done = SendTally()
     waiting = Notice.objects.filter(state=NoticeState.WAITING, not_before__lte=moment)
     if overdue_invoices.lockout_reason():  # nobody knows what is paid; a document says what it says
-        waiting = waiting.filter(kind__in=[*document_notices.KINDS, NoticeKind.QUOTA])
+        waiting = waiting.filter(kind__in=[*document_notices.KINDS, *compose_quotas.KINDS])
     notice_ids = list(waiting.order_by("not_before", "pk").values_list("pk", flat=True)[:AT_ONCE])
     if not notice_ids:
         return done

@@ -79,6 +79,7 @@ from billing.models.plans import Plan, PlanVersion, Price, Settles, Subscription
 from billing.models.price_corrections import PriceCorrection
 from billing.models.proofs import CloseProof, MonthProof, MonthSum, ProofMark
 from billing.models.quota_blocks import QuotaBlock, QuotaBlockState, QuotaRelease
+from billing.models.quota_endings import QuotaEnding, QuotaEndingState
 from billing.models.quota_terms import PlanQuota, QuotaAction, QuotaCredits, QuotaEvery, QuotaMeasure
 from billing.models.quotas import (
     Quota,
@@ -231,6 +232,8 @@ __all__ = [
     "QuotaChange",
     "QuotaCredits",
     "QuotaCrossing",
+    "QuotaEnding",
+    "QuotaEndingState",
     "QuotaEvery",
     "QuotaMeasure",
     "QuotaPeriod",

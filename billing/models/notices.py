@@ -32,6 +32,7 @@ class NoticeKind(models.TextChoices):
     RECEIPT = "receipt", "Receipt"
     REFUND = "refund", "Refund"
     QUOTA = "quota", "Budget"
+    QUOTA_ENDING = "quota-ending", "Jobs that a budget ends"
 
 
 class NoticeState(models.TextChoices):

@@ -23,7 +23,7 @@ class QuotaBlockState(models.TextChoices):
     WATCHED = "watched", "Would be blocked"
 
 
-@track(exclude=["tries", "next_at", "error"])  # of the error, operators read the last one
+@track(exclude=["tries", "next_at", "error"], personal=["user"])  # of the error, operators read the last one
 class QuotaBlock(models.Model):
     """That a quota demands the block of one account, from when to when; one row each time."""
 
@@ -31,6 +31,10 @@ class QuotaBlock(models.Model):
     quota = models.ForeignKey(Quota, on_delete=models.PROTECT, related_name="blocks", db_index=False)
     account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="+")
     submits = models.BooleanField(help_text="It also refuses new jobs.")
+    holds = models.BooleanField(
+        default=False, help_text="Waiting jobs are held one by one; the account stays as it is."
+    )
+    user = models.CharField(max_length=255, blank=True, help_text="Whose jobs are held; empty: all.")
     state = models.CharField(max_length=9, choices=QuotaBlockState.choices)
     why = models.CharField(max_length=200, help_text="As the scheduler's history has it.")
     began_at = models.DateTimeField()

@@ -50,8 +50,10 @@ class QuotaAction(models.TextChoices):
     """What is done while all of it is used."""
 
     NOTIFY = "notify", "Only notify"
+    HOLD_JOBS = "hold-jobs", "Waiting jobs are held"
     NO_GPU_JOBS = "no-gpu-jobs", "No new GPU job starts"
     NO_SUBMISSIONS = "no-submissions", "No new job can be submitted"
+    END_JOBS = "end-jobs", "Running jobs are ended after a grace"
 
 
 SCOPE = ("user", "account", "cluster", "queue", "qos", "gpu_model")
@@ -116,6 +118,12 @@ class QuotaColumns(models.Model):
         default=QuotaAction.NOTIFY,
         help_text="On the accounts in its scope, while all of the amount is used.",
     )
+    grace_minutes = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Of ending jobs: from the warning to the end."
+    )
+    ends_older = models.BooleanField(
+        default=False, help_text="Of ending jobs: also those that began before the quota was made."
+    )
     watch = models.BooleanField(
         default=False, help_text="Nothing is done: the history says what would have been done."
     )
@@ -164,6 +172,11 @@ class QuotaColumns(models.Model):
             models.CheckConstraint(
                 condition=Q(reservation_cap=None) | Q(reservation_cap__gt=0),
                 name="%(class)s_reserves_something",
+            ),
+            models.CheckConstraint(
+                condition=Q(action="end-jobs", grace_minutes__gte=15)
+                | (~Q(action="end-jobs") & Q(grace_minutes=None, ends_older=False)),
+                name="%(class)s_that_ends_jobs_has_a_grace",
             ),
         ]
 

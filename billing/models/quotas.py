@@ -81,7 +81,9 @@ class Quota(QuotaColumns):
                 name="quota_of_what_is_paid_is_of_money",
             ),
             models.CheckConstraint(
-                condition=Q(action="notify") | Q(user="", queue="", qos="", gpu_model=""),
+                condition=Q(action="notify")
+                | Q(queue="", qos="", gpu_model="", user="")
+                | Q(queue="", qos="", gpu_model="", action__in=["hold-jobs", "end-jobs"]),
                 name="quota_that_blocks_is_of_whole_accounts",
             ),
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import BigIntegerField, CharField, Exists, OuterRef, Value
+from django.db.models import BigIntegerField, CharField, Exists, OuterRef, Q, Value
 from django.db.models.functions import Cast, Concat, Replace
 
 from billing.catalog.tenant_lock import lock
@@ -13,8 +13,9 @@ from billing.dunning import scheduler_blocks
 from billing.dunning.scheduler_blocks import BlockTally, PortOpener
 from billing.models import Quota, QuotaBlock, QuotaBlockState, QuotaChange, QuotaRelease
 from billing.models.quota_blocks import QUOTA_SOURCE
+from billing.quotas import holds
 from billing.quotas.terms import QuotaError
-from clusters.models import Account, BlockReason
+from clusters.models import Account, Act, ActKind, BlockReason
 from portal.core.events import events
 from portal.core.events.events import Fact
 from portal.core.events.models import EventType
@@ -35,14 +36,14 @@ def enforce_blocks(*, moment: datetime, opens: PortOpener) -> BlockTally:
     """
     _drop_unsent(moment)
     _find_orphans(moment)
+    to_do = Q(state__in=(QuotaBlockState.LIFTING, QuotaBlockState.REQUESTED))
+    to_do |= Q(state=QuotaBlockState.BLOCKED, holds=True)  # jobs that have come since
     rows = (
-        QuotaBlock.objects.filter(
-            state__in=(QuotaBlockState.LIFTING, QuotaBlockState.REQUESTED), ended_at=None, next_at__lte=moment
-        )
+        QuotaBlock.objects.filter(to_do, ended_at=None, next_at__lte=moment)
         .select_related("account__cluster", "quota", "tenant")
         .order_by("account__cluster", "state", "pk")[:AT_ONCE]
     )
-    return scheduler_blocks.enforce_rows(rows, opens, moment, record=_record)
+    return scheduler_blocks.enforce_rows(rows, opens, moment, record=_record, carry_out=holds.carry_out)
 
 
 def _drop_unsent(moment: datetime) -> None:
@@ -53,7 +54,17 @@ def _drop_unsent(moment: datetime) -> None:
         source=Concat(Value(QUOTA_SOURCE), Cast(OuterRef("quota"), CharField())),
         ended_at=None,
     )
-    rows = QuotaBlock.objects.filter(~Exists(placed), state=QuotaBlockState.LIFTING, ended_at=None)
+    held = Act.objects.filter(
+        cluster=OuterRef("account__cluster"),
+        account=OuterRef("account__name"),
+        kind=ActKind.HOLD,
+        who=Concat(Value(QUOTA_SOURCE), Cast(OuterRef("quota"), CharField())),
+    )
+    rows = QuotaBlock.objects.filter(
+        Q(~Exists(placed), holds=False) | Q(~Exists(held), holds=True),
+        state=QuotaBlockState.LIFTING,
+        ended_at=None,
+    )
     for row in rows.select_related("account__cluster")[:AT_ONCE]:
         _record(row, QuotaBlockState.LIFTED, moment, silent=True)
 
@@ -94,9 +105,11 @@ def _find_orphans(moment: datetime) -> None:
 def _record(row: QuotaBlock, state: str, moment: datetime, *, silent: bool = False) -> bool:
     """Write down what was read back, with its event; whether it was news."""
     ended = moment if state == QuotaBlockState.LIFTED else None
+    looks_at = moment + holds.EVERY if row.holds else row.next_at
     changed = QuotaBlock.objects.filter(pk=row.pk, state=row.state, ended_at=None).update(
-        state=state, ended_at=ended, error="", tries=0
+        state=state, ended_at=ended, error="", tries=0, next_at=looks_at
     )
+    silent = silent or state == row.state  # held again
     if changed and ended:
         QuotaChange.objects.create(tenant_id=row.tenant_id)  # another action may wait for the end of this one
     if changed and not silent:

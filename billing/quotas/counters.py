@@ -94,7 +94,7 @@ class Wants:
             "span_tenants": [span.tenant for span in spans],
             "wants": list(self.pairs.values()),
             "want_spans": [place for place, _ in self.pairs],
-            **_columns([scope for _, scope in self.pairs]),
+            **scope_columns([scope for _, scope in self.pairs]),
         }
         days = {
             "first_days": [span.first for span in spans],
@@ -135,7 +135,7 @@ def count_edges(edges: Sequence[Edge]) -> list[dict[int, Count]]:
             "since": [edge.since for edge in edges],
             "until": [edge.until for edge in edges],
             "longest": LONGEST_CUT,
-            **_columns([edge.scope for edge in edges]),
+            **scope_columns([edge.scope for edge in edges]),
         }
         for want, period, *columns, share_den, units in rows(sql.EDGES, values):
             counts[want][period].rated[Key(*columns)] += Fraction(int(units), share_den)
@@ -160,7 +160,7 @@ def count_days(queries: Sequence[tuple[int, Scope, date]], *, back: int) -> list
             "tenants": [tenant for tenant, _, _ in queries],
             "first_days": [day - timedelta(days=back) for _, _, day in queries],
             "end_days": [day for _, _, day in queries],
-            **_columns([scope for _, scope, _ in queries]),
+            **scope_columns([scope for _, scope, _ in queries]),
         }
         for want, day, price, resource, share_den, units, first in rows(sql.DAYS, values):
             sums, key = by_day[want][day], (price, resource)
@@ -174,7 +174,7 @@ def gpu_hours(seconds: Iterable[tuple[Key, Fraction]]) -> Fraction:
     return sum((one for key, one in seconds if key.resource == Resource.GPU), Fraction(0)) / 3600
 
 
-def _columns(scopes: Sequence[Scope]) -> dict[str, list[Any]]:
+def scope_columns(scopes: Sequence[Scope]) -> dict[str, list[Any]]:
     names = ("projects", "users", "accounts", "clusters", "queues", "qoses", "gpu_models")
     return {name: [scope[place] for scope in scopes] for place, name in enumerate(names)}
 

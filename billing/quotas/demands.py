@@ -9,7 +9,8 @@ from datetime import datetime
 from django.db.models import Q
 
 from billing.models import Quota, QuotaAction, QuotaBlock, QuotaBlockState, QuotaEvery, QuotaRelease
-from billing.quotas.status import amount_text
+from billing.quotas import endings
+from billing.quotas.jobs import Demand
 from billing.quotas.thresholds import Outcome
 from billing.rules import quotas as rules
 from portal.core.tenants.models import Ownership
@@ -19,7 +20,7 @@ LIFTING, WATCHED = QuotaBlockState.LIFTING, QuotaBlockState.WATCHED
 
 
 def demand_blocks(outcomes: Sequence[Outcome], *, tenants: Collection[int], moment: datetime) -> None:
-    """Within the pass: begin the blocks that its figures demand, and end those that nothing demands any more.
+    """Within the pass: begin the blocks and endings that its figures demand, and stop those that nothing demands now.
 
     The tenants are those of the pass: a quota of theirs that has ended demands nothing. The same figures again change
     nothing. One query where no quota acts.
@@ -29,11 +30,12 @@ def demand_blocks(outcomes: Sequence[Outcome], *, tenants: Collection[int], mome
     if not acting and not current:
         return
     accounts, released = _load_accounts(tenants, moment), load_released(tenants, moment)
-    demands: dict[tuple[int, int], Outcome] = {}
+    demands: dict[tuple[int, int], Demand] = {}
     for one in acting:
         stands = any(quota == one.quota.pk for quota, _ in current)
         if one.quota.tenant_id not in released and is_demanded(one, stands=stands, moment=moment):
-            demands |= {(one.quota.pk, account): one for account in _in_scope(one.quota, accounts)}
+            owned = _in_scope(one.quota, accounts)
+            demands |= {(one.quota.pk, owner.account_id): Demand(one, owner.account) for owner in owned}
     _end([row for key, row in current.items() if not _is_same(row, demands.get(key))], moment)
     again = [
         row.pk for key, row in current.items() if row.state == LIFTING and _is_same(row, demands.get(key))
@@ -45,10 +47,11 @@ def demand_blocks(outcomes: Sequence[Outcome], *, tenants: Collection[int], mome
         key for key, row in current.items() if row.state != WATCHED or _is_same(row, demands.get(key))
     }
     QuotaBlock.objects.bulk_create(
-        _begun(one, account, moment)
-        for (quota, account), one in sorted(demands.items(), key=lambda pair: pair[0])
-        if (quota, account) not in open_keys
+        _begun(one, moment)
+        for key, one in sorted(demands.items(), key=lambda pair: pair[0])
+        if key not in open_keys
     )
+    endings.announce_endings(list(demands.values()), tenants=tenants, moment=moment)
 
 
 def list_open(quotas: Sequence[Quota]) -> dict[int, list[QuotaBlock]]:
@@ -76,28 +79,26 @@ def is_over(one: Outcome) -> bool:
     return one.quota.action != QuotaAction.NOTIFY and state == rules.QuotaState.OVER
 
 
-def _is_same(row: QuotaBlock, one: Outcome | None) -> bool:
+def _is_same(row: QuotaBlock, one: Demand | None) -> bool:
     """Whether the row is what the quota demands now: another action, or watching instead, is another demand."""
     if one is None:
         return False
     is_watched = row.state == WATCHED
-    return is_watched == one.quota.watch and row.submits == _submits(one.quota)
+    same = (row.submits, row.holds, row.user) == (one.submits, one.holds, one.user)
+    return is_watched == one.quota.watch and same
 
 
-def _submits(quota: Quota) -> bool:
-    return quota.action == QuotaAction.NO_SUBMISSIONS
-
-
-def _begun(one: Outcome, account: int, moment: datetime) -> QuotaBlock:
+def _begun(one: Demand, moment: datetime) -> QuotaBlock:
     quota = one.quota
-    used, amount = amount_text(one.figure.used, quota.unit), amount_text(one.amount, quota.unit)
     return QuotaBlock(
         tenant_id=quota.tenant_id,
         quota=quota,
-        account_id=account,
-        submits=_submits(quota),
+        account=one.account,
+        submits=one.submits,
+        holds=one.holds,
+        user=one.user,
         state=QuotaBlockState.WATCHED if quota.watch else QuotaBlockState.REQUESTED,
-        why=f"budget {quota.name} of {quota.tenant.slug}: {used} of {amount} used",
+        why=one.why,
         began_at=moment,
         next_at=moment,
     )
@@ -135,9 +136,9 @@ def _load_accounts(tenants: Collection[int], moment: datetime) -> Mapping[int, l
     return by_tenant
 
 
-def _in_scope(quota: Quota, accounts: Mapping[int, list[Ownership]]) -> list[int]:
+def _in_scope(quota: Quota, accounts: Mapping[int, list[Ownership]]) -> list[Ownership]:
     return [
-        row.account_id
+        row
         for row in accounts.get(quota.tenant_id, ())
         if quota.project_id in (None, row.project_id)
         and quota.account in ("", row.account.name)

@@ -113,6 +113,13 @@ def load_figures_until(wanted: Sequence[tuple[Quota, Window, datetime]]) -> dict
     return {pk: figure.rated for pk, figure in results.items()}
 
 
+def plain_value(
+    quota: Quota, prices: Mapping[int, PriceTag], seconds: Mapping[counters.Key, Fraction]
+) -> Fraction:
+    """What seconds of use are worth to the quota without tiers and allowances."""
+    return _Value(quota, prices).plain(seconds)
+
+
 def load_figures_of(pairs: Sequence[tuple[Quota, datetime]], *, moment: datetime) -> list[Figure]:
     """How each quota stood in the period that holds a moment of its own, as it is known by now."""
     results = []

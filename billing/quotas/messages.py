@@ -16,8 +16,8 @@ SENTENCES: Mapping[str, str] = {
         "most as much, or raise {parent} first."
     ),
     "quota-action-scope": _(
-        "A quota of a user, queue, QOS or GPU model can only notify: a block stops whole accounts. Leave that out of "
-        "its scope, or choose `notify`."
+        "A quota of a queue, QOS or GPU model can only notify, and one of a user can notify, hold or end jobs: a block "
+        "stops whole accounts. Leave that out of its scope, or choose another action."
     ),
     "quota-amount-decimals": _("{amount} is finer than {unit} is counted: give at most {places} decimals."),
     "quota-amount-range": _("An amount is from 0 to {most:,}, not {amount}."),
@@ -37,6 +37,12 @@ SENTENCES: Mapping[str, str] = {
     "quota-currency": _("{unit} is not the currency of {tenant}, which is {currency}."),
     "quota-forecast-rolling": _(
         "A rolling window has no end that could be forecast: give thresholds of what is used."
+    ),
+    "quota-grace": _(
+        "Jobs are ended {least} to {most:,} minutes after the warning: give a grace within these."
+    ),
+    "quota-grace-elsewhere": _(
+        "Only a quota that ends jobs has a grace, or ends older jobs: leave these out, or choose `end-jobs`."
     ),
     "quota-name": _(
         "Name a quota by lower-case letters, digits and hyphens, at most 50, such as monthly-gpu."

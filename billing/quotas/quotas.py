@@ -24,7 +24,8 @@ from portal.core.tenants.models import Tenant
 COLUMNS = tuple(QuotaTerms.__dataclass_fields__)
 FREELY_CHANGED = (
     *("amount", "cap", "carry_over", "carry_overdraft", "thresholds", "forecasts"),
-    *("repeat_every", "recipients", "action", "watch", "set_by", "reservation_cap"),
+    *("repeat_every", "recipients", "action", "grace_minutes", "ends_older", "watch", "set_by"),
+    "reservation_cap",
 )
 """What may change of a quota that goes on counting the same."""
 FREE = ("amount", "thresholds", "forecasts", "repeat_every", "recipients", "reservation_cap")

@@ -22,6 +22,8 @@ LONGEST_TERM = timedelta(days=3653)
 DEFAULT_THRESHOLDS = ("50%", "80%", "100%")
 NOT_OF_ACCOUNTS = ("user", "queue", "qos", "gpu_model")
 """What narrows a quota to a part of accounts: a block of the account would stop others, too."""
+OF_JOBS = (QuotaAction.HOLD_JOBS, QuotaAction.END_JOBS)
+"""What can be done to the jobs of one user alone."""
 WITHIN_BILLING_PERIODS = (QuotaEvery.DAY, QuotaEvery.WEEK, QuotaEvery.ROLLING)
 """No window of these holds a whole billing period, which is what others' invoices are known by."""
 
@@ -60,6 +62,8 @@ class QuotaTerms:
     repeat_every: Decimal | None = None
     recipients: tuple[str, ...] = field(default_factory=tuple)
     action: QuotaAction = QuotaAction.NOTIFY
+    grace_minutes: int | None = None
+    ends_older: bool = False
     watch: bool = False
     reservation_cap: Decimal | None = None
 
@@ -88,7 +92,7 @@ class QuotaTerms:
         return self.measure == QuotaMeasure.MONEY
 
     def _with_unit(self, payer: Tenant | Plan, currencies: list[str]) -> Self:
-        terms = replace(self, unit=self._unit(payer, currencies))
+        terms = replace(self, unit=self._unit(payer, currencies), grace_minutes=self._grace())
         _check_scope(terms)
         _check_period(terms)
         if terms.reservation_cap is not None and terms.reservation_cap <= 0:
@@ -106,6 +110,16 @@ class QuotaTerms:
             thresholds=_kept(terms.thresholds, repeats=repeats),
             forecasts=_kept(terms.forecasts, what="forecast"),
         )
+
+    def _grace(self) -> int | None:
+        if self.action != QuotaAction.END_JOBS:
+            if self.grace_minutes is not None or self.ends_older:
+                raise QuotaError("quota-grace-elsewhere")
+            return None
+        minutes = rules.GRACE if self.grace_minutes is None else self.grace_minutes
+        if not rules.SHORTEST_GRACE <= minutes <= rules.LONGEST_GRACE:
+            raise QuotaError("quota-grace", least=rules.SHORTEST_GRACE, most=rules.LONGEST_GRACE)
+        return minutes
 
     def _unit(self, payer: Tenant | Plan, currencies: list[str]) -> str:
         if self.measure == QuotaMeasure.GPU_HOURS:
@@ -139,7 +153,9 @@ def _check_scope(terms: QuotaTerms) -> None:
         raise QuotaError("quota-paid-scope")
     if terms.with_paid and terms.every in WITHIN_BILLING_PERIODS:
         raise QuotaError("quota-paid-period")
-    if terms.action != QuotaAction.NOTIFY and any(getattr(terms, column) for column in NOT_OF_ACCOUNTS):
+    of_jobs = ("user",) if terms.action in OF_JOBS else ()
+    parts = [column for column in NOT_OF_ACCOUNTS if column not in of_jobs]
+    if terms.action != QuotaAction.NOTIFY and any(getattr(terms, column) for column in parts):
         raise QuotaError("quota-action-scope")
     if terms.watch and terms.action == QuotaAction.NOTIFY:
         raise QuotaError("quota-watch")

@@ -22,6 +22,8 @@ GPU_HOUR_PLACES = 3
 """Decimals of GPU-hours that people set and read."""
 LONGEST_WINDOW = 24 * 366 * 10
 """Hours of a rolling window at most: ten years."""
+SHORTEST_GRACE, GRACE, LONGEST_GRACE = 15, 120, 7 * 24 * 60
+"""Minutes from the warning to the end of running jobs: at least, where none is said, and at most."""
 BACK_UNDER = Fraction(1, 100)
 """So far below a threshold, as part of the amount, it counts as left: rounding makes nobody write twice."""
 REPEATS = 100

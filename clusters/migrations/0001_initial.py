@@ -26,6 +26,7 @@ class Migration(migrations.Migration):
                         ('kind', models.CharField(choices=[('import', 'Accounting files'), ('slurm', 'Slurm over slurmrestd'), ('prometheus', 'Kubernetes over Prometheus'), ('push', 'Usage that a program pushes')], default='import', max_length=20)),
                         ('timezone', models.CharField(default='UTC', help_text='IANA zone in which accounting files print their times.', max_length=64)),
                         ('shares', models.JSONField(blank=True, default=dict, help_text='Parts of a GPU by model and MIG profile, before the known ones: {"a100": {"1g.10gb": "1/4"}}.', verbose_name='shares of MIG slices')),
+                        ('may_end_jobs', models.BooleanField(default=False, help_text="An operator's leave: without it, a quota that ends jobs only keeps new ones from starting here.", verbose_name='quotas may end running jobs')),
                         ('complete_through', models.DateTimeField(blank=True, editable=False, help_text='Watermark: all usage before this moment has been read. Moves in the transaction of its rows.', null=True)),
                         ('watermark_reset_from', models.DateTimeField(editable=False, help_text='Where the watermark stood before an operator last reset it.', null=True)),
                         ('watermark_reset_to', models.DateTimeField(editable=False, help_text='Where that took it; empty: to none.', null=True)),

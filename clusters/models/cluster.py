@@ -67,6 +67,11 @@ class Cluster(models.Model):
         blank=True,
         help_text='Parts of a GPU by model and MIG profile, before the known ones: {"a100": {"1g.10gb": "1/4"}}.',
     )
+    may_end_jobs = models.BooleanField(
+        "quotas may end running jobs",
+        default=False,
+        help_text="An operator's leave: without it, a quota that ends jobs only keeps new ones from starting here.",
+    )
     complete_through = models.DateTimeField(
         null=True,
         blank=True,

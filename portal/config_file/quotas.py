@@ -12,7 +12,7 @@ from billing.models.quota_terms import LONGEST_NAME, LONGEST_TEXT, SCOPE
 from billing.quotas.plan_quotas import set_plan_quota
 from billing.quotas.quotas import Setter, set_quota
 from billing.quotas.terms import DEFAULT_THRESHOLDS, QuotaError, QuotaTerms
-from billing.rules.quotas import LONGEST_WINDOW
+from billing.rules.quotas import LONGEST_GRACE, LONGEST_WINDOW, SHORTEST_GRACE
 from portal.config_file.entries import Entry, Rule, key
 from portal.core.tenants.models import Project, Tenant
 from portal.excerpt import quoted
@@ -45,6 +45,8 @@ class QuotaTermsEntry(Entry, frozen=True, kw_only=True):
     carry_overdraft: bool = False
     repeat_every: Decimal | None = None
     action: QuotaAction = QuotaAction.NOTIFY
+    grace_minutes: Annotated[int, Rule(lowest=SHORTEST_GRACE, highest=LONGEST_GRACE)] | None = None
+    ends_older: bool = False
     watch: bool = False
     reservation_cap: Decimal | None = None
 

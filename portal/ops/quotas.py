@@ -36,6 +36,8 @@ def quota_data(status: QuotaStatus) -> dict[str, Any]:
         "percent": None if status.percent is None else rounded_text(status.percent, 2),
         "state": status.state.value,
         "action": quota.action,
+        "grace_minutes": quota.grace_minutes,
+        "ends_older": quota.ends_older,
         "watch": quota.watch,
         "set_by": quota.set_by,
         "period_start": figure.window.start,

@@ -11,7 +11,7 @@ BEGIN
         'billing_invoiceline', 'billing_invoicetax', 'billing_jobuser', 'billing_linejobs', 'billing_notice', 'billing_payment', 'billing_paymentattempt',
         'billing_paymentdispute', 'billing_paymentlink', 'billing_paymentrefund', 'billing_periodjobs', 'billing_periodtopjob', 'billing_periodtotal',
         'billing_concurrencylimit', 'billing_limitedaccount',
-        'billing_quota', 'billing_quotablock', 'billing_quotacrossing', 'billing_quotaperiod',
+        'billing_quota', 'billing_quotablock', 'billing_quotacrossing', 'billing_quotaending', 'billing_quotaperiod',
         'billing_ratedjob', 'billing_ratedusage', 'billing_reservation', 'billing_reservationrun', 'billing_reservedamount',
         'billing_savedmethod', 'billing_subscription', 'billing_suspension', 'billing_topup',
         'billing_transferpart', 'billing_usageseries', 'billing_voiding', 'billing_wallet', 'billing_walletentry',
@@ -35,7 +35,7 @@ END $$;
 ALTER POLICY audit_entry_of_tenant ON audit_entry USING (
     tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
     AND "table" IN ('api_apikey', 'billing_automatictopup', 'billing_billingcontact', 'billing_concurrencylimit', 'billing_quota',
-                    'billing_quotablock', 'billing_paymentlink', 'billing_savedmethod', 'billing_subscription', 'billing_walletscheme', 'tenants_invitation',
+                    'billing_quotablock', 'billing_quotaending', 'billing_paymentlink', 'billing_savedmethod', 'billing_subscription', 'billing_walletscheme', 'tenants_invitation',
                     'tenants_membership', 'tenants_ownership', 'tenants_supportview', 'tenants_tenant',
                     'webhooks_webhook'));
 GRANT SELECT (id, at, "table", key, operation, before, after, tenant_id, who, through) ON audit_entry

@@ -120,7 +120,7 @@ SELECT j.tenant_id, j.record_id, u.requested, u.time_limit, c.shares
 FROM billing_ratedjob j JOIN clusters_usagerecord u ON u.id = j.record_id
 JOIN clusters_cluster c ON c.id = u.cluster_id
 WHERE j.ended IS NULL AND j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint);
-GRANT SELECT ON billing_openjob TO clustertab_portal;
+GRANT SELECT ON billing_openjob TO clustertab_portal, clustertab_agent;
 
 -- Those of them that the scheduler no longer knows.
 CREATE VIEW billing_vanishedjob WITH (security_barrier = true) AS

@@ -11,7 +11,7 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from clusters import blocks
+from clusters import blocks, ending_leave
 from clusters.models import AccountBlock, ActKind, BlockReason, Cluster, ClusterKind
 from clusters.models.acts import OPEN
 from portal.core.tenants.access import Right
@@ -34,6 +34,7 @@ SOURCES = {
 }
 """By source of a block its name, and when the block ends."""
 OTHER_END = gettext_noop("Automatically, when its cause is gone")
+LEAVES = {"allow-ending": True, "refuse-ending": False}
 KINDS = {"block": ActKind.BLOCK, "unblock": ActKind.UNBLOCK}
 
 
@@ -43,6 +44,15 @@ def account_blocks(request: HttpRequest, frame: PageFrame, *, name: str) -> Http
     if cluster is None:
         raise Http404
     preview, error = None, ""
+    if request.method == "POST" and (leave := LEAVES.get(request.POST.get("act", ""))) is not None:
+        if ending_leave.set_ending_leave(cluster=cluster, allowed=leave):
+            messages.success(
+                request,
+                _("Running jobs may be ended on this cluster.")
+                if leave
+                else _("No running job is ended on this cluster."),
+            )
+        return redirect("operator_blocks", name)
     if request.method == "POST":
         preview, error = _act(request, cluster)
         if preview is None and not error:
@@ -53,6 +63,8 @@ def account_blocks(request: HttpRequest, frame: PageFrame, *, name: str) -> Http
         "rows": [_row(block) for block in blocks.with_reasons(cluster)],
         "may_act": hasattr(cluster, "connection")
         and (cluster.kind == ClusterKind.SLURM or hasattr(cluster, "api_server")),
+        "may_end_jobs": cluster.may_end_jobs,
+        "asks_leave": request.GET.get("ending") == "change",
         "is_kubernetes": cluster.kind == ClusterKind.PROMETHEUS,
         "may_connect": not hasattr(cluster, "connection") and cluster.kind != ClusterKind.PROMETHEUS,
         "preview": preview,

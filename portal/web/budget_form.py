@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -17,7 +17,17 @@ from portal.config_file.quotas import QuotaEntry
 from portal.config_file.toml_table import Table
 from portal.web.form_input import options
 
-FIRST = ("name", "measure", "amount", "every", "thresholds", "forecast_thresholds", "action", "watch")
+FIRST = (
+    "name",
+    "measure",
+    "amount",
+    "every",
+    "thresholds",
+    "forecast_thresholds",
+    "action",
+    "watch",
+    "grace_minutes",
+)
 """Fields that most budgets need; the others are folded away."""
 LONGEST = 500  # characters of a field
 LISTS = ("thresholds", "forecast_thresholds", "recipients")
@@ -34,8 +44,8 @@ TEXTS = (
     "action",
     "reservation_cap",
 )
-FLAGS = ("with_paid", "watch", "carry_overdraft")
-WHOLE = ("hours", "carry_over")
+FLAGS = ("with_paid", "watch", "carry_overdraft", "ends_older")
+WHOLE = ("hours", "carry_over", "grace_minutes")
 NAMES = (*TEXTS, *LISTS, *FLAGS, *WHOLE, "from", "until")
 YES = "yes"
 
@@ -69,6 +79,7 @@ def _whole(name: str, text: str) -> int:
         sentences = {
             "hours": _("Write the hours of a rolling window as a whole number, such as 168."),
             "carry_over": _("Write what is carried over as a whole number of percent, such as 20."),
+            "grace_minutes": _("Write the grace as a whole number of minutes, such as 120."),
         }
         raise ValueError(sentences[name])
     return int(text[:9])
@@ -87,7 +98,7 @@ def values_of(quota: Quota) -> dict[str, str]:
     values |= {"credits": quota.credits, "action": quota.action}
     values |= {name: YES if getattr(quota, name) else "" for name in FLAGS}
     values |= {"amount": f"{quota.amount.normalize():f}", "hours": str(quota.hours or "")}
-    values |= {"carry_over": str(quota.carry_over or "")}
+    values |= {name: str(getattr(quota, name) or "") for name in ("carry_over", "grace_minutes")}
     values |= {"project": quota.project.name if quota.project else ""}
     values |= {"from": str(quota.first_day or ""), "until": str(quota.end_day or "")}
     for name in ("repeat_every", "reservation_cap"):
@@ -144,6 +155,7 @@ def fields_of(values: Mapping[str, str]) -> list[dict[str, Any]]:
             _("When all is used"),
             choices=options(list_actions(), values["action"] or QuotaAction.NOTIFY),
         ),
+        *_ending(one, flag),
         flag("watch", _("Try it first"), _("Nothing is stopped; the history says what would have been")),
         one(
             "credits",
@@ -169,11 +181,26 @@ def fields_of(values: Mapping[str, str]) -> list[dict[str, Any]]:
     ]
 
 
+def _ending(one: Callable[..., dict[str, Any]], flag: Callable[..., dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of running jobs that are ended."""
+    return [
+        one(
+            "grace_minutes",
+            _("Grace, minutes"),
+            _("Until running jobs end; blank = 120"),
+            numeric=True,
+        ),
+        flag("ends_older", _("End older jobs"), _("Also jobs that began before the budget was made")),
+    ]
+
+
 def list_actions() -> list[tuple[str, str]]:
     names = {
         QuotaAction.NOTIFY: _("Only notify"),
+        QuotaAction.HOLD_JOBS: _("Waiting jobs are held"),
         QuotaAction.NO_GPU_JOBS: _("No new GPU job starts"),
         QuotaAction.NO_SUBMISSIONS: _("No new job can be submitted"),
+        QuotaAction.END_JOBS: _("No new GPU job starts, and running jobs end after a grace"),
     }
     return [(value.value, label) for value, label in names.items()]
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.contrib import messages
 from django.db.models import DecimalField, ExpressionWrapper, F
@@ -18,17 +19,10 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from billing.limits.limits import list_limits
-from billing.models import (
-    Quota,
-    QuotaAction,
-    QuotaBlock,
-    QuotaBlockState,
-    QuotaPeriod,
-    QuotaSetBy,
-)
+from billing.models import Quota, QuotaBlock, QuotaEnding, QuotaPeriod, QuotaSetBy
 from billing.models.quota_terms import LONGEST_NAME
 from billing.queries.reservations import list_reservations
-from billing.quotas import demands, quotas, reservations, status
+from billing.quotas import quotas, reservations, status
 from billing.quotas.counters import UNSEEN
 from billing.quotas.quotas import Setter
 from billing.quotas.status import QuotaStatus, amount_text, counts_sentence, period_text, scope_text
@@ -38,13 +32,13 @@ from billing.rules import quotas as rules
 from billing.rules.errors import RuleError
 from billing.rules.money import rounded_text
 from billing.rules.quotas import QuotaState
-from clusters.models import ClusterKind
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope
 from portal.sentences import sentence
 from portal.web import budget_form
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_act, tenant_page
+from portal.web.budget_acts import Acts, carried_text, effect_text, list_refusing_clusters, load_acts
 from portal.web.job_check import job_check
 from portal.web.limits import limit_rows
 from portal.web.page_frame import PageFrame
@@ -79,7 +73,7 @@ class BudgetRow:
     badge: str
     state_label: str
     effect: str  # what it does while all is used
-    blocks: Sequence[str]  # what it does to accounts now, in sentences
+    acts: Sequence[str]  # what it does to accounts now, and what runs on, in sentences
     is_from_plan: bool  # it comes and goes with the tenant's plan
     tenant: str = ""
     as_of: datetime | None = None
@@ -93,8 +87,11 @@ def budgets(request: TenantRequest) -> HttpResponse:
     with acting_scope(request.tenant):
         listed_reservations = list_reservations(request.tenant, moment=moment, unseen=UNSEEN)
         rows = list(quotas.list_quotas(request.tenant))
-        blocks = demands.list_open(rows)
-        listed = [_row(one, blocks) for one in status.load_statuses(rows, moment=moment)]
+        statuses = status.load_statuses(rows, moment=moment)
+        acts = load_acts(
+            rows, over=[one.quota for one in statuses if one.state is QuotaState.OVER], moment=moment
+        )
+        listed = [_row(one, acts, request.tenant.zone) for one in statuses]
         limits_now = limit_rows(list(list_limits(request.tenant)), moment=moment, inner=False)
         preview, error = None, ""
         if manages and request.GET.get("act") == "preview":
@@ -153,13 +150,17 @@ def operator_budgets(request: HttpRequest, frame: PageFrame) -> HttpResponse:
         F("ratio").desc(nulls_first=True), "pk"
     )
     shown = list(listed[:SHOWN])
-    blocks = demands.list_open([period.quota for period in shown])
+    acts = load_acts([period.quota for period in shown], over=(), moment=moment)
     reserved = _load_reserved(shown, moment)
-    rows = [_stored_row(period, blocks, reserved.get(period.quota_id, Fraction(0))) for period in shown]
-    failures = QuotaBlock.objects.filter(ended_at=None).exclude(error="").select_related("account__cluster")
+    rows = [_stored_row(period, acts, reserved.get(period.quota_id, Fraction(0))) for period in shown]
+    blocks = QuotaBlock.objects.filter(ended_at=None).exclude(error="").select_related("account__cluster")
+    endings = QuotaEnding.objects.filter(closed_at=None).exclude(error="").select_related("account__cluster")
     page = {
         "rows": [row for row in rows if row.state is not QuotaState.OK],
-        "failures": failures.order_by("pk")[:SHOWN_FAILURES],
+        "failures": [
+            *blocks.order_by("pk")[:SHOWN_FAILURES],
+            *endings.order_by("pk")[:SHOWN_FAILURES],
+        ],
         "others": periods.count() - sum(row.state is not QuotaState.OK for row in rows),
         "moment": moment,
     }
@@ -175,18 +176,20 @@ def _preview(tenant: Tenant, fields: Mapping[str, str], moment: datetime) -> dic
     (one,) = status.load_statuses([quota], moment=moment)
     passed = rules.reached(one.figure.used, amount=one.amount, thresholds=quota.thresholds)
     return {
-        "row": _row(one, {}),
+        "row": _row(one, Acts(), tenant.zone),
         "is_new": before is None,
         "before": amount_text(before.amount, before.unit) if before and before.amount != quota.amount else "",
         "passed": ", ".join(level.text for level in passed),
+        "refusing": list_refusing_clusters(quota, moment),
         "parents": [parent.name for parent in quotas.parents_of(quota, list(quotas.list_quotas(tenant)))],
     }
 
 
-def _row(one: QuotaStatus, blocks: Mapping[int, Sequence[QuotaBlock]]) -> BudgetRow:
+def _row(one: QuotaStatus, acts: Acts, zone: ZoneInfo) -> BudgetRow:
     quota, figure, percent = one.quota, one.figure, one.percent
     return BudgetRow(
-        **_common(quota, one.state, percent, blocks, one.amount, figure.carried),
+        **_common(quota, one.state, percent, one.amount, figure.carried),
+        acts=acts.sentences(quota, zone),
         used=one.text(figure.used),
         left=one.text(one.left),
         **_reserved(one.quota, figure.reserved, one.amount, percent),
@@ -196,14 +199,13 @@ def _row(one: QuotaStatus, blocks: Mapping[int, Sequence[QuotaBlock]]) -> Budget
     )
 
 
-def _stored_row(
-    period: QuotaPeriod, blocks: Mapping[int, Sequence[QuotaBlock]], reserved: Fraction
-) -> BudgetRow:
+def _stored_row(period: QuotaPeriod, acts: Acts, reserved: Fraction) -> BudgetRow:
     quota, used, amount = period.quota, Fraction(period.used), Fraction(period.available)
     overdrawn = period.carried < 0 and not amount
     state = rules.state(used, amount=amount, thresholds=quota.thresholds, overdrawn=overdrawn)
     return BudgetRow(
-        **_common(quota, state, rules.share(used, amount), blocks, amount, Fraction(period.carried)),
+        **_common(quota, state, rules.share(used, amount), amount, Fraction(period.carried)),
+        acts=acts.sentences(quota, quota.tenant.zone),
         used=amount_text(used, quota.unit),
         left=amount_text(amount - used - reserved, quota.unit),
         **_reserved(quota, reserved, amount, rules.share(used, amount)),
@@ -218,7 +220,6 @@ def _common(
     quota: Quota,
     state: QuotaState,
     percent: Fraction | None,
-    blocks: Mapping[int, Sequence[QuotaBlock]],
     amount: Fraction,
     carried: Fraction,
 ) -> dict[str, Any]:
@@ -233,14 +234,13 @@ def _common(
         "period": period_text(quota),
         "counts": counts_sentence(quota),
         "amount": amount_text(amount, quota.unit),
-        "carried": _carried(quota, carried),
+        "carried": carried_text(quota, carried),
         "percent": "" if percent is None else f"{rounded_text(percent, 1)} %",
         "width": 100 if percent is None else int(min(max(percent, Fraction(0)), Fraction(100))),
         "state": state,
         "badge": BADGES[state],
         "state_label": labels[state],
-        "effect": _effect(quota),
-        "blocks": _block_sentences(blocks.get(quota.pk, ())),
+        "effect": effect_text(quota),
         "is_from_plan": quota.set_by == QuotaSetBy.PLAN,
     }
 
@@ -266,40 +266,3 @@ def _load_reserved(periods: Sequence[QuotaPeriod], moment: datetime) -> Mapping[
     calendars = load_calendars(rows)
     windows = {row.pk: calendars[row.tenant_id].window(row, moment) for row in rows}
     return reservations.load_reserved(rows, windows, moment=moment)
-
-
-def _carried(quota: Quota, carried: Fraction) -> str:
-    """What the period before changes of the amount; "" for nothing."""
-    if not carried:
-        return ""
-    text = _("{amount} left before") if carried > 0 else _("{amount} overdrawn before")
-    return text.format(amount=amount_text(abs(carried), quota.unit))
-
-
-def _block_sentences(rows: Sequence[QuotaBlock]) -> list[str]:
-    """What was read back is told apart from what is only asked for."""
-    labels = {
-        QuotaBlockState.BLOCKED: _("Blocked: {accounts}"),
-        QuotaBlockState.REQUESTED: _("Not blocked yet: {accounts}"),
-        QuotaBlockState.LIFTING: _("Being unblocked: {accounts}"),
-        QuotaBlockState.WATCHED: _("Would be blocked: {accounts}"),
-    }
-    names = {state: ", ".join(row.account.name for row in rows if row.state == state) for state in labels}
-    sentences = [label.format(accounts=names[state]) for state, label in labels.items() if names[state]]
-    if any(
-        row.state == QuotaBlockState.BLOCKED and row.account.cluster.kind == ClusterKind.PROMETHEUS
-        for row in rows
-    ):
-        sentences.append(
-            _(
-                "Running pods run on. A Deployment or Job whose pod ends may not get it back before this is lifted."
-            )
-        )
-    return sentences
-
-
-def _effect(quota: Quota) -> str:
-    if quota.action == QuotaAction.NOTIFY:
-        return _("Only notifies")
-    does = dict(budget_form.list_actions())[quota.action]
-    return _("{action} (watched, nothing is stopped)").format(action=does) if quota.watch else does

@@ -49,6 +49,7 @@ TENANT_TABLES = {
     "billing_quota": gettext_noop("Budget"),
     "billing_concurrencylimit": gettext_noop("Concurrency limit"),
     "billing_quotablock": gettext_noop("Block by a budget"),
+    "billing_quotaending": gettext_noop("Jobs ended by a budget"),
     "webhooks_webhook": gettext_noop("Webhook"),
 }
 """What a tenant's page shows, by table: the policy of the database has the same list (`portal/schema/policies.sql`)."""

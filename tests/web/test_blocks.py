@@ -12,7 +12,8 @@ from django.test.utils import CaptureQueriesContext
 
 from clusters import enforcement_plan
 from clusters.job_control import carry_out
-from clusters.models import Act, ClusterKind
+from clusters.models import Act, Cluster, ClusterKind
+from portal.core.audit.models import AuditEntry
 from tests.builders import a_cluster, an_operator
 from tests.fakes import kubernetes, kubernetes_port
 from tests.fakes.scheduler_port import a_port, a_world, connected
@@ -134,6 +135,20 @@ def test_a_cluster_that_cannot_be_acted_on_says_so(op: Client) -> None:
         assert (f"/operator/clusters/{name}/connection/?kind=slurm" in html) == (name == "files")
         assert op.post(path, {"act": "preview", "kind": "block", "account": "a"}).status_code == 200
     assert op.get("/operator/clusters/none/blocks/").status_code == 404
+
+
+def test_quota_031_op_lets_running_jobs_be_ended_after_a_question_and_takes_it_back(
+    op: Client, slurm: StandIn
+) -> None:
+    assert "No running job is ended here" in shown(op)
+    assert "Each cancel is written down" in words(op.get(f"{PATH}?ending=change").content.decode())
+    assert not Cluster.objects.get().may_end_jobs
+    assert "Running jobs may be ended on this cluster." in words(posts(op, "allow-ending"))
+    assert "after a grace with two warnings" in shown(op)
+    entry = AuditEntry.objects.filter(table="clusters_cluster", operation="update").latest("pk")
+    assert "may_end_jobs" in str(entry.after)
+    assert entry.who == "op@cluster.example"
+    assert "No running job is ended on this cluster." in words(posts(op, "refuse-ending"))
 
 
 def test_the_page_asks_as_often_for_many_blocks_as_for_one(op: Client, slurm: StandIn) -> None:

@@ -49,6 +49,8 @@ TERMS = (
         "carry_overdraft",
         "recipients",
         "action",
+        "grace_minutes",
+        "ends_older",
         "watch",
         "set_by",
         "reservation_cap",
@@ -87,6 +89,12 @@ class QuotaSerializer(serializers.Serializer[Any]):
     carry_overdraft = serializers.BooleanField(help_text="What a period overdraws the next one has less.")
     recipients = serializers.ListField(child=serializers.CharField())
     action = serializers.ChoiceField(choices=QuotaAction.values, help_text="While all of it is used.")
+    grace_minutes = serializers.IntegerField(
+        allow_null=True, help_text="Of `end-jobs`: from the warning to the end of running jobs."
+    )
+    ends_older = serializers.BooleanField(
+        help_text="Of `end-jobs`: also jobs that began before the quota was made."
+    )
     watch = serializers.BooleanField(help_text="The action is not done, only written down.")
     set_by = serializers.ChoiceField(
         choices=QuotaSetBy.values,

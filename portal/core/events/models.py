@@ -28,6 +28,8 @@ class EventType(models.TextChoices):
     QUOTA_BLOCKED = "quota.blocked"
     QUOTA_LIFTED = "quota.lifted"
     QUOTA_RESERVATION_LAPSED = "quota.reservation_lapsed"
+    QUOTA_ENDING = "quota.ending"
+    QUOTA_ENDED = "quota.ended"
     CLOSE_FINISHED = "close.finished"
     CLUSTER_STALE = "cluster.stale"
     USAGE_QUARANTINED = "usage.quarantined"

@@ -73,6 +73,12 @@ class Command(OperatorCommand):
         parser.add_argument(
             "--action", choices=QuotaAction.values, help="while all of it is used; default: notify"
         )
+        parser.add_argument(
+            "--grace-minutes", type=int, metavar="MINUTES", help="of end-jobs: from the warning; default: 120"
+        )
+        parser.add_argument(
+            "--ends-older", action="store_true", help="end jobs, too, that began before the quota was made"
+        )
         parser.add_argument("--watch", action="store_true", help="only say what the action would have done")
         parser.add_argument(
             "--reservation-cap", metavar="AMOUNT", help="one reservation holds at most so much of it"
@@ -105,10 +111,12 @@ def _entry(options: dict[str, Any]) -> QuotaEntry:
     values |= {name: options[name] for name in (*TEXTS, *LISTS) if options[name]}
     values |= {
         name: options[name]
-        for name in ("hours", "cap", "repeat_every", "carry_over", "reservation_cap")
+        for name in ("hours", "cap", "repeat_every", "carry_over", "reservation_cap", "grace_minutes")
         if options[name] is not None
     }
-    values |= {name: True for name in ("with_paid", "watch", "carry_overdraft") if options[name]}
+    values |= {
+        name: True for name in ("with_paid", "watch", "carry_overdraft", "ends_older") if options[name]
+    }
     for key, name in (("from", "begins"), ("until", "ends")):
         if options[name]:
             values[key] = _day(options[name])

@@ -1,0 +1,95 @@
+"""What a quota demands of one account, and the jobs that run there and that it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import F
+
+from billing.models import Quota, QuotaAction, QuotaMeasure, RatedJob
+from billing.quotas.status import amount_text
+from billing.quotas.terms import OF_JOBS
+from billing.quotas.thresholds import Outcome
+from clusters.models import Account, ClusterKind, UsageRecord, VanishedRun
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """That a quota which is used up acts on an account."""
+
+    outcome: Outcome
+    account: Account  # with its cluster
+
+    @property
+    def quota(self) -> Quota:
+        return self.outcome.quota
+
+    @property
+    def submits(self) -> bool:
+        """Whether new jobs are refused, too."""
+        return self.quota.action == QuotaAction.NO_SUBMISSIONS
+
+    @property
+    def holds(self) -> bool:
+        """Whether waiting jobs are held, instead of a block of the account: Kubernetes holds queues as a whole."""
+        by_job = self.quota.action == QuotaAction.HOLD_JOBS or bool(self.user)
+        return by_job and (bool(self.user) or self.account.cluster.kind != ClusterKind.PROMETHEUS)
+
+    @property
+    def user(self) -> str:
+        """Whose jobs are held; "": everybody's."""
+        return self.quota.user if self.quota.action in OF_JOBS else ""
+
+    @property
+    def why(self) -> str:
+        """As the scheduler's history has it."""
+        quota, one = self.quota, self.outcome
+        used, amount = amount_text(one.figure.used, quota.unit), amount_text(one.amount, quota.unit)
+        return f"budget {quota.name} of {quota.tenant.slug}: {used} of {amount} used"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job that runs, as its scheduler knows it."""
+
+    key: str  # number@submission
+    job_id: str
+    user: str
+
+
+def list_running(quota: Quota, account: Account) -> list[RunningJob]:
+    """The jobs of the account that run and that the quota counts and may end, the longest running first.
+
+    Those that began before the quota was made only where it says so. Three queries.
+    """
+    rows = RatedJob.objects.runs().filter(
+        tenant=quota.tenant_id,
+        cluster=account.cluster.name,
+        account=account.name,
+        ended=None,
+        started__isnull=False,
+        seen_until__gt=F("started"),
+    )
+    if quota.project_id is not None:
+        rows = rows.filter(project=quota.project_id)
+    if quota.user:
+        rows = rows.filter(user=quota.user)
+    if quota.measure == QuotaMeasure.GPU_HOURS:
+        rows = rows.filter(gpus__gt=0)
+    if not quota.ends_older:
+        rows = rows.filter(started__gte=int(quota.created_at.timestamp()))
+    jobs = list(rows.exclude(state="SUSPENDED").order_by("started", "record_id"))
+    return _known(jobs)
+
+
+def _known(jobs: Sequence[RatedJob]) -> list[RunningJob]:
+    """Without those that their scheduler has lost."""
+    ids = [job.record_id for job in jobs]
+    lost = set(VanishedRun.objects.filter(record__in=ids).values_list("record", flat=True))
+    keys = dict(UsageRecord.objects.filter(pk__in=ids).values_list("pk", "source_key"))
+    return [
+        RunningJob(keys[job.record_id], job.job_id, job.user)
+        for job in jobs
+        if job.record_id in keys and job.record_id not in lost
+    ]
