@@ -26,6 +26,7 @@ from billing.models import (
     Quota,
     Suspension,
     Transfer,
+    Wallet,
 )
 from billing.quotas.status import load_statuses
 from clusters import validation
@@ -192,6 +193,7 @@ class TestSeeding:
         (hint,) = suggestions.list_hints([waiting])[waiting.pk]
         assert (hint.number, hint.reason) == (last.number, "same amount, a similar name")
         assert AutomaticTopUp.objects.get().wallet.tenant.slug == "halcyon-labs"
+        assert Wallet.objects.get().balance > 0
         assert Quarantined.objects.count() == 2
         assert DeclaredNode.objects.filter(cluster__name="atlas", state="drained").count() == 1
         assert UsageRecord.objects.filter(account__name="visitors", account__ownerships=None).count() > 20

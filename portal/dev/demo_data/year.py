@@ -65,7 +65,7 @@ def suspended_at(months: Sequence[datetime]) -> datetime:
 def live(*, moment: datetime) -> None:
     """All that happened in the year, in its order; done again, nothing changes."""
     months = months_before(moment)
-    _earlier_credit(months)
+    _grant("welcome", 2_500_00, months[0], GrantKind.GIFT, "Welcome to the cluster")
     for number, month in enumerate(months[: MONTHS - 1]):
         following = months[number + 1]
         _add_lines(number, month)
@@ -73,24 +73,8 @@ def live(*, moment: datetime) -> None:
         _settle(number, month, moment)
         _remind(following, moment)
     _remind(months[MONTHS], moment)
+    _grant("prepaid", 160_000_00, months[MONTHS], GrantKind.TOP_UP, "SEPA transfer 4471-20")
     _present(moment)
-
-
-def _earlier_credit(months: Sequence[datetime]) -> None:
-    """What Halcyon Labs had in its wallet: a gift at the beginning, and what it paid for the running month."""
-    wallet = Wallet.objects.get(tenant__slug="halcyon-labs")
-    grants.grant(
-        wallet=wallet, amount=2_500_00, key="welcome", who=WHO, moment=months[0], why="Welcome to the cluster"
-    )
-    grants.grant(
-        wallet=wallet,
-        amount=160_000_00,
-        key="prepaid",
-        who=WHO,
-        moment=months[MONTHS],
-        kind=GrantKind.TOP_UP,
-        why="SEPA transfer 4471-20",
-    )
 
 
 def _add_lines(number: int, month: datetime) -> None:
@@ -173,6 +157,12 @@ def _dispute(invoice: Invoice, moment: datetime) -> None:
             by=WHO,
             moment=moment,
         )
+
+
+def _grant(key: str, amount: int, moment: datetime, kind: GrantKind, why: str) -> None:
+    """In cents, to the wallet of Halcyon Labs."""
+    wallet = Wallet.objects.get(tenant__slug="halcyon-labs")
+    grants.grant(wallet=wallet, amount=amount, key=key, who=WHO, moment=moment, kind=kind, why=why)
 
 
 def _present(moment: datetime) -> None:
