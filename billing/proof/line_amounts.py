@@ -60,7 +60,7 @@ def lines_that_cost_something_else() -> list[str]:
     prices: dict[tuple[int, int, int | None], _Price] = defaultdict(_Price)
     currencies = Invoice.objects.order_by().values_list("currency", flat=True).distinct()
     minor_units = json.dumps({currency: str(10 ** exponent(currency)) for currency in currencies})
-    to_compute = RawSQL(sql.TO_COMPUTE, [minor_units])  # noqa: S611 - a constant statement
+    to_compute = RawSQL(sql.TO_COMPUTE % {"minor_units": "%s"}, [minor_units])  # noqa: S611 - a constant statement
     lines = InvoiceLine.objects.filter(
         invoice__state=InvoiceState.ISSUED, kind=LineKind.USAGE, pk__in=to_compute
     ).values_list(

@@ -3,12 +3,12 @@
 -- name: TO_COMPUTE
 -- All lines of a price in a period of which one project's are not plain: with terms, at several prices or in several
 -- parts of a unit; or do not add up to the only whole amount that is nearer than half a minor unit to their seconds at their
--- price. Numbers are compared, never divided. %%s: by currency how many minor units make one.
+-- price. Numbers are compared, never divided. minor_units: by currency how many make one.
 SELECT l.id FROM billing_invoiceline l
 WHERE l.kind = 'usage' AND (l.tenant_id, coalesce(l.service_period_id, 0), coalesce(l.price_id, 0)) IN (
     SELECT l.tenant_id, coalesce(l.service_period_id, 0), coalesce(l.price_id, 0)
     FROM billing_invoiceline l JOIN billing_invoice i ON i.id = l.invoice_id
-    LEFT JOIN jsonb_each_text(%s::jsonb) AS c (currency, minor) ON c.currency = i.currency
+    LEFT JOIN jsonb_each_text(%(minor_units)s::jsonb) AS c (currency, minor) ON c.currency = i.currency
     WHERE i.state = 'issued' AND l.kind = 'usage'
     GROUP BY l.tenant_id, l.service_period_id, l.price_id, l.project_id
     HAVING bool_or(l.terms <> '{}') OR min(l.seconds_den) < max(l.seconds_den) OR count(l.unit_price) < count(*)

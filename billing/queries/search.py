@@ -15,7 +15,7 @@ from portal.sql_files import Statements
 sql = Statements(__file__, "search.sql")
 
 MOST = 10  # of each kind
-LONGEST = 100  # characters
+LONGEST = 80  # characters
 
 
 @dataclass(frozen=True, slots=True)

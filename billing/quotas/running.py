@@ -38,7 +38,7 @@ def load_running_costs(quotas: Sequence[Quota], *, moment: datetime) -> dict[int
         "tenants": [quota.tenant_id for quota in quotas],
         **counters.scope_columns([counters.scope_of(quota) for quota in quotas]),
         "second": int(moment.timestamp()),
-        "day": DAY,
+        "most": DAY,
         "unseen": counters.UNSEEN,
     }
     seconds: dict[int, dict[Key, Fraction]] = defaultdict(lambda: defaultdict(Fraction))

@@ -3,8 +3,8 @@
 SELECT w.want, r.record_id, p.id, p.name, c.price_id, c.resource, resource_parts(c.resource, r.share_den) AS parts,
        resource_amount(c.resource, r.gpus, r.cpu_milli, r.memory_mib, r.gpu_memory_mib, r.billing)
            * CASE c.resource WHEN 'gpu' THEN r.share_num ELSE 1 END AS a_second,
-       CASE WHEN o.time_limit IS NULL THEN %(day)s
-            ELSE least(greatest(j.started + j.suspended + o.time_limit - %(second)s, 0), %(day)s) END AS seconds
+       CASE WHEN o.time_limit IS NULL THEN %(most)s
+            ELSE least(greatest(j.started + j.suspended + o.time_limit - %(second)s, 0), %(most)s) END AS seconds
 FROM unnest(%(wants)s::int[], %(tenants)s::bigint[], %(projects)s::bigint[], %(users)s::text[], %(accounts)s::text[],
             %(clusters)s::text[], %(queues)s::text[], %(qoses)s::text[], %(gpu_models)s::text[])
      AS w (want, tenant_id, project_id, "user", account, cluster, queue, qos, gpu_model)

@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from billing.models import PaymentLink
 from clusters.models import Cluster, Connection
 from portal.api.models import ApiKey
 from portal.api.routes import routes
@@ -48,6 +49,7 @@ class Object:
 SPARE = {"currency": "USD", "charges": ["gpu"], "price": [{"meter": "gpu-hour", "unit_price": "1.50"}]}
 DEARER = SPARE | {"price": [{"meter": "gpu-hour", "unit_price": "1.75"}]}
 QUOTA = {"measure": "money", "amount": "10.00", "every": "month"}
+LIMIT = {"jobs": 40}
 PHASE = {"plan": "vision-deal", "from": "2017-01-01"}
 
 OBJECTS = {
@@ -84,6 +86,12 @@ OBJECTS = {
     ),
     "keys/<str:name>": Object({"name": "theirs"}, {"name": "ours"}, tenant=True),
     "quotas/<str:name>": Object(QUOTA | {"amount": "20.00"}, QUOTA, tenant=True, make=QUOTA),
+    "limits/<str:name>": Object(
+        LIMIT | {"jobs": 20}, LIMIT, make=LIMIT, name="limits/most?tenant=vision-lab"
+    ),
+    "payment-links/<str:name>": Object(
+        None, None, tenant=True, meanwhile=lambda: PaymentLink.objects.update(maker="somebody else")
+    ),
     "webhooks/<str:name>": Object(
         {"url": "https://127.0.0.1/", "event_types": ["invoice.paid"]},
         {"url": "https://127.0.0.1/", "event_types": []},
@@ -91,8 +99,12 @@ OBJECTS = {
     ),
 }  # fmt: skip
 
-MADE_AT_ONCE = {"tenants/<str:name>/dunning-pauses", "clusters/<str:name>/files/<str:file>"}
-"""Lists, and files: no object is read there whose change could be lost."""
+MADE_AT_ONCE = {
+    "tenants/<str:name>/dunning-pauses",
+    "clusters/<str:name>/files/<str:file>",
+    "job-reservations/<str:name>",
+}
+"""Lists, files and reservations: no object is read there whose change could be lost."""
 
 
 def writers() -> dict[str, list[str]]:

@@ -123,8 +123,8 @@ class OneLimit(LimitEndpoint):
 
     def put(self, request: Any, name: str) -> HttpResponse:
         del request
-        tenant = lock(self.needed_tenant())
         entry = entry_of(LimitEntry, self.body() | {"name": name}, label=f'limit "{name}"')
+        tenant = lock(self.needed_tenant())
         self.match_terms(self.row(name))
         row = entry.write(tenant, moment=self.moment.replace(microsecond=0))
         return self.answer(limits.list_limits(tenant).get(pk=row.pk))

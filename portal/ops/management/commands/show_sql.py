@@ -27,6 +27,7 @@ SAMPLES: dict[str, str | None] = {
     **dict.fromkeys(("day", "first_day", "first_month", "last_month"), "2026-03-01"),
     "by": "tenant",
     "since": "1772323200",
+    "minor_units": "{}",
     "until": "1775001600",
 }
 """Values of placeholders that are no number; every other one is 1, or an array of 1."""
