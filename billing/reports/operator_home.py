@@ -101,7 +101,7 @@ def waiting() -> Waiting:
 def revenue(*, today: date) -> list[Revenue]:
     """Of the month of `today` and the one before, by currency. One query."""
     first = today.replace(day=1)
-    values = {"first": first, "earlier": _month_before(first), "end": today + timedelta(days=1)}
+    values = {"first_day": first, "earlier": _month_before(first), "end": today + timedelta(days=1)}
     values["same_end"] = min(values["earlier"] + timedelta(days=today.day), first)
     sums: dict[str, list[Fraction]] = defaultdict(lambda: [Fraction(0)] * 3)
     with connection.cursor() as cursor:
@@ -187,7 +187,7 @@ def _charged(first: date, last: date) -> dict[tuple[str, str], tuple[Fraction, l
     used: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
     amounts: dict[tuple[str, str], list[Money]] = defaultdict(list)
     with connection.cursor() as cursor:
-        cursor.execute(sql.CHARGED, {"first": first, "end": last + timedelta(days=1)})
+        cursor.execute(sql.CHARGED, {"first_day": first, "end": last + timedelta(days=1)})
         for cluster, model, share_den, gpu_units, currency, amount in cursor.fetchall():
             used[cluster, model] += Fraction(int(gpu_units), share_den)
             if currency is not None:

@@ -13,9 +13,9 @@ SELECT (SELECT count(*) FROM clusters_quarantined WHERE resolved_at IS NULL),
 -- (currency, share_den, this month, the same days of the one before, all of that): Σ units × unit price. Each tenant's days
 -- by its own index.
 SELECT g.currency, d.share_den,
-       sum(d.units * g.unit_price) FILTER (WHERE d.day >= %(first)s),
+       sum(d.units * g.unit_price) FILTER (WHERE d.day >= %(first_day)s),
        sum(d.units * g.unit_price) FILTER (WHERE d.day < %(same_end)s),
-       sum(d.units * g.unit_price) FILTER (WHERE d.day < %(first)s)
+       sum(d.units * g.unit_price) FILTER (WHERE d.day < %(first_day)s)
 FROM tenants_tenant t
 CROSS JOIN LATERAL (
     SELECT price_id, share_den, day, sum(units) AS units FROM billing_daytotal
@@ -32,7 +32,7 @@ SELECT s.cluster, CASE WHEN coalesce(g.unit, '') <> '' THEN '' ELSE s.gpu_model 
 FROM tenants_tenant t
 CROSS JOIN LATERAL (
     SELECT series_id, sum(units) AS units FROM billing_dailyusage
-    WHERE tenant_id = t.id AND day >= %(first)s AND day < %(end)s GROUP BY series_id OFFSET 0
+    WHERE tenant_id = t.id AND day >= %(first_day)s AND day < %(end)s GROUP BY series_id OFFSET 0
 ) d
 JOIN billing_usageseries s ON s.id = d.series_id
 LEFT JOIN billing_pricetag g ON g.price_id = s.price_id

@@ -24,7 +24,7 @@ SAMPLES: dict[str, str | None] = {
     ),
     **dict.fromkeys(("by_use", "of_one_tenant", "in_hours", "unrated"), "false"),
     **dict.fromkeys(("ended", "marks", "month"), None),
-    **dict.fromkeys(("day", "first_day", "first_month", "last_month"), "2026-03-01"),
+    **dict.fromkeys(("day", "earlier", "first_day", "first_month", "last_month", "same_end"), "2026-03-01"),
     "by": "tenant",
     "since": "1772323200",
     "minor_units": "{}",
