@@ -38,7 +38,7 @@ def op(tmp_path: Path) -> Op:
             'colour = "red"',
             (
                 "cluster \"philly\": there is no key 'colour'; "
-                "allowed: api_server, connection, kind, name, node, shares, telemetry, timezone."
+                "allowed: api_server, connection, kind, may_end_jobs, name, node, shares, telemetry, timezone."
             ),
         ),
         (

@@ -54,6 +54,7 @@ class Visit:
 
     def overflow(self) -> int:
         """By how many pixels the present page is wider than its window."""
+        self.page.wait_for_load_state()  # a page that loads itself anew has no root for a moment
         return int(self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
 
     def clipped(self) -> list[str]:
