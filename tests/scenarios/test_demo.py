@@ -32,6 +32,7 @@ from billing.quotas.status import load_statuses
 from clusters import validation
 from clusters.connectors.base import UsageFact
 from clusters.models import Cluster, DeclaredNode, Quarantined, UsageRecord, UtilisationHour
+from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant, User
 from portal.dev.demo_data import seeding, year
 from portal.dev.demo_data.cast import ATLAS, NIMBUS_GPUS
@@ -176,6 +177,7 @@ class TestSeeding:
         }  # fmt: skip
         (credit,) = [one for one in invoices if one.kind == DocumentKind.CREDIT_NOTE]
         assert (credit.tenant.slug, credit.total) == ("biophysik", -214_20)
+        outbox.drain()
         for document in InvoiceDocument.objects.all():
             holds(bytes(document.einvoice or b""))
         last = [one for one in bills if one.tenant.slug == "biophysik"][-1]

@@ -45,7 +45,7 @@ MANUAL_LINES = (
     (8, "lakeside", "Move of 40 TB from the old cluster", "480.00"),
     (10, "lakeside", "Reservation of 48 h100 for next year", "264000.00"),  # waits for approval
 )
-ROUNDS = (4, 11, 18, 25)  # days of a month on which reminders are written
+ROUNDS = (11, 25)  # days of a month on which reminders are written
 
 
 def months_before(moment: datetime) -> list[datetime]:
