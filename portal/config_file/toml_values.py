@@ -109,7 +109,7 @@ def decimal(value: Any, check: Check | None = None) -> Decimal:
     try:
         number = decimal_of(str(value).strip())
     except ValueError:
-        raise WrongValue(f'is {quoted(str(value))}; write a number as text, like "1.10".') from None
+        raise WrongValue(f'is {quoted(str(value))}; write a number like "1.10".') from None
     _checked(number, check, f"is {number};")
     return number
 

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_noop
 
 from billing.rating import file_imports
 from billing.rating.file_imports import LARGEST, FileRefusedError
+from clusters.connectors.sacct.layout import COMMAND
 from clusters.models import Cluster, ClusterKind, FileFormat, UsageFile
 from portal.core.outbox import outbox
 from portal.core.tenants.access import Right
@@ -54,6 +55,7 @@ def usage_files(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpRes
         "formats": options(FileFormat.choices, FileFormat.SACCT.value),
         "files": files,
         "largest": LARGEST,
+        "command": COMMAND.replace("TZ=UTC", f"TZ={cluster.timezone}"),  # in which its local times are read
         "refresh": "every 2s" if any(row.ended_at is None for row, _badge_of in files) else "",
     }
     return answer(request, frame, page, whole="operator/usage_files.html", part="operator/_usage_files.html")
@@ -64,12 +66,14 @@ def _store(request: HttpRequest, cluster: Cluster) -> None:
     file = request.FILES.get("file")
     if file is None or not file.size:
         raise FileRefusedError(_("Choose a file that is not empty."))
-    kind = request.POST.get("format", "")
+    kind = request.POST.get("format", FileFormat.SACCT.value)
+    if kind not in FileFormat.values:
+        raise FileRefusedError(_("Choose by what the file was printed."))
     with transaction.atomic():
         file_imports.store_file(
             cluster=cluster,
             name=(file.name or "usage").replace("\0", "")[:200],
-            kind=FileFormat(kind) if kind in FileFormat.values else FileFormat.SACCT,
+            kind=FileFormat(kind),
             pieces=file.chunks(PIECE),
             as_of=_as_of(request.POST.get("as_of", ""), cluster),
             by=str(request.user),

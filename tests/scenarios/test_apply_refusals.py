@@ -90,7 +90,7 @@ def op(tmp_path: Path) -> Op:
         (
             '"1.10"',
             '"1,10"',
-            'plan "standard", price 1: unit_price is \'1,10\'; write a number as text, like "1.10".',
+            'plan "standard", price 1: unit_price is \'1,10\'; write a number like "1.10".',
         ),
         ('"1.10"', '"-1"', 'plan "standard", price 1: A price is zero or more, not -1.'),
         (

@@ -259,7 +259,7 @@ def test_a_used_scale_can_only_be_ended() -> None:
         (
             'unit_price = "3.00"',
             f'unit_price = "{"3" * 101}"',
-            f"unit_price is '{'3' * 79}…'; write a number as text, like \"1.10\".",
+            f"unit_price is '{'3' * 79}…'; write a number like \"1.10\".",
         ),
         ('unit_price = "3.00"', 'unit_price = "-3.00"', "A price is zero or more, not -3.00."),
         (

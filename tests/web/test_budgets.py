@@ -115,7 +115,7 @@ def test_operators_see_which_accounts_could_not_be_blocked_and_why(house: House)
     ("change", "sentence"),
     [
         ({"amount": "-1"}, "An amount is from 0 to"),
-        ({"amount": "1e3"}, "write a number as text"),
+        ({"amount": "1e3"}, "write a number like"),
         ({"amount": ""}, "amount is missing"),
         ({"name": "Big One"}, "Name a quota by lower-case letters"),
         ({"thresholds": "101%"}, "is more than the whole amount"),

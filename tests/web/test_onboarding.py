@@ -140,6 +140,9 @@ def test_a_file_that_cannot_be_imported_says_what_to_do(op: Client) -> None:
     path = "/operator/clusters/lab/files/"
     assert op.get("/operator/clusters/pushed/files/").status_code == 404
     assert "Choose a file that is not empty." in words(op.post(path, {}, follow=True).content.decode())
+    odd = {"file": BytesIO(b"JobID|"), "format": "excel"}
+    assert "Choose by what the file was printed." in words(op.post(path, odd, follow=True).content.decode())
+    assert "TZ=UTC sacct --allusers --allocations --duplicates" in words(op.get(path).content.decode())
     late = {"file": BytesIO(b"JobID|"), "as_of": "2999-01-01T00:00"}
     assert "lies in the future" in words(op.post(path, late, follow=True).content.decode())
     assert not UsageFile.objects.exists()
