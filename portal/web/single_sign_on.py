@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
 import structlog
@@ -35,6 +35,8 @@ from portal.sentences import sentence
 
 log = structlog.get_logger("portal.web")
 MOST = 1000  # values of a claim that are read
+JUST_NOW = timedelta(minutes=5)
+"""So long ago a provider may have asked who somebody is, who proves it again."""
 UNREADABLE = (
     *(VaultError, ValueError, KeyError, TypeError, AttributeError, OverflowError),
     *(ImproperlyConfigured, DataError),
@@ -75,6 +77,8 @@ class Providers(DefaultSocialAccountAdapter):  # type: ignore[misc]  # allauth h
             _refuse(request, SignOnError("went-wrong", provider=row.title))
         try:
             _refuse_other_issuer(row, data)
+            if request.user.is_authenticated:
+                _refuse_earlier_sign_in(row, data, datetime.now(UTC))
             claims = claims_of(row, data)
             who = (
                 account.user.email if sociallogin.is_existing else claims.email if claims.is_verified else ""
@@ -162,6 +166,17 @@ def _refuse_other_issuer(row: IdentityProvider, data: Mapping[str, Any]) -> None
         raise SignOnError("went-wrong", provider=row.title)
 
 
+def _refuse_earlier_sign_in(row: IdentityProvider, data: Mapping[str, Any], moment: datetime) -> None:
+    """Raises SignOnError where the provider says that it asked the person longer ago: that proves nothing now.
+
+    Some providers say nothing of it, and are taken at the word that they were given, `prompt`.
+    """
+    token = data.get("id_token")
+    asked_at = token.get("auth_time") if isinstance(token, Mapping) else None
+    if isinstance(asked_at, int) and moment.timestamp() - asked_at > JUST_NOW.total_seconds():
+        raise SignOnError("not-asked-again", provider=row.title)
+
+
 def claims_of(row: IdentityProvider, data: Mapping[str, Any]) -> Claims:
     """Of the id token and the user info together, which have to be of one subject. Raises SignOnError."""
     token, info = data.get("id_token") or {}, data.get("userinfo") or {}
@@ -226,7 +241,9 @@ def begin(request: HttpRequest, provider_id: str) -> HttpResponse:
     try:
         provider = Providers(request).get_provider(request, provider_id)
         following = get_next_redirect_url(request)
-        params = provider.get_auth_params() | ({"prompt": "login"} if request.user.is_authenticated else {})
+        params = provider.get_auth_params() | (
+            {"prompt": "login", "max_age": "0"} if request.user.is_authenticated else {}
+        )
         answer: HttpResponse = provider.redirect(
             request, process=AuthProcess.LOGIN, next_url=following, auth_params=params
         )

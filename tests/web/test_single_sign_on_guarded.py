@@ -198,7 +198,26 @@ def test_another_issuer_than_the_configured_one_signs_in_nobody(house: House, pr
 def test_who_is_signed_in_already_is_asked_by_the_provider(house: House, provider: FakeProvider) -> None:
     browser = Client()
     assert "prompt" not in goes(browser)
-    assert goes(browser)["prompt"] == ["login"]
+    query = goes(browser)
+    assert (query["prompt"], query["max_age"]) == (["login"], ["0"])
+
+
+@pytest.mark.parametrize(("minutes", "proves"), [(1, True), (30, False)])
+def test_a_provider_that_asked_long_ago_proves_nothing_again(
+    house: House, provider: FakeProvider, minutes: int, proves: bool
+) -> None:
+    browser = Client()
+    goes(browser)
+    long_ago(browser, minutes=31)
+    before = browser.session["account_authentication_methods"]
+    provider.token["id_token"] = provider.id_token(auth_time=int(time.time()) - 60 * minutes)
+
+    goes(browser)
+
+    assert is_in(browser)
+    assert (browser.session["account_authentication_methods"] != before) == proves
+    if not proves:
+        assert "did not ask again who you are" in browser.get("/", follow=True).content.decode()
 
 
 def test_an_owner_without_a_password_proves_at_the_provider_before_a_transfer(

@@ -16,6 +16,9 @@ SENTENCES: Mapping[str, str] = {
     "no-place": _(
         "{provider} knows you, but you belong to no tenant here. Ask an owner of your tenant to invite {email}."
     ),
+    "not-asked-again": _(
+        "{provider} did not ask again who you are. Sign out there, then prove here once more who you are."
+    ),
     "not-for-operators": _("{email} is an operator, and operators do not sign in by {provider} here."),
     "not-its-address": _(
         "{provider} does not speak for addresses such as {email}. Sign in with your password, or ask your operator."
