@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from django.http import HttpResponse
 from rest_framework import serializers
@@ -13,18 +13,15 @@ from billing.limits import limits
 from billing.limits.limits import LimitTermsError
 from billing.limits.status import load_statuses
 from billing.models import ConcurrencyLimit, LimitState
-from portal.api import cursors
-from portal.api.answers import as_json
 from portal.api.entry_fields import body_of, entry_of
 from portal.api.fields import MomentField
-from portal.api.parameters import DRY_RUN, LISTS, TENANT, Parameter
 from portal.api.problems import not_found
-from portal.api.views import TenantEndpoint
+from portal.api.resources.named_rows import NamedEndpoint, NamedList, OneNamed
 from portal.config_file.limits import LimitEntry
+from portal.core.tenants.models import Tenant
 from portal.ops.limits import limit_data
 
 TERMS = ("tenant", "name", "gpus", "jobs", "gpu_model", "project", "account", "cluster")
-"""What was set: what is held refuses no change."""
 
 
 class LimitAccountSerializer(serializers.Serializer[Any]):
@@ -60,66 +57,31 @@ class LimitFields(body_of(LimitEntry, without=("name",))):  # type: ignore[misc]
     """What PUT says of a limit; the address has its name."""
 
 
-class LimitEndpoint(TenantEndpoint):
+class LimitEndpoint(NamedEndpoint):
     scope = "quotas:read"
     write_scope = "tenants:write"
     serializer = LimitSerializer
-    acts = True
-    parameters: ClassVar[Sequence[Parameter]] = (TENANT,)
-    write_parameters = (TENANT, DRY_RUN)
     refusals = (LimitTermsError,)
 
-    def rows(self) -> Any:
-        """Those that the key may see: of a key of one project, its own."""
-        rows = limits.list_limits(self.tenant)
-        project = self.client.key.project_id
-        return rows if project is None else rows.filter(project=project)
-
-    def row(self, name: str) -> ConcurrencyLimit | None:
-        row: ConcurrencyLimit | None = self.rows().filter(name=name, tenant=self.needed_tenant()).first()
-        return row
+    def in_force(self, tenant: Tenant | None) -> Any:
+        return limits.list_limits(tenant)
 
     def data(self, rows: Sequence[ConcurrencyLimit]) -> list[dict[str, Any]]:
         return [limit_data(one) for one in load_statuses(rows, moment=self.moment)]
 
-    def answer(self, row: ConcurrencyLimit) -> HttpResponse:
+    def terms(self, row: ConcurrencyLimit) -> dict[str, Any]:
         (data,) = self.data([row])
-        return self.tagged(as_json(self.representation(data)), {name: data[name] for name in TERMS})
-
-    def match_terms(self, row: ConcurrencyLimit | None) -> None:
-        """Raises ProblemError 412 where `If-Match` names other terms than it has, or there is none."""
-        if row is None:
-            self.match_new()
-        else:
-            (data,) = self.data([row])
-            self.match_settled({name: data[name] for name in TERMS})
+        return {name: data[name] for name in TERMS}
 
 
-class Limits(LimitEndpoint):
+class Limits(NamedList, LimitEndpoint):
     """The limits in force, each with what its accounts hold now."""
 
-    lists = True
-    parameters = (TENANT, *LISTS)
 
-    def get(self, request: Any) -> HttpResponse:
-        del request
-        return self.page(self.rows(), order=("pk",))
-
-    def prepared(self, page: cursors.Page[Any]) -> Sequence[Any]:
-        return self.data(list(page.rows))
-
-
-class OneLimit(LimitEndpoint):
+class OneLimit(OneNamed, LimitEndpoint):
     """One limit, by its name. PUT creates or replaces it, DELETE ends it: by operators."""
 
     request_serializer = LimitFields
-
-    def get(self, request: Any, name: str) -> HttpResponse:
-        del request
-        row = self.row(name)
-        if row is None:
-            raise not_found()
-        return self.answer(row)
 
     def put(self, request: Any, name: str) -> HttpResponse:
         del request

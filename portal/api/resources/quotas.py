@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from django.http import HttpResponse
 from rest_framework import serializers
@@ -17,14 +17,12 @@ from billing.quotas.terms import QuotaError
 from billing.rules.errors import RuleError
 from billing.rules.money import rounded_text
 from billing.rules.quotas import QuotaState
-from portal.api import cursors
-from portal.api.answers import as_json
 from portal.api.entry_fields import body_of, entry_of
 from portal.api.fields import MomentField
-from portal.api.parameters import DRY_RUN, LISTS, TENANT, Parameter
 from portal.api.problems import not_found, refused
-from portal.api.views import TenantEndpoint
+from portal.api.resources.named_rows import NamedEndpoint, NamedList, OneNamed
 from portal.config_file.quotas import QuotaEntry
+from portal.core.tenants.models import Tenant
 
 TERMS = (
     *(
@@ -133,75 +131,38 @@ class QuotaFields(body_of(QuotaEntry, without=("name",))):  # type: ignore[misc]
     """What PUT says of a quota; the address has its name."""
 
 
-class QuotaEndpoint(TenantEndpoint):
+class QuotaEndpoint(NamedEndpoint):
     scope = "quotas:read"
     write_scope = "quotas:write"
     serializer = QuotaSerializer
-    acts = True
-    parameters: ClassVar[Sequence[Parameter]] = (TENANT,)
-    write_parameters = (TENANT, DRY_RUN)
 
-    def rows(self) -> Any:
-        """Those that the key may see: of a key of one project, its own."""
-        rows = quotas.list_quotas(self.tenant)
-        project = self.client.key.project_id
-        return rows if project is None else rows.filter(project=project)
+    def in_force(self, tenant: Tenant | None) -> Any:
+        return quotas.list_quotas(tenant)
 
-    def row(self, name: str) -> Quota | None:
-        row: Quota | None = self.rows().filter(name=name, tenant=self.needed_tenant()).first()
-        return row
+    def data(self, rows: Sequence[Quota]) -> list[dict[str, Any]]:
+        return [as_data(one) for one in load_statuses(rows, moment=self.moment.replace(microsecond=0))]
 
-    def status(self, row: Quota) -> QuotaStatus:
-        return load_statuses([row], moment=self.moment.replace(microsecond=0))[0]
-
-    def answer(self, row: Quota, *, status: int = 200) -> HttpResponse:
-        response = as_json(self.representation(as_data(self.status(row))), status=status)
-        return self.tagged(response, _terms(row))
-
-    def match_terms(self, row: Quota | None) -> None:
-        """Raises ProblemError 412 where `If-Match` names other terms than it has, or there is none."""
-        if row is None:
-            self.match_new()
-        else:
-            self.match_settled(_terms(row))
+    def terms(self, row: Quota) -> dict[str, Any]:
+        return _terms(row)
 
     @property
     def by(self) -> Setter:
         return Setter.OPERATOR if self.client.tenant is None else Setter.OWNER
 
 
-class Quotas(QuotaEndpoint):
+class Quotas(NamedList, QuotaEndpoint):
     """The quotas in force, each with what is used of it now."""
 
-    lists = True
-    parameters = (TENANT, *LISTS)
 
-    def get(self, request: Any) -> HttpResponse:
-        del request
-        return self.page(self.rows(), order=("pk",))
-
-    def prepared(self, page: cursors.Page[Any]) -> Sequence[Any]:
-        statuses = load_statuses(list(page.rows), moment=self.moment.replace(microsecond=0))
-        return [as_data(one) for one in statuses]
-
-
-class OneQuota(QuotaEndpoint):
+class OneQuota(OneNamed, QuotaEndpoint):
     """One quota, by its name. PUT creates or replaces it, DELETE ends it."""
 
     request_serializer = QuotaFields
 
-    def get(self, request: Any, name: str) -> HttpResponse:
-        del request
-        row = self.row(name)
-        if row is None:
-            raise not_found()
-        return self.answer(row)
-
     def put(self, request: Any, name: str) -> HttpResponse:
         del request
-        tenant = lock(
-            self.needed_tenant()
-        )  # so that nobody changes it between the look at its tag and the change
+        # So that nobody changes it between the look at its tag and the change.
+        tenant = lock(self.needed_tenant())
         entry = entry_of(QuotaEntry, self.body() | {"name": name}, label=f'quota "{name}"')
         self.match_terms(self.row(name))
         project = self.client.key.project
