@@ -37,21 +37,28 @@ class DetailsError(CodedError):
 
 
 @transaction.atomic
-def set_billing_details(*, tenant: Tenant, values: Mapping[str, str], moment: datetime) -> Tenant:
+def set_billing_details(
+    *, tenant: Tenant, values: Mapping[str, str], moment: datetime, by_operator: bool
+) -> Tenant:
     """Have the next documents say this; what is issued stays as it is, and what is not mentioned. Again, the same.
 
-    Raises DetailsError for what no invoice can say or be taxed by, and ContactError for what is no address.
+    Raises as `checked`, and ContactError for what is no address.
     """
     tenant = lock(tenant)
-    changed = checked(tenant, values)
+    changed = checked(tenant, values, by_operator=by_operator)
     columns = [name for name in FIELDS if name != "email" and getattr(changed, name) != getattr(tenant, name)]
     if columns:
         changed.save(update_fields=columns)
     return contacts.set_billing_email(tenant=changed, email=changed.email, moment=moment)
 
 
-def checked(tenant: Tenant, values: Mapping[str, str]) -> Tenant:
-    """A copy of the tenant as it would be, which is not saved. Raises DetailsError. Two queries at most."""
+def checked(tenant: Tenant, values: Mapping[str, str], *, by_operator: bool) -> Tenant:
+    """A copy of the tenant as it would be, which is not saved. Two queries at most.
+
+    Raises DetailsError for what no invoice can say or be taxed by, and for a VAT id that the tenant itself enters and
+    that would have reverse charge: who sells is liable for the tax of an id whose validity nobody has had confirmed
+    (Regulation (EU) 282/2011, article 18), so an operator enters it.
+    """
     changed = copy(tenant)
     for name in FIELDS:
         if name in values:
@@ -62,8 +69,12 @@ def checked(tenant: Tenant, values: Mapping[str, str]) -> Tenant:
     except ValidationError as error:
         name, whys = next(iter(error.message_dict.items()))
         raise DetailsError("details-field", field=FIELDS[name], why=whys[0]) from error
-    if refusal := line_taxes.load_taxes([], sellers.load_seller()).refusal(changed):
+    seller = sellers.load_seller()
+    taxes = line_taxes.load_taxes([], seller)
+    if refusal := taxes.refusal(changed):
         raise DetailsError("details-taxes", why=refusal)
+    if not by_operator and changed.vat_id != tenant.vat_id and taxes.reverses(changed):
+        raise DetailsError("details-vat-id", seller=seller.email or seller.name)
     return changed
 
 

@@ -59,6 +59,11 @@ class Taxes:
         except TaxError as error:
             raise TaxError("tax-unknown", tenant=tenant.slug, cause=error) from error
 
+    def reverses(self, tenant: Tenant) -> bool:
+        """Whether it is taxed by reverse charge, for which its VAT id has to be a valid one."""
+        by_vat_id = tenant.tax_treatment in {TaxTreatment.BY_COUNTRY, TaxTreatment.REVERSE_CHARGE}
+        return by_vat_id and supply.may_reverse_charge(self.seller, _make_buyer(tenant))
+
     def refusal(self, tenant: Tenant) -> str:
         """Why the tenant cannot be taxed as it says, as a sentence, on any day; "" where it can."""
         if wrong := vat_ids.problem(tenant.vat_id, tenant.country):

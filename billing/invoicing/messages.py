@@ -17,6 +17,10 @@ SENTENCES: Mapping[str, str] = {
     "close-under-way": _("{person} closes {month} at this moment: wait until that has ended."),
     "details-field": _("{field}: {why}"),
     "details-taxes": _("No invoice could be taxed so: {why}"),
+    "details-vat-id": _(
+        "With this VAT id your invoices would have reverse charge, for which it is looked up in VIES first: send it "
+        "to {seller}, who enters it. Leave the field as it is to save the rest."
+    ),
     "credit-before-invoice": _(
         "{invoice} was issued on {issued_on}, and a credit note is no older than its invoice: date it on "
         "that day, or later."

@@ -39,7 +39,9 @@ TOPIC_NAMES: Mapping[str, str] = {
 HINTS: Mapping[str, str] = {
     "email": gettext_noop("E-mails that no contact below gets. Blank: the owners and billing members."),
     "address": gettext_noop("Line by line, without post code and city."),
-    "vat_id": gettext_noop("Its form is checked if your country is in the EU."),
+    "vat_id": gettext_noop(
+        "Its form is checked if your country is in the EU. One for reverse charge is entered by the operator."
+    ),
     "purchase_order": gettext_noop("On every invoice from the next one on."),
     "buyer_reference": gettext_noop("What you route invoices by; in Germany the Leitweg-ID."),
     "electronic_address": gettext_noop("As scheme:identifier, such as 0204:991-01234-44."),
@@ -63,6 +65,7 @@ class BillingSettingsPage:
     form: str  # where its forms go
     fields: Sequence[DetailField]
     changes: Sequence[tuple[str, str, str]]  # previewed: label, before, after
+    changed: Sequence[tuple[str, str]]  # the same by name of the field, with what is saved
     taxes: bool  # these may change taxes
     contacts: Sequence[BillingContact]
     topics: Sequence[tuple[str, str]]
@@ -80,7 +83,7 @@ def billing_settings(request: TenantRequest) -> HttpResponse:
 
 @tenant_act(Action.PAY, proof=True)
 def change_billing_settings(request: HttpRequest, tenant: Tenant) -> HttpResponse:
-    _change(request, tenant)
+    _change(request, tenant, by_operator=False)
     return redirect("billing_settings", tenant.slug)
 
 
@@ -90,7 +93,7 @@ def operator_billing_settings(request: HttpRequest, frame: PageFrame, *, tenant:
     owner = get_object_or_404(Tenant, slug=tenant)
     if request.method == "POST":
         require_recent_proof(request)
-        _change(request, owner)
+        _change(request, owner, by_operator=True)
         return redirect("operator_billing_settings", owner.slug)
     manages = isinstance(request.user, User) and Right.TENANTS in rights_of(request.user)
     page = _page(request, owner, request.path, manages=manages, as_operator=True)
@@ -106,7 +109,7 @@ def _page(
     if typed:
         try:
             with nullcontext() if as_operator else acting_scope(tenant):  # taxes are the seller's, too
-                changed = billing_details.checked(tenant, typed)
+                changed = billing_details.checked(tenant, typed, by_operator=as_operator)
             if not billing_details.describe_changes(tenant, changed):
                 messages.info(request, _("Nothing would change."))
         except DetailsError as refusal:
@@ -119,6 +122,7 @@ def _page(
         changes=[
             (_(label), was, now) for label, was, now in billing_details.describe_changes(tenant, changed)
         ],
+        changed=[(name, values[name]) for name in FIELDS if getattr(tenant, name) != getattr(changed, name)],
         taxes=billing_details.changes_taxes(tenant, changed),
         contacts=list(BillingContact.objects.filter(tenant=tenant).order_by("email")),
         topics=[(topic, _(TOPIC_NAMES[topic])) for topic in TOPICS],
@@ -139,7 +143,7 @@ def _field(name: str, value: str) -> DetailField:
     )
 
 
-def _change(request: HttpRequest, tenant: Tenant) -> None:
+def _change(request: HttpRequest, tenant: Tenant, *, by_operator: bool) -> None:
     """What the pressed button says; a refusal is told on the page that follows."""
     act, moment = request.POST.get("act", ""), datetime.now(UTC)
     try:
@@ -147,13 +151,15 @@ def _change(request: HttpRequest, tenant: Tenant) -> None:
             _set_contact(request, tenant, moment)
         elif act == "save":
             values = {name: request.POST[name] for name in FIELDS if name in request.POST}
-            billing_details.set_billing_details(tenant=tenant, values=values, moment=moment)
+            billing_details.set_billing_details(
+                tenant=tenant, values=values, moment=moment, by_operator=by_operator
+            )
             messages.success(request, _("Billing details saved. Documents say so from the next one on."))
         else:  # the page shows what would change
             form_input.keep(request, *FIELDS)
     except (ContactError, DetailsError) as refusal:
         if act == "save":
-            form_input.keep(request, *FIELDS)
+            form_input.keep(request, *(name for name in FIELDS if name in request.POST))
         messages.error(request, sentence(refusal))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from billing.dunning import contacts, recipients
 from billing.dunning.contacts import ContactError
-from billing.models import BillingContact, Notice, NoticeKind
+from billing.models import BillingContact, Notice, NoticeKind, Seller
 from portal.config_file.apply import apply
 from portal.config_file.schema import parse
 from portal.core.tenants.models import Role, TaxTreatment, Tenant
@@ -153,3 +155,48 @@ def test_viewers_look_members_do_not_and_strangers_find_nothing(house: House) ->
         signed_in(support).post("/operator/tenants/vision-lab/billing/", form)
     assert not BillingContact.objects.exists()
     assert Tenant.objects.get(slug="vision-lab").purchase_order == ""
+
+
+def test_a_vat_id_that_would_have_reverse_charge_is_entered_by_op_who_looks_it_up(house: House) -> None:
+    """A tenant does not untax itself by an id that is well formed and may be nobody's."""
+    Seller.objects.update(country="DE", vat_id="DE811234565", email="vat@cluster.example")
+    french = {"country": "FR", "tax_treatment": TaxTreatment.BY_COUNTRY}
+    Tenant.objects.filter(pk=house.vision.pk).update(**french)
+    carla, op = signed_in(house.carla), signed_in(house.op)
+    entered = {"vat_id": "FR40303265045", "purchase_order": "PO-7"}
+    for act in ("preview", "save"):
+        refused = words(carla.post(CHANGE, {"act": act, **DETAILS, **entered}, follow=True).content.decode())
+        assert "looked up in VIES first: send it to vat@cluster.example" in refused
+        assert "Save changes" not in refused
+    house.vision.refresh_from_db()
+    assert (house.vision.vat_id, house.vision.purchase_order) == ("", "")
+    carla.post(CHANGE, {"act": "save", "purchase_order": "PO-7"})
+
+    theirs = "/operator/tenants/vision-lab/billing/"
+    assert (
+        "Look it up in VIES first"
+        in op.post(theirs, {"act": "preview", **DETAILS, **entered}, follow=True).content.decode()
+    )
+    op.post(theirs, {"act": "save", **entered})
+    house.vision.refresh_from_db()
+    assert (house.vision.vat_id, house.vision.purchase_order) == ("FR40303265045", "PO-7")
+    assert "VIES first: send" in words(
+        carla.post(CHANGE, {"act": "save", "vat_id": "FR83404833048"}, follow=True).content.decode()
+    )  # nor is another one put in its place
+    carla.post(CHANGE, {"act": "save", "vat_id": ""})  # whoever has none is taxed
+    house.vision.refresh_from_db()
+    assert house.vision.vat_id == ""
+
+
+def test_who_saves_what_they_previewed_leaves_what_another_saved_meanwhile(house: House) -> None:
+    carla, ann = signed_in(house.carla), signed_in(house.ann)
+    as_it_is = {name: getattr(house.vision, name) for name in DETAILS}
+    preview = carla.post(CHANGE, {"act": "preview", **as_it_is, "purchase_order": "PO-7"}, follow=True)
+    ann.post(CHANGE, {"act": "save", "city": "Potsdam"})
+    form = preview.content.decode()
+    form = form[form.index('id="preview-title"') : form.index('value="save"')]
+    sent = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
+    del sent["csrfmiddlewaretoken"]
+    carla.post(CHANGE, {"act": "save", **sent})
+    house.vision.refresh_from_db()
+    assert (house.vision.city, house.vision.purchase_order) == ("Potsdam", "PO-7")
