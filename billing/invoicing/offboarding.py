@@ -41,6 +41,7 @@ from billing.models import (
     WalletGrant,
 )
 from billing.models.payment_attempts import OPEN_CHECKOUTS, UNDECIDED, UNDER_WAY
+from billing.payments import payment_links
 from billing.rating import engine
 from billing.receivables import credit_balance
 from billing.rules.money import Money
@@ -92,7 +93,7 @@ def end_services(*, tenant: Tenant, at: datetime) -> int:
 
 @transaction.atomic
 def archive_tenant(*, tenant: Tenant, by: str, reason: str, moment: datetime) -> Archive:
-    """Keep that the tenant has left. Asked again, the same archive.
+    """Keep that the tenant has left, whose payment links open nothing any more. Asked again, the same archive.
 
     Raises ArchiveError while anything of it is owned, unbilled, unpaid or to be paid back.
     """
@@ -105,6 +106,7 @@ def archive_tenant(*, tenant: Tenant, by: str, reason: str, moment: datetime) ->
     sentences = list(find_obstacles(tenant, moment=moment))
     if sentences:
         raise ArchiveError(*sentences)
+    payment_links.revoke_links(tenant=tenant, by=by, moment=moment)
     return Archive.objects.create(tenant=tenant, at=moment, by=by, reason=reason.strip())
 
 
@@ -182,6 +184,7 @@ def erase_tenant(*, tenant: Tenant, moment: datetime) -> list[str]:
     notices = Notice.objects.filter(tenant=tenant)
     notices.filter(reason__contains="@").update(reason="What the mail server said of its address is erased.")
     notices.update(to=[], refused={})
+    payment_links.revoke_links(tenant=tenant, by=WHO, moment=moment)  # made since, as a dispute was lost
     _erase_payers(tenant)
     existing.erased_at = existing.erased_at or moment
     existing.save()

@@ -17,6 +17,7 @@ from billing.payments.checkout_sessions import ReturnUrls
 from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import Gateway
 from billing.receivables import settlement
+from portal.core.tenants.models import Tenant
 
 DAYS: Final = (7, 30, 90)
 """For how long a link can be valid; the second is what forms offer first."""
@@ -61,6 +62,13 @@ def revoke_link(*, link: PaymentLink, by: str, moment: datetime) -> None:
     if row.revoked_at is None:
         row.revoked_at, row.revoked_by = moment, by
         row.save(update_fields=["revoked_at", "revoked_by"])
+
+
+@transaction.atomic
+def revoke_links(*, tenant: Tenant, by: str, moment: datetime) -> None:
+    """Have none of the tenant's links open anything any more. A second call changes nothing."""
+    rows = PaymentLink.objects.filter(tenant=tenant, revoked_at=None, expires_at__gt=moment)
+    rows.update(revoked_at=moment, revoked_by=by)
 
 
 def open_links(invoice: Invoice, moment: datetime) -> QuerySet[PaymentLink]:

@@ -64,7 +64,7 @@ def _page(request: TenantRequest, number: str) -> InvoicePage:
     return replace(
         page,
         offer=offer(request, detail.invoice, detail.balance, due=bool(page.due)),
-        links=links_of(request, detail.invoice) if page.due else None,
+        links=links_of(request, detail.invoice, due=bool(page.due)),
         link_days=payment_links.DAYS,
         zone=request.zone,
     )

@@ -204,11 +204,14 @@ def _revoke(request: HttpRequest, invoice: Invoice, moment: datetime) -> None:
     messages.success(request, _("Payment link revoked: it opens nothing any more."))
 
 
-def links_of(request: TenantRequest, invoice: Invoice) -> Sequence[LinkRow] | None:
-    """Of an invoice, for those who may pay it; None for the others, and while an operator looks. One query."""
+def links_of(request: TenantRequest, invoice: Invoice, *, due: bool) -> Sequence[LinkRow] | None:
+    """Of an invoice, for those who may pay it; None for the others, and while an operator looks. One query.
+
+    Where nothing is due, None for no links: those that there are show the invoice still, and can be revoked.
+    """
     if Action.PAY not in request.may or getattr(request, "support_view", None) is not None:
         return None
-    return [
+    rows = [
         LinkRow(
             pk=link.pk,
             url=payment_links.url_of(link) or request.build_absolute_uri(payment_links.path_of(link)),
@@ -217,3 +220,4 @@ def links_of(request: TenantRequest, invoice: Invoice) -> Sequence[LinkRow] | No
         )
         for link in payment_links.open_links(invoice, request.moment)
     ]
+    return rows if rows or due else None

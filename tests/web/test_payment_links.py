@@ -10,13 +10,14 @@ from django.core.cache import cache
 from django.test import Client
 
 from billing.documents import issued
+from billing.invoicing import offboarding
 from billing.models import CheckoutSession, PaymentLink
 from billing.payments import payment_links
 from billing.payments.gateway_access import CollectionError
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import Role
 from portal.sentences import sentence
-from tests import builders
+from tests import builders, stories
 from tests.collecting import Scenario, a_scenario
 from tests.web.house import a_house, signed_in
 from tests.web.test_overview import words
@@ -164,3 +165,44 @@ def test_owners_and_billing_make_links_and_nobody_else_sees_them() -> None:
         payment_links.make_link(invoice=house.invoice, days=90, by="ann", moment=datetime.now(UTC))
     assert "has 10 payment links" in sentence(refusal.value)
     assert payment_links.link_of_reminder(invoice=house.invoice, moment=datetime.now(UTC)) is None
+
+
+@pytest.mark.django_db
+def test_a_link_that_went_to_the_wrong_person_is_revoked_after_its_invoice_was_paid_too() -> None:
+    cache.clear()
+    house = a_house()
+    ann = signed_in(house.ann)
+    path = a_link(ann, OF_HOUSE)
+    stories.pay(house.invoice, "13.00")
+    shown = ann.get(OF_HOUSE).content.decode()
+    assert path in shown
+    assert "Make link" not in shown
+    ann.post(f"{OF_HOUSE}links/", {"act": "revoke", "link": PaymentLink.objects.get().pk})
+    assert Client().get(path).status_code == 404
+    assert "links-title" not in ann.get(OF_HOUSE).content.decode()
+
+
+@pytest.mark.django_db
+def test_links_of_a_tenant_that_leaves_open_nothing_once_it_is_archived_and_erased(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house, moment = a_house(), datetime.now(UTC)
+    monkeypatch.setattr(offboarding, "find_obstacles", lambda *_, **__: iter(()))  # all is paid and billed
+
+    def opens() -> list[bool]:
+        tokens = [payment_links.token_of(link) for link in PaymentLink.objects.order_by("pk")]
+        return [payment_links.of_token(token, moment=moment) is not None for token in tokens]
+
+    first = payment_links.make_link(invoice=house.invoice, days=90, by="ann@vision.example", moment=moment)
+    payment_links.make_link(invoice=house.invoice, days=90, by="ann@vision.example", moment=moment)
+    payment_links.revoke_link(link=first, by="ann@vision.example", moment=moment)
+    assert opens() == [False, True]
+    offboarding.archive_tenant(tenant=house.vision, by="Op", reason="Contract ended", moment=moment)
+    assert opens() == [False, False]
+    first.refresh_from_db()
+    assert first.revoked_by == "ann@vision.example"  # not told anew
+    payment_links.make_link(invoice=house.invoice, days=7, by="op", moment=moment)  # a dispute was lost
+    assert opens() == [False, False, True]
+    offboarding.erase_tenant(tenant=house.vision, moment=moment)
+    assert opens() == [False, False, False]
+    assert "ann@vision.example" not in str(list(PaymentLink.objects.values()))
