@@ -30,6 +30,7 @@ def act_on_job(
     if job is None or cluster is None or kind not in KINDS:
         raise Http404("no such job")
     wanted = KINDS[kind]
+    plan: Any = None  # the one that was previewed: what came to the queue since is not touched
 
     def carry_out(values: Values) -> str:
         from clusters import (  # the connectors load 5 MiB that other pages do without
@@ -38,7 +39,6 @@ def act_on_job(
         )
 
         with enforcement_plan.open_port(cluster=cluster, clock=_clock) as port:
-            plan = enforcement_plan.plan(port=port, request=_intent(wanted, job))
             done = job_control.carry_out(
                 port=port, plan=plan, who=str(request.user), why=values["why"], exactly=True
             )
@@ -52,6 +52,7 @@ def act_on_job(
     def preview(values: Values) -> Preview:
         from clusters import enforcement_plan, job_control
 
+        nonlocal plan
         del values
         with enforcement_plan.open_port(cluster=cluster, clock=_clock) as port:
             job_control.tidy(port=port)

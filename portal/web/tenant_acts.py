@@ -53,6 +53,7 @@ def _block_act(
     request: HttpRequest, tenant: Tenant, kind: ActKind, title: str, fields: Sequence[Field]
 ) -> Act:
     now = datetime.now(UTC)
+    planned: Any = None  # what was previewed, and nothing else, is carried out
 
     def plan(values: Values) -> Any:
         from billing.dunning import (
@@ -67,6 +68,7 @@ def _block_act(
         )
 
     def preview(values: Values) -> Preview:
+        nonlocal planned
         planned = plan(values)
         sentences = planned.sentences or [_("The tenant owns no account now.")]
         if kind == ActKind.BLOCK and planned.has_steps:
@@ -79,7 +81,7 @@ def _block_act(
         from billing.dunning import manual_suspensions
 
         troubles = manual_suspensions.carry_out(
-            plan=plan(values), who=str(request.user), why=values["why"], opens=_port
+            plan=planned, who=str(request.user), why=values["why"], opens=_port
         )
         if troubles:
             return _("Done in part: {troubles}").format(troubles=" ".join(troubles))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
-from django.db.models import QuerySet
+from django.db.models import Count, Max, QuerySet, Sum
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -58,18 +58,19 @@ def dismiss_rows(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     rows = _rows(request)
     if not rows.exists():
         raise Http404("no such open row")
+    seen: Mapping[str, int] = {}  # of the rows that were previewed
 
-    def preview(values: Values) -> Sequence[str]:
+    def preview(values: Values) -> Preview:
+        nonlocal seen
         if not values["why"]:
             raise ActError(_("Say why: the reason is kept with the rows."))
-        return [
-            _("{rows} are settled and never billed. The same row read again stays settled.").format(
-                rows=say.counted(rows.count(), "row")
-            )
-        ]
+        seen = rows.aggregate(count=Count("pk"), last=Max("pk"), sum=Sum("pk"))
+        text = _("{rows} are settled and never billed. The same row read again stays settled.")
+        return Preview([text.format(rows=say.counted(seen["count"], "row"))], key=f"{seen}")
 
     def carry_out(values: Values) -> str:
-        count = quarantine.dismiss(rows=rows, reason=values["why"], who=str(request.user))
+        none_since = rows.filter(pk__lte=seen["last"])
+        count = quarantine.dismiss(rows=none_since, reason=values["why"], who=str(request.user))
         return _("{rows} dismissed.").format(rows=say.counted(count, "row"))
 
     act = Act(

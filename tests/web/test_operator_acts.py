@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from django.test import Client
 
 from billing.models import Invoice, RatedJob, WalletGrant, WriteOff
 from billing.rating import engine
+from clusters import enforcement_plan
 from clusters.models import Act, Quarantined
 from portal.core.audit.models import AuditEntry
 from portal.core.outbox.models import OutboxMessage
@@ -178,6 +180,14 @@ def test_a_quarantined_row_is_dismissed_with_a_reason_or_its_source_is_read_agai
     for nothing in ("", "?row=x", "?row=0", "?cluster=gpu1"):
         assert op.get(f"/operator/quarantine/dismiss/{nothing}").status_code == 404
 
+    every = "/operator/quarantine/dismiss/?cluster=gpu1"
+    builders.ingest(house.cluster, builders.a_bad_row(raw="row-7"))
+    seen = seen_in(preview(op, every, why="all"))
+    Quarantined.objects.filter(resolved_at=None).update(resolved_at=builders.at("2026-04-21"))
+    builders.ingest(house.cluster, builders.a_bad_row(raw="row-8"))  # as many as before, and another one
+    assert "It changed since the preview" in confirm(op, every, seen, why="all")
+    assert "1 row dismissed." in do(op, every, why="this one")
+
     builders.ingest(house.cluster, builders.a_bad_row(raw="row-9"))
     row = Quarantined.objects.get(resolved_at=None)
     retry = preview(op, f"/operator/quarantine/{row.pk}/retry/")
@@ -264,6 +274,32 @@ def test_a_job_is_cancelled_and_what_waits_beside_it_held_and_released() -> None
             assert (act.who, act.why, act.outcome) == ("op@cluster.example", "maintenance", "done")
         assert slurm.world.jobs[12].done
         assert op.get(f"{path}explode/").status_code == 404
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_came_while_a_confirmation_is_carried_out_is_not_acted_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between the look that compares with the preview and the act another job came, which nobody has seen."""
+    with StandIn(44, world=a_world()) as slurm:
+        slurm.world.add(Job(11))
+        cluster = connected(slurm)
+        builders.a_tenant("vision-lab", accounts=[(cluster, "vision")])
+        builders.ingest(cluster, builders.a_job(job_id="9", user="ben"))
+        record = RatedJob.objects.get(job_id="9").record_id
+        op, path = signed_in(builders.an_operator()), f"{TENANT}jobs/{record}/hold/"
+        opens = enforcement_plan.open_port
+
+        def slow(**what: Any) -> Any:
+            if looks.pop():
+                slurm.world.add(Job(13))
+            return opens(**what)
+
+        looks = [True, False, False]  # from the last one on: the preview, the confirmation, its act
+        monkeypatch.setattr(enforcement_plan, "open_port", slow)
+        seen = seen_in(preview(op, path, why="maintenance"))
+        confirm(op, path, seen, why="maintenance")
+        assert [slurm.world.jobs[number].reason for number in (11, 13)] == ["JobHeldAdmin", "Priority"]
 
 
 def gpus(slurm: StandIn) -> int:
