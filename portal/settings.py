@@ -237,6 +237,11 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.https else 
 SECURE_HSTS_SECONDS = 31_536_000 if ENV.https else 0
 SESSION_COOKIE_AGE = max(ENV.session_hours, 1) * 3600
 SESSION_COOKIE_NAME = f"sessionid{ENV.cookie_suffix}"
+FILE_UPLOAD_HANDLERS = [
+    "portal.web.file_uploads.OperatorsAlone",
+    "django.core.files.uploadhandler.MemoryFileUploadHandler",
+    "django.core.files.uploadhandler.TemporaryFileUploadHandler",
+]
 CSRF_COOKIE_NAME = f"csrftoken{ENV.cookie_suffix}"
 SESSION_COOKIE_SECURE = ENV.https
 SESSION_COOKIE_HTTPONLY = True

@@ -135,6 +135,14 @@ _ACTS: Mapping[str, Callable[[HttpRequest], str]] = {
 }
 
 
+def _seller_page(typed: QueryDict) -> dict[str, object]:
+    """One that is there already stands in the form, so that what is saved is what was seen."""
+    seller = sellers.load_seller()
+    if typed or not seller.code:
+        return {}
+    return {"typed": {name: getattr(seller, name) for name in forms.SELLER}}
+
+
 def _cluster_page(typed: QueryDict) -> dict[str, object]:
     del typed
     return {"kinds": options(forms.kinds(), ClusterKind.SLURM.value)}
@@ -189,7 +197,7 @@ def _draft_page(typed: QueryDict) -> dict[str, object]:
 
 
 _PAGES: Mapping[str, Callable[[QueryDict], dict[str, object]]] = {
-    "seller": lambda _typed: {},
+    "seller": _seller_page,
     "cluster": _cluster_page,
     "usage": _usage_page,
     "accounts": _accounts_page,

@@ -91,7 +91,8 @@ def assign_accounts(form: QueryDict, *, country: str) -> int:
 
 @transaction.atomic
 def publish_plan(form: QueryDict, models: Iterable[str]) -> tuple[Plan, int]:
-    """A plan with a price for each model that was given one; every tenant without a plan comes to it on its first day.
+    """A new plan with a price for each model that was given one; every tenant without a plan comes to it on its first
+    day. One that is there already is not changed here, where nobody sees whose prices would change.
 
     Raises ConfigError and PlanError.
     """
@@ -109,7 +110,14 @@ def publish_plan(form: QueryDict, models: Iterable[str]) -> tuple[Plan, int]:
         "from": _day(_text(form, "since")),
         "price": prices,
     }
-    version = publish_entry(_entry(PlanEntry, values, "plan")).version
+    entry = _entry(PlanEntry, values, "plan")
+    if Plan.objects.filter(name=entry.name).exists():
+        raise ConfigError(
+            _("There is a plan {plan} already: choose another name, or change that one on its page.").format(
+                plan=entry.name
+            )
+        )
+    version = publish_entry(entry).version
     tenants = Tenant.objects.filter(subscriptions=None, archive=None)
     rows = list(tenants)
     for tenant in rows:

@@ -26,6 +26,7 @@ from portal.web.page_frame import PageFrame
 
 PIECE = 1 << 20  # bytes
 SHOWN = 20
+LONGEST_NAME = 200  # bytes, as of the REST API: a worker has a file of this name
 WAITING = Badge(label=gettext_noop("Waiting"), tone="wait")
 RUNNING = Badge(label=gettext_noop("Importing"), tone="run")
 DONE = Badge(label=gettext_noop("Imported"), tone="ok")
@@ -72,7 +73,7 @@ def _store(request: HttpRequest, cluster: Cluster) -> None:
     with transaction.atomic():
         file_imports.store_file(
             cluster=cluster,
-            name=(file.name or "usage").replace("\0", "")[:200],
+            name=(file.name or "usage").replace("\0", "").encode()[:LONGEST_NAME].decode(errors="ignore"),
             kind=FileFormat(kind),
             pieces=file.chunks(PIECE),
             as_of=_as_of(request.POST.get("as_of", ""), cluster),

@@ -8,13 +8,16 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.core.files.uploadhandler import TemporaryFileUploadHandler
 from django.test import Client
 
-from billing.models import Plan, Seller, Subscription
+from billing.models import Plan, PlanVersion, Seller, Subscription
 from billing.rating import engine, file_imports
 from clusters.models import Account, Cluster, UsageFile
 from portal.core.tenants.models import OperatorRole, Tenant, User
+from portal.web import file_uploads
 from tests import builders
 from tests.web.house import signed_in
 from tests.web.test_overview import words
@@ -110,7 +113,8 @@ def test_from_an_empty_database_to_the_first_draft_in_the_browser_alone(op: Clie
     assert "price" in take(op, "plan", **{**plan, **dict.fromkeys(prices, "much")})
     assert not Plan.objects.exists()
     assert "Plan standard is published" in take(op, "plan", **{**plan, **prices})
-    assert Subscription.objects.count() == Tenant.objects.count()
+    assert "There is a plan standard already" in take(op, "plan", **{**plan, **prices, "since": "2026-02-01"})
+    assert (Subscription.objects.count(), PlanVersion.objects.count()) == (Tenant.objects.count(), 1)
     engine.rate_tenants(Tenant.objects.all())
 
     text = shown(op)
@@ -120,6 +124,17 @@ def test_from_an_empty_database_to_the_first_draft_in_the_browser_alone(op: Clie
     draft = shown(op, f"/operator/close/2026-03/{slug}/")
     assert "$2.50" in draft, draft
     assert "Total $" in draft
+
+
+def test_a_seller_that_is_there_already_stands_in_its_form(op: Client) -> None:
+    """Who only looks and saves does not begin another series of numbers, or lose a line of the address."""
+    take(op, "seller", **{**SELLER, "invoice_prefix": "OC-", "address": "1 Main St\nFloor 2"})
+    html = op.get(f"{SETUP}?step=seller").content.decode()
+    fields = {**fields_of(op, "seller"), "address": html.partition("</textarea>")[0].rpartition(">")[2]}
+    assert fields["address"] == "1 Main St\nFloor 2"
+    take(op, "seller", **fields)
+    seller = Seller.objects.get()
+    assert (seller.invoice_prefix, seller.address) == ("OC-", "1 Main St\nFloor 2")
 
 
 def test_steps_are_for_the_roles_that_may_and_strangers_find_nothing() -> None:
@@ -146,6 +161,14 @@ def test_a_file_that_cannot_be_imported_says_what_to_do(op: Client) -> None:
     late = {"file": BytesIO(b"JobID|"), "as_of": "2999-01-01T00:00"}
     assert "lies in the future" in words(op.post(path, late, follow=True).content.decode())
     assert not UsageFile.objects.exists()
+    named = SimpleUploadedFile("é" * 180 + "\u202e\x07.sacct", FILE.read_bytes())
+    builders.a_cluster("other")
+    op.post("/operator/clusters/other/files/", {"file": named, "as_of": "2026-04-01T00:00"})
+    long = UsageFile.objects.get()
+    assert file_imports.import_file(long.pk, clock=lambda: datetime.now(UTC).replace(microsecond=0))
+    long.refresh_from_db()
+    assert (long.error, len(long.name.encode()), long.name.isprintable()) == ("", 200, True)
+    long.delete()
     op.post(path, {"file": SimpleUploadedFile("odd.txt", b"no such header\n"), "format": "sacct"})
     file_imports.import_file(
         UsageFile.objects.get().pk, clock=lambda: datetime.now(UTC).replace(microsecond=0)
@@ -153,3 +176,26 @@ def test_a_file_that_cannot_be_imported_says_what_to_do(op: Client) -> None:
     assert "Failed" in shown(op, path)
     assert UsageFile.objects.get().error in op.get(path).content.decode().replace("&#x27;", "'")
     assert Cluster.objects.get(name="lab").complete_through is None
+
+
+def test_files_of_strangers_are_refused_before_they_are_kept(
+    op: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sends a form with a token makes the portal read all of it, wherever it is sent to."""
+    builders.a_cluster("lab")
+    kept: list[str] = []
+    monkeypatch.setattr(
+        TemporaryFileUploadHandler, "new_file", lambda self, *_, **__: kept.append(type(self).__name__)
+    )
+    large = b"x" * (2 << 20)
+    stranger, ann = Client(), signed_in(builders.a_person())
+    for client in (stranger, ann):
+        client.handler.enforce_csrf_checks = True
+        client.cookies[settings.CSRF_COOKIE_NAME] = "t" * 32
+        for path in ("/accounts/login/", "/operator/clusters/lab/files/"):
+            assert client.post(path, {"file": BytesIO(large)}).status_code == 400
+    assert kept == []
+    monkeypatch.undo()
+    assert op.post("/operator/clusters/lab/files/", {"file": BytesIO(large)}).status_code == 302
+    monkeypatch.setattr(file_uploads, "LARGEST", 1 << 20)
+    assert op.post("/operator/clusters/lab/files/", {"file": BytesIO(large)}).status_code == 400
