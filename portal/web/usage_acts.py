@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
-from django.db.models import Count, Max, QuerySet, Sum
+from django.db.models import Count, Max, Q, QuerySet, Sum
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -198,6 +198,7 @@ def _assign_preview(
     acts.undone(lambda: rows.append(_assign(values, clusters, tenants)))
     return [
         _sentence(rows[0]),
+        *_loss(rows[0]),
         _("Its usage in this time is rated again; that of closed months goes on the next invoice."),
     ]
 
@@ -220,6 +221,19 @@ def _sentence(row: Ownership) -> str:
         since=moment_text(row.since, zone) or _("the beginning"),
         until=moment_text(row.until, zone) or _("further notice"),
     )
+
+
+def _loss(row: Ownership) -> Iterator[str]:
+    """Who owns the account at its beginning, and gives it up. One query."""
+    if row.since is None:
+        return
+    before = Q(since=None) | Q(since__lt=row.since), Q(until=None) | Q(until__gt=row.since)
+    owned = Ownership.objects.filter(*before, account=row.account_id).select_related("tenant", "project")
+    for one in owned:
+        text = _("{tenant} (project {project}) owns it until then, and gives it up.")
+        if row.until is not None and (one.until is None or one.until > row.until):
+            text = _("{tenant} (project {project}) owns it until then, and has it back after the end.")
+        yield text.format(tenant=one.tenant.name, project=one.project.name)
 
 
 def _instant(text: str, zone: ZoneInfo) -> datetime | None:

@@ -151,6 +151,14 @@ def test_an_account_is_assigned_to_the_tenant_that_its_name_suggests(house: Hous
     owned = words(preview(op, path, **{**fields, "tenant": "speech-lab", "since": ""}))
     assert "give a later moment since when" in owned
     assert "Enter a time like" in words(preview(op, path, **{**fields, "since": "2026-04-02T99:00"}))
+    taken = {**fields, "tenant": "speech-lab", "since": "2026-04-05"}
+    loses = "Vision Lab (project vision-robots) owns it until then, and "
+    assert f"{loses}gives it up." in words(preview(op, path, **taken))
+    html = preview(op, path, **taken, until="2026-04-09")
+    assert f"{loses}has it back after the end." in words(html)
+    do(op, path, **taken)
+    moved = {**taken, "since": "2026-04-06", "tenant": "vision-lab"}
+    assert "Speech Lab (project vision-robots) owns it" in words(preview(op, path, **moved))
 
 
 def test_names_suggest_a_tenant_where_one_fits_best(house: House) -> None:
