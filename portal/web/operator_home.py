@@ -19,6 +19,7 @@ from billing.reports import operator_home as reading
 from billing.reports.operator_home import Earned, Receivables, Revenue, Waiting
 from billing.rules.period import shifted
 from clusters import status
+from portal.core.tenants.access import Right, rights_of
 from portal.core.tenants.unassigned import unassigned
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
@@ -57,7 +58,11 @@ def operator_home(request: HttpRequest, frame: PageFrame) -> HttpResponse:
         "progress": progress,
         "tasks": [
             *_usage_tasks(now, waiting),
-            *(_close_tasks(now, waiting) if progress.priced else ()),
+            *(
+                _close_tasks(now, waiting, closes=Right.CLOSES in rights_of(request.user))
+                if progress.priced
+                else ()
+            ),
             *_money_tasks(waiting, owed),
         ],
         "tiles": [_revenue_tile(row) for row in reading.revenue(today=today)],
@@ -122,8 +127,8 @@ def _usage_tasks(now: datetime, waiting: Waiting) -> Iterator[Task]:
         )
 
 
-def _close_tasks(now: datetime, waiting: Waiting) -> Iterator[Task]:
-    """Of the month before this one."""
+def _close_tasks(now: datetime, waiting: Waiting, *, closes: bool) -> Iterator[Task]:
+    """Of the month before this one; `closes`: for whoever may close, else the page is to be looked at."""
     month = "{:04d}-{:02d}".format(*shifted((now.year, now.month), -1))
     name, address = month_name(month), f"{reverse('operator_close')}?month={month}"
     run = close_runs.get_newest_run(month)
@@ -132,9 +137,9 @@ def _close_tasks(now: datetime, waiting: Waiting) -> Iterator[Task]:
             tone="wait",
             title=_("Month-end close"),
             text=_("{month} has no preview yet.").format(month=name),
-            act=_("Preview {month}").format(month=name),
+            act=_("Preview {month}").format(month=name) if closes else _("Month-end close"),
             url=reverse("operator_close"),
-            post=(("month", month), ("act", CloseKind.PREVIEW.value)),
+            post=(("month", month), ("act", CloseKind.PREVIEW.value)) if closes else (),
         )
     elif run.ended_at is not None and (stuck := _count_blocked(run)):
         yield Task(
@@ -151,8 +156,8 @@ def _close_tasks(now: datetime, waiting: Waiting) -> Iterator[Task]:
             tone="run",
             title=_("Month-end close"),
             text=_("{month} is previewed and not issued.").format(month=name),
-            act=_("Issue {month}").format(month=name),
-            url=f"{address}&confirm=yes",
+            act=_("Issue {month}").format(month=name) if closes else _("Month-end close"),
+            url=f"{address}&confirm=yes" if closes else address,
         )
     if waiting.approvals:
         yield Task(
@@ -161,7 +166,7 @@ def _close_tasks(now: datetime, waiting: Waiting) -> Iterator[Task]:
             text=_("{invoices} held for approval.").format(
                 invoices=say.counted(waiting.approvals, "invoice")
             ),
-            act=_("Approve or refuse"),
+            act=_("Approve or refuse") if closes else _("Month-end close"),
             url=address,
         )
 

@@ -15,6 +15,7 @@ from billing.receivables import manual_payments
 from billing.rules.money import Money
 from clusters import declared_nodes
 from clusters.declared_nodes import Node
+from portal.core.tenants.models import OperatorRole, User
 from tests import builders
 from tests.web.clock import stand_at
 from tests.web.house import House, a_house, page, signed_in
@@ -41,6 +42,12 @@ def test_each_thing_that_waits_is_named_with_the_action_beside_it(house: House) 
         "Stale clusters No fresh usage of gpu1: their tenants cannot be invoiced. Check the connection"
         in quiet
     )
+    cluster = User.objects.create_user(
+        "c@cluster.example", builders.PASSWORD, operator_role=OperatorRole.CLUSTER
+    )
+    others = page(cluster, HOME)
+    assert "March 2026 has no preview yet. Month-end close" in words(others)
+    assert 'name="act" value="preview"' not in others
     assert "Unassigned" not in quiet.partition("To do")[2].partition("Receivables")[0]
 
     april = {"started": "2026-04-02 10:00", "ended": "2026-04-02 20:00"}
