@@ -23,8 +23,8 @@ def suggest_tenants(accounts: Collection[str], tenants: Iterable[Tenant]) -> Map
     Whoever owns an account of that name on another cluster comes first; then the same name, then a word that the names
     share, then names that are spelled alike.
     """
-    tenants = list(tenants)
-    by_pk = {tenant.pk: tenant for tenant in tenants}
+    named = [(tenant, (_Name(tenant.slug), _Name(tenant.name))) for tenant in tenants]
+    by_pk = {tenant.pk: tenant for tenant, _names in named}
     owners: dict[str, set[int]] = {}
     rows = Ownership.objects.filter(account__name__in=[*accounts], until=None).values_list(
         "account__name", "tenant"
@@ -34,37 +34,49 @@ def suggest_tenants(accounts: Collection[str], tenants: Iterable[Tenant]) -> Map
     found: dict[str, Tenant] = {}
     for name in accounts:
         own = owners.get(name, set()) & by_pk.keys()
-        best = by_pk[next(iter(own))] if len(own) == 1 else _best(name, tenants)
+        best = by_pk[next(iter(own))] if len(own) == 1 else _best(name, named)
         if name and best is not None:
             found[name] = best
     return found
 
 
-def _best(name: str, tenants: Iterable[Tenant]) -> Tenant | None:
-    """The one that scores highest, where it does alone."""
+class _Name:
+    """A tenant's, taken apart once for all accounts that it is compared with."""
+
+    def __init__(self, name: str) -> None:
+        words = _words(name)
+        self.plain, self.telling = "".join(words), _telling(words)
+        self._matcher = SequenceMatcher(None, "", self.plain)
+
+    def likeness(self, plain: str, telling: Collection[str]) -> float:
+        """From 0, nothing in common with the account, to 3, the same name."""
+        if plain == self.plain:
+            return 3.0 if plain else 0.0
+        if not self.telling.isdisjoint(telling):
+            return 2.0
+        self._matcher.set_seq1(plain)
+        if self._matcher.real_quick_ratio() < ALIKE or self._matcher.quick_ratio() < ALIKE:  # it is no more
+            return 0.0
+        ratio = self._matcher.ratio()
+        return ratio if ratio >= ALIKE else 0.0
+
+
+def _best(account: str, named: Iterable[tuple[Tenant, Iterable[_Name]]]) -> Tenant | None:
+    """The one that is most alike, where it alone is."""
+    words = _words(account)
+    plain, telling = "".join(words), _telling(words)
     scored = sorted(
-        ((_score(name, tenant), tenant) for tenant in tenants), key=lambda pair: pair[0], reverse=True
+        ((max(one.likeness(plain, telling) for one in names), tenant) for tenant, names in named),
+        key=lambda pair: pair[0],
+        reverse=True,
     )
     if not scored or not scored[0][0] or (len(scored) > 1 and scored[1][0] == scored[0][0]):
         return None
     return scored[0][1]
 
 
-def _score(name: str, tenant: Tenant) -> float:
-    """From 0, nothing in common, to 3, the same name."""
-    return max(_likeness(name, tenant.slug), _likeness(name, tenant.name))
-
-
-def _likeness(one: str, other: str) -> float:
-    left, right = _words(one), _words(other)
-    plain = "".join(left), "".join(right)
-    if plain[0] == plain[1]:
-        return 3.0 if plain[0] else 0.0
-    shared = {word for word in {*left} & {*right} if len(word) >= SHORTEST} - COMMON
-    if shared:
-        return 2.0
-    ratio = SequenceMatcher(None, *plain).ratio()
-    return ratio if ratio >= ALIKE else 0.0
+def _telling(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(word for word in words if len(word) >= SHORTEST) - COMMON
 
 
 def _words(name: str) -> list[str]:
