@@ -661,7 +661,7 @@ class Migration(migrations.Migration):
                         ('end', models.CharField(blank=True, choices=[('released', 'Released by whoever placed it'), ('ended', 'Its job ended'), ('never-came', 'No job came for it'), ('vanished', 'Its job was not seen for a day')], max_length=10)),
                     ],
                     options={
-                        'indexes': [models.Index(condition=models.Q(('released_at', None)), fields=['tenant'], name='reservations_standing'), models.Index(fields=['tenant', 'released_at'], name='reservations_of_tenant')],
+                        'indexes': [models.Index(condition=models.Q(('released_at', None)), fields=['tenant'], name='reservations_standing'), models.Index(fields=['tenant', 'released_at'], name='reservations_of_tenant'), models.Index(fields=['cluster', 'key', '-released_at'], name='reservations_of_key'), models.Index(fields=['released_at'], name='reservations_by_age')],
                         'constraints': [models.UniqueConstraint(condition=models.Q(('released_at', None)), fields=('cluster', 'key'), name='reservation_stands_once_per_key'), models.CheckConstraint(condition=models.Q(('at_once__gt', 0), ('at_once__lte', models.F('tasks')), ('seconds__gt', 0), ('tasks__gt', 0)), name='reservation_is_of_something'), models.CheckConstraint(condition=models.Q(models.Q(('end', ''), ('released_at', None)), models.Q(('end__in', ['released', 'ended', 'never-came', 'vanished']), ('released_at__isnull', False)), _connector='OR'), name='reservation_says_why_it_ended'), models.CheckConstraint(condition=models.Q(('expires_at', None), ('job_id', ''), _connector='OR'), name='reservation_with_a_job_does_not_expire')],
                     },
                 ),

@@ -25,6 +25,10 @@ class ReservationEnd(models.TextChoices):
     VANISHED = "vanished", "Its job was not seen for a day"
 
 
+LAPSED = (ReservationEnd.NEVER_CAME, ReservationEnd.VANISHED)
+"""Ends that nobody asked for, and that are told."""
+
+
 class Reservation(models.Model):
     """The worst case of one job, or of one array: its time limit times its shape. It shrinks as the job runs.
 
@@ -75,6 +79,8 @@ class Reservation(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["tenant"], condition=Q(released_at=None), name="reservations_standing"),
             models.Index(fields=["tenant", "released_at"], name="reservations_of_tenant"),
+            models.Index(fields=["cluster", "key", "-released_at"], name="reservations_of_key"),
+            models.Index(fields=["released_at"], name="reservations_by_age"),
         ]
 
     def __str__(self) -> str:

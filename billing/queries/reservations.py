@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from billing.models import Reservation, ReservationEnd, ReservedAmount
+from billing.models import Reservation, ReservedAmount
+from billing.models.reservations import LAPSED
 from billing.reservations.progress import load_progress
 from portal.core.tenants.models import Tenant
 
 SHOWN = 50
 LAPSED_FOR = timedelta(days=7)
-LAPSED = (ReservationEnd.NEVER_CAME, ReservationEnd.VANISHED)
 
 
 @dataclass(frozen=True, slots=True)
