@@ -264,10 +264,12 @@ def review_quotas(**_: object) -> None:
     from billing.quotas import review
 
     moment = datetime.now(UTC).replace(microsecond=0)
-    over = follow.follow_reservations(moment=moment)
-    if over.lapsed:
-        log.info("reservations lapsed", lapsed=over.lapsed, ended=over.ended)
-    done = review.review_quotas(moment=moment)
+    try:
+        over = follow.follow_reservations(moment=moment)
+        if over.lapsed:
+            log.info("reservations lapsed", lapsed=over.lapsed, ended=over.ended)
+    finally:  # one that could not be released keeps no threshold from being told
+        done = review.review_quotas(moment=moment)
     if done.crossed or done.cleared:
         log.info(
             "quotas reviewed",

@@ -1,7 +1,7 @@
 """Reserving: the worst case of a job is set aside of every quota and wallet that counts it, or it is refused.
 
-Whoever reserves holds the rows of the tenant's quotas and of its wallets until all is written: of twenty who ask at
-once, each sees what those before it hold.
+Whoever reserves holds the rows of the wallets that pay for the job, and of the tenant's quotas, until all is written:
+of twenty who ask at once, each sees what those before it hold.
 """
 
 from __future__ import annotations
@@ -18,14 +18,21 @@ from math import ceil
 from django.db import connection, transaction
 
 from billing.admission.check import JobCheck, check_job, owner_now
-from billing.models import Quota, Reservation, ReservationEnd, ReservedAmount
+from billing.admission.wallets import list_paying
+from billing.models import Quota, Reservation, ReservationEnd, ReservedAmount, WalletBooking
+from billing.models.reservations import LAPSED
 from billing.quotas.counters import UNSEEN
 from billing.reservations.progress import load_progress
 from billing.simulation.quotes import QuoteError, account_of, read_length
+from billing.wallets.booking import book
+from billing.wallets.entries import locked
 from billing.wallets.reservation_holds import hold_key
 from billing.wallets.wallet_holds import hold, release
 from clusters.connectors.base import UsageFact
 from clusters.models import Cluster
+from portal.core.events import events
+from portal.core.events.events import Fact
+from portal.core.events.models import EventType
 from portal.core.tenants.models import Ownership, Tenant
 
 TIME_TO_COME = timedelta(minutes=15)
@@ -80,20 +87,22 @@ def reserve_job(
         return None
     row = _standing(cluster, key, tenant, now)
     shape = _digest(job, seconds, array)
-    if row is not None and row.shape == shape:
+    if row is not None and row.shape == shape and not _is_another(row, job_id):
         _say_job(row, job_id)
         return Placement(row, None)
-    list(Quota.objects.in_force().filter(tenant=tenant).order_by("pk").select_for_update(no_key=True))
-    worst = _scaled(job, array, seconds - _seconds_used(row, tenant, now))
+    owner = account_of(tenant, cluster.name, job.account, now)
+    _lock_all(row, owner, job.user, now)
+    earlier = None if _is_another(row, job_id) else row
+    worst = _scaled(job, array, seconds - _seconds_used(earlier, tenant, now))
     check = check_job(
         tenant=tenant, cluster=cluster.name, job=worst, now=now, besides=row.pk if row is not None else 0
     )
     if not check.may_run:
         return Placement(None, check)
-    owner = account_of(tenant, cluster.name, job.account, now)
-    row = _write(row, owner, cluster, key, job, array, seconds, shape, now)
-    row.expires_at = None if job_id else now + lasts
-    row.job_id = job_id
+    if row is not None and earlier is None:
+        _close(row, ReservationEnd.RELEASED, now)
+    row = _write(earlier, owner, cluster, key, job, array, seconds, shape, job_id, now)
+    row.expires_at = None if row.job_id else now + lasts
     row.save()
     _hold(row, check, now)
     return Placement(row, check)
@@ -110,10 +119,37 @@ def release_key(*, cluster: Cluster, key: str, now: datetime) -> bool:
 
 
 def end(row: Reservation, why: ReservationEnd, now: datetime) -> None:
-    """Give free all that it holds. For a caller who has locked it."""
+    """Give free all that it holds, when the last seconds of its job are booked; tell of what nobody asked for.
+
+    For a caller who has locked it, and neither quotas nor wallets.
+    """
+    _book(row, now)
+    _close(row, why, now)
+    if why in LAPSED:
+        quotas = row.amounts.filter(quota__isnull=False).order_by("quota").values_list("quota", flat=True)
+        events.record_many(
+            Fact(
+                type=EventType.QUOTA_RESERVATION_LAPSED,
+                kind="quo",
+                key=quota,
+                state=why.value,
+                tenant=row.tenant_id,
+            )
+            for quota in quotas
+        )
+
+
+def _close(row: Reservation, why: ReservationEnd, now: datetime) -> None:
     row.released_at, row.end = now, why
     row.save(update_fields=["released_at", "end"])
     _let_go(row, now)
+
+
+def _book(row: Reservation, now: datetime) -> None:
+    """Have what is rated of its job booked: until then it is in the balance of the wallet that holds for it."""
+    is_paid = row.amounts.filter(wallet__isnull=False).exists()
+    if is_paid and WalletBooking.objects.filter(tenant=row.tenant_id, due=True).exists():
+        book(tenant=row.tenant, moment=now)
 
 
 def take_turn(cluster: Cluster, key: str) -> None:
@@ -136,19 +172,34 @@ def _standing(cluster: Cluster, key: str, tenant: Tenant, now: datetime) -> Rese
     return row
 
 
+def _is_another(row: Reservation | None, job_id: str) -> bool:
+    """Whether what stands is for another job than this one."""
+    return row is not None and bool(job_id and row.job_id) and row.job_id != job_id
+
+
 def _say_job(row: Reservation, job_id: str) -> None:
     if job_id and row.job_id != job_id:
-        row.runs.all().delete()
         row.job_id, row.expires_at = job_id, None
         row.save(update_fields=["job_id", "expires_at"])
 
 
+def _lock_all(row: Reservation | None, owner: Ownership, user: str, now: datetime) -> None:
+    """Nobody else reserves meanwhile of what pays for the job or counts it. Wallets first, as by whoever books."""
+    held = []
+    if row is not None:
+        _book(row, now)
+        held = [amount.wallet_id for amount in _of_wallets(row) if amount.wallet_id is not None]
+    locked({*held, *(wallet.pk for wallet in list_paying(owner, user))})
+    quotas = Quota.objects.in_force().filter(tenant=owner.tenant_id)
+    list(quotas.order_by("pk").select_for_update(no_key=True).values_list("pk"))
+
+
 def _seconds_used(row: Reservation | None, tenant: Tenant, now: datetime) -> int:
-    """Of a plain job that runs already, the seconds that count as used."""
+    """Of a plain job that runs already, the seconds that are rated: what figures count on since is in both."""
     if row is None or row.tasks > 1:
         return 0
     progress = load_progress([tenant.pk], moment=now, unseen=UNSEEN).get(row.pk)
-    return 0 if progress is None else max(0, row.seconds - progress.left())
+    return 0 if progress is None else max(0, row.seconds - progress.left(rated_only=True))
 
 
 def _scaled(job: UsageFact, array: Array, seconds: int) -> UsageFact:
@@ -167,27 +218,31 @@ def _write(
     array: Array,
     seconds: int,
     shape: str,
+    job_id: str,
     now: datetime,
 ) -> Reservation:
     if row is not None:
         _let_go(row, now)
         row.amounts.all().delete()
     row = row or Reservation(
-        cluster=cluster, key=key, placed_at=now, runs_after=_runs_before(cluster, key, now)
+        cluster=cluster, key=key, placed_at=now, runs_after=_runs_before(cluster, key, job_id, now)
     )
+    row.job_id = job_id or row.job_id
     row.tenant_id, row.project_id = owner.tenant_id, owner.project_id
     row.account, row.gpus, row.seconds = owner.account.name, job.gpus, seconds
     row.tasks, row.at_once, row.shape = array.tasks, array.slots, shape
     return row
 
 
-def _runs_before(cluster: Cluster, key: str, now: datetime) -> int:
+def _runs_before(cluster: Cluster, key: str, job_id: str, now: datetime) -> int:
     """Of a job that is requeued, the moment in which its earlier reservation ended; else whatever runs is its run.
 
     Clocks differ: of a key that is new, a run that ended within the last ten minutes may be the job's.
     """
-    earlier = Reservation.objects.filter(cluster=cluster, key=key).order_by("-released_at").first()
-    if earlier is not None and earlier.end == ReservationEnd.ENDED and earlier.released_at is not None:
+    rows = Reservation.objects.filter(cluster=cluster, key=key).exclude(job_id="")
+    rows = rows.filter(job_id=job_id) if job_id else rows
+    earlier = rows.order_by("-released_at").first()
+    if earlier is not None and earlier.released_at is not None:
         return int(earlier.released_at.timestamp())
     return int((now - timedelta(minutes=10)).timestamp())
 

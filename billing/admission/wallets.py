@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from fractions import Fraction
 from math import ceil
 
 from billing.admission.cost import JobCost, longest_that_fits
@@ -38,21 +37,28 @@ class WalletNeed:
         return Money.from_minor(amount, self.wallet.unit).text
 
 
+def list_paying(owner: Ownership, user: str) -> list[Wallet]:
+    """The wallets that pay for jobs of the user in the account, by unit; one that was never opened is none yet."""
+    wallets: list[Wallet] = []
+    for scheme in WalletScheme.objects.filter(tenant=owner.tenant_id).order_by("unit"):
+        whose = owner_of(scheme, owner.project_id, user)
+        rows = Wallet.objects.filter(scheme=scheme, project=whose.project, user=whose.user)
+        wallets += rows.select_related("scheme", "tenant", "project")
+    return wallets
+
+
 def list_wallets(
     owner: Ownership, cost: JobCost, user: str, seconds: int, now: datetime, *, besides: int
 ) -> Sequence[WalletNeed]:
     """Of each wallet that would pay, as it was booked last; one that was never opened has nothing to say yet."""
     needs = []
-    for scheme in WalletScheme.objects.filter(tenant=owner.tenant_id).order_by("unit"):
-        whose = owner_of(scheme, owner.project_id, user)
-        rows = Wallet.objects.filter(scheme=scheme, project=whose.project, user=whose.user)
-        wallet = rows.select_related("scheme", "tenant", "project").first()
+    for wallet in list_paying(owner, user):
         # What wallets pay is what a quota of their credits counts.
-        counted = Quota(tenant=owner.tenant, measure=QuotaMeasure.CREDITS, unit=scheme.unit)
-        exact = cost.of(counted, seconds) if wallet is not None else Fraction(0)
-        if wallet is None or not exact:
+        counted = Quota(tenant=owner.tenant, measure=QuotaMeasure.CREDITS, unit=wallet.unit)
+        exact = cost.of(counted, seconds)
+        if not exact:
             continue
-        amount = Money.from_minor(1, scheme.unit).amount
+        amount = Money.from_minor(1, wallet.unit).amount
         needed, day = ceil(exact / amount), now.astimezone(wallet.tenant.zone).date()
         free = available([wallet], day=day)[wallet.pk] + _hold_of(wallet, besides)
         longest = None

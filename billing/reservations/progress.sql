@@ -2,11 +2,11 @@
 
 -- name: PROGRESS
 -- By reservation: tasks that ended, and of each run that goes on the seconds that are rated, and those that figures count
--- on since. A task that waits has none.
+-- on since. A task that waits has none. A task that was requeued has ended when all of its runs have.
 SELECT r.id, r.seconds, r.tasks, r.at_once, x.ended, x.rated, x.counted_on
 FROM billing_reservation r CROSS JOIN LATERAL (
-    SELECT coalesce(sum(CASE WHEN j.ended IS NULL THEN 0 WHEN j.job_id LIKE '%%[%%' THEN r.tasks ELSE 1 END), 0)::bigint
-               AS ended,
+    SELECT coalesce(sum(CASE WHEN j.ended IS NULL OR j.turn > 1 THEN 0 WHEN j.job_id LIKE '%%[%%' THEN r.tasks ELSE 1 END),
+                    0)::bigint AS ended,
            coalesce(array_agg(greatest(j.seen_until - j.started - j.suspended, 0) ORDER BY j.record_id)
                     FILTER (WHERE j.ended IS NULL AND j.started IS NOT NULL), '{}') AS rated,
            coalesce(array_agg(coalesce((
@@ -15,19 +15,26 @@ FROM billing_reservation r CROSS JOIN LATERAL (
                WHERE o.tenant_id = j.tenant_id AND o.record_id = j.record_id
                  AND o.seen_until >= coalesce(o.read_until, o.seen_until) - %(unseen)s
            ), 0) ORDER BY j.record_id) FILTER (WHERE j.ended IS NULL AND j.started IS NOT NULL), '{}') AS counted_on
-    FROM billing_reservationrun n JOIN billing_ratedjob j ON j.record_id = n.record_id AND j.tenant_id = n.tenant_id
-    WHERE n.reservation_id = r.id AND n.tenant_id = r.tenant_id OFFSET 0
+    FROM (
+        SELECT j.*, row_number() OVER (PARTITION BY j.job_id ORDER BY j.ended NULLS FIRST, j.record_id) AS turn
+        FROM billing_reservationrun n JOIN billing_ratedjob j ON j.record_id = n.record_id AND j.tenant_id = n.tenant_id
+        WHERE n.reservation_id = r.id AND n.tenant_id = r.tenant_id OFFSET 0
+    ) j
 ) x
 WHERE r.tenant_id = ANY (%(tenants)s) AND r.released_at IS NULL AND r.id <> %(besides)s
   AND (r.expires_at IS NULL OR r.expires_at > to_timestamp(%(second)s));
 
 -- name: LINK
--- The runs of jobs that reservations are for, as far as they are new: of an array those of its tasks.
+-- The runs of jobs that reservations are for, as far as they are new: of an array those of its tasks, and of a job whose
+-- run has ended the one that it was requeued for.
 WITH wanted AS MATERIALIZED (
     SELECT r.id, r.tenant_id, c.name AS cluster, r.job_id, r.tasks, r.runs_after, r.placed_at
     FROM billing_reservation r JOIN clusters_cluster c ON c.id = r.cluster_id
     WHERE r.released_at IS NULL AND r.job_id <> ''
-      AND (r.tasks > 1 OR NOT EXISTS (SELECT FROM billing_reservationrun n WHERE n.reservation_id = r.id))
+      AND (r.tasks > 1 OR NOT EXISTS (
+          SELECT FROM billing_reservationrun n
+          JOIN billing_ratedjob j ON j.record_id = n.record_id AND j.tenant_id = n.tenant_id
+          WHERE n.reservation_id = r.id AND j.ended IS NULL))
 )
 INSERT INTO billing_reservationrun (reservation_id, tenant_id, record_id)
 SELECT w.id, w.tenant_id, j.record_id
@@ -45,16 +52,20 @@ ON CONFLICT DO NOTHING RETURNING tenant_id;
 
 -- name: OVER
 -- Standing reservations that are to be released, and why: all runs of the job ended; nobody came; or the cluster was read
--- for a whole day and showed no run of it that waits or goes on.
+-- for a whole day and showed no run of it that waits or goes on. Of one, where `only` says which.
 SELECT r.id, CASE WHEN r.expires_at <= %(moment)s THEN 'never-came' WHEN x.ended >= r.tasks THEN 'ended' ELSE 'vanished' END
 FROM billing_reservation r JOIN clusters_cluster c ON c.id = r.cluster_id CROSS JOIN LATERAL (
-    SELECT sum(CASE WHEN j.ended IS NULL THEN 0 WHEN j.job_id LIKE '%%[%%' THEN r.tasks ELSE 1 END) AS ended,
-           max(CASE WHEN j.ended IS NULL THEN coalesce(v.since, u.last_seen) ELSE to_timestamp(j.ended) END) AS sight
-    FROM billing_reservationrun n JOIN billing_ratedjob j ON j.record_id = n.record_id AND j.tenant_id = n.tenant_id
-    JOIN clusters_usagerecord u ON u.id = n.record_id LEFT JOIN clusters_vanishedrun v ON v.record_id = n.record_id
-    WHERE n.reservation_id = r.id OFFSET 0
+    SELECT sum(CASE WHEN j.ended IS NULL OR j.turn > 1 THEN 0 WHEN j.job_id LIKE '%%[%%' THEN r.tasks ELSE 1 END) AS ended,
+           max(CASE WHEN j.ended IS NULL THEN j.last_seen ELSE to_timestamp(j.ended) END) AS sight
+    FROM (
+        SELECT j.job_id, j.ended, coalesce(v.since, u.last_seen) AS last_seen,
+               row_number() OVER (PARTITION BY j.job_id ORDER BY j.ended NULLS FIRST, j.record_id) AS turn
+        FROM billing_reservationrun n JOIN billing_ratedjob j ON j.record_id = n.record_id AND j.tenant_id = n.tenant_id
+        JOIN clusters_usagerecord u ON u.id = n.record_id LEFT JOIN clusters_vanishedrun v ON v.record_id = n.record_id
+        WHERE n.reservation_id = r.id OFFSET 0
+    ) j
 ) x
-WHERE r.released_at IS NULL AND (
+WHERE r.released_at IS NULL AND (%(only)s::bigint IS NULL OR r.id = %(only)s) AND (
     r.expires_at <= %(moment)s OR x.ended >= r.tasks
     OR r.job_id <> '' AND c.complete_through >= greatest(r.placed_at, x.sight) + make_interval(hours => %(hours)s)
 ) ORDER BY r.id;

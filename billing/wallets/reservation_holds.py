@@ -24,7 +24,8 @@ def shrink_holds(*, tenant: Tenant, moment: datetime) -> None:
     For a caller who has booked all that is rated and lets nothing be rated meanwhile: then no second is both held and
     booked.
     """
-    rows = ReservedAmount.objects.filter(tenant=tenant, wallet__isnull=False, reservation__released_at=None)
+    standing = ReservedAmount.objects.filter(reservation__tenant=tenant, reservation__released_at=None)
+    rows = standing.filter(wallet__isnull=False)
     amounts = {(row.wallet_id, hold_key(row.reservation_id)): row for row in rows}
     if not amounts:
         return

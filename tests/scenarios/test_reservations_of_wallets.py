@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 
 from billing.admission import follow
+from billing.admission import reserve as reserving
 from billing.admission.check import check_job
 from billing.admission.reserve import Array, release_key
 from billing.admission.wording import answer_text
@@ -16,6 +17,7 @@ from billing.models import GrantEvery, Reservation, Wallet, WalletHold, WalletSc
 from billing.quotas.proof import prove_quotas, prove_reservations
 from billing.rules.money import TOKENS
 from billing.wallets import booking, grants, wallet_terms
+from billing.wallets.batch import LeftOverError
 from billing.wallets.wallet_terms import Rule
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
@@ -35,8 +37,7 @@ def cluster() -> Cluster:
     return a_cluster(complete_through="2026-03-05 12:00")
 
 
-@pytest.fixture
-def lab(cluster: Cluster) -> Tenant:
+def a_lab_with_tokens(cluster: Cluster) -> Tenant:
     """100 tokens in one wallet; a GPU-hour costs one."""
     plan = a_plan("tokens", TOKENS, prices=[("gpu-hour", {}, "1", LONG_AGO)], settles="wallet")
     tenant = a_tenant("vision", plan=plan, accounts=[(cluster, "vision")])
@@ -47,6 +48,11 @@ def lab(cluster: Cluster) -> Tenant:
     wallet_terms.set_rule(scheme=scheme, rule=rule)
     grants.tend(moment=NOW)
     return tenant
+
+
+@pytest.fixture
+def lab(cluster: Cluster) -> Tenant:
+    return a_lab_with_tokens(cluster)
 
 
 def wallet() -> tuple[float, float]:
@@ -134,3 +140,41 @@ def test_quota_061_prove_finds_a_hold_without_a_reservation_and_seconds_that_wer
     assert prove_reservations(moment=moment).broken == [
         f"wallet {Wallet.objects.get().pk}: reservation:{row.pk} is held and stands no more"
     ]
+
+
+def test_quota_047_what_is_rated_and_not_booked_is_not_free_where_a_running_job_is_asked_for_again(
+    lab: Tenant, cluster: Cluster
+) -> None:
+    reserve(cluster, 6, job_id="77")
+    runs(cluster, "77", "2026-03-05 12:00", "2026-03-05 13:00")
+    follow.follow_reservations(moment=at("2026-03-05 13:00"))
+    runs(cluster, "77", "2026-03-05 12:00", "2026-03-05 14:00")  # 16 are rated, 8 of them booked
+    later = at("2026-03-05 14:10")  # ten minutes are counted on
+    assert reserve(cluster, 7, job_id="77", now=later).reservation is not None
+    assert wallet() == (84, 40)
+    look("2026-03-05 14:10")
+    assert wallet() == (84, 40)
+    runs(cluster, "77", "2026-03-05 12:00", "2026-03-05 15:00", ended=True)
+    assert release_key(cluster=cluster, key="a", now=at("2026-03-05 15:00"))
+    assert wallet() == (76, 0)  # the last hour is booked before it is free
+
+
+def test_a_tenant_that_cannot_be_booked_keeps_no_other_reservation_from_going(
+    lab: Tenant, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(**_: object) -> None:
+        raise ArithmeticError
+
+    other = a_tenant("speech", plan=a_plan(), accounts=[(cluster, "speech")])
+    a_quota(other, amount=Decimal(100), **ACTS)
+    reserve(cluster, 6, job_id="77")
+    reserve(cluster, 1, key="b", account="speech")
+    runs(cluster, "77", "2026-03-05 12:00", "2026-03-05 12:10", ended=True)
+    monkeypatch.setattr(follow, "book", fail)
+    monkeypatch.setattr(reserving, "book", fail)
+    with pytest.raises(LeftOverError):
+        follow.follow_reservations(moment=at("2026-03-05 12:15"))
+    assert [row.end for row in Reservation.objects.order_by("key")] == ["", "never-came"]
+    monkeypatch.undo()
+    look("2026-03-05 12:15")
+    assert wallet()[1] == 0
