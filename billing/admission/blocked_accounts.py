@@ -24,10 +24,15 @@ class BlockedAccount:
 
 
 def list_blocked_accounts(cluster: Cluster) -> Sequence[BlockedAccount]:
-    """By name: those that are blocked, and those that a budget demands to be, whether or not that can be done."""
+    """By name: those that are blocked, and those that a budget demands to be, whether or not that can be done.
+
+    An account is not blocked where only its waiting jobs are held: others may be submitted, and wait.
+    """
     refuses: dict[str, bool] = {}
     causes: dict[str, list[str]] = {}
-    rows = QuotaBlock.objects.filter(account__cluster=cluster, ended_at=None, state__in=DEMANDING)
+    rows = QuotaBlock.objects.filter(
+        account__cluster=cluster, holds=False, ended_at=None, state__in=DEMANDING
+    )
     for row in rows.select_related("account", "quota", "tenant").order_by("account__name", "pk"):
         name = row.account.name
         refuses[name] = refuses.get(name, False) or row.submits

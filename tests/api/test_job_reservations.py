@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from billing.models import Reservation
+from billing.models import QuotaBlock, Reservation
 from billing.quotas import review
 from clusters.models import Cluster
 from portal.api.resources import job_reservations
@@ -123,3 +123,20 @@ def test_api_031_whoever_waits_too_long_for_others_is_told_to_ask_again(
 
     monkeypatch.setattr(job_reservations, "reserve_job", busy)
     assert daemon.post("/job-reservations", JOB).problem == (503, "busy")
+
+
+def test_quota_042_an_account_whose_waiting_jobs_are_held_is_not_listed_as_blocked(
+    house: House, ann: Door, daemon: Door
+) -> None:
+    year = {
+        "measure": "money",
+        "amount": "1.00",
+        "every": "term",
+        "from": "2026-01-01",
+        "until": "2027-01-01",
+    }
+    ann.send("PUT", "/quotas/of-ben", year | {"action": "hold-jobs", "user": "ben"})
+    ann.send("PUT", "/quotas/of-all", year | {"action": "hold-jobs"})
+    review.review_quotas(moment=datetime.now(UTC))
+    assert QuotaBlock.objects.filter(holds=True).exists()
+    assert daemon.reads("/blocked-accounts") == {"data": []}
