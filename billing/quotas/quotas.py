@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from billing.catalog.tenant_lock import lock
-from billing.models import Quota, QuotaChange, QuotaPeriod, QuotaReview, QuotaSetBy
+from billing.models import Quota, QuotaChange, QuotaPeriod, QuotaReview, QuotaSetBy, ReservedAmount
 from billing.models.quota_terms import LONGEST_NAME, SCOPE, plain
 from billing.models.quotas import QuotaQuerySet
 from billing.quotas.terms import QuotaError, QuotaTerms
@@ -28,6 +28,8 @@ FREELY_CHANGED = (
     "reservation_cap",
 )
 """What may change of a quota that goes on counting the same."""
+OF_RESERVATIONS = {"measure", "unit", "project", *SCOPE}
+"""By what a job's part of a quota is known: where they change, what was reserved of it is nothing of what it is now."""
 FREE = ("amount", "thresholds", "forecasts", "repeat_every", "recipients", "reservation_cap")
 """What owners may change of a quota that has a cap."""
 
@@ -70,7 +72,10 @@ def write_quota(
     values = values | {"counts_since": _counts_since(row, values, moment)}
     if row is None:
         return Quota.objects.create(tenant=tenant, name=name, created_at=moment, **values)
-    if any(getattr(row, column) != value for column, value in values.items()):
+    changed = {column for column, value in values.items() if getattr(row, column) != value}
+    if changed:
+        if changed & OF_RESERVATIONS:
+            ReservedAmount.objects.filter(quota=row, reservation__released_at=None).delete()
         for column, value in values.items():
             setattr(row, column, value)
         row.save()
