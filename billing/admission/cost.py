@@ -38,13 +38,16 @@ class JobCost:
         return sorted({resource for one in self.quotes.values() for resource, _ in one.unpriced})
 
     def of(self, quota: Quota, seconds: int) -> Fraction:
-        """What so many seconds of it use, in the quota's unit: tiers, allowances and terms as they stand now."""
+        """What so many seconds of it use, in the quota's unit: tiers, allowances and terms as they stand now.
+
+        Exact where the price is one a second: lines are rounded, and many jobs of less than half a cent are not free.
+        """
         if quota.measure == QuotaMeasure.GPU_HOURS:
             return self._gpu_hours_a_second * seconds
         one = self._quote(seconds)
-        if quota.measure == QuotaMeasure.MONEY and quota.is_of_whole_tenant:
+        if one.terms and quota.measure == QuotaMeasure.MONEY and quota.is_of_whole_tenant:
             return sum((money.amount for money in one.total if money.currency == quota.unit), Fraction(0))
-        return sum((part.amount.amount for part in self._parts(quota, one)), Fraction(0))
+        return sum((_exact(part) for part in self._parts(quota, one)), Fraction(0))
 
     def a_second(self, quota: Quota) -> Fraction | None:
         """What each second uses of it, exact; None where that depends on which second it is, or on a total."""
@@ -55,11 +58,7 @@ class JobCost:
         meters = [part.meter for part in one.parts]
         if one.terms or len({*meters}) < len(meters) or any(_looks_at_totals(part) for part in one.parts):
             return None
-        exact = (
-            model_of(part.price).amount(part.seconds, part.amount.currency).amount
-            for part in self._parts(quota, one)
-        )
-        return sum(exact, Fraction(0)) / seconds
+        return sum((_exact(part) for part in self._parts(quota, one)), Fraction(0)) / seconds
 
     @property
     def _gpu_hours_a_second(self) -> Fraction:
@@ -83,6 +82,13 @@ class JobCost:
 
 def _looks_at_totals(part: Part) -> bool:
     return part.price.model != Scale.PER_UNIT.value or part.price.allowance_id is not None
+
+
+def _exact(part: Part) -> Fraction:
+    """As on its line where that looks at totals."""
+    if _looks_at_totals(part):
+        return part.amount.amount
+    return model_of(part.price).amount(part.seconds, part.amount.currency).amount
 
 
 def longest_that_fits(cost: JobCost, quota: Quota, seconds: int, left: Fraction) -> int:

@@ -251,3 +251,24 @@ def test_the_month_that_is_nearly_spent_still_refuses(vision: Tenant, cluster: C
     refused = reserve(cluster, 1, 8)
     assert refused.reservation is None
     assert reserve(cluster, 0.5, 8).reservation is not None
+
+
+def test_what_was_reserved_of_a_budget_in_dollars_is_nothing_of_one_that_now_counts_hours(
+    vision: Tenant, cluster: Cluster
+) -> None:
+    a_quota(vision, amount=Decimal(100), **ACTS)
+    reserve(cluster, job_id="77")
+    a_quota(vision, made="2026-03-05", amount=Decimal(200), **ACTS)
+    assert figures(vision) == ["0", "96", "104"]  # another amount counts the same
+    a_quota(vision, made="2026-03-05", measure=QuotaMeasure.GPU_HOURS, amount=Decimal(100), **ACTS)
+    assert figures(vision) == ["0", "0", "100"]
+    reserve(cluster, 5, job_id="77")
+    assert figures(vision) == ["0", "40", "60"]
+
+
+def test_quota_046_many_jobs_of_less_than_half_a_cent_are_held_all_the_same(
+    vision: Tenant, cluster: Cluster
+) -> None:
+    a_quota(vision, amount=Decimal("0.01"), **ACTS)
+    done = [reserve(cluster, 0.002, 1, str(number)).reservation for number in range(5)]  # 7 s: 0.0039 each
+    assert [row is not None for row in done] == [True, True, False, False, False]
