@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
+from django.core.validators import MaxLengthValidator, validate_email
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
@@ -22,6 +22,8 @@ from portal.errors import CodedError
 
 MOST = 20
 """Contacts of one tenant."""
+LONGEST = 254
+"""Characters of an address, as its columns have room for."""
 
 
 class ContactError(CodedError):
@@ -101,6 +103,7 @@ def _checked(email: str) -> str:
     email = email.strip()
     try:
         validate_email(email)
+        MaxLengthValidator(LONGEST)(email)
     except ValidationError as error:
         raise ContactError("no-address", email=email[:80]) from error
     return email

@@ -62,7 +62,10 @@ def checked(tenant: Tenant, values: Mapping[str, str], *, by_operator: bool) -> 
     changed = copy(tenant)
     for name in FIELDS:
         if name in values:
-            setattr(changed, name, _plain(name, values[name]))
+            text = _plain(name, values[name])
+            if not all(line.isprintable() for line in text.split("\n")):
+                raise DetailsError("details-characters", field=FIELDS[name])
+            setattr(changed, name, text)
     others = [field.name for field in Tenant._meta.fields if field.name not in FIELDS]
     try:
         changed.clean_fields(exclude=others)

@@ -15,6 +15,7 @@ SENTENCES: Mapping[str, str] = {
     "already-void": _("{invoice} is void already."),
     "close-just-ended": _("Another close of this month has just ended: look at it first."),
     "close-under-way": _("{person} closes {month} at this moment: wait until that has ended."),
+    "details-characters": _("{field} has control characters in it: type it anew."),
     "details-field": _("{field}: {why}"),
     "details-taxes": _("No invoice could be taxed so: {why}"),
     "details-vat-id": _(

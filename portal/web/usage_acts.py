@@ -246,6 +246,7 @@ def _instant(text: str, zone: ZoneInfo) -> datetime | None:
         at = datetime.fromisoformat(text)
     except ValueError as error:
         raise ActError(_("Enter a time like 2026-03-01T12:00:00Z.")) from error
+    acts.day(f"{at.date()}")  # its years
     if at.tzinfo is None:
         at = at.replace(tzinfo=zone)
     return at.astimezone(UTC)

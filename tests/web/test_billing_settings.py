@@ -46,7 +46,10 @@ def test_a_change_is_previewed_then_stands_on_the_next_invoice_and_in_the_histor
 
     wrong = carla.post(CHANGE, {"act": "preview", **DETAILS, "vat_id": "DE136695977"}, follow=True)
     assert "its form or its check digits do not fit" in wrong.content.decode()
-    for bad in ({"vat_id": "DE136695977"}, {"email": "bills at vision"}, {"purchase_order": "x" * 101}):
+    for bad in (
+        {"vat_id": "DE136695977"}, {"email": "bills at vision"}, {"purchase_order": "x" * 101},
+        {"city": "Ber\u202elin"}, {"address": "Gate 1\n\x1b[2J"},
+    ):  # fmt: skip
         carla.post(CHANGE, {"act": "save", **DETAILS, **bad})
         house.vision.refresh_from_db()
         assert (house.vision.purchase_order, house.vision.email) == ("", "")
@@ -94,6 +97,9 @@ def test_each_kind_of_e_mail_goes_to_its_contacts_and_the_others_where_they_went
         contacts.set_contact(
             tenant=house.vision, email=f"c{number}@vision.example", topics=["invoices"], moment=moment
         )
+    too_long = f"{'a' * 250}@vision.example"
+    shown = carla.post(CHANGE, {"act": "contact", "email": too_long, "budgets": "on"}, follow=True)
+    assert "is no e-mail address" in words(shown.content.decode())
     with pytest.raises(ContactError) as refusal:
         contacts.set_contact(
             tenant=house.vision, email="one@more.example", topics=["invoices"], moment=moment

@@ -151,6 +151,8 @@ def test_an_account_is_assigned_to_the_tenant_that_its_name_suggests(house: Hous
     owned = words(preview(op, path, **{**fields, "tenant": "speech-lab", "since": ""}))
     assert "give a later moment since when" in owned
     assert "Enter a time like" in words(preview(op, path, **{**fields, "since": "2026-04-02T99:00"}))
+    for edge in ("9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00"):
+        assert "in the years 1971 to 8999" in words(preview(op, path, **{**fields, "since": edge}))
     taken = {**fields, "tenant": "speech-lab", "since": "2026-04-05"}
     loses = "Vision Lab (project vision-robots) owns it until then, and "
     assert f"{loses}gives it up." in words(preview(op, path, **taken))
