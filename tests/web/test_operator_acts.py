@@ -14,6 +14,7 @@ from clusters import enforcement_plan
 from clusters.models import Act, Quarantined
 from portal.core.audit.models import AuditEntry
 from portal.core.outbox.models import OutboxMessage
+from portal.core.tenants.access import OPERATOR_RIGHTS, Right
 from portal.core.tenants.models import OperatorRole, Ownership, User
 from portal.core.tenants.suggestions import suggest_tenants
 from tests import builders
@@ -24,6 +25,14 @@ from tests.web.house import House, a_house, page, plan, signed_in
 from tests.web.test_overview import words
 
 TENANT = "/operator/tenants/vision-lab/"
+INVOICE_ACTS = ("credit", "write-off", "write-off/reverse")
+TENANT_ACTS = {
+    "suspend": Right.JOBS,
+    "resume": Right.JOBS,
+    "grant": Right.CREDITS,
+    "plan": Right.TENANTS,
+    "billing": Right.TENANTS,
+}
 
 
 @pytest.fixture
@@ -217,10 +226,21 @@ def test_each_role_does_what_its_rights_say_and_sees_no_other_button(
     assert (f"invoices/{number}/credit/" in page(person, f"/t/vision-lab/invoices/{number}/")) == gives
     job = f"/t/vision-lab/jobs/{house.record('17')}/"
     assert ("Hold the waiting jobs of" in page(person, job)) == acts
-    answer = op.post(
-        f"{TENANT}invoices/{number}/credit/", {"act": "preview", "line": "0", "why": "mine"}, follow=True
-    )
-    assert ("Your role does not allow this" in answer.content.decode()) == (not gives)
+    for path, right in {
+        **{f"{TENANT}invoices/{number}/{act}/": Right.CREDITS for act in INVOICE_ACTS},
+        **{f"{TENANT}{act}/": right for act, right in TENANT_ACTS.items()},
+        f"{TENANT}jobs/{house.record('17')}/hold/": Right.JOBS,
+        "/operator/unassigned/assign/": Right.TENANTS,
+        "/operator/limits/": Right.TENANTS,
+        f"/operator/quarantine/dismiss/?row={house.row.pk}": Right.IMPORTS,
+        f"/operator/quarantine/{house.row.pk}/retry/": Right.IMPORTS,
+        "/operator/clusters/gpu1/files/": Right.IMPORTS,
+    }.items():
+        assert op.get(path).status_code == 200, path
+        answer = op.post(path, {"act": "preview", "line": "0", "why": "mine"}, follow=True)
+        refused = "Your role does not allow this" in answer.content.decode()
+        assert refused == (right not in OPERATOR_RIGHTS[role]), path
+        assert ("Your role may look at this" in op.get(path).content.decode()) in {refused, False}, path
     assert not Invoice.objects.filter(original=house.invoice).exists()
 
 
