@@ -10,10 +10,11 @@ from django.core.cache import cache
 from django.test import Client
 
 from billing.documents import issued
-from billing.invoicing import offboarding
-from billing.models import CheckoutSession, PaymentLink
+from billing.invoicing import credit_notes, offboarding
+from billing.models import CheckoutSession, Invoice, InvoiceState, PaymentLink
 from billing.payments import payment_links
 from billing.payments.gateway_access import CollectionError
+from billing.rules.money import Money
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import Role
 from portal.sentences import sentence
@@ -206,3 +207,34 @@ def test_links_of_a_tenant_that_leaves_open_nothing_once_it_is_archived_and_eras
     offboarding.erase_tenant(tenant=house.vision, moment=moment)
     assert opens() == [False, False, False]
     assert "ann@vision.example" not in str(list(PaymentLink.objects.values()))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_link_says_what_became_of_its_invoice_and_takes_no_money_for_what_is_void(
+    scenario: Scenario,
+) -> None:
+    ann = signed_in(builders.a_person("ann@vision.example", scenario.lab, Role.OWNER))
+    path, finance = a_link(ann, INVOICE), Client()
+    assert finance.post(f"{path}card/").status_code == 303
+    page, number = CheckoutSession.objects.get(), scenario.invoice.number
+    credit_notes.issue_credit_note(
+        invoice=scenario.invoice, reason="slow", by="op", on=scenario.now.date(), net=Money.of("1.00", "USD")
+    )
+    assert "Pay $3.00 by card" in words(finance.get(path).content.decode())
+    assert finance.post(f"{path}card/").headers["Location"] != page.url  # which asks for 4.00 still
+    page.refresh_from_db()
+    assert page.state == "expired"
+
+    credit_notes.issue_credit_note(invoice=scenario.invoice, reason="all", by="op", on=scenario.now.date())
+    assert "Nothing is due." in words(finance.get(path).content.decode())
+    assert finance.post(f"{path}card/").headers["Location"] == path
+    states = CheckoutSession.objects.values_list("state", flat=True)
+    assert [row["status"] for row in scenario.stripe.objects("checkout.session")].count("open") <= 1
+    assert len(states) == 2
+
+    Invoice.objects.filter(number=number).update(state=InvoiceState.VOID)
+    shown = words(finance.get(path).content.decode())
+    assert "This invoice is void: it is not to be paid." in shown
+    assert "by card" not in shown
+    assert finance.post(f"{path}card/").headers["Location"] == path
+    assert len(states.all()) == 2
