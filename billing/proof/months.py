@@ -1,8 +1,9 @@
 """The proofs of months: which stand, what has to be recomputed, and one a night in turn.
 
 A proof of a month stands until something is written that it was computed from. Rows say so by marks, which triggers set
-in the transaction that writes; owners and plans by a digest, which is compared each time; documents and wallets by
-the rated rows that they cover. What none of these tells, a change behind the program's back, the night finds.
+in the transaction that writes; owners, plans and the tables that are attached by a digest, which is compared each time;
+documents and wallets by the rated rows that they cover. What none of these tells, a change behind the program's back,
+the night finds.
 """
 
 from __future__ import annotations

@@ -5,12 +5,21 @@
 INSERT INTO prove_mark SELECT id, month FROM billing_proofmark
 
 -- name: TERMS
--- By month a digest of who owned its accounts while its runs lasted, and of what the plans of those charged then. Who has
--- no run in it is not in it, nor what begins after its last run.
+-- By month a digest of who owned its accounts while its runs lasted, of what the plans of those charged then, and of which
+-- tables were attached with its rows. Who has no run in it is not in it, nor what begins after its last run.
+WITH part AS MATERIALIZED (
+    SELECT i.inhparent = 'billing_ratedusage'::regclass AS rated, to_date(right(c.relname, 7), 'YYYY_MM') AS month, c.oid
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE c.relkind = 'r' AND i.inhparent = ANY (
+        '{clusters_usagerecord, billing_ratedjob, billing_ratedusage}'::regclass[]::oid[])
+)
 SELECT month, concat_ws(' ', o.digest, (
     SELECT coalesce(sum(hashtextextended(concat_ws(' ', t.tenant_id, greatest(t.since, first), least(t.until, last),
                                                    coalesce(t.charges::text, 'none')), 0)::numeric), 0)
     FROM prove_time t WHERE t.since < last AND t.until > first AND t.tenant_id = ANY (o.tenants)
+), (
+    SELECT coalesce(sum(hashtextextended(p.oid::text, 0)::numeric), 0) FROM part p
+    WHERE p.month = m.month OR p.rated AND p.month BETWEEN utc_month(first) AND utc_month(last)
 ))
 FROM jsonb_to_recordset(%(months)s::jsonb) AS m (month date, first bigint, last bigint, accounts bigint[])
 CROSS JOIN LATERAL (
