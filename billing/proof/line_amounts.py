@@ -14,6 +14,7 @@ from django.db.models.expressions import RawSQL
 
 from billing.models import Invoice, InvoiceLine, InvoiceState, LineKind
 from billing.proof.names import mark
+from billing.rules.errors import RuleError
 from billing.rules.fees import amount_of
 from billing.rules.meters import PerUnit
 from billing.rules.money import exponent
@@ -38,18 +39,30 @@ class _Price:
     unit_prices: dict[int | None, Decimal | None] = field(default_factory=dict)
 
     def broken(self) -> Iterator[str]:
-        """The projects whose lines do not cost what they hold."""
+        """The projects whose lines do not cost what they hold, nor what any rule makes of what they say."""
         if self.terms:
-            whole = sum(self.seconds.values(), Fraction(0))
-            amount = recomputed(self.terms, self.currency).minor
-            billed = sum(self.amounts.values())
-            if (billed, self.terms["amount"], Fraction(self.terms["of"])) != (amount, amount, whole):
+            whole, billed = sum(self.seconds.values(), Fraction(0)), sum(self.amounts.values())
+            try:
+                amount = recomputed(self.terms, self.currency).minor
+                right = (billed, self.terms["amount"], Fraction(self.terms["of"])) == (amount, amount, whole)
+            except (ValueError, ArithmeticError, KeyError):  # no rule makes such terms
+                right = False
+            if not right:
                 yield "all projects"
             return
-        for project, seconds in self.seconds.items():
-            model = PerUnit(self.unit_prices[project] or self.unit_price or Decimal(0))
-            if model.amount(seconds, self.currency).rounded().minor != self.amounts[project]:
+        for project in self.seconds:
+            if self._cost_of(project) != self.amounts[project]:
                 yield mark("project", project) if project is not None else "no project"
+
+    def _cost_of(self, project: int | None) -> int | None:
+        """Minor units; None where no price is as the lines say. One that they do not say is that of the others."""
+        unit_price = self.unit_prices[project]
+        if unit_price is None:
+            unit_price = self.unit_price or Decimal(0)
+        try:
+            return PerUnit(unit_price).amount(self.seconds[project], self.currency).rounded().minor
+        except RuleError:
+            return None
 
 
 def lines_that_cost_something_else() -> list[str]:

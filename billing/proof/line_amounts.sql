@@ -1,9 +1,9 @@
 -- Which issued lines have to be computed one by one.
 
 -- name: TO_COMPUTE
--- All lines of a price in a period of which one project's are not plain: with terms, at several prices or in several
--- parts of a unit; or do not add up to the only whole amount that is nearer than half a minor unit to their seconds at their
--- price. Numbers are compared, never divided. minor_units: by currency how many make one.
+-- All lines of a price in a period of which one project's are not plain: with terms, at several prices or one below zero, in
+-- several parts of a unit; or do not add up to the only whole amount that is nearer than half a minor unit to their seconds
+-- at their price. Numbers are compared, never divided. minor_units: by currency how many make one.
 SELECT l.id FROM billing_invoiceline l
 WHERE l.kind = 'usage' AND (l.tenant_id, coalesce(l.service_period_id, 0), coalesce(l.price_id, 0)) IN (
     SELECT l.tenant_id, coalesce(l.service_period_id, 0), coalesce(l.price_id, 0)
@@ -12,7 +12,7 @@ WHERE l.kind = 'usage' AND (l.tenant_id, coalesce(l.service_period_id, 0), coale
     WHERE i.state = 'issued' AND l.kind = 'usage'
     GROUP BY l.tenant_id, l.service_period_id, l.price_id, l.project_id
     HAVING bool_or(l.terms <> '{}') OR min(l.seconds_den) < max(l.seconds_den) OR count(l.unit_price) < count(*)
-        OR min(l.unit_price) < max(l.unit_price) OR min(i.currency) <> max(i.currency)
+        OR min(l.unit_price) < max(l.unit_price) OR min(l.unit_price) < 0 OR min(i.currency) <> max(i.currency)
         OR 2 * abs(sum(l.amount) * min(l.seconds_den) * 3600
-                   - sum(l.seconds_num) * min(l.unit_price) * min(c.minor)::numeric) < min(l.seconds_den) * 3600
+                   - sum(l.seconds_num) * min(l.unit_price) * min(c.minor)::numeric) < min(l.seconds_den) * 3600::numeric
            IS NOT TRUE)
