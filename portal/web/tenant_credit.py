@@ -82,15 +82,16 @@ class _GrantForm:
     def preview(self, values: Values) -> Preview:
         wallet = self.wallet(values)
         with transaction.atomic():
+            before = _balance(wallet)  # not as the form was begun with: another confirmation may be done since
             self.give(values, "preview")
             after = _balance(wallet)
             transaction.set_rollback(True)
-        if after == wallet.balance:
+        if after == before:
             text = _("Credit was given under this reference before: nothing changes.")
             return Preview([text], possible=False)
         text = _("The wallet of {wallet} has {before}, and {after} afterwards.")
-        before, after_text = (say.minor(units, wallet.unit) for units in (wallet.balance, after))
-        return Preview([text.format(wallet=wallet, before=before, after=after_text)])
+        amounts = {"before": say.minor(before, wallet.unit), "after": say.minor(after, wallet.unit)}
+        return Preview([text.format(wallet=wallet, **amounts)])
 
 
 def _fields(wallets: Iterable[Wallet]) -> list[Field]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.db import connections
 from django.test import Client
 
 from billing.models import Invoice, RatedJob, WalletGrant, WriteOff
@@ -330,6 +332,30 @@ def test_what_came_while_a_confirmation_is_carried_out_is_not_acted_on(
         seen = seen_in(preview(op, path, why="maintenance"))
         confirm(op, path, seen, why="maintenance")
         assert [slurm.world.jobs[number].reason for number in (11, 13)] == ["JobHeldAdmin", "Priority"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_confirmed_several_times_at_once_is_done_once_and_the_others_are_told() -> None:
+    house = a_house()
+    ops = [signed_in(house.op) for _ in range(3)]
+    grant = {"wallet": str(house.wallet.pk), "amount": "5.00", "reference": "welcome"}
+    credit = {"line": "0", "net": "2.50", "why": "a slow node"}
+    for path, fields in (
+        (f"{TENANT}invoices/{house.invoice.number}/credit/", credit),
+        (f"{TENANT}grant/", grant),
+    ):
+        form = {"act": "confirm", "seen": seen_in(preview(ops[0], path, **fields)), **fields}
+
+        def confirmed(op: Client, path: str = path, form: dict[str, str] = form) -> int:
+            try:
+                return op.post(path, form).status_code
+            finally:
+                connections.close_all()
+
+        with ThreadPoolExecutor(len(ops)) as pool:
+            assert sorted(pool.map(confirmed, ops)) == [200, 200, 302], path
+    assert [note.total for note in Invoice.objects.filter(original=house.invoice)] == [-250]
+    assert WalletGrant.objects.count() == 1
 
 
 def gpus(slurm: StandIn) -> int:
