@@ -82,7 +82,7 @@ class _GrantForm:
     def preview(self, values: Values) -> Preview:
         wallet = self.wallet(values)
         with transaction.atomic():
-            before = _balance(wallet)  # not as the form was begun with: another confirmation may be done since
+            before = _balance(wallet)  # which another confirmation may have changed since the form began
             self.give(values, "preview")
             after = _balance(wallet)
             transaction.set_rollback(True)
