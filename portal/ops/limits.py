@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from billing.limits.status import AccountStatus, LimitStatus, held_text, limit_text, scope_text, state_text
 
 
-def limit_data(one: LimitStatus) -> dict[str, Any]:
-    """For programs."""
+def limit_data(one: LimitStatus, *, inner: bool = True) -> dict[str, Any]:
+    """For programs; `inner`: with what only operators read, who see other tenants and addresses in it."""
     limit = one.limit
     return {
         "tenant": limit.tenant.slug,
@@ -19,19 +21,20 @@ def limit_data(one: LimitStatus) -> dict[str, Any]:
         "project": limit.project.name if limit.project else None,
         "account": limit.account,
         "cluster": limit.cluster,
-        "accounts": [_account_data(account) for account in one.accounts],
+        "accounts": [_account_data(account, inner=inner) for account in one.accounts],
     }
 
 
-def _account_data(one: AccountStatus) -> dict[str, Any]:
+def _account_data(one: AccountStatus, *, inner: bool) -> dict[str, Any]:
+    outer_error = _("It could not be set yet, and is tried again.") if one.error else ""
     return {
         "cluster": one.cluster,
         "account": one.account,
         "gpus": one.gpus,
         "jobs": one.jobs,
         "state": one.state or "requested",
-        "note": one.note,
-        "error": one.error,
+        "note": one.note if inner else "",
+        "error": one.error if inner else outer_error,
         "checked_at": one.checked_at,
     }
 

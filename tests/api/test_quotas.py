@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from billing.models import Quota, QuotaEvery, QuotaMeasure
+from billing.limits import limits
+from billing.models import LimitedAccount, Quota, QuotaEvery, QuotaMeasure
 from billing.quotas import quotas
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
@@ -179,3 +180,20 @@ def test_api_038_nobody_asks_for_somebody_else(ann: Door, op: Door, house: House
         403,
         "missing-scope",
     )
+
+
+def test_why_a_limit_could_not_be_set_is_for_operators(ann: Door, op: Door, house: House) -> None:
+    """The sentence may name another tenant's account, or an address within."""
+    moment = builders.at("2026-03-10")
+    limits.set_limit(tenant=house.vision, name="once", terms=limits.LimitTerms(gpus=16), moment=moment)
+    account = house.vision.ownerships.select_related("account").earliest("pk").account
+    error = f"Below {account.name} lies secret of speech-lab, which a limit would hold, too."
+    LimitedAccount.objects.create(
+        tenant=house.vision, account=account, gpus={"": 16}, began_at=moment, next_at=moment, error=error,
+        note="GrpTRES=gres/gpu is 32 and not our 16 any more.",
+    )  # fmt: skip
+    for path in ("/limits", "/limits/once"):
+        body = ann.reads(path)
+        (one,) = (body["data"][0] if "data" in body else body)["accounts"]
+        assert (one["note"], one["error"]) == ("", "It could not be set yet, and is tried again.")
+    assert op.reads("/limits?tenant=vision-lab")["data"][0]["accounts"][0]["error"] == error

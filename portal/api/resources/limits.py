@@ -34,8 +34,10 @@ class LimitAccountSerializer(serializers.Serializer[Any]):
     state = serializers.ChoiceField(
         choices=LimitState.values, help_text="`set`: read back from the scheduler."
     )
-    note = serializers.CharField(help_text="What the scheduler does not do, or has otherwise.")
-    error = serializers.CharField(help_text="Why it could not be set yet; it is tried again.")
+    note = serializers.CharField(help_text="What the scheduler does not do, or has otherwise: for operators.")
+    error = serializers.CharField(
+        help_text="That it could not be set yet, and to operators why; it is tried again."
+    )
     checked_at = MomentField(allow_null=True)
 
 
@@ -67,7 +69,8 @@ class LimitEndpoint(NamedEndpoint):
         return limits.list_limits(tenant)
 
     def data(self, rows: Sequence[ConcurrencyLimit]) -> list[dict[str, Any]]:
-        return [limit_data(one) for one in load_statuses(rows, moment=self.moment)]
+        inner = self.client.tenant is None
+        return [limit_data(one, inner=inner) for one in load_statuses(rows, moment=self.moment)]
 
     def terms(self, row: ConcurrencyLimit) -> dict[str, Any]:
         (data,) = self.data([row])
