@@ -26,7 +26,10 @@ class QuotaEndingState(models.TextChoices):
 
 @track(exclude=["tries", "next_at", "error"])  # of the error, operators read the last one
 class QuotaEnding(models.Model):
-    """That a quota has the running jobs of one account ended at a moment, unless it holds no more by then."""
+    """That a quota has the running jobs of one account ended at a moment, unless it holds no more by then.
+
+    Those that ran when it was announced: what starts later is announced by a row of its own.
+    """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
     quota = models.ForeignKey(Quota, on_delete=models.PROTECT, related_name="endings", db_index=False)
@@ -35,6 +38,9 @@ class QuotaEnding(models.Model):
     began_at = models.DateTimeField(help_text="When it was announced.")
     due_at = models.DateTimeField(help_text="When the grace is over.")
     warned_at = models.DateTimeField(null=True, help_text="When it was announced again, shortly before.")
+    ends_older = models.BooleanField(
+        default=False, help_text="Also jobs from before the quota, as it said when this was announced."
+    )
     jobs = ArrayField(models.TextField(), default=list, help_text="Those that were ended, by their numbers.")
     closed_at = models.DateTimeField(null=True, help_text="When nothing demanded it any more.")
     error = models.TextField(blank=True, help_text="Why nothing could be ended yet; it is tried again.")
@@ -63,5 +69,5 @@ class QuotaEnding(models.Model):
 
     @property
     def source(self) -> str:
-        """Who ends the jobs, as the scheduler's history has it."""
-        return f"{QUOTA_SOURCE}{self.quota_id}"
+        """Who ends the jobs, as the scheduler's history has it: the quota, by this announcement and no other."""
+        return f"{QUOTA_SOURCE}{self.quota_id}:{self.pk}"

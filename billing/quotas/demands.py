@@ -23,11 +23,14 @@ def demand_blocks(outcomes: Sequence[Outcome], *, tenants: Collection[int], mome
     """Within the pass: begin the blocks and endings that its figures demand, and stop those that nothing demands now.
 
     The tenants are those of the pass: a quota of theirs that has ended demands nothing. The same figures again change
-    nothing. One query where no quota acts.
+    nothing. Two queries where no quota acts.
     """
     current = _load_current(tenants)
     acting = [one for one in outcomes if one.quota.action != QuotaAction.NOTIFY]
     if not acting and not current:
+        endings.announce_endings(
+            (), tenants=tenants, moment=moment
+        )  # one may have waited for its last cancel
         return
     accounts, released = _load_accounts(tenants, moment), load_released(tenants, moment)
     demands: dict[tuple[int, int], Demand] = {}
@@ -121,8 +124,11 @@ def _load_current(tenants: Collection[int]) -> dict[tuple[int, int], QuotaBlock]
 
 
 def load_released(tenants: Collection[int], moment: datetime) -> dict[int, datetime]:
-    """Tenants whose quotas block nothing, each with the moment until which."""
-    rows = QuotaRelease.objects.filter(tenant__in=tenants, released_at__lte=moment, until__gt=moment)
+    """Tenants whose quotas block nothing, each with the moment until which.
+
+    A release holds from when it is written: by the clock of another machine it may have been made a little later.
+    """
+    rows = QuotaRelease.objects.filter(tenant__in=tenants, until__gt=moment)
     return dict(rows.order_by("until").values_list("tenant", "until"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -11,8 +12,8 @@ import structlog
 from django.db import transaction
 from django.db.models import Q
 
-from billing.models import Quota, QuotaAction, QuotaEnding, QuotaEndingState, QuotaEvery
-from billing.quotas import demands, endings, figures, jobs
+from billing.models import Quota, QuotaAction, QuotaChange, QuotaEnding, QuotaEndingState, QuotaEvery
+from billing.quotas import demands, endings, figures, jobs, plan_quotas
 from billing.quotas.figures import Figure
 from billing.quotas.jobs import RunningJob
 from billing.quotas.quotas import list_quotas
@@ -23,7 +24,8 @@ from billing.rules import quotas as rules
 from clusters import enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
 from clusters.enforcement_plan import LimitError, Request, SchedulerPort
-from clusters.models import Act, ActKind, ActOutcome, Cluster
+from clusters.models import ActKind, Cluster
+from clusters.models.acts import OPEN
 from portal.core import locks
 from portal.core.locks import Work
 from portal.core.tenants.models import Ownership
@@ -53,10 +55,13 @@ def end_jobs(*, moment: datetime, opens: PortOpener, reads: Reader = pulls.pull)
     """Warn of what is ended soon, and end the running jobs whose grace is over, cluster by cluster.
 
     Each cluster is pulled first: a pull that fails ends nothing, and neither does what running jobs are only thought to
-    have used since. Must not be called inside a transaction. By two at once, or again after a kill, each job is
-    cancelled once.
+    have used since. Before each cancel it is asked again whether it is still demanded. Must not be called inside a
+    transaction. By two at once, or again after a kill, each job is cancelled once.
     """
-    done = EndTally(warned=endings.warn_again(moment=moment))
+    began = time.monotonic()
+    run = _Run(lambda: moment + timedelta(seconds=int(time.monotonic() - began)), opens, reads)
+    endings.have_leaves_looked_at()
+    run.done.warned = endings.warn_again(moment=moment)
     rows = QuotaEnding.objects.filter(
         state__in=(QuotaEndingState.ANNOUNCED, QuotaEndingState.DONE),
         closed_at=None,
@@ -67,80 +72,110 @@ def end_jobs(*, moment: datetime, opens: PortOpener, reads: Reader = pulls.pull)
     for cluster, of_cluster in groupby(list(listed[:AT_ONCE]), lambda row: row.account.cluster):
         with locks.alone(Work.ENDING_JOBS, cluster.pk) as ours:
             if ours:
-                _try_cluster(cluster, list(of_cluster), opens, reads, done, moment)
-    return done
+                _try_cluster(cluster, list(of_cluster), run)
+    return run.done
 
 
-def _try_cluster(
-    cluster: Cluster,
-    rows: Sequence[QuotaEnding],
-    opens: PortOpener,
-    reads: Reader,
-    done: EndTally,
-    moment: datetime,
-) -> None:
+@dataclass(slots=True)
+class _Run:
+    """One call: pulls and cancels take their time, so the present goes on from the caller's moment."""
+
+    now: Callable[[], datetime]
+    opens: PortOpener
+    reads: Reader
+    done: EndTally = field(default_factory=EndTally)
+
+
+def _try_cluster(cluster: Cluster, rows: Sequence[QuotaEnding], run: _Run) -> None:
     """What fails is one cluster's."""
     try:
-        _end_on(cluster, rows, opens, reads, done, moment)
+        _end_on(cluster, rows, run)
     except (LimitError, ConnectorError, PullError) as error:
-        _put_off(rows, str(error), done, moment)
+        _put_off(rows, str(error), run)
     except Exception as error:
         log.exception("jobs not ended", cluster=cluster.name)
-        _put_off(rows, unforeseen(error), done, moment)
+        _put_off(rows, unforeseen(error), run)
 
 
-def _end_on(
-    cluster: Cluster,
-    rows: Sequence[QuotaEnding],
-    opens: PortOpener,
-    reads: Reader,
-    done: EndTally,
-    moment: datetime,
-) -> None:
-    busy = [row for row in rows if jobs.list_running(row.quota, row.account)]
-    for row in rows:
-        if row not in busy:
-            _record(row, [], done, moment)
+def _end_on(cluster: Cluster, rows: Sequence[QuotaEnding], run: _Run) -> None:
+    cancels = endings.load_cancels(rows)
+    busy = [
+        row
+        for row in rows
+        if any(act.outcome in OPEN for act in cancels[row.pk])
+        or _list_warned(row, jobs.list_running(row.quota, row.account, older=row.ends_older))
+    ]
+    idle = [row for row in rows if row not in busy]
+    demanded = _list_demanded(idle, run.now())
+    for row in idle:
+        _record(row, demanded.get(row.pk), run)
     if not busy:
         return
-    pulled = reads(cluster, moment=moment)
+    pulled = run.reads(cluster, moment=run.now())
     if pulled.outcome is not PullOutcome.DONE:
         why = pulled.error or "It is being read at this moment."
-        _put_off(busy, f"{cluster.name} could not be read, so no job was ended: {why}", done, moment)
+        _put_off(busy, f"{cluster.name} could not be read, so no job was ended: {why}", run)
         return
-    with opens(cluster) as port:
+    with run.opens(cluster) as port:
         job_control.tidy(port=port)
-        for row, quota in _still_demanded(busy, moment):
-            # The quota as it is now: it may say of older jobs what it did not say before.
-            running = jobs.list_running(quota, row.account)
-            keys = {job.key for job in running}
-            troubles = [trouble for job in running if (trouble := _cancel(port, row, job, keys))]
-            _record(row, troubles, done, moment)
+        for row in busy:
+            _end_of_account(port, row, run)
 
 
-def _still_demanded(rows: Sequence[QuotaEnding], moment: datetime) -> list[tuple[QuotaEnding, Quota]]:
-    """Those whose quota is used up by what was read, with the quota as it is now; the next pass stops the others."""
-    current = QuotaEnding.objects.filter(pk__in=[row.pk for row in rows], closed_at=None).values_list(
-        "pk", flat=True
+def _end_of_account(port: SchedulerPort, row: QuotaEnding, run: _Run) -> None:
+    """Cancel one by one, each only if nothing has spared it meanwhile."""
+    quota = _list_demanded([row], run.now()).get(row.pk)
+    # By the quota as it is now: it may end fewer jobs than it said.
+    running = jobs.list_running(quota, row.account, older=row.ends_older) if quota else []
+    warned = _list_warned(row, running)
+    keys, left, failed = {job.key for job in warned}, list[str](), list[str]()
+    for job in warned:
+        if not (quota := _list_demanded([row], run.now()).get(row.pk)):
+            break
+        try:
+            failed += [text for text in [_cancel(port, row, job, keys)] if text]
+        except _LeftError as error:
+            left.append(str(error))
+    _record(row, quota, run, left=left, failed=failed)
+
+
+def _list_warned(row: QuotaEnding, running: Sequence[RunningJob]) -> list[RunningJob]:
+    """Those that ran when it was announced: only they have had all of the grace and both warnings."""
+    return [job for job in running if job.started <= row.began_at.timestamp()]
+
+
+def _list_demanded(rows: Sequence[QuotaEnding], moment: datetime) -> dict[int, Quota]:
+    """By ending the quota as it is now, of those that are due and used up by what was read."""
+    if not rows:
+        return {}
+    tenants = {row.tenant_id for row in rows}
+    with transaction.atomic():
+        plan_quotas.follow_plans(tenants, moment=moment)
+    current = QuotaEnding.objects.filter(
+        pk__in=[row.pk for row in rows],
+        closed_at=None,
+        due_at__lte=moment,
+        account__cluster__may_end_jobs=True,
     )
+    places = dict(current.values_list("pk", "quota"))
     quotas = {
         quota.pk: quota
         for quota in list_quotas().filter(
-            pk__in={row.quota_id for row in rows}, action=QuotaAction.END_JOBS, watch=False
+            pk__in=set(places.values()), action=QuotaAction.END_JOBS, watch=False
         )
     }
     by_quota = figures.load_figures(list(quotas.values()), moment=moment, forecasts=False)
-    released = demands.load_released({row.tenant_id for row in rows}, moment)
-    return [
-        (row, quotas[row.quota_id])
+    released = demands.load_released(tenants, moment)
+    return {
+        row.pk: quota
         for row in rows
-        if row.pk in current
-        and row.quota_id in quotas
+        if (quota := quotas.get(places.get(row.pk, 0))) is not None
         and row.tenant_id not in released
-        and _is_spent(quotas[row.quota_id], by_quota[row.quota_id], moment)
-        and Cluster.objects.filter(pk=row.account.cluster_id, may_end_jobs=True).exists()
+        and quota.counts_since <= row.began_at  # else it counts others than were warned
+        and row.began_at + endings.grace(quota) <= moment
+        and _is_spent(quota, by_quota[quota.pk], moment)
         and _is_owned(row, moment)
-    ]
+    }
 
 
 def _is_spent(quota: Quota, figure: Figure, moment: datetime) -> bool:
@@ -157,20 +192,31 @@ def _is_owned(row: QuotaEnding, moment: datetime) -> bool:
     return rows.filter(Q(until=None) | Q(until__gt=moment), tenant=row.tenant_id).exists()
 
 
+class _LeftError(Exception):
+    """The job is let be; the message says why. That is no failure."""
+
+
 def _cancel(port: SchedulerPort, row: QuotaEnding, job: RunningJob, keys: set[str]) -> str:
-    """Why it could not be done, in a sentence; "" where it was, or where the job has ended by itself."""
+    """Why it could not be done, in a sentence; "" where it was, or where the job has ended by itself.
+
+    Raises _LeftError.
+    """
     number, _, _submitted = job.key.partition("@")
     if not number.isdecimal():
-        return f"Job {job.job_id} has no number of Slurm."
+        raise _LeftError(f"Job {job.job_id} has no number of Slurm.")
     try:
         plan = enforcement_plan.plan(port=port, request=Request(kind=ActKind.CANCEL, job=int(number)))
     except LimitError:  # slurmctld has forgotten it
         return ""
     for step in plan.steps:
         if any("PENDING" in states for states in step.before.values()):
-            return f"Job {job.job_id} waits again: it was left."
+            raise _LeftError(f"Job {job.job_id} waits again: it was left.")
         if not step.before.keys() <= keys:
-            return f"Job {job.job_id} would end others with it that are not to be ended: it was left."
+            raise _LeftError(
+                f"Job {job.job_id} would end others with it that are not to be ended: it was left."
+            )
+        if step.account != row.account.name:
+            raise _LeftError(f"Job {job.job_id} is of account {step.account} now: it was left.")
     why = f"budget {row.quota.name} of {row.quota.tenant.slug} is used up, and its grace is over"
     try:
         done = job_control.carry_out(port=port, plan=plan, who=row.source, why=why, exactly=True)
@@ -180,43 +226,50 @@ def _cancel(port: SchedulerPort, row: QuotaEnding, job: RunningJob, keys: set[st
 
 
 @transaction.atomic
-def _record(row: QuotaEnding, troubles: Sequence[str], done: EndTally, moment: datetime) -> None:
-    """Write down what the acts on the scheduler say, whoever began them; told once of each job."""
-    locked = QuotaEnding.objects.select_for_update(of=("self",)).select_related("quota", "account")
+def _record(
+    row: QuotaEnding,
+    quota: Quota | None,
+    run: _Run,
+    *,
+    left: Sequence[str] = (),
+    failed: Sequence[str] = (),
+) -> None:
+    """Write down what the acts on the scheduler say, whoever began them; told once of each job.
+
+    `quota`: None where nothing demands it any more, which the next pass sees. Jobs that have started since it was
+    announced are announced then, unless a cancel is to be tried again.
+    """
+    moment, troubles = run.now(), [*left, *failed]
+    locked = QuotaEnding.objects.select_for_update(of=("self",)).select_related("quota", "account__cluster")
     current = locked.get(pk=row.pk)
-    ended = [number for number in _list_ended(row) if number not in current.jobs]
-    current.jobs = [*current.jobs, *ended]
-    if current.state == QuotaEndingState.ANNOUNCED and (current.jobs or not troubles):
+    ended = endings.add_ended(current, endings.load_cancels([current])[current.pk])
+    if current.jobs or (quota is not None and not troubles):
         current.state = QuotaEndingState.DONE
     current.error, current.tries = " ".join(troubles), current.tries + 1 if troubles else 0
     current.next_at = moment + (_distance(row) if troubles else AGAIN)
     current.save()
     if ended:
         endings.tell([current], "ended", moment=moment, jobs=ended)
-    done.ended += len(ended)
-    done.troubles += [f"{row.account}: {trouble}" for trouble in troubles]
+    if quota is None:
+        QuotaChange.objects.create(tenant_id=current.tenant_id)
+    elif current.closed_at is None and not failed and _has_new(current, quota):
+        endings.announce_anew(current, quota, moment=moment)
+    run.done.ended += len(ended)
+    run.done.troubles += [f"{row.account}: {trouble}" for trouble in troubles]
 
 
-def _list_ended(row: QuotaEnding) -> list[str]:
-    """Numbers of the jobs that were cancelled for it, also by a process that died before it wrote that down."""
-    acts = Act.objects.filter(
-        cluster=row.account.cluster_id,
-        account=row.account.name,
-        kind=ActKind.CANCEL,
-        who=row.source,
-        outcome=ActOutcome.DONE,
-        intended_at__gte=row.began_at,
-    )
-    targets = acts.order_by("pk").values_list("target", flat=True)
-    return [target.removeprefix("job ").partition("@")[0] for target in targets]
+def _has_new(row: QuotaEnding, quota: Quota) -> bool:
+    """Whether jobs run that were not announced."""
+    running = jobs.list_running(quota, row.account)
+    return len(running) > len(_list_warned(row, jobs.list_running(quota, row.account, older=row.ends_older)))
 
 
-def _put_off(rows: Sequence[QuotaEnding], reason: str, done: EndTally, moment: datetime) -> None:
+def _put_off(rows: Sequence[QuotaEnding], reason: str, run: _Run) -> None:
     for row in rows:
         QuotaEnding.objects.filter(pk=row.pk, closed_at=None).update(
-            error=reason, tries=row.tries + 1, next_at=moment + _distance(row)
+            error=reason, tries=row.tries + 1, next_at=run.now() + _distance(row)
         )
-        done.troubles.append(f"{row.account}: {reason}")
+        run.done.troubles.append(f"{row.account}: {reason}")
     log.warning("jobs not ended", accounts=[str(row.account) for row in rows], why=reason)
 
 

@@ -56,12 +56,13 @@ class RunningJob:
     key: str  # number@submission
     job_id: str
     user: str
+    started: int  # epoch second
 
 
-def list_running(quota: Quota, account: Account) -> list[RunningJob]:
+def list_running(quota: Quota, account: Account, *, older: bool = True) -> list[RunningJob]:
     """The jobs of the account that run and that the quota counts and may end, the longest running first.
 
-    Those that began before the quota was made only where it says so. Three queries.
+    Those that began before the quota was made only where it says so, and `older` does. Three queries.
     """
     rows = RatedJob.objects.runs().filter(
         tenant=quota.tenant_id,
@@ -77,7 +78,7 @@ def list_running(quota: Quota, account: Account) -> list[RunningJob]:
         rows = rows.filter(user=quota.user)
     if quota.measure == QuotaMeasure.GPU_HOURS:
         rows = rows.filter(gpus__gt=0)
-    if not quota.ends_older:
+    if not (quota.ends_older and older):
         rows = rows.filter(started__gte=int(quota.created_at.timestamp()))
     jobs = list(rows.exclude(state="SUSPENDED").order_by("started", "record_id"))
     return _known(jobs)
@@ -89,7 +90,7 @@ def _known(jobs: Sequence[RatedJob]) -> list[RunningJob]:
     lost = set(VanishedRun.objects.filter(record__in=ids).values_list("record", flat=True))
     keys = dict(UsageRecord.objects.filter(pk__in=ids).values_list("pk", "source_key"))
     return [
-        RunningJob(keys[job.record_id], job.job_id, job.user)
+        RunningJob(keys[job.record_id], job.job_id, job.user, job.started or 0)
         for job in jobs
         if job.record_id in keys and job.record_id not in lost
     ]

@@ -74,6 +74,12 @@ class EndingLab(Lab):
     def ends(self) -> EndTally:
         return ending_run.end_jobs(moment=self.now, opens=self.opens, reads=self.reads)
 
+    def is_due(self) -> None:
+        """The grace is over, and workers have warned a second time."""
+        self.now = at("2026-03-05 13:46")
+        self.ends()
+        self.now = at("2026-03-05 14:00")
+
     def state_of(self, number: int) -> str:
         return self.slurm.world.jobs[number].state
 
@@ -135,6 +141,7 @@ def test_quota_034_running_jobs_end_after_two_warnings_and_a_fresh_look(lab: End
 
 def test_quota_034_a_raise_in_the_grace_stops_it_and_says_so(lab: EndingLab) -> None:
     used_up(lab)
+    lab.is_due()
     lab.now = at("2026-03-05 13:59")
     lab.raise_to("1500")
     lab.now = at("2026-03-05 14:00")  # the raise is known before any pass has seen it
@@ -148,7 +155,7 @@ def test_quota_034_a_raise_in_the_grace_stops_it_and_says_so(lab: EndingLab) -> 
 
 def test_quota_064_a_pull_that_fails_ends_nothing_and_is_tried_again(lab: EndingLab) -> None:
     used_up(lab)
-    lab.now = at("2026-03-05 14:00")
+    lab.is_due()
     for outcome in (PullOutcome.FAILED, PullOutcome.BUSY):
         lab.outcome = outcome
         done = lab.ends()
@@ -163,7 +170,7 @@ def test_quota_064_what_is_only_counted_on_ends_nothing_and_a_pull_gives_it_back
     used_up(lab)
     job = lab.slurm.world.jobs[71]  # it had ended before all was used
     job.state, job.ended = "COMPLETED", int(at("2026-03-05 10:10").timestamp())
-    lab.now = at("2026-03-05 14:00")
+    lab.is_due()
     assert lab.ends().ended == 0
     lab.goes_by()
     assert (endings(), lab.states, lab.gpus) == ([("stopped", [])], ["lifted"], 8)
@@ -172,13 +179,18 @@ def test_quota_064_what_is_only_counted_on_ends_nothing_and_a_pull_gives_it_back
 def test_quota_034_jobs_from_before_the_budget_run_on_unless_it_says_so(lab: EndingLab) -> None:
     used_up(lab, made="2026-03-05 10:30")
     lab.runs(72, "2026-03-05 11:00", gpus=1)
-    lab.now = at("2026-03-05 14:00")
+    lab.is_due()
     assert lab.ends().ended == 1
     assert [lab.state_of(number) for number in (71, 72)] == ["RUNNING", "CANCELLED"]
     lab.raise_to("1000", ends_older=True)
     lab.now += timedelta(minutes=10)
+    assert lab.ends().ended == 0  # what was never warned
+    lab.goes_by()
+    lab.now += timedelta(minutes=106)
+    lab.ends()
+    lab.now += timedelta(minutes=14)
     assert (lab.ends().ended, lab.state_of(71)) == (1, "CANCELLED")
-    assert endings() == [("done", ["72", "71"])]
+    assert endings() == [("done", ["72"]), ("done", ["71"])]
 
 
 def test_quota_031_ending_needs_the_operators_leave_and_is_off_unless_chosen(lab: EndingLab) -> None:
@@ -198,7 +210,7 @@ def test_quota_031_ending_needs_the_operators_leave_and_is_off_unless_chosen(lab
 def test_quota_034_leave_that_is_taken_back_in_the_grace_ends_nothing(lab: EndingLab) -> None:
     used_up(lab)
     Cluster.objects.update(may_end_jobs=False)
-    lab.now = at("2026-03-05 14:00")
+    lab.is_due()
     assert (lab.ends().ended, lab.state_of(71)) == (0, "RUNNING")
 
 
@@ -207,7 +219,7 @@ def test_quota_034_others_jobs_and_waiting_ones_are_never_ended(lab: EndingLab) 
     used_up(lab, user="ben")
     lab.runs(72, "2026-03-05 11:00", gpus=1, user="eve")
     lab.slurm.world.jobs[71].state = "PENDING"
-    lab.now = at("2026-03-05 14:00")
+    lab.is_due()
     done = lab.ends()
     assert (done.ended, done.troubles) == (0, ["gpu1/vision: Job 71 waits again: it was left."])
     assert [lab.state_of(number) for number in (71, 72)] == ["PENDING", "RUNNING"]
@@ -224,7 +236,7 @@ def test_quota_043_what_is_watched_ends_nothing(lab: EndingLab) -> None:
 
 def test_quota_060_a_worker_killed_after_the_cancel_tells_of_it_all_the_same(lab: EndingLab) -> None:
     used_up(lab)
-    lab.now = at("2026-03-05 14:00")
+    lab.is_due()
     row = QuotaEnding.objects.select_related("account__cluster", "quota__tenant").get()
     with lab.opens(lab.cluster) as port:
         plan = enforcement_plan.plan(port=port, request=Request(kind=ActKind.CANCEL, job=71))
