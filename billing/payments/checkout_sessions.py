@@ -49,20 +49,26 @@ class ReturnUrls:
 
 
 def open_payment_page(
-    *, invoice: Invoice, gateway: Gateway, back: ReturnUrls, who: str, moment: datetime, known: bool = True
+    *,
+    invoice: Invoice,
+    gateway: Gateway,
+    back: ReturnUrls,
+    who: str,
+    moment: datetime,
+    of_tenant: bool = True,
 ) -> CheckoutSession:
     """An open page on which what is due of the invoice can be paid: the one that is open for just that and leads back
     to the same address, whoever asked for it, or a new one.
 
-    `known`: whoever pays there is of the tenant, and may use and save its cards. Raises CollectionError where nothing
-    can be paid there, and after many new ones; GatewayError where no page can be had now.
+    `of_tenant`: whoever pays there is of the tenant, and may use and save its cards. Raises CollectionError where
+    nothing can be paid there, and after many new ones; GatewayError where no page can be had now.
     """
     open_checkout = _reuse_page(invoice, gateway, back, moment)
     if open_checkout is not None:
         return open_checkout
     refuse_too_many(invoice.tenant, moment)
     close_invoice_pages(invoice=invoice, gateway=gateway, moment=moment)
-    customer = customers.get_customer(invoice.tenant, gateway=gateway, moment=moment) if known else ""
+    customer = customers.get_customer(invoice.tenant, gateway=gateway, moment=moment) if of_tenant else ""
     checkout = _prepare_payment(invoice, customer, back, who, moment)
     return open_session(checkout, gateway, moment)
 

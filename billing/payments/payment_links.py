@@ -47,8 +47,8 @@ def make_link(*, invoice: Invoice, days: int, by: str, moment: datetime) -> Paym
 def link_of_reminder(*, invoice: Invoice, moment: datetime) -> PaymentLink | None:
     """The link that a reminder has: that of the one before while it lasts, else a new one; None beyond MOST_OPEN."""
     row = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
-    known = open_links(row, moment).filter(maker="", expires_at__gte=moment + ENOUGH_LEFT)
-    if (newest := known.order_by("-expires_at", "-pk").first()) is not None:
+    earlier = open_links(row, moment).filter(maker="", expires_at__gte=moment + ENOUGH_LEFT)
+    if (newest := earlier.order_by("-expires_at", "-pk").first()) is not None:
         return newest
     if open_links(row, moment).count() >= MOST_OPEN:
         return None
@@ -123,7 +123,7 @@ def open_page(*, link: PaymentLink, gateway: Gateway, back: ReturnUrls, moment: 
     if pages_of(link).filter(created_at__gt=moment - timedelta(hours=1)).count() >= MOST_PAGES:
         raise CollectionError("too-many-pages", count=MOST_PAGES)
     return checkout_sessions.open_payment_page(
-        invoice=link.invoice, gateway=gateway, back=back, who=name_of(link), moment=moment, known=False
+        invoice=link.invoice, gateway=gateway, back=back, who=name_of(link), moment=moment, of_tenant=False
     )
 
 

@@ -97,8 +97,8 @@ def conduct(request: HttpRequest, frame: PageFrame, act: Act) -> HttpResponse:
             require_recent_proof(request)
         try:
             with _one_by_one(request.path) if confirms and act.in_transaction else nullcontext():
-                found = act.preview(values)
-                seen = found if isinstance(found, Preview) else Preview(found)
+                preview = act.preview(values)
+                seen = preview if isinstance(preview, Preview) else Preview(preview)
                 if confirms and seen.possible and seen.digest(values) == request.POST.get("seen"):
                     with acting_as(str(request.user), why=values.get(act.reason, "")):
                         messages.success(request, act.carry_out(values))

@@ -29,7 +29,7 @@ def act_on_job(
     cluster = Cluster.objects.filter(name=job.cluster).first() if job else None
     if job is None or cluster is None or kind not in KINDS:
         raise Http404("no such job")
-    wanted = KINDS[kind]
+    act_kind = KINDS[kind]
     plan: Any = None  # the one that was previewed: what came to the queue since is not touched
 
     def carry_out(values: Values) -> str:
@@ -56,13 +56,13 @@ def act_on_job(
         del values
         with enforcement_plan.open_port(cluster=cluster, clock=_clock) as port:
             job_control.tidy(port=port)
-            plan = enforcement_plan.plan(port=port, request=_intent(wanted, job))
+            plan = enforcement_plan.plan(port=port, request=_intent(act_kind, job))
         sentences = [*(step.words for step in plan.steps), *plan.notes]
         return Preview(sentences, key=plan.fingerprint, possible=bool(plan.steps))
 
     act = Act(
-        title=_title(wanted, job),
-        button=_title(wanted, job),
+        title=_title(act_kind, job),
+        button=_title(act_kind, job),
         lead=cluster.name,
         right=Right.JOBS,
         fields=[Field(name="why", label=_("Reason"), hint=_("Kept in the history."))],

@@ -64,9 +64,9 @@ def onboarding(request: HttpRequest, frame: PageFrame) -> HttpResponse:
         except REFUSALS as refusal:
             errors = refusal.sentences if isinstance(refusal, ConfigError) else (sentence(refusal),)
     progress = reading.progress()
-    asked = request.POST.get("step") or request.GET.get("step", "")
+    step_key = request.POST.get("step") or request.GET.get("step", "")
     places = {kind.key: place for place, kind in enumerate(STEPS)}
-    current = places.get(asked, min(progress.current, len(STEPS) - 1))
+    current = places.get(step_key, min(progress.current, len(STEPS) - 1))
     if current > progress.current:  # nothing to do there yet
         current = progress.current
     kind = STEPS[current]

@@ -45,14 +45,14 @@ def operator_tenant(request: HttpRequest, frame: PageFrame, *, tenant: str) -> H
 
 def _acts(seen: TenantOverview) -> list[tuple[str, str, Right]]:
     """What can be done now: who has no wallet is granted nothing, and who is not blocked is not resumed."""
-    found = [("suspend_tenant", _("Suspend"), Right.JOBS)]
+    offers = [("suspend_tenant", _("Suspend"), Right.JOBS)]
     if seen.blocks:
-        found.append(("resume_tenant", _("Resume"), Right.JOBS))
+        offers.append(("resume_tenant", _("Resume"), Right.JOBS))
     if seen.wallets:
-        found.append(("grant_credit", _("Grant credit"), Right.CREDITS))
+        offers.append(("grant_credit", _("Grant credit"), Right.CREDITS))
     if seen.archive is None:
-        found.append(("change_plan", _("Change plan"), Right.TENANTS))
-    return found
+        offers.append(("change_plan", _("Change plan"), Right.TENANTS))
+    return offers
 
 
 def _badge(seen: TenantOverview) -> Badge:

@@ -90,10 +90,10 @@ def dismiss_rows(request: HttpRequest, frame: PageFrame) -> HttpResponse:
 @operator_page("quarantine", acts=Right.IMPORTS)
 def retry_row(request: HttpRequest, frame: PageFrame, *, row: int) -> HttpResponse:
     """Have its source read again: a good row of the same job resolves it."""
-    found = Quarantined.objects.select_related("cluster__connection").filter(pk=row, resolved_at=None).first()
-    if found is None:
+    entry = Quarantined.objects.select_related("cluster__connection").filter(pk=row, resolved_at=None).first()
+    if entry is None:
         raise Http404("no such open row")
-    cluster = found.cluster
+    cluster = entry.cluster
     connection = getattr(cluster, "connection", None)
 
     def preview(values: Values) -> Preview:
@@ -104,7 +104,7 @@ def retry_row(request: HttpRequest, frame: PageFrame, *, row: int) -> HttpRespon
                     _(
                         "It came from {source}. Nothing here can read that again: import the file once more, "
                         "mended, on the page of {cluster}."
-                    ).format(source=found.source or _("a file"), cluster=cluster.name)
+                    ).format(source=entry.source or _("a file"), cluster=cluster.name)
                 ],
                 possible=False,
             )
@@ -129,7 +129,7 @@ def retry_row(request: HttpRequest, frame: PageFrame, *, row: int) -> HttpRespon
     act = Act(
         title=_("Retry a quarantined row"),
         button=_("Sync {cluster}").format(cluster=cluster.name),
-        lead=f"{found.code}: {found.reason}",
+        lead=f"{entry.code}: {entry.reason}",
         right=Right.IMPORTS,
         fields=[],
         preview=preview,

@@ -131,7 +131,7 @@ def _measure(
         top=top,
     )
     columns = [
-        (day.isoformat(), _said(say.short_day(day), unit, series, number, totals[number]), stacks[number])
+        (day.isoformat(), _tooltip(say.short_day(day), unit, series, number, totals[number]), stacks[number])
         for number, day in enumerate(begun)
         if sums[number]
     ]
@@ -146,7 +146,7 @@ def _measure(
     )
 
 
-def _said(day: str, unit: str, series: Sequence[Series], number: int, total: str) -> str:
+def _tooltip(day: str, unit: str, series: Sequence[Series], number: int, total: str) -> str:
     """What a pointer over a day shows: its parts from above, and their sum."""
     parts = [f"{one.name}: {one.texts[number]}" for one in series if one.values[number]]
     return "\n".join([f"{day} · {unit}", *reversed(parts), _("Total: {amount}").format(amount=total)])

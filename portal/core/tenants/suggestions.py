@@ -31,13 +31,13 @@ def suggest_tenants(accounts: Collection[str], tenants: Iterable[Tenant]) -> Map
     )
     for name, owner in rows:
         owners.setdefault(name, set()).add(owner)
-    found: dict[str, Tenant] = {}
+    suggestions: dict[str, Tenant] = {}
     for name in accounts:
         own = owners.get(name, set()) & by_pk.keys()
         best = by_pk[next(iter(own))] if len(own) == 1 else _best(name, named)
         if name and best is not None:
-            found[name] = best
-    return found
+            suggestions[name] = best
+    return suggestions
 
 
 class _Name:
