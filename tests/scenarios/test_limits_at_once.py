@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -12,9 +13,12 @@ from billing.limits import enforcement, limits, status
 from billing.limits.enforcement import LimitTally
 from billing.limits.limits import LimitTerms, LimitTermsError
 from billing.models import LimitedAccount
+from clusters import enforcement_plan, job_control
+from clusters.connectors.acts import Ceiling
 from clusters.enforcement_plan import SchedulerPort
 from clusters.models import AccountLimit, Act, ActKind, ActOutcome, Cluster
 from portal.core.audit.models import AuditEntry
+from portal.core.tenants.models import Ownership
 from tests.builders import a_job, a_plan, a_tenant, at, ingest, own
 from tests.configuring_terms import apply, refused
 from tests.fakes.kubernetes import StandIn as Kube
@@ -258,3 +262,47 @@ def test_quota_054_kubernetes_holds_it_by_our_resource_quota_beneath_a_block_too
         limits.end_limit(tenant=tenant, name="once", moment=now)
         assert enforces(3).lifted == 1
         assert hard(kube) is None
+
+
+def test_limits_and_reasons_of_blocks_in_whatever_order_give_back_what_was_before(lab: LimitLab) -> None:
+    """Whoever blocks, limits and lets go in between: blocked it has 0, free the present limit, and 8 without one."""
+    sources, chance = ("dunning", "quota:1", "operator"), random.Random(20260305)
+    with lab.opens(lab.cluster) as port:
+        for _story in range(12):
+            standing: set[str] = set()
+            limit: int | None = None
+            for _turn in range(12):
+                source = chance.choice((*sources, "limit", "limit"))
+                if source == "limit":
+                    limit = chance.choice((None, 4, 8, 16))
+                    ceiling = None if limit is None else Ceiling(gpus={"": limit})
+                    plan = enforcement_plan.plan_limit(port=port, account="vision", ceiling=ceiling)
+                elif source in standing:
+                    standing.remove(source)
+                    plan = enforcement_plan.plan_unblock(port=port, account="vision", source=source)
+                else:
+                    standing.add(source)
+                    plan = enforcement_plan.plan_block(port=port, account="vision", source=source)
+                assert job_control.carry_out(port=port, plan=plan, who=source).good
+                assert lab.held[0] == (0 if standing else limit or 8)
+            for source in sorted(standing):
+                plan = enforcement_plan.plan_unblock(port=port, account="vision", source=source)
+                job_control.carry_out(port=port, plan=plan, who=source)
+            plan = enforcement_plan.plan_limit(port=port, account="vision", ceiling=None)
+            job_control.carry_out(port=port, plan=plan, who="limits")
+            assert (lab.held, AccountLimit.objects.filter(ended_at=None).count()) == ((8, None, 40), 0)
+
+
+def test_a_limited_account_that_moves_has_the_limits_of_whom_it_moves_to(lab: LimitLab) -> None:
+    speech = a_tenant("speech", plan=a_plan("other"), accounts=[])
+    lab.limit(gpus=16)
+    limits.set_limit(tenant=speech, name="own", terms=LimitTerms(gpus=3), moment=lab.now)
+    lab.enforces()
+    assert lab.held[0] == 16
+    Ownership.objects.filter(tenant=lab.tenant).update(until=lab.now)
+    own(speech, lab.cluster, "vision", since=f"{lab.now:%Y-%m-%d %H:%M}")
+    lab.enforces()
+    assert lab.held[0] == 3
+    limits.end_limit(tenant=speech, name="own", moment=lab.now)
+    assert lab.enforces().lifted == 1
+    assert lab.held[0] == 8
