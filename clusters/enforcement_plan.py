@@ -177,6 +177,7 @@ def _unsettled(act: Act, account: str) -> str:
 def _plan_hold(port: SchedulerPort, request: Request) -> Plan:
     port.acts.refuse_updates()
     waiting = [job for job in port.acts.jobs(account=request.account, user=request.user) if job.waits]
+    spared = _let_go_by_hand(port.cluster, request)
     steps = [
         Step(
             target=_target(job),
@@ -186,12 +187,21 @@ def _plan_hold(port: SchedulerPort, request: Request) -> Plan:
             intended={"held": True},
         )
         for job in waiting
-        if not job.held
+        if not job.held and _target(job) not in spared
     ]
     notes = [] if steps else [f"No job of {_whose(request)} waits that could be held."]
-    if already := len(waiting) - len(steps):
+    if already := sum(job.held for job in waiting):
         notes.append(f"Held already: {already}.")
     return Plan(request=request, steps=tuple(steps), notes=tuple(notes))
+
+
+def _let_go_by_hand(cluster: Cluster, request: Request) -> set[str]:
+    """Targets that somebody let go whom the source has held, or that an operator has let go here: not fought over."""
+    if request.source == OPERATOR:
+        return set()
+    begin = _kind_of(request.source)
+    last = _load_last_acts(cluster, request.account)
+    return {target for target, (kind, who) in last.items() if (kind == ActKind.HOLD) == who.startswith(begin)}
 
 
 def _plan_release(port: SchedulerPort, request: Request) -> Plan:
@@ -225,7 +235,18 @@ def _holds_placed_here(cluster: Cluster, account: str, *, source: str) -> set[st
     The operator's hand releases whatever was held here; any other source what was held by those of its kind, which is
     what its name begins with.
     """
-    last: dict[str, tuple[str, str]] = {}
+    last = _load_last_acts(cluster, account)
+    begin = "" if source == OPERATOR else _kind_of(source)
+    return {target for target, (kind, who) in last.items() if kind == ActKind.HOLD and who.startswith(begin)}
+
+
+def _kind_of(source: str) -> str:
+    """How the names of its kind begin: `quota:`."""
+    return source.partition(":")[0] + ":"
+
+
+def _load_last_acts(cluster: Cluster, account: str) -> dict[str, tuple[str, str]]:
+    """By target of the account the last hold or release here that stood, and who did it."""
     acts = Act.objects.filter(
         cluster=cluster,
         account=account,
@@ -233,9 +254,7 @@ def _holds_placed_here(cluster: Cluster, account: str, *, source: str) -> set[st
         outcome=Act.Outcome.DONE,
     )
     rows = acts.order_by("pk").values_list("target", "kind", "who")
-    last.update((target, (kind, who)) for target, kind, who in rows)
-    begin = "" if source == OPERATOR else source.partition(":")[0] + ":"
-    return {target for target, (kind, who) in last.items() if kind == ActKind.HOLD and who.startswith(begin)}
+    return {target: (kind, who) for target, kind, who in rows}
 
 
 def _plan_cancel(port: SchedulerPort, request: Request) -> Plan:

@@ -9,7 +9,7 @@ from billing.models import QuotaBlock
 from billing.models.notices import BlockState
 from billing.quotas.demands import BLOCKING
 from clusters import enforcement_plan
-from clusters.enforcement_plan import Request, SchedulerPort
+from clusters.enforcement_plan import LimitError, Request, SchedulerPort
 from clusters.models import ActKind
 
 EVERY = timedelta(minutes=1)
@@ -26,7 +26,11 @@ def carry_out(port: SchedulerPort, row: QuotaBlock, moment: datetime) -> BlockSt
 def _hold(port: SchedulerPort, row: QuotaBlock) -> BlockState:
     request = Request(kind=ActKind.HOLD, account=row.account.name, user=row.user, source=row.source)
     plan = enforcement_plan.plan(port=port, request=request)
-    scheduler_blocks.carry_out_plan(port, plan, row.why, who=row.source)
+    try:
+        scheduler_blocks.carry_out_plan(port, plan, row.why, who=row.source)
+    except LimitError:  # one may have started meanwhile: then nothing of it is left
+        plan = enforcement_plan.plan(port=port, request=request)
+        scheduler_blocks.carry_out_plan(port, plan, row.why, who=row.source)
     return BlockState.BLOCKED
 
 

@@ -19,6 +19,7 @@ from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaError, QuotaTerms
 from billing.rating.pulls import Pulled, PullOutcome
 from clusters import enforcement_plan, job_control
+from clusters.connectors.slurm.acts import SlurmActs
 from clusters.enforcement_plan import Request
 from clusters.models import Act, ActKind, Cluster
 from portal.core.events.models import Event
@@ -298,6 +299,43 @@ def test_quota_031_waiting_jobs_are_held_again_and_again_and_only_these_released
     lab.goes_by()
     assert [world.jobs[number].reason for number in (1, 2, 5)] == ["None", "JobHeldUser", "None"]
     assert lab.states == ["lifted"]
+
+
+def test_quota_040_a_job_that_starts_before_its_hold_keeps_no_other_from_being_held(
+    lab: EndingLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_quota(lab.tenant, **HOLDS)
+    world = lab.slurm.world
+    world.add(Job(1), Job(2))
+    hold = SlurmActs.hold
+
+    def held(acts: SlurmActs, number: int) -> Any:
+        world.jobs[1].state = "RUNNING"
+        return hold(acts, number)
+
+    monkeypatch.setattr(SlurmActs, "hold", held)
+    spend(lab.cluster, "1000.00")
+    done = lab.goes_by()
+    assert (lab.states, done.troubles, world.jobs[2].reason) == (["blocked"], [], "JobHeldAdmin")
+    world.add(Job(3))
+    lab.goes_by(61)
+    assert world.jobs[3].reason == "JobHeldAdmin"
+
+
+def test_quota_038_a_job_that_op_lets_go_by_hand_is_not_held_again(lab: EndingLab) -> None:
+    a_quota(lab.tenant, **HOLDS)
+    world = lab.slurm.world
+    world.add(Job(1), Job(2))
+    spend(lab.cluster, "1000.00")
+    lab.goes_by()
+    world.jobs[1].reason = "Priority"
+    lab.goes_by(61)
+    assert [world.jobs[number].reason for number in (1, 2)] == ["Priority", "JobHeldAdmin"]
+    lab.raise_to("1500")
+    lab.goes_by()
+    spend(lab.cluster, "500.00", day="2026-03-03")
+    lab.goes_by()
+    assert [world.jobs[number].reason for number in (1, 2)] == ["Priority", "JobHeldAdmin"]
 
 
 def test_quota_041_a_budget_of_a_user_holds_the_jobs_of_that_user_alone(lab: EndingLab) -> None:
