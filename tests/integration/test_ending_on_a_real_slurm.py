@@ -10,7 +10,7 @@ import pytest
 from django.db.models import F
 
 from billing.models import QuotaAction, QuotaEnding, QuotaEvery, QuotaMeasure, RatedJob
-from billing.quotas import blocks, ending_run, quotas, review
+from billing.quotas import blocks, ending_run, endings, quotas, review
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
 from clusters.models import Cluster
@@ -46,7 +46,9 @@ def looks() -> None:
     assert blocks.enforce_blocks(moment=now(), opens=port).troubles == []
 
 
-def test_quota_031_034_a_real_slurm_has_its_jobs_held_released_and_ended(every_slurm: Lab) -> None:
+def test_quota_031_034_a_real_slurm_has_its_jobs_held_released_and_ended(
+    every_slurm: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = connected(every_slurm)
     Cluster.objects.update(may_end_jobs=True)
     globex = a_tenant("globex", plan=a_plan(charges=["gpu"]), accounts=[(cluster, "globex")])
@@ -69,11 +71,11 @@ def test_quota_031_034_a_real_slurm_has_its_jobs_held_released_and_ended(every_s
         allow(globex, 10**6, QuotaAction.HOLD_JOBS)
         looks()
         until(lambda: "JobHeld" not in job_state(every_slurm, waits))
+        monkeypatch.setattr(endings, "grace", lambda _: timedelta(seconds=1))
         allow(globex, 0, QuotaAction.END_JOBS)
         looks()
         assert job_state(every_slurm, runs).startswith("RUNNING")
-        QuotaEnding.objects.update(due_at=now(), began_at=now() - timedelta(hours=2))
-        QuotaEnding.objects.update(next_at=now())
+        time.sleep(2)
         done = ending_run.end_jobs(moment=now(), opens=port)
         assert (done.ended, done.troubles) == (1, [])
         until(lambda: job_state(every_slurm, runs) == "")
