@@ -87,6 +87,43 @@ def test_what_the_owner_of_the_tables_writes_with_triggers_on_is_found_by_the_ne
     assert checks.prove().recomputed == []
 
 
+def test_a_statement_marks_the_months_of_its_rows_and_none_between(lab: Tenant, cluster: Cluster) -> None:
+    """Three months or more apart, two in a row, and none, each by statements of their own; of which one is marked."""
+    for number, months in enumerate([(1, 3), (1, 5), (2, 3), (4,), (3, 4, 5), (2, 5)]):
+        ingest(
+            cluster,
+            *(
+                a_job(
+                    job_id=f"{number}-{month}",
+                    started=f"2026-0{month}-09 10:00",
+                    ended=f"2026-0{month}-09 11:00",
+                )
+                for month in months
+            ),
+        )
+        assert recomputed() == [date(2026, month, 1) for month in months]
+    for statement, marks in [
+        (
+            "UPDATE billing_daytotal SET units = units WHERE day IN ('2026-01-02', '2026-03-02')",
+            [JANUARY, MARCH],
+        ),
+        (
+            "UPDATE billing_daytotal SET units = units WHERE day IN ('2026-01-02', '2026-04-09')",
+            [JANUARY, APRIL],
+        ),
+        ("UPDATE billing_daytotal SET units = units WHERE day < '2001-01-01'", []),
+        ("DELETE FROM billing_ratedjob WHERE job_id IN ('1-1', '1-5')", [JANUARY, MAY]),
+        ("UPDATE clusters_usagerecord SET name = 'x' WHERE job_id IN ('5-2', '5-5')", [FEBRUARY, MAY]),
+    ]:
+        with for_once(), connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('app.proof_marks', '{2026-01-01}', true)")
+            cursor.execute(
+                "DELETE FROM billing_proofmark; INSERT INTO billing_proofmark (month) VALUES ('2026-01-01')"
+            )
+            cursor.execute(statement)
+            assert checks.prove().recomputed == sorted({JANUARY, *marks}), statement
+
+
 def test_a_run_of_many_months_has_the_months_of_its_record_and_of_what_was_added_proved_again(
     lab: Tenant, cluster: Cluster
 ) -> None:
