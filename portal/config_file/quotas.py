@@ -126,10 +126,14 @@ def terms_described(row: Quota | PlanQuota) -> Mapping[str, Any]:
         **{column: getattr(row, column, "") for column in SCOPE},
         "credits": "" if row.credits == QuotaCredits.GROSS else row.credits,
         "reservation_cap": row.reservation_cap,
-        **{flag: "yes" if getattr(row, flag) else "" for flag in ("with_paid", "carry_overdraft")},
+        **{
+            flag: "yes" if getattr(row, flag) else ""
+            for flag in ("with_paid", "carry_overdraft", "ends_older")
+        },
         "thresholds": row.thresholds or "",
         "forecast_thresholds": row.forecasts or "",
         "carry_over": f"{row.carry_over} %" if row.carry_over else "",
         "repeat_every": row.repeat_every,
         "action": row.acts_text,
+        "grace_minutes": row.grace_minutes,
     }

@@ -162,3 +162,15 @@ def test_a_version_in_use_keeps_its_quotas_and_refuses_what_tenants_alone_have(v
     spend(vision.ownerships.get().account.cluster, "10.00")
     (sentence,) = refused(text.replace('"1000"', '"1200"'))
     assert "Plan standard from 2026-01-01 is in use, so its quotas stay as they are" in sentence
+
+
+def test_another_grace_is_in_the_list_of_changes_of_plans_and_of_tenants(vision: Tenant) -> None:
+    text = plan_text(PlanQuota.objects.get().version).replace(
+        '"no-gpu-jobs"', '"end-jobs"\ngrace_minutes = 60'
+    )
+    apply(text)
+    listed = apply(text.replace("grace_minutes = 60", "grace_minutes = 120\nends_older = true"))
+    assert listed == [
+        "plan standard from 2026-01-01, quota monthly: ends_older nothing -> yes",
+        "plan standard from 2026-01-01, quota monthly: grace_minutes 60 -> 120",
+    ]
