@@ -92,7 +92,7 @@ def check_job(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime, be
 
     `job.account` is one that the tenant owns, "" for any; quotas of a user, queue, QOS or GPU model count it where it
     says so. `besides`: a reservation that would end with this job's. A fixed number of queries, and where money is
-    counted those of a quote for each length that a period leaves of the job. Raises QuoteError.
+    counted those of a quote for each length that a period leaves of the job, and of TRIES. Raises QuoteError.
     """
     seconds = read_length(job)
     owner = account_of(tenant, cluster, job.account, datetime.fromtimestamp(job.started or 0, UTC))
@@ -101,15 +101,15 @@ def check_job(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime, be
     released = bool(rows) and tenant.pk in demands.load_released([tenant.pk], now)
     blocks = demands.list_open(rows) if rows and not released else {}
     cost = JobCost(tenant, cluster, job, owner.account.name, now)
+    paying = list_wallets(owner, cost, job.user, seconds, now, besides=besides)
     needs = []
     for row in rows:
         if _is_open(row, by_quota[row.pk], now):
             one, acts = QuotaStatus(row, by_quota[row.pk]), not released and decides(row, job)
             need = _need(one, cost, seconds, now, decides=acts)
-            if acts and any(_stands(block, owner) for block in blocks.get(row.pk, ())):
-                need = replace(need, longest=0, blocks=True)
-            needs.append(need)
-    paying = list_wallets(owner, cost, job.user, seconds, now, besides=besides)
+            stands = acts and any(_stands(block, owner) for block in blocks.get(row.pk, ()))
+            needs.append(replace(need, blocks=stands))
+    needs = _with_longest(needs, cost)
     return JobCheck(owner.account.name, owner.project.name, seconds, needs, cost.unpriced, paying)
 
 
@@ -156,9 +156,20 @@ def _need(status: QuotaStatus, cost: JobCost, seconds: int, now: datetime, *, de
     """Of a period that ends before the job, only what it uses until then."""
     quota = status.quota
     counted = min(seconds, max(1, seconds_within(quota, status.figure.window, now)))
-    need = Need(status, cost.of(quota, counted), None, decides, counted)
-    if need.fits:
-        return need
-    if status.left <= 0:
-        return replace(need, longest=0)
-    return replace(need, longest=longest_that_fits(cost, quota, counted, status.left))
+    return Need(status, cost.of(quota, counted), None, decides, counted)
+
+
+def _with_longest(needs: Sequence[Need], cost: JobCost) -> list[Need]:
+    """With what would fit of those that do not: found for those that decide first, the least that is left first."""
+    results = list(needs)
+    for place, need in sorted(enumerate(needs), key=lambda pair: (not pair[1].decides, _share_left(pair[1]))):
+        if not need.fits:
+            left = Fraction(0) if need.blocks else need.status.left
+            fits = longest_that_fits(cost, need.status.quota, need.within, left) if left > 0 else 0
+            results[place] = replace(need, longest=fits)
+    return results
+
+
+def _share_left(need: Need) -> Fraction:
+    """Of what the job needs."""
+    return need.status.left / need.amount if need.amount else Fraction(0)

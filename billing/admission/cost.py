@@ -18,7 +18,8 @@ HOUR = 3600
 MINUTE = 60
 """Schedulers take time limits in whole minutes."""
 TRIES = 8
-"""Lengths that are priced, at most, to find the longest that fits where the price is not one a second."""
+"""Lengths that are priced, at most, to find the longest that fits where the price is not one a second: of all quotas
+and wallets of a job together. Whoever comes later goes by what was priced for those before."""
 
 
 @dataclass(slots=True)
@@ -31,6 +32,7 @@ class JobCost:
     account: str
     now: datetime
     quotes: dict[int, Quote] = field(default_factory=dict)
+    tries: int = TRIES  # that are left
 
     @property
     def unpriced(self) -> list[str]:
@@ -94,8 +96,9 @@ def _exact(part: Part) -> Fraction:
 def longest_that_fits(cost: JobCost, quota: Quota, seconds: int, left: Fraction) -> int:
     """Seconds in whole minutes, fewer than asked for, that cost at most what is left; 0 where no minute does.
 
-    The very longest where every second costs the same; else one that fits, found in TRIES steps. Each goes to where
-    what is left would be reached if the price were even in between: far fewer than halves where a tier is short.
+    The very longest where every second costs the same; else one that fits, found from the lengths that were priced
+    before in the TRIES that are left, and in one more where none of them fits. Each goes to where what is left would be
+    reached if the price were even in between: far fewer than halves where a tier is short.
     """
     most = (seconds - 1) // MINUTE
     a_second = cost.a_second(quota)
@@ -103,9 +106,18 @@ def longest_that_fits(cost: JobCost, quota: Quota, seconds: int, left: Fraction)
         return min(most, int(left / a_second / MINUTE)) * MINUTE if a_second else most * MINUTE
     fits, beyond = 0, most + 1
     lower, upper = Fraction(0), cost.of(quota, beyond * MINUTE)
-    for _ in range(TRIES):
+    for priced in sorted(
+        length for length in cost.quotes if length < beyond * MINUTE and length % MINUTE == 0
+    ):
+        amount = cost.of(quota, priced)
+        if amount > left:
+            beyond, upper = priced // MINUTE, amount
+            break
+        fits, lower = priced // MINUTE, amount
+    for _ in range(cost.tries or int(not fits)):
         if beyond - fits < 2:
             break
+        cost.tries = max(0, cost.tries - 1)
         even = (left - lower) / (upper - lower) if upper > lower else Fraction(1, 2)
         middle = min(max(fits + int((beyond - fits) * even), fits + 1), beyond - 1)
         amount = cost.of(quota, middle * MINUTE)

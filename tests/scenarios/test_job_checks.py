@@ -79,6 +79,24 @@ def test_quota_045_tiers_make_the_longest_limit_one_that_fits() -> None:
     assert ask(lab, hours=7, gpus=1).may_run
 
 
+def test_quota_045_many_budgets_that_a_job_with_tiers_does_not_fit_are_searched_together() -> None:
+    _, lab = a_lab(a_version(GRADUATED))
+    a_quota(lab, "strict", amount=Decimal("5.99"), **ACTS)
+    with CaptureQueriesContext(connection) as alone:
+        assert ask(lab, hours=8, gpus=2).longest == 59 * 60
+    for number in range(9):
+        a_quota(lab, f"loose-{number}", amount=Decimal(20 + number))
+    with CaptureQueriesContext(connection) as together:
+        refused = ask(lab, hours=8, gpus=2)
+    assert refused.longest == 59 * 60
+    assert len(together) < 4 * len(alone)
+    for need in refused.needs:
+        assert need.longest is not None
+        assert need.longest >= 59 * 60
+        shorter = ask(lab, hours=need.longest / 3600, gpus=2)
+        assert [one.fits for one in shorter.needs if one.status.quota == need.status.quota] == [True]
+
+
 def test_quota_045_gpu_hours_credits_and_slices_are_counted_in_their_own_unit(vision: Tenant) -> None:
     a_quota(vision, "hours", measure=QuotaMeasure.GPU_HOURS, amount=Decimal(10), **ACTS)
     assert ask(vision, hours=5, gpus=2).may_run
