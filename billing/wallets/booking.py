@@ -64,7 +64,7 @@ def book(*, tenant: Tenant, moment: datetime) -> None:
     state.rated_through = max([state.rated_through, *(row[4] for row in news)])
     state.due = False
     state.save()
-    reservation_holds.shrink_holds(tenant=tenant, moment=moment)
+    reservation_holds.adjust_holds(tenant=tenant, moment=moment)
 
 
 def wallet_of(scheme: WalletScheme, owner: Owner) -> Wallet:

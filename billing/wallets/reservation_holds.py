@@ -1,4 +1,4 @@
-"""What reservations hold of wallets: one hold of each, which shrinks by what was booked of its job."""
+"""What reservations hold of wallets: one hold of each, which follows what was booked of its job."""
 
 from __future__ import annotations
 
@@ -18,31 +18,39 @@ def hold_key(reservation: int | str) -> str:
     return f"reservation:{reservation}"
 
 
-def shrink_holds(*, tenant: Tenant, moment: datetime) -> None:
+def adjust_holds(*, tenant: Tenant, moment: datetime) -> None:
     """Let each hold be what the rated seconds of its job leave; those that nothing is left of go.
 
-    For a caller who has booked all that is rated and lets nothing be rated meanwhile: then no second is both held and
-    booked.
+    It grows, beyond the limit if need be, where the next task of an array or a requeued job takes the place of one that
+    ended: it is admitted already. For a caller who has booked all that is rated and lets nothing be rated meanwhile:
+    then no second is both held and booked.
     """
     standing = ReservedAmount.objects.filter(reservation__tenant=tenant, reservation__released_at=None)
-    rows = standing.filter(wallet__isnull=False)
-    amounts = {(row.wallet_id, hold_key(row.reservation_id)): row for row in rows}
-    if not amounts:
+    wallets = locked(standing.filter(wallet__isnull=False).values_list("wallet", flat=True))
+    if not wallets:
         return
+    # What stands is read when nobody reserves of the wallets any more.
+    active = WalletHold.objects.filter(wallet__in=wallets, released_at=None)
+    holds = {(hold.wallet_id, hold.key): hold for hold in active}
     progress = load_progress([tenant.pk], moment=moment, unseen=0)
-    locked({wallet for wallet, _ in amounts if wallet is not None})
-    for hold in WalletHold.objects.filter(wallet__in=[wallet for wallet, _ in amounts], released_at=None):
-        row = amounts.get((hold.wallet_id, hold.key))
-        one = progress.get(row.reservation_id) if row is not None else None
-        if row is not None and one is not None:
-            _set(hold, ceil(left_of(row, one, within=None, rated_only=True)), moment)
+    for row in standing.filter(wallet__in=wallets):
+        one = progress.get(row.reservation_id)
+        if one is not None and row.wallet_id is not None:
+            left = ceil(left_of(row, one, within=None, rated_only=True))
+            key = hold_key(row.reservation_id)
+            _set(wallets[row.wallet_id], key, holds.get((row.wallet_id, key)), left, moment)
 
 
-def _set(hold: WalletHold, amount: int, moment: datetime) -> None:
-    if amount >= hold.amount:
+def _set(wallet: Wallet, key: str, hold: WalletHold | None, amount: int, moment: datetime) -> None:
+    more = amount - (hold.amount if hold is not None else 0)
+    if not more:
         return
-    Wallet.objects.filter(pk=hold.wallet_id).update(held=F("held") - (hold.amount - max(amount, 0)))
-    if amount > 0:
+    Wallet.objects.filter(pk=wallet.pk).update(held=F("held") + more)
+    if hold is None:
+        WalletHold.objects.create(
+            wallet=wallet, tenant_id=wallet.tenant_id, key=key, amount=amount, placed_at=moment
+        )
+    elif amount:
         WalletHold.objects.filter(pk=hold.pk).update(amount=amount)
     else:
         WalletHold.objects.filter(pk=hold.pk).update(released_at=moment)

@@ -24,7 +24,7 @@ from portal.core.tenants.models import Tenant
 from tests import builders
 from tests.builders import LONG_AGO, a_cluster, a_plan, a_tenant, at
 from tests.quota_stories import a_quota
-from tests.scenarios.test_reservations import ACTS, NOW, figures, reserve, runs
+from tests.scenarios.test_reservations import ACTS, NOW, figures, reserve, runs, task_of
 from tests.stories import prove
 
 pytestmark = pytest.mark.django_db
@@ -157,6 +157,25 @@ def test_quota_047_what_is_rated_and_not_booked_is_not_free_where_a_running_job_
     runs(cluster, "77", "2026-03-05 12:00", "2026-03-05 15:00", ended=True)
     assert release_key(cluster=cluster, key="a", now=at("2026-03-05 15:00"))
     assert wallet() == (76, 0)  # the last hour is booked before it is free
+
+
+def test_quota_051_a_wallet_holds_for_the_next_task_of_an_array_and_for_a_job_that_waits_again(
+    lab: Tenant, cluster: Cluster
+) -> None:
+    reserve(cluster, 1, 1, array=Array(3, 1), job_id="90")
+    assert wallet() == (100, 1)
+    builders.ingest(cluster, task_of(1, ended="2026-03-05 13:00"), as_of="2026-03-05 13:00")
+    look("2026-03-05 13:00")
+    assert wallet() == (99, 1)
+    reserve(cluster, 2, key="b", job_id="77", now=at("2026-03-05 13:00"))
+    runs(cluster, "77", "2026-03-05 13:00", "2026-03-05 14:00")
+    look("2026-03-05 14:00")
+    assert wallet() == (91, 9)
+    runs(cluster, "77", "2026-03-05 13:00", "2026-03-05 15:00", ended=True)
+    waits = builders.a_job(job_id="77", gpus=8, submitted="2026-03-05 15:00", started=None, ended=None)
+    builders.ingest(cluster, replace(waits, state="PENDING"), as_of="2026-03-05 15:01")
+    look("2026-03-05 15:01")
+    assert wallet() == (83, 17)
 
 
 def test_a_tenant_that_cannot_be_booked_keeps_no_other_reservation_from_going(
