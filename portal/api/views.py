@@ -35,7 +35,6 @@ from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope, tenant_scope
 from portal.sentences import sentence
 
-LONGEST_QUERY = "10s"
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -73,7 +72,7 @@ class Endpoint(APIView):
         None  # media type and most items of an array that its POST takes
     )
     largest_body: ClassVar[int] = LARGEST
-    longest_query: ClassVar[str] = LONGEST_QUERY
+    longest_query: ClassVar[str] = "10s"
     beyond_tenant: ClassVar[bool] = False  # it reads more than the tenant's rows, and chooses them itself
     whole_tenant: ClassVar[bool] = False  # more than one project's: a key of a project does not reach it
     allotment: ClassVar[tuple[str, int] | None] = None  # a limit of its own: name, and how often a minute

@@ -48,6 +48,7 @@ def bodies(view: Any) -> list[dict[str, Any]]:
     return single + [dict.fromkeys(fields, value) for value in VALUES]
 
 
+@pytest.mark.peers  # takes long
 @pytest.mark.parametrize("route", [str(route.pattern) for route in routes])
 def test_api_061_odd_values_in_a_body_are_no_fault_of_ours(house: House, op: Door, route: str) -> None:
     view = next(one for one in routes if str(one.pattern) == route).callback.view_class  # type: ignore[attr-defined]

@@ -191,7 +191,7 @@ def test_api_027_a_statement_that_takes_too_long_is_ended(ann: Door, monkeypatch
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_sleep(20)")
 
-    monkeypatch.setattr("portal.api.views.LONGEST_QUERY", "50ms")
+    monkeypatch.setattr("portal.api.views.Endpoint.longest_query", "50ms")
     monkeypatch.setattr("portal.api.cursors.page", slow)
     refused = ann.get("/invoices")
     assert refused.problem == (503, "too-slow")

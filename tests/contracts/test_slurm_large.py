@@ -83,6 +83,7 @@ def stays(seen: tuple[dict[str, UsageFact], Reading]) -> str:
     return note
 
 
+@pytest.mark.peers  # takes long
 @NEEDS_PROC
 def test_thirty_thousand_large_jobs_are_read_in_little_memory() -> None:
     padding = 20_000 - len(TAIL)

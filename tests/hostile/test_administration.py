@@ -11,7 +11,7 @@ from tests.hostile.forms import Form, assert_is_an_answer, forms_of
 from tests.hostile.mangling import INPUTS, Mangler
 from tests.web.house import a_house, signed_in
 
-pytestmark = [pytest.mark.django_db, pytest.mark.larger]
+pytestmark = [pytest.mark.django_db, pytest.mark.larger, pytest.mark.peers]  # takes long
 
 
 def test_whatever_is_sent_to_the_administration_is_answered() -> None:

@@ -9,7 +9,7 @@ from tests.hostile.mangling import INPUTS, Mangler
 from tests.web.house import House, a_house, signed_in
 from tests.web.test_access import ACTS, OPERATORS, TENANTS, address
 
-pytestmark = [pytest.mark.django_db, pytest.mark.larger]
+pytestmark = [pytest.mark.django_db, pytest.mark.larger, pytest.mark.peers]  # takes long
 
 PARAMETERS = (
     "period", "page", "after", "before", "q", "user", "account", "state", "model", "month", "from", "to", "by",

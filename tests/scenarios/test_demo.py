@@ -168,6 +168,7 @@ class TestSeeding:
     def seed(self) -> None:
         seeding.seed(moment=self.MOMENT, say=lambda _: None)
 
+    @pytest.mark.peers  # takes long
     def test_a_year_is_invoiced_and_has_what_happens_in_a_year(self) -> None:
         self.seed()
         invoices = list(Invoice.objects.issued().order_by("pk").select_related("tenant"))
@@ -224,6 +225,7 @@ class TestSeeding:
         assert list(blocked) == ["lakeside"]
         assert "waits for approval" in blocked["lakeside"]
 
+    @pytest.mark.peers  # takes long
     def test_a_kill_in_the_middle_is_made_good_with_the_same_rows(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -140,6 +140,7 @@ def test_rounds_and_workers_at_once_send_one_letter(settings: Any) -> None:
         assert (Notice.objects.get().state, len(mail.outbox)) == ("sent", 1)
 
 
+@pytest.mark.peers  # takes long
 @pytest.mark.django_db
 def test_ten_thousand_late_invoices_take_as_many_queries_as_one() -> None:
     a_tenant_that_owes()

@@ -240,6 +240,7 @@ TAMPERINGS = {
 """What is changed, and a sentence of the program, which says so though it is signed by whoever changed it."""
 
 
+@pytest.mark.peers  # takes long
 @pytest.mark.parametrize(("change", "sentence"), TAMPERINGS.values(), ids=TAMPERINGS)
 def test_whoever_changes_evidence_is_found_out(
     march: Invoice, tmp_path: Path, change: Change, sentence: str

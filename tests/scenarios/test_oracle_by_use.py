@@ -234,6 +234,7 @@ def interleaved(world: World, dice: random.Random) -> list[UsageFact | BusyHour]
     return sequence
 
 
+@pytest.mark.peers  # takes long
 @pytest.mark.parametrize("seed", seeds(range(40), short=3))
 def test_any_order_and_batching_of_runs_and_what_telemetry_says_owes_the_same(seed: int) -> None:
     dice = random.Random(seed)

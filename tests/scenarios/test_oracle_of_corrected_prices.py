@@ -29,6 +29,7 @@ ROUNDS = 2
 CREDITS = SELLER.replace("[seller]\n", '[seller]\ncorrections = "credit-note"\n')
 
 
+@pytest.mark.peers  # takes long
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 6))])
 def test_a_small_cluster_owes_what_its_last_prices_say(seed: int) -> None:
     agree(FAU, random.Random(seed))

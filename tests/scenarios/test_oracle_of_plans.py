@@ -33,7 +33,9 @@ from tests.scenarios.real import data, run
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.parametrize("site", [pytest.param(FAU, id="fau"), pytest.param(UBCCR, id="ubccr")])
+@pytest.mark.parametrize(
+    "site", [pytest.param(FAU, id="fau"), pytest.param(UBCCR, id="ubccr", marks=pytest.mark.peers)]
+)
 def test_a_small_cluster_owes_what_plain_fractions_say(site: Site) -> None:
     agree(site)
 

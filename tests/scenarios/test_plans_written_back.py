@@ -75,6 +75,9 @@ queue = "a"
 qos = "low"
 gpu_model = "h100"
 thresholds = ["80%"]
+action = "end-jobs"
+grace_minutes = 90
+ends_older = true
 [[plan.quota]]
 name = "grant"
 measure = "money"
