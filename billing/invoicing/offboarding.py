@@ -55,6 +55,7 @@ from portal.core.tenants.models import (
     Membership,
     Ownership,
     Tenant,
+    TenantNote,
     User,
 )
 from portal.core.tenants.ownership import accounts_of
@@ -160,6 +161,7 @@ def erase_tenant(*, tenant: Tenant, moment: datetime) -> list[str]:
     Invitation.objects.filter(tenant=tenant).delete()
     Exclusion.objects.filter(tenant=tenant).delete()
     BillingContact.objects.filter(tenant=tenant).delete()
+    TenantNote.objects.filter(tenant=tenant).delete()
     IdentityGrant.objects.filter(tenant=tenant).delete()  # nobody comes in again
     staying = set(Membership.objects.filter(user__in=people).values_list("user", flat=True))
     gone = [person for person in people if person.pk not in staying and not person.operator_role]

@@ -14,10 +14,10 @@ from billing.queries.invoices import ListedInvoice, Open, OwedBack
 from billing.receivables import credit_balance, pauses
 from billing.rules.money import Money
 from clusters.models import AccountBlock
-from portal.core.tenants.models import Membership, Ownership, Tenant
+from portal.core.tenants.models import Membership, Ownership, Tenant, TenantNote
 
 INVOICES = 12
-ROWS = 100  # of accounts, people, wallets and quotas each
+ROWS = 100  # of accounts, people, wallets, quotas and notes each
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ class TenantOverview:
     blocks: dict[str, list[str]]  # accounts that are blocked now, by cluster
     pauses: Sequence[DunningPause]
     archive: Archive | None
+    notes: Sequence[TenantNote]  # of operators, the newest first
 
     def plan_at(self, moment: datetime) -> Subscription | None:
         """What it is on then."""
@@ -48,7 +49,7 @@ class TenantOverview:
 
 
 def tenant_overview(tenant: Tenant, *, moment: datetime, on: date) -> TenantOverview:
-    """Fourteen queries, whatever there is."""
+    """Fifteen queries, whatever there is."""
     is_open, owed_back = invoices.outstanding(tenant)
     accounts = list(
         Ownership.objects.filter(Q(until=None) | Q(until__gt=moment), tenant=tenant)
@@ -84,6 +85,7 @@ def tenant_overview(tenant: Tenant, *, moment: datetime, on: date) -> TenantOver
         blocks=_blocks(accounts),
         pauses=list(pauses.filter_active(on).filter(tenant=tenant).select_related("invoice")),
         archive=Archive.objects.filter(tenant=tenant).first(),
+        notes=list(TenantNote.objects.filter(tenant=tenant).order_by("-created_at", "-pk")[:ROWS]),
     )
 
 

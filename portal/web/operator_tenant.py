@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import cast
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from billing.models import Quota, Subscription
 from billing.queries import operator_tenant as reading
 from billing.queries.operator_tenant import TenantOverview
+from portal.core.tenants import notes
 from portal.core.tenants.access import Right, rights_of
+from portal.core.tenants.models import Tenant, TenantNote, User
+from portal.core.tenants.models.notes import LONGEST_NOTE
+from portal.core.tenants.team import TeamError
+from portal.sentences import sentence
+from portal.web import form_input
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import Badge
@@ -20,9 +29,14 @@ from portal.web.tenant_acts import tenant_of
 from portal.web.tiles import Tile
 
 
-@operator_page("tenants")
+@operator_page("tenants", acts=Right.READ)
 def operator_tenant(request: HttpRequest, frame: PageFrame, *, tenant: str) -> HttpResponse:
+    """Posted to with a note, which every operator may write: it changes nothing of the tenant."""
     row, now = tenant_of(tenant), datetime.now(UTC)
+    person = cast("User", request.user)
+    if request.method == "POST":
+        _change_notes(request, row, person, now)
+        return redirect(f"{request.path}#notes-title")
     today = now.astimezone(row.zone).date()
     seen = reading.tenant_overview(row, moment=now, on=today)
     rights = rights_of(request.user)
@@ -39,8 +53,27 @@ def operator_tenant(request: HttpRequest, frame: PageFrame, *, tenant: str) -> H
             if right in rights
         ],
         "zone": row.zone,
+        "notes": [(note, notes.may_remove(note, person)) for note in seen.notes],
+        "note": form_input.last(request, request.path).get("text", ""),
+        "longest_note": LONGEST_NOTE,
     }
     return answer(request, frame, page, whole="operator/tenant.html")
+
+
+def _change_notes(request: HttpRequest, tenant: Tenant, person: User, moment: datetime) -> None:
+    """Add what was typed, or remove the note that was pressed; a refusal is told on the page that follows."""
+    try:
+        if request.POST.get("act") == "remove":
+            number = request.POST.get("note", "")
+            pk = int(number) if number.isascii() and number.isdecimal() and len(number) < 19 else 0
+            notes.remove_note(note=get_object_or_404(TenantNote, tenant=tenant, pk=pk), by=person)
+            messages.success(request, _("The note is removed."))
+        else:
+            notes.add_note(tenant=tenant, text=request.POST.get("text", ""), author=person, moment=moment)
+            messages.success(request, _("The note is saved. Operators see it, and nobody else."))
+    except TeamError as refusal:
+        form_input.keep(request, "text")
+        messages.error(request, sentence(refusal))
 
 
 def _acts(seen: TenantOverview) -> list[tuple[str, str, Right]]:

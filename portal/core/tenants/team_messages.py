@@ -13,6 +13,7 @@ SENTENCES: Mapping[str, str] = {
         "./run manage changepassword {email} first, then invite again."
     ),
     "already-member": _("{email} is a member of {tenant} already: change the role in the list of members."),
+    "empty-note": _("Write the note first: it is empty."),
     "invitation-ended": _("This invitation is not valid: it was used or revoked, or it has expired."),
     "invitation-of-another": _(
         "This invitation is for {email}, and you are signed in as {user}. Sign out, then open the link again."
@@ -27,6 +28,9 @@ SENTENCES: Mapping[str, str] = {
     "last-owner-role": _(
         "{email} is the last owner of {tenant}: make another member an owner first, then change this role."
     ),
+    "long-note": _(
+        "A note has at most {most} characters, and this one has {length}: shorten it, or write two."
+    ),
     "no-account": _("Nobody here has the address {email}."),
     "no-address": _("{email} is no e-mail address: write one such as ann@example.org."),
     "no-mail": _(
@@ -37,6 +41,7 @@ SENTENCES: Mapping[str, str] = {
     "no-owner": _("Only an owner transfers the ownership."),
     "no-reason": _("Say why you look at the tenant: it reads the reason in its history."),
     "no-role": _("There is no role {role}: choose among {roles}."),
+    "not-your-note": _("The note is by {author}: only they and admins remove it."),
     "sign-in-first": _("{email} has an account here: sign in, then open the link again."),
     "too-many-invitations": _(
         "There are {most} open invitations already: revoke those that nobody needs, then invite again."

@@ -169,6 +169,20 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='TenantNote',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                        ('author', models.CharField(help_text="The operator's address.", max_length=254)),
+                        ('text', models.CharField(max_length=2000)),
+                        ('created_at', models.DateTimeField()),
+                    ],
+                    options={
+                        'indexes': [models.Index(models.F('tenant'), models.F('created_at'), name='notes_of_tenant')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('text', ''), _negated=True), name='tenant_note_has_a_text')],
+                    },
+                ),
+                migrations.CreateModel(
                     name='Exclusion',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
