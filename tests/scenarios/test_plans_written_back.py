@@ -75,9 +75,6 @@ queue = "a"
 qos = "low"
 gpu_model = "h100"
 thresholds = ["80%"]
-action = "end-jobs"
-grace_minutes = 90
-ends_older = true
 [[plan.quota]]
 name = "grant"
 measure = "money"
@@ -86,6 +83,9 @@ every = "term"
 from = 2026-02-01
 until = 2026-12-01
 with_paid = true
+action = "end-jobs"
+grace_minutes = 90
+ends_older = true
 [[plan.price]]
 meter = "gpu-hour"
 unit_price = "2.50"
