@@ -39,7 +39,9 @@ JOBS = {
 }
 
 
-@pytest.mark.parametrize("form", ["sacct", "sacct-json", *LOGS])
+@pytest.mark.parametrize(
+    "form", ["sacct", *(pytest.param(form, marks=pytest.mark.peers) for form in ("sacct-json", *LOGS))]
+)
 def test_whatever_stands_in_a_file_is_a_row_a_reason_or_a_refusal(form: str, tmp_path: Path) -> None:
     builders.a_cluster("philly")
     chance, path, refused = Mangler(19), tmp_path / "export", 0

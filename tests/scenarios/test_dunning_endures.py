@@ -73,6 +73,7 @@ def a_tenant_that_owes() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.peers  # takes long
 def test_case_089_killed_at_any_statement_no_letter_is_sent_twice_and_none_is_forgotten(
     settings: Any,
 ) -> None:

@@ -48,6 +48,7 @@ def a_day(scenario: Scenario, **later: int) -> list[str]:
     return [f"{message.subject}: {' '.join(str(message.body).split())}" for message in messages]
 
 
+@pytest.mark.peers  # takes long
 def test_six_open_invoices_are_one_decline_and_one_email_and_the_others_wait_for_its_date(
     scenario: Scenario,
 ) -> None:

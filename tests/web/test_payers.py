@@ -131,6 +131,7 @@ def test_whoever_was_never_to_pay_reads_nothing(house: House) -> None:
         assert not Project.objects.exclude(tenant=chemistry).exists()
 
 
+@pytest.mark.peers  # takes long
 def test_a_hundred_children_cost_no_more_queries_than_two(house: House, dean: User) -> None:
     physics = Tenant.objects.get(slug="physics")
 
