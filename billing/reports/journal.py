@@ -302,7 +302,9 @@ def _write_offs(of: Mapping[str, Any]) -> Iterator[Entry]:
                 on = row.undone_at.astimezone(invoice.tenant.zone).date()
                 events.append((on, 1, f"write-off-{row.pk}-undone", -row.amount))
         before = 0
-        for on, is_write_off, key, amount in sorted(events):
+        for on, is_write_off, key, amount in sorted(
+            events, key=lambda event: (*event[:2], _in_order(event[2]))
+        ):
             stands, left = (stands + amount, left) if is_write_off else (stands, left + amount)
             now = min(stands, max(left, 0))
             yield Entry(

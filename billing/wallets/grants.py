@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from django.db import connection, transaction
 
+from billing.models.archives import Archive
 from billing.models.wallets import PAYS_FIRST, EntrySide, GrantKind, Wallet, WalletGrant
 from billing.rules import wallet as rules
 from billing.rules.money import LARGEST
@@ -36,7 +37,7 @@ def grant(
     """Give `amount` smallest units from today on, in the tenant's zone; the debt is paid out of it first.
 
     Given once per `key`: asked again with the same amount, the same grant. Raises WalletError for another
-    amount under the same key, for nothing, and for what expires at once.
+    amount under the same key, for nothing, for what expires at once, and for a gift to who has left.
     """
     if amount <= 0:
         raise WalletError("grant-of-nothing")
@@ -48,6 +49,9 @@ def grant(
         if existing.amount != amount:
             raise WalletError("grant-key-used", key=quoted(key))
         return existing
+    archive = Archive.objects.filter(tenant=row.tenant_id).first()
+    if archive is not None and kind == GrantKind.GIFT:  # money that came is booked whoever has left
+        raise WalletError("grant-to-archived", tenant=row.tenant, day=archive.at.date())
     today = moment.astimezone(row.tenant.zone).date()
     if expires_on is not None and expires_on <= today:
         raise WalletError("grant-expired", day=expires_on)

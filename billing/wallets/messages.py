@@ -10,6 +10,7 @@ from billing.rules import errors
 
 SENTENCES: Mapping[str, str] = {
     **errors.SENTENCES,  # of values that a rule refuses
+    "grant-to-archived": _("{tenant} has left and is archived since {day}: it would never spend the credit."),
     "grant-expired": _("A grant that expires on {day} would pay for nothing any more."),
     "grant-key-used": _("{key} was granted before with another amount: use another reference."),
     "grant-of-nothing": _("A grant gives more than nothing; credit is taken back by spending it."),

@@ -208,6 +208,27 @@ def test_credit_balances_and_write_offs_that_are_taken_back(lab: Tenant) -> None
     assert agreed() == {"bank": 700, "receivables": 490, "revenue": -1000, "tax": -190}
 
 
+def test_write_offs_of_one_day_stand_in_the_order_in_which_they_were_made(lab: Tenant) -> None:
+    march = invoice_of(lab, "2026-03")
+    with as_owner() as cursor:
+        cursor.execute(
+            "SELECT setval(pg_get_serial_sequence('billing_writeoff', 'id'), 8)"
+        )  # the next are 9 and 10
+    for _ in range(2):
+        write_offs.write_off_invoice(invoice=march, reason="Gone", by="op", on=date(2026, 6, 1))
+        write_offs.reverse_write_off(invoice=march, reason="Found", by="op", moment=at("2026-06-01 10:00"))
+    rows = [
+        entry for entry in journal.entries(since=ALWAYS[0], until=ALWAYS[1]) if entry.event == "write-off"
+    ]
+    assert [entry.key for entry in rows] == [
+        "write-off-9",
+        "write-off-9-undone",
+        "write-off-10",
+        "write-off-10-undone",
+    ]
+    assert [entry.postings[0].amount > 0 for entry in rows] == [True, False, True, False]
+
+
 def test_what_a_wallet_pays_is_of_the_day_of_its_invoice() -> None:
     """Closed at noon of 31 December in UTC, which is 1 January in Auckland."""
     cluster = a_cluster(complete_through="2027-09-01")

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from billing.catalog import subscriptions, version_terms
 from billing.invoicing import manual_lines, offboarding
 from billing.invoicing.month_close import Outcome
-from billing.models import DocumentKind, Invoice, PlanVersion
+from billing.models import Archive, DocumentKind, GrantKind, Invoice, PlanVersion, Wallet, WalletScope
 from billing.rating import engine
 from billing.rules.money import Money
+from billing.wallets import grants, wallet_terms
+from billing.wallets.entries import WalletError
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 from tests.builders import at
@@ -159,3 +162,16 @@ def test_case_086_a_discount_that_came_too_late_is_told_with_what_to_do(member: 
     assert what_is_left(member) == [
         "INV-2026-0001 has 402.00 USD due: have it paid, credit it, or write it off."
     ]
+
+
+def test_the_wallet_of_who_has_left_is_given_nothing_and_what_was_paid_for_it_is_booked() -> None:
+    _, lab = a_lab(a_version(TWO_DOLLARS))
+    wallet_terms.set_scheme(
+        tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+    )
+    Archive.objects.create(tenant=lab, at=LATER, by="Op", reason="Contract ended")
+    grant: dict[str, Any] = {"wallet": Wallet.objects.get(), "amount": 500, "who": "op", "moment": LATER}
+    with pytest.raises(WalletError, match="archived since 2026-05-01: it would never spend the credit"):
+        grants.grant(key="thanks", **grant)
+    grants.grant(key="transfer", kind=GrantKind.TOP_UP, **grant)
+    assert Wallet.objects.get().balance == 500
