@@ -20,6 +20,7 @@ from clusters.connectors.acts import Acts, Ceiling, JobSeen, NoAccountError, dif
 from clusters.connectors.base import Connected, ConnectorError
 from clusters.connectors.kubernetes.acts import KubernetesActs
 from clusters.connectors.slurm.acts import SlurmActs
+from clusters.hold_history import HoldHistory
 from clusters.models import Act, ActKind, BlockReason, Cluster, ClusterKind
 from clusters.models.acts import OPEN
 
@@ -177,36 +178,37 @@ def _unsettled(act: Act, account: str) -> str:
 def _plan_hold(port: SchedulerPort, request: Request) -> Plan:
     port.acts.refuse_updates()
     waiting = [job for job in port.acts.jobs(account=request.account, user=request.user) if job.waits]
-    spared = _let_go_by_hand(port.cluster, request)
+    history = HoldHistory(port.cluster, request.account)
+    spared = history.list_let_go_by_hand(request.source)
+    taken_over = history.list_held_by_others(request.source)
     steps = [
-        Step(
-            target=_target(job),
-            account=job.account,
-            words=f"Hold {job}.",
-            before={"held": False},
-            intended={"held": True},
-        )
+        _step_of_hold(port, job)
         for job in waiting
-        if not job.held and _target(job) not in spared
+        if (_target(job) in taken_over if job.held else _target(job) not in spared)
     ]
     notes = [] if steps else [f"No job of {_whose(request)} waits that could be held."]
-    if already := sum(job.held for job in waiting):
+    if already := sum(job.held and _target(job) not in taken_over for job in waiting):
         notes.append(f"Held already: {already}.")
     return Plan(request=request, steps=tuple(steps), notes=tuple(notes))
 
 
-def _let_go_by_hand(cluster: Cluster, request: Request) -> set[str]:
-    """Targets that somebody let go whom the source has held, or that an operator has let go here: not fought over."""
-    if request.source == OPERATOR:
-        return set()
-    begin = _kind_of(request.source)
-    last = _load_last_acts(cluster, request.account)
-    return {target for target, (kind, who) in last.items() if (kind == ActKind.HOLD) == who.startswith(begin)}
+def _step_of_hold(port: SchedulerPort, job: JobSeen) -> Step:
+    """Where a budget holds the job already, the operator's hold is written down alone: it outlasts the budget's."""
+    words = f"Hold {job}."
+    if job.held:
+        words = f"Keep {job} held, which a budget holds now. Nothing is sent to {port.acts.scheduler}."
+    return Step(
+        target=_target(job),
+        account=job.account,
+        words=words,
+        before={"held": job.held},
+        intended={"held": True},
+    )
 
 
 def _plan_release(port: SchedulerPort, request: Request) -> Plan:
     port.acts.refuse_updates()
-    ours = _holds_placed_here(port.cluster, request.account, source=request.source)
+    ours = HoldHistory(port.cluster, request.account).list_held(request.source)
     jobs = [
         job
         for job in port.acts.jobs(account=request.account, user=request.user)
@@ -227,34 +229,6 @@ def _plan_release(port: SchedulerPort, request: Request) -> Plan:
     if others := len(jobs) - len(steps):
         notes.append(f"Held by others and left so: {others}.")
     return Plan(request=request, steps=tuple(steps), notes=tuple(notes))
-
-
-def _holds_placed_here(cluster: Cluster, account: str, *, source: str) -> set[str]:
-    """Targets of the account whose last hold or release here was a hold that stood.
-
-    The operator's hand releases whatever was held here; any other source what was held by those of its kind, which is
-    what its name begins with.
-    """
-    last = _load_last_acts(cluster, account)
-    begin = "" if source == OPERATOR else _kind_of(source)
-    return {target for target, (kind, who) in last.items() if kind == ActKind.HOLD and who.startswith(begin)}
-
-
-def _kind_of(source: str) -> str:
-    """How the names of its kind begin: `quota:`."""
-    return source.partition(":")[0] + ":"
-
-
-def _load_last_acts(cluster: Cluster, account: str) -> dict[str, tuple[str, str]]:
-    """By target of the account the last hold or release here that stood, and who did it."""
-    acts = Act.objects.filter(
-        cluster=cluster,
-        account=account,
-        kind__in=[ActKind.HOLD, ActKind.RELEASE],
-        outcome=Act.Outcome.DONE,
-    )
-    rows = acts.order_by("pk").values_list("target", "kind", "who")
-    return {target: (kind, who) for target, kind, who in rows}
 
 
 def _plan_cancel(port: SchedulerPort, request: Request) -> Plan:

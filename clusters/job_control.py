@@ -222,8 +222,14 @@ def _set(port: SchedulerPort, act: Act) -> Mapping[str, Any]:
     return port.acts.set_limits(act.account, act.intended, before=act.before)
 
 
+def _hold(port: SchedulerPort, act: Act) -> list[JobSeen]:
+    if act.before == act.intended:  # somebody else holds it, and the operator does from now on
+        return port.acts.job(_number(act))
+    return port.acts.hold(_number(act))
+
+
 _DOES: dict[ActKind, Callable[[SchedulerPort, Act], Mapping[str, Any]]] = {
-    ActKind.HOLD: lambda port, act: _seen(port.acts.hold(_number(act))),
+    ActKind.HOLD: lambda port, act: _seen(_hold(port, act)),
     ActKind.RELEASE: lambda port, act: _seen(port.acts.release(_number(act))),
     ActKind.CANCEL: lambda port, act: _seen(port.acts.cancel(_number(act))),
     ActKind.BLOCK: _set,

@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 from django.db import transaction
+from django.db.models import Case, When
 
 from billing.dunning.scheduler_blocks import FIRST, LONGEST, PortOpener
 from billing.limits.limits import LimitTermsError, in_scope, list_limits, load_accounts
@@ -52,11 +53,18 @@ def enforce_limits(*, moment: datetime, opens: PortOpener) -> LimitTally:
         if not ours:
             return done
         follow_limits(moment=moment)
-        rows = LimitedAccount.objects.filter(ended_at=None, next_at__lte=moment)
-        rows = rows.select_related("account__cluster", "tenant").order_by("account__cluster", "pk")
-        for cluster, accounts in groupby(rows[:AT_ONCE], lambda row: row.account.cluster):
+        for cluster, accounts in groupby(_list_due(moment), lambda row: row.account.cluster):
             _enforce_on(cluster, list(accounts), opens, done, moment)
     return done
+
+
+def _list_due(moment: datetime) -> list[LimitedAccount]:
+    """By cluster: what is to be changed first, then what is read again, the longest waiting first."""
+    rows = LimitedAccount.objects.filter(ended_at=None, next_at__lte=moment)
+    rows = rows.select_related("account__cluster", "tenant")
+    is_read_again = Case(When(state=LimitState.SET, then=1), default=0)
+    due = list(rows.order_by(is_read_again, "next_at", "pk")[:AT_ONCE])
+    return sorted(due, key=lambda row: (row.account.cluster_id, row.state == LimitState.SET, row.pk))
 
 
 @transaction.atomic

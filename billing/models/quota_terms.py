@@ -27,10 +27,11 @@ class QuotaMeasure(models.TextChoices):
 
 
 class QuotaCredits(models.TextChoices):
-    """Whether credits that are given lower what counts as used of a quota in money."""
+    """Whether credit that is given, and what is paid into wallets, lowers what counts as used of a quota."""
 
     GROSS = "gross", "Do not count"
     NET = "net", "Lower what is used"
+    PAID = "paid", "Lower what is used, and top-ups do, too"
 
 
 class QuotaEvery(models.TextChoices):
@@ -75,7 +76,7 @@ class QuotaColumns(models.Model):
         max_length=5,
         choices=QuotaCredits.choices,
         default=QuotaCredits.GROSS,
-        help_text="Of money: whether credit that is given lowers what is used.",
+        help_text="Of the whole tenant: whether credit that is given, or paid in, lowers what is used.",
     )
     with_paid = models.BooleanField(
         default=False, help_text="Of money of the whole tenant: what it pays for other tenants counts, too."
@@ -143,8 +144,8 @@ class QuotaColumns(models.Model):
                 name="%(class)s_has_the_unit_of_its_measure",
             ),
             models.CheckConstraint(
-                condition=Q(credits="gross") | Q(credits="net", measure="money"),
-                name="%(class)s_net_of_credits_is_of_money",
+                condition=Q(credits="gross") | ~Q(measure="gpu-hours") & ~Q(credits="net", measure="credits"),
+                name="%(class)s_net_of_credits_is_of_amounts",
             ),
             models.CheckConstraint(
                 condition=Q(every__in=QuotaEvery.values), name="%(class)s_period_is_known"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import BigIntegerField, CharField, Exists, OuterRef, Q, Value
+from django.db.models import BigIntegerField, Case, CharField, Exists, OuterRef, Q, Value, When
 from django.db.models.functions import Cast, Concat, Replace
 
 from billing.catalog.tenant_lock import lock
@@ -38,12 +38,14 @@ def enforce_blocks(*, moment: datetime, opens: PortOpener) -> BlockTally:
     _find_orphans(moment)
     to_do = Q(state__in=(QuotaBlockState.LIFTING, QuotaBlockState.REQUESTED))
     to_do |= Q(state=QuotaBlockState.BLOCKED, holds=True)  # jobs that have come since
-    rows = (
-        QuotaBlock.objects.filter(to_do, ended_at=None, next_at__lte=moment)
-        .select_related("account__cluster", "quota", "tenant")
-        .order_by("account__cluster", "state", "pk")[:AT_ONCE]
+    rows = QuotaBlock.objects.filter(to_do, ended_at=None, next_at__lte=moment)
+    rows = rows.select_related("account__cluster", "quota", "tenant")
+    is_held_again = Case(When(state=QuotaBlockState.BLOCKED, then=1), default=0)
+    due = list(rows.order_by(is_held_again, "next_at", "pk")[:AT_ONCE])  # what has changed first
+    due.sort(
+        key=lambda row: (row.account.cluster_id, row.state == QuotaBlockState.BLOCKED, row.state, row.pk)
     )
-    return scheduler_blocks.enforce_rows(rows, opens, moment, record=_record, carry_out=holds.carry_out)
+    return scheduler_blocks.enforce_rows(due, opens, moment, record=_record, carry_out=holds.carry_out)
 
 
 def _drop_unsent(moment: datetime) -> None:

@@ -7,12 +7,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
+from typing import Any
 
 import structlog
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Count, Max, OuterRef, Q, Subquery
+from django.db.models.expressions import RawSQL
 
-from billing.models import Quota, QuotaAction, QuotaChange, QuotaEnding, QuotaEndingState, QuotaEvery
+from billing.models import (
+    Quota,
+    QuotaAction,
+    QuotaChange,
+    QuotaEnding,
+    QuotaEndingState,
+    QuotaEvery,
+    QuotaReview,
+)
 from billing.quotas import demands, endings, figures, jobs, plan_quotas
 from billing.quotas.figures import Figure
 from billing.quotas.jobs import RunningJob
@@ -33,6 +43,8 @@ from portal.core.tenants.models import Ownership
 AT_ONCE = 50
 FIRST, LONGEST = timedelta(minutes=1), timedelta(minutes=30)
 """To the next try of what could not be done; doubles with each."""
+FRESH = timedelta(seconds=10)
+"""So long it counts that a quota is used up, while nothing says that it may have changed."""
 AGAIN = timedelta(minutes=10)
 """So often it is looked whether the account has jobs again, while all of the quota is used."""
 
@@ -124,13 +136,14 @@ def _end_on(cluster: Cluster, rows: Sequence[QuotaEnding], run: _Run) -> None:
 
 def _end_of_account(port: SchedulerPort, row: QuotaEnding, run: _Run) -> None:
     """Cancel one by one, each only if nothing has spared it meanwhile."""
-    quota = _list_demanded([row], run.now()).get(row.pk)
+    demand = _Demand(row, run.now)
+    quota = demand.load_quota()
     # By the quota as it is now: it may end fewer jobs than it said.
     running = jobs.list_running(quota, row.account, older=row.ends_older) if quota else []
     warned = _list_warned(row, running)
     keys, left, failed = {job.key for job in warned}, list[str](), list[str]()
     for job in warned:
-        if not (quota := _list_demanded([row], run.now()).get(row.pk)):
+        if not (quota := demand.load_quota()):
             break
         try:
             failed += [text for text in [_cancel(port, row, job, keys)] if text]
@@ -142,6 +155,46 @@ def _end_of_account(port: SchedulerPort, row: QuotaEnding, run: _Run) -> None:
 def _list_warned(row: QuotaEnding, running: Sequence[RunningJob]) -> list[RunningJob]:
     """Those that ran when it was announced: only they have had all of the grace and both warnings."""
     return [job for job in running if job.started <= row.began_at.timestamp()]
+
+
+@dataclass(slots=True)
+class _Demand:
+    """Whether one ending is still demanded, asked before each cancel: in full where anything can have changed it.
+
+    What changes a figure, a quota or an owner leaves a mark, and a pass that reads the marks writes its review anew.
+    """
+
+    row: QuotaEnding
+    now: Callable[[], datetime]
+    _quota: Quota | None = None
+    _marks: tuple[Any, ...] | None = None
+    _asked_at: datetime | None = None
+
+    def load_quota(self) -> Quota | None:
+        """The quota that demands it; None where nothing does any more. One query where nothing has changed."""
+        marks, moment = self._load_marks(), self.now()
+        if marks is None or marks != self._marks or self._is_old(moment):
+            self._quota = _list_demanded([self.row], moment).get(self.row.pk)
+            self._marks, self._asked_at = marks, moment
+        return self._quota
+
+    def _is_old(self, moment: datetime) -> bool:
+        """Periods begin with a minute, and rolling windows let go by the second."""
+        at = self._asked_at
+        return at is None or moment >= at + FRESH or moment.minute != at.minute
+
+    def _load_marks(self) -> tuple[Any, ...] | None:
+        """Read before the figures: what changes between the two is seen the next time."""
+        changes = QuotaChange.objects.filter(tenant=OuterRef("tenant")).order_by().values("tenant")
+        review = QuotaReview.objects.filter(tenant=OuterRef("tenant"))
+        rows = QuotaEnding.objects.filter(
+            pk=self.row.pk, closed_at=None, account__cluster__may_end_jobs=True
+        ).annotate(
+            changes=Subquery(changes.annotate(number=Count("pk")).values("number")),
+            newest=Subquery(changes.annotate(newest=Max("pk")).values("newest")),
+            review=Subquery(review.annotate(version=RawSQL("xmin::text::bigint", ())).values("version")),
+        )
+        return rows.values_list("due_at", "changes", "newest", "review").first()
 
 
 def _list_demanded(rows: Sequence[QuotaEnding], moment: datetime) -> dict[int, Quota]:

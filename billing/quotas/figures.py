@@ -366,14 +366,15 @@ def _forecasts(
 
 
 def _load_credits(quotas: Sequence[Quota], windows: Mapping[int, Window]) -> dict[int, Fraction]:
-    """By quota that is net of credits what was given in its window. One query, none without such."""
-    net = [quota for quota in quotas if quota.credits == QuotaCredits.NET]
+    """By quota that is net of credits what was given or paid in, in its window. One query, none without such."""
+    net = [quota for quota in quotas if quota.credits != QuotaCredits.GROSS]
     if not net:
         return {}
     values = {
         "wants": [quota.pk for quota in net],
         "tenants": [quota.tenant_id for quota in net],
         "units": [quota.unit for quota in net],
+        "with_top_ups": [quota.credits == QuotaCredits.PAID for quota in net],
         "since": [windows[quota.pk].start for quota in net],
         "until": [windows[quota.pk].end for quota in net],
         "first_days": [windows[quota.pk].first for quota in net],

@@ -127,11 +127,17 @@ WHERE o.tenant_id = ANY (%(tenants)s) AND (o.since IS NULL OR o.since <= %(momen
   AND (o.until IS NULL OR o.until > %(moment)s);
 
 -- name: CREDITS
--- Credit that was given to tenants, in whole smallest units by tenant and currency: gifts to their wallets, and credit notes.
+-- Credit that was given to tenants, in whole smallest units: gifts to their wallets, and credit notes; where it is asked
+-- for also what was paid into wallets, less what went back.
 SELECT w.want, coalesce((
     SELECT sum(g.amount) FROM billing_walletgrant g JOIN billing_wallet x ON x.id = g.wallet_id
     WHERE x.tenant_id = w.tenant_id AND x.unit = w.unit AND g.kind = 'gift'
       AND g.granted_at >= w.since AND g.granted_at < w.until
+), 0) + coalesce((
+    SELECT -sum(e.amount) FROM billing_wallet x JOIN billing_walletentry e ON e.wallet_id = x.id
+    JOIN billing_walletgrant g ON g.id = e.grant_id
+    WHERE w.with_top_ups AND x.tenant_id = w.tenant_id AND x.unit = w.unit AND e.side = 'granted'
+      AND g.kind = 'top-up' AND e.at >= w.since AND e.at < w.until
 ), 0) + coalesce((
     SELECT -sum(i.subtotal) FROM billing_invoice i
     WHERE i.tenant_id = w.tenant_id AND i.currency = w.unit AND i.state = 'issued' AND i.kind = 'credit-note'
@@ -139,6 +145,6 @@ SELECT w.want, coalesce((
       AND i.rated_through = 0 AND NOT i.terms ? 'closed_period'
       AND i.issued_on >= w.first_day AND i.issued_on < w.end_day
 ), 0)
-FROM unnest(%(wants)s::int[], %(tenants)s::bigint[], %(units)s::text[], %(since)s::timestamptz[],
-            %(until)s::timestamptz[], %(first_days)s::date[], %(end_days)s::date[])
-     AS w (want, tenant_id, unit, since, until, first_day, end_day);
+FROM unnest(%(wants)s::int[], %(tenants)s::bigint[], %(units)s::text[], %(with_top_ups)s::bool[],
+            %(since)s::timestamptz[], %(until)s::timestamptz[], %(first_days)s::date[], %(end_days)s::date[])
+     AS w (want, tenant_id, unit, with_top_ups, since, until, first_day, end_day);

@@ -28,7 +28,8 @@ SENTENCES: Mapping[str, str] = {
         "change what it counts."
     ),
     "quota-credits-scope": _(
-        "Credits are given to the whole tenant: a quota that they lower has no scope, and counts money."
+        "Credits are given to the whole tenant: a quota that they lower has no scope and counts money, or with top-ups "
+        "what wallets are charged."
     ),
     "quota-carry-elsewhere": _(
         "A fixed term and a rolling window have no period before: choose another period, or carry nothing over."

@@ -97,6 +97,10 @@ def counts_sentence(quota: Quota) -> str:
             "Counts the GPU-hours that jobs held, free ones too; a MIG slice counts as its part of a GPU."
         )
     if quota.measure == QuotaMeasure.CREDITS:
+        if quota.credits == QuotaCredits.PAID:
+            return _(
+                "Counts what wallets are charged for use, less what was given or paid in, in the period."
+            )
         return _("Counts what wallets are charged for use, before any grant.")
     if not quota.is_of_whole_tenant:
         return _(
@@ -106,6 +110,10 @@ def counts_sentence(quota: Quota) -> str:
     if quota.credits == QuotaCredits.NET:
         return _(
             "Counts what the invoice comes to so far, before tax, less credit that was given in the period."
+        )
+    if quota.credits == QuotaCredits.PAID:
+        return _(
+            "Counts what the invoice comes to so far, before tax, less credit that was given or paid in, in the period."
         )
     return _("Counts what the invoice comes to so far, before tax: use, fees, and discounts of the plan.")
 

@@ -147,7 +147,8 @@ def _check_scope(terms: QuotaTerms) -> None:
         raise QuotaError("quota-scope-long")
     is_narrowed = terms.project is not None or any(getattr(terms, column) for column in SCOPE)
     is_money = terms.measure == QuotaMeasure.MONEY
-    if terms.credits == QuotaCredits.NET and (is_narrowed or not is_money):
+    in_amounts = is_money or (terms.credits == QuotaCredits.PAID and terms.measure == QuotaMeasure.CREDITS)
+    if terms.credits != QuotaCredits.GROSS and (is_narrowed or not in_amounts):
         raise QuotaError("quota-credits-scope")
     if terms.with_paid and (is_narrowed or not is_money):
         raise QuotaError("quota-paid-scope")

@@ -99,3 +99,18 @@ BEGIN
 END $$;
 CREATE TRIGGER quotas_follow_the_plans_of_tenants AFTER INSERT OR UPDATE OR DELETE ON billing_subscription
     FOR EACH ROW EXECUTE FUNCTION billing_review_quotas_of_subscribers();
+
+-- Credit that is given, or paid in, lowers what some quotas count.
+CREATE FUNCTION billing_review_quotas_net_of_credits() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.billing_quotachange (tenant_id)
+    SELECT NEW.tenant_id WHERE EXISTS (
+        SELECT FROM public.billing_quota q
+        WHERE q.tenant_id = NEW.tenant_id AND q.ended_at IS NULL AND q.credits <> 'gross');
+    RETURN NULL;
+END $$;
+CREATE TRIGGER quotas_follow_what_wallets_are_given AFTER INSERT ON billing_walletentry
+    FOR EACH ROW WHEN (NEW.side = 'granted') EXECUTE FUNCTION billing_review_quotas_net_of_credits();
+CREATE TRIGGER quotas_follow_credit_notes AFTER INSERT OR UPDATE OF state ON billing_invoice
+    FOR EACH ROW WHEN (NEW.kind = 'credit-note' AND NEW.state = 'issued')
+    EXECUTE FUNCTION billing_review_quotas_net_of_credits();

@@ -160,7 +160,7 @@ def fields_of(values: Mapping[str, str]) -> list[dict[str, Any]]:
         one(
             "credits",
             _("Credits"),
-            _("Of money of the whole tenant"),
+            _("Of the whole tenant, in money"),
             choices=options(_credits(), values["credits"] or QuotaCredits.GROSS),
         ),
         flag("with_paid", _("Count what you pay for others")),
@@ -206,7 +206,11 @@ def list_actions() -> list[tuple[str, str]]:
 
 
 def _credits() -> list[tuple[str, str]]:
-    names = {QuotaCredits.GROSS: _("Do not count"), QuotaCredits.NET: _("Lower what is used")}
+    names = {
+        QuotaCredits.GROSS: _("Do not count"),
+        QuotaCredits.NET: _("Lower what is used"),
+        QuotaCredits.PAID: _("Lower what is used, and top-ups do, too"),
+    }
     return [(value.value, label) for value, label in names.items()]
 
 

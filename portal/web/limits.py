@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
-from billing.limits import limits
+from billing.limits import limits, obstacles
 from billing.limits.limits import LimitTermsError, in_scope, load_accounts
 from billing.limits.status import (
     AccountStatus,
@@ -177,6 +177,7 @@ def _preview(fields: Mapping[str, str], moment: datetime) -> dict[str, Any]:
         "text": limit_text(supposed),
         "scope": scope_text(supposed),
         "accounts": [f"{row.account.cluster.name}/{row.account.name}" for row in owned],
+        "obstacles": obstacles.list_obstacles({row.account.cluster for row in owned}, terms),
     }
 
 

@@ -26,6 +26,7 @@ from tests.fakes.kubernetes_port import a_port as kube_port
 from tests.fakes.kubernetes_port import a_world as kube_world
 from tests.fakes.kubernetes_port import connected
 from tests.fakes.scheduler_port import a_world
+from tests.fakes.slurm_world import Association
 from tests.fakes.slurmrestd import StandIn
 from tests.quota_stories import a_quota, spend
 from tests.scenarios.configuring import run
@@ -135,6 +136,27 @@ def test_quota_038_what_somebody_changes_by_hand_is_told_and_not_fought_over(lab
     lab.end()
     lab.enforces()
     assert lab.held[0] == 32
+
+
+def test_a_new_limit_is_written_before_accounts_are_read_again(
+    lab: LimitLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enforcement, "AT_ONCE", 2)
+    own(lab.tenant, lab.cluster, "speech")
+    world = lab.slurm.world.associations
+    world += [Association(10 + number, f"team{number}", parent="acme") for number in range(4)]
+    teams = a_tenant(
+        "teams", plan=a_plan("other"), accounts=[(lab.cluster, f"team{number}") for number in range(4)]
+    )
+    limits.set_limit(tenant=teams, name="once", terms=LimitTerms(gpus=2), moment=lab.now)
+    for _ in range(2):
+        lab.enforces()
+    lab.now += timedelta(hours=2)  # all four are to be read again
+    lab.limit(gpus=3, account="vision")
+    assert lab.enforces().set == 1
+    assert lab.held[0] == 3
+    checked = LimitedAccount.objects.filter(checked_at=lab.now).values_list("account__name", flat=True)
+    assert sorted(checked) == ["team0", "vision"]  # and one that has waited longest
 
 
 def test_a_scheduler_that_cannot_be_reached_or_does_not_obey_is_tried_again(lab: LimitLab) -> None:

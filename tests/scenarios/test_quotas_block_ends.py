@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from billing.models import QuotaBlock, QuotaCredits, QuotaEvery
-from billing.quotas import blocks, review
+from billing.models import (
+    GrantKind,
+    Quota,
+    QuotaBlock,
+    QuotaChange,
+    QuotaCredits,
+    QuotaEvery,
+    WalletGrant,
+    WalletScope,
+)
+from billing.quotas import blocks, quotas, review
+from billing.wallets import clawback, grants, wallet_terms
 from clusters import enforcement_plan, job_control
 from clusters.enforcement_plan import SchedulerPort
 from clusters.models import AccountBlock, BlockReason, Cluster
@@ -22,6 +33,11 @@ from tests.scenarios.test_quotas_block import BLOCKS, Lab
 from tests.scenarios.test_quotas_count import figure
 from tests.stories import closed
 
+
+def quota(name: str) -> Quota:
+    return quotas.list_quotas().get(name=name)
+
+
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -29,6 +45,38 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def lab() -> Iterator[Lab]:
     with StandIn(44, world=a_world()) as slurm:
         yield Lab(slurm)
+
+
+def test_quota_037_credit_and_top_ups_lift_it_with_the_next_pass_and_a_refund_blocks_again(lab: Lab) -> None:
+    a_quota(lab.tenant, "paid", credits=QuotaCredits.PAID, **BLOCKS)
+    net = a_quota(lab.tenant, "net", credits=QuotaCredits.NET, amount=Decimal(5000))
+    scheme = wallet_terms.set_scheme(
+        tenant=lab.tenant, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
+    )
+    wallet = scheme.wallets.get()
+
+    def gives(dollars: int, kind: GrantKind) -> WalletGrant:
+        return grants.grant(
+            wallet=wallet, amount=dollars * 100, key=kind, who="ann", kind=kind, moment=lab.now
+        )
+
+    spend(lab.cluster, "1000.00")
+    lab.goes_by()
+    assert lab.gpus == 0
+    assert not QuotaChange.objects.exists()
+    top_up = gives(20, GrantKind.TOP_UP)
+    lab.goes_by(20)
+    assert (lab.gpus, lab.states) == (8, ["lifted"])
+    assert [figure(one, f"{lab.now:%Y-%m-%d %H:%M}").used for one in (quota("paid"), net)] == [980, 1000]
+    clawback.take_back(grant=top_up, amount=1500, why="refunded", moment=lab.now)
+    spend(lab.cluster, "5.00", day="2026-03-03")
+    lab.goes_by(20)
+    assert figure(quota("paid"), f"{lab.now:%Y-%m-%d %H:%M}").used == 1000
+    assert lab.gpus == 0
+    gives(50, GrantKind.GIFT)
+    lab.goes_by(20)
+    assert lab.gpus == 8
+    assert [figure(one, f"{lab.now:%Y-%m-%d %H:%M}").used for one in (quota("paid"), net)] == [950, 955]
 
 
 def test_a_term_that_is_over_blocks_nobody(lab: Lab) -> None:

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, timedelta
-from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 from django.core import mail
 
-from billing.models import Quota, QuotaAction, QuotaBlock, QuotaEnding, QuotaEvery
+from billing.models import Quota, QuotaAction, QuotaEnding, QuotaEvery
 from billing.quotas import ending_run, quotas, running
 from billing.quotas.ending_run import EndTally
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaError, QuotaTerms
 from billing.rating.pulls import Pulled, PullOutcome
 from clusters import enforcement_plan, job_control
-from clusters.connectors.slurm.acts import SlurmActs
 from clusters.enforcement_plan import Request
 from clusters.models import Act, ActKind, Cluster
 from portal.core.events.models import Event
@@ -36,7 +34,6 @@ from tests.web.test_overview import words
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ENDS = {"action": QuotaAction.END_JOBS, "grace_minutes": 120}
-HOLDS = {"action": QuotaAction.HOLD_JOBS}
 
 
 class EndingLab(Lab):
@@ -278,101 +275,6 @@ def test_quota_033_the_page_says_what_runs_on_and_what_it_still_costs(lab: Endin
     text = words(page(ann, f"/t/vision/budgets/?{urlencode(asked | {'measure': 'money', 'every': 'month'})}"))
     assert "and running jobs end after a grace of 30 minutes" in text
     assert "Running jobs are not ended on gpu1: that needs the operator’s leave." in text
-
-
-def test_quota_031_waiting_jobs_are_held_again_and_again_and_only_these_released(lab: EndingLab) -> None:
-    a_quota(lab.tenant, **HOLDS)
-    world = lab.slurm.world
-    world.add(Job(1), Job(2, reason="JobHeldUser"), Job(3, account="speech"), Job(4, state="RUNNING"))
-    spend(lab.cluster, "1000.00")
-    lab.goes_by()
-    assert [world.jobs[number].reason for number in (1, 2, 3, 4)] == [
-        "JobHeldAdmin", "JobHeldUser", "Priority", "Priority",
-    ]  # fmt: skip
-    assert (lab.gpus, lab.states) == (8, ["blocked"])
-    world.add(Job(5))
-    lab.goes_by(61)
-    assert (world.jobs[5].reason, lab.told, Event.objects.filter(type="quota.blocked").count()) == (
-        "JobHeldAdmin", [], 1,
-    )  # fmt: skip
-    lab.raise_to("1500")
-    lab.goes_by()
-    assert [world.jobs[number].reason for number in (1, 2, 5)] == ["None", "JobHeldUser", "None"]
-    assert lab.states == ["lifted"]
-
-
-def test_quota_040_a_job_that_starts_before_its_hold_keeps_no_other_from_being_held(
-    lab: EndingLab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a_quota(lab.tenant, **HOLDS)
-    world = lab.slurm.world
-    world.add(Job(1), Job(2))
-    hold = SlurmActs.hold
-
-    def held(acts: SlurmActs, number: int) -> Any:
-        world.jobs[1].state = "RUNNING"
-        return hold(acts, number)
-
-    monkeypatch.setattr(SlurmActs, "hold", held)
-    spend(lab.cluster, "1000.00")
-    done = lab.goes_by()
-    assert (lab.states, done.troubles, world.jobs[2].reason) == (["blocked"], [], "JobHeldAdmin")
-    world.add(Job(3))
-    lab.goes_by(61)
-    assert world.jobs[3].reason == "JobHeldAdmin"
-
-
-def test_quota_038_a_job_that_op_lets_go_by_hand_is_not_held_again(lab: EndingLab) -> None:
-    a_quota(lab.tenant, **HOLDS)
-    world = lab.slurm.world
-    world.add(Job(1), Job(2))
-    spend(lab.cluster, "1000.00")
-    lab.goes_by()
-    world.jobs[1].reason = "Priority"
-    lab.goes_by(61)
-    assert [world.jobs[number].reason for number in (1, 2)] == ["Priority", "JobHeldAdmin"]
-    lab.raise_to("1500")
-    lab.goes_by()
-    spend(lab.cluster, "500.00", day="2026-03-03")
-    lab.goes_by()
-    assert [world.jobs[number].reason for number in (1, 2)] == ["Priority", "JobHeldAdmin"]
-
-
-def test_quota_041_a_budget_of_a_user_holds_the_jobs_of_that_user_alone(lab: EndingLab) -> None:
-    a_quota(lab.tenant, "of-ben", user="ben", amount=Decimal(100), **HOLDS)
-    a_quota(lab.tenant, **HOLDS)
-    world = lab.slurm.world
-    world.add(Job(1), Job(2, user="eve"))
-    spend(lab.cluster, "100.00", user="ben")
-    lab.goes_by()
-    assert [world.jobs[number].reason for number in (1, 2)] == ["JobHeldAdmin", "Priority"]
-    spend(lab.cluster, "900.00", user="eve")
-    lab.goes_by()
-    assert world.jobs[2].reason == "JobHeldAdmin"
-    lab.raise_to("500", "of-ben")
-    lab.goes_by()
-    assert world.jobs[1].reason == "JobHeldAdmin"  # the other budget has it held
-    lab.raise_to("5000")
-    lab.goes_by()
-    assert [world.jobs[number].reason for number in (1, 2)] == ["None", "None"]
-
-
-def test_quota_041_a_block_stops_whole_accounts_so_it_is_of_no_user(lab: EndingLab) -> None:
-    with pytest.raises(QuotaError, match="one of a user can notify, hold or end jobs"):
-        a_quota(lab.tenant, user="ben", action=QuotaAction.NO_GPU_JOBS)
-    with pytest.raises(QuotaError, match="can only notify"):
-        a_quota(lab.tenant, gpu_model="a100", **HOLDS)
-
-
-def test_quota_039_jobs_that_were_never_held_need_no_scheduler_to_be_let_go(lab: EndingLab) -> None:
-    a_quota(lab.tenant, **HOLDS)
-    spend(lab.cluster, "1000.00")
-    lab.is_away = True
-    lab.goes_by()
-    lab.raise_to("1500")
-    lab.goes_by(3600)
-    assert (lab.states, Act.objects.count()) == (["lifted"], 0)
-    assert QuotaBlock.objects.get().holds
 
 
 def test_a_longer_grace_postpones_what_is_announced(lab: EndingLab) -> None:

@@ -73,6 +73,7 @@ def command(*words: str) -> Any:
         ({"cap": Decimal(500)}, "above the cap"),
         ({"repeat_every": Decimal(0)}, "above zero"),
         ({"credits": QuotaCredits.NET, "user": "ben"}, "whole tenant"),
+        ({"credits": QuotaCredits.PAID, "measure": QuotaMeasure.GPU_HOURS}, "whole tenant"),
         ({"with_paid": True, "cluster": "gpu1"}, "leave the scope empty"),
         ({"recipients": ("eve@speech.example",)}, "is no member"),
         ({"measure": QuotaMeasure.GPU_HOURS, "unit": "USD"}, "have no unit"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from billing.models import QuotaEnding, QuotaEndingState
 from billing.quotas import blocks, quotas
@@ -189,3 +191,25 @@ def test_a_job_that_moved_to_another_account_under_its_number_is_left(lab: Endin
     lab.slurm.world.jobs[71].account = "speech"
     lab.now = at("2026-03-05 14:00")
     assert (lab.ends().ended, lab.state_of(71)) == (0, "RUNNING")
+
+
+def test_one_more_cancel_costs_few_queries(lab: EndingLab) -> None:
+    used_up(lab)
+    for number in range(72, 78):
+        lab.runs(number, "2026-03-05 11:00", gpus=1)
+    lab.is_due()
+    counts = []
+    connection.force_debug_cursor = True
+    carry_out: Any = job_control.carry_out
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+
+            def carried_out(**given: Any) -> Any:
+                counts.append(len(connection.queries_log))
+                return carry_out(**given)
+
+            patch.setattr(job_control, "carry_out", carried_out)
+            assert lab.ends().ended == 7
+    finally:
+        connection.force_debug_cursor = False
+    assert max(later - earlier for earlier, later in pairwise(counts)) <= 10  # with BEGIN and COMMIT

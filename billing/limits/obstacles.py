@@ -1,0 +1,46 @@
+"""Why limits of what is held at once could not be written to a cluster, as far as it is known without asking it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.utils.translation import gettext as _
+
+from billing.limits.limits import LimitTerms
+from clusters.connectors.slurm.acts import LIMITS_FROM
+from clusters.models import ApiServer, Cluster, ClusterKind, Connection
+
+
+def list_obstacles(clusters: Iterable[Cluster], terms: LimitTerms) -> list[str]:
+    """A sentence of each cluster that no limit, or not this one, can be written to now. Two queries."""
+    listed = sorted(clusters, key=lambda cluster: cluster.name)
+    connections = {row.cluster_id: row for row in Connection.objects.filter(cluster__in=listed)}
+    servers = ApiServer.objects.filter(cluster__in=listed, enabled=True)
+    with_server = set(servers.values_list("cluster", flat=True)) & connections.keys()
+    sentences = []
+    for cluster in listed:
+        connection = connections.get(cluster.pk)
+        if cluster.kind == ClusterKind.PROMETHEUS:
+            sentences.append(_of_kubernetes(cluster, terms, is_reached=cluster.pk in with_server))
+        elif cluster.kind != ClusterKind.SLURM or connection is None:
+            sentences.append(_("{cluster} has no connection that limits can be written over."))
+        else:
+            sentences.append(_of_slurm(connection))
+    names = [cluster.name for cluster in listed]
+    return [text.format(cluster=name) for name, text in zip(names, sentences, strict=True) if text]
+
+
+def _of_slurm(connection: Connection) -> str:
+    number = connection.api_version.rpartition(".")[2]
+    if number.isdecimal() and int(number) < LIMITS_FROM:
+        return _("The Slurm of {cluster} takes no limits over REST: that needs 23.11 or newer.")
+    return ""
+
+
+def _of_kubernetes(cluster: Cluster, terms: LimitTerms, *, is_reached: bool) -> str:
+    del cluster
+    if not is_reached:
+        return _("{cluster} has no connection to its API server, over which limits are written.")
+    if terms.gpu_model:
+        return _("On {cluster} a GPU model alone cannot be limited: limit all GPUs.")
+    return ""

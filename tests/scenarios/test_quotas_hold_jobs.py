@@ -1,0 +1,142 @@
+"""A budget that holds what waits: again and again, of one user alone, and only what it has held is let go."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from billing.models import QuotaAction, QuotaBlock
+from billing.quotas.terms import QuotaError
+from clusters import job_control
+from clusters.connectors.slurm.acts import SlurmActs
+from clusters.models import Act
+from portal.core.events.models import Event
+from tests.fakes.slurm_world import Job
+from tests.quota_stories import a_quota, spend
+from tests.scenarios.test_quotas_end_jobs import EndingLab, lab
+from tests.schedulers import plan_hold, plan_release
+
+pytestmark = pytest.mark.django_db(transaction=True)
+__all__ = ["lab"]
+
+HOLDS = {"action": QuotaAction.HOLD_JOBS}
+
+
+def test_quota_031_waiting_jobs_are_held_again_and_again_and_only_these_released(lab: EndingLab) -> None:
+    a_quota(lab.tenant, **HOLDS)
+    world = lab.slurm.world
+    world.add(Job(1), Job(2, reason="JobHeldUser"), Job(3, account="speech"), Job(4, state="RUNNING"))
+    spend(lab.cluster, "1000.00")
+    lab.goes_by()
+    assert [world.jobs[number].reason for number in (1, 2, 3, 4)] == [
+        "JobHeldAdmin", "JobHeldUser", "Priority", "Priority",
+    ]  # fmt: skip
+    assert (lab.gpus, lab.states) == (8, ["blocked"])
+    world.add(Job(5))
+    lab.goes_by(61)
+    assert (world.jobs[5].reason, lab.told, Event.objects.filter(type="quota.blocked").count()) == (
+        "JobHeldAdmin", [], 1,
+    )  # fmt: skip
+    lab.raise_to("1500")
+    lab.goes_by()
+    assert [world.jobs[number].reason for number in (1, 2, 5)] == ["None", "JobHeldUser", "None"]
+    assert lab.states == ["lifted"]
+
+
+def test_quota_040_a_job_that_starts_before_its_hold_keeps_no_other_from_being_held(
+    lab: EndingLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_quota(lab.tenant, **HOLDS)
+    world = lab.slurm.world
+    world.add(Job(1), Job(2))
+    hold = SlurmActs.hold
+
+    def held(acts: SlurmActs, number: int) -> Any:
+        world.jobs[1].state = "RUNNING"
+        return hold(acts, number)
+
+    monkeypatch.setattr(SlurmActs, "hold", held)
+    spend(lab.cluster, "1000.00")
+    done = lab.goes_by()
+    assert (lab.states, done.troubles, world.jobs[2].reason) == (["blocked"], [], "JobHeldAdmin")
+    world.add(Job(3))
+    lab.goes_by(61)
+    assert world.jobs[3].reason == "JobHeldAdmin"
+
+
+def test_quota_038_a_job_that_op_lets_go_by_hand_is_not_held_again(lab: EndingLab) -> None:
+    a_quota(lab.tenant, **HOLDS)
+    world = lab.slurm.world
+    world.add(Job(1), Job(2))
+    spend(lab.cluster, "1000.00")
+    lab.goes_by()
+    world.jobs[1].reason = "Priority"
+    lab.goes_by(61)
+    assert [world.jobs[number].reason for number in (1, 2)] == ["Priority", "JobHeldAdmin"]
+    lab.raise_to("1500")
+    lab.goes_by()
+    spend(lab.cluster, "500.00", day="2026-03-03")
+    lab.goes_by()
+    assert [world.jobs[number].reason for number in (1, 2)] == ["Priority", "JobHeldAdmin"]
+
+
+def test_quota_036_a_hold_of_ops_on_a_job_that_a_budget_holds_outlasts_the_budgets(lab: EndingLab) -> None:
+    a_quota(lab.tenant, **HOLDS)
+    world = lab.slurm.world
+    world.add(Job(1), Job(2, user="eve"))
+    spend(lab.cluster, "1000.00")
+    lab.goes_by()
+    writes = len(lab.slurm.writes())
+    with lab.opens(lab.cluster) as port:
+        plan = plan_hold(port=port, account="vision", user="ben")
+        assert [step.words for step in plan.steps] == [
+            "Keep job 1 of ben in vision held, which a budget holds now. Nothing is sent to Slurm."
+        ]
+        assert job_control.carry_out(port=port, plan=plan, who="op", why="licenses").good
+        assert plan_hold(port=port, account="vision", user="ben").steps == ()
+    assert len(lab.slurm.writes()) == writes
+    lab.raise_to("1500")
+    lab.goes_by()
+    assert [world.jobs[number].reason for number in (1, 2)] == ["JobHeldAdmin", "None"]
+    with lab.opens(lab.cluster) as port:
+        job_control.carry_out(port=port, plan=plan_release(port=port, account="vision"), who="op")
+    assert world.jobs[1].reason == "None"
+
+
+def test_quota_041_a_budget_of_a_user_holds_the_jobs_of_that_user_alone(lab: EndingLab) -> None:
+    a_quota(lab.tenant, "of-ben", user="ben", amount=Decimal(100), **HOLDS)
+    a_quota(lab.tenant, **HOLDS)
+    world = lab.slurm.world
+    world.add(Job(1), Job(2, user="eve"))
+    spend(lab.cluster, "100.00", user="ben")
+    lab.goes_by()
+    assert [world.jobs[number].reason for number in (1, 2)] == ["JobHeldAdmin", "Priority"]
+    spend(lab.cluster, "900.00", user="eve")
+    lab.goes_by()
+    assert world.jobs[2].reason == "JobHeldAdmin"
+    lab.raise_to("500", "of-ben")
+    lab.goes_by()
+    assert world.jobs[1].reason == "JobHeldAdmin"  # the other budget has it held
+    lab.raise_to("5000")
+    lab.goes_by()
+    assert [world.jobs[number].reason for number in (1, 2)] == ["None", "None"]
+
+
+def test_quota_041_a_block_stops_whole_accounts_so_it_is_of_no_user(lab: EndingLab) -> None:
+    with pytest.raises(QuotaError, match="one of a user can notify, hold or end jobs"):
+        a_quota(lab.tenant, user="ben", action=QuotaAction.NO_GPU_JOBS)
+    with pytest.raises(QuotaError, match="can only notify"):
+        a_quota(lab.tenant, gpu_model="a100", **HOLDS)
+
+
+def test_quota_039_jobs_that_were_never_held_need_no_scheduler_to_be_let_go(lab: EndingLab) -> None:
+    a_quota(lab.tenant, **HOLDS)
+    spend(lab.cluster, "1000.00")
+    lab.is_away = True
+    lab.goes_by()
+    lab.raise_to("1500")
+    lab.goes_by(3600)
+    assert (lab.states, Act.objects.count()) == (["lifted"], 0)
+    assert QuotaBlock.objects.get().holds
