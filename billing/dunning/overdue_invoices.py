@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
-from django.db.models import Max
+from django.db.models import CharField, Count, Max, Q, Value
 
 from billing.dunning import reopened_invoices
 from billing.models import (
@@ -63,7 +63,10 @@ class OverdueInvoice:
     announcements: int  # that were ever written, needed or not
     suspended: bool
     pause_reason: str  # why nothing is done, a sentence; "" where it is
+    paused: bool  # by somebody, this invoice alone
+    all_paused: bool  # and so are all of its tenant's
     under_way: bool  # a payment of it
+    policy: Policy  # that it goes by
 
     @property
     def days(self) -> int:
@@ -95,8 +98,8 @@ def _load_details(rows: InvoiceQuerySet, moment: datetime) -> list[OverdueInvoic
     records = list(
         rows.annotate(reopened=reopened_invoices.may_be_reopened()).values_list(*_COLUMNS, named=True)
     )
-    notices, suspended = _load_notices([row.pk for row in records]), _load_suspended()
-    pause_reasons, under_way, ended = _PauseReasons(moment), _load_under_way(), _load_suspension_ends()
+    notices, pause_reasons = _load_notices([row.pk for row in records]), _PauseReasons(moment)
+    suspended, ended = _load_suspensions()
     policies = Policies({row.tenant for row in records})
     crossed = reopened_invoices.count_reopenings(
         {row.pk: row.balance__left for row in records if row.reopened}
@@ -108,8 +111,9 @@ def _load_details(rows: InvoiceQuerySet, moment: datetime) -> list[OverdueInvoic
         if row.due_on >= today:
             continue
         written, crossing = notices.get(row.pk, _WrittenNotices()), crossed[row.pk]
-        policy = None if row.tenant in suspended else policies.of(row.tenant, row.due_on)
-        announced = written.announced(crossing, policy, today, ended.get(row.tenant), zone)
+        policy = policies.of(row.tenant, row.due_on)
+        holding = None if row.tenant in suspended else policy
+        announced = written.announced(crossing, holding, today, ended.get(row.tenant), zone)
         invoices.append(
             OverdueInvoice(
                 pk=row.pk,
@@ -130,7 +134,10 @@ def _load_details(rows: InvoiceQuerySet, moment: datetime) -> list[OverdueInvoic
                 suspended=row.tenant in suspended,
                 pause_reason=pause_reasons.find_reason(row.pk, row.tenant, row.tenant__slug)
                 or too_little_reason(row.balance__left, row.currency),
-                under_way=row.pk in under_way,
+                paused=(row.tenant, row.pk) in pause_reasons.pauses,
+                all_paused=(row.tenant, None) in pause_reasons.pauses,
+                under_way=row.pk in pause_reasons.under_way,
+                policy=policy,
             )
         )
     return invoices
@@ -215,34 +222,41 @@ def _slices(invoice_ids: list[int]) -> Iterator[list[int]]:
     return (invoice_ids[first : first + SLICE] for first in range(0, len(invoice_ids), SLICE))
 
 
-def _load_suspended() -> set[int]:
-    return set(Suspension.objects.filter(ended_at=None).values_list("tenant", flat=True))
-
-
-def _load_suspension_ends() -> dict[int, datetime | None]:
-    """By tenant, when it was last suspended no more."""
-    rows = Suspension.objects.exclude(ended_at=None).values("tenant").annotate(last=Max("ended_at"))
-    return dict(rows.values_list("tenant", "last"))
-
-
-def _load_under_way() -> set[int | None]:
-    return set(PaymentAttempt.objects.filter(UNDER_WAY).values_list("invoice", flat=True))
+def _load_suspensions() -> tuple[set[int], dict[int, datetime | None]]:
+    """The tenants that are suspended, and by tenant when it was last suspended no more. One query."""
+    rows = Suspension.objects.values("tenant").annotate(
+        last=Max("ended_at"), current=Count("pk", filter=Q(ended_at=None))
+    )
+    grouped = list(rows.values_list("tenant", "last", "current"))
+    ends = {tenant: last for tenant, last, _ in grouped if last is not None}
+    return {tenant for tenant, _, current in grouped if current}, ends
 
 
 class _PauseReasons:
-    """Why nothing is done about an invoice: paused by somebody, or waiting for what only people decide."""
+    """Why nothing is done about an invoice: paused by somebody, or waiting for what only people decide. Two queries."""
 
     def __init__(self, moment: datetime) -> None:
         self.pauses: dict[tuple[int, int | None], DunningPause] = {
             (row.tenant_id, row.invoice_id): row for row in pauses.filter_active(moment.date())
         }
+        text = CharField()
         disputes = PaymentDispute.objects.exclude(state=DisputeState.WON)
-        self.disputes = _worst_reasons(disputes.values_list("attempt__invoice", "state"))
-        self.given_back = set(
-            PaymentRefund.objects.filter(UNEXPLAINED).values_list("attempt__invoice", flat=True)
+        returned = PaymentRefund.objects.filter(UNEXPLAINED)
+        under_way = PaymentAttempt.objects.filter(UNDER_WAY)
+        events = GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW).exclude(tenant_slug="")
+        rows = disputes.values_list(Value("dispute"), "attempt__invoice", "state").union(
+            returned.values_list(Value("given-back"), "attempt__invoice", Value("", text)),
+            under_way.values_list(Value("under-way"), "invoice", Value("", text)),
+            events.values_list(Value("event"), Value(0), "tenant_slug"),
+            all=True,
         )
-        tenants_in_review = GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW).exclude(tenant_slug="")
-        self.tenants_in_review = set(tenants_in_review.values_list("tenant_slug", flat=True))
+        grouped: dict[str, list[tuple[int | None, str]]] = defaultdict(list)
+        for kind, invoice, state in rows:
+            grouped[kind].append((invoice, state))
+        self.disputes = _worst_reasons(grouped["dispute"])
+        self.given_back = {invoice for invoice, _ in grouped["given-back"]}
+        self.under_way = {invoice for invoice, _ in grouped["under-way"]}
+        self.tenants_in_review = {slug for _, slug in grouped["event"]}
 
     def find_reason(self, invoice: int, tenant: int, slug: str) -> str:
         pause = self.pauses.get((tenant, invoice)) or self.pauses.get((tenant, None))

@@ -9,7 +9,8 @@ from datetime import UTC, date, datetime, time
 from typing import Final
 
 from django.db import transaction
-from django.db.models import Count, F, Q, Sum
+from django.db.models import BigIntegerField, Count, F, Q, Sum, Value
+from django.db.models.functions import Cast, Greatest
 
 from billing.models import (
     EFFECTIVE_REFUNDS,
@@ -41,6 +42,7 @@ class RefundDue:
     invoice: Invoice
     amount: Money
     to_card: Money  # of it, what can be refunded to where it came from
+    failed: bool  # a refund below a credit note was tried, and gave nothing back
 
     @property
     def sentence(self) -> str:
@@ -78,18 +80,18 @@ def total_due() -> list[TotalDue]:
 
 
 def list_due(*, limit: int, invoice: Invoice | None = None) -> list[RefundDue]:
-    """The oldest first, without those whose money is on its way back. Five queries, however many."""
+    """The oldest first, without those whose money is on its way back. Two queries, however many."""
     rows = Invoice.objects.overpaid() if invoice is None else Invoice.objects.overpaid().filter(pk=invoice.pk)
     invoices = list(rows.select_related("tenant").order_by("pk")[:limit])
-    under_way, by_card, noted = _under_way(invoices), _left_on_cards(invoices), _left_on_notes(invoices)
+    parts = _parts(invoices)
     due = []
     for row in invoices:
-        owed = -row.balance.left - under_way.get(row.pk, 0)
-        card = max(min(owed, by_card.get(row.pk, 0), noted.get(row.pk, 0)), 0)
+        owed = -row.balance.left - parts["under-way", row.pk]
+        card = max(min(owed, parts["cards", row.pk], parts["notes", row.pk]), 0)
         _, over = gateway_amounts.to_stripe(card, row.currency)
         if owed > 0:
             amount, to_card = (Money.from_minor(minor, row.currency) for minor in (owed, card - over))
-            due.append(RefundDue(row, amount, to_card))
+            due.append(RefundDue(row, amount, to_card, bool(parts["failed", row.pk])))
     return due
 
 
@@ -143,26 +145,31 @@ def _announce_transfer(payment: Payment, *, on: date) -> None:
     Notice.objects.bulk_create([row], ignore_conflicts=True)
 
 
-def _under_way(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:
-    rows = PaymentRefund.objects.filter(attempt__invoice__in=invoices, state__in=EFFECTIVE_REFUNDS)
-    by_invoice = rows.exclude(state=RefundState.SUCCEEDED).values("attempt__invoice")
-    return dict(by_invoice.annotate(sum=Sum("amount")).values_list("attempt__invoice", "sum"))
-
-
-def _left_on_cards(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:
-    amounts_left: dict[int | None, int] = defaultdict(int)
-    rows = PaymentAttempt.objects.filter(BY_CARD, invoice__in=invoices)
-    refund_total = Sum("refunds__amount", filter=Q(refunds__state__in=EFFECTIVE_REFUNDS), default=0)
-    for invoice, amount, back in rows.annotate(given=refund_total).values_list("invoice", "amount", "given"):
-        amounts_left[invoice] += amount - int(back)
-    return amounts_left
-
-
-def _left_on_notes(invoices: Sequence[Invoice]) -> Mapping[int | None, int]:
-    amounts_left: dict[int | None, int] = defaultdict(int)
-    rows = Invoice.objects.issued().filter(original__in=invoices)
-    refund_total = Sum("refunds__amount", filter=Q(refunds__state__in=EFFECTIVE_REFUNDS), default=0)
-    rows_of = rows.annotate(credited=F("prepaid") - F("total"), given=refund_total)
-    for invoice, credited, back in rows_of.values_list("original", "credited", "given"):
-        amounts_left[invoice] += max(int(credited) - int(back), 0)
-    return amounts_left
+def _parts(invoices: Sequence[Invoice]) -> Mapping[tuple[str, int], int]:
+    """Minor units by invoice: on their way back, left on cards and on credit notes, and of refunds that failed. One
+    query.
+    """
+    parts: dict[tuple[str, int], int] = defaultdict(int)
+    if not invoices:
+        return parts
+    refunded = Sum("refunds__amount", filter=Q(refunds__state__in=EFFECTIVE_REFUNDS), default=0)
+    under_way = PaymentRefund.objects.filter(attempt__invoice__in=invoices, state__in=EFFECTIVE_REFUNDS)
+    under_way = under_way.exclude(state=RefundState.SUCCEEDED)
+    cards = PaymentAttempt.objects.filter(BY_CARD, invoice__in=invoices)
+    notes = Invoice.objects.issued().filter(original__in=invoices)
+    whole = BigIntegerField()
+    rows = under_way.values_list(Value("under-way"), "attempt__invoice", Cast("amount", whole)).union(
+        cards.annotate(refunded=refunded).values_list(
+            Value("cards"), "invoice", Cast(F("amount") - F("refunded"), whole)
+        ),
+        notes.annotate(refunded=refunded).values_list(
+            Value("notes"), "original", Cast(Greatest(F("prepaid") - F("total") - F("refunded"), 0), whole)
+        ),
+        refunds.list_not_refunded()
+        .filter(attempt__invoice__in=invoices)
+        .values_list(Value("failed"), "attempt__invoice", Cast("amount", whole)),
+        all=True,
+    )
+    for part, invoice, amount in rows:
+        parts[part, invoice] += amount
+    return parts

@@ -16,13 +16,12 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from billing.dunning import overdue_invoices, upcoming_steps
+from billing.dunning import overdue_invoices, review_items, upcoming_steps
 from billing.dunning.overdue_invoices import OverdueInvoice
 from billing.models import DunningPause, Invoice, InvoiceState
 from billing.payments import refunds_due
 from billing.payments.gateway_access import CollectionError
 from billing.receivables import pauses
-from billing.receivables.dunning_policies import Policies
 from billing.receivables.pauses import PauseError
 from billing.receivables.settlement import PaymentError
 from billing.rules.dunning_defaults import Mark, Policy, Step
@@ -71,13 +70,11 @@ def receivables(request: HttpRequest, frame: PageFrame) -> HttpResponse:
 def _page(before: str, now: datetime) -> dict[str, object]:
     after = _cursor(before)
     late = overdue_invoices.list_overdue_page(moment=now, after=after, limit=PAGE + 1)
-    policies, shown = Policies(), late[:PAGE]
-    paused = {(row.tenant_id, row.invoice_id) for row in pauses.filter_active(now.date())}
-    looks = upcoming_steps.list_review_items(moment=now)
+    shown, looks = late[:PAGE], review_items.list_review_items(moment=now)
     last = shown[-1] if len(late) > PAGE else None
     return {
         "tiles": _tiles(now, len(looks)),
-        "rows": [_row(row, policies.of(row.tenant, row.due_on), paused) for row in shown],
+        "rows": [_row(row) for row in shown],
         "more": f"?{urlencode({'before': f'{last.due_on}_{last.pk}'})}" if last else "",
         "first": after is None,
         "looks": looks,
@@ -111,17 +108,17 @@ def _tiles(now: datetime, looks: int) -> list[Tile]:
     ]
 
 
-def _row(late: OverdueInvoice, policy: Policy, paused: set[tuple[int, int | None]]) -> OverdueRow:
+def _row(late: OverdueInvoice) -> OverdueRow:
     note = late.pause_reason or (_("No step while a payment is processing") if late.under_way else "")
-    ahead = None if note else upcoming_steps.next_step(late, policy)
+    ahead = None if note else upcoming_steps.next_step(late, late.policy)
     return OverdueRow(
         late=late,
-        badge=_badge(late, policy),
+        badge=_badge(late, late.policy),
         note=note,
-        next=_step(ahead, late, policy) if ahead else "",
+        next=_step(ahead, late, late.policy) if ahead else "",
         on=ahead.day if ahead else None,
-        paused=(late.tenant, late.pk) in paused,
-        all_paused=(late.tenant, None) in paused,
+        paused=late.paused,
+        all_paused=late.all_paused,
     )
 
 

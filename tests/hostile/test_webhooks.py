@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from billing.dunning import upcoming_steps
+from billing.dunning import review_items
 from billing.models import EventState, GatewayEvent
 from billing.payments import checkout_sessions, manual_review, webhook_events
 from tests.collecting import Scenario
@@ -67,7 +67,7 @@ def test_what_is_not_understood_is_stored_once_and_somebody_sees_it(
     assert row.state == EventState.NEEDS_REVIEW
     assert [row.reason] == [
         look.sentence
-        for look in upcoming_steps.list_review_items(moment=scenario.now)
+        for look in review_items.list_review_items(moment=scenario.now)
         if "understood" in look.sentence
     ]
     for late in webhook_events.list_reviewable(moment=scenario.now.replace(year=2100)):

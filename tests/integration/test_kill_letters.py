@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from billing.dunning import send, upcoming_steps
+from billing.dunning import review_items, send
 from billing.models import Invoice, Notice, NoticeState
 from portal.core.outbox import outbox
 from portal.dev.embedded.redis import Redis
@@ -196,9 +196,7 @@ def assert_sent_or_in_review(server: Counting, killed: int) -> None:
     assert sent <= arrived <= sent | {str(row.pk) for row in unknown}
 
     later = datetime.now(UTC) + timedelta(minutes=11)
-    looks = [
-        item.sentence for item in upcoming_steps.list_review_items(moment=later) if item.what == "E-mail"
-    ]
+    looks = [item.sentence for item in review_items.list_review_items(moment=later) if item.what == "E-mail"]
     why = "Reminder: No answer from the mail server: the e-mail may have arrived."
     assert looks == [why] * len(unknown)
     for row in unknown:

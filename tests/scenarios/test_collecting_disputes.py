@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from billing.dunning import upcoming_steps
+from billing.dunning import review_items
 from billing.models import UNEXPLAINED, Difference, PaymentAttempt, PaymentDispute, PaymentRefund
 from billing.payments import disputes, manual_review, refunds
 from billing.payments.attempts import NotChargeableError
@@ -69,9 +69,7 @@ def test_the_note_that_credits_more_than_was_left_of_it_gives_the_rest_back(scen
 def refund_steps(scenario: Scenario) -> list[str]:
     """What Op's page asks to be done about what was given back."""
     return [
-        item.sentence
-        for item in upcoming_steps.list_review_items(moment=scenario.now)
-        if item.what == "Refund"
+        item.sentence for item in review_items.list_review_items(moment=scenario.now) if item.what == "Refund"
     ]
 
 
@@ -194,7 +192,7 @@ def test_a_bank_that_only_asks_has_taken_nothing_and_the_payment_can_be_given_ba
     scenario.stripe.dashboard.inquire(PaymentAttempt.objects.get().external_id or "")
     scenario.collect()
     assert (scenario.paid, scenario.settlement) == ("4.00", "disputed")
-    (look,) = upcoming_steps.list_review_items(moment=scenario.now)
+    (look,) = review_items.list_review_items(moment=scenario.now)
     assert look.sentence == "A bank inquires about 4.00 USD: respond at the gateway, or refund it."
     refunds.prepare_refunds(credit_note=credited(scenario, "4.00"), who="op", moment=scenario.now)
     scenario.collect()

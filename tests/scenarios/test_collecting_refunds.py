@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from billing.dunning import overdue_invoices, upcoming_steps
+from billing.dunning import overdue_invoices, review_items
 from billing.invoicing import credit_notes
 from billing.models import BillingAccount, GatewayEvent, Payment, PaymentAttempt, PaymentRefund
 from billing.payments import checkout_sessions, refunds, webhook_events
@@ -128,7 +128,7 @@ def test_what_was_given_back_of_a_payment_that_was_never_booked_asks_for_no_cred
         (late,) = overdue_invoices.list_overdue(moment=scenario.now)
         assert (late.number, late.left, late.pause_reason) == ("INV-2026-0001", 400, "")
         assert [
-            item for item in upcoming_steps.list_review_items(moment=scenario.now) if item.what == "Refund"
+            item for item in review_items.list_review_items(moment=scenario.now) if item.what == "Refund"
         ] == []
         scenario.wait(days=4)
         counts = reconciliation_run.run(
@@ -183,15 +183,13 @@ def test_op_is_told_of_a_refund_that_came_back(scenario: Scenario) -> None:
     (row,) = note_of(scenario, "1.00", "USD")
     scenario.collect()
     assert [
-        item for item in upcoming_steps.list_review_items(moment=scenario.now) if item.what == "Refund"
+        item for item in review_items.list_review_items(moment=scenario.now) if item.what == "Refund"
     ] == []
     scenario.wait(minutes=20)
     scenario.collect()
     row.refresh_from_db()
     assert (row.state, scenario.paid) == ("failed", "4.00")
-    (look,) = [
-        item for item in upcoming_steps.list_review_items(moment=scenario.now) if item.what == "Refund"
-    ]
+    (look,) = [item for item in review_items.list_review_items(moment=scenario.now) if item.what == "Refund"]
     assert look.sentence == (
         "The refund of 1.00 USD for CN-2026-0001 failed: expired_or_canceled_card. Refund it again, or transfer the "
         "money and record the transfer."
@@ -202,7 +200,7 @@ def test_op_is_told_of_a_refund_that_came_back(scenario: Scenario) -> None:
     refunds.prepare_refunds(credit_note=row.credit_note or scenario.invoice, who="op", moment=scenario.now)
     scenario.collect()
     assert [
-        item for item in upcoming_steps.list_review_items(moment=scenario.now) if item.what == "Refund"
+        item for item in review_items.list_review_items(moment=scenario.now) if item.what == "Refund"
     ] == []
 
 

@@ -11,7 +11,7 @@ import pytest
 from django.core import mail
 from django.test import Client
 
-from billing.dunning import claims, contacts, dunning_run, issue_notices, send, upcoming_steps
+from billing.dunning import claims, contacts, dunning_run, issue_notices, review_items, send
 from billing.dunning.contacts import ContactError
 from billing.invoicing import credit_notes
 from billing.models import Invoice, InvoiceDocument, Notice
@@ -159,7 +159,7 @@ def test_a_document_of_who_has_no_address_is_no_trouble(server: Counting, lab: T
     send.send_notices(moment=NOW)
     notice = Notice.objects.get()
     assert (notice.state, notice.reason) == ("skipped", claims.NOBODY)
-    assert upcoming_steps.list_review_items(moment=NOW) == []
+    assert review_items.list_review_items(moment=NOW) == []
 
 
 def test_what_could_be_sent_to_nobody_goes_to_the_address_that_is_entered(
