@@ -108,3 +108,27 @@ def idle_while_waiting(cluster: Cluster, had: Had) -> dict[str, Fraction]:
             },
         )
         return {model: Fraction(int(units), parts) for model, units in cursor.fetchall()}
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingJob:
+    """A job that waited for GPUs, and for how many seconds of a span."""
+
+    record: int
+    job_id: str
+    account: str
+    user: str
+    gpu_model: str
+    gpus: int
+    seconds: int
+
+
+def waiting_jobs(
+    cluster: Cluster, *, models: Sequence[str], since: int, until: int, most: int
+) -> tuple[int, list[WaitingJob]]:
+    """How many waited for one of the models in [since, until), and those with most GPU-seconds of it. One query."""
+    span = {"since": since, "until": until, "most": most}
+    with connection.cursor() as cursor:
+        cursor.execute(sql.WAITING_JOBS, {"cluster": cluster.pk, "models": [*models], **span})
+        rows = cursor.fetchall()
+    return (rows[0][0] if rows else 0), [WaitingJob(*row[1:]) for row in rows]

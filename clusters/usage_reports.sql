@@ -42,3 +42,16 @@ WITH node AS (
     FROM moment WINDOW since AS (PARTITION BY gpu_model ORDER BY at)
 )
 SELECT gpu_model, sum(seconds * free) FROM stretch WHERE waits > 0 AND free > 0 AND seconds > 0 GROUP BY gpu_model
+
+-- name: WAITING_JOBS
+-- (how many of all, record, job, account, user, model, GPUs, seconds of the span in which it waited) of those that waited
+-- for one of these models, the most GPU-seconds first.
+SELECT count(*) OVER (), u.id, u.job_id, a.name, u."user", u.gpu_model, u.gpus, w.seconds
+FROM clusters_usagerecord u JOIN clusters_account a ON a.id = u.account_id
+CROSS JOIN LATERAL (
+    SELECT least(coalesce(u.started, u.ended, %(until)s), %(until)s)
+         - greatest(coalesce(u.eligible, u.submitted), %(since)s) AS seconds
+) w
+WHERE u.cluster_id = %(cluster)s AND u.gpus > 0 AND coalesce(u.eligible, u.submitted) < %(until)s AND w.seconds > 0
+  AND (u.gpu_model = '' OR u.gpu_model = ANY (%(models)s))
+ORDER BY u.gpus * w.seconds DESC, u.id LIMIT %(most)s

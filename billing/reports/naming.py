@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
 
+from billing.models import RatedJob
 from billing.reports.shapes import LABELS, By
 from portal.core.tenants.models import Project, Tenant
 from portal.sql_files import Statements
@@ -34,6 +36,34 @@ def named(by: By, keys: Sequence[Key], *, own: bool) -> dict[Key, Names | None]:
         case _:
             texts = {key: tuple(str(part) for part in key) for key in keys}
     return {key: dict(zip(LABELS[by], found, strict=True)) for key, found in texts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as lists name it."""
+
+    cluster: str
+    account: str
+    user: str
+    job_id: str
+    name: str
+    gpu_model: str
+    slug: str = ""  # of a tenant that it is a job of
+
+
+def run_names(records: Sequence[int], *, own: str) -> dict[int, Run]:
+    """Runs by record. `own` is the slug of the tenant in whose scope it runs, "" for operators. Two queries at most."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.RUNS_OWN if own else sql.RUNS, {"records": [*records]})
+        rows = cursor.fetchall()
+    slugs: dict[int, str] = dict.fromkeys(records, own)
+    if not own:
+        jobs = RatedJob.objects.filter(record_id__in=records).order_by("record_id", "tenant_id")
+        slugs = dict(jobs.values_list("record_id", "tenant__slug"))
+    return {
+        record: Run(cluster, account, user, job, name, model, slugs.get(record, ""))
+        for record, cluster, account, user, job, name, model in rows
+    }
 
 
 def _pods(keys: Sequence[Key], *, own: bool) -> dict[Key, Names | None]:

@@ -244,7 +244,7 @@ def _top_jobs(asked: _Asked, prices: Tags) -> dict[tuple[Key, str], tuple[Job, .
         told = []
         for record, (held, cost) in jobs.items():
             _, account, user, job_id, name, _ = names[record]
-            told.append(Job(job_id, name, account, user, held, cost))
+            told.append(Job(job_id, name, account, user, held, cost, record))
         found[group] = tuple(told)
     return found
 

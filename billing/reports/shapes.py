@@ -95,6 +95,7 @@ class Job:
     user: str
     gpu_seconds: Fraction
     cost: Fraction
+    record: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,8 @@ GRANT SELECT ON billing_vanishedjob TO clustertab_portal;
 -- as its account was the tenant's in them.
 CREATE VIEW billing_ownrun WITH (security_barrier = true) AS
 SELECT j.tenant_id, j.record_id, j.cluster, j.account, j."user", j.job_id, j.name, j.gpu_model, j.gpus, j.share_num,
-       j.share_den, u.started, coalesce(u.ended, u.seen_until) AS finish, u.suspended
+       j.share_den, u.started, coalesce(u.ended, u.seen_until) AS finish, u.suspended, u.submitted, u.eligible, u.ended,
+       u.time_limit, j.state
 FROM billing_ratedjob j JOIN clusters_usagerecord u ON u.id = j.record_id
 WHERE j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint);
 

@@ -52,6 +52,17 @@ Stretch = tuple[str, str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
+class TopJob:
+    """One of the most expensive jobs of a row."""
+
+    number: str
+    name: str
+    user: str
+    seconds: Fraction  # GPU-seconds
+    cost: Money
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReportRow:
     """A group of a report, or their total. Its shares and hours are those of `seconds`."""
 
@@ -65,6 +76,7 @@ class ReportRow:
     wasted: Sequence[Money]  # the cost of the waste; empty where no telemetry covers it
     sources: str = ""  # "measured on its GPUs, node average"
     jobs: int
+    top_jobs: Sequence[TopJob] = ()
 
 
 def tiles(report: Report) -> list[Tile]:
@@ -161,6 +173,16 @@ def _row(row: Row, report: Report, longest: Fraction, tenants: Mapping[str, str]
         wasted=[Money(money.waste, row.currency)] if money and money.covered else [],
         sources=", ".join(_(source) for source in sources),
         jobs=row.jobs,
+        top_jobs=[
+            TopJob(
+                number=job.pod or str(job.record),
+                name=job.name if job.name != job.pod else "",
+                user=job.user,
+                seconds=job.gpu_seconds,
+                cost=Money(job.cost, row.currency),
+            )
+            for job in row.top_jobs
+        ],
     )
 
 

@@ -16,19 +16,22 @@ from django.utils.translation import gettext_noop
 from billing.reports.reporting import of_cluster, of_tenant
 from billing.reports.shapes import By, Report
 from billing.reports.table import as_csv
+from billing.reports.waste import cheaper_models
+from billing.reports.waste import of_tenant as waste_of_tenant
 from clusters.models import Cluster
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
-from portal.web import reporting
+from portal.core.tenants.scope import acting_scope
+from portal.web import reporting, waste
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_page
 from portal.web.form_input import Option
 from portal.web.page_frame import PageFrame
-from portal.web.tiles import Tile
 
 UTC_ZONE = ZoneInfo("UTC")
 LONGEST = 400  # days that a page reports at once
 PODS = 25
 PODS_IN_CSV = 10_000
+TOP_JOBS = 5
 NAMES = {
     By.TENANT: gettext_noop("Tenant"),
     By.PROJECT: gettext_noop("Project"),
@@ -51,6 +54,7 @@ class Selection:
     by: By
     zone: ZoneInfo
     today: date
+    top_jobs: int = 0  # most expensive jobs that are named below each row
     readable: bool = True  # False: a day that was typed is none, and the present month stands in its place
 
     @property
@@ -72,17 +76,18 @@ class Selection:
 
     def query(self, **more: str) -> str:
         parameters = {"from": f"{self.first}", "through": f"{self.last}", "by": self.by.value, **more}
+        parameters["top"] = str(TOP_JOBS) if self.top_jobs else ""
         return "?" + urlencode({name: value for name, value in parameters.items() if value})
 
 
 @operator_page("reports")
 def reports(request: HttpRequest, frame: PageFrame) -> HttpResponse:
-    selection, clusters, cluster = _of_operator(request)
+    selection, clusters, cluster = selection_of_operator(request)
     page = _page(
         selection,
         offered=tuple(By),
         make=(lambda: _cluster_report(selection, cluster, PODS)) if cluster else None,
-        margin=(lambda report: reporting.margin_of(report, cluster)) if cluster else None,
+        more=(lambda report: _of_capacity(report, selection, cluster)) if cluster else None,
         address=reverse("operator_reports"),
         csv=reverse("operator_reports_csv"),
         cluster=tuple(Option(value=one.name, label=one.name, selected=one == cluster) for one in clusters),
@@ -94,7 +99,7 @@ def reports(request: HttpRequest, frame: PageFrame) -> HttpResponse:
 @operator_page("reports")
 def reports_csv(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     del frame
-    selection, _clusters, cluster = _of_operator(request)
+    selection, _clusters, cluster = selection_of_operator(request)
     if cluster is None or selection.error:
         raise Http404(selection.error or "no cluster yet")
     return _csv(
@@ -104,12 +109,13 @@ def reports_csv(request: HttpRequest, frame: PageFrame) -> HttpResponse:
 
 @tenant_page(Action.READ, area="efficiency")
 def efficiency(request: TenantRequest) -> HttpResponse:
-    selection = _of_tenant(request)
+    selection = selection_of_tenant(request)
     slug = request.tenant.slug
     page = _page(
         selection,
         offered=tuple(by for by in By if by is not By.TENANT),
         make=lambda: _tenant_report(selection, request, PODS),
+        more=lambda report: _of_tenant_use(report, selection, request),
         address=reverse("efficiency", args=[slug]),
         csv=reverse("efficiency_csv", args=[slug]),
     )
@@ -118,7 +124,7 @@ def efficiency(request: TenantRequest) -> HttpResponse:
 
 @tenant_page(Action.READ, area="efficiency")
 def efficiency_csv(request: TenantRequest) -> HttpResponse:
-    selection = _of_tenant(request)
+    selection = selection_of_tenant(request)
     if selection.error:
         raise Http404(selection.error)
     return _csv(
@@ -128,7 +134,7 @@ def efficiency_csv(request: TenantRequest) -> HttpResponse:
     )
 
 
-def _of_operator(request: HttpRequest) -> tuple[Selection, list[Cluster], Cluster | None]:
+def selection_of_operator(request: HttpRequest) -> tuple[Selection, list[Cluster], Cluster | None]:
     clusters = list(Cluster.objects.order_by("name"))
     name = request.GET.get("cluster", "")
     chosen = next((one for one in clusters if one.name == name), None) if name else None
@@ -138,7 +144,7 @@ def _of_operator(request: HttpRequest) -> tuple[Selection, list[Cluster], Cluste
     return selection, clusters, chosen or (clusters[0] if clusters else None)
 
 
-def _of_tenant(request: TenantRequest) -> Selection:
+def selection_of_tenant(request: TenantRequest) -> Selection:
     selection = _selection(request.GET, request.zone, request.moment, by=By.PROJECT)
     if selection.by is By.TENANT:
         raise Http404("a tenant's page tells of one")
@@ -160,6 +166,7 @@ def _selection(query: QueryDict, zone: ZoneInfo, moment: datetime, *, by: By) ->
         by=chosen,
         zone=zone,
         today=today,
+        top_jobs=TOP_JOBS if query.get("top") and chosen is not By.POD else 0,
         readable=first is not None and last is not None,
     )
 
@@ -174,12 +181,24 @@ def _day(typed: str, otherwise: date) -> date | None:
 
 
 def _cluster_report(selection: Selection, cluster: Cluster, limit: int) -> Report:
-    return of_cluster(cluster, since=selection.since, until=selection.until, by=selection.by, limit=limit)
+    return of_cluster(
+        cluster,
+        since=selection.since,
+        until=selection.until,
+        by=selection.by,
+        limit=limit,
+        top_jobs=selection.top_jobs,
+    )
 
 
 def _tenant_report(selection: Selection, request: TenantRequest, limit: int) -> Report:
     return of_tenant(
-        request.tenant, since=selection.since, until=selection.until, by=selection.by, limit=limit
+        request.tenant,
+        since=selection.since,
+        until=selection.until,
+        by=selection.by,
+        limit=limit,
+        top_jobs=selection.top_jobs,
     )
 
 
@@ -188,7 +207,7 @@ def _page(
     *,
     offered: tuple[By, ...],
     make: Callable[[], Report] | None,
-    margin: Callable[[Report], tuple[list[Tile], str]] | None = None,
+    more: Callable[[Report], dict[str, object]] | None = None,
     address: str,
     csv: str,
     cluster: tuple[Option, ...] = (),
@@ -205,18 +224,47 @@ def _page(
     }
     if report is None:
         return page
-    rows, more = reporting.rows(report, _names(report))
-    tiles, no_margin = margin(report) if margin else ([], "")
+    rows, more_rows = reporting.rows(report, _names(report))
     return page | {
         "report": report,
         "tiles": reporting.tiles(report),
         "rows": rows,
-        "more": more,
+        "more": more_rows,
         "total": reporting.total(report),
         "capacity": reporting.capacity_rows(report),
         "capacity_period": reporting.capacity_period(report, selection.zone),
+        "top": TOP_JOBS,
+        **(more(report) if more is not None and rows else {}),
+    }
+
+
+def _of_capacity(report: Report, selection: Selection, cluster: Cluster) -> dict[str, object]:
+    """What is shown of a cluster alone: where its capacity went, what was not used, and the margin."""
+    unused, use = waste.of_cluster(cluster, report.capacity, since=report.since, until=report.until)
+    tiles, no_margin = reporting.margin_of(report, cluster)
+    query = selection.query(cluster=cluster.name)
+    return {
+        "findings": waste.finding_rows(unused, lambda kind: reverse("operator_waste", args=[kind]) + query),
+        "parts": waste.capacity_parts(use) if use else [],
+        "parts_note": waste.capacity_note(use) if use else "",
         "margin": tiles,
         "no_margin": no_margin,
+    }
+
+
+def _of_tenant_use(report: Report, selection: Selection, request: TenantRequest) -> dict[str, object]:
+    """What is shown of a tenant alone: where what it held went, and what was not used."""
+    tenant = request.tenant
+    with acting_scope(tenant):
+        cheaper = cheaper_models(tenant)
+    until = waste.read_until(report.until, request.complete_through, report.since)
+    unused = waste_of_tenant(tenant, since=report.since, until=until, cheaper=cheaper)
+    query = selection.query()
+    return {
+        "findings": waste.finding_rows(
+            unused, lambda kind: reverse("efficiency_waste", args=[tenant.slug, kind]) + query
+        ),
+        "parts": waste.allocated_parts(report, unused),
     }
 
 

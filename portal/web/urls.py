@@ -77,6 +77,7 @@ from portal.web.transfers import transfers
 from portal.web.usage_acts import assign_account, dismiss_rows, retry_row
 from portal.web.usage_files import usage_files
 from portal.web.wallets import statement, statement_csv, wallet, wallets
+from portal.web.waste_jobs import efficiency_waste, operator_waste
 from portal.web.watermark import reset_watermark
 from portal.web.webhooks import (
     change_webhooks,
@@ -112,6 +113,7 @@ tenant_patterns: list[URLPattern] = [
     path("budgets/change/", change_budget, name="change_budget"),
     path("efficiency/", efficiency, name="efficiency"),
     path("efficiency/csv", efficiency_csv, name="efficiency_csv"),
+    path("efficiency/waste/<slug:finding>/", efficiency_waste, name="efficiency_waste"),
     path("wallets/", wallets, name="wallets"),
     path("wallets/<int:wallet>/", wallet, name="wallet"),
     path("wallets/<int:wallet>/top-up/", top_up, name="wallet_top_up"),
@@ -218,6 +220,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/receivables/", receivables, name="operator_receivables"),
     path("operator/reports/", reports, name="operator_reports"),
     path("operator/reports/csv", reports_csv, name="operator_reports_csv"),
+    path("operator/reports/waste/<slug:finding>/", operator_waste, name="operator_waste"),
     path("operator/exports/focus", operator_focus_export, name="operator_focus_export"),
     path("operator/exports/ledger", ledger_export, name="operator_ledger_export"),
     path("operator/unassigned/assign/", assign_account, name="operator_assign"),

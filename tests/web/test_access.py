@@ -102,6 +102,7 @@ def address(route: str, house: House, slug: str = "vision-lab") -> str:
         .replace("<int:place>", "1")
         .replace("<int:row>", str(house.row.pk))
         .replace("<slug:kind>", "hold")
+        .replace("<slug:finding>", "idle-tail")
     )
 
 

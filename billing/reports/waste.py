@@ -1,0 +1,279 @@
+"""What was held and not used, by why: GPU-hours and money that could be given back, and the jobs behind each finding.
+
+Unknown is not idle: only hours that telemetry covered count. An hour of a run is *idle* if its devices worked less than
+1 % of it. Each covered second is in one finding at most, so findings never add up to more than the waste.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, Final
+
+from django.db import connection
+
+from billing.catalog import plans
+from billing.queries.costs import Tags, tags
+from billing.reports.shapes import ZERO, Split
+from clusters.models import Cluster
+from portal.core.tenants.models import Tenant
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "waste.sql")
+
+HOUR = 3600
+MONTH: Final = 730 * HOUR  # seconds; the month of 730 hours that cloud prices are quoted by
+SMALL: Final = Decimal("0.3")
+"""Part of one GPU that a run needs at most, in its busiest hour, for a less powerful model to be suggested."""
+
+
+class Kind(StrEnum):
+    """Why GPU-hours were held and not used."""
+
+    ZERO_USE = "zero-use"  # the run never worked
+    IDLE_TAIL = "idle-tail"  # it worked, and did nothing in its last two hours or more
+    IDLE_BETWEEN = "idle-between"  # idle before and between work, and short tails
+    TOO_MANY_GPUS = "too-many-gpus"  # its busiest hour would have filled fewer
+    TOO_LARGE_MODEL = (
+        "too-large-model"  # its busiest hour filled SMALL of one, and a cheaper model has a price
+    )
+    TIME_LIMIT = "time-limit"  # four times what it ran, or more: costs nothing, delays others
+    WAITED = "idle-while-waiting"  # of a cluster: GPUs stood idle while jobs waited for them
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """GPU-seconds that could be given back, and by currency their money in the period. Without money: `TIME_LIMIT`."""
+
+    kind: Kind
+    seconds: Fraction
+    money: Mapping[str, Fraction]
+    jobs: int
+
+    def a_month(self, length: int) -> Mapping[str, Fraction]:
+        """What the money of a period of so many seconds comes to in a month of 730 hours."""
+        return {code: amount * MONTH / length for code, amount in self.money.items()}
+
+
+@dataclass(slots=True)
+class ModelUse:
+    """What runs held of one GPU model, in GPU-seconds, and what is charged of it by currency."""
+
+    allocated: Fraction = ZERO
+    covered: Fraction = ZERO
+    effective: Fraction = ZERO
+    zero: Fraction = ZERO  # of the waste, that in idle hours
+    charged: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))  # GPU-seconds
+    money: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
+
+    @property
+    def low(self) -> Fraction:
+        """The waste in hours in which devices worked a part."""
+        return self.covered - self.effective - self.zero
+
+    @property
+    def unknown(self) -> Fraction:
+        return self.allocated - self.covered
+
+    def average_price(self, currency: str) -> Fraction | None:
+        """Of a GPU-second that was charged; None where none was."""
+        seconds = self.charged.get(currency, ZERO)
+        return self.money[currency] / seconds if seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class WastefulJob:
+    """One run, with what could be given back of it."""
+
+    record: int
+    seconds: Fraction
+    money: Mapping[str, Fraction]
+
+
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """What was held and not used in [since, until), epoch seconds: findings by money, the most first."""
+
+    since: int
+    until: int
+    findings: Sequence[Finding]
+    models: Mapping[str, ModelUse]
+    zero: Mapping[str, Fraction]  # money by currency of the waste in idle hours
+    jobs: Sequence[WastefulJob] = ()  # of the kind that was asked for
+
+    @property
+    def length(self) -> int:
+        return self.until - self.since
+
+    @property
+    def seconds(self) -> Split:
+        return Split(
+            *(
+                sum((getattr(use, name) for use in self.models.values()), ZERO)
+                for name in ("allocated", "effective", "covered")
+            )
+        )
+
+    @property
+    def zero_seconds(self) -> Fraction:
+        return sum((use.zero for use in self.models.values()), ZERO)
+
+
+def of_cluster(cluster: Cluster, *, since: int, until: int, kind: Kind | None = None, jobs: int = 0) -> Waste:
+    """Everybody's use of a cluster; with a kind its most expensive jobs. Four queries."""
+    return _waste(sql.WASTE, cluster.pk, None, since, until, cheaper_models(None), kind, jobs)
+
+
+def of_tenant(
+    tenant: Tenant,
+    *,
+    since: int,
+    until: int,
+    cheaper: Mapping[int, tuple[Decimal, Sequence[str]]],
+    kind: Kind | None = None,
+    jobs: int = 0,
+) -> Waste:
+    """What a tenant held of all clusters. Runs inside its scope; `cheaper` is read outside of it. Three queries."""
+    return _waste(_OWN, None, tenant.pk, since, until, cheaper, kind, jobs)
+
+
+def cheaper_models(tenant: Tenant | None) -> dict[int, tuple[Decimal, Sequence[str]]]:
+    """By price of a GPU model, the next lower unit price of another model for the same usage, and which models.
+
+    One query. Tenants' pages may not read prices of usage that they do not have: for them it runs in an acting scope.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(sql.CHEAPER, {"tenant": tenant.pk if tenant else None})
+        return {price: (unit_price, models) for price, unit_price, models in cursor.fetchall()}
+
+
+def ranked(findings: Sequence[Finding]) -> list[Finding]:
+    """By money, the most first, then by GPU-hours; what has no money comes last."""
+    return sorted(
+        findings, key=lambda one: (not one.money, -max(one.money.values(), default=ZERO), -one.seconds)
+    )
+
+
+_OWN = (
+    sql.WASTE.replace("report_pieces(%(cluster)s, %(tenant)s,", "report_own_pieces(%(tenant)s,")
+    .replace(
+        "SELECT * FROM clusters_utilisationhour v\n"
+        "        WHERE v.record_id = s.record_id AND v.hour < s.until AND v.hour > s.since - 3600",
+        "SELECT * FROM billing_ownhour v\n"
+        "        WHERE v.record_id = s.record_id AND v.hour < s.until AND v.hour > s.since - 3600 OFFSET 0",
+    )
+    .replace(
+        "FROM clusters_usagerecord v WHERE v.id = p.record_id",
+        "FROM billing_ownrun v WHERE v.record_id = p.record_id OFFSET 0",
+    )
+)
+"""The same by the tenant's own views. Each run is looked up by itself, since such a view is otherwise made in full."""
+
+
+def _waste(
+    statement: str,
+    cluster: int | None,
+    tenant: int | None,
+    since: int,
+    until: int,
+    cheaper: Mapping[int, tuple[Decimal, Sequence[str]]],
+    kind: Kind | None,
+    jobs: int,
+) -> Waste:
+    values = {
+        "cluster": cluster,
+        "tenant": tenant,
+        "since": since,
+        "until": until,
+        "by_use": plans.by_use(),
+        "dear": list(cheaper),
+        "less": [unit_price for unit_price, _ in cheaper.values()],
+        "small": SMALL,
+        "kind": kind.value if kind else "",
+        "jobs": jobs,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('work_mem', '64MB', true)")
+        cursor.execute(statement, values)
+        rows = cursor.fetchall()
+    return _Sums(tags(row[4] for row in rows), cheaper, kind).read(rows, since, until)
+
+
+class _Sums:
+    """The rows of the statement, added up."""
+
+    def __init__(
+        self, prices: Tags, cheaper: Mapping[int, tuple[Decimal, Sequence[str]]], kind: Kind | None
+    ) -> None:
+        self.prices, self.cheaper, self.kind = prices, cheaper, kind
+        self.models: dict[str, ModelUse] = defaultdict(ModelUse)
+        self.zero: dict[str, Fraction] = defaultdict(Fraction)
+        self.seconds: dict[str, Fraction] = defaultdict(Fraction)
+        self.money: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+        self.counts: dict[str, int] = {}
+        self.jobs: dict[int, list[tuple[Fraction, str | None, Fraction]]] = defaultdict(list)
+
+    def read(self, rows: Sequence[Any], since: int, until: int) -> Waste:
+        for part, key, model, currency, price, den, *numbers in rows:
+            a, b, c = (Fraction(number or 0) / den for number in numbers)
+            match part:
+                case "held":
+                    self._allocated(model, currency, price, a)
+                case "covered":
+                    self._covered(model, currency, price, a, b, c)
+                case "found":
+                    self.seconds[key] += a
+                    if price is not None:
+                        self.money[key][currency] += a * self._rate(price, less=key == Kind.TOO_LARGE_MODEL)
+                case "jobs":
+                    self.counts[key] = int(a)
+                case "job":
+                    rate = (
+                        ZERO if price is None else self._rate(price, less=self.kind is Kind.TOO_LARGE_MODEL)
+                    )
+                    self.jobs[int(key)].append((a, None if price is None else currency, a * rate))
+        findings = [
+            Finding(Kind(kind), seconds, dict(self.money[kind]), self.counts[kind])
+            for kind, seconds in self.seconds.items()
+        ]
+        jobs = [_job(record, parts) for record, parts in self.jobs.items()]
+        jobs.sort(key=lambda job: (-max(job.money.values(), default=ZERO), -job.seconds, job.record))
+        return Waste(since, until, ranked(findings), dict(self.models), dict(self.zero), jobs)
+
+    def _allocated(self, model: str, currency: str | None, price: int | None, seconds: Fraction) -> None:
+        use = self.models[model]
+        use.allocated += seconds
+        if currency is not None and price is not None:
+            use.charged[currency] += seconds
+            use.money[currency] += seconds * self._rate(price)
+
+    def _covered(
+        self,
+        model: str,
+        currency: str | None,
+        price: int | None,
+        covered: Fraction,
+        worked: Fraction,
+        zero: Fraction,
+    ) -> None:
+        use = self.models[model]
+        use.covered, use.effective, use.zero = use.covered + covered, use.effective + worked, use.zero + zero
+        if currency is not None and price is not None:
+            self.zero[currency] += zero * self._rate(price)
+
+    def _rate(self, price: int, *, less: bool = False) -> Fraction:
+        """Of a GPU-second; `less` what a cheaper model costs."""
+        unit_price = Fraction(self.prices[price].unit_price)
+        return (unit_price - Fraction(self.cheaper[price][0]) if less else unit_price) / HOUR
+
+
+def _job(record: int, parts: Sequence[tuple[Fraction, str | None, Fraction]]) -> WastefulJob:
+    money: dict[str, Fraction] = defaultdict(Fraction)
+    for _, currency, amount in parts:
+        if currency is not None:
+            money[currency] += amount
+    return WastefulJob(record, sum((seconds for seconds, _, _ in parts), ZERO), dict(money))

@@ -1,0 +1,181 @@
+"""What was held and not used: findings with advice, where the GPU-hours went, and the jobs behind a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
+from billing.reports import capacity_use
+from billing.reports import waste as reading
+from billing.reports.capacity_use import OF_ALLOCATED, CapacityUse, Part
+from billing.reports.shapes import Capacity, Report
+from billing.reports.waste import Finding, Kind, Waste
+from billing.rules.money import Money
+from clusters.models import Cluster
+from portal.web import format as say
+
+DAY = 86_400
+JOBS = 50  # that a finding opens to
+TITLES = {
+    Kind.ZERO_USE: gettext_noop("GPUs held and never used"),
+    Kind.IDLE_TAIL: gettext_noop("Long idle tails"),
+    Kind.IDLE_BETWEEN: gettext_noop("Idle before and between work"),
+    Kind.TOO_MANY_GPUS: gettext_noop("More GPUs than needed"),
+    Kind.TOO_LARGE_MODEL: gettext_noop("A more powerful model than needed"),
+    Kind.TIME_LIMIT: gettext_noop("Time limits far above use"),
+    Kind.WAITED: gettext_noop("Idle while jobs waited"),
+}
+ADVICE = {
+    Kind.ZERO_USE: gettext_noop("End idle notebooks, and ask for GPUs only where the code uses them."),
+    Kind.IDLE_TAIL: gettext_noop("Have the job end when its work is done, or after an hour without work."),
+    Kind.IDLE_BETWEEN: gettext_noop("Load data and test the set-up in a job without GPUs."),
+    Kind.TOO_MANY_GPUS: gettext_noop("Ask for fewer GPUs: even the busiest hour would have fit on fewer."),
+    Kind.TOO_LARGE_MODEL: gettext_noop(
+        "Try the next cheaper model: no hour filled more than 30 % of the GPU. Mind its memory."
+    ),
+    Kind.TIME_LIMIT: gettext_noop("Ask for less time: it costs nothing, and shorter jobs start earlier."),
+    Kind.WAITED: gettext_noop(
+        "Look for fragmentation, limits and priorities: these GPUs were free while jobs waited for their model."
+    ),
+}
+PARTS = {
+    Part.CAPACITY: gettext_noop("Capacity"),
+    Part.DOWN: gettext_noop("Down or drained"),
+    Part.NO_DEMAND: gettext_noop("Idle, no demand"),
+    Part.WAITED: gettext_noop("Idle while jobs waited"),
+    Part.ALLOCATED: gettext_noop("Allocated"),
+    Part.EFFECTIVE: gettext_noop("Effective"),
+    Part.ZERO: gettext_noop("Zero utilization"),
+    Part.LOW: gettext_noop("Low utilization"),
+    Part.UNKNOWN: gettext_noop("Unknown"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingRow:
+    title: str
+    advice: str
+    jobs: str  # "3 jobs"
+    seconds: Fraction  # GPU-seconds
+    money: Sequence[Money]  # in the period; empty where none can be saved
+    a_month: Sequence[Money]
+    url: str  # of the jobs behind it
+    width: str  # of its bar, in per cent of the first one's
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartRow:
+    """One part of the GPU-hours. `depth` 1 are parts of what is allocated."""
+
+    label: str
+    depth: int
+    seconds: Fraction
+    share: str
+    money: str
+
+
+def finding_rows(waste: Waste, address: Callable[[Kind], str]) -> list[FindingRow]:
+    """Ranked by money a month."""
+    most = max((amount for one in waste.findings for amount in one.money.values()), default=Fraction(0))
+    return [_finding(one, waste, address(one.kind), most) for one in waste.findings]
+
+
+def _finding(one: Finding, waste: Waste, url: str, most: Fraction) -> FindingRow:
+    first = max(one.money.values(), default=Fraction(0))
+    return FindingRow(
+        title=_(TITLES[one.kind]),
+        advice=_(ADVICE[one.kind]),
+        jobs=say.counted(one.jobs, "job"),
+        seconds=one.seconds,
+        money=moneys(one.money),
+        a_month=moneys(one.a_month(waste.length)),
+        url=url,
+        width=say.plain(first * 100 / most) if most else "0",
+    )
+
+
+def moneys(amounts: Mapping[str, Fraction]) -> list[Money]:
+    return [Money(amount, code) for code, amount in sorted(amounts.items())]
+
+
+def capacity_parts(use: CapacityUse) -> list[PartRow]:
+    """Of a cluster: where its capacity went."""
+    whole = use.seconds[Part.CAPACITY]
+    return [
+        PartRow(
+            label=_(PARTS[part]),
+            depth=int(part in OF_ALLOCATED),
+            seconds=use.seconds[part],
+            share=say.percent(use.seconds[part], whole),
+            money=say.money(Money(use.money[part], use.currency)) if use.money is not None else say.NOTHING,
+        )
+        for part in Part
+    ]
+
+
+def allocated_parts(report: Report, waste: Waste) -> list[PartRow]:
+    """Of a tenant: where what it held went. Both are of the same days."""
+    split, zero = report.seconds, waste.zero_seconds
+    money = report.money
+    seconds = {
+        Part.ALLOCATED: split.allocated,
+        Part.EFFECTIVE: split.effective,
+        Part.ZERO: zero,
+        Part.LOW: split.waste - zero,
+        Part.UNKNOWN: split.unknown,
+    }
+    amounts = {
+        Part.ALLOCATED: {code: of.allocated for code, of in money.items()},
+        Part.EFFECTIVE: {code: of.effective for code, of in money.items()},
+        Part.ZERO: {code: waste.zero.get(code, Fraction(0)) for code in money},
+        Part.LOW: {code: of.waste - waste.zero.get(code, Fraction(0)) for code, of in money.items()},
+        Part.UNKNOWN: {code: of.unknown for code, of in money.items()},
+    }
+    return [
+        PartRow(
+            label=_(PARTS[part]),
+            depth=int(part in OF_ALLOCATED),
+            seconds=amount,
+            share=say.percent(amount, split.allocated),
+            money=say.sums(moneys(amounts[part])),
+        )
+        for part, amount in seconds.items()
+    ]
+
+
+def capacity_note(use: CapacityUse) -> str:
+    """Which hours have no money, "" where all have."""
+    if use.money is None:
+        return _("Money is not shown: charges are in several currencies, or there are none.")
+    if use.without_price:
+        models = ", ".join(model or _("(unknown model)") for model in use.without_price)
+        return _("Nothing was charged for {models} in this period: its hours count without money.").format(
+            models=models
+        )
+    return ""
+
+
+def of_cluster(
+    cluster: Cluster, capacity: Capacity | None, *, since: int, until: int, kind: Kind | None = None
+) -> tuple[Waste, CapacityUse | None]:
+    """Over the part of the period in which capacity is known; without capacity as far as the cluster is read."""
+    if capacity is None:
+        until = read_until(until, cluster.complete_through, since)
+        return reading.of_cluster(cluster, since=since, until=until, kind=kind, jobs=JOBS), None
+    waste = reading.of_cluster(cluster, since=capacity.since, until=capacity.until, kind=kind, jobs=JOBS)
+    return capacity_use.with_waiting(cluster, capacity, waste), capacity_use.of_capacity(capacity, waste)
+
+
+def read_until(until: int, complete_through: datetime | None, since: int) -> int:
+    """The end of a period as far as the clusters are read, so that days to come do not thin a month's money.
+
+    A day at least: an hour says little about a month.
+    """
+    if complete_through is None:
+        return until
+    return min(until, max(int(complete_through.timestamp()), since + DAY))

@@ -1,0 +1,139 @@
+"""The jobs behind a finding of unused GPUs, of a tenant and of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from billing.reports import waste as reading
+from billing.reports.capacity import capacity_of
+from billing.reports.naming import run_names
+from billing.reports.waste import Finding, Kind, Waste
+from billing.rules.money import Money
+from clusters import usage_reports
+from clusters.models import Cluster
+from portal.core.tenants.access import Action
+from portal.core.tenants.scope import acting_scope
+from portal.web import waste as shown
+from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_page
+from portal.web.page_frame import PageFrame
+from portal.web.reports import Selection, selection_of_operator, selection_of_tenant
+
+
+@dataclass(frozen=True, kw_only=True)
+class WasteJob:
+    number: str
+    url: str  # of its page; "" where no tenant's page has it
+    name: str
+    user: str
+    account: str
+    gpu_model: str
+    seconds: Fraction  # GPU-seconds
+    money: Sequence[Money]
+
+
+@tenant_page(Action.READ, area="efficiency")
+def efficiency_waste(request: TenantRequest, finding: str) -> HttpResponse:
+    chosen, selection = _kind(finding), selection_of_tenant(request)
+    if selection.error:
+        raise Http404(selection.error)
+    tenant, until = (
+        request.tenant,
+        shown.read_until(selection.until, request.complete_through, selection.since),
+    )
+    with acting_scope(tenant):
+        cheaper = reading.cheaper_models(tenant)
+    waste = reading.of_tenant(
+        tenant, since=selection.since, until=until, cheaper=cheaper, kind=chosen, jobs=shown.JOBS
+    )
+    page = _page(chosen, selection, waste, _jobs(waste, own=tenant.slug))
+    page["back"] = reverse("efficiency", args=[tenant.slug]) + selection.query()
+    return answer(request, request.frame, page, whole="tenant/waste.html")
+
+
+@operator_page("reports")
+def operator_waste(request: HttpRequest, frame: PageFrame, finding: str) -> HttpResponse:
+    chosen, (selection, _clusters, cluster) = _kind(finding), selection_of_operator(request)
+    if cluster is None or selection.error:
+        raise Http404(selection.error or "no cluster yet")
+    waste, jobs = _of_cluster(cluster, selection, chosen)
+    page = _page(chosen, selection, waste, jobs)
+    page["cluster"] = cluster.name
+    page["back"] = reverse("operator_reports") + selection.query(cluster=cluster.name)
+    return answer(request, frame, page, whole="tenant/waste.html")
+
+
+def _kind(text: str) -> Kind:
+    try:
+        return Kind(text)
+    except ValueError as unknown:
+        raise Http404("no such finding") from unknown
+
+
+def _of_cluster(cluster: Cluster, selection: Selection, kind: Kind) -> tuple[Waste, list[WasteJob]]:
+    capacity = capacity_of(cluster, since=selection.since, until=selection.until)
+    waste, _use = shown.of_cluster(cluster, capacity, since=selection.since, until=selection.until, kind=kind)
+    if kind is not Kind.WAITED:
+        return waste, _jobs(waste, own="")
+    if capacity is None:
+        return waste, []
+    _count, waiting = usage_reports.waiting_jobs(
+        cluster,
+        models=[of.gpu_model for of in capacity.models if of.waited],
+        since=capacity.since,
+        until=capacity.until,
+        most=shown.JOBS,
+    )
+    slugs = run_names([job.record for job in waiting], own="")
+    return waste, [
+        WasteJob(
+            number=job.job_id or str(job.record),
+            url=_url(slugs[job.record].slug if job.record in slugs else "", job.record),
+            name=slugs[job.record].name if job.record in slugs else "",
+            user=job.user,
+            account=job.account,
+            gpu_model=job.gpu_model,
+            seconds=Fraction(job.gpus * job.seconds),
+            money=(),
+        )
+        for job in waiting
+    ]
+
+
+def _jobs(waste: Waste, *, own: str) -> list[WasteJob]:
+    names = run_names([job.record for job in waste.jobs], own=own)
+    return [
+        WasteJob(
+            number=(run := names[job.record]).job_id or str(job.record),
+            url=_url(run.slug, job.record),
+            name=run.name,
+            user=run.user,
+            account=run.account,
+            gpu_model=run.gpu_model,
+            seconds=job.seconds,
+            money=shown.moneys(job.money),
+        )
+        for job in waste.jobs
+    ]
+
+
+def _url(slug: str, record: int) -> str:
+    return reverse("job", args=[slug, record]) if slug else ""
+
+
+def _page(kind: Kind, selection: Selection, waste: Waste, jobs: Sequence[WasteJob]) -> dict[str, object]:
+    finding = next((one for one in waste.findings if one.kind is kind), Finding(kind, Fraction(0), {}, 0))
+    (row,) = shown.finding_rows(Waste(waste.since, waste.until, [finding], {}, {}), lambda _kind: "")
+    return {
+        "finding": row,
+        "selection": selection,
+        "jobs": jobs,
+        "more": max(finding.jobs - len(jobs), 0),
+        "waited": kind is Kind.WAITED,
+        "held": _("GPU-hours waited for") if kind is Kind.WAITED else _("GPU-hours not used"),
+    }
