@@ -96,7 +96,8 @@ def check_job(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime, be
     """
     seconds = read_length(job)
     owner = account_of(tenant, cluster, job.account, datetime.fromtimestamp(job.started or 0, UTC))
-    rows = [row for row in quotas.list_quotas(tenant) if _counts(row, owner, job)]
+    listed = quotas.list_quotas(tenant).filter(wallet=None)  # of a wallet the job needs what the wallet has
+    rows = [row for row in listed if _counts(row, owner, job)]
     by_quota = figures.load_figures(rows, moment=now, forecasts=False, besides=besides) if rows else {}
     released = bool(rows) and tenant.pk in demands.load_released([tenant.pk], now)
     blocks = demands.list_open(rows) if rows and not released else {}

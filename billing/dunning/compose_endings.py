@@ -39,6 +39,7 @@ def ending_context(notice: Notice) -> dict[str, Any]:
         "page": page_url("budgets", notice.tenant.slug),
         "stage": details["stage"],
         "name": details["name"],
+        "is_debt": details.get("is_debt", False),
         "scope": one_line(details["scope"]),
         "accounts": one_line(", ".join(details["accounts"])),
         "due": f"{due:%Y-%m-%d %H:%M} {zone.key}",

@@ -23,6 +23,7 @@ from billing.models.closes import (
 from billing.models.concurrency_limits import ConcurrencyLimit, LimitedAccount, LimitState
 from billing.models.contacts import BillingContact
 from billing.models.costs import OperatingCost
+from billing.models.debt_terms import DebtTerms
 from billing.models.dunning import DunningPause, DunningPolicy, WriteOff
 from billing.models.evidence import Evidence
 from billing.models.gateway import EventState, GatewayAccount, GatewayEvent
@@ -168,6 +169,7 @@ __all__ = [
     "CreditsGo",
     "DailyUsage",
     "DayTotal",
+    "DebtTerms",
     "Decision",
     "Difference",
     "DifferenceKind",

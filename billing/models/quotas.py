@@ -11,6 +11,7 @@ from django.db.models import F, Q
 
 from billing.models.notices import Notice
 from billing.models.quota_terms import AMOUNT, LONGEST_NAME, LONGEST_TEXT, SCOPE, QuotaColumns
+from billing.models.wallets import Wallet
 from billing.rules.quotas import THRESHOLD_TEXT, Watched
 from portal.core.audit import track
 from portal.core.tenants.models import Project, Tenant
@@ -22,6 +23,7 @@ class QuotaSetBy(models.TextChoices):
     OWNER = "owner", "An owner of the tenant"
     OPERATOR = "operator", "An operator"
     PLAN = "plan", "The tenant's plan"
+    WALLET = "wallet", "The terms of the tenant's wallets"
 
 
 class QuotaQuerySet(models.QuerySet["Quota"]):
@@ -58,6 +60,19 @@ class Quota(QuotaColumns):
         choices=QuotaSetBy.choices,
         help_text="Who set it last; one of the plan comes, changes and goes with that.",
     )
+    wallet = models.ForeignKey(
+        Wallet,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="It counts what the wallet has too little: it comes and goes with the wallet's debt.",
+    )
+    demand_above = models.PositiveSmallIntegerField(
+        null=True,
+        blank=True,
+        help_text="It acts on clusters of which running jobs hold more than so many percent; empty: always.",
+    )
     created_at = models.DateTimeField()
     counts_since = models.DateTimeField(
         help_text="Since when it counts the same in the same periods: nothing is carried over from before."
@@ -73,6 +88,11 @@ class Quota(QuotaColumns):
                 fields=["tenant", "name"], condition=Q(ended_at=None), name="quota_is_named_once_per_tenant"
             ),
             models.CheckConstraint(condition=Q(set_by__in=QuotaSetBy.values), name="quota_setter_is_known"),
+            models.CheckConstraint(
+                condition=(Q(set_by="wallet", wallet__isnull=False) & Q(every="rolling", measure="credits"))
+                | (~Q(set_by="wallet") & Q(wallet=None, demand_above=None)),
+                name="quota_of_a_wallet_has_no_periods",
+            ),
             models.CheckConstraint(
                 condition=Q(cap=None) | Q(cap__gte=F("amount")), name="quota_is_within_its_cap"
             ),

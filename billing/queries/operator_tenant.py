@@ -8,11 +8,20 @@ from datetime import date, datetime
 
 from django.db.models import Q
 
-from billing.models import Archive, DunningPause, Quota, Subscription, Suspension, Wallet
+from billing.models import (
+    Archive,
+    DunningPause,
+    Quota,
+    Subscription,
+    Suspension,
+    Wallet,
+    WalletScheme,
+    WalletScope,
+)
 from billing.queries import invoices
 from billing.queries.invoices import ListedInvoice, Open, OwedBack
 from billing.receivables import credit_balance, pauses
-from billing.rules.money import Money
+from billing.rules.money import TOKENS, Money
 from clusters.models import AccountBlock
 from portal.core.tenants.models import Membership, Ownership, Tenant, TenantNote
 
@@ -33,6 +42,7 @@ class TenantOverview:
     people: Sequence[Membership]  # by address
     wallets: Sequence[Wallet]
     invoices: Sequence[ListedInvoice]  # the newest first
+    has_buckets: bool  # its users have wallets of tokens
     quotas: Sequence[Quota]  # that have not ended
     suspension: Suspension | None  # by dunning
     blocks: dict[str, list[str]]  # accounts that are blocked now, by cluster
@@ -75,6 +85,7 @@ def tenant_overview(tenant: Tenant, *, moment: datetime, on: date) -> TenantOver
         wallets=list(
             Wallet.objects.filter(tenant=tenant).select_related("project", "tenant").order_by("pk")[:ROWS]
         ),
+        has_buckets=WalletScheme.objects.filter(tenant=tenant, unit=TOKENS, scope=WalletScope.USER).exists(),
         invoices=invoices.newest(tenant, on=on, size=INVOICES)[0],
         quotas=list(
             Quota.objects.filter(tenant=tenant, ended_at=None)

@@ -9,7 +9,7 @@ from datetime import datetime
 from django.db.models import Q
 
 from billing.models import Quota, QuotaAction, QuotaBlock, QuotaBlockState, QuotaEvery, QuotaRelease
-from billing.quotas import endings
+from billing.quotas import debts, endings
 from billing.quotas.jobs import Demand
 from billing.quotas.thresholds import Outcome
 from billing.rules import quotas as rules
@@ -33,12 +33,20 @@ def demand_blocks(outcomes: Sequence[Outcome], *, tenants: Collection[int], mome
         )  # one may have waited for its last cancel
         return
     accounts, released = _load_accounts(tenants, moment), load_released(tenants, moment)
+    in_use = debts.load_use_of_clusters([one.quota for one in acting], accounts)
     demands: dict[tuple[int, int], Demand] = {}
     for one in acting:
         stands = any(quota == one.quota.pk for quota, _ in current)
         if one.quota.tenant_id not in released and is_demanded(one, stands=stands, moment=moment):
-            owned = _in_scope(one.quota, accounts)
-            demands |= {(one.quota.pk, owner.account_id): Demand(one, owner.account) for owner in owned}
+            demands |= {
+                (one.quota.pk, owner.account_id): Demand(one, owner.account)
+                for owner in _in_scope(one.quota, accounts)
+                if debts.is_in_demand(
+                    one.quota,
+                    in_use.get(owner.account.cluster_id),
+                    stands=(one.quota.pk, owner.account_id) in current,
+                )
+            }
     _end([row for key, row in current.items() if not _is_same(row, demands.get(key))], moment)
     again = [
         row.pk for key, row in current.items() if row.state == LIFTING and _is_same(row, demands.get(key))

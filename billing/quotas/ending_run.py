@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
@@ -23,7 +25,7 @@ from billing.models import (
     QuotaEvery,
     QuotaReview,
 )
-from billing.quotas import demands, endings, figures, jobs, plan_quotas
+from billing.quotas import debts, demands, endings, figures, jobs, plan_quotas
 from billing.quotas.figures import Figure
 from billing.quotas.jobs import RunningJob
 from billing.quotas.quotas import list_quotas
@@ -33,6 +35,7 @@ from billing.rating.pulls import Pulled, PullError, PullOutcome
 from billing.rules import quotas as rules
 from clusters import enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
+from clusters.demand import load_demand
 from clusters.enforcement_plan import LimitError, Request, SchedulerPort
 from clusters.models import ActKind, Cluster
 from clusters.models.acts import OPEN
@@ -96,6 +99,7 @@ class _Run:
     opens: PortOpener
     reads: Reader
     done: EndTally = field(default_factory=EndTally)
+    freed: dict[int, Fraction] = field(default_factory=lambda: defaultdict(Fraction))  # GPUs, by cluster
 
 
 def _try_cluster(cluster: Cluster, rows: Sequence[QuotaEnding], run: _Run) -> None:
@@ -136,7 +140,7 @@ def _end_on(cluster: Cluster, rows: Sequence[QuotaEnding], run: _Run) -> None:
 
 def _end_of_account(port: SchedulerPort, row: QuotaEnding, run: _Run) -> None:
     """Cancel one by one, each only if nothing has spared it meanwhile."""
-    demand = _Demand(row, run.now)
+    demand = _Demand(row, run)
     quota = demand.load_quota()
     # By the quota as it is now: it may end fewer jobs than it said.
     running = jobs.list_running(quota, row.account, older=row.ends_older) if quota else []
@@ -146,7 +150,9 @@ def _end_of_account(port: SchedulerPort, row: QuotaEnding, run: _Run) -> None:
         if not (quota := demand.load_quota()):
             break
         try:
-            failed += [text for text in [_cancel(port, row, job, keys)] if text]
+            trouble = _cancel(port, row, job, keys)
+            failed += [trouble] if trouble else []
+            run.freed[row.account.cluster_id] += 0 if trouble else job.gpus
         except _LeftError as error:
             left.append(str(error))
     _record(row, quota, run, left=left, failed=failed)
@@ -165,22 +171,24 @@ class _Demand:
     """
 
     row: QuotaEnding
-    now: Callable[[], datetime]
+    run: _Run
     _quota: Quota | None = None
     _marks: tuple[Any, ...] | None = None
     _asked_at: datetime | None = None
 
     def load_quota(self) -> Quota | None:
         """The quota that demands it; None where nothing does any more. One query where nothing has changed."""
-        marks, moment = self._load_marks(), self.now()
+        marks, moment = self._load_marks(), self.run.now()
         if marks is None or marks != self._marks or self._is_old(moment):
-            self._quota = _list_demanded([self.row], moment).get(self.row.pk)
+            self._quota = _list_demanded([self.row], moment, freed=self.run.freed).get(self.row.pk)
             self._marks, self._asked_at = marks, moment
         return self._quota
 
     def _is_old(self, moment: datetime) -> bool:
-        """Periods begin with a minute, and rolling windows let go by the second."""
+        """Periods begin with a minute, rolling windows let go by the second, and each cancel lowers the demand."""
         at = self._asked_at
+        if self._quota is not None and self._quota.demand_above is not None:
+            return True
         return at is None or moment >= at + FRESH or moment.minute != at.minute
 
     def _load_marks(self) -> tuple[Any, ...] | None:
@@ -197,13 +205,16 @@ class _Demand:
         return rows.values_list("due_at", "changes", "newest", "review").first()
 
 
-def _list_demanded(rows: Sequence[QuotaEnding], moment: datetime) -> dict[int, Quota]:
+def _list_demanded(
+    rows: Sequence[QuotaEnding], moment: datetime, *, freed: Mapping[int, Fraction] | None = None
+) -> dict[int, Quota]:
     """By ending the quota as it is now, of those that are due and used up by what was read."""
     if not rows:
         return {}
     tenants = {row.tenant_id for row in rows}
     with transaction.atomic():
         plan_quotas.follow_plans(tenants, moment=moment)
+        debts.settle_debts(tenants, moment=moment)
     current = QuotaEnding.objects.filter(
         pk__in=[row.pk for row in rows],
         closed_at=None,
@@ -219,6 +230,7 @@ def _list_demanded(rows: Sequence[QuotaEnding], moment: datetime) -> dict[int, Q
     }
     by_quota = figures.load_figures(list(quotas.values()), moment=moment, forecasts=False)
     released = demands.load_released(tenants, moment)
+    in_use = _load_use(rows, list(quotas.values()), freed)
     return {
         row.pk: quota
         for row in rows
@@ -228,7 +240,16 @@ def _list_demanded(rows: Sequence[QuotaEnding], moment: datetime) -> dict[int, Q
         and row.began_at + endings.grace(quota) <= moment
         and _is_spent(quota, by_quota[quota.pk], moment)
         and _is_owned(row, moment)
+        and debts.is_in_demand(quota, in_use.get(row.account.cluster_id), stands=True)
     }
+
+
+def _load_use(
+    rows: Sequence[QuotaEnding], quotas: Sequence[Quota], freed: Mapping[int, Fraction] | None
+) -> Mapping[int, Fraction]:
+    """By cluster how much of it is in use, where one of the quotas looks at that."""
+    looks = any(quota.demand_above is not None for quota in quotas)
+    return load_demand({row.account.cluster_id for row in rows}, freed=freed) if looks else {}
 
 
 def _is_spent(quota: Quota, figure: Figure, moment: datetime) -> bool:

@@ -190,6 +190,7 @@ def _details(quota: Quota, rows: Sequence[QuotaEnding], stage: str, jobs: Sequen
         "rows": [row.pk for row in rows],
         "stage": stage,
         "name": quota.name,
+        "is_debt": quota.wallet_id is not None,
         "scope": scope_text(quota),
         "accounts": [row.account.name for row in rows],
         "due_at": min(row.due_at for row in rows).isoformat(),

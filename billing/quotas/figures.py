@@ -15,6 +15,7 @@ from billing.models import BillingPeriod, Quota, QuotaCredits, QuotaMeasure
 from billing.queries.costs import cost
 from billing.quotas import carry_over, counters, freshness, lines, reservations
 from billing.quotas.counters import EVERYTHING, Count, Edge, Span, Wants, scope_of, sql
+from billing.quotas.debts import load_debts
 from billing.quotas.lines import Lines, PriceTag
 from billing.quotas.windows import DAY, Calendar, Window, days_of, load_calendars
 from billing.rules.forecast import LAST, pace
@@ -93,7 +94,12 @@ def load_figures(
     windows = {quota.pk: calendars[quota.tenant_id].window(quota, moment) for quota in quotas}
     # Before what is used: of a pull between the two, seconds are counted twice for a moment, and never lost.
     reserved = reservations.load_reserved(quotas, windows, moment=moment, besides=besides)
-    results = _load(quotas, windows, calendars, moment, forecasts=forecasts)
+    missing = load_debts(quotas)
+    counting = [quota for quota in quotas if quota.wallet_id is None]
+    results = _load(counting, windows, calendars, moment, forecasts=forecasts) if counting else {}
+    nothing = Fraction(0)
+    for pk, debt in missing.items():
+        results[pk] = Figure(windows[pk], debt, nothing, nothing, nothing, None, None, None)
     results |= _with_carried(quotas, results, calendars, moment)
     return {pk: replace(one, reserved=reserved[pk]) if pk in reserved else one for pk, one in results.items()}
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from django.db.models import F
 
 from billing.models import Quota, QuotaAction, QuotaMeasure, RatedJob
-from billing.quotas.status import amount_text
+from billing.quotas.status import amount_text, scope_text
 from billing.quotas.terms import OF_JOBS
 from billing.quotas.thresholds import Outcome
 from clusters.models import Account, ClusterKind, UsageRecord, VanishedRun
+
+LONGEST_REASON = 200
+"""Characters of it that a block keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class Demand:
     def why(self) -> str:
         """As the scheduler's history has it."""
         quota, one = self.quota, self.outcome
+        if quota.wallet_id is not None:
+            return f"wallet of {scope_text(quota)} of {quota.tenant.slug} is below zero"[:LONGEST_REASON]
         used, amount = amount_text(one.figure.used, quota.unit), amount_text(one.amount, quota.unit)
         return f"budget {quota.name} of {quota.tenant.slug}: {used} of {amount} used"
 
@@ -57,6 +63,7 @@ class RunningJob:
     job_id: str
     user: str
     started: int  # epoch second
+    gpus: Fraction  # whole ones
 
 
 def list_running(quota: Quota, account: Account, *, older: bool = True) -> list[RunningJob]:
@@ -90,7 +97,13 @@ def _known(jobs: Sequence[RatedJob]) -> list[RunningJob]:
     lost = set(VanishedRun.objects.filter(record__in=ids).values_list("record", flat=True))
     keys = dict(UsageRecord.objects.filter(pk__in=ids).values_list("pk", "source_key"))
     return [
-        RunningJob(keys[job.record_id], job.job_id, job.user, job.started or 0)
+        RunningJob(
+            keys[job.record_id],
+            job.job_id,
+            job.user,
+            job.started or 0,
+            Fraction(job.gpus * job.share_num, job.share_den),
+        )
         for job in jobs
         if job.record_id in keys and job.record_id not in lost
     ]

@@ -52,6 +52,9 @@ SENTENCES: Mapping[str, str] = {
     "quota-name-of-plan": _(
         "Names that begin with {prefix} are those of quotas of plans: choose another name."
     ),
+    "quota-name-of-debt": _(
+        "Names that begin with {prefix} are those of budgets of wallets below zero: choose another name."
+    ),
     "quota-no-currency": _("{tenant} is on no plan yet, so its currency is not known: say the `unit`."),
     "quota-of-plan": _(
         "{name} comes with the plan, so it is not changed or ended here: set another one of the same scope beside it."
@@ -68,6 +71,10 @@ SENTENCES: Mapping[str, str] = {
     ),
     "quota-of-plan-in-use": _(
         "Plan {version} is in use, so its quotas stay as they are: give the new ones with a later `from`."
+    ),
+    "quota-of-wallet": _(
+        "{name} comes with the debt of a wallet and goes with it: top the wallet up, or change `debt` of the tenant's "
+        "wallets."
     ),
     "quota-paid-period": _(
         "What the tenant pays for others is known of whole billing periods: choose `month` or longer, or "
@@ -93,6 +100,34 @@ SENTENCES: Mapping[str, str] = {
     "quota-unit-unknown": _("{unit} is no unit of a wallet; write a currency of ISO 4217, or TOK."),
     "quota-release-past": _("{until} is over already: say until when nothing is to be blocked."),
     "quota-release-reason": _("Say why the quotas are released: the reason is kept."),
+    "token-balance": _("It has no token_balance that is a number."),
+    "token-balance-range": _("A token_balance is at most {most:,}, above zero or below."),
+    "token-below-overdraft": _(
+        "{balance} is beyond the overdraft of {overdraft}: raise the overdraft of the wallets first."
+    ),
+    "token-brought-over": _(
+        "Another balance was brought over before, {balance}: correct it with grant_credit, or by what is used."
+    ),
+    "token-file-large": _("{name} has at most {most} MiB."),
+    "token-file-no-list": _('black_house.json is a list of users, such as ["ben"].'),
+    "token-file-no-object": _(
+        'users_tokens.json has an object for each user: {{"ben": {{"token_balance": 46.5}}}}.'
+    ),
+    "token-file-none": _("Give users_tokens.json, black_house.json, or both."),
+    "token-file-twice": _("{user} is in users_tokens.json twice: leave one of the two."),
+    "token-file-unreadable": _("{name} is no JSON in UTF-8."),
+    "token-file-users": _("A file has at most {most:,} users, not {count:,}."),
+    "token-free": _("Its wallet has {balance}, and a block ends at {free_at}: it is free."),
+    "token-no-debt": _(
+        "The wallets of {tenant} say nothing of a debt: give [[tenant.wallet]] a `debt` in a file for `apply` first."
+    ),
+    "token-no-wallet": _("It has no wallet: its balance is in no users_tokens.json that was imported."),
+    "token-no-wallets": _(
+        "Users of {tenant} have no wallets in {unit}: give it [[tenant.wallet]] with "
+        'for = "user" in a file for `apply`.'
+    ),
+    "token-too-early": _("Its wallet opens at {since:%Y-%m-%d %H:%M} UTC: import it then."),
+    "token-user": _("It is no name of a user: text of 1 to 255 printable characters."),
     "quota-watch": _("Only a quota that blocks can be watched: choose an action, or leave out `watch`."),
     "quota-window": _("A rolling window has from 1 to {most:,} hours, which are ten years."),
     "quota-window-elsewhere": _("Only a rolling window has hours: leave them out, or choose `rolling`."),

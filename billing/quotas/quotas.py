@@ -25,7 +25,7 @@ COLUMNS = tuple(QuotaTerms.__dataclass_fields__)
 FREELY_CHANGED = (
     *("amount", "cap", "carry_over", "carry_overdraft", "thresholds", "forecasts"),
     *("repeat_every", "recipients", "action", "grace_minutes", "ends_older", "watch", "set_by"),
-    "reservation_cap",
+    *("reservation_cap", "demand_above"),
 )
 """What may change of a quota that goes on counting the same."""
 OF_RESERVATIONS = {"measure", "unit", "project", *SCOPE}
@@ -39,6 +39,8 @@ ADDRESS_OF_CHECKS = "check"
 
 OF_PLANS = "plan-"
 """So begin the names of quotas that come with a plan, and no others."""
+OF_DEBTS = "debt-"
+"""And those of quotas that come with the debt of a wallet."""
 
 
 class Setter(Enum):
@@ -157,7 +159,10 @@ def list_quotas(tenant: Tenant | None = None) -> QuerySet[Quota]:
 
 def parents_of(terms: QuotaTerms | Quota, others: Sequence[Quota]) -> list[Quota]:
     """Those of the others, of the same measure and period, that count all of what this one counts, and more."""
-    return [other for other in others if _is_alike(other, terms) and _narrowings(other) < _narrowings(terms)]
+    counting = [other for other in others if other.wallet_id is None]
+    return [
+        other for other in counting if _is_alike(other, terms) and _narrowings(other) < _narrowings(terms)
+    ]
 
 
 def is_same_scope(one: QuotaTerms | Quota, other: QuotaTerms | Quota) -> bool:
@@ -185,6 +190,8 @@ def _narrowings(quota: QuotaTerms | Quota) -> set[tuple[str, object]]:
 def _refuse_plans_own(row: Quota | None) -> None:
     if row is not None and row.set_by == QuotaSetBy.PLAN:
         raise QuotaError("quota-of-plan", name=row.name)
+    if row is not None and row.set_by == QuotaSetBy.WALLET:
+        raise QuotaError("quota-of-wallet", name=row.name)
 
 
 def _refuse_above_plan(terms: QuotaTerms, others: Sequence[Quota], by: Setter) -> None:
@@ -240,5 +247,7 @@ def _check_name(name: str) -> None:
         raise QuotaError("quota-name")
     if name.startswith(OF_PLANS):
         raise QuotaError("quota-name-of-plan", prefix=OF_PLANS)
+    if name.startswith(OF_DEBTS):
+        raise QuotaError("quota-name-of-debt", prefix=OF_DEBTS)
     if name == ADDRESS_OF_CHECKS:
         raise QuotaError("quota-name-check", name=name)

@@ -24,7 +24,7 @@ from billing.models import (
     QuotaPeriod,
     QuotaReview,
 )
-from billing.quotas import demands, figures, notices, plan_quotas
+from billing.quotas import debts, demands, figures, notices, plan_quotas
 from billing.quotas.figures import Figure
 from billing.quotas.quotas import list_quotas
 from billing.quotas.thresholds import Outcome, compare
@@ -83,6 +83,7 @@ def _list_due(moment: datetime) -> list[int]:
 def _review(tenants: Collection[int], tally: ReviewTally, moment: datetime) -> None:
     changes = list(QuotaChange.objects.filter(tenant__in=tenants).values_list("pk", flat=True))
     changes_of_plans = plan_quotas.follow_plans(tenants, moment=moment)
+    debts.follow_debts(tenants, moment=moment)
     quotas = list(list_quotas().filter(tenant__in=tenants))
     now = figures.load_figures(quotas, moment=moment)
     before = _load_newest_periods(quotas)

@@ -96,6 +96,10 @@ def counts_sentence(quota: Quota) -> str:
         return _(
             "Counts the GPU-hours that jobs held, free ones too; a MIG slice counts as its part of a GPU."
         )
+    if quota.wallet_id is not None:
+        return _(
+            "Counts what its wallet lacks: it comes when the wallet falls below zero, and goes with the debt."
+        )
     if quota.measure == QuotaMeasure.CREDITS:
         if quota.credits == QuotaCredits.PAID:
             return _(
@@ -120,6 +124,8 @@ def counts_sentence(quota: Quota) -> str:
 
 def period_text(quota: Quota | PlanQuota) -> str:
     """`each month`, `from 2026-04-01 to 2026-04-30`, `any 168 hours`."""
+    if isinstance(quota, Quota) and quota.wallet_id is not None:
+        return _("now")
     if quota.every == QuotaEvery.ROLLING:
         return _("any {hours} hours").format(hours=quota.hours)
     if quota.every == QuotaEvery.TERM and quota.first_day and quota.end_day:

@@ -14,7 +14,7 @@ from datetime import date, datetime
 
 from django.db import connection, transaction
 
-from billing.models import AutomaticTopUp, Settles, Subscription
+from billing.models import AutomaticTopUp, DebtTerms, QuotaChange, Settles, Subscription
 from billing.models.wallets import EntrySide, Wallet, WalletEntry, WalletGrant
 from billing.rules.wallet import Grant, Piece
 from billing.wallets.messages import SENTENCES
@@ -118,6 +118,7 @@ def _follow(wallet: Wallet, left: Mapping[int, int], total: int, changed: Mappin
         wallet.balance += total
         Wallet.objects.filter(pk=wallet.pk).update(balance=wallet.balance)
         _record_fall(wallet, wallet.balance - total)
+        _have_debt_looked_at(wallet, wallet.balance - total)
     others = WalletGrant.objects.filter(pk__in=[pk for pk in left if pk not in changed])
     rows = [*others, *changed.values()]
     for row in rows:
@@ -137,6 +138,13 @@ def _record_fall(wallet: Wallet, before: int) -> None:
     least = 1 if mark is None else mark
     if wallet.balance < least <= before:
         events.record(EventType.WALLET_LOW, kind="wal", key=wallet.pk, state="low", tenant=wallet.tenant_id)
+
+
+def _have_debt_looked_at(wallet: Wallet, before: int) -> None:
+    """By the pass over quotas, where the terms of wallets act on a debt, and this one was or is near to one."""
+    rows = DebtTerms.objects.filter(scheme=wallet.scheme_id)
+    if any(min(before, wallet.balance) < row.free_at or wallet.balance < 0 for row in rows):
+        QuotaChange.objects.create(tenant_id=wallet.tenant_id)
 
 
 # Hundreds at once where hours were missed: as cases of one expression they take seconds.

@@ -10,6 +10,13 @@ from billing.rules import errors
 
 SENTENCES: Mapping[str, str] = {
     **errors.SENTENCES,  # of values that a rule refuses
+    "debt-action": _(
+        "A debt holds waiting jobs (hold-jobs), or ends running ones after a grace (end-jobs): only that has a grace."
+    ),
+    "debt-grace": _(
+        "Jobs are ended {least} to {most:,} minutes after the warning: give a grace within these."
+    ),
+    "debt-range": _("A debt ends at a balance from 0 on, and demand is above 0 to 99 percent."),
     "grant-to-archived": _("{tenant} has left and is archived since {day}: it would never spend the credit."),
     "grant-expired": _("A grant that expires on {day} would pay for nothing any more."),
     "grant-key-used": _("{key} was granted before with another amount: use another reference."),

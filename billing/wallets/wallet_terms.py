@@ -8,6 +8,7 @@ from datetime import datetime
 
 from django.db import transaction
 
+from billing.models import DebtTerms, QuotaAction, QuotaChange
 from billing.models.wallets import (
     PAYS_FIRST,
     Accrual,
@@ -19,10 +20,15 @@ from billing.models.wallets import (
     WalletScope,
 )
 from billing.rules.money import TOKENS, is_currency
+from billing.rules.quotas import GRACE, LONGEST_GRACE, SHORTEST_GRACE
 from billing.wallets.booking import Owner, wallet_of
 from billing.wallets.entries import WalletError, pays_first
 from portal.core.tenants.models import Project, Tenant
 from portal.excerpt import quoted
+
+OF_DEBTS = (QuotaAction.HOLD_JOBS, QuotaAction.END_JOBS)
+WHOLE = 100
+"""Percent of a cluster: its demand is never above that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +43,48 @@ class Rule:
     cap: int | None = None
     priority: int = PAYS_FIRST
     lasts_days: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Debt:
+    """What becomes of the jobs of whoever's wallet is below zero, until it has `free_at`, in smallest units."""
+
+    action: QuotaAction
+    demand_above: int | None = None  # percent of a cluster's GPUs; None: always
+    grace_minutes: int | None = None
+    free_at: int = 0
+    watch: bool = True
+
+
+@transaction.atomic
+def set_debt(*, scheme: WalletScheme, debt: Debt | None) -> None:
+    """Have a debt of the scheme's wallets do that, with the next pass over quotas; None: nothing. Again: no change.
+
+    Raises WalletError for a grace that is too short or too long, and for one of jobs that are not ended.
+    """
+    row = DebtTerms.objects.filter(scheme=scheme).first()
+    if debt is None:
+        if row is not None:
+            row.delete()
+            QuotaChange.objects.create(tenant_id=scheme.tenant_id)
+        return
+    ends = debt.action == QuotaAction.END_JOBS
+    if debt.action not in OF_DEBTS or (debt.grace_minutes is not None and not ends):
+        raise WalletError("debt-action")
+    minutes = None
+    if ends:
+        minutes = GRACE if debt.grace_minutes is None else debt.grace_minutes
+        if not SHORTEST_GRACE <= minutes <= LONGEST_GRACE:
+            raise WalletError("debt-grace", least=SHORTEST_GRACE, most=LONGEST_GRACE)
+    if debt.free_at < 0 or not 0 <= (debt.demand_above or 0) < WHOLE:
+        raise WalletError("debt-range")
+    columns = {name: getattr(debt, name) for name in Debt.__dataclass_fields__} | {"grace_minutes": minutes}
+    before = row or DebtTerms(scheme=scheme)
+    if row is None or any(getattr(before, name) != value for name, value in columns.items()):
+        for name, value in columns.items():
+            setattr(before, name, value)
+        before.save()
+        QuotaChange.objects.create(tenant_id=scheme.tenant_id)
 
 
 @transaction.atomic

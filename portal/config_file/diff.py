@@ -25,6 +25,7 @@ from billing.models import (
     Commitment,
     ConcurrencyLimit,
     CreditsGo,
+    DebtTerms,
     Discount,
     DunningPolicy,
     Fee,
@@ -49,6 +50,7 @@ from clusters.declared_nodes import in_order
 from clusters.models import Account, ApiServer, Cluster, ClusterKind, Connection, DeclaredMeter, Telemetry
 from portal.config_file import limits, quotas
 from portal.config_file.identity_providers import described
+from portal.config_file.wallets import debt_described
 from portal.core.tenants.models import IdentityProvider, Membership, Ownership, Tenant, User
 from portal.excerpt import quoted
 
@@ -376,6 +378,13 @@ KINDS = (
     Kind("close schedule", CloseSchedule, "close schedule of {1}", _schedule, "tenant"),
     Kind("wallets", WalletScheme, "wallets of {1} in {0.unit}", _scheme, "tenant"),
     Kind("grant", GrantRule, _grant_label, _grant, "scheme__tenant"),
+    Kind(
+        "debt",
+        DebtTerms,
+        "debt of {0.scheme.tenant.slug} in {0.scheme.unit}",
+        debt_described,
+        "scheme__tenant",
+    ),
     Kind("provider", IdentityProvider, "identity provider {0}", described, prefetched="grants__tenant"),
     Kind(
         "plan quota",

@@ -76,7 +76,7 @@ DECLARE
 BEGIN
     FOREACH child SLICE 1 IN ARRAY ARRAY[
         ['billing_accrual', 'wallet_id', 'billing_wallet'], ['billing_walletday', 'wallet_id', 'billing_wallet'],
-        ['billing_grantrule', 'scheme_id', 'billing_walletscheme'],
+        ['billing_grantrule', 'scheme_id', 'billing_walletscheme'], ['billing_debtterms', 'scheme_id', 'billing_walletscheme'],
         ['billing_movedmoney', 'attempt_id', 'billing_paymentattempt'],
         ['billing_movedcredit', 'attempt_id', 'billing_paymentattempt']
     ] LOOP

@@ -27,8 +27,9 @@ from portal.web.page_frame import PageFrame
 from portal.web.recent_proof import require_recent_proof
 
 LONGEST = 500  # characters of a field
+LONGEST_LINES = 1_000_000  # of one of lines, which is a file that is pasted
 Values = Mapping[str, str]
-Kind = Literal["text", "number", "date", "select", "check"]
+Kind = Literal["text", "number", "date", "select", "check", "lines"]
 
 
 class ActError(Exception):
@@ -162,12 +163,12 @@ def day(text: str) -> date:
 def _values(request: HttpRequest, act: Act) -> dict[str, str]:
     """What was sent; before that what the address says, else what the form begins with."""
     if request.method == "POST":
-        return {one.name: _clean(request.POST.get(one.name, "")) for one in act.fields}
-    return {one.name: _clean(request.GET.get(one.name, one.value)) for one in act.fields}
+        return {one.name: _clean(one, request.POST.get(one.name, "")) for one in act.fields}
+    return {one.name: _clean(one, request.GET.get(one.name, one.value)) for one in act.fields}
 
 
-def _clean(text: str) -> str:
-    return text.replace("\0", "").strip()[:LONGEST]
+def _clean(field: Field, text: str) -> str:
+    return text.replace("\0", "").strip()[: LONGEST_LINES if field.kind == "lines" else LONGEST]
 
 
 def _options(of: Field, value: str) -> list[Option]:

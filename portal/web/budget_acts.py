@@ -69,6 +69,10 @@ def effect_text(quota: Quota) -> str:
     does = dict(budget_form.list_actions())[quota.action]
     if quota.action == QuotaAction.END_JOBS:
         does = _("{action} of {minutes} minutes").format(action=does, minutes=quota.grace_minutes)
+    if quota.demand_above is not None:
+        does = _("{action}, on clusters of which jobs hold more than {percent} % of the GPUs").format(
+            action=does, percent=quota.demand_above
+        )
     return _("{action} (watched, nothing is stopped)").format(action=does) if quota.watch else does
 
 

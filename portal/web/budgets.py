@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from django.contrib import messages
@@ -17,6 +17,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from billing.limits.limits import list_limits
 from billing.models import Quota, QuotaBlock, QuotaEnding, QuotaPeriod, QuotaSetBy
@@ -43,10 +44,17 @@ from portal.web.job_check import job_check
 from portal.web.limits import limit_rows
 from portal.web.page_frame import PageFrame
 
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
 AVAILABLE = Greatest(F("amount") + F("carried"), Decimal(0))
 """Of a period, as `QuotaPeriod.available`."""
 SHOWN = 200  # budgets on the operators' page
 SHOWN_FAILURES = 20
+ORIGINS: Mapping[str, StrOrPromise] = {
+    QuotaSetBy.PLAN: gettext_lazy("From your plan"),
+    QuotaSetBy.WALLET: gettext_lazy("From your wallets"),
+}
 BADGES = {QuotaState.OK: "ct-ok", QuotaState.NEAR: "ct-wait", QuotaState.OVER: "ct-late"}
 
 
@@ -74,7 +82,7 @@ class BudgetRow:
     state_label: str
     effect: str  # what it does while all is used
     acts: Sequence[str]  # what it does to accounts now, and what runs on, in sentences
-    is_from_plan: bool  # it comes and goes with the tenant's plan
+    origin: str  # what it comes and goes with, as the plan; "" of one that somebody has set
     tenant: str = ""
     as_of: datetime | None = None
 
@@ -99,7 +107,7 @@ def budgets(request: TenantRequest) -> HttpResponse:
                 preview = _preview(request.tenant, fields, moment)
             except (QuotaError, RuleError, ValueError) as refusal:
                 error = sentence(refusal)
-        own = [row for row in rows if row.set_by != QuotaSetBy.PLAN]
+        own = [row for row in rows if row.set_by not in ORIGINS]
         edited = next((row for row in own if row.name == request.GET.get("edit")), None)
     page = {
         "rows": listed,
@@ -241,7 +249,7 @@ def _common(
         "badge": BADGES[state],
         "state_label": labels[state],
         "effect": effect_text(quota),
-        "is_from_plan": quota.set_by == QuotaSetBy.PLAN,
+        "origin": str(ORIGINS.get(quota.set_by, "")),
     }
 
 

@@ -83,6 +83,8 @@ def _acts(seen: TenantOverview) -> list[tuple[str, str, Right]]:
         offers.append(("resume_tenant", _("Resume"), Right.JOBS))
     if seen.wallets:
         offers.append(("grant_credit", _("Grant credit"), Right.CREDITS))
+    if seen.has_buckets:
+        offers.append(("import_tokens", _("Import token balances"), Right.CREDITS))
     if seen.archive is None:
         offers.append(("change_plan", _("Change plan"), Right.TENANTS))
     return offers

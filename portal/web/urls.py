@@ -72,6 +72,7 @@ from portal.web.team import change_team, leave_team, operator_team, team_page
 from portal.web.tenant_acts import resume_tenant, suspend_tenant
 from portal.web.tenant_credit import grant_credit
 from portal.web.tenant_plan import change_plan
+from portal.web.tenant_tokens import import_tokens
 from portal.web.top_ups import set_automatic_top_up, top_up
 from portal.web.transfers import transfers
 from portal.web.usage_acts import assign_account, dismiss_rows, retry_row
@@ -168,6 +169,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/tenants/<slug:tenant>/suspend/", suspend_tenant, name="operator_suspend_tenant"),
     path("operator/tenants/<slug:tenant>/resume/", resume_tenant, name="operator_resume_tenant"),
     path("operator/tenants/<slug:tenant>/grant/", grant_credit, name="operator_grant_credit"),
+    path("operator/tenants/<slug:tenant>/tokens/", import_tokens, name="operator_import_tokens"),
     path("operator/tenants/<slug:tenant>/plan/", change_plan, name="operator_change_plan"),
     path(
         "operator/tenants/<slug:tenant>/invoices/<path:number>/credit/",

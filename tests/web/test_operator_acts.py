@@ -32,6 +32,7 @@ TENANT_ACTS = {
     "suspend": Right.JOBS,
     "resume": Right.JOBS,
     "grant": Right.CREDITS,
+    "tokens": Right.CREDITS,
     "plan": Right.TENANTS,
     "billing": Right.TENANTS,
 }
