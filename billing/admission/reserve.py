@@ -77,7 +77,7 @@ def reserve_job(
 
     Asked again with the same, the same reservation, with its job's id once that is said. Asked with something else,
     that takes its place, or is refused and leaves it. A key that was released is free: a job that is requeued is held
-    anew. Raises QuoteError.
+    anew. A job has one reservation: asked with its id under another key, that one is meant. Raises QuoteError.
     """
     seconds = read_length(job)
     if not 0 < array.slots <= array.tasks <= MOST_TASKS or job.gpus * array.slots > MOST_GPUS:
@@ -85,7 +85,11 @@ def reserve_job(
     tenant = owner_now(cluster, job.account, now)
     if tenant is None:
         return None
-    row = _standing(cluster, key, tenant, now)
+    row = _standing(cluster, key, job_id, tenant, now)
+    if row is not None and job_id and row.job_id == job_id and array.tasks < row.tasks:
+        array = Array(
+            row.tasks, array.at_once
+        )  # an array loses no tasks: those that ended are not seen any more
     shape = _digest(job, seconds, array)
     if row is not None and row.shape == shape and not _is_another(row, job_id):
         _say_job(row, job_id)
@@ -159,10 +163,17 @@ def take_turn(cluster: Cluster, key: str) -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [int.from_bytes(digest[:8], signed=True)])
 
 
-def _standing(cluster: Cluster, key: str, tenant: Tenant, now: datetime) -> Reservation | None:
-    """What stands under the key, locked; one that expired, or is of another tenant, is ended."""
+def _standing(cluster: Cluster, key: str, job_id: str, tenant: Tenant, now: datetime) -> Reservation | None:
+    """What stands under the key, or for the job, locked; one that expired, or is of another tenant, is ended."""
     take_turn(cluster, key)
-    row = Reservation.objects.select_for_update().filter(cluster=cluster, key=key, released_at=None).first()
+    rows = Reservation.objects.select_for_update().filter(cluster=cluster, released_at=None)
+    row = rows.filter(key=key).first()
+    if job_id:
+        take_turn(cluster, f"job {job_id}")
+        other = rows.filter(job_id=job_id).exclude(key=key).order_by("pk").first()
+        if row is not None and other is not None:
+            end(row, ReservationEnd.RELEASED, now)
+        row = other or row
     if row is not None and row.expires_at is not None and row.expires_at <= now:
         end(row, ReservationEnd.NEVER_CAME, now)
         return None

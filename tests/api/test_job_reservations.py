@@ -76,6 +76,22 @@ def test_quota_051_the_answer_says_for_how_many_tasks_is_reserved(ann: Door, dae
     assert daemon.post("/job-reservations", array | {"gpus": 100_000}).problem[0] == 400
 
 
+def test_quota_051_a_job_has_one_reservation_whoever_asks_under_which_key(ann: Door, daemon: Door) -> None:
+    ann.send("PUT", "/quotas/daily", DAILY)
+    asked = JOB | {"hours": "1", "tasks": 5, "at_once": 2}
+    daemon.writes("/job-reservations", asked, status=200)
+    seen = asked | {"key": "job-9", "job_id": "9"}
+    daemon.writes("/job-reservations", seen, status=200)  # who follows the queue was faster: both stand
+    assert ann.reads("/quotas/daily")["reserved"] == "4"
+    confirmed = daemon.writes("/job-reservations", asked | {"job_id": "9"}, status=200)
+    assert (confirmed["reserved"], confirmed["job_id"]) == (True, "9")
+    assert ann.reads("/quotas/daily")["reserved"] == "2"
+    (row,) = Reservation.objects.filter(released_at=None)
+    assert row.key == "job-9"
+    fewer = daemon.writes("/job-reservations", seen | {"key": "other", "tasks": 1}, status=200)
+    assert (fewer["tasks_reserved"], Reservation.objects.get(released_at=None).tasks) == (2, 5)
+
+
 def test_api_038_a_key_reserves_on_its_own_cluster_alone_and_one_that_users_can_read_only_asks(
     house: House, daemon: Door
 ) -> None:

@@ -53,13 +53,13 @@ class Lab:
         ]  # epoch second before which it has no job, but for those that tests fill in
         self.filled = 0  # of these, how many
         self.dir = Path(plan["dir"])
-        self._environ = os.environ | plan["environ"]
+        self.environ = os.environ | plan["environ"]
         self._progress = Path(plan["progress"])
         self._last = plan["steps"][-1]
         self.url = f"http://127.0.0.1:{plan['first'] + 20}"
         self.socket = self.dir / "run" / "slurmrestd.sock"
         if self.suite:
-            self._environ["PATH"] = f"{self.dir / 'bin'}:{self._environ['PATH']}"
+            self.environ["PATH"] = f"{self.dir / 'bin'}:{self.environ['PATH']}"
 
     def wait(self) -> str:
         """Wait for its steps. A sentence where there can be no lab, since its packages cannot be installed."""
@@ -99,7 +99,7 @@ class Lab:
 
     def _run(self, command: list[str], stdin: str) -> str:
         done = subprocess.run(
-            command, env=self._environ, input=stdin, capture_output=True, text=True, timeout=PATIENCE
+            command, env=self.environ, input=stdin, capture_output=True, text=True, timeout=PATIENCE
         )
         assert done.returncode == 0, f"{shlex.join(command)}: {done.stderr}{done.stdout}"
         return done.stdout
@@ -110,7 +110,7 @@ class Lab:
         verb, *rest = map(str, command)
         with subprocess.Popen(
             [str(SCRIPT), verb, str(self.dir), *rest],
-            env=self._environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env=self.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         ) as process:  # fmt: skip
             yield lambda: process.poll() is None
             assert process.wait(PATIENCE) == 0
