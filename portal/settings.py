@@ -231,6 +231,7 @@ CONTENT_SECURITY_POLICY = (
     f"connect-src 'self'; form-action 'self'{environment.pay_pages(ENV)}; frame-ancestors 'none'; base-uri 'none'"
 )
 X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000  # a plan's form has some 20 for each price
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_SSL_REDIRECT = False  # the proxy in front of us does that
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENV.https else None

@@ -152,6 +152,13 @@ def _tenants(plan: Plan, counts: Mapping[int, tuple[set[int], set[int]]]) -> tup
     return len(now), len(ever)
 
 
+def filled(row: PlanVersion) -> Version:
+    """The version with its prices and terms, told neither until when nor whether it is used. Five queries."""
+    version = Version(row, None, used=False)
+    _fill([version])
+    return version
+
+
 def _fill(versions: Sequence[Version]) -> None:
     own = {version.row.pk: version for version in versions}
     prices = Price.objects.filter(version__in=own).select_related("version__plan", "tenant", "allowance")

@@ -64,24 +64,23 @@ def one_plan(text: str) -> PlanEntry:
     file = parse(text)
     if file.replaced(plans=[]) != parse("") or len(file.plans) != 1:
         raise ConfigError("Write one [[plan]] here, with its prices, and nothing else.")
-    (entry,) = file.plans
+    return dated(file.plans[0])
+
+
+def dated(entry: PlanEntry) -> PlanEntry:
+    """The entry, which has a first day of its own. ConfigError where it has none."""
     if entry.since is None:
         raise ConfigError(f"{entry.label}: from is missing; write the day on which this version begins.")
     return entry
 
 
-def publish(text: str) -> Published:
+@transaction.atomic
+def publish_entry(entry: PlanEntry) -> Published:
     """Have the plan say this from its day on, and whoever was on it be rated again by a worker.
 
     A version that is in use stays as it is, and is refused; one that is not is replaced. Published again, nothing
     changes but its history. Raises ConfigError, having changed nothing.
     """
-    return publish_entry(one_plan(text))
-
-
-@transaction.atomic
-def publish_entry(entry: PlanEntry) -> Published:
-    """As `publish`, of one version that was read already."""
     plan = Plan.objects.select_for_update().filter(name=entry.name).first()
     before = plan.versions.filter(effective_from=entry.begins).first() if plan else None
     try:

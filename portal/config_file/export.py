@@ -45,9 +45,13 @@ def plan_text(version: PlanVersion, *, since: date | None = None) -> str:
     Prices that have ended before that day are left out. What begins with the version names no day of its own, so that
     who moves the version's day moves all of it.
     """
-    plan = plan_entry(version, since=since)
+    return entry_text(plan_entry(version, since=since))
+
+
+def entry_text(plan: PlanEntry) -> str:
+    """The version as TOML, as `plan_text` writes it."""
     lines, sections = ["[[plan]]"], []
-    for name, value in _pairs(plan):
+    for name, value in pairs(plan):
         rows = value if isinstance(value, list) and value and isinstance(value[0], Entry) else []
         if name == "commitment" and len(rows) == 1 and rows[0].tenant is None:
             lines.append(_pair(name, rows[0]))
@@ -57,7 +61,7 @@ def plan_text(version: PlanVersion, *, since: date | None = None) -> str:
             lines.append(_pair(name, value))
     for name, row in sections:
         lines += ["", f"[[plan.{name}]]"]
-        lines += [_pair(*pair) for pair in _pairs(row) if pair != ("from", plan.begins)]
+        lines += [_pair(*pair) for pair in pairs(row) if pair != ("from", plan.begins)]
     return "\n".join(lines) + "\n"
 
 
@@ -153,8 +157,8 @@ def _number(text: str | None) -> Decimal | None:
     return None if text is None else Decimal(text)
 
 
-def _pairs(entry: Entry) -> Iterable[tuple[str, Any]]:
-    """By key, its own fields before those of its base, without what holds where a file does not say it."""
+def pairs(entry: Entry) -> Iterable[tuple[str, Any]]:
+    """What the entry says by key, its own fields before those of its base; what holds by default is left out."""
     base = type(entry).__mro__[1]
     shared = {field.name for field in fields_of(base)} if issubclass(base, TermEntry) else set()
     for field in sorted(fields_of(type(entry)), key=lambda field: field.name in shared):
@@ -185,7 +189,7 @@ def _value(value: Any) -> str:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Entry):
-        value = dict(_pairs(value))
+        value = dict(pairs(value))
     if isinstance(value, Mapping):
         return "{ " + ", ".join(_pair(name, inner) for name, inner in value.items()) + " }"
     if isinstance(value, list):

@@ -15,12 +15,9 @@ from django.utils.translation import gettext_noop
 
 from billing.catalog import line_descriptions, plans
 from billing.catalog.plans import PlanError
-from billing.catalog.version_terms import Term
-from billing.models import Allowance, Commitment, Fee, PlanQuota, Price, Settles
+from billing.models import PlanQuota, Price, Settles
 from billing.queries import plans as reading
 from billing.queries.plans import Version, VersionedPlan
-from billing.quotas.status import amount_text, period_text, scope_text
-from billing.rules.formatting import grouped
 from billing.rules.meters import PerUnit
 from portal.core.audit import acting_as
 from portal.core.outbox import outbox
@@ -32,6 +29,7 @@ from portal.web.badges import Badge
 from portal.web.budget_form import list_actions
 from portal.web.curves import curve_of, price_words
 from portal.web.page_frame import PageFrame
+from portal.web.plan_difference import term_words
 
 TENANTS = 50  # that a plan's page names
 AMOUNT = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")  # below LARGEST_PRICE
@@ -165,7 +163,7 @@ def _version(version: Version, used: set[int], today: date) -> dict[str, object]
         "badge": _version_badge(version, today),
         "prices": [_price(price, price.pk in used, today) for price in version.prices],
         "terms": [
-            (line_descriptions.whose(term), _term_text(term, currency), term) for term in version.terms
+            (line_descriptions.whose(term), term_words(term, currency), term) for term in version.terms
         ],
         "quotas": [(row.name, _quota_text(row)) for row in version.quotas],
         "curves": [curve_of(price) for price in version.prices if price.scale],
@@ -193,28 +191,6 @@ def _price(price: Price, used: bool, today: date) -> dict[str, object]:
     }
 
 
-def _term_text(term: Term, currency: str) -> str:
-    """What it comes to per period."""
-    if isinstance(term, Allowance):
-        text = (
-            _("{hours} hours included; unused hours roll over")
-            if term.rollover
-            else _("{hours} hours included")
-        )
-        return text.format(hours=_number(term.hours))
-    if isinstance(term, Fee):
-        text = _("{amount}, in advance") if term.in_advance else "{amount}"
-        return text.format(amount=say.price(term.amount, currency))
-    if isinstance(term, Commitment):
-        text = _("at least {amount}")
-        if term.overage_factor != 1:
-            text = _("at least {amount}; overage is charged {factor} times")
-        return text.format(amount=say.price(term.amount, currency), factor=_number(term.overage_factor))
-    if term.amount is not None:
-        return _("{amount} off").format(amount=say.price(term.amount, currency))
-    return _("{percent} % off").format(percent=_number(term.percent or Decimal(0)))
-
-
 def _quota_text(row: PlanQuota) -> str:
     """`$1,000.00, each month, cluster rhea: no new GPU job starts`"""
     does = dict(list_actions())[row.action]
@@ -222,7 +198,3 @@ def _quota_text(row: PlanQuota) -> str:
         does = _("{action} (watched, nothing is stopped)").format(action=does)
     of = [amount_text(row.amount, row.unit), period_text(row), scope_text(row)]
     return f"{', '.join(of)}: {does[0].lower()}{does[1:]}"
-
-
-def _number(number: Decimal) -> str:
-    return grouped(f"{number.normalize():f}")

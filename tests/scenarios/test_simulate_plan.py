@@ -201,7 +201,7 @@ def test_what_the_draft_has_no_price_for_is_said(site: Path, tmp_path: Path) -> 
     out = io.StringIO()
     call_command("simulate_plan", str(file), "--from", "2026-04", "--tenant", "vision-lab", stdout=out)
     assert "No price of the plan covers" in out.getvalue()
-    assert "gpu-hours on h100: they are in no sum." in out.getvalue()
+    assert "GPU-hours (h100): they are in no sum." in out.getvalue()
     assert "Before tax; nothing was changed." in out.getvalue()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -46,9 +47,23 @@ def op(house: House) -> Client:
 
 
 def sent(op: Client, text: str = DRAFT, act: str = "preview", **more: str) -> str:
-    answer = op.post("/operator/plan-editor/", {"text": text, "act": act, **more}, follow=True)
+    """What is published was looked at before."""
+    form = {"text": text, "act": act, **more}
+    if act == "publish":
+        form["checked"] = checked(posted(op, form | {"act": "preview"}))
+    return words(posted(op, form))
+
+
+def posted(op: Client, form: dict[str, str]) -> str:
+    answer = op.post("/operator/plan-editor/", form, follow=True)
     assert answer.status_code == 200
-    return words(answer.content.decode())
+    return answer.content.decode()
+
+
+def checked(html: str) -> str:
+    """What a preview says of the draft that it showed."""
+    match = re.search(r'name="checked" value="([0-9a-f]{64})"', html)
+    return match[1] if match else ""
 
 
 def test_plans_are_listed_with_what_holds_and_who_is_on_them(house: House) -> None:
@@ -79,9 +94,12 @@ def test_case_031_the_cliff_of_a_volume_price_is_shown(house: House) -> None:
 def test_a_draft_shows_its_curve_and_what_real_tenants_would_have_paid(op: Client) -> None:
     text = sent(op)
     assert "Above 100 GPU-hours the total drops: $300.00 at 100, $250.00 just above." in text
-    assert "Example bills: March 2026 under the draft" in text
-    assert "Usual: vision-lab Line Now Draft" in text
-    assert "Before tax $13.00 $19.50" in text  # 6.5 hours at 2.00, and at 3.00
+    assert "Effect on January 2026 to March 2026 +$6.50, +50 %" in text
+    assert (
+        "$19.50 before tax instead of $13.00. Most for vision-lab." in text
+    )  # 6.5 hours at 3.00, and at 2.00
+    assert "Changes to the version of 1 Jan 2017" in text
+    assert "GPU time, a100 Removed $2.00 per GPU-hour –" in text
     assert "Publish from 1 Jan 2030" in text
     assert Plan.objects.filter(name__startswith="trial").count() == 0
     assert PlanVersion.objects.filter(plan__name="vision-deal").count() == 1
@@ -89,7 +107,8 @@ def test_a_draft_shows_its_curve_and_what_real_tenants_would_have_paid(op: Clien
 
 def test_a_draft_is_tried_on_months_and_tenants(op: Client) -> None:
     text = sent(op, act="try", since="2026-03", until="2026-04", tenants="speech-lab, vision-lab")
-    assert "$22.50 for 2026-03 to 2026-04 before tax, instead of $14.25 now." in text
+    assert "Effect on March 2026 to April 2026 +$8.25, +57.9 %" in text
+    assert "$22.50 before tax instead of $14.25." in text
     assert "speech-lab" in text
     assert "There is no tenant 'nobody'." in sent(op, act="try", since="2026-03", tenants="nobody")
     assert "the earlier one first" in sent(op, act="try", since="2026-03", until="2026-01")

@@ -24,6 +24,8 @@ pytestmark = [
 ADDRESSES = (
     "/operator/plans/",
     "/operator/plans/bulk/",
+    "/operator/plan-editor/",
+    "/operator/plan-editor/?template=nights",
     "/operator/plan-editor/?plan=bulk",
     "/t/vision-lab/quote/?hours=12&gpus=4&gpu_model=a100",
 )
@@ -35,14 +37,31 @@ def test_a_version_is_written_looked_at_and_published(live_server: LiveServer) -
         page = seen.page
         _sign_in(page, live_server.url, "/operator/plans/vision-deal/")
         page.click("text=New version")
+        page.click("button:text('TOML')")
         page.fill("#text", DRAFT)
-        page.click("button:text('Preview')")
-        page.wait_for_selector("text=Example bills: March 2026 under the draft")
+        page.click("button:text('Form')")
+        page.click("button:text('Add tier')")
+        page.wait_for_selector("#price\\.0\\.tiers\\.2")
+        page.click(".btn-primary:text('Preview')")
+        page.wait_for_selector("text=Effect on January 2026 to March 2026")
         assert page.is_visible("text=Above 100 GPU-hours the total drops")
         page.click("text=Show as table")
         assert page.is_visible("text=just above 100")
         page.click("button:text('Publish from 1 Jan 2030')")
         page.wait_for_selector("text=Plan vision-deal from 2030-01-01 published.")
+        assert seen.complaints() == []
+
+
+def test_with_scripts_the_fields_of_a_price_follow_its_model(live_server: LiveServer) -> None:
+    a_house()
+    with chromium() as browser, visit(browser) as seen:
+        page = seen.page
+        _sign_in(page, live_server.url, "/operator/plan-editor/?plan=vision-deal")
+        page.fill("[name='plan.from']", "2030-01-01")
+        page.select_option("[name='plan.price.0.model']", "package")
+        page.wait_for_selector("[name='plan.price.0.package']")
+        assert page.query_selector("[name='plan.price.0.unit_price']") is None
+        assert page.input_value("[name='plan.from']") == "2030-01-01"
         assert seen.complaints() == []
 
 

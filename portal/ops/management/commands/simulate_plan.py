@@ -11,6 +11,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from billing.catalog.meters import units_of
 from billing.queries.costs import per_currency
 from billing.rules.money import Money, rounded_text
 from billing.rules.period import parse_month
@@ -154,10 +155,12 @@ def _of_tenant(trial: Simulation) -> list[str]:
         simulated += [row.tried] if row.tried else []
     for line, (now, simulated) in sums.items():
         lines += _summed(f"  {line}", per_currency(now), per_currency(simulated))
+    units = units_of({resource for resource, _model, _hours in trial.unpriced})
     for resource, model, hours in trial.unpriced:
-        on = f" on {model}" if model else ""
+        which = f" ({model})" if model else ""
+        unit = units.get(resource, resource)
         shown = rounded_text(Fraction(hours), 2)
-        lines.append(f"  No price of the plan covers {shown} {resource}-hours{on}: they are in no sum.")
+        lines.append(f"  No price of the plan covers {shown} {unit}{which}: they are in no sum.")
     return lines
 
 

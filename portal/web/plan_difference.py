@@ -1,0 +1,140 @@
+"""What a draft of a plan changes: its prices and terms beside those of the version in force the day before."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+
+from django.utils.translation import gettext as _
+
+from billing.catalog import line_descriptions
+from billing.catalog.version_terms import Term
+from billing.models import Allowance, Commitment, Fee, PlanVersion, Price
+from billing.queries.plans import Version, filled
+from billing.rules.formatting import grouped
+from portal.web import format as say
+from portal.web.badges import Badge
+from portal.web.curves import price_words
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One price or term; a text is empty where the version has none such."""
+
+    what: str
+    before: str
+    after: str
+
+    @property
+    def badge(self) -> Badge:
+        if not self.before:
+            return Badge(label=_("New"), tone="ok")
+        return (
+            Badge(label=_("Changed"), tone="wait") if self.after else Badge(label=_("Removed"), tone="late")
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """The draft beside the version in force; `since` is None where there is none."""
+
+    since: date | None
+    differences: Sequence[Difference]
+    same: int  # prices and terms that stay as they are
+
+
+def in_force(*, plan: str, begins: date) -> PlanVersion | None:
+    """The version that a draft beginning on that day takes the place of."""
+    versions = PlanVersion.objects.filter(plan__name=plan, effective_from__lt=begins)
+    return versions.select_related("plan").order_by("-effective_from").first()
+
+
+def compared(before: PlanVersion | None, draft: PlanVersion) -> Compared:
+    """Both as the database has them. Ten queries."""
+    rows = [filled(version) for version in (before, draft) if version is not None]
+    after = _said(rows[-1], draft.effective_from)
+    earlier = _said(rows[0], draft.effective_from) if before is not None else {}
+    named = {key: what for said in (earlier, after) for key, (what, _text) in said.items()}
+    both = [
+        Difference(what, earlier.get(key, ("", ""))[1], after.get(key, ("", ""))[1])
+        for key, what in named.items()
+    ]
+    changed = [row for row in both if row.before != row.after]
+    return Compared(
+        since=before.effective_from if before else None, differences=changed, same=len(both) - len(changed)
+    )
+
+
+def _said(version: Version, on: date) -> Mapping[Hashable, tuple[str, str]]:
+    """What each part is called and what it comes to, by what makes it the same in two versions."""
+    row = version.row
+    said: dict[Hashable, tuple[str, str]] = {
+        "charges": (_("Charged"), charged(row.charges)),
+        "currency": (_("Currency"), row.plan.currency),
+        "settles": (_("Paid by"), row.plan.get_settles_display()),
+    }
+    for price in version.prices:
+        if price.valid_until is None or price.valid_until > on:
+            said |= _numbered(said, (price.meter, price.selector), _price(price, on))
+    for term in version.terms:
+        if term.valid_until is None or term.valid_until > on:
+            own = term.tenant.slug if term.tenant else ""
+            key = (type(term).__name__, term.name, own)
+            text = f"{term_words(term, row.plan.currency)}{_days(term.valid_from, term.valid_until, on)}"
+            said |= _numbered(said, key, (line_descriptions.whose(term), text))
+    return said
+
+
+def _numbered(
+    said: Mapping[Hashable, object], key: tuple[str, ...], part: tuple[str, str]
+) -> Mapping[Hashable, tuple[str, str]]:
+    """Prices of the same usage may follow each other."""
+    number = 0
+    while (*key, number) in said:
+        number += 1
+    return {(*key, number): part}
+
+
+def _price(price: Price, on: date) -> tuple[str, str]:
+    what = line_descriptions.describe(price)
+    if price.tenant:
+        what = _("{price} for {tenant}").format(price=what, tenant=price.tenant.slug)
+    return what, f"{price_words(price)}{_days(price.valid_from, price.valid_until, on)}"
+
+
+def _days(since: date | None, until: date | None, on: date) -> str:
+    words = _(", from {day}").format(day=say.day(since)) if since and since > on else ""
+    return words + (_(", until {day}").format(day=say.day(until)) if until else "")
+
+
+def charged(resources: Iterable[str]) -> str:
+    """`gpu, cpu`; "nothing" where all usage is free."""
+    return ", ".join(resources) or _("nothing")
+
+
+def term_words(term: Term, currency: str) -> str:
+    """What it comes to per period."""
+    if isinstance(term, Allowance):
+        text = (
+            _("{hours} hours included; unused hours roll over")
+            if term.rollover
+            else _("{hours} hours included")
+        )
+        return text.format(hours=_number(term.hours))
+    if isinstance(term, Fee):
+        text = _("{amount}, in advance") if term.in_advance else "{amount}"
+        return text.format(amount=say.price(term.amount, currency))
+    if isinstance(term, Commitment):
+        text = _("at least {amount}")
+        if term.overage_factor != 1:
+            text = _("at least {amount}; overage is charged {factor} times")
+        return text.format(amount=say.price(term.amount, currency), factor=_number(term.overage_factor))
+    if term.amount is not None:
+        return _("{amount} off").format(amount=say.price(term.amount, currency))
+    return _("{percent} % off").format(percent=_number(term.percent or Decimal(0)))
+
+
+def _number(number: Decimal) -> str:
+    return grouped(f"{number.normalize():f}")
