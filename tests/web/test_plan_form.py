@@ -7,18 +7,20 @@ from datetime import date
 from html import unescape
 
 import pytest
+from django.db import transaction
 from django.test import Client
 
 from billing.models import Plan, PlanVersion
 from billing.models.plans import SELECTORS
 from clusters import meters
+from portal.config_file import drafts
 from portal.config_file.drafts import one_plan
 from portal.config_file.entries import Entry, fields_of
 from portal.config_file.export import entry_text
 from portal.config_file.plan_entries import PlanEntry, PriceEntry
 from portal.web import plan_form
 from portal.web.plan_controls import LABELS, SELECTOR_LABELS, TERM_LABELS, TITLES
-from portal.web.plan_templates import TEMPLATES, list_price
+from portal.web.plan_templates import TEMPLATES, list_price, started
 from tests.scenarios.test_simulate_plan import STANDARD
 from tests.web.forms import fields
 from tests.web.house import a_house, signed_in
@@ -175,18 +177,22 @@ def test_every_field_of_a_plan_has_its_label_in_the_form() -> None:
 def test_each_template_begins_a_plan_for_the_models_that_there_are(op: Client) -> None:
     html = op.get(EDITOR).content.decode()
     assert "a100 list price $2.21" in words(html)
+    models = ["a100", "H100-SXM5-80GB", "mystery"]
     for template in TEMPLATES:
-        editor = Editor(op, f"{EDITOR}?template={template}&model=a100&model=H100-SXM5-80GB&model=mystery")
-        assert "Publish from" not in editor.text
-        amounts = [name for name in editor.values if name.endswith(("unit_price", ".0.unit_price"))]
-        blank = {name: "7" for name in amounts if editor.values[name] == [""]}
-        text = editor.press(
-            "preview", **{name.removeprefix("plan.").replace(".", "__"): blank[name] for name in blank}
-        )
-        assert "Publish from" in text, (template, text)
-        assert "Plan standard from" in editor.press("publish"), template
-        Plan.objects.get(name="standard").versions.get()
-        op.post("/operator/plans/standard/", {"act": "delete"})
+        raw = started(template, models, begins=date(2030, 1, 1))
+        for row in [row for price in raw["price"] for row in (price, *price["tiers"])]:
+            row["unit_price"] = row["unit_price"] or "7"
+        entry = plan_form.entry_of(raw)
+        assert {model for price in entry.prices for model in price.where["gpu_model"]} == set(models)
+        with transaction.atomic():
+            drafts.write([entry], f"by-{template}")  # as publishing does
+            transaction.set_rollback(True)
+    address = f"{EDITOR}?template=included&model=a100&model=mystery"
+    editor = Editor(op, address)
+    assert editor.values["plan.price.0.unit_price"] == ["2.21"]
+    assert editor.values["plan.price.1.unit_price"] == [""]
+    assert "price 2: unit price is missing." in editor.press("preview")
+    assert "Publish from" in editor.press("preview", price__1__unit_price="0.50")
     assert list_price("NVIDIA A100-SXM4-80GB") == "2.21"
     assert list_price("A100-SXM4-40GB") == "1.65"
     assert list_price("NVIDIA L4") == "0.81"
