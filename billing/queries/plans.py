@@ -153,7 +153,7 @@ def _tenants(plan: Plan, counts: Mapping[int, tuple[set[int], set[int]]]) -> tup
 
 
 def filled(row: PlanVersion) -> Version:
-    """The version with its prices and terms, told neither until when nor whether it is used. Five queries."""
+    """The version with its prices, terms and quotas, told neither until when nor whether it is used. Six queries."""
     version = Version(row, None, used=False)
     _fill([version])
     return version

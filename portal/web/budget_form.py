@@ -135,9 +135,9 @@ def fields_of(values: Mapping[str, str]) -> list[dict[str, Any]]:
         one(
             "name", _("Name"), _("Lower-case letters, digits and hyphens, such as monthly-gpu"), required=True
         ),
-        one("measure", _("Counts"), choices=options(_measures(), measure)),
+        one("measure", _("Counts"), choices=options(list_measures(), measure)),
         one("amount", _("Amount"), _("In your currency, GPU-hours or credits"), required=True, numeric=True),
-        one("every", _("Period"), choices=options(_periods(), every)),
+        one("every", _("Period"), choices=options(list_periods(), every)),
         one("hours", _("Hours"), _("Of a rolling window, such as 168"), numeric=True),
         one("from", _("First day"), _("Of a fixed term"), kind="date"),
         one("until", _("Ends before"), _("Of a fixed term"), kind="date"),
@@ -161,7 +161,7 @@ def fields_of(values: Mapping[str, str]) -> list[dict[str, Any]]:
             "credits",
             _("Credits"),
             _("Of the whole tenant, in money"),
-            choices=options(_credits(), values["credits"] or QuotaCredits.GROSS),
+            choices=options(list_credits(), values["credits"] or QuotaCredits.GROSS),
         ),
         flag("with_paid", _("Count what you pay for others")),
         one(
@@ -179,6 +179,12 @@ def fields_of(values: Mapping[str, str]) -> list[dict[str, Any]]:
         ),
         one("recipients", _("Recipients"), _("E-mails of members; blank = owners and billing members")),
     ]
+
+
+def label_of(name: str) -> tuple[str, str]:
+    """What the form calls the field of this name, and the hint below it."""
+    named = next(one for one in fields_of(dict.fromkeys(NAMES, "")) if one["name"] == name)
+    return named["label"], named["hint"]
 
 
 def _ending(one: Callable[..., dict[str, Any]], flag: Callable[..., dict[str, Any]]) -> list[dict[str, Any]]:
@@ -205,7 +211,7 @@ def list_actions() -> list[tuple[str, str]]:
     return [(value.value, label) for value, label in names.items()]
 
 
-def _credits() -> list[tuple[str, str]]:
+def list_credits() -> list[tuple[str, str]]:
     names = {
         QuotaCredits.GROSS: _("Do not count"),
         QuotaCredits.NET: _("Lower what is used"),
@@ -226,7 +232,7 @@ def _scopes() -> list[tuple[str, str]]:
     ]
 
 
-def _measures() -> list[tuple[str, str]]:
+def list_measures() -> list[tuple[str, str]]:
     names = {
         QuotaMeasure.MONEY: _("Money, before tax"),
         QuotaMeasure.GPU_HOURS: _("GPU-hours"),
@@ -235,7 +241,7 @@ def _measures() -> list[tuple[str, str]]:
     return [(value.value, label) for value, label in names.items()]
 
 
-def _periods() -> list[tuple[str, str]]:
+def list_periods() -> list[tuple[str, str]]:
     names = {
         QuotaEvery.MONTH: _("Month"),
         QuotaEvery.BILLING_PERIOD: _("Billing period"),

@@ -31,6 +31,7 @@ from portal.web import onboarding_forms as forms
 from portal.web.access_decorators import answer, operator_page
 from portal.web.form_input import options
 from portal.web.page_frame import PageFrame
+from portal.web.plan_templates import list_price
 
 REFUSALS = (ConfigError, ClusterError, OwnershipConflictError, PlanError)
 
@@ -177,7 +178,7 @@ def _plan_page(typed: QueryDict) -> dict[str, object]:
     first = reading.first_day() or datetime.now(UTC).date()
     return {
         "models": [
-            (place, model, typed.get(f"price-{place}", forms.list_price(model)))
+            (place, model, typed.get(f"price-{place}", list_price(model)))
             for place, model in enumerate(models or [""])
         ],
         "rated": bool(models),

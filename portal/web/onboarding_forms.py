@@ -33,16 +33,6 @@ NEW = "+"
 """The choice of a new tenant beside those that there are."""
 AT_ONCE = 50  # accounts that one form gives to tenants
 LONGEST = 1000  # characters of a field
-LIST_PRICES = (
-    ("h100", "3.75"),
-    ("a100-40", "1.65"),
-    ("a100", "2.21"),
-    ("v100", "2.48"),
-    ("l4", "0.81"),
-    ("t4", "0.35"),
-    ("4090", "2.00"),
-)
-"""US dollars for a GPU-hour on demand, by what a model's name has in it; the first that fits."""
 
 
 @transaction.atomic
@@ -131,12 +121,6 @@ def publish_plan(form: QueryDict, models: Iterable[str]) -> tuple[Plan, int]:
 def tenant_name(account: str) -> str:
     """What a new tenant is called that an account is named after: `vision-lab` becomes `Vision Lab`."""
     return account.replace("-", " ").replace("_", " ").title()
-
-
-def list_price(model: str) -> str:
-    """`2.21`; "" of a model that we know none of."""
-    name = model.lower().replace(" ", "-").replace("_", "-")
-    return next((price for part, price in LIST_PRICES if part in name), "")
 
 
 def kinds() -> tuple[tuple[str, str], ...]:

@@ -10,124 +10,34 @@ from enum import Enum
 from functools import partial
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
 
-from billing.models import PeriodTotal, Resource, Settles
-from billing.rules.hours import HoursZone
+from billing.models import PeriodTotal, Resource
 from billing.rules.meters import Meter
 from billing.rules.tiers import Scale
 from clusters.models import CapacityInterval, Cluster, DeclaredMeter
 from portal.config_file.entries import Entry, Field, fields_of
 from portal.config_file.plan_entries import KEYS_OF_MODEL, PlanEntry, PriceEntry
+from portal.config_file.quotas import PlanQuotaEntry
+from portal.web import budget_form
 from portal.web.form_input import Option, options
-from portal.web.plan_form import PREFIX, RawTable
+from portal.web.plan_form import NO, PREFIX, YES, RawTable, is_chosen
+from portal.web.plan_labels import (
+    NOUNS,
+    RESOURCES,
+    SELECTOR_HINTS,
+    SELECTOR_LABELS,
+    TITLES,
+    choices_of,
+    label_of,
+)
 
-LABELS: Mapping[str, tuple[str, str]] = {
-    "plan.name": (gettext_noop("Name"), gettext_noop("Lowercase, digits and hyphens")),
-    "plan.currency": (gettext_noop("Currency"), gettext_noop("USD, EUR, … or TOK for tokens")),
-    "plan.settles": (gettext_noop("Paid by"), ""),
-    "plan.charges": (gettext_noop("Charged"), gettext_noop("All other usage is free")),
-    "plan.from": (gettext_noop("Valid from"), gettext_noop("First day of this version")),
-    "price.meter": (gettext_noop("What is counted"), ""),
-    "price.model": (gettext_noop("How it is priced"), ""),
-    "price.unit_price": (gettext_noop("Price per unit"), ""),
-    "price.package": (gettext_noop("Units in a package"), ""),
-    "price.package_price": (gettext_noop("Price of a package"), ""),
-    "price.allowance": (
-        gettext_noop("Included hours first from"),
-        gettext_noop("Name of an allowance below"),
-    ),
-    "price.tenant": (gettext_noop("Only for tenant"), gettext_noop("Blank = all")),
-    "price.from": (gettext_noop("From"), gettext_noop("Blank = with the version")),
-    "price.until": (gettext_noop("Until"), gettext_noop("The first day without it; blank = no end")),
-    "price.correction": (gettext_noop("Reason of a correction"), gettext_noop("Of a price in use only")),
-    "tier.up_to": (gettext_noop("Up to"), gettext_noop("Units; blank = the rest")),
-    "tier.unit_price": (gettext_noop("Price per unit"), ""),
-    "window.days": (gettext_noop("Days"), gettext_noop("mon-fri, or sat, sun")),
-    "window.from": (gettext_noop("From"), gettext_noop("22:00")),
-    "window.to": (gettext_noop("To"), gettext_noop("06:00 is of the next day")),
-    "window.zone": (gettext_noop("Clock"), ""),
-    "allowance.name": (gettext_noop("Name"), gettext_noop("Prices refer to it")),
-    "allowance.hours": (gettext_noop("Units included each period"), ""),
-    "allowance.rollover": (gettext_noop("Unused units roll over"), ""),
-    "fee.name": (gettext_noop("Name"), gettext_noop("As on invoices")),
-    "fee.amount": (gettext_noop("Amount each period"), ""),
-    "fee.in_advance": (gettext_noop("Billed in advance"), ""),
-    "commitment.amount": (gettext_noop("Least amount each period"), ""),
-    "commitment.overage_factor": (
-        gettext_noop("Overage factor"),
-        gettext_noop("1.5 = what lies above costs half more"),
-    ),
-    "discount.name": (gettext_noop("Name"), gettext_noop("As on invoices")),
-    "discount.percent": (gettext_noop("Per cent off"), ""),
-    "discount.amount": (gettext_noop("Or amount off"), ""),
-}
-TERM_LABELS = {
-    "tenant": (gettext_noop("Only for tenant"), gettext_noop("Blank = all")),
-    "from": (gettext_noop("From"), gettext_noop("Blank = with the version")),
-    "until": (gettext_noop("Until"), gettext_noop("The first day without it")),
-}
-"""Of fees, allowances, commitments and discounts alike."""
-SELECTOR_LABELS = {
-    "cluster": gettext_noop("Clusters"),
-    "queue": gettext_noop("Queues"),
-    "qos": gettext_noop("QOS"),
-    "priority_class": gettext_noop("Priority classes"),
-    "gpu_model": gettext_noop("GPU models"),
-    "mig_profile": gettext_noop("MIG profiles"),
-    "state": gettext_noop("Job states"),
-    "use": gettext_noop("Use of the GPU"),
-    "dimension": gettext_noop("Dimensions of a meter"),
-}
-SELECTOR_HINTS = {
-    "use": gettext_noop("busy, idle, unknown"),
-    "dimension": gettext_noop("model=large"),
-    "gpu_model": gettext_noop("a100, h100; blank = all"),
-}
-TITLES = {
-    "price": (gettext_noop("Prices"), gettext_noop("Add price")),
-    "tiers": (gettext_noop("Tiers"), gettext_noop("Add tier")),
-    "hours": (gettext_noop("Hours of the week"), gettext_noop("Add hours")),
-    "allowance": (gettext_noop("Included hours"), gettext_noop("Add included hours")),
-    "fee": (gettext_noop("Fees"), gettext_noop("Add fee")),
-    "commitment": (gettext_noop("Commitment"), gettext_noop("Add commitment")),
-    "discount": (gettext_noop("Discounts"), gettext_noop("Add discount")),
-}
-NOUNS = {
-    "price": gettext_noop("Price"),
-    "tiers": gettext_noop("Tier"),
-    "hours": gettext_noop("Hours"),
-    "allowance": gettext_noop("Included hours"),
-    "fee": gettext_noop("Fee"),
-    "commitment": gettext_noop("Commitment"),
-    "discount": gettext_noop("Discount"),
-}
-CHOICES: Mapping[type[Enum], Mapping[str, str]] = {
-    Settles: {
-        "invoice": gettext_noop("Invoice"),
-        "wallet": gettext_noop("Wallet, as it is used"),
-        "wallet-first": gettext_noop("Wallet first, then invoice"),
-    },
-    Scale: {
-        "per_unit": gettext_noop("The same for every unit"),
-        "graduated": gettext_noop("Graduated: each tier at its own price"),
-        "volume": gettext_noop("Volume: all of it at the price of its tier"),
-        "package": gettext_noop("Packages"),
-    },
-    HoursZone: {"tenant": gettext_noop("The tenant’s"), "cluster": gettext_noop("The cluster’s")},
-}
-RESOURCES = {
-    "gpu": gettext_noop("GPU time"),
-    "cpu": gettext_noop("CPU time"),
-    "memory": gettext_noop("Memory time"),
-    "gpu-memory": gettext_noop("GPU memory time"),
-    "billing": gettext_noop("Slurm billing"),
-}
 MAIN: Mapping[type[Entry], Sequence[str]] = {
-    PriceEntry: ("meter", "gpu_model", "model", "unit_price", "package", "package_price")
+    PriceEntry: ("meter", "gpu_model", "model", "unit_price", "package", "package_price"),
+    PlanQuotaEntry: budget_form.FIRST,
 }
 """What stands before the fold."""
 OF_ONE_TENANT = ("tenant", "from", "until")
+SUGGESTED = ("allowance", "days", "cluster", "gpu_model")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +53,11 @@ class Control:
     suggestions: str = ""  # the id of a list of values
     redraws: bool = False  # other controls depend on it
 
+    @property
+    def says_more(self) -> bool:
+        """Whether it was filled in; of a choice, whether it is another than the usual one, which is the first."""
+        return bool(self.value) or any(option.selected for option in self.choices[1:])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -151,6 +66,7 @@ class Row:
     main: Sequence[Control]
     more: Sequence[Control]  # below a fold
     lists: Sequence[Section]
+    fold: str  # what is below it
     opens: bool  # whether something below the fold is filled in
     can_rise: bool
 
@@ -250,7 +166,8 @@ def _row(field: Field, kind: type[Entry], raw: RawTable, path: str, place: int, 
         main=sorted(main, key=lambda control: order.get(control.name.rpartition(".")[2], 0)),
         more=more,
         lists=lists,
-        opens=any(control.value for control in more),
+        fold=_("More options") if kind is PlanQuotaEntry else _("Selection and days"),
+        opens=any(control.says_more for control in more),
         can_rise=place > 0 and field.key == "price",
     )
 
@@ -288,8 +205,8 @@ def _selector(name: str, value: str, path: str) -> Control:
 
 def _control(kind: type[Entry], field: Field, value: object, path: str, offered: Offers) -> Control:
     label, hint = label_of(kind, field)
-    base = partial(Control, name=path, label=_(label), hint=_(hint) if hint else "")
-    if field.key == "charges":
+    base = partial(Control, name=path, label=label, hint=hint)
+    if is_chosen(field):
         chosen = value if isinstance(value, list) else []
         return base(kind="choices", choices=_charged(chosen, offered))
     text = str(value)
@@ -302,22 +219,17 @@ def _control(kind: type[Entry], field: Field, value: object, path: str, offered:
     if isinstance(field.kind, type) and issubclass(field.kind, Enum):
         return base(
             kind="select",
-            choices=options(
-                [(name, _(text)) for name, text in CHOICES[field.kind].items()], text or _first(field)
-            ),
+            choices=options(choices_of(field.kind), text or _first(field)),
             redraws=field.kind is Scale,
         )
+    if field.kind is bool and field.default is None:  # what is not said is as it is for all
+        said = [("", _("No; of one tenant: as for all")), (YES, _("Yes")), (NO, _("No"))]
+        return base(kind="select", choices=options(said, text))
     if field.kind is bool:
         return base(kind="checkbox", value=text)
-    kinds = {date: "date", Decimal: "number"}
-    suggestions = field.key if field.key in {"allowance", "days"} else ""
+    kinds = {date: "date", Decimal: "number", int: "number"}
+    suggestions = field.key if field.key in SUGGESTED else ""
     return base(kind=kinds.get(field.kind, "text"), value=text, suggestions=suggestions)
-
-
-def label_of(kind: type[Entry], field: Field) -> tuple[str, str]:
-    """What people call the field, and what helps to fill it in."""
-    label = LABELS.get(f"{kind.noun}.{field.key}") or TERM_LABELS.get(field.key)
-    return label or (field.key.replace("_", " ").capitalize(), "")
 
 
 def _first(field: Field) -> str:

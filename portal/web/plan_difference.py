@@ -1,4 +1,4 @@
-"""What a draft of a plan changes: its prices and terms beside those of the version in force the day before."""
+"""What a draft of a plan changes: its prices, terms and budgets beside those of the version in force the day before."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from django.utils.translation import gettext as _
 
 from billing.catalog import line_descriptions
 from billing.catalog.version_terms import Term
-from billing.models import Allowance, Commitment, Fee, PlanVersion, Price
+from billing.models import Allowance, Commitment, Fee, PlanQuota, PlanVersion, Price, QuotaCredits
 from billing.queries.plans import Version, filled
+from billing.quotas.status import amount_text, period_text, scope_text
 from billing.rules.formatting import grouped
 from portal.web import format as say
 from portal.web.badges import Badge
+from portal.web.budget_form import list_actions, list_credits
 from portal.web.curves import price_words
 
 
@@ -52,7 +54,7 @@ def in_force(*, plan: str, begins: date) -> PlanVersion | None:
 
 
 def compared(before: PlanVersion | None, draft: PlanVersion) -> Compared:
-    """Both as the database has them. Ten queries."""
+    """Both as the database has them. Twelve queries."""
     rows = [filled(version) for version in (before, draft) if version is not None]
     after = _said(rows[-1], draft.effective_from)
     earlier = _said(rows[0], draft.effective_from) if before is not None else {}
@@ -84,6 +86,8 @@ def _said(version: Version, on: date) -> Mapping[Hashable, tuple[str, str]]:
             key = (type(term).__name__, term.name, own)
             text = f"{term_words(term, row.plan.currency)}{_days(term.valid_from, term.valid_until, on)}"
             said |= _numbered(said, key, (line_descriptions.whose(term), text))
+    for quota in version.quotas:
+        said["quota", quota.name] = (_("Budget {name}").format(name=quota.name), quota_words(quota))
     return said
 
 
@@ -134,6 +138,47 @@ def term_words(term: Term, currency: str) -> str:
     if term.amount is not None:
         return _("{amount} off").format(amount=say.price(term.amount, currency))
     return _("{percent} % off").format(percent=_number(term.percent or Decimal(0)))
+
+
+def quota_words(row: PlanQuota) -> str:
+    """`$1,000.00, each month, cluster rhea: no new GPU job starts; notices at 80%, 100%`: all that it says."""
+    does = dict(list_actions())[row.action]
+    if row.watch:
+        does = _("{action} (watched, nothing is stopped)").format(action=does)
+    of = [amount_text(row.amount, row.unit), period_text(row), scope_text(row)]
+    more = _counts_words(row) + _notices_words(row)
+    return "; ".join([f"{', '.join(of)}: {does[0].lower()}{does[1:]}", *more])
+
+
+def _counts_words(row: PlanQuota) -> list[str]:
+    """What is counted and carried otherwise than most do, and how jobs are ended."""
+    credit = dict(list_credits())[row.credits]
+    words = {
+        _("grace of {minutes} minutes").format(minutes=row.grace_minutes): row.grace_minutes,
+        _("older jobs end, too"): row.ends_older,
+        _("credits: {words}").format(words=f"{credit[0].lower()}{credit[1:]}"): row.credits
+        != QuotaCredits.GROSS,
+        _("what the tenant pays for others counts"): row.with_paid,
+        _("up to {percent} % carries over").format(percent=row.carry_over): row.carry_over,
+        _("overdrafts carry over"): row.carry_overdraft,
+    }
+    said = [text for text, holds in words.items() if holds]
+    if row.reservation_cap is not None:
+        said.append(_("one job reserves at most {amount}").format(amount=_number(row.reservation_cap)))
+    return said
+
+
+def _notices_words(row: PlanQuota) -> list[str]:
+    said = [
+        _("notices at {thresholds}").format(thresholds=", ".join(row.thresholds))
+        if row.thresholds
+        else _("no notices of use")
+    ]
+    if row.forecasts:
+        said.append(_("notices at a forecast of {thresholds}").format(thresholds=", ".join(row.forecasts)))
+    if row.repeat_every is not None:
+        said.append(_("and every {amount} beyond").format(amount=_number(row.repeat_every)))
+    return said
 
 
 def _number(number: Decimal) -> str:

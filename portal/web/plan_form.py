@@ -10,23 +10,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 from django.http import QueryDict
 from django.utils.translation import gettext as _
 
 from billing.models.plans import SELECTORS
+from billing.quotas.terms import DEFAULT_THRESHOLDS
 from billing.rules.money import decimal_of
 from billing.rules.tiers import Scale
 from portal.config_file.entries import Entry, Field, fields_of, read
 from portal.config_file.export import pairs
 from portal.config_file.plan_entries import KEYS_OF_MODEL, PlanEntry, PriceEntry
+from portal.config_file.quotas import PlanQuotaEntry
 from portal.config_file.toml_table import ConfigError, Table
 from portal.excerpt import quoted
 
 PREFIX = "plan"
 LONGEST = 1_000  # characters of a value; a list of GPU models may be long
 MOST_ROWS = 200  # in one list
+YES, NO = "yes", "no"
+THRESHOLDS = "thresholds"
+USUAL = ", ".join(DEFAULT_THRESHOLDS)
 
 RawTable = dict[str, Any]
 """Text by key, a list of texts where several are chosen, and lists of tables."""
@@ -58,11 +64,16 @@ def _raw(tree: Mapping[str, Any], kind: type[Entry]) -> RawTable:
             rows = sorted((int(key), key) for key in within if key.isdecimal() and len(key) < 6)
             tables = [within[key] for _place, key in rows[:MOST_ROWS] if isinstance(within[key], dict)]
             raw[field.key] = [_raw(row, field.entry) for row in tables]
-        elif field.kind == list[str]:
+        elif is_chosen(field):
             raw[field.key] = [_text([text]) for text in value] if isinstance(value, list) else []
         else:
             raw[field.key] = _text(value)
     return raw
+
+
+def is_chosen(field: Field) -> bool:
+    """Whether several of a list can be chosen; other lists are typed, with commas."""
+    return field.key == "charges"
 
 
 def _text(value: Any) -> str:
@@ -80,10 +91,12 @@ def _filled(entry: Entry, begins: date) -> RawTable:
     for name, value in pairs(entry):
         if isinstance(value, Mapping):
             raw[name] |= {selector: ", ".join(values) for selector, values in value.items()}
+        elif isinstance(value, list) and isinstance(raw[name], str):
+            raw[name] = ", ".join(value)
         elif isinstance(value, list):
             raw[name] = [_filled(row, begins) if isinstance(row, Entry) else str(row) for row in value]
         elif isinstance(value, bool):
-            raw[name] = "yes" if value else ""
+            raw[name] = YES if value else NO
         elif isinstance(value, Decimal):
             raw[name] = f"{value.normalize():f}"
         elif name != "from" or value != begins or isinstance(entry, PlanEntry):
@@ -93,7 +106,7 @@ def _filled(entry: Entry, begins: date) -> RawTable:
 
 def blank_row(kind: type[Entry]) -> RawTable:
     """As it is added."""
-    return _raw({}, kind)
+    return _raw({}, kind) | ({THRESHOLDS: USUAL} if kind is PlanQuotaEntry else {})
 
 
 def moved(raw: RawTable, move: str, path: str) -> RawTable:
@@ -155,6 +168,9 @@ class _Reading:
                 chosen = {name: _listed(text) for name, text in value.items() if _listed(text)}
                 if chosen:
                     data[field.key] = chosen
+            elif field.kind == list[str] and not is_chosen(field):
+                if value or field.key == THRESHOLDS:  # which are said to be none, too
+                    data[field.key] = _listed(value)
             elif value:
                 data[field.key] = self._value(value, field, label)
         if kind is PriceEntry:
@@ -163,24 +179,28 @@ class _Reading:
 
     def _rows(self, rows: list[RawTable], kind: type[Entry], label: str) -> list[dict[str, Any]]:
         outer = f"{label}, " if label else ""
-        filled = [row for row in rows if not _is_blank(row)]
+        filled = [row for row in rows if not _is_blank(row, kind)]
         return [self.data(row, kind, f"{outer}{kind.noun} {place}") for place, row in enumerate(filled, 1)]
 
     def _value(self, value: Any, field: Field, label: str) -> Any:
         key = field.key.replace("_", " ")
         outer = f"{label}: " if label else ""
         if field.kind is bool:
-            return True
+            return value == YES
         try:
             if field.kind is date:
                 return date.fromisoformat(value)
+            if field.kind is int:
+                return _whole(value)
             if field.kind is Decimal:
                 decimal_of(value)
         except ValueError:
-            if field.kind is date:
-                text = _("{label}{key} is {value}; enter a day like 2027-01-01.")
-            else:
-                text = _("{label}{key} is {value}; enter a number like 2.50.")
+            sentences = {
+                date: _("{label}{key} is {value}; enter a day like 2027-01-01."),
+                int: _("{label}{key} is {value}; enter a whole number like 20."),
+                Decimal: _("{label}{key} is {value}; enter a number like 2.50."),
+            }
+            text = sentences[field.kind]
             self.errors.append(text.format(label=outer, key=key, value=quoted(value)))
         return value
 
@@ -198,8 +218,25 @@ class _Reading:
                 self.errors.append(text.format(label=label, key=name.replace("_", " ")))
 
 
-def _is_blank(row: RawTable) -> bool:
-    return not any(any(value.values()) if isinstance(value, dict) else value for value in row.values())
+def _is_blank(row: RawTable, kind: type[Entry]) -> bool:
+    """Whether nothing was typed: choices, and what a new row begins with, say nothing. A price's meter does."""
+    begun = blank_row(kind)
+    typed = {
+        field.key: value
+        for field in fields_of(kind)
+        if (value := row[field.key]) != begun[field.key] and not _is_choice(field, kind)
+    }
+    return not any(any(value.values()) if isinstance(value, dict) else value for value in typed.values())
+
+
+def _is_choice(field: Field, kind: type[Entry]) -> bool:
+    return kind is not PriceEntry and isinstance(field.kind, type) and issubclass(field.kind, Enum)
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise ValueError(text)
+    return int(text)
 
 
 def _listed(text: str) -> list[str]:

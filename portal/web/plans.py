@@ -15,7 +15,7 @@ from django.utils.translation import gettext_noop
 
 from billing.catalog import line_descriptions, plans
 from billing.catalog.plans import PlanError
-from billing.models import PlanQuota, Price, Settles
+from billing.models import Price, Settles
 from billing.queries import plans as reading
 from billing.queries.plans import Version, VersionedPlan
 from billing.rules.meters import PerUnit
@@ -26,10 +26,9 @@ from portal.sentences import sentence
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import Badge
-from portal.web.budget_form import list_actions
 from portal.web.curves import curve_of, price_words
 from portal.web.page_frame import PageFrame
-from portal.web.plan_difference import term_words
+from portal.web.plan_difference import quota_words, term_words
 
 TENANTS = 50  # that a plan's page names
 AMOUNT = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")  # below LARGEST_PRICE
@@ -165,7 +164,7 @@ def _version(version: Version, used: set[int], today: date) -> dict[str, object]
         "terms": [
             (line_descriptions.whose(term), term_words(term, currency), term) for term in version.terms
         ],
-        "quotas": [(row.name, _quota_text(row)) for row in version.quotas],
+        "quotas": [(row.name, quota_words(row)) for row in version.quotas],
         "curves": [curve_of(price) for price in version.prices if price.scale],
     }
 
@@ -189,12 +188,3 @@ def _price(price: Price, used: bool, today: date) -> dict[str, object]:
         "amount": f"{price.unit_price.normalize():f}" if used and not price.scale else "",
         "ends": "" if ended else f"{max(price.valid_from, today) + timedelta(days=1)}",
     }
-
-
-def _quota_text(row: PlanQuota) -> str:
-    """`$1,000.00, each month, cluster rhea: no new GPU job starts`"""
-    does = dict(list_actions())[row.action]
-    if row.watch:
-        does = _("{action} (watched, nothing is stopped)").format(action=does)
-    of = [amount_text(row.amount, row.unit), period_text(row), scope_text(row)]
-    return f"{', '.join(of)}: {does[0].lower()}{does[1:]}"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from decimal import Decimal
 from html import unescape
 
 import pytest
 from django.db import transaction
+from django.db.models import TextChoices
 from django.test import Client
 
-from billing.models import Plan, PlanVersion
+from billing.models import Plan, PlanQuota, PlanVersion, QuotaAction, QuotaCredits
 from billing.models.plans import SELECTORS
 from clusters import meters
 from portal.config_file import drafts
@@ -19,8 +21,11 @@ from portal.config_file.entries import Entry, fields_of
 from portal.config_file.export import entry_text
 from portal.config_file.plan_entries import PlanEntry, PriceEntry
 from portal.web import plan_form
-from portal.web.plan_controls import LABELS, SELECTOR_LABELS, TERM_LABELS, TITLES
+from portal.web.plan_difference import quota_words
+from portal.web.plan_labels import NOUNS, SELECTOR_LABELS, TITLES, label_of
 from portal.web.plan_templates import TEMPLATES, list_price, started
+from tests.configuring_terms import apply
+from tests.scenarios.test_plans_written_back import FULL, MODELS, rows
 from tests.scenarios.test_simulate_plan import STANDARD
 from tests.web.forms import fields
 from tests.web.house import a_house, signed_in
@@ -51,6 +56,28 @@ in_advance = true
 name = "Launch"
 percent = "10"
 until = 2030-03-01
+
+[[plan.quota]]
+name = "monthly"
+measure = "money"
+amount = "5000"
+every = "month"
+thresholds = []
+forecast_thresholds = ["90%", "100%"]
+carry_over = 20
+action = "end-jobs"
+grace_minutes = 90
+ends_older = true
+watch = true
+
+[[plan.quota]]
+name = "burst"
+measure = "gpu-hours"
+amount = "400"
+every = "rolling"
+hours = 24
+gpu_model = "h100"
+thresholds = ["50%", "80%", "100%"]
 
 [[plan.price]]
 meter = "gpu-hour"
@@ -164,13 +191,83 @@ def test_form_and_toml_say_the_same_of_every_field_of_a_plan(op: Client) -> None
         assert entry_text(plan_form.entry_of(plan_form.of_entry(entry))) == entry_text(entry)
 
 
+def test_a_version_that_is_published_again_by_the_form_is_the_one_of_the_file(op: Client) -> None:
+    apply(FULL)
+    before = _stored()
+    editor = Editor(op, f"{EDITOR}?plan=full&version=2026-01-01")
+    editor.press("add quota")
+    editor.press("add price.0.hours")  # rows that nothing is typed into are left out
+    assert "The draft says the same" not in editor.press("preview"), "a first version is new as a whole"
+    assert "Plan full from 2026-01-01 published." in editor.press("publish")
+    assert _stored() == before
+
+
+def test_op_gives_a_plan_a_budget_in_the_form_and_changes_its_notices_alone(op: Client) -> None:
+    editor = Editor(op, f"{EDITOR}?plan=vision-deal")
+    editor.press("add quota", **{"from": "2030-01-01"})
+    assert editor.values["plan.quota.0.thresholds"] == ["50%, 80%, 100%"]
+    budget = {"quota__0__amount": "900", "quota__0__action": "no-gpu-jobs"}
+    text = editor.press("preview", quota__0__carry_over="a fifth", **budget)
+    assert "quota 1: carry over is 'a fifth'; enter a whole number like 20." in text
+    text = editor.press("preview", quota__0__carry_over="20", quota__0__name="monthly")
+    assert (
+        "Budget monthly New – $900.00, each month, everything: no new GPU job starts; "
+        "up to 20 % carries over; notices at 50%, 80%, 100%"
+    ) in text
+    editor.press("publish")
+    row = PlanQuota.objects.get()
+    assert (row.amount, row.unit, row.carry_over, row.action) == (900, "USD", 20, "no-gpu-jobs")
+    editor = Editor(op, f"{EDITOR}?plan=vision-deal")
+    text = editor.press("preview", **{"from": "2030-02-01", "quota__0__thresholds": ""})
+    assert "Budget monthly Changed $900.00" in text
+    assert "no notices of use" in text
+
+
+def test_the_words_of_a_budget_tell_each_of_its_columns() -> None:
+    values = {
+        "measure": "money",
+        "unit": "USD",
+        "amount": Decimal(100),
+        "every": "month",
+        "action": "end-jobs",
+    }
+    others = {
+        **dict.fromkeys(("cluster", "queue", "qos", "gpu_model"), "x"),
+        **dict.fromkeys(("with_paid", "carry_overdraft", "ends_older", "watch"), True),
+        **dict.fromkeys(("carry_over", "grace_minutes"), 20),
+        **dict.fromkeys(("repeat_every", "reservation_cap", "amount"), Decimal(7)),
+        "thresholds": ["90%"],
+        "forecasts": ["90%"],
+        "unit": "",
+        "credits": "net",
+        "every": "week",
+        "action": "notify",
+    }
+    told_by_others = {"id", "version", "name", "measure", "first_day", "end_day", "hours"}
+    assert {field.name for field in PlanQuota._meta.concrete_fields} == {*others, *told_by_others}
+    plain = quota_words(PlanQuota(**values))
+    for column, value in others.items():
+        assert quota_words(PlanQuota(**values | {column: value})) != plain, column
+    kinds: dict[str, type[TextChoices]] = {"credits": QuotaCredits, "action": QuotaAction}
+    for column, kind in kinds.items():
+        assert len({quota_words(PlanQuota(**values | {column: value})) for value in kind.values}) == len(
+            kind.values
+        )
+    term = {"every": "term", "first_day": date(2030, 1, 1)}
+    ends = {quota_words(PlanQuota(**values | term | {"end_day": date(2030, 2, day)})) for day in (1, 2)}
+    assert len(ends) == 2
+    assert len({quota_words(PlanQuota(**values | {"every": "rolling", "hours": n})) for n in (24, 48)}) == 2
+
+
 def test_every_field_of_a_plan_has_its_label_in_the_form() -> None:
     kinds: list[type[Entry]] = [PlanEntry, *(field.entry for field in fields_of(PlanEntry) if field.entry)]
     kinds += [field.entry for field in fields_of(PriceEntry) if field.entry]
     for kind in kinds:
         for field in fields_of(kind):
-            labelled = field.key in TITLES if field.entry else f"{kind.noun}.{field.key}" in LABELS
-            assert labelled or field.key in {*TERM_LABELS, "where"}, (kind, field.key)
+            if field.entry:
+                assert {*TITLES, *NOUNS} >= {field.key}, (kind, field.key)
+            elif field.key != "where":
+                assert label_of(kind, field)[0], (kind, field.key)
     assert set(SELECTOR_LABELS) == set(SELECTORS)
 
 
@@ -199,31 +296,24 @@ def test_each_template_begins_a_plan_for_the_models_that_there_are(op: Client) -
     assert list_price("NVIDIA L40S") == ""
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        {},
-        {"plan.price.0": "x", "plan.price.x.meter": "y", "plan.price.99999999.meter": "y"},
-        {"plan.price.0.tiers.0.up_to.a.b.c.d": "1", "plan.charges.0": "z", "plan..": "", "plan": "q"},
-        {"plan.price.0.model": "nonsense", "plan.price.0.where": "text", "plan.from": "1-1-1"},
-        {"plan.name": "\0<script>", "plan.price.0.meter": "gpu-minute", "plan.price.0.unit_price": "NaN"},
-    ],
-)
-def test_whatever_is_sent_is_answered_with_sentences(op: Client, form: dict[str, str]) -> None:
-    for act in (
-        "preview",
-        "publish",
-        "try",
-        "toml",
-        "form",
-        "add",
-        "add price.7.tiers",
-        "remove price.x",
-        "up .",
-    ):
-        answer = op.post(EDITOR, form | {"act": act})
-        assert answer.status_code == 200
-        assert "Publish from" not in words(answer.content.decode())
+HOSTILE: list[dict[str, str]] = [
+    {},
+    {"plan.price.0": "x", "plan.price.x.meter": "y", "plan.price.99999999.meter": "y"},
+    {"plan.price.0.tiers.0.up_to.a.b.c.d": "1", "plan.charges.0": "z", "plan..": "", "plan": "q"},
+    {"plan.price.0.model": "nonsense", "plan.price.0.where": "text", "plan.from": "1-1-1"},
+    {"plan.name": "\0<script>", "plan.price.0.meter": "gpu-minute", "plan.price.0.unit_price": "NaN"},
+    {"plan.quota.0.hours": "²", "plan.quota.0.thresholds.x": "y", "plan.quota.1.every": "aeon"},
+    {"plan.quota.0.name": "a", "plan.quota.0.grace_minutes": "9" * 900, "plan.quota.0.watch": "maybe"},
+]
+
+
+def test_whatever_is_sent_is_answered_with_sentences(op: Client) -> None:
+    row_acts = ("add", "add price.7.tiers", "add quota", "remove price.x", "up .")
+    for form in HOSTILE:
+        for act in ("preview", "publish", "try", "toml", "form", *row_acts):
+            answer = op.post(EDITOR, form | {"act": act})
+            assert answer.status_code == 200
+            assert "Publish from" not in words(answer.content.decode())
     assert Plan.objects.count() == 2
 
 
@@ -231,3 +321,8 @@ def _toml(html: str) -> str:
     match = re.search(r"<textarea[^>]*>(.*?)</textarea>", html, re.DOTALL)
     assert match
     return unescape(match[1])
+
+
+def _stored() -> list[object]:
+    version = PlanVersion.objects.select_related("plan").get(plan__name="full")
+    return [version.charges, version.plan.settles, *(rows(model, version) for model in MODELS)]
