@@ -216,7 +216,8 @@ def test_op_gives_a_plan_a_budget_in_the_form_and_changes_its_notices_alone(op: 
     ) in text
     editor.press("publish")
     row = PlanQuota.objects.get()
-    assert (row.amount, row.unit, row.carry_over, row.action) == (900, "USD", 20, "no-gpu-jobs")
+    assert (row.amount, row.unit) == (Decimal(900), "USD")
+    assert (row.carry_over, row.action) == (20, "no-gpu-jobs")
     editor = Editor(op, f"{EDITOR}?plan=vision-deal")
     text = editor.press("preview", **{"from": "2030-02-01", "quota__0__thresholds": ""})
     assert "Budget monthly Changed $900.00" in text
