@@ -16,7 +16,16 @@ from django.utils.translation import gettext_lazy
 from billing.admin.invoices import money_of
 from billing.dunning import send
 from billing.dunning.send import NoticeError
-from billing.models import DunningPause, DunningPolicy, Notice, SuspendedAccount, Suspension, WriteOff
+from billing.models import (
+    DunningPause,
+    DunningPolicy,
+    Notice,
+    NoticeDelivery,
+    OperatorDelivery,
+    SuspendedAccount,
+    Suspension,
+    WriteOff,
+)
 from billing.receivables import dunning_policies
 from portal.admin import ReadOnly, Recorded
 from portal.sentences import sentence
@@ -109,15 +118,37 @@ class NoticeAdmin(ReadOnly[Notice]):
 
     @admin.action(description=gettext_lazy("Send again: failed, draft or unconfirmed"))
     def send_again(self, request: HttpRequest, queryset: QuerySet[Notice]) -> None:
-        for row in queryset:
-            try:
-                send.resend_notice(notice=row, moment=datetime.now(UTC))
-            except NoticeError as refusal:
-                self.message_user(request, sentence(refusal), messages.ERROR)
-            else:
-                self.message_user(
-                    request, _("{email} is sent within a minute.").format(email=row), messages.SUCCESS
-                )
+        _send_again(self, request, queryset)
+
+
+class DeliveryAdmin(ReadOnly[Any]):
+    """What waited for one person: sent, or dropped with the reason."""
+
+    actions = ("send_again",)
+    list_display = ("created_at", "notice", "user", "waits_for", "not_before", "state", "subject", "reason")
+    list_filter = ("state", "waits_for")
+    list_select_related = ("notice__tenant", "notice__invoice", "user")
+    ordering = ("-pk",)
+
+    @admin.action(description=gettext_lazy("Send again: failed, draft or unconfirmed"))
+    def send_again(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        _send_again(self, request, queryset)
+
+
+admin.site.register(NoticeDelivery, DeliveryAdmin)
+admin.site.register(OperatorDelivery, DeliveryAdmin)
+
+
+def _send_again(page: ReadOnly[Any], request: HttpRequest, queryset: QuerySet[Any]) -> None:
+    for row in queryset:
+        try:
+            send.resend_notice(notice=row, moment=datetime.now(UTC))
+        except NoticeError as refusal:
+            page.message_user(request, sentence(refusal), messages.ERROR)
+        else:
+            page.message_user(
+                request, _("{email} is sent within a minute.").format(email=row), messages.SUCCESS
+            )
 
 
 @admin.register(Suspension)

@@ -15,7 +15,6 @@ from billing.dunning import (
     daily_digest,
     document_notices,
     overdue_invoices,
-    recipients,
     reopened_invoices,
 )
 from billing.models import (
@@ -28,6 +27,8 @@ from billing.models import (
     SavedMethod,
     Suspension,
 )
+from billing.notifications.distribution import list_present_recipients
+from billing.notifications.recipients import QUOTA_KINDS, list_notice_recipients
 from billing.receivables import settlement
 from billing.receivables.dunning_policies import Policies
 from portal.core.tenants.models import Tenant
@@ -42,6 +43,7 @@ OF_DEBTS = (
     NoticeKind.ANNOUNCE,
 )
 NOBODY = "There is nobody to write to: give the tenant a billing e-mail or an owner."
+LATER = "Everybody it goes to gets it later, or has turned such e-mails off."
 TOMORROW = "Its tenant had its e-mail of today: it waits for tomorrow's."
 
 
@@ -80,16 +82,12 @@ def claim_email(pk: int, done: SendTally, moment: datetime) -> list[Notice]:
         for notice in notices:
             _put_off(notice, later, TOMORROW)
         return []
-    return _write_email(notices, tenant, done, moment)
+    return _write_email(notices, done, moment)
 
 
-def _write_email(notices: list[Notice], tenant: Tenant, done: SendTally, moment: datetime) -> list[Notice]:
-    of_quotas = notices[0].kind in compose_quotas.KINDS
-    to = (
-        compose_quotas.list_recipients(notices[0])
-        if of_quotas
-        else recipients.list_recipients(tenant, notices[0].kind)
-    )
+def _write_email(notices: list[Notice], done: SendTally, moment: datetime) -> list[Notice]:
+    to = list_present_recipients(notices)
+    is_later = not to and bool(list_notice_recipients(notices[0]))
     for notice in notices:
         if notice.kind in overdue_invoices.STEPS and notice.invoice is not None:
             notice.details |= _current_crossing(notice.invoice, moment)
@@ -98,9 +96,9 @@ def _write_email(notices: list[Notice], tenant: Tenant, done: SendTally, moment:
     written = compose.compose_email(notices, moment=moment) if to else None
     for notice in notices:
         if written is None:  # of a document it is no trouble: its page has it
-            has_page = of_quotas or notice.kind in document_notices.KINDS
+            has_page = notice.kind in QUOTA_KINDS or notice.kind in document_notices.KINDS
             notice.state = NoticeState.SKIPPED if has_page else NoticeState.FAILED
-            notice.reason = NOBODY
+            notice.reason = LATER if is_later else NOBODY
         else:
             notice.subject, notice.text, notice.html = written.subject, written.text, written.html
             notice.state = NoticeState.SENDING if settings.CLUSTERTAB_SENDS_MAIL else NoticeState.DRAFTED
@@ -114,10 +112,10 @@ def _write_email(notices: list[Notice], tenant: Tenant, done: SendTally, moment:
 
 
 def _is_needed(notice: Notice, done: SendTally, moment: datetime) -> bool:
-    if why := _pause_reason(notice, moment):
+    if why := pause_reason(notice, moment):
         _put_off(notice, moment + REST, why)
         return False
-    if why := _skip_reason(notice, moment):
+    if why := skip_reason(notice, moment):
         _skip(notice, why, done)
         return False
     if (later := document_notices.next_look(notice, moment=moment)) is not None:
@@ -156,13 +154,14 @@ def _sent_reminders(notice: Notice) -> int:
     return rows.exclude(pk=notice.pk).count()
 
 
-def _pause_reason(notice: Notice, moment: datetime) -> str:
+def pause_reason(notice: Notice, moment: datetime) -> str:
+    """Why what is owed is not told of for now, in a sentence; "" where nothing rests."""
     if notice.invoice is None or notice.kind not in OF_DEBTS:
         return ""
     return overdue_invoices.pause_reason(invoice=notice.invoice, moment=moment)
 
 
-def _skip_reason(notice: Notice, moment: datetime) -> str:
+def skip_reason(notice: Notice, moment: datetime) -> str:
     """What has outcome since that makes it pointless, in a sentence; "" where nothing has."""
     if notice.kind in OF_DEBTS and notice.invoice is not None:
         stand = settlement.load_balance(invoice=notice.invoice, on=moment.date())

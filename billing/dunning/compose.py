@@ -59,22 +59,38 @@ class Email:
     subject: str
     text: str
     html: str
+    parts: Sequence[str] = ()  # its paragraphs
+    facts: Sequence[tuple[str, str]] = ()  # its table
 
 
-def compose_email(notices: Sequence[Notice], *, moment: datetime) -> Email:
-    """The e-mail of these notices of one tenant, which are in order, as things stand at the moment."""
-    contexts = [_notice_context(notice, moment) for notice in notices]
+def compose_email(
+    notices: Sequence[Notice], *, moment: datetime, links: Sequence[tuple[str, str]] = ()
+) -> Email:
+    """The e-mail of these notices of one tenant, which are in order, as things stand at the moment.
+
+    `links`: further ones below its table, each a label and an address.
+    """
+    contexts = [notice_context(notice, moment) for notice in notices]
     subject, parts = "", []
     for kind, group in _make_sections(notices, contexts):
         body = render_to_string(f"emails/{kind}.txt", _make_section(group)).strip()
         head, _blank, rest = body.partition("\n")
         subject = subject or one_line(head)
         parts += [one_line(part) for part in rest.strip().split("\n\n") if part.strip()]
-    placed = contexts[0] | {"subject": subject, "parts": parts} | _layout_context(notices[0].tenant, contexts)
+    placed = contexts[0] | _layout_context(notices[0].tenant, contexts)
+    placed["links"] = [*placed.get("links", ()), *links]
+    return render_email(placed, subject=subject, parts=parts)
+
+
+def render_email(placed: dict[str, Any], *, subject: str, parts: Sequence[str]) -> Email:
+    """The layout around paragraphs, with what else it places: greeting, table, links, button."""
+    placed = placed | {"subject": subject, "parts": parts}
     return Email(
         subject[:200],
         render_to_string("emails/notice.txt", placed).strip() + "\n",
         render_to_string("emails/notice.html", placed),
+        parts=parts,
+        facts=placed["facts"],
     )
 
 
@@ -116,7 +132,8 @@ def _layout_context(tenant: Tenant, contexts: Sequence[dict[str, Any]]) -> dict[
     return {"facts": list(dict.fromkeys(rows)), "links": list(dict.fromkeys(links))} | button
 
 
-def _notice_context(notice: Notice, moment: datetime) -> dict[str, Any]:
+def notice_context(notice: Notice, moment: datetime) -> dict[str, Any]:
+    """What the templates place of one notice; `facts` are its table, `row` its line in a table of several."""
     tenant, invoice = notice.tenant, notice.invoice
     context: dict[str, Any] = {
         "tenant": one_line(tenant.name),

@@ -1,4 +1,4 @@
-"""The text of e-mails about budgets, from the values that a pass wrote down, and to whom they go."""
+"""The text of e-mails about budgets, from the values that a pass wrote down."""
 
 from __future__ import annotations
 
@@ -9,27 +9,12 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from billing.dunning import recipients
 from billing.dunning.email_formatting import format_day, one_line, page_url
-from billing.models import Notice, NoticeKind, QuotaAction, QuotaCrossing, Seller
+from billing.models import Notice, QuotaAction, QuotaCrossing, Seller
 from billing.rules.formatting import grouped, money_text
 from billing.rules.money import Money
-from portal.core.tenants.models import Membership
 
-KINDS = (NoticeKind.QUOTA, NoticeKind.QUOTA_ENDING)
-"""What goes to the recipients of a budget."""
 NOTHING_LEFT = "What it says does not hold any more: it is below again, or its period is over."
-
-
-def list_recipients(notice: Notice) -> list[str]:
-    """The members that the quota names, as far as they are members still; else contacts that get budgets; else owners
-    and billing members. Where there are none of these, its billing address.
-    """
-    people = Membership.objects.filter(tenant=notice.tenant, user__is_active=True).order_by("pk")
-    if named := notice.details.get("members"):
-        return list(people.filter(user__email__in=named).values_list("user__email", flat=True))
-    chosen = recipients.list_contacts(notice.tenant, "budgets") or recipients.list_payers(notice.tenant)
-    return chosen or [email for email in (notice.tenant.email,) if email]
 
 
 def skip_reason(notice: Notice, moment: datetime) -> str:
@@ -62,7 +47,7 @@ def quota_context(notice: Notice) -> dict[str, Any]:
         "many": len(rows) > 1,
         "facts": [(_label(row), _value(row)) for row in rows],
         "late": any(row["late"] for row in rows),
-        "effect": _effect(rows),
+        "effect": effect_text(rows),
     }
     stale = [datetime.fromisoformat(row["stale_since"]) for row in rows if row["stale_since"]]
     if stale:
@@ -85,7 +70,7 @@ def quota_context(notice: Notice) -> dict[str, Any]:
     return context
 
 
-def _effect(rows: list[Mapping[str, Any]]) -> str:
+def effect_text(rows: list[Mapping[str, Any]]) -> str:
     """What the budgets do to jobs, the hardest that holds now first; of several, which of them do."""
     over = [row for row in rows if row.get("over") and not row.get("watch")]
     if over:

@@ -30,6 +30,7 @@ from billing.models import (
     ManualLine,
     MethodState,
     Notice,
+    NoticeDelivery,
     PaymentAttempt,
     PaymentDispute,
     PaymentLink,
@@ -161,6 +162,7 @@ def erase_tenant(*, tenant: Tenant, moment: datetime) -> list[str]:
     Invitation.objects.filter(tenant=tenant).delete()
     Exclusion.objects.filter(tenant=tenant).delete()
     BillingContact.objects.filter(tenant=tenant).delete()
+    NoticeDelivery.objects.filter(tenant=tenant).delete()
     TenantNote.objects.filter(tenant=tenant).delete()
     IdentityGrant.objects.filter(tenant=tenant).delete()  # nobody comes in again
     staying = set(Membership.objects.filter(user__in=people).values_list("user", flat=True))

@@ -1,13 +1,16 @@
+import datetime
 import django.contrib.postgres.constraints
 import django.contrib.postgres.fields
 import django.core.validators
 import django.db.models.deletion
 import django.db.models.expressions
 import portal.core.tenants.electronic_address
+import portal.core.tenants.models.tenants
 import portal.core.vault
 import portal.core.vault.fields
 import portal.schema.operations
 import uuid
+from django.conf import settings
 from django.db import migrations, models
 
 
@@ -449,6 +452,44 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'constraints': [models.UniqueConstraint(condition=models.Q(('preferred', True)), fields=('tenant',), name='tenant_prefers_one_method'), models.CheckConstraint(condition=models.Q(('state__in', ['usable', 'refused', 'gone'])), name='method_state_is_known')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='NoticePreference',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('digest_at', models.TimeField(default=datetime.time(8, 0), help_text='Local time of the daily digest.')),
+                        ('quiet_from', models.TimeField(help_text='Empty: no quiet hours.', null=True)),
+                        ('quiet_until', models.TimeField(help_text='Before quiet_from: on the next day.', null=True)),
+                        ('timezone', models.CharField(blank=True, max_length=64, validators=[portal.core.tenants.models.tenants.validate_zone])),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                        ('membership', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.membership')),
+                        ('budgets', models.CharField(choices=[('at-once', 'At once'), ('digest', 'In the daily digest'), ('never', 'Not at all')], default='at-once', help_text='Of budgets.', max_length=7)),
+                        ('receipts', models.CharField(choices=[('at-once', 'At once'), ('digest', 'In the daily digest'), ('never', 'Not at all')], default='at-once', help_text='Receipts and refunds.', max_length=7)),
+                    ],
+                    options={
+                        'abstract': False,
+                        'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('quiet_from', None), ('quiet_until', None)), models.Q(('quiet_from__isnull', False), ('quiet_until__isnull', False), models.Q(('quiet_from', models.F('quiet_until')), _negated=True)), _connector='OR'), name='noticepreference_quiet_hours_have_two_ends'), models.CheckConstraint(condition=models.Q(('budgets__in', ['at-once', 'digest', 'never']), ('receipts__in', ['at-once', 'digest', 'never'])), name='notice_preference_is_known')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='OperatorSubscription',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('digest_at', models.TimeField(default=datetime.time(8, 0), help_text='Local time of the daily digest.')),
+                        ('quiet_from', models.TimeField(help_text='Empty: no quiet hours.', null=True)),
+                        ('quiet_until', models.TimeField(help_text='Before quiet_from: on the next day.', null=True)),
+                        ('timezone', models.CharField(blank=True, max_length=64, validators=[portal.core.tenants.models.tenants.validate_zone])),
+                        ('user', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                        ('topics', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=12), default=list, help_text='Some of OPERATOR_TOPICS.', size=None)),
+                        ('tenants', django.contrib.postgres.fields.ArrayField(base_field=models.SlugField(), default=list, help_text='Their slugs; none: all tenants.', size=None)),
+                        ('digest', models.BooleanField(default=True, help_text='One e-mail a day; false: at once.')),
+                    ],
+                    options={
+                        'abstract': False,
+                        'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('quiet_from', None), ('quiet_until', None)), models.Q(('quiet_from__isnull', False), ('quiet_until__isnull', False), models.Q(('quiet_from', models.F('quiet_until')), _negated=True)), _connector='OR'), name='operatorsubscription_quiet_hours_have_two_ends'), models.CheckConstraint(condition=models.Q(('topics__contained_by', ['endings', 'budgets', 'payments', 'overdue', 'suspensions', 'invoices', 'receipts'])), name='operator_subscription_topics_are_known')],
                         'indexes': [],
                     },
                 ),
@@ -1805,15 +1846,7 @@ class Migration(migrations.Migration):
                     name='Notice',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='notices', to='tenants.tenant')),
-                        ('invoice', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='notices', to='billing.invoice')),
-                        ('attempt', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='notices', to='billing.paymentattempt')),
-                        ('kind', models.CharField(choices=[('refused', 'Payment refused'), ('confirm', 'The bank asks for a confirmation'), ('top-up', 'Automatic top-up failed'), ('card-gone', 'Card removed'), ('card-expires', 'Card expires soon'), ('card-expired', 'Card expired'), ('past-due', 'Past due'), ('reminder', 'Reminder'), ('announce', 'Suspension announced'), ('suspended', 'Suspended'), ('restored', 'Restored'), ('invoice', 'Invoice'), ('credit-note', 'Credit note'), ('receipt', 'Receipt'), ('refund', 'Refund'), ('quota', 'Budget'), ('quota-ending', 'Jobs that a budget ends')], max_length=12)),
-                        ('step', models.PositiveSmallIntegerField(default=0, help_text='Which reminder.')),
-                        ('key', models.CharField(help_text='What it is about: written once.', max_length=100, unique=True)),
-                        ('details', models.JSONField(default=dict, help_text='What it says that cannot be read any more when it is sent.')),
                         ('state', models.CharField(choices=[('waiting', 'Waiting to be sent'), ('sending', 'Given to the mail server, which has not answered'), ('sent', 'Sent'), ('drafted', 'Drafted: EMAIL_URL is not set'), ('skipped', 'Not needed any more'), ('failed', 'Could not be sent')], default='waiting', max_length=8)),
-                        ('created_at', models.DateTimeField()),
                         ('not_before', models.DateTimeField(help_text='Later than created where the mail server refused it.')),
                         ('tries', models.PositiveSmallIntegerField(default=0)),
                         ('sent_at', models.DateTimeField(help_text='When it was given to the mail server, or drafted.', null=True)),
@@ -1823,9 +1856,18 @@ class Migration(migrations.Migration):
                         ('html', models.TextField(blank=True)),
                         ('reason', models.TextField(blank=True, help_text='Why it was not sent, or not yet.')),
                         ('refused', models.JSONField(blank=True, default=dict, help_text='Addresses that the mail server refused, each with its reason.')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='notices', to='tenants.tenant')),
+                        ('invoice', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='notices', to='billing.invoice')),
+                        ('attempt', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='notices', to='billing.paymentattempt')),
+                        ('kind', models.CharField(choices=[('refused', 'Payment refused'), ('confirm', 'The bank asks for a confirmation'), ('top-up', 'Automatic top-up failed'), ('card-gone', 'Card removed'), ('card-expires', 'Card expires soon'), ('card-expired', 'Card expired'), ('past-due', 'Past due'), ('reminder', 'Reminder'), ('announce', 'Suspension announced'), ('suspended', 'Suspended'), ('restored', 'Restored'), ('invoice', 'Invoice'), ('credit-note', 'Credit note'), ('receipt', 'Receipt'), ('refund', 'Refund'), ('quota', 'Budget'), ('quota-ending', 'Jobs that a budget ends')], max_length=12)),
+                        ('step', models.PositiveSmallIntegerField(default=0, help_text='Which reminder.')),
+                        ('key', models.CharField(help_text='What it is about: written once.', max_length=100, unique=True)),
+                        ('details', models.JSONField(default=dict, help_text='What it says that cannot be read any more when it is sent.')),
+                        ('created_at', models.DateTimeField()),
+                        ('distributed', models.BooleanField(default=False, help_text='Whoever gets it later, or as an operator, has a delivery of it.')),
                     ],
                     options={
-                        'indexes': [models.Index(models.F('not_before'), models.F('id'), condition=models.Q(('state', 'waiting')), name='notices_to_send'), models.Index(models.F('tenant'), models.F('sent_at'), name='notices_by_when_sent')],
+                        'indexes': [models.Index(models.F('not_before'), models.F('id'), condition=models.Q(('state', 'waiting')), name='notices_to_send'), models.Index(models.F('tenant'), models.F('sent_at'), name='notices_by_when_sent'), models.Index(models.F('id'), condition=models.Q(('distributed', False), ('state', 'waiting')), name='notices_to_distribute')],
                         'constraints': [models.CheckConstraint(condition=models.Q(('state__in', ['waiting', 'sending', 'sent', 'drafted', 'skipped', 'failed']), ('kind__in', ['refused', 'confirm', 'top-up', 'card-gone', 'card-expires', 'card-expired', 'past-due', 'reminder', 'announce', 'suspended', 'restored', 'invoice', 'credit-note', 'receipt', 'refund', 'quota', 'quota-ending'])), name='notice_is_of_a_known_kind'), models.CheckConstraint(condition=models.Q(models.Q(('state__in', ['sending', 'sent', 'drafted']), _negated=True), models.Q(('sent_at__isnull', False), models.Q(('subject', ''), _negated=True), models.Q(('text', ''), _negated=True)), _connector='OR'), name='notice_stays_as_sent')],
                     },
                 ),
@@ -1969,6 +2011,61 @@ class Migration(migrations.Migration):
                     options={
                         'constraints': [models.CheckConstraint(condition=models.Q(('reason', ''), _negated=True), name='price_correction_has_a_reason')],
                         'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='NoticeDelivery',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('state', models.CharField(choices=[('waiting', 'Waiting to be sent'), ('sending', 'Given to the mail server, which has not answered'), ('sent', 'Sent'), ('drafted', 'Drafted: EMAIL_URL is not set'), ('skipped', 'Not needed any more'), ('failed', 'Could not be sent')], default='waiting', max_length=8)),
+                        ('not_before', models.DateTimeField(help_text='Later than created where the mail server refused it.')),
+                        ('tries', models.PositiveSmallIntegerField(default=0)),
+                        ('sent_at', models.DateTimeField(help_text='When it was given to the mail server, or drafted.', null=True)),
+                        ('to', django.contrib.postgres.fields.ArrayField(base_field=models.EmailField(max_length=254), default=list, size=None)),
+                        ('subject', models.TextField(blank=True)),
+                        ('text', models.TextField(blank=True)),
+                        ('html', models.TextField(blank=True)),
+                        ('reason', models.TextField(blank=True, help_text='Why it was not sent, or not yet.')),
+                        ('refused', models.JSONField(blank=True, default=dict, help_text='Addresses that the mail server refused, each with its reason.')),
+                        ('notice', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='billing.notice')),
+                        ('created_at', models.DateTimeField()),
+                        ('waits_for', models.CharField(choices=[('at-once', 'At once'), ('digest', 'In the daily digest'), ('never', 'Not at all')], help_text='The digest, or only the end of quiet hours.', max_length=7)),
+                        ('first', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='billing.noticedelivery')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                        ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                    ],
+                    options={
+                        'verbose_name_plural': 'notice deliveries',
+                        'abstract': False,
+                        'indexes': [models.Index(models.F('not_before'), models.F('id'), condition=models.Q(('state', 'waiting')), name='deliveries_to_send'), models.Index(models.F('tenant'), models.F('user'), models.F('created_at'), name='deliveries_of_member')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('state__in', ['waiting', 'sending', 'sent', 'drafted', 'skipped', 'failed']), ('waits_for__in', ['at-once', 'digest'])), name='noticedelivery_state_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('state__in', ['sending', 'sent', 'drafted']), _negated=True), models.Q(('sent_at__isnull', False), models.Q(('subject', ''), _negated=True)), _connector='OR'), name='noticedelivery_stays_as_sent'), models.UniqueConstraint(fields=('tenant', 'user', 'notice'), name='notice_is_delivered_once')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='OperatorDelivery',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('state', models.CharField(choices=[('waiting', 'Waiting to be sent'), ('sending', 'Given to the mail server, which has not answered'), ('sent', 'Sent'), ('drafted', 'Drafted: EMAIL_URL is not set'), ('skipped', 'Not needed any more'), ('failed', 'Could not be sent')], default='waiting', max_length=8)),
+                        ('not_before', models.DateTimeField(help_text='Later than created where the mail server refused it.')),
+                        ('tries', models.PositiveSmallIntegerField(default=0)),
+                        ('sent_at', models.DateTimeField(help_text='When it was given to the mail server, or drafted.', null=True)),
+                        ('to', django.contrib.postgres.fields.ArrayField(base_field=models.EmailField(max_length=254), default=list, size=None)),
+                        ('subject', models.TextField(blank=True)),
+                        ('text', models.TextField(blank=True)),
+                        ('html', models.TextField(blank=True)),
+                        ('reason', models.TextField(blank=True, help_text='Why it was not sent, or not yet.')),
+                        ('refused', models.JSONField(blank=True, default=dict, help_text='Addresses that the mail server refused, each with its reason.')),
+                        ('notice', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='billing.notice')),
+                        ('created_at', models.DateTimeField()),
+                        ('waits_for', models.CharField(choices=[('at-once', 'At once'), ('digest', 'In the daily digest'), ('never', 'Not at all')], help_text='The digest, or only the end of quiet hours.', max_length=7)),
+                        ('first', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='billing.operatordelivery')),
+                        ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                    ],
+                    options={
+                        'verbose_name_plural': 'operator deliveries',
+                        'abstract': False,
+                        'indexes': [models.Index(models.F('not_before'), models.F('id'), condition=models.Q(('state', 'waiting')), name='operator_deliveries_to_send'), models.Index(models.F('user'), models.F('created_at'), name='deliveries_of_operator')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('state__in', ['waiting', 'sending', 'sent', 'drafted', 'skipped', 'failed']), ('waits_for__in', ['at-once', 'digest'])), name='operatordelivery_state_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('state__in', ['sending', 'sent', 'drafted']), _negated=True), models.Q(('sent_at__isnull', False), models.Q(('subject', ''), _negated=True)), _connector='OR'), name='operatordelivery_stays_as_sent'), models.UniqueConstraint(fields=('user', 'notice'), name='notice_is_delivered_to_operator_once')],
                     },
                 ),
                 migrations.CreateModel(

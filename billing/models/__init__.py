@@ -51,6 +51,14 @@ from billing.models.jobs import (
     RatedJob,
 )
 from billing.models.manual_lines import ManualLine
+from billing.models.notice_deliveries import (
+    OPERATOR_TOPICS,
+    NoticeDelivery,
+    NoticePreference,
+    NoticeTiming,
+    OperatorDelivery,
+    OperatorSubscription,
+)
 from billing.models.notices import BlockState, Notice, NoticeKind, NoticeState, SuspendedAccount, Suspension
 from billing.models.payers import Payer
 from billing.models.payment_attempts import (
@@ -138,6 +146,7 @@ __all__ = [
     "IN_FLIGHT",
     "MOVES",
     "OPEN_CHECKOUTS",
+    "OPERATOR_TOPICS",
     "UNDECIDED",
     "UNDER_WAY",
     "UNEXPLAINED",
@@ -208,9 +217,14 @@ __all__ = [
     "MovedCredit",
     "MovedMoney",
     "Notice",
+    "NoticeDelivery",
     "NoticeKind",
+    "NoticePreference",
     "NoticeState",
+    "NoticeTiming",
     "OperatingCost",
+    "OperatorDelivery",
+    "OperatorSubscription",
     "Payer",
     "Payment",
     "PaymentAttempt",

@@ -44,7 +44,27 @@ class NoticeState(models.TextChoices):
     FAILED = "failed", "Could not be sent"
 
 
-class Notice(models.Model):
+class OutgoingEmail(models.Model):
+    """What is to be sent, by whom it was refused, and how it was sent."""
+
+    state = models.CharField(max_length=8, choices=NoticeState.choices, default=NoticeState.WAITING)
+    not_before = models.DateTimeField(help_text="Later than created where the mail server refused it.")
+    tries = models.PositiveSmallIntegerField(default=0)
+    sent_at = models.DateTimeField(null=True, help_text="When it was given to the mail server, or drafted.")
+    to = ArrayField(models.EmailField(), default=list)
+    subject = models.TextField(blank=True)
+    text = models.TextField(blank=True)
+    html = models.TextField(blank=True)
+    reason = models.TextField(blank=True, help_text="Why it was not sent, or not yet.")
+    refused = models.JSONField(
+        default=dict, blank=True, help_text="Addresses that the mail server refused, each with its reason."
+    )
+
+    class Meta:
+        abstract = True
+
+
+class Notice(OutgoingEmail):
     """A reason to write: a row of the transaction that causes it, sent at most once, kept as it was sent.
 
     Several of a tenant may go out as one e-mail: then each keeps all of its text.
@@ -59,18 +79,9 @@ class Notice(models.Model):
     details = models.JSONField(
         default=dict, help_text="What it says that cannot be read any more when it is sent."
     )
-    state = models.CharField(max_length=8, choices=NoticeState.choices, default=NoticeState.WAITING)
     created_at = models.DateTimeField()
-    not_before = models.DateTimeField(help_text="Later than created where the mail server refused it.")
-    tries = models.PositiveSmallIntegerField(default=0)
-    sent_at = models.DateTimeField(null=True, help_text="When it was given to the mail server, or drafted.")
-    to = ArrayField(models.EmailField(), default=list)
-    subject = models.TextField(blank=True)
-    text = models.TextField(blank=True)
-    html = models.TextField(blank=True)
-    reason = models.TextField(blank=True, help_text="Why it was not sent, or not yet.")
-    refused = models.JSONField(
-        default=dict, blank=True, help_text="Addresses that the mail server refused, each with its reason."
+    distributed = models.BooleanField(
+        default=False, help_text="Whoever gets it later, or as an operator, has a delivery of it."
     )
 
     class Meta:
@@ -88,6 +99,7 @@ class Notice(models.Model):
         indexes: ClassVar = [
             models.Index("not_before", "id", condition=Q(state="waiting"), name="notices_to_send"),
             models.Index("tenant", "sent_at", name="notices_by_when_sent"),
+            models.Index("id", condition=Q(state="waiting", distributed=False), name="notices_to_distribute"),
         ]
 
     def __str__(self) -> str:

@@ -21,6 +21,7 @@ Area = Literal[
     "history",
     "api_keys",
     "billing_settings",
+    "notifications",
     "webhooks",
     "payment",
     "tenants",

@@ -33,6 +33,11 @@ from portal.web.jobs import job, jobs
 from portal.web.limits import operator_limits
 from portal.web.live import live
 from portal.web.nodes import cluster_nodes
+from portal.web.notifications import (
+    change_notifications,
+    notifications,
+    operator_notifications,
+)
 from portal.web.onboarding import onboarding
 from portal.web.operator import clusters, quarantine, unassigned
 from portal.web.operator_home import operator_home
@@ -103,6 +108,8 @@ tenant_patterns: list[URLPattern] = [
     path("team/leave/", leave_team, name="leave_team"),
     path("billing/", billing_settings, name="billing_settings"),
     path("billing/change/", change_billing_settings, name="change_billing_settings"),
+    path("notifications/", notifications, name="notifications"),
+    path("notifications/change/", change_notifications, name="change_notifications"),
     path("history/", history, name="history"),
     path("history/csv", history_csv, name="history_csv"),
     path("api-keys/", api_keys, name="api_keys"),
@@ -164,6 +171,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/", operator_home, name="operator_home"),
     path("operator/search/", operator_search, name="operator_search"),
     path("operator/set-up/", onboarding, name="operator_onboarding"),
+    path("operator/notifications/", operator_notifications, name="operator_notifications"),
     path("operator/people/", operator_people, name="operator_people"),
     path("operator/tenants/<slug:tenant>/", operator_tenant, name="operator_tenant"),
     path("operator/tenants/<slug:tenant>/suspend/", suspend_tenant, name="operator_suspend_tenant"),

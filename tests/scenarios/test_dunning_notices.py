@@ -11,7 +11,7 @@ import pytest
 from django.core import mail
 from django.test import Client
 
-from billing.dunning import dunning_run, send
+from billing.dunning import dunning_run, mail_server, send
 from billing.invoicing import credit_notes
 from billing.models import BillingAccount, Notice, NoticeState, PaymentAttempt, SavedMethod, Seller
 from billing.payments import payment_links, saved_methods
@@ -390,5 +390,5 @@ def test_a_mail_server_that_refuses_is_asked_again_later_and_in_the_end_people_a
         send.send_notices(moment=scenario.now)
         scenario.wait(hours=6)
     notice = Notice.objects.get()
-    assert (notice.state, notice.tries) == ("failed", send.TRIES)
+    assert (notice.state, notice.tries) == ("failed", mail_server.TRIES)
     assert "550" in notice.reason

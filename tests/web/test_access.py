@@ -54,6 +54,7 @@ ACTS = {
     "t/<slug:slug>/payment/card/": 405,
     "t/<slug:slug>/payment/automatic/": 405,
     "t/<slug:slug>/billing/change/": 405,
+    "t/<slug:slug>/notifications/change/": 405,
     "t/<slug:slug>/payment/methods/<int:method>/": 405,
     "t/<slug:slug>/payment/back/": 404,
     "t/<slug:slug>/payment/stopped/": 404,
@@ -77,7 +78,7 @@ NOT_YET = {
     "t/<slug:slug>/invoices/<path:number>/evidence": 409,
     "operator/close/<str:month>/<slug:tenant>/<int:place>/pdf": 404,
 }
-OWN = {"t/<slug:slug>/team/leave/"}  # what every member may do
+OWN = {"t/<slug:slug>/team/leave/", "t/<slug:slug>/notifications/change/"}  # what every member may do
 OPERATORS = [route for route in OURS if route.startswith("operator/")]
 
 

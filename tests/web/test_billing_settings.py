@@ -6,9 +6,10 @@ import re
 
 import pytest
 
-from billing.dunning import contacts, recipients
+from billing.dunning import contacts
 from billing.dunning.contacts import ContactError
 from billing.models import BillingContact, Notice, NoticeKind, Seller
+from billing.notifications import recipients
 from portal.config_file.apply import apply
 from portal.config_file.schema import parse
 from portal.core.tenants.models import Role, TaxTreatment, Tenant

@@ -29,6 +29,8 @@ PATHS = {
     "/t/vision-lab/invoices/{number}/csv": 20,
     "/t/vision-lab/invoices/{number}/lines/1/": 20,
     "/t/vision-lab/invoices/{number}/lines/1/csv": 20,
+    "/t/vision-lab/notifications/": 20,
+    "/operator/notifications/": 20,
     "/t/vision-lab/quote/": 15,
     "/t/vision-lab/quote/?hours=2&gpus=3&gpu_model=a100": 75,
     "/operator/": 20,

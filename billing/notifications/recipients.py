@@ -1,0 +1,75 @@
+"""To whom e-mails of a tenant go: contacts that get such e-mails, its billing e-mail, or who sees to its bills; those
+about a budget to the members that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from billing.models import BillingContact, Notice, NoticeKind
+from billing.models.contacts import TOPICS
+from portal.core.tenants.models import Membership, Role, Tenant
+
+QUOTA_KINDS = (NoticeKind.QUOTA, NoticeKind.QUOTA_ENDING)
+"""What goes to the recipients of a budget."""
+TOPIC_OF: Mapping[str, str] = {
+    NoticeKind.INVOICE: "invoices",
+    NoticeKind.CREDIT_NOTE: "invoices",
+    NoticeKind.RECEIPT: "receipts",
+    NoticeKind.REFUND: "receipts",
+    NoticeKind.QUOTA: "budgets",
+    NoticeKind.QUOTA_ENDING: "budgets",
+}
+"""The column of a contact by the kind of a notice; all others are reminders."""
+
+
+def list_notice_recipients(notice: Notice) -> list[str]:
+    """Addresses that the notice is for as things are now, each once, whenever they want it. Three queries at most."""
+    if notice.kind in QUOTA_KINDS:
+        return _list_quota_recipients(notice)
+    return list_recipients(notice.tenant, notice.kind)
+
+
+def list_recipients(tenant: Tenant, kind: str) -> list[str]:
+    """Addresses for a notice of that kind, each once; none where there is nobody to write to. Two queries at most."""
+    topic = TOPIC_OF.get(kind, "reminders")
+    rows = BillingContact.objects.filter(tenant=tenant, **{topic: True}).order_by("pk")
+    contacts = list(rows.values_list("email", flat=True))
+    return _choose(topic, contacts, tenant.email, partial(_list_payers, tenant))
+
+
+def list_by_topic(tenant: Tenant) -> Mapping[str, list[str]]:
+    """The same by topic; of budgets, of those that name no members. Two queries."""
+    rows = list(BillingContact.objects.filter(tenant=tenant).order_by("pk"))
+    payers = _list_payers(tenant)
+    return {
+        topic: _choose(
+            topic, [row.email for row in rows if topic in row.topics], tenant.email, lambda: payers
+        )
+        for topic in TOPICS
+    }
+
+
+def _choose(topic: str, contacts: list[str], email: str, payers: Callable[[], list[str]]) -> list[str]:
+    """Its contacts; else the billing e-mail, which of budgets gets only what no owner or billing member can get."""
+    if contacts:
+        return contacts
+    if topic == "budgets":
+        return payers() or ([email] if email else [])
+    return [email] if email else payers()
+
+
+def _list_quota_recipients(notice: Notice) -> list[str]:
+    """The members that the quota names, as far as they are members still; else as for any budget."""
+    if named := notice.details.get("members"):
+        people = Membership.objects.filter(tenant=notice.tenant, user__is_active=True).order_by("pk")
+        return list(people.filter(user__email__in=named).values_list("user__email", flat=True))
+    return list_recipients(notice.tenant, notice.kind)
+
+
+def _list_payers(tenant: Tenant) -> list[str]:
+    """Its owners, and whoever else sees to its bills."""
+    people = Membership.objects.filter(
+        tenant=tenant, role__in=(Role.OWNER, Role.BILLING), user__is_active=True
+    )
+    return list(people.order_by("pk").values_list("user__email", flat=True))
