@@ -12,7 +12,14 @@ from typing import Any
 from django.db.models.functions import Now
 
 from clusters import blocks
+from clusters.connectors.slurm.acts import LIMITS_FROM
 from clusters.models import AccountBlock, AccountLimit, Act, ActKind, ActOutcome, Cluster
+
+
+def takes_limits(api_version: str) -> bool:
+    """Whether a Slurm that is read over it, `v0.0.44`, may take limits; "": it was never read, and may."""
+    number = api_version.rpartition(".")[2]
+    return not (number.isdecimal() and int(number) < LIMITS_FROM)
 
 
 @dataclass(slots=True)

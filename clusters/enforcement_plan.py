@@ -55,6 +55,7 @@ class Request:
     submits: bool = False  # a block refuses new jobs too
     source: str = OPERATOR  # what demands the block or the hold, or demands it no more
     keeps: frozenset[str] = frozenset()  # users whose jobs are not released
+    gpus_only: bool = False  # jobs that ask for no GPU are not held
     ceiling: Ceiling | None = None  # of a limit; None: the account has none of ours any more
 
 
@@ -177,7 +178,8 @@ def _unsettled(act: Act, account: str) -> str:
 
 def _plan_hold(port: SchedulerPort, request: Request) -> Plan:
     port.acts.refuse_updates()
-    waiting = [job for job in port.acts.jobs(account=request.account, user=request.user) if job.waits]
+    jobs = port.acts.jobs(account=request.account, user=request.user)
+    waiting = [job for job in jobs if job.waits and (job.gpu or not request.gpus_only)]
     history = HoldHistory(port.cluster, request.account)
     spared = history.list_let_go_by_hand(request.source)
     taken_over = history.list_held_by_others(request.source)

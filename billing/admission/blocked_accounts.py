@@ -31,7 +31,7 @@ def list_blocked_accounts(cluster: Cluster) -> Sequence[BlockedAccount]:
     refuses: dict[str, bool] = {}
     causes: dict[str, list[str]] = {}
     rows = QuotaBlock.objects.filter(
-        account__cluster=cluster, holds=False, ended_at=None, state__in=DEMANDING
+        account__cluster=cluster, holds=False, holds_instead=False, ended_at=None, state__in=DEMANDING
     )
     for row in rows.select_related("account", "quota", "tenant").order_by("account__name", "pk"):
         name = row.account.name

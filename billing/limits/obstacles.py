@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from django.utils.translation import gettext as _
 
 from billing.limits.limits import LimitTerms
-from clusters.connectors.slurm.acts import LIMITS_FROM
+from clusters.account_limits import takes_limits
 from clusters.models import ApiServer, Cluster, ClusterKind, Connection
 
 
@@ -31,10 +31,9 @@ def list_obstacles(clusters: Iterable[Cluster], terms: LimitTerms) -> list[str]:
 
 
 def _of_slurm(connection: Connection) -> str:
-    number = connection.api_version.rpartition(".")[2]
-    if number.isdecimal() and int(number) < LIMITS_FROM:
-        return _("The Slurm of {cluster} takes no limits over REST: that needs 23.11 or newer.")
-    return ""
+    if takes_limits(connection.api_version):
+        return ""
+    return _("The Slurm of {cluster} takes no limits over REST: that needs 23.11 or newer.")
 
 
 def _of_kubernetes(cluster: Cluster, terms: LimitTerms, *, is_reached: bool) -> str:

@@ -1610,6 +1610,7 @@ class Migration(migrations.Migration):
                         ('account', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.account')),
                         ('submits', models.BooleanField(help_text='It also refuses new jobs.')),
                         ('holds', models.BooleanField(default=False, help_text='Waiting jobs are held one by one; the account stays as it is.')),
+                        ('holds_instead', models.BooleanField(default=False, help_text='It cannot be blocked, as the error says: its waiting jobs are held instead.')),
                         ('user', models.CharField(blank=True, help_text='Whose jobs are held; empty: all.', max_length=255)),
                         ('state', models.CharField(choices=[('requested', 'To be blocked'), ('blocked', 'Blocked'), ('lifting', 'To be unblocked'), ('lifted', 'Unblocked'), ('watched', 'Would be blocked')], max_length=9)),
                         ('why', models.CharField(help_text="As the scheduler's history has it.", max_length=200)),

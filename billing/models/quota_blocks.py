@@ -34,6 +34,9 @@ class QuotaBlock(models.Model):
     holds = models.BooleanField(
         default=False, help_text="Waiting jobs are held one by one; the account stays as it is."
     )
+    holds_instead = models.BooleanField(
+        default=False, help_text="It cannot be blocked, as the error says: its waiting jobs are held instead."
+    )
     user = models.CharField(max_length=255, blank=True, help_text="Whose jobs are held; empty: all.")
     state = models.CharField(max_length=9, choices=QuotaBlockState.choices)
     why = models.CharField(max_length=200, help_text="As the scheduler's history has it.")

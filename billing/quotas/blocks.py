@@ -37,11 +37,12 @@ def enforce_blocks(*, moment: datetime, opens: PortOpener) -> BlockTally:
     _drop_unsent(moment)
     _find_orphans(moment)
     to_do = Q(state__in=(QuotaBlockState.LIFTING, QuotaBlockState.REQUESTED))
-    to_do |= Q(state=QuotaBlockState.BLOCKED, holds=True)  # jobs that have come since
+    to_do |= Q(holds=True, state=QuotaBlockState.BLOCKED)  # jobs that have come since
+    to_do |= Q(holds_instead=True, state=QuotaBlockState.BLOCKED)
     rows = QuotaBlock.objects.filter(to_do, ended_at=None, next_at__lte=moment)
     rows = rows.select_related("account__cluster", "quota", "tenant")
-    is_held_again = Case(When(state=QuotaBlockState.BLOCKED, then=1), default=0)
-    due = list(rows.order_by(is_held_again, "next_at", "pk")[:AT_ONCE])  # what has changed first
+    is_repeated = Case(When(state=QuotaBlockState.BLOCKED, then=1), default=0)
+    due = list(rows.order_by(is_repeated, "next_at", "pk")[:AT_ONCE])  # what has changed first
     due.sort(
         key=lambda row: (row.account.cluster_id, row.state == QuotaBlockState.BLOCKED, row.state, row.pk)
     )
@@ -63,9 +64,7 @@ def _drop_unsent(moment: datetime) -> None:
         who=Concat(Value(QUOTA_SOURCE), Cast(OuterRef("quota"), CharField())),
     )
     rows = QuotaBlock.objects.filter(
-        Q(~Exists(placed), holds=False) | Q(~Exists(held), holds=True),
-        state=QuotaBlockState.LIFTING,
-        ended_at=None,
+        ~Exists(placed), ~Exists(held), state=QuotaBlockState.LIFTING, ended_at=None
     )
     for row in rows.select_related("account__cluster")[:AT_ONCE]:
         _record(row, QuotaBlockState.LIFTED, moment, silent=True)
@@ -107,9 +106,14 @@ def _find_orphans(moment: datetime) -> None:
 def _record(row: QuotaBlock, state: str, moment: datetime, *, silent: bool = False) -> bool:
     """Write down what was read back, with its event; whether it was news."""
     ended = moment if state == QuotaBlockState.LIFTED else None
-    looks_at = moment + holds.EVERY if row.holds else row.next_at
+    looks_again = not ended and (row.holds or row.holds_instead)
     changed = QuotaBlock.objects.filter(pk=row.pk, state=row.state, ended_at=None).update(
-        state=state, ended_at=ended, error="", tries=0, next_at=looks_at
+        state=state,
+        ended_at=ended,
+        holds_instead=row.holds_instead,
+        error=row.error if row.holds_instead and not ended else "",
+        tries=0,
+        next_at=moment + holds.EVERY if looks_again else row.next_at,
     )
     silent = silent or state == row.state  # held again
     if changed and ended:

@@ -126,6 +126,14 @@ LEFT JOIN clusters_pullinterval n ON n.cluster_id = c.id
 WHERE o.tenant_id = ANY (%(tenants)s) AND (o.since IS NULL OR o.since <= %(moment)s)
   AND (o.until IS NULL OR o.until > %(moment)s);
 
+-- name: API_VERSIONS
+-- Of the clusters of Slurm on which a tenant owns accounts at the moment, over which version each is read.
+SELECT DISTINCT c.name, n.api_version
+FROM tenants_ownership o JOIN clusters_account a ON a.id = o.account_id JOIN clusters_cluster c ON c.id = a.cluster_id
+JOIN clusters_pullinterval n ON n.cluster_id = c.id
+WHERE o.tenant_id = %(tenant)s AND c.kind = 'slurm' AND (o.since IS NULL OR o.since <= %(moment)s)
+  AND (o.until IS NULL OR o.until > %(moment)s) ORDER BY 1;
+
 -- name: CREDITS
 -- Credit that was given to tenants, in whole smallest units: gifts to their wallets, and credit notes; where it is asked
 -- for also what was paid into wallets, less what went back.

@@ -4,27 +4,75 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from django.db.models import Q
+
 from billing.dunning import scheduler_blocks
+from billing.dunning.scheduler_blocks import OtherTenantsBelowError
 from billing.models import QuotaBlock
 from billing.models.notices import BlockState
+from billing.quotas.counters import rows, sql
 from billing.quotas.demands import BLOCKING
 from clusters import enforcement_plan
+from clusters.account_limits import takes_limits
+from clusters.connectors.acts import ActRefusedError
 from clusters.enforcement_plan import LimitError, Request, SchedulerPort
-from clusters.models import ActKind
+from clusters.models import Act, ActKind
+from portal.core.tenants.models import Tenant
 
+NO_LIMITS = "slurm-limits-unsupported"
+"""Said by versions of Slurm that take no limits over REST."""
 EVERY = timedelta(minutes=1)
 """So often jobs that were submitted since are held, too."""
 
 
 def carry_out(port: SchedulerPort, row: QuotaBlock, moment: datetime) -> BlockState:
-    """What the row wants: a block of its account, or a hold of the jobs that wait there."""
-    if not row.holds:
+    """What the row wants: a block of its account, or a hold of the jobs that wait there.
+
+    Where the account cannot be blocked, its waiting jobs are held instead, again and again: the row says so and why.
+    """
+    if row.state == BlockState.LIFTING:
+        if not row.holds:
+            scheduler_blocks.carry_out_block(port, row, moment)
+        return _release(port, row)
+    if row.holds:
+        return _hold(port, row)
+    row.holds_instead, row.error = False, ""
+    try:
         return scheduler_blocks.carry_out_block(port, row, moment)
-    return _release(port, row) if row.state == BlockState.LIFTING else _hold(port, row)
+    except (OtherTenantsBelowError, ActRefusedError) as error:
+        if isinstance(error, ActRefusedError) and error.code != NO_LIMITS:
+            raise
+        return _hold_instead(port, row, error)
 
 
-def _hold(port: SchedulerPort, row: QuotaBlock) -> BlockState:
-    request = Request(kind=ActKind.HOLD, account=row.account.name, user=row.user, source=row.source)
+def list_without_limits(tenant: Tenant, moment: datetime) -> list[str]:
+    """The clusters of the tenant whose accounts cannot be blocked, as far as it is known. One query."""
+    versions = rows(sql.API_VERSIONS, {"tenant": tenant.pk, "moment": moment})
+    return [name for name, version in versions if not takes_limits(version)]
+
+
+def _hold_instead(
+    port: SchedulerPort, row: QuotaBlock, error: OtherTenantsBelowError | ActRefusedError
+) -> BlockState:
+    """The jobs that a block would keep from starting; those that start between two looks run."""
+    try:
+        port.acts.refuse_updates()
+    except ActRefusedError:
+        raise error from None  # as little as the block
+    state = _hold(port, row, gpus_only=not row.submits)
+    row.holds_instead = True
+    row.error = f"{error} Its waiting jobs are held every minute instead; one that starts in between runs."
+    return state
+
+
+def _hold(port: SchedulerPort, row: QuotaBlock, *, gpus_only: bool = False) -> BlockState:
+    request = Request(
+        kind=ActKind.HOLD,
+        account=row.account.name,
+        user=row.user,
+        source=row.source,
+        gpus_only=gpus_only,
+    )
     plan = enforcement_plan.plan(port=port, request=request)
     try:
         scheduler_blocks.carry_out_plan(port, plan, row.why, who=row.source)
@@ -36,8 +84,11 @@ def _hold(port: SchedulerPort, row: QuotaBlock) -> BlockState:
 
 def _release(port: SchedulerPort, row: QuotaBlock) -> BlockState:
     """What any quota holds and none demands to be held any more: two may hold one job."""
+    acts = Act.objects.filter(cluster=port.cluster, account=row.account.name, kind=ActKind.HOLD)
+    if not acts.filter(who=row.source).exists():
+        return BlockState.LIFTED
     others = QuotaBlock.objects.filter(
-        account=row.account_id, holds=True, state__in=BLOCKING, ended_at=None
+        Q(holds=True) | Q(holds_instead=True), account=row.account_id, state__in=BLOCKING, ended_at=None
     ).exclude(pk=row.pk)
     users = set(others.values_list("user", flat=True))
     if "" in users or row.user in users:

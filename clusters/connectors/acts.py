@@ -36,6 +36,7 @@ class JobSeen:
     states: frozenset[str]  # {"PENDING"}, {"CANCELLED", "COMPLETING"}
     reason: str
     tasks: str = ""  # "0-3%2": the waiting tasks of an array
+    gpu: bool = True  # it holds GPUs, or asks for some
 
     @property
     def key(self) -> str:

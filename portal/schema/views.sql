@@ -212,9 +212,9 @@ RETURNS TABLE (resource text, verdict text, price_id bigint) LANGUAGE sql STABLE
       AND (w.gpus = 0 OR EXISTS (SELECT FROM billing_terms_of(tenant, record, finish) c))
 $$;
 
--- How often clusters are pulled, of those that are: without the secrets beside it.
+-- How often clusters are pulled, of those that are, and over which version: without the secrets beside it.
 CREATE VIEW clusters_pullinterval WITH (security_barrier = true) AS
-SELECT cluster_id, every FROM clusters_connection WHERE enabled;
+SELECT cluster_id, every, api_version FROM clusters_connection WHERE enabled;
 GRANT SELECT ON clusters_pullinterval TO clustertab_agent;
 
 -- Runs that go on: the second up to which each is rated, up to which its cluster is read, and the seconds to its next pull.

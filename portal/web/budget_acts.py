@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from billing.models import Quota, QuotaAction, QuotaBlock, QuotaBlockState, QuotaEnding, QuotaEndingState
-from billing.quotas import demands, endings, running
+from billing.quotas import demands, endings, holds, running
 from billing.quotas.running import RunningCost
 from billing.quotas.status import amount_text
 from clusters.models import ClusterKind
@@ -35,8 +35,8 @@ class Acts:
         """What was read back is told apart from what is only asked for."""
         blocks = self.blocks.get(quota.pk, ())
         rows = [
-            *_block_sentences([row for row in blocks if not row.holds]),
-            *_hold_sentences([row for row in blocks if row.holds]),
+            *_block_sentences([row for row in blocks if not (row.holds or row.holds_instead)]),
+            *_hold_sentences([row for row in blocks if row.holds or row.holds_instead]),
             *_ending_sentences(self.endings.get(quota.pk, ()), zone),
         ]
         cost = self.running.get(quota.pk)
@@ -60,6 +60,13 @@ def list_refusing_clusters(quota: Quota, moment: datetime) -> list[str]:
     rows = owned.exclude(account__cluster__may_end_jobs=True, account__cluster__kind__in=endings.ENDS_ON)
     names = rows.order_by("account__cluster__name").values_list("account__cluster__name", flat=True)
     return [name for name in dict.fromkeys(names) if quota.cluster in ("", name)]
+
+
+def list_holding_clusters(quota: Quota, moment: datetime) -> list[str]:
+    """Of a budget that blocks, the clusters of its tenant whose accounts cannot be: jobs are held there. One query."""
+    if quota.action in {QuotaAction.NOTIFY, QuotaAction.HOLD_JOBS} or quota.user:
+        return []
+    return [name for name in holds.list_without_limits(quota.tenant, moment) if quota.cluster in ("", name)]
 
 
 def effect_text(quota: Quota) -> str:

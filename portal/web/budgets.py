@@ -39,7 +39,14 @@ from portal.core.tenants.scope import acting_scope
 from portal.sentences import sentence
 from portal.web import budget_form
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_act, tenant_page
-from portal.web.budget_acts import Acts, carried_text, effect_text, list_refusing_clusters, load_acts
+from portal.web.budget_acts import (
+    Acts,
+    carried_text,
+    effect_text,
+    list_holding_clusters,
+    list_refusing_clusters,
+    load_acts,
+)
 from portal.web.job_check import job_check
 from portal.web.limits import limit_rows
 from portal.web.page_frame import PageFrame
@@ -189,6 +196,7 @@ def _preview(tenant: Tenant, fields: Mapping[str, str], moment: datetime) -> dic
         "before": amount_text(before.amount, before.unit) if before and before.amount != quota.amount else "",
         "passed": ", ".join(level.text for level in passed),
         "refusing": list_refusing_clusters(quota, moment),
+        "holding": list_holding_clusters(quota, moment),
         "parents": [parent.name for parent in quotas.parents_of(quota, list(quotas.list_quotas(tenant)))],
     }
 

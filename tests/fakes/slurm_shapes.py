@@ -105,10 +105,14 @@ def live_job(job: Job, *, minor: int) -> dict[str, Any]:
         "submit_time": instant(job.submitted),
         "start_time": instant(job.started),
         "end_time": instant(job.ended),
-        "tres_alloc_str": f"cpu=4,gres/gpu={job.gpus}" if job.started else "",
-        "tres_req_str": f"cpu=4,gres/gpu={job.gpus}",
+        "tres_alloc_str": tres_text(job) if job.started else "",
+        "tres_req_str": tres_text(job),
     }
     return shown if minor < 39 else {**shown, "hold": is_on_hold}
+
+
+def tres_text(job: Job) -> str:
+    return f"cpu=4,gres/gpu={job.gpus}" if job.gpus else "cpu=4"
 
 
 def accounted_job(

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
+from django.db.models import F
 
-from billing.models import QuotaAction, QuotaBlock, QuotaEvery, QuotaMeasure
+from billing.models import QuotaAction, QuotaBlock, QuotaEvery, QuotaMeasure, RatedJob
 from billing.quotas import blocks, quotas, review
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
@@ -28,6 +29,16 @@ pytestmark = [pytest.mark.usefixtures("transactional_db"), pytest.mark.one_attem
 
 def port(cluster: Cluster) -> SchedulerPort:
     return enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time()))
+
+
+def takes_limits(cluster: Cluster) -> bool:
+    with port(cluster) as opened:
+        assert isinstance(opened.acts, SlurmActs)
+        try:
+            opened.acts.refuse_limits()
+        except ActRefusedError:
+            return False
+    return True
 
 
 def looks() -> None:
@@ -51,12 +62,8 @@ def allow(tenant: Tenant, hours: int) -> None:
 
 def test_quota_032_037_a_real_slurm_starts_no_gpu_job_until_the_budget_is_raised(every_slurm: Lab) -> None:
     cluster = connected(every_slurm)
-    with port(cluster) as opened:
-        assert isinstance(opened.acts, SlurmActs)
-        try:
-            opened.acts.refuse_limits()
-        except ActRefusedError:
-            pytest.skip(f"Slurm {every_slurm.version} cannot have its limits set over REST.")
+    if not takes_limits(cluster):
+        pytest.skip(f"Slurm {every_slurm.version} takes no limits over REST: the next test is of such.")
     globex = a_tenant("globex", plan=a_plan(charges=["gpu"]), accounts=[(cluster, "globex")])
     before = group_limits(every_slurm, "globex")
     gpu = ("-p", "a100", "--gres=gpu:a100:1")
@@ -78,6 +85,55 @@ def test_quota_032_037_a_real_slurm_starts_no_gpu_job_until_the_budget_is_raised
         looks()
         assert group_limits(every_slurm, "globex") == before
         until(lambda: job_state(every_slurm, waits).startswith("RUNNING"))
+    finally:
+        for job in jobs:
+            every_slurm.slurm("scancel", job)
+            every_slurm.knows(job, "CANCELLED")
+
+
+@pytest.mark.parametrize("every_slurm", [""], indirect=True, ids=["installed"])
+def test_quota_040_a_real_slurm_that_takes_no_limits_holds_gpu_jobs_instead_and_lets_only_these_go(
+    every_slurm: Lab,
+) -> None:
+    cluster = connected(every_slurm)
+    if takes_limits(cluster):
+        pytest.skip(f"Slurm {every_slurm.version} takes limits over REST.")
+    globex = a_tenant("globex", plan=a_plan(charges=["gpu"]), accounts=[(cluster, "globex")])
+    before = group_limits(every_slurm, "globex")
+    gpu = ("-p", "a100", "--gres=gpu:a100:1")
+    runs = every_slurm.submits("cyd", "globex", "sleep 300", *gpu)
+    jobs = [runs]
+
+    def submits(*options: str) -> str:
+        jobs.append(every_slurm.submits("cyd", "globex", "sleep 300", "--begin=now+1hour", *options))
+        return jobs[-1]
+
+    def is_read() -> bool:
+        pull(cluster)
+        return RatedJob.objects.filter(job_id=runs, ended=None, seen_until__gt=F("started")).exists()
+
+    try:
+        every_slurm.is_running(runs)
+        until(is_read)
+        waits, without, own = submits(*gpu), submits("-p", "cpu"), submits("--hold", *gpu)
+        allow(globex, 0)
+        looks()
+        row = QuotaBlock.objects.get()
+        assert (row.state, row.holds_instead) == ("blocked", True)
+        assert "cannot have its limits set over REST" in row.error
+        assert group_limits(every_slurm, "globex") == before
+        assert job_state(every_slurm, runs).startswith("RUNNING")
+        assert job_state(every_slurm, waits) == "PENDING JobHeldAdmin"
+        assert "Held" not in job_state(every_slurm, without)
+        assert job_state(every_slurm, own) == "PENDING JobHeldUser"
+        later = submits(*gpu)
+        QuotaBlock.objects.update(next_at=F("began_at"))  # a minute has gone by
+        looks()
+        assert job_state(every_slurm, later) == "PENDING JobHeldAdmin"
+        allow(globex, 10**6)
+        looks()
+        assert "Held" not in job_state(every_slurm, waits) + job_state(every_slurm, later)
+        assert job_state(every_slurm, own) == "PENDING JobHeldUser"
     finally:
         for job in jobs:
             every_slurm.slurm("scancel", job)

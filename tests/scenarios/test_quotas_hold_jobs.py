@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
+from billing.admission.blocked_accounts import list_blocked_accounts
 from billing.models import QuotaAction, QuotaBlock
 from billing.quotas.terms import QuotaError
 from clusters import job_control
 from clusters.connectors.slurm.acts import SlurmActs
-from clusters.models import Act
+from clusters.models import Act, Connection
 from portal.core.events.models import Event
+from portal.core.tenants.models import Ownership
+from tests.builders import a_person, a_plan, a_tenant, an_operator, own
+from tests.fakes.scheduler_port import a_world
 from tests.fakes.slurm_world import Job
+from tests.fakes.slurmrestd import StandIn
 from tests.quota_stories import a_quota, spend
 from tests.scenarios.test_quotas_end_jobs import EndingLab, lab
 from tests.schedulers import plan_hold, plan_release
+from tests.web.house import page
+from tests.web.test_overview import words
 
 pytestmark = pytest.mark.django_db(transaction=True)
 __all__ = ["lab"]
@@ -43,6 +51,73 @@ def test_quota_031_waiting_jobs_are_held_again_and_again_and_only_these_released
     lab.goes_by()
     assert [world.jobs[number].reason for number in (1, 2, 5)] == ["None", "JobHeldUser", "None"]
     assert lab.states == ["lifted"]
+
+
+def test_quota_040_a_slurm_that_takes_no_limits_has_its_gpu_jobs_held_on_each_pass_and_op_is_told(
+    settings: Any,
+) -> None:
+    settings.CLUSTERTAB_SENDS_MAIL = True
+    with StandIn(38, world=a_world()) as slurm:
+        lab = EndingLab(slurm)
+        a_quota(lab.tenant, action=QuotaAction.NO_GPU_JOBS)
+        world = slurm.world
+        world.add(Job(1), Job(2, gpus=0), Job(3, reason="JobHeldUser"), Job(4, account="speech"))
+        spend(lab.cluster, "1000.00")
+        assert lab.goes_by().troubles == []
+        assert [world.jobs[number].reason for number in (1, 2, 3, 4)] == [
+            "JobHeldAdmin", "Priority", "JobHeldUser", "Priority",
+        ]  # fmt: skip
+        row = QuotaBlock.objects.get()
+        assert (row.state, row.holds_instead, lab.gpus) == ("blocked", True, 8)
+        assert "cannot have its limits set over REST" in row.error
+        assert "one that starts in between runs" in words(page(an_operator(), "/operator/budgets/"))
+        ann = a_person(tenant=lab.tenant)
+        text = words(page(ann, "/t/vision/budgets/"))
+        assert "Waiting jobs are held: vision" in text
+        assert "over REST" not in text
+        world.add(Job(5))
+        lab.goes_by(61)
+        assert (world.jobs[5].reason, Event.objects.filter(type="quota.blocked").count()) == (
+            "JobHeldAdmin",
+            1,
+        )
+        lab.raise_to("1500")
+        lab.goes_by()
+        assert [world.jobs[number].reason for number in (1, 3, 5)] == ["None", "JobHeldUser", "None"]
+        assert (lab.states, QuotaBlock.objects.get().error) == (["lifted"], "")
+        Connection.objects.create(cluster=lab.cluster, base_url=slurm.url, api_version="v0.0.38")
+        asked = {"name": "new", "amount": "5", "action": "no-gpu-jobs", "act": "preview"}
+        asked |= {"measure": "money", "every": "month"}
+        text = words(page(ann, f"/t/vision/budgets/?{urlencode(asked)}"))
+        assert "On gpu1 accounts cannot be blocked: jobs that wait are held every minute instead." in text
+
+
+def test_quota_042_above_somebody_elses_account_its_own_waiting_jobs_are_held_until_it_can_be_blocked(
+    lab: EndingLab,
+) -> None:
+    other = a_tenant("speech", plan=a_plan("other"), accounts=[(lab.cluster, "speech")])
+    own(lab.tenant, lab.cluster, "acme")
+    a_quota(lab.tenant, account="acme", action=QuotaAction.NO_SUBMISSIONS)
+    world = lab.slurm.world
+    world.add(Job(1, account="acme"), Job(2, account="speech"), Job(3, account="acme", gpus=0))
+    spend(lab.cluster, "1000.00", account="acme")
+    lab.goes_by()
+    assert [world.jobs[number].reason for number in (1, 2, 3)] == ["JobHeldAdmin", "Priority", "JobHeldAdmin"]
+    assert world.limits("acme").tres.get("total") is None
+    row = QuotaBlock.objects.get()
+    assert (row.state, row.holds_instead) == ("blocked", True)
+    assert "speech" in row.error
+    assert "acme" not in {one.account for one in list_blocked_accounts(lab.cluster)}
+
+    Ownership.objects.filter(tenant=other).update(until=lab.now)  # then nobody else lies below it
+    lab.goes_by(61)
+    row.refresh_from_db()
+    assert (row.state, row.holds_instead, row.error) == ("blocked", False, "")
+    assert world.limits("acme").tres["total"]["gres/gpu"] == 0
+    lab.raise_to("1500")
+    lab.goes_by()
+    assert [world.jobs[number].reason for number in (1, 3)] == ["None", "None"]
+    assert world.limits("acme").tres.get("total") is None
 
 
 def test_quota_040_a_job_that_starts_before_its_hold_keeps_no_other_from_being_held(

@@ -54,6 +54,20 @@ class _Row(decode.LiveJob, gc=False):
     name: str | None = None
     state_reason: str | None = None
     array_task_string: str | None = None
+    tres_req_str: str | None = None
+    tres_per_job: str | None = None
+    tres_per_node: str | None = None
+    tres_per_socket: str | None = None
+    tres_per_task: str | None = None
+
+    @property
+    def asks_for_gpus(self) -> bool:
+        """Of what Slurm counts, and of what was asked for where it counts no GPUs."""
+        texts = (
+            *(self.tres_req_str, self.tres_per_job, self.tres_per_node),
+            *(self.tres_per_socket, self.tres_per_task),
+        )
+        return any("gpu" in text for text in texts if text)
 
 
 _ROW: decode.Reader[_Row] = decode.Reader(_Row)
@@ -309,4 +323,5 @@ def _job(row: _Row) -> JobSeen:
         states=frozenset(decode.words(row.job_state)),
         reason=row.state_reason or "",
         tasks=row.array_task_string or "",
+        gpu=row.asks_for_gpus,
     )
