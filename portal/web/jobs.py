@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from billing.models import RatedJob
 from billing.queries import jobs as reading
 from billing.queries.cost_explorer import Days
+from billing.queries.job_life import life
 from billing.queries.jobs import Choices, JobFilter, Piece
 from billing.rules.period import midnight
 from portal.core.tenants.access import Action, Right
@@ -20,6 +21,7 @@ from portal.core.tenants.models import Membership, User
 from portal.core.tenants.scope import acting_scope
 from portal.web import format as say
 from portal.web import job_acts
+from portal.web import job_life as shown
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.badges import job_badge
 from portal.web.cost_selection import days_text
@@ -75,7 +77,12 @@ def job(request: TenantRequest, record: int) -> HttpResponse:
         rated_job, pieces = reading.job(request.tenant, record)
     except RatedJob.DoesNotExist as missing:
         raise Http404("no such job") from missing
+    job_life = life(record)
     page = {
+        "stages": shown.stages(job_life) if job_life else [],
+        "cuts": shown.cuts(pieces),
+        "strip": shown.strip(job_life, request.zone) if job_life else [],
+        "strip_summary": shown.strip_summary(job_life) if job_life and job_life.stretches else "",
         "job": rated_job,
         "facts": _facts(rated_job.row, request.zone),
         "pieces": pieces,
