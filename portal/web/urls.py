@@ -21,6 +21,7 @@ from portal.web.close_schedule import close_schedule
 from portal.web.closing import close
 from portal.web.clusters import cluster, connection
 from portal.web.cost_explorer import cost_explorer, cost_explorer_csv
+from portal.web.documentation import documentation, documentation_page
 from portal.web.downloads import csv, evidence, line_csv, pdf, xml
 from portal.web.exports import focus_export, ledger_export, operator_focus_export
 from portal.web.history import history, history_csv, operator_history, operator_history_csv
@@ -159,6 +160,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", home, name="home"),
     path(".well-known/clustertab-signing-keys.json", signing_keys, name="signing_keys"),
     path("tenants/", tenants, name="tenants"),
+    path("reference/docs/", documentation, name="documentation"),
+    path("reference/docs/<path:page>/", documentation_page, name="documentation_page"),
     path("reference/api/", api_reference, name="api_reference"),
     path("reference/api/<slug:area>/", api_area, name="api_area"),
     path("t/<slug:slug>/", include(tenant_patterns)),

@@ -104,6 +104,7 @@ def address(route: str, house: House, slug: str = "vision-lab") -> str:
         .replace("<int:row>", str(house.row.pk))
         .replace("<slug:kind>", "hold")
         .replace("<slug:finding>", "idle-tail")
+        .replace("<path:page>", "explanation/efficiency")
     )
 
 
@@ -189,7 +190,10 @@ def test_another_tenants_objects_are_not_found_in_ones_own() -> None:
     house = a_house()
     eve = signed_in(house.eve)
     for route in TENANTS:
-        if route.count("<") > 1 and route not in ACTS:
+        names_an_object = (
+            route.count("<") > 1 and "<slug:finding>" not in route
+        )  # that is a choice of the page
+        if names_an_object and route not in ACTS:
             assert (route, eve.get(address(route, house, "speech-lab")).status_code) == (route, 404)
 
 

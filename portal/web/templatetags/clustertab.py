@@ -13,15 +13,17 @@ from django import template
 from django.forms import BoundField, CheckboxInput, RadioSelect, Select
 from django.template.loader import render_to_string
 from django.templatetags.static import static
-from django.urls import get_script_prefix
+from django.urls import get_script_prefix, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
 from billing.models import Invoice, MethodState, PaymentAttempt, RatedJob
 from billing.rules import gateway_amounts
 from billing.rules.references import in_groups
 from portal.web import badges, cards
 from portal.web import format as say
+from portal.web.help_texts import HELP
 from portal.web.usage_chart import Measure
 
 register = template.Library()
@@ -165,6 +167,22 @@ def icon(name: str) -> SafeString:
 @cache
 def _icon(sprite: str, name: str) -> SafeString:
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"/></svg>', sprite, name)
+
+
+@register.simple_tag(name="help")
+def help_text(key: str) -> SafeString:
+    """An ⓘ that opens, also without scripts, to what a figure means and to its method: `{% help "margin" %}`."""
+    one = HELP[key]
+    return format_html(
+        '<details class="ct-help"><summary aria-label="{}">{}</summary>'
+        '<div class="ct-help-text"><p>{}</p><a href="{}#{}">{}</a></div></details>',
+        _("About: {title}").format(title=_(one.title)),
+        icon("info-circle"),
+        _(one.text),
+        reverse("documentation_page", args=[one.page]),
+        one.anchor,
+        _("How it is computed"),
+    )
 
 
 @register.simple_tag
