@@ -51,6 +51,7 @@ def described(row: IdentityProvider) -> Mapping[str, Any]:
         **{name: getattr(row, name) or "" for name in names},
         "client_secret": f"encrypted, as {digest}" if row.client_secret else "",
         "operators": row.operators,
+        "sign_out": row.sign_out,
         "enabled": row.enabled,
         "grants": "; ".join(grants),
     }
@@ -101,6 +102,7 @@ class IdentityProviderEntry(Entry, frozen=True, kw_only=True):
     groups_claim: Annotated[str, Rule(filled=True, longest=LONGEST_CLAIM)] | None = None
     tenant_claim: Claim | None = None
     operators: bool | None = None
+    sign_out: bool | None = None
     enabled: bool | None = None
     grants: list[IdentityGrantEntry] | None = key(name="grant", default=None)  # [] takes them away
 

@@ -12,7 +12,7 @@ from django.http import Http404, HttpRequest
 from django.urls import URLPattern, URLResolver, include, path, re_path
 
 from portal.core.vault.sealing import Sealed, seal
-from portal.web import single_sign_on
+from portal.web import provider_sign_out, single_sign_on
 
 PORTAL = "ClusterTab"
 
@@ -21,6 +21,10 @@ class NoSignup(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no t
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         del request
         return False
+
+    def get_logout_redirect_url(self, request: HttpRequest) -> str:
+        """On to the provider that the person came by, where it is to sign them out, too."""
+        return provider_sign_out.path_of(request) or str(super().get_logout_redirect_url(request))
 
 
 class SecondFactor(DefaultMFAAdapter):  # type: ignore[misc]  # allauth has no type hints
@@ -64,6 +68,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     re_path(r"^confirm-email/(?P<key>[-:\w]+)/$", views.confirm_email, name="account_confirm_email"),
     path("oidc/<slug:provider_id>/login/", single_sign_on.begin, name="openid_connect_login"),
     path("oidc/<slug:provider_id>/login/callback/", single_sign_on.callback, name="openid_connect_callback"),
+    path(
+        "oidc/<slug:provider_id>/sign-out/",
+        provider_sign_out.sign_out,
+        name="openid_connect_sign_out",
+    ),
     path("2fa/", include("allauth.mfa.urls")),
     path("sessions/", include("allauth.usersessions.urls")),
     path("password/change/", views.password_change, name="account_change_password"),

@@ -22,6 +22,7 @@ import pytest
 SOURCE = Path(__file__).with_name("oidc_provider")
 SECRET = "the-secret-of-the-client"
 CALLBACK = "http://testserver/accounts/oidc/uni/login/callback/"
+SIGNED_OUT = "http://testserver/accounts/login/"
 
 
 @dataclass
@@ -35,23 +36,54 @@ class OidcLab:
         said = json.loads(self.people.read_text())
         self.people.write_text(json.dumps({**said, who: claims}))
 
-    def sign_in(self, address: str, who: str) -> str:
+    def sign_in(self, address: str, who: str, browser: httpx.Client | None = None) -> str:
         """Where the browser is sent back to, after `who` signed in there and agreed to what we ask for."""
-        with httpx.Client(trust_env=False) as browser:
-            answer = browser.get(address)
+        with browser_of(browser) as window:
+            answer = window.get(address)
             for _ in range(20):
                 if answer.is_redirect:
                     following = urljoin(str(answer.url), answer.headers["Location"])
                     if following.startswith(CALLBACK):
                         return following.removeprefix("http://testserver")
-                    answer = browser.get(following)
+                    answer = window.get(following)
                     continue
                 assert answer.status_code == 200, answer.text
                 (form,) = re.findall(r'<form[^>]* action="([^"]+)"', answer.text)
                 (prompt,) = re.findall(r'name="prompt" value="(\w+)"', answer.text)
                 login = {"login": who, "password": "any"} if prompt == "login" else {}
-                answer = browser.post(form, data={"prompt": prompt, **login})
+                answer = window.post(form, data={"prompt": prompt, **login})
         raise AssertionError(f"The provider sent nobody back: {answer.url}")
+
+    def knows(self, address: str, browser: httpx.Client) -> bool:
+        """Whether whoever comes from there is signed in there still, and is sent back without a question."""
+        answer = browser.get(address)
+        while answer.is_redirect:
+            following = urljoin(str(answer.url), answer.headers["Location"])
+            if following.startswith(CALLBACK):
+                return True
+            answer = browser.get(following)
+        assert 'name="prompt" value="login"' in answer.text
+        return False
+
+    def sign_out(self, address: str, browser: httpx.Client) -> str:
+        """Where the browser is sent back to, after the person has confirmed it."""
+        answer = browser.get(address)
+        assert answer.status_code == 200, answer.text
+        (form,) = re.findall(r'<form[^>]* action="([^"]+)"', answer.text)
+        (secret,) = re.findall(r'name="xsrf" value="(\w+)"', answer.text)
+        answer = browser.post(form, data={"xsrf": secret, "logout": "yes"})
+        assert answer.is_redirect, answer.text
+        return answer.headers["Location"].removeprefix("http://testserver")
+
+
+@contextmanager
+def browser_of(browser: httpx.Client | None) -> Iterator[httpx.Client]:
+    """The window that is open already, or a new one for a moment."""
+    if browser is not None:
+        yield browser
+        return
+    with httpx.Client(trust_env=False) as window:
+        yield window
 
 
 def installed() -> Path:
@@ -85,7 +117,12 @@ def a_provider(folder: Path) -> Iterator[OidcLab]:
     people.write_text("{}")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    client = {"client_id": "clustertab", "client_secret": SECRET, "redirect_uris": [CALLBACK]}
+    client = {
+        "client_id": "clustertab",
+        "client_secret": SECRET,
+        "redirect_uris": [CALLBACK],
+        "post_logout_redirect_uris": [SIGNED_OUT],
+    }
     process = subprocess.Popen(
         ["node", "provider.js", str(port), json.dumps(client), str(people)],
         cwd=installed(),

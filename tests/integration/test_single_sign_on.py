@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
 from allauth.socialaccount.models import SocialAccount, SocialToken
 from django.core.management import call_command
@@ -132,6 +133,25 @@ def test_an_answer_belongs_to_the_browser_that_asked_and_works_once(
     browser.logout()
     assert "did not work" in browser.get(back, follow=True).text
     assert not is_in(browser)
+
+
+def test_dan_signs_out_here_and_at_the_provider(lab: OidcLab, uni: IdentityProvider) -> None:
+    IdentityProvider.objects.update(sign_out=True)
+    lab.says("dan", email="dan@vision.example", email_verified=True)
+    browser = Client()
+    with httpx.Client(trust_env=False) as window:
+        browser.get(lab.sign_in(browser.get(BEGIN).headers["Location"], "dan", window))
+        assert is_in(browser)
+        left = browser.post("/accounts/logout/", follow=True)
+        assert left.redirect_chain == [("/accounts/oidc/uni/sign-out/", 302)]
+        assert not is_in(browser)
+        assert "You are signed out here" in left.text
+        there = left.headers["Refresh"].removeprefix("0; url=")
+        assert there.startswith(f"{lab.url}/session/end?client_id=clustertab&")
+        assert "id_token_hint" not in there
+        assert lab.knows(browser.get(BEGIN).headers["Location"], window)
+        assert lab.sign_out(there, window) == "/accounts/login/"
+        assert not lab.knows(browser.get(BEGIN).headers["Location"], window)
 
 
 def test_a_wrong_secret_and_a_provider_that_is_away_are_told(lab: OidcLab, uni: IdentityProvider) -> None:

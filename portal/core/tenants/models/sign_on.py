@@ -30,6 +30,9 @@ class IdentityProvider(models.Model):
     groups_claim = models.CharField(max_length=LONGEST_CLAIM, default="groups")
     tenant_claim = models.CharField(max_length=LONGEST_CLAIM, blank=True)
     operators = models.BooleanField(default=False, help_text="Operators may sign in by it, too.")
+    sign_out = models.BooleanField(
+        default=False, help_text="Whoever signed in by it and signs out here is led there to sign out, too."
+    )
     enabled = models.BooleanField(default=True)
 
     def __str__(self) -> str:
