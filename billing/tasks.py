@@ -343,3 +343,19 @@ def end_jobs(**_: object) -> None:
     )
     if done.warned or done.ended or done.troubles:
         log.info("jobs ended", warned=done.warned, ended=done.ended, troubles=len(done.troubles))
+
+
+@shared_task
+def write_job_prices(**_: object) -> None:
+    """Write into jobs what they cost, on clusters that are to have it; a missed one changes nothing."""
+    from billing.job_prices import run
+
+    moment = datetime.now(UTC).replace(microsecond=0)
+    for cluster in run.list_due(moment=moment):
+        tally = run.write_job_prices(
+            cluster=cluster,
+            moment=moment,
+            opens=lambda cluster: run.open_comments(cluster, clock=lambda: int(time.time())),
+        )
+        if tally.written or tally.error:
+            log.info("prices of jobs", cluster=cluster.name, written=tally.written, error=tally.error)

@@ -49,6 +49,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.tasks.reconcile_due",
         "billing.tasks.reconcile_now",
         "billing.tasks.prove_a_month",
+        "billing.tasks.write_job_prices",  # takes a minute where many are due
     ),
     "limits": ("billing.tasks.enforce_blocks", "billing.tasks.enforce_limits", "billing.tasks.review_quotas"),
     "mail": (

@@ -49,6 +49,11 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 300.0,
         "options": {"expires": 300},
     },
+    "write what jobs cost into their comments": {
+        "task": "billing.tasks.write_job_prices",
+        "schedule": 300.0,
+        "options": {"expires": 300},
+    },
     "take up the closes that were asked for": {
         "task": "billing.tasks.closes_due",
         "schedule": 30.0,

@@ -143,10 +143,7 @@ def live(
     waits_after: str = "",
 ) -> Live:
     """A page of what runs and one of what waits, with the totals of all. At most twelve queries."""
-    since = {
-        m.cluster: int(m.complete_through.timestamp()) - UNSEEN if m.complete_through else 0 for m in marks
-    }
-    gone = {record for (record,) in _rows(sql.GONE, {"tenant": tenant.pk})}
+    since, gone = _since(marks), _gone(tenant)
     values = {
         "tenant": tenant.pk,
         "clusters": list(since),
@@ -170,10 +167,7 @@ def live(
     day, charged = _today(tenant, moment, today)
     price_ids = [group[6] for group in groups] + [price for _, _, price in _flat([cuts, like])]
     prices = tags([*price_ids, *charged])
-    now = int(moment.timestamp())
-    through = {job.row.cluster: now for job in jobs} | {
-        m.cluster: int(m.complete_through.timestamp()) for m in marks if m.complete_through
-    }
+    through = _read_through(jobs, marks, moment)
     opened = [
         _open(job, requests[job.row.record_id], cuts, like, prices, since, gone, through) for job in jobs
     ]
@@ -192,6 +186,38 @@ def live(
         running_page.is_first and waiting_page.is_first,
         any(tag.by_total for tag in prices.values()),
     )
+
+
+def list_open(
+    tenant: Tenant, rows: Sequence[RatedJob], marks: Sequence[Mark], *, moment: datetime
+) -> list[OpenJob]:
+    """These jobs of the tenant that run or wait, with what they cost. A fixed number of queries."""
+    runs = [row for row in rows if row.started is not None]
+    waits = [row for row in rows if row.started is None]
+    jobs = costed(tenant, [*runs, *waits])
+    requests, cuts = _requests(jobs), _cuts(tenant, runs)
+    like = _like(tenant, [(job, requests[job.row.record_id][0]) for job in jobs[len(runs) :]])
+    prices = tags(price for _, _, price in _flat([cuts, like]))
+    since, gone, through = _since(marks), _gone(tenant), _read_through(jobs, marks, moment)
+    return [_open(job, requests[job.row.record_id], cuts, like, prices, since, gone, through) for job in jobs]
+
+
+def _since(marks: Sequence[Mark]) -> dict[str, int]:
+    """By cluster the second from which on a run has to have been seen."""
+    return {
+        m.cluster: int(m.complete_through.timestamp()) - UNSEEN if m.complete_through else 0 for m in marks
+    }
+
+
+def _gone(tenant: Tenant) -> set[int]:
+    return {record for (record,) in _rows(sql.GONE, {"tenant": tenant.pk})}
+
+
+def _read_through(jobs: Sequence[Job], marks: Sequence[Mark], moment: datetime) -> dict[str, int]:
+    now = int(moment.timestamp())
+    return {job.row.cluster: now for job in jobs} | {
+        m.cluster: int(m.complete_through.timestamp()) for m in marks if m.complete_through
+    }
 
 
 def _rows(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:

@@ -220,6 +220,17 @@ SENTENCES: Mapping[str, str] = {
         "This slurmrestd speaks v0.0.39 at most, which cannot hold or release jobs: use `scontrol hold` and "
         "`scontrol release`, or update to Slurm 23.11."
     ),
+    "slurm-comments-unsupported": _(
+        "This Slurm ({release}) cannot have comments of jobs written over REST: that needs v0.0.40 of its API "
+        "(Slurm 23.11)."
+    ),
+    "slurm-comments-refused": _(
+        "Slurm lets {user} write no comments of jobs: `sacctmgr modify user {user} set adminlevel=Administrator`. "
+        "Everything else needs only Operator."
+    ),
+    "slurm-comment-without-effect": _(
+        "Slurm took the comment of job {job} and does not have it: somebody else may write it, too."
+    ),
     "slurm-cancel-refused": _("Slurm did not cancel job {job}: {words} ({number})."),
     "slurm-refused": _("{address} answered {path} with HTTP {status}{words}."),
     "slurm-not-json": _(

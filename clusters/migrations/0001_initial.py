@@ -27,6 +27,7 @@ class Migration(migrations.Migration):
                         ('timezone', models.CharField(default='UTC', help_text='IANA zone in which accounting files print their times.', max_length=64)),
                         ('shares', models.JSONField(blank=True, default=dict, help_text='Parts of a GPU by model and MIG profile, before the known ones: {"a100": {"1g.10gb": "1/4"}}.', verbose_name='shares of MIG slices')),
                         ('may_end_jobs', models.BooleanField(default=False, help_text="An operator's leave: without it, a quota that ends jobs only keeps new ones from starting here.", verbose_name='quotas may end running jobs')),
+                        ('job_prices', models.BooleanField(default=False, help_text="What a job costs and what is left of its budget, in Slurm's admin_comment: for all who see the job.", verbose_name='write prices into jobs')),
                         ('complete_through', models.DateTimeField(blank=True, editable=False, help_text='Watermark: all usage before this moment has been read. Moves in the transaction of its rows.', null=True)),
                         ('watermark_reset_from', models.DateTimeField(editable=False, help_text='Where the watermark stood before an operator last reset it.', null=True)),
                         ('watermark_reset_to', models.DateTimeField(editable=False, help_text='Where that took it; empty: to none.', null=True)),
@@ -208,6 +209,8 @@ class Migration(migrations.Migration):
                         ('last_error', models.TextField(blank=True, editable=False)),
                         ('last_success_at', models.DateTimeField(editable=False, null=True)),
                         ('deep_read_at', models.DateTimeField(editable=False, help_text='When the whole look-back was last read.', null=True)),
+                        ('job_prices_at', models.DateTimeField(editable=False, help_text='When prices were last written into jobs.', null=True)),
+                        ('job_prices_error', models.TextField(blank=True, editable=False, help_text='Why they could not be.')),
                     ],
                     options={
                         'constraints': [models.CheckConstraint(condition=models.Q(('every__gte', 30)), name='connection_leaves_the_source_time'), models.CheckConstraint(condition=models.Q(('look_back__gte', 1)), name='connection_looks_back'), models.CheckConstraint(condition=models.Q(models.Q(('base_url', ''), _negated=True), models.Q(('unix_socket', ''), _negated=True), _connector='OR'), name='connection_leads_somewhere')],

@@ -72,6 +72,11 @@ class Cluster(models.Model):
         default=False,
         help_text="An operator's leave: without it, a quota that ends jobs only keeps new ones from starting here.",
     )
+    job_prices = models.BooleanField(
+        "write prices into jobs",
+        default=False,
+        help_text="What a job costs and what is left of its budget, in Slurm's admin_comment: for all who see the job.",
+    )
     complete_through = models.DateTimeField(
         null=True,
         blank=True,

@@ -29,6 +29,7 @@ WHERE = {ClusterKind.SLURM: "slurmrestd", ClusterKind.PROMETHEUS: "Prometheus"}
 
 STATE = (
     *("api_version", "release", "next_pull_at", "failures", "last_error", "last_success_at", "deep_read_at"),
+    *("job_prices_at", "job_prices_error"),
 )
 """Columns that passes move by themselves."""
 
@@ -82,6 +83,10 @@ class Connection(Reach):
     deep_read_at = models.DateTimeField(
         null=True, editable=False, help_text="When the whole look-back was last read."
     )
+    job_prices_at = models.DateTimeField(
+        null=True, editable=False, help_text="When prices were last written into jobs."
+    )
+    job_prices_error = models.TextField(blank=True, editable=False, help_text="Why they could not be.")
 
     class Meta:
         constraints: ClassVar = [

@@ -185,6 +185,7 @@ class ClusterEntry(Entry, frozen=True, kw_only=True):
     timezone: Annotated[str, Rule(filled=True, longest=64, check=validate_zone)] | None = None
     shares: Annotated[dict[str, Any], Rule(read=credential_input.shares)] | None = None
     may_end_jobs: bool | None = None
+    job_prices: bool | None = None
     connection: ConnectionEntry | None = None
     telemetry: TelemetryEntry | None = None
     api_server: ApiServerEntry | None = None

@@ -23,6 +23,7 @@ class Work(IntEnum):
     REVIEWING_QUOTAS = 0x900A5
     LIMITING = 0x11317
     ENDING_JOBS = 0xE4D  # on one cluster
+    PRICING_JOBS = 0x9B1CE  # of one cluster
     RECONCILING = 0xBA1A9CE
     PROVING = 0x9200F
     MIGRATING = 0x5C4E3A

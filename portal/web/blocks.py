@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from clusters import blocks, ending_leave
+from clusters.job_prices import set_job_prices
 from clusters.models import AccountBlock, ActKind, BlockReason, Cluster, ClusterKind
 from clusters.models.acts import OPEN
 from portal.core.tenants.access import Right
@@ -35,6 +36,7 @@ SOURCES = {
 """By source of a block its name, and when the block ends."""
 OTHER_END = gettext_noop("Automatically, when its cause is gone")
 LEAVES = {"allow-ending": True, "refuse-ending": False}
+PRICES = {"write-prices": True, "leave-prices": False}
 KINDS = {"block": ActKind.BLOCK, "unblock": ActKind.UNBLOCK}
 
 
@@ -53,6 +55,12 @@ def account_blocks(request: HttpRequest, frame: PageFrame, *, name: str) -> Http
                 else _("No running job is ended on this cluster."),
             )
         return redirect("operator_blocks", name)
+    if request.method == "POST" and (on := PRICES.get(request.POST.get("act", ""))) is not None:
+        if set_job_prices(cluster=cluster, on=on):
+            messages.success(
+                request, _("Prices are written into jobs.") if on else _("No price is written into jobs.")
+            )
+        return redirect("operator_blocks", name)
     if request.method == "POST":
         preview, error = _act(request, cluster)
         if preview is None and not error:
@@ -65,6 +73,9 @@ def account_blocks(request: HttpRequest, frame: PageFrame, *, name: str) -> Http
         and (cluster.kind == ClusterKind.SLURM or hasattr(cluster, "api_server")),
         "may_end_jobs": cluster.may_end_jobs,
         "asks_leave": request.GET.get("ending") == "change",
+        "job_prices": cluster.job_prices,
+        "job_prices_error": cluster.connection.job_prices_error if hasattr(cluster, "connection") else "",
+        "asks_prices": request.GET.get("prices") == "change",
         "is_kubernetes": cluster.kind == ClusterKind.PROMETHEUS,
         "may_connect": not hasattr(cluster, "connection") and cluster.kind != ClusterKind.PROMETHEUS,
         "preview": preview,

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from clusters import enforcement_plan
 from clusters.job_control import carry_out
-from clusters.models import Act, Cluster, ClusterKind
+from clusters.models import Act, Cluster, ClusterKind, Connection
 from portal.core.audit.models import AuditEntry
 from tests.builders import a_cluster, an_operator
 from tests.fakes import kubernetes, kubernetes_port
@@ -149,6 +149,21 @@ def test_quota_031_op_lets_running_jobs_be_ended_after_a_question_and_takes_it_b
     assert "may_end_jobs" in str(entry.after)
     assert entry.who == "op@cluster.example"
     assert "No running job is ended on this cluster." in words(posts(op, "refuse-ending"))
+
+
+def test_op_has_prices_written_into_jobs_after_a_question_and_sees_what_hinders(
+    op: Client, slurm: StandIn
+) -> None:
+    assert "Nothing is written into jobs." in shown(op)
+    assert "users of other tenants, too" in words(op.get(f"{PATH}?prices=change").content.decode())
+    assert not Cluster.objects.get().job_prices
+    assert "Prices are written into jobs." in words(posts(op, "write-prices"))
+    Connection.objects.update(job_prices_error="Slurm lets clustertab write no comments.")
+    assert "Slurm lets clustertab write no comments." in shown(op)
+    entry = AuditEntry.objects.filter(table="clusters_cluster", operation="update").latest("pk")
+    assert ("job_prices" in str(entry.after), entry.who) == (True, "op@cluster.example")
+    assert "No price is written into jobs." in words(posts(op, "leave-prices"))
+    assert Connection.objects.get().job_prices_error == ""
 
 
 def test_the_page_asks_as_often_for_many_blocks_as_for_one(op: Client, slurm: StandIn) -> None:

@@ -74,7 +74,13 @@ class ClusterFields(body_of(ClusterEntry, without=("name", "connection", "teleme
     """What PUT and PATCH say of a cluster; the address has its name."""
 
 
-DEFAULTS = {"kind": ClusterKind.IMPORT.value, "timezone": "UTC", "shares": {}, "may_end_jobs": False}
+DEFAULTS = {
+    "kind": ClusterKind.IMPORT.value,
+    "timezone": "UTC",
+    "shares": {},
+    "may_end_jobs": False,
+    "job_prices": False,
+}
 
 
 class OneCluster(WritingEndpoint):
