@@ -78,8 +78,30 @@ def _usage_by_price(inputs: ChargeInputs) -> dict[tuple[Period, int], dict[LineK
 def _apply_allowances(inputs: ChargeInputs) -> dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]]:
     """By service period and price the resource-seconds that an allowance includes, and how it stands there."""
     by_price: dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]] = {}
+    for terms, allowance, run in _allowance_runs(inputs):
+        by_price |= _allowance_balances(inputs, terms, allowance, run)
+    return by_price
+
+
+def read_allowances(inputs: ChargeInputs) -> tuple[Mapping[int, Fraction], list[tuple[Allowance, Included]]]:
+    """Of the statement's own period: by price the resource-seconds that cost nothing, and how each allowance stands."""
+    parts = {
+        price: part
+        for (period, price), (part, _shown) in _apply_allowances(inputs).items()
+        if period == inputs.period
+    }
+    stands = [
+        (allowance, _allowance_stands(inputs, terms, allowance, run)[-1])
+        for terms, allowance, run in _allowance_runs(inputs)
+        if run[-1] == inputs.period
+    ]
+    return parts, stands
+
+
+def _allowance_runs(inputs: ChargeInputs) -> Iterator[tuple[Terms, Allowance, Sequence[Period]]]:
+    """Each allowance of a plan with the periods, which follow each other, in which the tenant has it."""
     if inputs.terms is None:
-        return by_price
+        return
     for version, allowances in inputs.terms.allowances.items():
         periods = [
             service
@@ -90,8 +112,21 @@ def _apply_allowances(inputs: ChargeInputs) -> dict[tuple[Period, int], tuple[Fr
             if allowance.tenant_id is not None:  # which stands in the place of one that prices name
                 continue
             for run in unbroken(periods):
-                by_price |= _allowance_balances(inputs, inputs.terms, allowance, run)
-    return by_price
+                yield inputs.terms, allowance, run
+
+
+def _allowance_stands(
+    inputs: ChargeInputs, terms: Terms, allowance: Allowance, periods: Sequence[Period]
+) -> list[Included]:
+    """How the allowance stands in each of the periods, which follow each other."""
+    period_totals = [
+        (
+            _included_hours(_allowance_parts(terms, allowance, period), period),
+            sum(_covered_usage(inputs, allowance.pk, period).values(), Fraction(0)),
+        )
+        for period in periods
+    ]
+    return included(rollover=allowance.rollover, periods=period_totals)
 
 
 def _allowance_balances(
@@ -101,11 +136,7 @@ def _allowance_balances(
     by_price: dict[tuple[Period, int], tuple[Fraction, Mapping[str, Any]]] = {}
     allowance_parts = [_allowance_parts(terms, allowance, period) for period in periods]
     uses = [_covered_usage(inputs, allowance.pk, period) for period in periods]
-    period_totals = [
-        (_included_hours(parts, period), sum(use.values(), Fraction(0)))
-        for parts, use, period in zip(allowance_parts, uses, periods, strict=True)
-    ]
-    stands = included(rollover=allowance.rollover, periods=period_totals)
+    stands = _allowance_stands(inputs, terms, allowance, periods)
     for period, parts, use, stand in zip(periods, allowance_parts, uses, stands, strict=True):
         if stand.available >= stand.used or len(use) == 1:
             parted = {price: min(seconds, stand.available) for price, seconds in use.items()}

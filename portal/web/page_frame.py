@@ -11,6 +11,7 @@ Area = Literal[
     "explorer",
     "live",
     "jobs",
+    "plan",
     "quote",
     "efficiency",
     "search",

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from billing.catalog import line_descriptions
 from billing.catalog.version_terms import Term
-from billing.models import Allowance, Commitment, Fee, PlanQuota, PlanVersion, Price, QuotaCredits
+from billing.models import Allowance, Commitment, Fee, PlanQuota, PlanVersion, Price, Quota, QuotaCredits
 from billing.queries.plans import Version, filled
 from billing.quotas.status import amount_text, period_text, scope_text
 from billing.rules.formatting import grouped
@@ -140,7 +140,7 @@ def term_words(term: Term, currency: str) -> str:
     return _("{percent} % off").format(percent=_number(term.percent or Decimal(0)))
 
 
-def quota_words(row: PlanQuota) -> str:
+def quota_words(row: PlanQuota | Quota) -> str:
     """`$1,000.00, each month, cluster rhea: no new GPU job starts; notices at 80%, 100%`: all that it says."""
     does = dict(list_actions())[row.action]
     if row.watch:
@@ -150,7 +150,7 @@ def quota_words(row: PlanQuota) -> str:
     return "; ".join([f"{', '.join(of)}: {does[0].lower()}{does[1:]}", *more])
 
 
-def _counts_words(row: PlanQuota) -> list[str]:
+def _counts_words(row: PlanQuota | Quota) -> list[str]:
     """What is counted and carried otherwise than most do, and how jobs are ended."""
     credit = dict(list_credits())[row.credits]
     words = {
@@ -168,7 +168,7 @@ def _counts_words(row: PlanQuota) -> list[str]:
     return said
 
 
-def _notices_words(row: PlanQuota) -> list[str]:
+def _notices_words(row: PlanQuota | Quota) -> list[str]:
     said = [
         _("notices at {thresholds}").format(thresholds=", ".join(row.thresholds))
         if row.thresholds

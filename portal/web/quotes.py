@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from django.http import HttpResponse
+from django.utils.translation import gettext as _
 
+from billing.models import Price, Resource
 from billing.queries.jobs import Shapes, shapes
+from billing.queries.own_plan import load_own_prices
 from billing.simulation.quotes import Quote, QuoteError, quote
 from portal.core.tenants.access import Action
 from portal.core.tenants.scope import acting_scope, own_work_tables
@@ -15,7 +19,7 @@ from portal.ops import quotes
 from portal.ops.cli import BadInputError, moment
 from portal.sentences import sentence
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
-from portal.web.form_input import options
+from portal.web.form_input import Option, options
 
 LONGEST = 100  # characters of a value
 NAMES = (
@@ -26,21 +30,42 @@ NAMES = (
 
 @tenant_page(Action.READ, area="quote")
 def job_quote(request: TenantRequest) -> HttpResponse:
-    fields = {name: request.GET.get(name, "").replace("\0", "").strip()[:LONGEST] for name in NAMES}
+    fields = _typed_in(request)
     price_quote, error = None, ""
     if "hours" in request.GET:
         try:
             price_quote = _quote(request, fields)
         except (QuoteError, BadInputError) as refusal:
             error = sentence(refusal)
-    names = [(mark.cluster, mark.cluster) for mark in request.marks]
-    page = {
-        "clusters": options(names, fields["cluster"]),
-        "fields": _fields(fields, shapes(request.tenant)),
-        "error": error,
-        "quote": price_quote,
-    }
+    with acting_scope(request.tenant):
+        prices = load_own_prices(request.tenant, moment=request.moment, day=request.today)
+    page = {**quote_form(request, prices), "error": error, "quote": price_quote}
     return answer(request, request.frame, page, whole="tenant/quote.html")
+
+
+def quote_form(request: TenantRequest, prices: Sequence[Price]) -> dict[str, Any]:
+    """The form, with what was typed into it and the GPU models of these prices. One query."""
+    fields = _typed_in(request)
+    names = [(mark.cluster, mark.cluster) for mark in request.marks]
+    return {
+        "clusters": options(names, fields["cluster"]),
+        "fields": _fields(fields, shapes(request.tenant), prices),
+    }
+
+
+def _typed_in(request: TenantRequest) -> dict[str, str]:
+    return {name: request.GET.get(name, "").replace("\0", "").strip()[:LONGEST] for name in NAMES}
+
+
+def _models(prices: Sequence[Price], used: Sequence[str], asked: str | None) -> list[Option]:
+    """Those that the plan prices or that ran, the one that ran last chosen; `asked` is None where nobody asked yet."""
+    of_gpus = [price for price in prices if price.resource == Resource.GPU]
+    named = dict.fromkeys([*used, *sorted({model for price in of_gpus for model in price.gpu_models})])
+    chosen = next(iter(named), "") if asked is None else asked
+    offered = [(model, model) for model in dict.fromkeys([*named, *([chosen] if chosen else [])])]
+    if not chosen or any(not price.gpu_models for price in of_gpus):
+        offered.append(("", _("Any other")))
+    return options(offered, chosen)
 
 
 def _quote(request: TenantRequest, fields: Mapping[str, str]) -> Quote:
@@ -55,7 +80,9 @@ def _start(text: str, request: TenantRequest) -> datetime:
     return moment(text, request.zone) if text else request.moment.replace(microsecond=0)
 
 
-def _fields(fields: Mapping[str, str], suggestions: Shapes) -> list[dict[str, object]]:
+def _fields(
+    fields: Mapping[str, str], suggestions: Shapes, prices: Sequence[Price]
+) -> list[dict[str, object]]:
     first = not any(fields.values())
 
     def one(name: str, label: str, hint: str = "", *, begin: str = "", **more: object) -> dict[str, object]:
@@ -67,8 +94,7 @@ def _fields(fields: Mapping[str, str], suggestions: Shapes) -> list[dict[str, ob
         one(
             "gpu_model",
             "GPU model",
-            begin=next(iter(suggestions.gpu_models), ""),
-            offered=suggestions.gpu_models,
+            choices=_models(prices, suggestions.gpu_models, None if first else fields["gpu_model"]),
         ),
         one("hours", "Hours", begin="1", numeric=True),
         one("at", "Starts", "blank = now", kind="datetime-local"),

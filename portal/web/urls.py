@@ -45,6 +45,7 @@ from portal.web.operator_home import operator_home
 from portal.web.operator_tenant import operator_tenant
 from portal.web.operators import operator_people
 from portal.web.overview import overview
+from portal.web.own_plan import own_plan
 from portal.web.payment import (
     add_card,
     back,
@@ -102,6 +103,7 @@ tenant_patterns: list[URLPattern] = [
     path("search/", tenant_search, name="tenant_search"),
     path("live/", live, name="live"),
     path("jobs/", jobs, name="jobs"),
+    path("plan/", own_plan, name="plan"),
     path("quote/", job_quote, name="quote"),
     path("jobs/<int:record>/", job, name="job"),
     path("team/", team_page, name="team"),

@@ -28,7 +28,7 @@ def test_ben_reads_the_tier_that_his_job_falls_into() -> None:
 
 def test_the_form_begins_with_what_ran_last() -> None:
     html = page(a_house(close=False).ben, "/t/vision-lab/quote/")
-    assert 'name="gpu_model" value="a100"' in html
+    assert '<option value="a100" selected>a100</option>' in html
     assert "It adds to the invoice" not in html
 
 
