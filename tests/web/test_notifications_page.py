@@ -8,8 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from billing.models import (
+    OPERATOR_TOPICS,
     NoticeDelivery,
     NoticePreference,
     OperatorDelivery,
@@ -133,3 +135,26 @@ def test_op_subscribes_and_sees_the_next_digest(house: House) -> None:
 def test_a_form_without_hours_has_the_usual_ones(house: House) -> None:
     assert signed_in(house.ben).post(CHANGE, {}).status_code == 302  # every member may
     assert NoticePreference.objects.get().digest_at == time(8)
+
+
+def test_the_command_subscribes_as_the_page_does(house: House, capsys: pytest.CaptureFixture[str]) -> None:
+    call_command(
+        "set_subscription",
+        house.op.email,
+        "--topic",
+        "all",
+        "--tenant",
+        "vision-lab",
+        "--zone",
+        "Europe/Berlin",
+    )
+    assert "of vision-lab, in a digest at 08:00." in capsys.readouterr().out
+    row = OperatorSubscription.objects.get()
+    assert (row.user, tuple(row.topics), row.timezone) == (house.op, OPERATOR_TOPICS, "Europe/Berlin")
+    for person, refusal in ((house.ann.email, "is no operator"), ("nobody@x.example", "Nobody here has")):
+        with pytest.raises(CommandError, match=refusal):
+            call_command("set_subscription", person, "--topic", "budgets")
+    with pytest.raises(CommandError, match="lies in your quiet hours"):
+        call_command("set_subscription", house.op.email, "--quiet-from", "07:00", "--quiet-until", "09:00")
+    call_command("set_subscription", house.op.email)
+    assert "is mailed no notices of tenants" in capsys.readouterr().out
