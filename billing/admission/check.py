@@ -46,6 +46,14 @@ class Need:
         return self.amount if cap is None else min(self.amount, Fraction(cap))
 
     @property
+    def borrows(self) -> Fraction:
+        """Of that, what comes out of the pool: its own is used first."""
+        if self.status.quota.borrows_from_id is None:
+            return Fraction(0)
+        own = self.status.amount - self.status.figure.used - self.status.figure.reserved
+        return max(Fraction(0), self.reserves - max(own, Fraction(0)))
+
+    @property
     def fits(self) -> bool:
         """Something is left, it is enough, and no block stands."""
         return self.status.left > 0 and self.reserves <= self.status.left and not self.blocks
@@ -96,7 +104,8 @@ def check_job(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime, be
     """
     seconds = read_length(job)
     owner = account_of(tenant, cluster, job.account, datetime.fromtimestamp(job.started or 0, UTC))
-    listed = quotas.list_quotas(tenant).filter(wallet=None)  # of a wallet the job needs what the wallet has
+    # Of a wallet the job needs what the wallet has; of a pool its project borrows.
+    listed = quotas.list_quotas(tenant).filter(wallet=None, lends=False)
     rows = [row for row in listed if _counts(row, owner, job)]
     by_quota = figures.load_figures(rows, moment=now, forecasts=False, besides=besides) if rows else {}
     released = bool(rows) and tenant.pk in demands.load_released([tenant.pk], now)

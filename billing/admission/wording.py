@@ -75,10 +75,11 @@ def refusal_text(need: Need) -> str:
     """Which budget, how it stands, and what the job needs of it."""
     one = need.status
     return _(
-        "Budget {name} ({scope}, {period}): {used} of {amount} used{reserved}, {left} left; "
+        "Budget {name} ({scope}, {period}): {used} of {amount} used{reserved}{pool}, {left} left; "
         "this job needs up to {needs}."
     ).format(
         reserved=_reserved(one),
+        pool=_pool(one),
         name=one.quota.name,
         scope=scope_text(one.quota),
         period=period_text(one.quota),
@@ -94,6 +95,14 @@ def _reserved(one: QuotaStatus) -> str:
     if not one.figure.reserved:
         return ""
     return _(", {reserved} reserved").format(reserved=one.text(one.figure.reserved))
+
+
+def _pool(one: QuotaStatus) -> str:
+    """What it may use of its pool, with what it has used of it; nothing without one."""
+    if one.quota.borrows_from is None:
+        return ""
+    amount = one.text(one.figure.borrowable - one.figure.promised)
+    return _(", up to {amount} more of pool {pool}").format(amount=amount, pool=one.quota.borrows_from.name)
 
 
 def wallet_text(need: WalletNeed) -> str:

@@ -73,6 +73,18 @@ class Quota(QuotaColumns):
         blank=True,
         help_text="It acts on clusters of which running jobs hold more than so many percent; empty: always.",
     )
+    lends = models.BooleanField(
+        default=False,
+        help_text="A pool: it counts what quotas of projects that borrow from it have used beyond their own.",
+    )
+    borrows_from = models.ForeignKey(
+        "self",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="The pool of which it may use more, once its own amount is used.",
+    )
     created_at = models.DateTimeField()
     counts_since = models.DateTimeField(
         help_text="Since when it counts the same in the same periods: nothing is carried over from before."
@@ -92,6 +104,28 @@ class Quota(QuotaColumns):
                 condition=(Q(set_by="wallet", wallet__isnull=False) & Q(every="rolling", measure="credits"))
                 | (~Q(set_by="wallet") & Q(wallet=None, demand_above=None)),
                 name="quota_of_a_wallet_has_no_periods",
+            ),
+            models.CheckConstraint(
+                condition=Q(lends=False)
+                | Q(
+                    **dict.fromkeys(SCOPE, ""),
+                    project=None,
+                    borrows_from=None,
+                    action="notify",
+                    carry_over=0,
+                    carry_overdraft=False,
+                ),
+                name="quota_that_lends_is_of_the_whole_tenant",
+            ),
+            models.CheckConstraint(
+                condition=Q(borrows_from=None)
+                | Q(**dict.fromkeys(SCOPE, ""), project__isnull=False, carry_over=0, carry_overdraft=False),
+                name="quota_that_borrows_is_of_a_project",
+            ),
+            models.UniqueConstraint(
+                fields=["borrows_from", "project"],
+                condition=Q(ended_at=None, borrows_from__isnull=False),
+                name="project_borrows_once_from_a_pool",
             ),
             models.CheckConstraint(
                 condition=Q(cap=None) | Q(cap__gte=F("amount")), name="quota_is_within_its_cap"
@@ -134,6 +168,9 @@ class QuotaPeriod(models.Model):
     carried = models.DecimalField(
         **AMOUNT, default=0, help_text="What the period before left for it; below zero: what it overdrew."
     )
+    borrowable = models.DecimalField(
+        **AMOUNT, default=0, help_text="Of one that borrows: so much more it may use of its pool."
+    )
     used = models.DecimalField(
         max_digits=30, decimal_places=12, help_text="Rounded; counters are the rated usage itself."
     )
@@ -162,8 +199,13 @@ class QuotaPeriod(models.Model):
 
     @property
     def available(self) -> Decimal:
-        """What might be used in it."""
+        """What might be used in it of its own."""
         return max(self.amount + self.carried, Decimal(0))
+
+    @property
+    def limit(self) -> Decimal:
+        """The same with what it might borrow."""
+        return self.available + self.borrowable
 
 
 class QuotaWatched(models.TextChoices):

@@ -78,13 +78,13 @@ def is_demanded(one: Outcome, *, stands: bool, moment: datetime) -> bool:
     """Whether all of the quota is used; one whose block stands is lifted a little below, and after its term."""
     if one.quota.every == QuotaEvery.TERM and not one.figure.window.start <= moment < one.figure.window.end:
         return False
-    used, amount = one.figure.used, one.amount
+    used, amount = one.figure.used, one.limit
     return is_over(one) or (stands and used > 0 and not rules.is_left(used, level=amount, amount=amount))
 
 
 def is_over(one: Outcome) -> bool:
     """Whether the quota acts and all of it is used; one of nothing by the first second."""
-    used, amount = one.figure.used, one.amount
+    used, amount = one.figure.used, one.limit
     overdrawn = one.figure.is_overdrawn(one.quota)
     state = rules.state(used, amount=amount, thresholds=(), overdrawn=overdrawn)
     return one.quota.action != QuotaAction.NOTIFY and state == rules.QuotaState.OVER

@@ -256,7 +256,7 @@ def _is_spent(quota: Quota, figure: Figure, moment: datetime) -> bool:
     """Whether what was read suffices, without what is counted on."""
     if quota.every == QuotaEvery.TERM and not figure.window.start <= moment < figure.window.end:
         return False
-    used, amount = figure.used - figure.counted_on, figure.amount(quota)
+    used, amount = figure.used - figure.counted_on, figure.limit(quota)
     state = rules.state(used, amount=amount, thresholds=(), overdrawn=figure.is_overdrawn(quota))
     return state == rules.QuotaState.OVER
 

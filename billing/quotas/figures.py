@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from billing.models import BillingPeriod, Quota, QuotaCredits, QuotaMeasure
+from billing.models import BillingPeriod, Quota, QuotaMeasure
 from billing.queries.costs import cost
-from billing.quotas import carry_over, counters, freshness, lines, reservations
-from billing.quotas.counters import EVERYTHING, Count, Edge, Span, Wants, scope_of, sql
+from billing.quotas import carry_over, counters, freshness, lines, pools, reservations
+from billing.quotas.counters import EVERYTHING, Count, Edge, Span, Wants, scope_of
+from billing.quotas.credits import load_credits
 from billing.quotas.debts import load_debts
 from billing.quotas.lines import Lines, PriceTag
+from billing.quotas.pools import Loan
 from billing.quotas.windows import DAY, Calendar, Window, days_of, load_calendars
 from billing.rules.forecast import LAST, pace
 from billing.rules.money import Money
@@ -42,14 +44,24 @@ class Figure:
     stale_since: datetime | None  # up to when the cluster is read that has not been for long
     carried: Fraction = Fraction(0)
     reserved: Fraction = Fraction(0)  # of what is left, what reservations hold of the window
+    # Of a quota that borrows: so much more it may use of its pool, of that what reservations of others hold, and what
+    # all who borrow from it use in a second.
+    borrowable: Fraction = Fraction(0)
+    promised: Fraction = Fraction(0)
+    pool_speed: Fraction = Fraction(0)
+    loans: tuple[Loan, ...] = ()  # of a pool, in order of names
 
     @property
     def used(self) -> Fraction:
         return self.rated + self.counted_on - self.credited
 
     def amount(self, quota: Quota) -> Fraction:
-        """What may be used in the window."""
+        """What may be used in the window, of the quota's own."""
         return max(Fraction(quota.amount) + self.carried, Fraction(0))
+
+    def limit(self, quota: Quota) -> Fraction:
+        """The same with what it may borrow: all of that is used before the quota acts."""
+        return self.amount(quota) + self.borrowable
 
     def is_overdrawn(self, quota: Quota) -> bool:
         """Whether the period before left nothing of this one."""
@@ -90,18 +102,23 @@ def load_figures(
     """By quota how it stands, with its tenant and project loaded. A fixed number of queries, however many they are;
     for tenants whose plans have more than prices of single units those of a close besides. `besides`: a reservation
     that is left out."""
+    wanted = [quota.pk for quota in quotas]
+    quotas = [*quotas, *pools.load_relatives(quotas)]
     calendars = load_calendars(quotas)
     windows = {quota.pk: calendars[quota.tenant_id].window(quota, moment) for quota in quotas}
     # Before what is used: of a pull between the two, seconds are counted twice for a moment, and never lost.
     reserved = reservations.load_reserved(quotas, windows, moment=moment, besides=besides)
     missing = load_debts(quotas)
-    counting = [quota for quota in quotas if quota.wallet_id is None]
+    counting = [quota for quota in quotas if quota.wallet_id is None and not quota.lends]
     results = _load(counting, windows, calendars, moment, forecasts=forecasts) if counting else {}
     nothing = Fraction(0)
-    for pk, debt in missing.items():
-        results[pk] = Figure(windows[pk], debt, nothing, nothing, nothing, None, None, None)
+    missing |= {quota.pk: nothing for quota in quotas if quota.lends}
+    for pk, lack in missing.items():
+        results[pk] = Figure(windows[pk], lack, nothing, nothing, nothing, None, None, None)
     results |= _with_carried(quotas, results, calendars, moment)
-    return {pk: replace(one, reserved=reserved[pk]) if pk in reserved else one for pk, one in results.items()}
+    results |= {pk: replace(results[pk], reserved=held) for pk, held in reserved.items()}
+    results |= pools.share(quotas, results)
+    return {pk: results[pk] for pk in wanted}
 
 
 def load_figures_until(wanted: Sequence[tuple[Quota, Window, datetime]]) -> dict[int, Fraction]:
@@ -172,7 +189,7 @@ def _load(
     keys |= {key.price for edge in edges for count in edge.values() for key in count.keys}
     prices = lines.load_price_tags(keys)
     valued = _value_lines(plan, counts, prices)
-    credited = _load_credits(quotas, windows)
+    credited = load_credits(quotas, windows)
     marks = freshness.load_marks(quotas, moment)
     values = {
         quota.pk: _Value(quota, prices).sum(plan.pieces[quota.pk], counts, edges, valued) for quota in quotas
@@ -369,24 +386,3 @@ def _forecasts(
             mix = total.use / total.plain if total.plain else Fraction(1)
             results[quota.pk] = total.rated + total.grown + going.coming(rest).expected * mix
     return results
-
-
-def _load_credits(quotas: Sequence[Quota], windows: Mapping[int, Window]) -> dict[int, Fraction]:
-    """By quota that is net of credits what was given or paid in, in its window. One query, none without such."""
-    net = [quota for quota in quotas if quota.credits != QuotaCredits.GROSS]
-    if not net:
-        return {}
-    values = {
-        "wants": [quota.pk for quota in net],
-        "tenants": [quota.tenant_id for quota in net],
-        "units": [quota.unit for quota in net],
-        "with_top_ups": [quota.credits == QuotaCredits.PAID for quota in net],
-        "since": [windows[quota.pk].start for quota in net],
-        "until": [windows[quota.pk].end for quota in net],
-        "first_days": [windows[quota.pk].first for quota in net],
-        "end_days": [windows[quota.pk].end_day for quota in net],
-    }
-    units = {quota.pk: quota.unit for quota in net}
-    return {
-        pk: Money.from_minor(int(sum_), units[pk]).amount for pk, sum_ in counters.rows(sql.CREDITS, values)
-    }

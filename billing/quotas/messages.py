@@ -31,6 +31,12 @@ SENTENCES: Mapping[str, str] = {
         "Credits are given to the whole tenant: a quota that they lower has no scope and counts money, or with top-ups "
         "what wallets are charged."
     ),
+    "quota-borrows-scope": _(
+        "Whoever borrows is one whole project: name the project, and nothing else of the scope."
+    ),
+    "quota-borrows-twice": _(
+        "{other} of the same project borrows from {pool} already: a project borrows once."
+    ),
     "quota-carry-elsewhere": _(
         "A fixed term and a rolling window have no period before: choose another period, or carry nothing over."
     ),
@@ -69,6 +75,7 @@ SENTENCES: Mapping[str, str] = {
     "quota-of-plan-narrow": _(
         "A quota of a plan is for each of its tenants: leave out project, user, account, recipients and cap."
     ),
+    "quota-of-plan-pool": _("A pool and its projects are a tenant's own: a plan has none."),
     "quota-of-plan-in-use": _(
         "Plan {version} is in use, so its quotas stay as they are: give the new ones with a later `from`."
     ),
@@ -83,6 +90,14 @@ SENTENCES: Mapping[str, str] = {
     "quota-paid-scope": _(
         "What the tenant pays for others is money of no project, user or cluster of its own: leave the scope empty."
     ),
+    "quota-pool": _(
+        "A pool is lent to the tenant's projects: it has no scope, only notifies, and has no forecast thresholds, no "
+        "credits, no reservation cap and no pool of its own."
+    ),
+    "quota-pool-carries": _("A pool and whoever borrows from it carry nothing over."),
+    "quota-pool-differs": _("{pool} counts something else, or other periods: give both the same."),
+    "quota-pool-in-use": _("{borrowers} borrow from {name}: change or end these first."),
+    "quota-pool-none": _("{tenant} has no pool {pool}: set a quota with lends = true first."),
     "quota-project": _(
         "{tenant} has no project {project}: give an account to it first, or name another one."
     ),

@@ -29,7 +29,7 @@ from portal.core.tenants.models import Tenant
 
 LONGEST = LONGEST_NAME - len(OF_PLANS)
 """Characters of a name, which tenants read with `OF_PLANS` before it."""
-OF_TENANTS = ("project", "user", "account", "cap", "recipients")
+OF_TENANTS = ("project", "user", "account", "cap", "recipients", "lends", "borrows_from")
 """What a quota of a plan cannot say."""
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
+from decimal import Decimal
 from fractions import Fraction
 from math import ceil
 
 from django.db import connection
 
-from billing.models import Quota, ReservedAmount, WalletBooking, WalletHold
+from billing.models import Quota, QuotaPeriod, ReservedAmount, WalletBooking, WalletHold
 from billing.proof.checks import Check
 from billing.quotas import counters
 from billing.quotas.counters import Key, Span, Wants, scope_of
@@ -21,12 +23,15 @@ from billing.rules.quotas import Every
 from billing.wallets.reservation_holds import hold_key
 
 SHOWN = 10
+ROUNDED = Decimal("1e-12")
+"""To so much is rounded what a pass writes down."""
 
 
 def prove_quotas(*, moment: datetime) -> Check:
     """Of each quota in force, its present period: what its days count is what rated rows of its jobs add up to.
 
-    The days are read as the figure reads them, the rows job by job. Names up to ten places where the two differ.
+    The days are read as the figure reads them, the rows job by job; and pools lend what is used beyond own amounts.
+    Names up to ten places where the two differ.
     """
     rows = [quota for quota in list_quotas() if quota.every != Every.ROLLING]
     calendars = load_calendars(rows)
@@ -45,7 +50,28 @@ def prove_quotas(*, moment: datetime) -> Check:
             for key, seconds in count.rated.items():
                 rated[key] += seconds
         broken += _differences(quota, counts[number].rated, rated)
+    broken += _loan_differences([quota for quota in list_quotas() if quota.lends])
     return Check("quotas count the rated usage in their scope", broken[:SHOWN])
+
+
+def _loan_differences(pools: Sequence[Quota]) -> list[str]:
+    """Of each pool, as it was looked at last: it has lent what those who borrow from it used beyond their own then."""
+    broken = []
+    for pool in pools:
+        period = QuotaPeriod.objects.filter(quota=pool).order_by("-start").first()
+        if period is None:
+            continue
+        members = QuotaPeriod.objects.filter(
+            quota__borrows_from=pool, evaluated_at=period.evaluated_at
+        ).select_related("quota")
+        own = members if pool.every == Every.ROLLING else members.filter(start=period.start)
+        lent = sum((max(Decimal(0), row.used - row.available) for row in own), Decimal(0))
+        if abs(lent - period.used) > ROUNDED * (len(own) + 1):
+            broken.append(
+                f"{pool.tenant.slug}/{pool.name}: {period.used.normalize():f} lent, {lent.normalize():f} "
+                "used beyond their own by those who borrow"
+            )
+    return broken
 
 
 def _differences(quota: Quota, counted: dict[Key, Fraction], rated: dict[Key, Fraction]) -> list[str]:

@@ -20,12 +20,13 @@ from billing.models.quota_terms import LONGEST_NAME, SCOPE, plain
 from billing.models.quotas import QuotaQuerySet
 from billing.quotas.terms import QuotaError, QuotaTerms
 from portal.core.tenants.models import Tenant
+from portal.excerpt import quoted
 
 COLUMNS = tuple(QuotaTerms.__dataclass_fields__)
 FREELY_CHANGED = (
     *("amount", "cap", "carry_over", "carry_overdraft", "thresholds", "forecasts"),
     *("repeat_every", "recipients", "action", "grace_minutes", "ends_older", "watch", "set_by"),
-    *("reservation_cap", "demand_above"),
+    *("reservation_cap", "demand_above", "borrows_from"),
 )
 """What may change of a quota that goes on counting the same."""
 OF_RESERVATIONS = {"measure", "unit", "project", *SCOPE}
@@ -36,6 +37,9 @@ FREE = ("amount", "thresholds", "forecasts", "repeat_every", "recipients", "rese
 ADDRESS_OF_CHECKS = "check"
 """Of the API, where the names of quotas have theirs."""
 
+
+ALIKE = ("measure", "unit", "every", "first_day", "end_day", "hours", "credits")
+"""What two quotas have to have in common to be compared, or to share."""
 
 OF_PLANS = "plan-"
 """So begin the names of quotas that come with a plan, and no others."""
@@ -117,6 +121,7 @@ def _checked_values(
         terms = _within_cap(row, terms)
     terms = terms.checked(tenant, moment=moment)
     others = list(list_quotas(tenant).exclude(name=name))
+    _check_pool(tenant, row, terms, others)
     _refuse_above_plan(terms, others, by)
     _refuse_above_parent(terms, others)
     is_capped = row is not None and row.cap is not None
@@ -143,6 +148,8 @@ def end_quota(*, tenant: Tenant, name: str, by: Setter, moment: datetime) -> boo
     _refuse_plans_own(row)
     if by is Setter.OWNER and row.cap is not None:
         raise QuotaError("quota-capped", name=name)
+    if row.lends:
+        _refuse_borrowed(row, list(Quota.objects.in_force().filter(borrows_from=row).order_by("name")))
     row.ended_at = moment
     row.save(update_fields=["ended_at"])
     QuotaChange.objects.create(tenant=tenant)  # what it blocks is lifted by the next pass
@@ -151,7 +158,7 @@ def end_quota(*, tenant: Tenant, name: str, by: Setter, moment: datetime) -> boo
 
 def list_quotas(tenant: Tenant | None = None) -> QuerySet[Quota]:
     """Those in force, of one tenant or of all, by tenant and name."""
-    rows: QuotaQuerySet = Quota.objects.in_force().select_related("tenant", "project")
+    rows: QuotaQuerySet = Quota.objects.in_force().select_related("tenant", "project", "borrows_from")
     if tenant is not None:
         rows = rows.filter(tenant=tenant)
     return rows.order_by("tenant__slug", "name", "pk")
@@ -171,8 +178,7 @@ def is_same_scope(one: QuotaTerms | Quota, other: QuotaTerms | Quota) -> bool:
 
 
 def _is_alike(one: QuotaTerms | Quota, other: QuotaTerms | Quota) -> bool:
-    alike = ("measure", "unit", "every", "first_day", "end_day", "hours", "credits")
-    return all(getattr(one, column) == getattr(other, column) for column in alike)
+    return all(getattr(one, column) == getattr(other, column) for column in (*ALIKE, "lends"))
 
 
 def is_replaced(row: Quota, others: Sequence[Quota]) -> bool:
@@ -192,6 +198,33 @@ def _refuse_plans_own(row: Quota | None) -> None:
         raise QuotaError("quota-of-plan", name=row.name)
     if row is not None and row.set_by == QuotaSetBy.WALLET:
         raise QuotaError("quota-of-wallet", name=row.name)
+
+
+def _check_pool(tenant: Tenant, row: Quota | None, terms: QuotaTerms, others: Sequence[Quota]) -> None:
+    """Whoever borrows does so from a pool of the tenant that counts the same, and each project once."""
+    borrowers = [other for other in others if row is not None and other.borrows_from_id == row.pk]
+    if not terms.lends or any(_differ(other, terms) for other in borrowers):
+        _refuse_borrowed(row, borrowers)
+    pool = terms.borrows_from
+    if pool is None:
+        return
+    if pool.tenant_id != tenant.pk or pool.ended_at is not None or not pool.lends:
+        raise QuotaError("quota-pool-none", tenant=tenant, pool=quoted(pool.name))
+    if _differ(pool, terms):
+        raise QuotaError("quota-pool-differs", pool=pool.name)
+    for other in others:
+        if other.borrows_from_id == pool.pk and other.project == terms.project:
+            raise QuotaError("quota-borrows-twice", other=other.name, pool=pool.name)
+
+
+def _differ(one: Quota, other: QuotaTerms) -> bool:
+    return any(getattr(one, column) != getattr(other, column) for column in ALIKE)
+
+
+def _refuse_borrowed(row: Quota | None, borrowers: Sequence[Quota]) -> None:
+    if row is not None and borrowers:
+        names = ", ".join(other.name for other in borrowers)
+        raise QuotaError("quota-pool-in-use", name=row.name, borrowers=names)
 
 
 def _refuse_above_plan(terms: QuotaTerms, others: Sequence[Quota], by: Setter) -> None:

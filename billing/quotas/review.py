@@ -131,7 +131,11 @@ def period_start(quota: Quota, figure: Figure) -> datetime:
 
 def _with_late(outcomes: Sequence[Outcome], before: Mapping[int, QuotaPeriod]) -> list[Outcome]:
     """Say of what was crossed whether days long before the last pass suffice for it: then their usage came late."""
-    crossed = {one.quota.pk: one for one in outcomes if one.crossed and _was_seen(one, before)}
+    crossed = {
+        one.quota.pk: one
+        for one in outcomes
+        if one.crossed and _was_seen(one, before) and not one.quota.lends
+    }
     if not crossed:
         return list(outcomes)
     then = figures.load_figures_until(
@@ -156,6 +160,7 @@ def _save(outcomes: Sequence[Outcome], moment: datetime) -> None:
             end=None if one.quota.every == QuotaEvery.ROLLING else one.figure.window.end,
             amount=one.quota.amount,
             carried=decimal(one.figure.carried),
+            borrowable=decimal(one.figure.borrowable),
             used=decimal(one.figure.used),
             counted_on=decimal(one.figure.counted_on),
             forecast=None if one.figure.forecast is None else decimal(one.figure.forecast),
@@ -168,7 +173,17 @@ def _save(outcomes: Sequence[Outcome], moment: datetime) -> None:
         periods,
         update_conflicts=True,
         unique_fields=["quota", "start"],
-        update_fields=["end", "amount", "carried", "used", "counted_on", "forecast", "as_of", "evaluated_at"],
+        update_fields=[
+            "end",
+            "amount",
+            "carried",
+            "borrowable",
+            "used",
+            "counted_on",
+            "forecast",
+            "as_of",
+            "evaluated_at",
+        ],
     )
     QuotaCrossing.objects.bulk_create(crossing for one in outcomes for crossing in one.new_rows(moment))
     cleared = [row.pk for one in outcomes for row in (*one.cleared, *one.dropped)]
@@ -228,9 +243,13 @@ def _next_look(one: Outcome, moment: datetime) -> datetime:
         thresholds=one.quota.thresholds,
         repeat_every=one.quota.repeat_every,
     )
-    if one.figure.speed > 0 and level is not None:
-        # Half of the way, since a further tier can cost more than the first, by which the speed is told.
-        seconds = (level - one.figure.used) / one.figure.speed / 2
-        if seconds < LONGEST.total_seconds():
-            at = min(at, moment + max(SHORTEST, timedelta(seconds=int(seconds))))
+    ways = [(level, one.figure.speed)]
+    if one.limit > one.figure.used:
+        ways.append((one.limit, max(one.figure.pool_speed, one.figure.speed)))  # others may use the pool up
+    for goal, speed in ways:
+        if speed > 0 and goal is not None:
+            # Half of the way, since a further tier can cost more than the first, by which the speed is told.
+            seconds = (goal - one.figure.used) / speed / 2
+            if seconds < LONGEST.total_seconds():
+                at = min(at, moment + max(SHORTEST, timedelta(seconds=int(seconds))))
     return at

@@ -33,14 +33,22 @@ class QuotaStatus:
 
     @property
     def left(self) -> Fraction:
-        """What may still be used and is not reserved; below zero where more was."""
-        return self.amount - self.figure.used - self.figure.reserved
+        """What may still be used, borrowed too, and is not reserved; below zero where more was."""
+        figure = self.figure
+        return figure.limit(self.quota) - figure.promised - figure.used - figure.reserved
+
+    @property
+    def borrows(self) -> Fraction:
+        """Of a quota with a pool: what it has used of that."""
+        used = self.figure.used - self.amount if self.quota.borrows_from_id is not None else Fraction(0)
+        return max(used, Fraction(0))
 
     @property
     def state(self) -> QuotaState:
         return rules.state(
             self.figure.used,
             amount=self.amount,
+            limit=self.figure.limit(self.quota),
             thresholds=self.quota.thresholds,
             overdrawn=self.figure.is_overdrawn(self.quota),
         )
@@ -92,13 +100,11 @@ def plain_text(value: Fraction | Decimal, unit: str) -> str:
 
 def counts_sentence(quota: Quota) -> str:
     """What is counted, in one sentence."""
+    if quota.lends or quota.wallet_id is not None:
+        return _of_others(quota)
     if quota.measure == QuotaMeasure.GPU_HOURS:
         return _(
             "Counts the GPU-hours that jobs held, free ones too; a MIG slice counts as its part of a GPU."
-        )
-    if quota.wallet_id is not None:
-        return _(
-            "Counts what its wallet lacks: it comes when the wallet falls below zero, and goes with the debt."
         )
     if quota.measure == QuotaMeasure.CREDITS:
         if quota.credits == QuotaCredits.PAID:
@@ -120,6 +126,15 @@ def counts_sentence(quota: Quota) -> str:
             "Counts what the invoice comes to so far, before tax, less credit that was given or paid in, in the period."
         )
     return _("Counts what the invoice comes to so far, before tax: use, fees, and discounts of the plan.")
+
+
+def _of_others(quota: Quota) -> str:
+    """Of what follows from others' figures: budgets that borrow, or a wallet."""
+    if quota.lends:
+        return _("A pool: counts what its projects used beyond their own budgets.")
+    return _(
+        "Counts what its wallet lacks: it comes when the wallet falls below zero, and goes with the debt."
+    )
 
 
 def period_text(quota: Quota | PlanQuota) -> str:

@@ -66,6 +66,8 @@ class QuotaTerms:
     ends_older: bool = False
     watch: bool = False
     reservation_cap: Decimal | None = None
+    lends: bool = False
+    borrows_from: Quota | None = None  # a pool of the tenant's
 
     @classmethod
     def of(cls, quota: Quota) -> Self:
@@ -83,6 +85,8 @@ class QuotaTerms:
         """As `checked`, of whoever is on the plan. What a tenant alone has is refused: projects, people, accounts."""
         if self.project or self.user or self.account or self.recipients or self.cap is not None:
             raise QuotaError("quota-of-plan-narrow")
+        if self.lends or self.borrows_from:
+            raise QuotaError("quota-of-plan-pool")
         if self._is_money and plan.currency == TOKENS:
             raise QuotaError("quota-unit-tokens")
         return self._with_unit(plan, [plan.currency] if self._is_money else [])
@@ -95,6 +99,7 @@ class QuotaTerms:
         terms = replace(self, unit=self._unit(payer, currencies), grace_minutes=self._grace())
         _check_scope(terms)
         _check_period(terms)
+        _check_loans(terms)
         if terms.reservation_cap is not None and terms.reservation_cap <= 0:
             raise QuotaError("quota-reservation-cap")
         for amount in (terms.amount, terms.cap, terms.reservation_cap):
@@ -160,6 +165,21 @@ def _check_scope(terms: QuotaTerms) -> None:
         raise QuotaError("quota-action-scope")
     if terms.watch and terms.action == QuotaAction.NOTIFY:
         raise QuotaError("quota-watch")
+
+
+def _check_loans(terms: QuotaTerms) -> None:
+    if not terms.lends and terms.borrows_from is None:
+        return
+    has_scope = any(getattr(terms, column) for column in SCOPE)
+    if terms.lends:
+        is_plain = terms.credits == QuotaCredits.GROSS and not (terms.with_paid or terms.forecasts)
+        acts = terms.action != QuotaAction.NOTIFY or terms.reservation_cap is not None
+        if has_scope or terms.project or acts or terms.borrows_from or not is_plain:
+            raise QuotaError("quota-pool")
+    elif has_scope or terms.project is None:
+        raise QuotaError("quota-borrows-scope")
+    if terms.carry_over or terms.carry_overdraft:
+        raise QuotaError("quota-pool-carries")
 
 
 def _check_period(terms: QuotaTerms) -> None:

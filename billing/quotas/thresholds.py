@@ -44,8 +44,13 @@ class Outcome:
 
     @property
     def amount(self) -> Fraction:
-        """What may be used in the period."""
+        """What may be used in the period, of the quota's own: thresholds are of that."""
         return self.figure.amount(self.quota)
+
+    @property
+    def limit(self) -> Fraction:
+        """The same with what it may borrow."""
+        return self.figure.limit(self.quota)
 
     def is_late(self, one: Crossed) -> bool:
         """Whether it was reached by usage of days that had been looked at before."""

@@ -151,14 +151,19 @@ def is_left(figure: Fraction, *, level: Fraction, amount: Fraction) -> bool:
 
 
 def state(
-    used: Fraction, *, amount: Fraction, thresholds: Sequence[str], overdrawn: bool = False
+    used: Fraction,
+    *,
+    amount: Fraction,
+    thresholds: Sequence[str],
+    overdrawn: bool = False,
+    limit: Fraction | None = None,
 ) -> QuotaState:
-    """Over from the amount on, near from the first threshold on.
+    """Over from the amount on, or from the `limit` where more can be borrowed; near from the first threshold on.
 
     A quota of nothing is over from the first second of use on; one of which the period before left nothing,
     `overdrawn`, is so at once.
     """
-    if used >= amount and (used > 0 or overdrawn):
+    if used >= (amount if limit is None else limit) and (used > 0 or overdrawn):
         return QuotaState.OVER
     return QuotaState.NEAR if reached(used, amount=amount, thresholds=thresholds) else QuotaState.OK
 

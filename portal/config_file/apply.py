@@ -168,7 +168,9 @@ class _Writer:
         for contact in entry.contacts:
             with self.refusals(contact.label):
                 contact.write(row, moment=self.moment)
-        for quota in entry.quotas:
+        for quota in sorted(
+            entry.quotas, key=lambda one: not one.lends
+        ):  # pools first: others borrow from them
             with self.refusals(quota.label):
                 quota.write(row, by=Setter.OPERATOR, moment=self.moment)
         for limit in entry.limits:

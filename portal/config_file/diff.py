@@ -394,6 +394,6 @@ KINDS = (
         "version__plan",
         order="version pk",
     ),
-    Kind("quota", Quota, "quota {0.name} of {1}", quotas.described, "tenant project"),
+    Kind("quota", Quota, "quota {0.name} of {1}", quotas.described, "tenant project borrows_from"),
     Kind("limit", ConcurrencyLimit, "limit {0.name} of {1}", limits.described, "tenant project"),
 )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 from billing.models import PlanQuota, PlanVersion, Quota, QuotaAction, QuotaCredits, QuotaEvery, QuotaMeasure
 from billing.models.quota_terms import LONGEST_NAME, LONGEST_TEXT, SCOPE
 from billing.quotas.plan_quotas import set_plan_quota
-from billing.quotas.quotas import Setter, set_quota
+from billing.quotas.quotas import Setter, list_quotas, set_quota
 from billing.quotas.terms import DEFAULT_THRESHOLDS, QuotaError, QuotaTerms
 from billing.rules.quotas import LONGEST_GRACE, LONGEST_WINDOW, SHORTEST_GRACE
 from portal.config_file.entries import Entry, Rule, key
@@ -59,7 +59,7 @@ class QuotaTermsEntry(Entry, frozen=True, kw_only=True):
         values: dict[str, Any] = {
             field: getattr(self, field)
             for field in QuotaTerms.__dataclass_fields__
-            if field not in {"project", "first_day", "end_day"} and hasattr(self, field)
+            if field not in {"project", "borrows_from", "first_day", "end_day"} and hasattr(self, field)
         }
         lists: dict[str, Any] = {
             field: tuple(values[field])
@@ -87,10 +87,21 @@ class QuotaEntry(QuotaTermsEntry, frozen=True, kw_only=True):
     account: Text = ""
     recipients: list[str] = key(default_factory=list)
     cap: Decimal | None = None
+    lends: bool = False
+    borrows_from: Annotated[str, Rule(longest=LONGEST_NAME)] = ""
 
     def terms(self, tenant: Tenant) -> QuotaTerms:
         """As the use case takes it. Raises QuotaError where the project is none of the tenant's."""
-        return QuotaTerms(**self.values() | {"project": self._project(tenant)})
+        own = {"project": self._project(tenant), "borrows_from": self._pool(tenant)}
+        return QuotaTerms(**self.values() | own)
+
+    def _pool(self, tenant: Tenant) -> Quota | None:
+        if not self.borrows_from:
+            return None
+        pool = list_quotas(tenant).filter(name=self.borrows_from).first()
+        if pool is None:
+            raise QuotaError("quota-pool-none", tenant=tenant, pool=quoted(self.borrows_from))
+        return pool
 
     def _project(self, tenant: Tenant) -> Project | None:
         if not self.project:
@@ -112,6 +123,8 @@ def described(row: Quota) -> Mapping[str, Any]:
         "project": row.project and row.project.name,
         "recipients": row.recipients or "",
         "cap": row.cap,
+        "lends": "yes" if row.lends else "",
+        "borrows_from": row.borrows_from and row.borrows_from.name,
     }
 
 

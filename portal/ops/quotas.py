@@ -32,6 +32,12 @@ def quota_data(status: QuotaStatus) -> dict[str, Any]:
         "counted_on": number(figure.counted_on),
         "reserved": number(status.figure.reserved),
         "left": number(status.left),
+        "lends": quota.lends,
+        "borrows_from": quota.borrows_from and quota.borrows_from.name,
+        "borrowed": number(status.borrows),
+        "loans": [
+            {"quota": loan.quota, "project": loan.project, "used": number(loan.used)} for loan in figure.loans
+        ],
         "forecast": number(figure.forecast),
         "percent": None if status.percent is None else rounded_text(status.percent, 2),
         "state": status.state.value,
@@ -50,9 +56,13 @@ def quota_line(status: QuotaStatus) -> str:
     """`vision/monthly: $700.00 of $1,000.00 used each month (everything), near`"""
     quota = status.quota
     used, amount = status.text(status.figure.used), status.text(status.amount)
+    loans = "".join(f"; {loan.project}: {status.text(loan.used)}" for loan in status.figure.loans)
+    pool = (
+        f", {status.text(status.borrows)} of it from {quota.borrows_from.name}" if quota.borrows_from else ""
+    )
     return (
-        f"{quota.tenant.slug}/{quota.name}: {used} of {amount} used {period_text(quota)} ({scope_text(quota)}), "
-        f"{status.state}"
+        f"{quota.tenant.slug}/{quota.name}: {used} of {amount} used{pool} {period_text(quota)} ({scope_text(quota)}"
+        f"{loans}), {status.state}"
     )
 
 
@@ -97,6 +107,7 @@ def _need_data(need: Need) -> dict[str, Any]:
         "reserved": plain_text(status.figure.reserved, quota.unit),
         "left": plain_text(status.left, quota.unit),
         "needs": plain_text(need.amount, quota.unit),
+        "borrows": plain_text(need.borrows, quota.unit),
         "fits": need.fits,
         "refuses": need.refuses,
         "longest_seconds": need.longest,

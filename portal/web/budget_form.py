@@ -43,8 +43,9 @@ TEXTS = (
     "credits",
     "action",
     "reservation_cap",
+    "borrows_from",
 )
-FLAGS = ("with_paid", "watch", "carry_overdraft", "ends_older")
+FLAGS = ("with_paid", "watch", "carry_overdraft", "ends_older", "lends")
 WHOLE = ("hours", "carry_over", "grace_minutes")
 NAMES = (*TEXTS, *LISTS, *FLAGS, *WHOLE, "from", "until")
 YES = "yes"
@@ -100,6 +101,7 @@ def values_of(quota: Quota) -> dict[str, str]:
     values |= {"amount": f"{quota.amount.normalize():f}", "hours": str(quota.hours or "")}
     values |= {name: str(getattr(quota, name) or "") for name in ("carry_over", "grace_minutes")}
     values |= {"project": quota.project.name if quota.project else ""}
+    values |= {"borrows_from": quota.borrows_from.name if quota.borrows_from else ""}
     values |= {"from": str(quota.first_day or ""), "until": str(quota.end_day or "")}
     for name in ("repeat_every", "reservation_cap"):
         amount = getattr(quota, name)
@@ -171,12 +173,7 @@ def fields_of(values: Mapping[str, str]) -> list[dict[str, Any]]:
             numeric=True,
         ),
         flag("carry_overdraft", _("Carry overdrafts"), _("What a period overdraws the next one has less")),
-        one(
-            "reservation_cap",
-            _("Reserve at most"),
-            _("Of it, for one job; blank = all that the job may use"),
-            numeric=True,
-        ),
+        *_sharing(one, flag),
         one("recipients", _("Recipients"), _("E-mails of members; blank = owners and billing members")),
     ]
 
@@ -185,6 +182,20 @@ def label_of(name: str) -> tuple[str, str]:
     """What the form calls the field of this name, and the hint below it."""
     named = next(one for one in fields_of(dict.fromkeys(NAMES, "")) if one["name"] == name)
     return named["label"], named["hint"]
+
+
+def _sharing(one: Callable[..., dict[str, Any]], flag: Callable[..., dict[str, Any]]) -> list[dict[str, Any]]:
+    """What one job may reserve of it, and what projects lend each other."""
+    return [
+        one(
+            "reservation_cap",
+            _("Reserve at most"),
+            _("Of it, for one job; blank = all that the job may use"),
+            numeric=True,
+        ),
+        flag("lends", _("Lend it"), _("A pool that budgets of projects borrow from, once their own is used")),
+        one("borrows_from", _("Borrow from"), _("The name of a pool; of one whole project")),
+    ]
 
 
 def _ending(one: Callable[..., dict[str, Any]], flag: Callable[..., dict[str, Any]]) -> list[dict[str, Any]]:

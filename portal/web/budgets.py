@@ -90,6 +90,7 @@ class BudgetRow:
     effect: str  # what it does while all is used
     acts: Sequence[str]  # what it does to accounts now, and what runs on, in sentences
     origin: str  # what it comes and goes with, as the plan; "" of one that somebody has set
+    loans: str = ""  # what it borrowed, or of a pool who did
     tenant: str = ""
     as_of: datetime | None = None
 
@@ -208,6 +209,7 @@ def _row(one: QuotaStatus, acts: Acts, zone: ZoneInfo) -> BudgetRow:
         acts=acts.sentences(quota, zone),
         used=one.text(figure.used),
         left=one.text(one.left),
+        loans=_loans_text(one),
         **_reserved(one.quota, figure.reserved, one.amount, percent),
         forecast="" if figure.forecast is None else one.text(figure.forecast),
         resets_at=one.resets_at,
@@ -215,15 +217,30 @@ def _row(one: QuotaStatus, acts: Acts, zone: ZoneInfo) -> BudgetRow:
     )
 
 
+def _loans_text(one: QuotaStatus) -> str:
+    """Of a pool what each project has of it; of one that borrows what it has, and what is left there."""
+    if one.quota.borrows_from is not None:
+        figure = one.figure
+        held = max(figure.used + figure.reserved - one.amount, Fraction(0))
+        free = figure.borrowable - figure.promised - held
+        return _("{borrowed} borrowed from {pool}, {free} left there").format(
+            borrowed=one.text(one.borrows),
+            pool=one.quota.borrows_from.name,
+            free=one.text(max(free, Fraction(0))),
+        )
+    return ", ".join(f"{loan.project}: {one.text(loan.used)}" for loan in one.figure.loans)
+
+
 def _stored_row(period: QuotaPeriod, acts: Acts, reserved: Fraction) -> BudgetRow:
     quota, used, amount = period.quota, Fraction(period.used), Fraction(period.available)
+    limit = Fraction(period.limit)
     overdrawn = period.carried < 0 and not amount
-    state = rules.state(used, amount=amount, thresholds=quota.thresholds, overdrawn=overdrawn)
+    state = rules.state(used, amount=amount, limit=limit, thresholds=quota.thresholds, overdrawn=overdrawn)
     return BudgetRow(
         **_common(quota, state, rules.share(used, amount), amount, Fraction(period.carried)),
         acts=acts.sentences(quota, quota.tenant.zone),
         used=amount_text(used, quota.unit),
-        left=amount_text(amount - used - reserved, quota.unit),
+        left=amount_text(limit - used - reserved, quota.unit),
         **_reserved(quota, reserved, amount, rules.share(used, amount)),
         forecast="" if period.forecast is None else amount_text(period.forecast, quota.unit),
         resets_at=period.end,
@@ -262,8 +279,8 @@ def _common(
 
 
 def _reserved(quota: Quota, reserved: Fraction, amount: Fraction, used: Fraction | None) -> dict[str, Any]:
-    """Used, reserved and left are together 100 %, as they are rounded."""
-    part = rules.share(reserved, amount)
+    """Used, reserved and left are together 100 %, as they are rounded; where nothing can be borrowed beside it."""
+    part = rules.share(reserved, amount) if quota.borrows_from_id is None else None
     if not reserved or part is None or used is None:
         text = amount_text(reserved, quota.unit) if reserved else ""
         return {"reserved": text, "reserved_percent": "", "left_percent": ""}

@@ -48,6 +48,24 @@ def test_api_031_put_on_the_name_creates_replaces_and_delete_ends(ann: Door) -> 
     assert [ann.send("DELETE", "/quotas/march").status for _ in range(2)] == [204, 404]
 
 
+def test_quota_062_a_pool_and_whoever_borrows_from_it(ann: Door, house: House) -> None:
+    project = house.vision.projects.get().name
+    borrower = BODY | {"amount": "10.00", "project": project, "borrows_from": "shared"}
+    assert ann.send("PUT", "/quotas/own", borrower).status == 409  # there is no pool yet
+    assert ann.send("PUT", "/quotas/shared", BODY | {"amount": "5.00", "lends": True}).body["loans"] == []
+    made = ann.send("PUT", "/quotas/own", borrower).body
+    assert {name: made[name] for name in ("used", "borrows_from", "borrowed", "left", "state")} == {
+        "used": "13.00",
+        "borrows_from": "shared",
+        "borrowed": "3.00",
+        "left": "2.00",
+        "state": "near",
+    }
+    pool = ann.reads("/quotas/shared")
+    assert (pool["used"], pool["left"]) == ("3.00", "2.00")
+    assert pool["loans"] == [{"quota": "own", "project": project, "used": "3.00", "reserved": "0.00"}]
+
+
 def test_api_011_a_change_of_terms_that_are_gone_is_refused(ann: Door, house: House) -> None:
     assert ann.send("PUT", "/quotas/march", BODY, **{"If-Match": '"x"'}).problem == (412, "changed-meanwhile")
     tag = ann.send("PUT", "/quotas/march", BODY).headers["ETag"]
@@ -126,6 +144,12 @@ def test_a_key_of_a_project_keeps_to_it(house: House) -> None:
     assert key.send("PUT", "/quotas/all", BODY | {"project": "nlp"}).problem == (404, "not-found")
     assert key.send("PUT", "/quotas/own", BODY).problem == (404, "not-found")
     assert key.send("PUT", "/quotas/own", BODY | {"project": "nlp"}).status == 200
+    whole = door(house.ann, house.vision)
+    assert whole.send("PUT", "/quotas/shared", BODY | {"lends": True}).status == 200
+    lends = BODY | {"project": "nlp", "borrows_from": "shared"}  # that is the tenant's, and its to lend
+    assert key.send("PUT", "/quotas/own", lends).problem == (404, "not-found")
+    assert whole.send("PUT", "/quotas/own", lends).status == 200
+    assert key.send("PUT", "/quotas/own", lends | {"amount": "1.00"}).status == 200
     assert [row["name"] for row in key.reads("/quotas")["data"]] == ["own"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -46,6 +47,13 @@ def test_the_pages_fit_every_window(live_server: LiveServer) -> None:
         action=QuotaAction.NO_GPU_JOBS,
     )
     quotas.set_quota(tenant=house.vision, name="gpus", terms=acting, by=Setter.OPERATOR, moment=moment)
+    pool = replace(acting, amount=Decimal(20), action=QuotaAction.NOTIFY, lends=True)
+    shared = quotas.set_quota(
+        tenant=house.vision, name="shared", terms=pool, by=Setter.OPERATOR, moment=moment
+    )
+    project = house.vision.projects.get()
+    borrower = replace(acting, amount=Decimal(3), project=project, borrows_from=shared)
+    quotas.set_quota(tenant=house.vision, name="borrows", terms=borrower, by=Setter.OPERATOR, moment=moment)
     review.review_quotas(moment=moment)
     set_limit(tenant=house.vision, name="once", terms=LimitTerms(gpus=16, jobs=40), moment=moment)
     now = datetime.now(UTC).replace(microsecond=0)
@@ -58,6 +66,7 @@ def test_the_pages_fit_every_window(live_server: LiveServer) -> None:
         "preview": f"/t/vision-lab/budgets/{preview}",
         "operator": "/operator/budgets/",
         "limits": "/operator/limits/",
+        "tokens": "/operator/tenants/vision-lab/tokens/",
         "limit": "/operator/limits/?tenant=vision-lab&name=h100&gpus=16&gpu_model=h100&jobs=40&act=preview",
     }
     shots = os.environ.get("SHOTS", "")
@@ -66,7 +75,7 @@ def test_the_pages_fit_every_window(live_server: LiveServer) -> None:
             for theme in THEMES:
                 for person, names in (
                     (house.ann, ("budgets", "preview", "check")),
-                    (house.op, ("operator", "limits", "limit")),
+                    (house.op, ("operator", "limits", "limit", "tokens")),
                 ):
                     with visit(browser, width=width, theme=theme) as at:
                         sign_in(at.page, live_server.url, person.email, pages[names[0]])

@@ -53,6 +53,7 @@ class NeedSerializer(serializers.Serializer[Any]):
     needs = serializers.CharField(
         help_text="What the job uses until its time limit, or the end of the period."
     )
+    borrows = serializers.CharField(help_text="Of that, what comes from its pool: its own is used first.")
     fits = serializers.BooleanField()
     refuses = serializers.BooleanField(help_text="It does not fit, and the quota acts on such jobs.")
     longest_seconds = serializers.IntegerField(

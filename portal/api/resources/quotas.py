@@ -52,9 +52,20 @@ TERMS = (
         "watch",
         "set_by",
         "reservation_cap",
+        "lends",
+        "borrows_from",
     ),
 )
 """What was set: use refuses no change."""
+
+
+class LoanSerializer(serializers.Serializer[Any]):
+    """What a project has of a pool. Amounts are decimal strings in the pool's `unit`, or GPU-hours."""
+
+    quota = serializers.CharField(help_text="The quota of the project that borrows.")
+    project = serializers.CharField()
+    used = serializers.CharField()
+    reserved = serializers.CharField(help_text="For jobs that wait or run.")
 
 
 class QuotaSerializer(serializers.Serializer[Any]):
@@ -102,6 +113,12 @@ class QuotaSerializer(serializers.Serializer[Any]):
         allow_null=True,
         help_text="One reservation holds at most so much of it; null: all that its job may use.",
     )
+    lends = serializers.BooleanField(help_text="A pool: quotas of projects borrow from it.")
+    borrows_from = serializers.CharField(
+        allow_null=True, help_text="The pool of which it may use more, once its own amount is used."
+    )
+    borrowed = serializers.CharField(help_text="Of what is used, what it has of its pool.")
+    loans = LoanSerializer(many=True, help_text="Of a pool, what each project has of it.")
     counts = serializers.CharField(help_text="What is counted, in a sentence.")
     carried = serializers.CharField(
         help_text="Added to the amount in this period; below zero: what the period before overdrew."
@@ -167,7 +184,9 @@ class OneQuota(OneNamed, QuotaEndpoint):
         self.match_terms(self.row(name))
         project = self.client.key.project
         if project is not None and (
-            entry.project != project.name or (self.row(name) is None and _is_taken(tenant, name))
+            entry.project != project.name
+            or (self.row(name) is None and _is_taken(tenant, name))
+            or entry.borrows_from not in ("", _pool_of(self.row(name)))
         ):
             raise not_found()  # what belongs to another project, or to all, is not there for this key
         try:
@@ -190,6 +209,10 @@ class OneQuota(OneNamed, QuotaEndpoint):
         return HttpResponse(status=204)
 
 
+def _pool_of(row: Quota | None) -> str:
+    return row.borrows_from.name if row is not None and row.borrows_from is not None else ""
+
+
 def _is_taken(tenant: Any, name: str) -> bool:
     return quotas.list_quotas(tenant).filter(name=name).exists()
 
@@ -204,6 +227,16 @@ def as_data(status: QuotaStatus) -> dict[str, Any]:
         "counted_on": plain_text(figure.counted_on, quota.unit),
         "reserved": plain_text(figure.reserved, quota.unit),
         "left": plain_text(status.left, quota.unit),
+        "borrowed": plain_text(status.borrows, quota.unit),
+        "loans": [
+            {
+                "quota": loan.quota,
+                "project": loan.project,
+                "used": plain_text(loan.used, quota.unit),
+                "reserved": plain_text(loan.reserved, quota.unit),
+            }
+            for loan in figure.loans
+        ],
         "forecast": None if figure.forecast is None else plain_text(figure.forecast, quota.unit),
         "percent": None if status.percent is None else rounded_text(status.percent, 2),
         "state": status.state.value,
@@ -225,6 +258,7 @@ def _terms(quota: Quota) -> dict[str, Any]:
         "from": quota.first_day and quota.first_day.isoformat(),
         "until": quota.end_day and quota.end_day.isoformat(),
         "project": quota.project.name if quota.project else None,
+        "borrows_from": quota.borrows_from.name if quota.borrows_from else None,
         "forecast_thresholds": quota.forecasts,
         "repeat_every": number(quota.repeat_every),
         "reservation_cap": number(quota.reservation_cap),

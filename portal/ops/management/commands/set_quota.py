@@ -22,7 +22,19 @@ from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.ops.lookups import the_tenant
 from portal.ops.quotas import quota_data, quota_line
 
-TEXTS = ("unit", "project", "user", "account", "cluster", "queue", "qos", "gpu_model", "credits", "action")
+TEXTS = (
+    "borrows_from",
+    "unit",
+    "project",
+    "user",
+    "account",
+    "cluster",
+    "queue",
+    "qos",
+    "gpu_model",
+    "credits",
+    "action",
+)
 LISTS = ("thresholds", "forecast_thresholds", "recipients")
 
 
@@ -83,6 +95,7 @@ class Command(OperatorCommand):
         parser.add_argument(
             "--reservation-cap", metavar="AMOUNT", help="one reservation holds at most so much of it"
         )
+        _add_pool(parser)
         parser.add_argument("--end", action="store_true", help="end it")
         parser.add_argument("--why", default="", help="the reason, for the history")
 
@@ -95,6 +108,13 @@ class Command(OperatorCommand):
             row = _entry(options).write(tenant, by=Setter.OPERATOR, moment=moment)
         (one,) = status.load_statuses(list(quotas.list_quotas(tenant).filter(pk=row.pk)), moment=moment)
         return Answer(quota_data(one), quota_line(one))
+
+
+def _add_pool(parser: CommandParser) -> None:
+    parser.add_argument("--lends", action="store_true", help="a pool, which quotas of projects borrow from")
+    parser.add_argument(
+        "--borrows-from", metavar="NAME", help="the pool of which it may use more once its own is used"
+    )
 
 
 def _end(tenant: Tenant, name: str, moment: datetime) -> Answer:
@@ -115,7 +135,9 @@ def _entry(options: dict[str, Any]) -> QuotaEntry:
         if options[name] is not None
     }
     values |= {
-        name: True for name in ("with_paid", "watch", "carry_overdraft", "ends_older") if options[name]
+        name: True
+        for name in ("with_paid", "watch", "carry_overdraft", "ends_older", "lends")
+        if options[name]
     }
     for key, name in (("from", "begins"), ("until", "ends")):
         if options[name]:
