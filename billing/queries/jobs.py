@@ -167,20 +167,20 @@ def _users(tenant: Tenant) -> list[str]:
 def newest(tenant: Tenant, filters: JobFilter, *, after: str = "") -> tuple[list[Job], str]:
     """A page of jobs, the newest first, and the cursor of the next one. Two queries; of those that ran in a range at
     most four."""
-    matching = _matching(tenant, filters).select_related("project")
+    chosen = matching(tenant, filters).select_related("project")
     if filters.ran is not None:
-        rows, more = _ran(matching, *filters.ran, after=after)
+        rows, more = _ran(chosen, *filters.ran, after=after)
         return costed(tenant, rows), more
-    page = pagination.page(matching, *NEWEST_FIRST, after=after, size=PAGE)
+    page = pagination.page(chosen, *NEWEST_FIRST, after=after, size=PAGE)
     return costed(tenant, page.rows), page.next
 
 
-def _ran(matching: QuerySet[RatedJob], since: int, until: int, *, after: str) -> tuple[list[RatedJob], str]:
+def _ran(chosen: QuerySet[RatedJob], since: int, until: int, *, after: str) -> tuple[list[RatedJob], str]:
     """Those that began in the range, then those that were running when it began.
 
     Apart, as the index of lists finds the first at once, and the others are few: looked up by their ends.
     """
-    ran = matching.filter(started__isnull=False)
+    ran = chosen.filter(started__isnull=False)
     began = ran.filter(shown_at__gte=since, shown_at__lt=until)
     page = pagination.page(began, *NEWEST_FIRST, after=after, size=PAGE)
     if page.next:
@@ -216,7 +216,7 @@ def job(tenant: Tenant, record_id: int) -> tuple[Job, list[Piece]]:
     return costed(tenant, [row])[0], _pieces(tenant, row)
 
 
-def _matching(tenant: Tenant, filters: JobFilter) -> QuerySet[RatedJob]:
+def matching(tenant: Tenant, filters: JobFilter) -> QuerySet[RatedJob]:
     jobs = RatedJob.objects.runs().filter(tenant=tenant)
     if filters.period is not None:
         start, end = seconds_of(filters.period)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
-from django.http import Http404, HttpResponse, QueryDict
+from django.http import Http404, HttpResponse, HttpResponseBase, QueryDict
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from billing.models import RatedJob
+from billing.queries import job_lists
 from billing.queries import jobs as reading
 from billing.queries.cost_explorer import Days
 from billing.queries.job_life import life
-from billing.queries.jobs import Choices, JobFilter, Piece
+from billing.queries.job_lists import Order
+from billing.queries.jobs import Choices, Job, JobFilter, Piece
 from billing.rules.period import midnight
 from portal.core.tenants.access import Action, Right
 from portal.core.tenants.models import Membership, User
@@ -22,12 +27,22 @@ from portal.core.tenants.scope import acting_scope
 from portal.web import format as say
 from portal.web import job_acts
 from portal.web import job_life as shown
-from portal.web.access_decorators import TenantRequest, answer, tenant_page
+from portal.web.access_decorators import ScopedStream, TenantRequest, answer, tenant_page
 from portal.web.badges import job_badge
 from portal.web.cost_selection import days_text
 from portal.web.day_ranges import DayRangeError, read_days
 from portal.web.form_input import options
+from portal.web.job_columns import COLUMNS, USUAL, JobCell, cells, column_options, read_columns
 
+NEEDS_RANGE = gettext_noop(
+    "Choose a period or days to sort by cost or GPU-hours. Until then, the newest come first."
+)
+ORDERS = {
+    Order.NEWEST: gettext_noop("Newest"),
+    Order.OLDEST: gettext_noop("Oldest"),
+    Order.COST: gettext_noop("Cost"),
+    Order.GPU_HOURS: gettext_noop("GPU-hours"),
+}
 LONGEST = 200  # characters of a search
 MORE = {"account": "Account", "cluster": "Cluster", "queue": "Queue", "qos": "QOS"}
 STATES = (
@@ -36,30 +51,105 @@ STATES = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class JobRow:
+    """A row of the list: the job, and the cells of chosen columns; none where they are the usual ones."""
+
+    job: Job
+    cells: Sequence[JobCell]
+
+
 @tenant_page(Action.READ, area="jobs")
 def jobs(request: TenantRequest) -> HttpResponse:
     query = request.GET
-    choices = reading.choices(request.tenant)
-    own = _own_users(request)
+    selection = _selection(request)
+    filters, order, columns = selection.filters, selection.order, read_columns(query)
+    rows, more = job_lists.listed(request.tenant, filters, order, after=query.get("before", ""))
+    is_first = not query.get("before")
+    totals = job_lists.totals(request.tenant, filters) if query.get("totals") and is_first else None
+    page = {
+        "jobs": [JobRow(job=job, cells=cells(job, columns, request.zone)) for job in rows],
+        "older": _address(query, before=more) if more else "",
+        "filters": filters,
+        "is_set": filters.is_set or order is not Order.NEWEST,
+        "chosen": _chosen(filters, selection.days),
+        "more_filters": [(name, query[name]) for name in MORE if query.get(name)],
+        "first": query.get("from", ""),
+        "through": query.get("through", ""),
+        "error": selection.error,
+        "hint": _(NEEDS_RANGE)
+        if order.needs_range and filters.period is None and filters.ran is None
+        else "",
+        "orders": options([(one.value, _(label)) for one, label in ORDERS.items()], order.value),
+        "columns": columns,
+        "column_options": column_options(columns),
+        "column_labels": [(_(COLUMNS[name].label), COLUMNS[name].is_number) for name in columns],
+        "colspan": len(columns or USUAL) + 2,
+        "kept": [
+            (name, value)
+            for name in query
+            if name not in {"col", "before"}
+            for value in query.getlist(name)
+            if value
+        ],
+        "is_first": is_first,
+        "totals": totals,
+        "too_many": job_lists.MOST_ADDED if query.get("totals") and is_first and totals is None else 0,
+        "totals_address": _address(query, totals="1"),
+        "csv_address": _address(query, totals="", col=""),
+        **_offered(selection),
+    }
+    return answer(request, request.frame, page, whole="tenant/jobs.html", part="tenant/_job_rows.html")
+
+
+@tenant_page(Action.READ, area="jobs")
+def jobs_csv(request: TenantRequest) -> HttpResponseBase:
+    selection = _selection(request)
+    if selection.error:
+        raise Http404(selection.error)
+    return ScopedStream(
+        request.tenant,
+        job_lists.as_csv(request.tenant, selection.filters),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{request.tenant.slug}-jobs.csv"'},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """What the address selects, and what it could."""
+
+    filters: JobFilter
+    order: Order
+    days: Days | None
+    error: str  # a sentence where the days that were typed are none
+    choices: Choices
+    own: tuple[str, ...]  # what the person is called on the clusters
+
+
+def _selection(request: TenantRequest) -> Selection:
+    """What is no choice is not found."""
+    query = request.GET
+    choices, own = reading.choices(request.tenant), _own_users(request)
     error, days = "", None
     try:
         days = read_days(query)
+        order = Order(query.get("sort") or Order.NEWEST)
     except DayRangeError as refusal:
-        error = str(refusal)
+        error, order = str(refusal), Order.NEWEST
+    except ValueError as unknown:
+        raise Http404("no such order") from unknown
     filters = _filters(choices, query, own, days, request.zone)
-    rows, more = reading.newest(request.tenant, filters, after=query.get("before", ""))
-    same = {name: query[name] for name in query if name != "before" and query[name]}
+    return Selection(filters=filters, order=order, days=days, error=error, choices=choices, own=own)
+
+
+def _offered(selection: Selection) -> dict[str, object]:
+    choices, filters = selection.choices, selection.filters
     states = (*STATES, *({filters.state.upper()} - {"", *STATES}))
     models = [*choices.gpu_models, *({filters.gpu_model} - {"", *choices.gpu_models})]
-    page = {
-        "jobs": rows,
-        "older": urlencode({**same, "before": more}) if more else "",
-        "filters": filters,
-        "chosen": _chosen(filters, days),
-        "more_filters": [(name, query[name]) for name in ("from", "through", *MORE) if query.get(name)],
-        "error": error,
+    return {
         "users": choices.users,
-        "own_users": own,
+        "own_users": selection.own,
         "projects": options(choices.projects, filters.project),
         "gpu_models": options([(name, name) for name in models], filters.gpu_model),
         "states": options([(name, job_badge(name).label) for name in states], filters.state.upper()),
@@ -68,7 +158,18 @@ def jobs(request: TenantRequest) -> HttpResponse:
             say.period_key(filters.period) if filters.period else "",
         ),
     }
-    return answer(request, request.frame, page, whole="tenant/jobs.html", part="tenant/_job_rows.html")
+
+
+def _address(query: QueryDict, **changed: str) -> str:
+    """The query of the present list with other values; "" leaves one out."""
+    pairs = [
+        (name, value)
+        for name in query
+        if name not in changed and name != "before"
+        for value in query.getlist(name)
+        if value
+    ]
+    return urlencode([*pairs, *((name, value) for name, value in changed.items() if value)])
 
 
 @tenant_page(Action.READ, area="jobs")

@@ -30,7 +30,7 @@ from portal.web.invitations import invitation
 from portal.web.invoice_acts import credit_invoice, reverse_write_off, write_off
 from portal.web.invoices import invoice, invoices, line
 from portal.web.job_acts import act_on_job
-from portal.web.jobs import job, jobs
+from portal.web.jobs import job, jobs, jobs_csv
 from portal.web.limits import operator_limits
 from portal.web.live import live
 from portal.web.nodes import cluster_nodes
@@ -104,6 +104,7 @@ tenant_patterns: list[URLPattern] = [
     path("live/", live, name="live"),
     path("jobs/", jobs, name="jobs"),
     path("plan/", own_plan, name="plan"),
+    path("jobs/csv", jobs_csv, name="jobs_csv"),
     path("quote/", job_quote, name="quote"),
     path("jobs/<int:record>/", job, name="job"),
     path("team/", team_page, name="team"),

@@ -104,6 +104,7 @@ def addresses(lab: Tenant) -> dict[str, str]:
         "live": "live/",
         "jobs": "jobs/",
         "jobs of a month": "jobs/?period=2026-03-01",
+        "oldest jobs of a month": "jobs/?period=2026-03-01&sort=oldest",
         "jobs of a model": "jobs/?period=2026-03-01&gpu_model=h100",
         "job": f"jobs/{record}/",
         "calculator": "quote/",

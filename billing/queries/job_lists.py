@@ -1,0 +1,159 @@
+"""Lists of a tenant's jobs in other orders than the newest first, their totals, and all of them as CSV."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+from django.db.models import F, Q, QuerySet
+
+from billing.documents.csv import Cell, rows_to_csv
+from billing.models import RatedJob, Verdict
+from billing.queries.costs import per_currency
+from billing.queries.jobs import COST_RANK, NEWEST_FIRST, PAGE, Job, JobFilter, costed, matching, newest
+from billing.rules.money import Money, rounded_text
+from portal.core import pagination
+from portal.core.tenants.models import Tenant
+
+MOST_ADDED = 5_000  # jobs that totals are computed of
+CSV_PAGE = 1_000
+_PLACE = re.compile(rf"(-?\d{{1,40}}(?:\.\d{{1,30}})?){pagination.BETWEEN}(\d{{1,18}})", re.ASCII)
+HEADER = (
+    *("job", "name", "user", "project", "account", "cluster", "queue", "qos", "state", "gpus", "gpu_model"),
+    *("submitted", "started", "ended", "waited_seconds", "duration_seconds", "gpu_hours", "cost", "currency"),
+)
+
+
+class Order(StrEnum):
+    """What a list of jobs is ordered by. By cost and GPU-hours it reads all jobs of its range."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    COST = "cost"
+    GPU_HOURS = "gpu-hours"
+
+    @property
+    def needs_range(self) -> bool:
+        return self in {Order.COST, Order.GPU_HOURS}
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Of jobs, with all that they cost. `cost` is by currency, without the `unpriced` jobs."""
+
+    jobs: int
+    gpu_seconds: Fraction
+    cost: list[Money]
+    unpriced: int
+
+
+def listed(tenant: Tenant, filters: JobFilter, order: Order, *, after: str = "") -> tuple[list[Job], str]:
+    """A page of jobs and the cursor of the next one. At most four queries.
+
+    By cost and GPU-hours only of a period or a range of days: the others have no bound, and are the newest first.
+    """
+    if order.needs_range and filters.period is None and filters.ran is None:
+        order = Order.NEWEST
+    if order is Order.NEWEST:
+        return newest(tenant, filters, after=after)
+    rows = _in_range(tenant, filters).select_related("project")
+    if order is Order.OLDEST:
+        page = pagination.page(rows, "shown_at", "record_id", after=after, size=PAGE)
+        return costed(tenant, page.rows), page.next
+    rank: Any = COST_RANK if order is Order.COST else F("gpu_units") * F("share_num") / F("share_den")
+    ranked, more = _ranked(rows.annotate(rank=rank), after)
+    return costed(tenant, ranked), more
+
+
+def totals(tenant: Tenant, filters: JobFilter) -> Totals | None:
+    """Of all jobs that match; None of more than MOST_ADDED. At most three queries."""
+    rows = list(_in_range(tenant, filters).select_related("project")[: MOST_ADDED + 1])
+    if len(rows) > MOST_ADDED:
+        return None
+    jobs = costed(tenant, rows)
+    return Totals(
+        len(jobs),
+        sum((job.gpu_seconds for job in jobs), Fraction(0)),
+        per_currency(job.cost for job in jobs if job.cost is not None),
+        sum(job.verdict is Verdict.UNPRICED for job in jobs),
+    )
+
+
+def as_csv(tenant: Tenant, filters: JobFilter) -> Iterator[bytes]:
+    """All jobs that match, the newest first, read page by page while they are sent. Runs inside the tenant's scope."""
+    return rows_to_csv(HEADER, _csv_rows(tenant, filters))
+
+
+def _csv_rows(tenant: Tenant, filters: JobFilter) -> Iterator[list[Cell]]:
+    rows, after = _in_range(tenant, filters).select_related("project"), ""
+    while True:
+        page = pagination.page(rows, *NEWEST_FIRST, after=after, size=CSV_PAGE)
+        yield from (_csv_row(job) for job in costed(tenant, page.rows))
+        after = page.next
+        if not after:
+            return
+
+
+def _csv_row(job: Job) -> list[Cell]:
+    row = job.row
+    return [
+        *(
+            job.number,
+            row.name,
+            row.user,
+            row.project.name,
+            row.account,
+            row.cluster,
+            row.queue,
+            row.qos,
+            row.state,
+        ),
+        *(row.gpus, row.gpu_model),
+        *(_moment(second) for second in (row.submitted, row.started, row.ended)),
+        *(waited(row), job.duration),
+        Decimal(rounded_text(job.gpu_seconds / 3600, 6)),
+        None if job.cost is None else Decimal(rounded_text(job.cost.amount, 6)),
+        "" if job.cost is None else job.cost.currency,
+    ]
+
+
+def waited(row: RatedJob) -> int | None:
+    """Seconds from its submission to its start."""
+    if row.submitted is None or row.started is None:
+        return None
+    return max(row.started - row.submitted, 0)
+
+
+def _moment(second: int | None) -> str:
+    return "" if second is None else f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _in_range(tenant: Tenant, filters: JobFilter) -> QuerySet[RatedJob]:
+    """As `newest` lists them, in one query set: those that began before a range are looked up by their ends first."""
+    rows = matching(tenant, filters)
+    if filters.ran is None:
+        return rows
+    since, until = filters.ran
+    ran = rows.filter(started__isnull=False)
+    going_on = Q(ended__gt=since) | Q(ended=None, seen_until__gt=since)
+    ids = list(ran.filter(going_on, shown_at__lt=since).order_by().values_list("record_id", flat=True))
+    began = Q(shown_at__gte=since, shown_at__lt=until)
+    return ran.filter(began | Q(record_id__in=ids)) if ids else ran.filter(began)
+
+
+def _ranked(rows: QuerySet[Any], after: str) -> tuple[list[RatedJob], str]:
+    """By `rank`, the highest first, behind a cursor of rank and record."""
+    place = _PLACE.fullmatch(after)
+    if place is not None:
+        value, record = Decimal(place[1]), int(place[2])
+        rows = rows.filter(Q(rank__lt=value) | Q(rank=value, record_id__lt=record))
+    page_rows = list(rows.order_by("-rank", "-record_id")[: PAGE + 1])
+    last = page_rows[PAGE - 1] if len(page_rows) > PAGE else None
+    more = f"{last.rank}{pagination.BETWEEN}{last.record_id}" if last is not None else ""
+    return page_rows[:PAGE], more
