@@ -7,12 +7,15 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
 from billing.catalog.version_terms import Term, own_columns
 from billing.models import InvoiceLine, LineKind, Price
 from billing.models.plans import SELECTORS, priced_meter
 from billing.rules import hours as clock
 from billing.rules.fees import amount_of
-from billing.rules.formatting import grouped, hours_text, money_text, price_text
+from billing.rules.formatting import grouped, hours_text, localized, money_text, price_text
 from billing.rules.meters import plural
 from billing.rules.money import Money
 from billing.rules.tiers import Graduated, Package, Scale, Tier, Volume, of_terms
@@ -20,11 +23,19 @@ from billing.rules.tiers import Graduated, Package, Scale, Tier, Volume, of_term
 
 def describe(price: Price) -> str:
     """What an invoice calls a price: the meter, then what it selects, and when."""
-    words = [priced_meter(price).label]
+    words = [_(priced_meter(price).label)]
     named = dict(zip(SELECTORS, _selected(price), strict=True))
     if kinds := [*named["gpu_model"], *named["dimension"]]:
         words[0] = f"{words[0]}, {_list(kinds)}"
-    labels = {"qos": "QOS", "queue": "queue", "mig_profile": "slices", "use": "while"}
+    labels = {
+        "cluster": _("cluster"),
+        "queue": _("queue"),
+        "qos": _("QOS"),
+        "priority_class": _("priority class"),
+        "mig_profile": _("slices"),
+        "state": _("state"),
+        "use": _("while"),
+    }
     words += [
         f"{labels.get(what, what.replace('_', ' '))} {_list(values)}"
         for what, values in named.items()
@@ -41,10 +52,16 @@ def describe_line(price: Price, *, former_price: Decimal | None = None) -> str:
         return describe(price)
     currency = price.version.plan.currency
     before, now = price_text(former_price, currency), price_text(price.unit_price, currency)
-    return f"{describe(price)}, price corrected from {before} to {now}"
+    return _("{description}, price corrected from {before} to {now}").format(
+        description=describe(price), before=before, now=now
+    )
 
 
-_USES = {"busy": "busy", "idle": "idle", "unknown": "not measured"}
+_USES = {
+    "busy": gettext_noop("busy"),
+    "idle": gettext_noop("idle"),
+    "unknown": gettext_noop("not measured"),
+}
 
 
 def _selected(price: Price) -> tuple[list[str], ...]:
@@ -56,7 +73,7 @@ def _selected(price: Price) -> tuple[list[str], ...]:
         price.gpu_models,
         price.mig_profiles,
         price.states,
-        [_USES[use] for use in price.uses],
+        [_(_USES[use]) for use in price.uses],
         _dimensions(price.dimensions),
     )
 
@@ -64,9 +81,9 @@ def _selected(price: Price) -> tuple[list[str], ...]:
 def _dimensions(pairs: list[str]) -> list[str]:
     """The values alone, those of one dimension together: `large or small`, `input`."""
     by_name: dict[str, list[str]] = {}
-    for name, _, value in (pair.partition("=") for pair in pairs):
+    for name, _sign, value in (pair.partition("=") for pair in pairs):
         by_name.setdefault(name, []).append(value)
-    return [" or ".join(values) for values in by_name.values()]
+    return [_(" or ").join(values) for values in by_name.values()]
 
 
 def _list(values: list[str]) -> str:
@@ -84,15 +101,16 @@ def scale_of(terms: Mapping[str, Any], unit: str, currency: str) -> str:
     """As `scale`, of terms as they stand on a line."""
     model = of_terms(terms) if terms.get("model") != Scale.PER_UNIT else None
     if isinstance(model, Package):
-        return (
-            f"packages of {_quantity(model.size)} {plural(unit)} at {price_text(model.price, currency)}, "
-            f"paid in full once begun"
+        return _("packages of {size} {unit} at {price}, paid in full once begun").format(
+            size=_quantity(model.size), unit=_(plural(unit)), price=price_text(model.price, currency)
         )
     if isinstance(model, Graduated):
-        return f"graduated: {_steps(model.tiers, currency)}"
+        return _("graduated: {steps}").format(steps=_steps(model.tiers, currency))
     if isinstance(model, Volume):
-        falls = " In the cheaper tier all of it costs less than just below." if model.cliffs(currency) else ""
-        return f"volume: all of it at one price, by the total: {_steps(model.tiers, currency)}.{falls}"
+        steps = _steps(model.tiers, currency)
+        text = _("volume: all of it at one price, by the total: {steps}.").format(steps=steps)
+        falls = _("In the cheaper tier all of it costs less than just below.")
+        return f"{text} {falls}" if model.cliffs(currency) else text
     return ""
 
 
@@ -124,9 +142,17 @@ def detail(line: InvoiceLine, currency: str) -> str:
     whole, included, own = (Fraction(terms[name]) for name in ("of", "included", "own"))
     words = [scale_of(terms["price"], line.unit, currency)]
     if included:
-        words.append(f"{hours_text(included)} of {hours_text(whole)} {plural(line.unit)} included")
+        words.append(
+            _("{included} of {whole} {unit} included").format(
+                included=hours_text(included), whole=hours_text(whole), unit=_(plural(line.unit))
+            )
+        )
     if own != whole:
-        words.append(f"its share of {hours_text(whole)} {plural(line.unit)} of all projects")
+        words.append(
+            _("its share of {whole} {unit} of all projects").format(
+                whole=hours_text(whole), unit=_(plural(line.unit))
+            )
+        )
     return "; ".join(word for word in words if word)
 
 
@@ -139,42 +165,67 @@ def computation(line: InvoiceLine, currency: str) -> str:
     amount, share, billed = (
         money_text(Money.from_minor(terms[name], currency)) for name in ("amount", "share", "billed")
     )
-    price = scale_of(terms["price"], line.unit, currency) or f"at {price_text(line.unit_price, currency)}"
-    less = f" less {hours_text(included)} included" if included else ""
+    price = scale_of(terms["price"], line.unit, currency) or _("at {price}").format(
+        price=price_text(line.unit_price, currency)
+    )
+    text = _("{whole} {unit} of all projects, {price} = {amount}, rounded once")
+    if included:
+        text = _("{whole} {unit} of all projects less {included} included, {price} = {amount}, rounded once")
     words = [
-        f"{hours_text(whole)} {plural(line.unit)} of all projects{less}, {price} = {amount}, rounded once"
+        text.format(
+            whole=hours_text(whole),
+            unit=_(plural(line.unit)),
+            included=hours_text(included),
+            price=price,
+            amount=amount,
+        )
     ]
     if own != whole:
-        words.append(f"{hours_text(own)} of them are this project's: {share}")
+        words.append(
+            _("{hours} of them are this project's: {amount}").format(hours=hours_text(own), amount=share)
+        )
     if terms["billed"]:
-        words.append(f"{billed} billed before")
-    return "; ".join([*words, f"on the invoice {money_text(Money.from_minor(line.amount, currency))}"])
+        words.append(_("{amount} billed before").format(amount=billed))
+    on_invoice = money_text(Money.from_minor(line.amount, currency))
+    return "; ".join([*words, _("on the invoice {amount}").format(amount=on_invoice)])
 
 
 def _flat(terms: Mapping[str, Any], currency: str) -> str:
     """What a fee, a commitment or a discount says of itself on a line."""
     part = _part(terms)
     if "fee" in terms:
-        words = f"{price_text(Decimal(terms['fee']), currency)} per period"
+        words = _("{price} per period").format(price=price_text(Decimal(terms["fee"]), currency))
     elif "commitment" in terms:
-        words = f"{_least(terms, currency)}; used for {_used(terms, currency)}"
+        words = _("{least}; used for {amount}").format(
+            least=_least(terms, currency), amount=_used(terms, currency)
+        )
     elif "commitments" in terms:
         parts = [
-            f"{_least(commitment, currency)}, for {_part(commitment | {'of': terms['of']}) or 'all'} of its seconds"
+            _("{terms}, for {part} of its seconds").format(
+                terms=_least(commitment, currency), part=_part(commitment | {"of": terms["of"]}) or _("all")
+            )
             for commitment in terms["commitments"]
         ]
-        return f"{'; '.join(parts)}; used for {_used(terms, currency)}"
+        return _("{least}; used for {amount}").format(least="; ".join(parts), amount=_used(terms, currency))
     else:
         base = money_text(Money.from_minor(terms["base"], currency))
-        off = f"{terms['percent']} %" if terms["percent"] else price_text(Decimal(terms["off"]), currency)
-        words = f"{off} off {base}"
-    return f"{words}, for {part} of its seconds" if part else words
+        off = (
+            f"{localized(str(terms['percent']))} %"
+            if terms["percent"]
+            else price_text(Decimal(terms["off"]), currency)
+        )
+        words = _("{discount} off {amount}").format(discount=off, amount=base)
+    return _("{terms}, for {part} of its seconds").format(terms=words, part=part) if part else words
 
 
 def _least(terms: Mapping[str, Any], currency: str) -> str:
     factor = Decimal(terms["factor"])
-    above = f"; what lies above counts {factor} times" if factor != 1 else ""
-    return f"at least {price_text(Decimal(terms['commitment']), currency)} per period{above}"
+    text = _("at least {price} per period")
+    if factor != 1:
+        text = _("at least {price} per period; what lies above counts {factor} times")
+    return text.format(
+        price=price_text(Decimal(terms["commitment"]), currency), factor=localized(str(factor))
+    )
 
 
 def _used(terms: Mapping[str, Any], currency: str) -> str:
@@ -184,9 +235,13 @@ def _used(terms: Mapping[str, Any], currency: str) -> str:
 def _flat_computation(line: InvoiceLine, currency: str) -> str:
     terms = line.terms
     parts = [
-        f"{_flat(terms, currency)} = {money_text(amount_of(terms, currency))}, rounded once",
-        f"{money_text(Money.from_minor(terms['billed'], currency))} billed before" if terms["billed"] else "",
-        f"on the invoice {money_text(Money.from_minor(line.amount, currency))}",
+        _("{terms} = {amount}, rounded once").format(
+            terms=_flat(terms, currency), amount=money_text(amount_of(terms, currency))
+        ),
+        _("{amount} billed before").format(amount=money_text(Money.from_minor(terms["billed"], currency)))
+        if terms["billed"]
+        else "",
+        _("on the invoice {amount}").format(amount=money_text(Money.from_minor(line.amount, currency))),
     ]
     return "; ".join(filter(None, parts))
 
@@ -194,17 +249,21 @@ def _flat_computation(line: InvoiceLine, currency: str) -> str:
 def _part(terms: Mapping[str, Any]) -> str:
     """`1,339,200 of 2,678,400` where it holds for less than the whole period."""
     seconds, of = terms["seconds"], terms["of"]
-    return f"{seconds:,} of {of:,}" if seconds != of else ""
+    if seconds == of:
+        return ""
+    return _("{part} of {whole}").format(part=localized(f"{seconds:,}"), whole=localized(f"{of:,}"))
 
 
 def _steps(tiers: Sequence[Tier], currency: str) -> str:
     steps = [
-        f"up to {_quantity(tier.up_to)} at {price_text(tier.unit_price, currency)}"
+        _("up to {quantity} at {price}").format(
+            quantity=_quantity(tier.up_to), price=price_text(tier.unit_price, currency)
+        )
         for tier in tiers
         if tier.up_to
     ]
     last = price_text(tiers[-1].unit_price, currency)
-    return ", ".join([*steps, f"above at {last}" if steps else f"all at {last}"])
+    return ", ".join([*steps, (_("above at {price}") if steps else _("all at {price}")).format(price=last)])
 
 
 def _quantity(number: Decimal) -> str:

@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
 from billing.catalog.line_descriptions import detail
 from billing.documents.invoice import DocumentLine, InvoiceDocument, Party
 from billing.documents.parties import address_lines
@@ -20,33 +23,43 @@ from billing.models import (
     TaxCategory,
 )
 from billing.rules.bank_details import bank_details
-from billing.rules.formatting import country_name, hours_text, money_text, price_text
+from billing.rules.formatting import country_name, hours_text, localized, money_text, price_text
 from billing.rules.meters import plural
 from billing.rules.money import Money
 from billing.rules.period import Period, label
 from billing.wallets import invoice_payments
+from portal.languages import in_language
+from portal.locales import current
 
 TITLES: Mapping[str, str] = {
-    DocumentKind.INVOICE: "Invoice",
-    DocumentKind.CORRECTION: "Invoice of corrections",
-    DocumentKind.CREDIT_NOTE: "Credit note",
+    DocumentKind.INVOICE: gettext_noop("Invoice"),
+    DocumentKind.CORRECTION: gettext_noop("Invoice of corrections"),
+    DocumentKind.CREDIT_NOTE: gettext_noop("Credit note"),
 }
 
 
+TAX_NAMES = (gettext_noop("VAT"),)
+"""Names of taxes that sellers give and that have one in each language."""
 MOST_LINES = 1_000
 """That are printed one by one; beyond, a PDF would take seconds and be of use to nobody."""
 
 
 def title_of(kind: str, *, corrects: bool) -> str:
     """What the document is called; one beside the period's invoice that corrects nothing is an invoice."""
-    return TITLES[DocumentKind.INVOICE if kind == DocumentKind.CORRECTION and not corrects else kind]
+    return _(TITLES[DocumentKind.INVOICE if kind == DocumentKind.CORRECTION and not corrects else kind])
 
 
 def document_of(invoice: Invoice) -> InvoiceDocument:
     """What the document's PDF shows; only frozen fields go in, so it is the same document for ever.
 
-    Four queries. ValueError for a draft: it has neither number nor date.
+    In the language that its tenant had when it was issued. Four queries. ValueError for a draft: it has neither number
+    nor date.
     """
+    with in_language(invoice.buyer.get("language", "")):
+        return _document_of(invoice)
+
+
+def _document_of(invoice: Invoice) -> InvoiceDocument:
     if invoice.number is None or invoice.issued_on is None:
         raise ValueError("A draft has no document; issue it first.")
     seller, buyer = invoice.seller, invoice.buyer
@@ -75,12 +88,13 @@ def document_of(invoice: Invoice) -> InvoiceDocument:
         lines=_printed(lines, invoice),
         subtotal=_minor(invoice.subtotal, invoice.currency),
         taxes=tuple((tax_label(row, invoice), _minor(row.tax, invoice.currency)) for row in taxes),
-        legal=tuple(dict.fromkeys(row.reason for row in taxes if row.reason)),
+        legal=tuple(dict.fromkeys(_(row.reason) for row in taxes if row.reason)),
         total=_minor(invoice.total, invoice.currency),
         prepaid=_prepaid(invoice),
         amount_due=money_text(left),
         due_label=_due_label(invoice),
         notes=_notes(invoice, summed=len(lines) > MOST_LINES),
+        language=current(),
     )
 
 
@@ -91,9 +105,13 @@ def period_text(start: datetime, end: datetime, timezone: str) -> str:
 
 def tax_label(row: InvoiceTax, invoice: Invoice, *, percent: str = "%") -> str:
     """`VAT 19%`; `VAT 19% on €10.00` where that is not all; `VAT 0% (reverse charge)` where none is charged."""
-    of = f" on {_minor(row.net, invoice.currency)}" if row.net != invoice.subtotal else ""
-    why = f" ({UNTAXED[row.category]})" if row.category in UNTAXED else ""
-    return f"{invoice.tax_name} {row.rate.normalize():f}{percent}{why}{of}"
+    of = (
+        _(" on {amount}").format(amount=_minor(row.net, invoice.currency))
+        if row.net != invoice.subtotal
+        else ""
+    )
+    why = f" ({_(UNTAXED[row.category])})" if row.category in UNTAXED else ""
+    return f"{_(invoice.tax_name)} {localized(f'{row.rate.normalize():f}')}{percent}{why}{of}"
 
 
 def told_taxes(invoice: Invoice) -> list[InvoiceTax]:
@@ -102,23 +120,23 @@ def told_taxes(invoice: Invoice) -> list[InvoiceTax]:
 
 
 UNTAXED: Mapping[str, str] = {
-    TaxCategory.REVERSE_CHARGE: "reverse charge",
-    TaxCategory.EXEMPT: "exempt",
-    TaxCategory.EXPORT: "outside the EU",
-    TaxCategory.OUTSIDE: "not subject to it",
+    TaxCategory.REVERSE_CHARGE: gettext_noop("reverse charge"),
+    TaxCategory.EXEMPT: gettext_noop("exempt"),
+    TaxCategory.EXPORT: gettext_noop("outside the EU"),
+    TaxCategory.OUTSIDE: gettext_noop("not subject to it"),
 }
 
 
 def _prepaid(invoice: Invoice) -> tuple[tuple[str, str], ...]:
-    wallet = "Paid from wallet" if invoice.prepaid > 0 else "Given back to the wallet"
-    amounts = ((wallet, invoice.prepaid), ("Paid from credit balance", invoice.from_credit))
+    wallet = _("Paid from wallet") if invoice.prepaid > 0 else _("Given back to the wallet")
+    amounts = ((wallet, invoice.prepaid), (_("Paid from credit balance"), invoice.from_credit))
     return tuple((label, _minor(-amount, invoice.currency)) for label, amount in amounts if amount)
 
 
 def _due_label(invoice: Invoice) -> str:
     if invoice.kind != DocumentKind.CREDIT_NOTE:
-        return "Amount due"
-    return "Amount credited otherwise" if invoice.prepaid else "Amount given back"
+        return _("Amount due")
+    return _("Amount credited otherwise") if invoice.prepaid else _("Amount given back")
 
 
 def drawn_text(invoice: Invoice) -> str:
@@ -126,13 +144,15 @@ def drawn_text(invoice: Invoice) -> str:
     if invoice.prepaid <= 0:
         return ""
     grants = ", ".join(
-        f"{_minor(amount, invoice.currency)} of {grant.reason or grant.key}"
-        + (f" (until {grant.expires_on - timedelta(days=1)})" if grant.expires_on else "")
+        _("{amount} of {source}").format(
+            amount=_minor(amount, invoice.currency), source=grant.reason or grant.key
+        )
+        + (_(" (until {day})").format(day=grant.expires_on - timedelta(days=1)) if grant.expires_on else "")
         for grant, amount in invoice_payments.entries(invoice)
     )
-    return (
-        f"Paid from the wallet: {grants}. Taxes are on the full net: a prepaid balance is a means of payment."
-    )
+    return _(
+        "Paid from the wallet: {grants}. Taxes are on the full net: a prepaid balance is a means of payment."
+    ).format(grants=grants)
 
 
 def zone_note(invoice: Invoice) -> str:
@@ -143,14 +163,14 @@ def zone_note(invoice: Invoice) -> str:
     if before is None or before.timezone == invoice.timezone:
         return ""
     border = f"{invoice.period_start:%Y-%m-%d %H:%M} UTC"
-    return (
-        f"From this period on, days and periods are those of {invoice.timezone}; up to {border} they were those of "
-        f"{before.timezone}. Nothing lies in both, and nothing in neither."
-    )
+    return _(
+        "From this period on, days and periods are those of {zone}; up to {border} they were those of {former}. "
+        "Nothing lies in both, and nothing in neither."
+    ).format(zone=invoice.timezone, border=border, former=before.timezone)
 
 
 def _refers_to(invoice: Invoice) -> tuple[tuple[str, str], ...]:
-    references = {"Credits invoice": invoice.original, "Replaces": invoice.replaces}
+    references = {_("Credits invoice"): invoice.original, _("Replaces"): invoice.replaces}
     return tuple((label, other.number or "") for label, other in references.items() if other is not None)
 
 
@@ -181,10 +201,10 @@ def _sum_of(group: Sequence[InvoiceLine], invoice: Invoice) -> DocumentLine:
     return DocumentLine(
         description=first.description
         if len(descriptions) == 1
-        else f"{len(group)} lines of {len(descriptions)} kinds",
-        project=f"{len(projects)} projects" if len(projects) > 1 else first.project,
+        else _("{lines} lines of {kinds} kinds").format(lines=len(group), kinds=len(descriptions)),
+        project=_("{count} projects").format(count=len(projects)) if len(projects) > 1 else first.project,
         quantity=hours_text(seconds) if seconds else "",
-        unit=plural(first.unit) if seconds else "",
+        unit=_(plural(first.unit)) if seconds else "",
         unit_price=price_text(first.unit_price, invoice.currency) if seconds and len(prices) == 1 else "",
         amount=_minor(sum(line.amount for line in group), invoice.currency),
         service_period=_service(first, invoice),
@@ -197,7 +217,7 @@ def _line(line: InvoiceLine, invoice: Invoice) -> DocumentLine:
         description=line.description,
         project=line.project,
         quantity=hours_text(seconds) if seconds else "",
-        unit=plural(line.unit) if seconds else "",
+        unit=_(plural(line.unit)) if seconds else "",
         unit_price=price_text(line.unit_price, invoice.currency) if seconds else "",
         amount=_minor(line.amount, invoice.currency),
         service_period=_service(line, invoice),
@@ -230,20 +250,24 @@ def _party(frozen: dict[str, str]) -> Party:
 
 def _notes(invoice: Invoice, *, summed: bool) -> str:
     fixed = Evidence.objects.filter(invoice=invoice).values_list("digest", flat=True).first()
-    digest = [f"SHA-256 of its evidence: {fixed}"] if fixed else []
+    digest = [_("SHA-256 of its evidence: {digest}").format(digest=fixed)] if fixed else []
     if invoice.kind == DocumentKind.CREDIT_NOTE:
-        sentences = [invoice.reason, f"Taxes are those at which {invoice.original} was issued."]
+        sentences = [
+            invoice.reason,
+            _("Taxes are those at which {invoice} was issued.").format(invoice=invoice.original),
+        ]
         return "\n".join(sentences + digest)
-    notes = ["The lines are summed over projects here; the portal has each of them."] if summed else []
+    notes = [_("The lines are summed over projects here; the portal has each of them.")] if summed else []
     notes.append(
-        "Each line opens to the jobs behind it in the portal, where it can be recomputed to the second."
+        _("Each line opens to the jobs behind it in the portal, where it can be recomputed to the second.")
     )
     if zone := zone_note(invoice):
         notes.append(zone)
     if drawn := drawn_text(invoice):
         notes.append(drawn)
     if invoice.terms.get("incomplete"):
-        notes.append(f"Issued before all usage was read: {invoice.terms['incomplete']}")
+        text = _("Issued before all usage was read: {incomplete}")
+        notes.append(text.format(incomplete=invoice.terms["incomplete"]))
     return "\n".join(notes + digest)
 
 

@@ -14,7 +14,7 @@ SELLER = (
 )
 BUYER = (
     *("slug", "name", "address", "postcode", "city", "country", "region", "vat_id"),
-    *("email", "electronic_address", "buyer_reference", "purchase_order"),
+    *("email", "electronic_address", "buyer_reference", "purchase_order", "language"),
 )
 CITY_FIRST = frozenset(("US", "CA", "AU", "GB", "IE", "NZ", "IN"))
 """Countries whose post code stands behind the city."""

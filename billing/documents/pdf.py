@@ -8,6 +8,7 @@ from billing.documents import xrechnung
 from billing.documents.glyphs import printable
 from billing.documents.invoice import InvoiceDocument
 from billing.documents.typesetting import typeset
+from billing.documents.words import day_text, words
 
 _LONGEST = 400  # characters of one text but the notes; more would let one line of an invoice fill pages
 
@@ -30,7 +31,12 @@ def render(document: InvoiceDocument, *, einvoice: bytes | None = None) -> bytes
 def source(document: InvoiceDocument) -> dict[str, Any]:
     """What the template takes: the document as JSON knows it, with texts that can be printed."""
     members: dict[str, Any] = _members(document)
-    return members | {"notes": [printable(line) for line in document.notes.splitlines()]}
+    return members | {
+        "notes": [printable(line) for line in document.notes.splitlines()],
+        "words": words(document.language),
+        "issued": day_text(document.issued_on, document.language),
+        "due": day_text(document.due_on, document.language) if document.due_on else "",
+    }
 
 
 def _plain(value: object) -> object:

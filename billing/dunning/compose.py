@@ -38,6 +38,7 @@ from billing.receivables.dunning_policies import Policies
 from billing.rules.formatting import money_text
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
+from portal.languages import in_language
 
 TOGETHER = (
     NoticeKind.ANNOUNCE,
@@ -66,10 +67,15 @@ class Email:
 def compose_email(
     notices: Sequence[Notice], *, moment: datetime, links: Sequence[tuple[str, str]] = ()
 ) -> Email:
-    """The e-mail of these notices of one tenant, which are in order, as things stand at the moment.
+    """The e-mail of these notices of one tenant, which are in order, as things stand at the moment; in its language.
 
     `links`: further ones below its table, each a label and an address.
     """
+    with in_language(notices[0].tenant.language):
+        return _compose(notices, moment, links)
+
+
+def _compose(notices: Sequence[Notice], moment: datetime, links: Sequence[tuple[str, str]]) -> Email:
     contexts = [notice_context(notice, moment) for notice in notices]
     subject, parts = "", []
     for kind, group in _make_sections(notices, contexts):
@@ -175,13 +181,13 @@ def _invoice_context(invoice: Invoice, moment: datetime) -> dict[str, Any]:
     stand = settlement.load_balance(invoice=invoice, on=moment.date())
     number, amount = invoice.number or "", money_text(stand.due)
     due_day = format_day(invoice.due_on) if invoice.due_on else ""
-    facts = [("Invoice", number), (_("Amount due"), amount)]
+    facts = [(_("Invoice"), number), (_("Amount due"), amount)]
     if due_day:
         facts.append((_("Due since"), due_day))
     if stand.due.minor > 0:
         facts += load_transfer_details(invoice)
     else:
-        facts = [("Invoice", number), ("Paid", money_text(stand.paid + stand.from_wallet))]
+        facts = [(_("Invoice"), number), (_("Paid"), money_text(stand.paid + stand.from_wallet))]
     return {
         "ways": _payment_ways(invoice),
         "number": number,
@@ -228,7 +234,7 @@ def _attempt_context(attempt: PaymentAttempt) -> dict[str, Any]:
     heir = usable.exclude(pk=attempt.method_id or 0).first()
     context = {
         "card": one_line(format_card(attempt.method)) if attempt.method else _("your payment method"),
-        "why": one_line(attempt.message) or _("Your bank gave no reason."),
+        "why": one_line(_(attempt.message)) or _("Your bank gave no reason."),
         "again": format_day(again.astimezone(attempt.tenant.zone).date()) if again else "",
         "hard": declines.is_hard(attempt),
         "asks": attempt.state == AttemptState.NEEDS_ACTION,

@@ -58,10 +58,11 @@ def document_context(notice: Notice, moment: datetime) -> Context:
 
 def _invoice_page(invoice: Invoice) -> Context:
     number = invoice.number or ""
-    noun = "Credit note" if invoice.original_id and invoice.total < 0 else "Invoice"
+    is_credit = invoice.original_id and invoice.total < 0
+    button = _("Credit note {number}") if is_credit else _("Invoice {number}")
     return {
         "number": number,
-        "button": f"{noun} {number}",
+        "button": button.format(number=number),
         "page": page_url("invoice", invoice.tenant.slug, number),
     }
 
@@ -73,17 +74,17 @@ def _issued_context(invoice: Invoice, moment: datetime) -> Context:
     first = invoice.period_start.astimezone(zone).date()
     last = last_day(invoice.period_end, zone=zone)
     facts = [
-        ("Invoice", invoice.number or ""),
-        ("Period", f"{format_day(first)} to {format_day(last)}"),
-        ("Total", total),
+        (_("Invoice"), invoice.number or ""),
+        (_("Period"), _("{first} to {last}").format(first=format_day(first), last=format_day(last))),
+        (_("Total"), total),
     ]
     if stand.from_wallet.minor:
-        facts.append(("Paid from your wallet", money_text(stand.from_wallet)))
+        facts.append((_("Paid from your wallet"), money_text(stand.from_wallet)))
     due_day = format_day(invoice.due_on) if invoice.due_on else ""
     if stand.due.minor > 0:
         facts += [
             (_("Amount due"), money_text(stand.due)),
-            ("Due on", due_day),
+            (_("Due on"), due_day),
             *load_transfer_details(invoice),
         ]
     return {
@@ -109,11 +110,11 @@ def _charged_card(invoice: Invoice, due: Money) -> str:
 
 def _credit_note_context(note: Invoice, moment: datetime) -> Context:
     amount = money_text(Money.from_minor(-note.total, note.currency))
-    facts = [("Credit note", note.number or ""), ("Credited", amount)]
+    facts = [(_("Credit note"), note.number or ""), (_("Credited"), amount)]
     values: Context = {"amount": amount, "why": one_line(note.reason or ""), "of": ""}
     if note.original is not None:
         stand = settlement.load_balance(invoice=note.original, on=moment.date())
-        facts.insert(1, ("For invoice", note.original.number or ""))
+        facts.insert(1, (_("For invoice"), note.original.number or ""))
         values |= {
             "of": note.original.number or "",
             "left": money_text(stand.due) if stand.due.minor > 0 else "",
@@ -127,8 +128,8 @@ def _payment_context(payment: Payment, moment: datetime) -> Context:
     amount = Money.from_minor(payment.amount, invoice.currency)
     left = settlement.load_balance(invoice=invoice, on=moment.date()).due
     how, on = _payment_way(payment), format_day(payment.received_on)
-    facts = [("Amount", money_text(amount)), ("Paid by", how), ("Received on", on)]
-    facts.append(("For invoice", invoice.number or ""))
+    facts = [(_("Amount"), money_text(amount)), (_("Paid by"), how), (_("Received on"), on)]
+    facts.append((_("For invoice"), invoice.number or ""))
     if left.minor > 0:
         facts.append((_("Amount due"), money_text(left)))
     return {
@@ -139,26 +140,33 @@ def _payment_context(payment: Payment, moment: datetime) -> Context:
         "received_on": on,
         "left": money_text(left) if left.minor > 0 else "",
         "facts": facts,
-        "row": (f"Invoice {invoice.number}, {how}, {on}", money_text(amount)),
+        "row": (
+            _("Invoice {number}, {how}, {day}").format(number=invoice.number, how=how, day=on),
+            money_text(amount),
+        ),
     }
 
 
 def _payment_way(payment: Payment) -> str:
     """`Visa ending in 4242`, `bank transfer`."""
     if payment.recorded_by == credit_balance.REFERENCE:
-        return "your credit balance"
+        return _("your credit balance")
     attempt = None
     if payment.recorded_by == payment_posting.BY:
         candidates = PaymentAttempt.objects.filter(external_id=payment.reference).select_related("method")
         attempt = candidates.first()
-    return payment_method_text(attempt) if attempt else f"bank transfer {one_line(payment.reference)}"
+    return payment_method_text(attempt) if attempt else _bank_transfer(one_line(payment.reference))
+
+
+def _bank_transfer(reference: str) -> str:
+    return _("bank transfer {reference}").format(reference=reference)
 
 
 def payment_method_text(attempt: PaymentAttempt) -> str:
     """What was paid with, as far as it is known."""
     if attempt.method is not None and attempt.method.last4:
         return one_line(format_card(attempt.method))
-    return one_line(attempt.paid_with) or "card"
+    return one_line(attempt.paid_with) or _("card")
 
 
 def _top_up_context(attempt: PaymentAttempt) -> Context:
@@ -171,7 +179,7 @@ def _top_up_context(attempt: PaymentAttempt) -> Context:
 def _transfer_context(part: TransferPart) -> Context:
     if part.grant is None:
         raise TypeError("what paid an invoice is told of as its payment")
-    how = f"bank transfer {one_line(payment_reference(part.transfer))}"
+    how = _bank_transfer(one_line(payment_reference(part.transfer)))
     return _wallet_context(part.grant.wallet, part.amount, how, part.transfer.booked_on)
 
 
@@ -185,12 +193,15 @@ def _wallet_context(filled: Wallet, minor: int, how: str, day: date) -> Context:
         "received_on": on,
         "wallet": wallet,
         "facts": [
-            ("Amount", money_text(amount)),
-            ("Paid by", how),
-            ("Received on", on),
-            ("For wallet", wallet),
+            (_("Amount"), money_text(amount)),
+            (_("Paid by"), how),
+            (_("Received on"), on),
+            (_("For wallet"), wallet),
         ],
-        "row": (f"Wallet {wallet}, {how}, {on}", money_text(amount)),
+        "row": (
+            _("Wallet {wallet}, {how}, {day}").format(wallet=wallet, how=how, day=on),
+            money_text(amount),
+        ),
         "button": _("Your wallet"),
         "page": page_url("wallet", filled.tenant.slug, filled.pk),
     }
@@ -207,13 +218,13 @@ def _refund_context(notice: Notice) -> Context:
     else:
         payment = Payment.objects.select_related("invoice").get(pk=notice.details["payment"])
         amount = Money.from_minor(-payment.amount, payment.invoice.currency)
-        how = f"bank transfer {payment.reference}"
-    facts = [("Refund", money_text(amount)), ("To", how)]
+        how = _bank_transfer(payment.reference)
+    facts = [(_("Refund"), money_text(amount)), (_("To"), how)]
     page = _invoice_page(notice.invoice) if notice.invoice is not None else {}
     if notice.invoice is not None:
-        facts.append(("Of invoice", notice.invoice.number or ""))
+        facts.append((_("Of invoice"), notice.invoice.number or ""))
     if note:
-        facts.append(("Credit note", note))
+        facts.append((_("Credit note"), note))
     by_transfer = "payment" in notice.details
     return page | {
         "amount": money_text(amount),

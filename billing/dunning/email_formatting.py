@@ -8,11 +8,13 @@ from datetime import date
 from babel.dates import format_date
 from django.conf import settings
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from billing.models import Invoice
-from billing.rules.formatting import LOCALE, money_text
+from billing.rules.formatting import money_text
 from billing.rules.money import Money
 from billing.rules.references import creditor_reference, in_groups
+from portal.locales import locale
 
 
 def page_url(page: str, *names: object) -> str:
@@ -27,7 +29,7 @@ def one_line(text: str) -> str:
 
 def format_day(on: date) -> str:
     """`3 March 2026`"""
-    return str(format_date(on, "d MMMM y", locale=LOCALE))
+    return str(format_date(on, locale().written_day, locale=locale().name))
 
 
 def format_sums(amounts: Iterable[Money]) -> str:
@@ -45,6 +47,6 @@ def load_transfer_details(invoice: Invoice) -> list[tuple[str, str]]:
     number = invoice.number or ""
     reference = creditor_reference(number)
     return [
-        ("By transfer to", in_groups(invoice.seller["iban"].replace(" ", "").upper())),
-        ("Reference", in_groups(reference) if reference else number),
+        (_("By transfer to"), in_groups(invoice.seller["iban"].replace(" ", "").upper())),
+        (_("Reference"), in_groups(reference) if reference else number),
     ]

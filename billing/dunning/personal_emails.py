@@ -28,6 +28,7 @@ from billing.models import (
 from billing.models.notice_deliveries import PersonalDelivery
 from billing.notifications.recipients import QUOTA_KINDS, list_notice_recipients
 from portal.core.tenants.models import Membership, Tenant, User
+from portal.languages import in_language
 
 AT_ONCE = 200
 MOST = 500
@@ -144,7 +145,9 @@ def _draft_for_member(
     notices = [row.notice for row in left if row.notice.kind != NoticeKind.QUOTA]
     if merged:
         notices.insert(0, Notice(tenant=tenant, kind=NoticeKind.QUOTA, details={"quotas": merged}))
-    return Draft(compose_digest.compose_member_email(notices, tenant, moment=moment), left, dropped)
+    with in_language(tenant.language):
+        email = compose_digest.compose_member_email(notices, tenant, moment=moment)
+    return Draft(email, left, dropped)
 
 
 class _Recipients:

@@ -26,6 +26,7 @@ FIELDS: Mapping[str, str] = {
     "purchase_order": _("Purchase order"),
     "buyer_reference": _("Buyer reference"),
     "electronic_address": _("Address for e-invoices"),
+    "language": _("Language of e-mails and documents"),
 }
 """The columns, with their names for people. Country, name and treatment of taxes stay with the operator."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from django.db.models import Q, QuerySet
+from django.utils.translation import gettext as _
 
 from billing.invoicing import line_taxes
 from billing.models import Invoice, InvoiceLine, InvoiceState, LineKind
@@ -20,6 +21,7 @@ from billing.rules.credit import take_back
 from billing.rules.money import Money
 from billing.rules.tax import Tax
 from portal.core.tenants.models import Corrections
+from portal.languages import in_language
 
 Key = tuple[int, int, str, int | None, int | None, str, int | None]
 """What a line charges for, of whom, and when; lines of one key correct each other."""
@@ -189,7 +191,8 @@ def _split_line(
         rest += sum(part.minor for part in reversal.parts.values())
     for pk, part in again.parts.items():
         parts.append(_make_part(line, pk, part.minor, billed))
-        parts.append(make_credit_line(line, billed.lines[pk], -part.minor))
+        with in_language(line.tenant.language):
+            parts.append(make_credit_line(line, billed.lines[pk], -part.minor))
     keeps = copy(line) if rest or not parts else None
     if keeps is not None:
         keeps.amount = rest
@@ -207,8 +210,11 @@ def _make_part(line: InvoiceLine, original: int, amount: int, billed: BilledLine
 
 
 def make_credit_line(line: InvoiceLine, original: _IssuedLine, amount: int) -> InvoiceLine:
-    """A line by hand: what is credited beside what was used, or takes such a credit back. It has no quantity."""
-    label = "Credit" if amount * original.amount < 0 else "Credited before"
+    """A line by hand: what is credited beside what was used, or takes such a credit back. It has no quantity.
+
+    In the current language.
+    """
+    text = _("Credit: {line}") if amount * original.amount < 0 else _("Credited before: {line}")
     return line_taxes.set_tax(
         InvoiceLine(
             tenant_id=line.tenant_id,
@@ -216,7 +222,7 @@ def make_credit_line(line: InvoiceLine, original: _IssuedLine, amount: int) -> I
             kind=LineKind.CREDIT,
             project_id=line.project_id,
             project=line.project,
-            description=f"{label}: {line.description}",
+            description=text.format(line=line.description),
             seconds_num=line.seconds_num * 0,
             seconds_den=1,
             amount=amount,

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import date, datetime
 
 from django.db import transaction
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from billing.invoicing import corrections, invoice_drafts, line_taxes, numbering, sellers
 from billing.invoicing.invoice_drafts import DraftInvoice
@@ -15,8 +17,9 @@ from billing.payments import refunds
 from billing.rules.credit import OverCreditError, spread
 from billing.rules.money import Money
 from portal.errors import CodedError
+from portal.languages import in_language
 
-CORRECTED = "The usage of this invoice was corrected after it was issued."
+CORRECTED = gettext_noop("The usage of this invoice was corrected after it was issued.")
 
 
 class CreditError(CodedError):
@@ -62,10 +65,11 @@ def issue_credit_note(
     amounts = _credited_lines(invoice, net, lefts)
     note = _make_note(invoice, sellers.load_seller(), reason=reason.strip(), rated_through=0)
     note.terms = {"credited_by": by}
-    credit_lines = [
-        corrections.make_credit_line(lines[pk], billed.lines[pk], -amount.minor)
-        for pk, amount in amounts.items()
-    ]
+    with in_language(invoice.buyer.get("language", "")):
+        credit_lines = [
+            corrections.make_credit_line(lines[pk], billed.lines[pk], -amount.minor)
+            for pk, amount in amounts.items()
+        ]
     _save_lines(note, credit_lines)
     numbering.issue_invoices([(invoice.tenant, note, on)], moment=moment)
     refunds.assign_to_credit_note(note, on=on)
@@ -78,7 +82,10 @@ def draft_credit_notes(bill: DraftInvoice) -> list[Invoice]:
     notes = []
     for pk, lines in sorted(bill.divided.credits.items()):
         note = _make_note(
-            originals[pk], bill.seller, reason=CORRECTED, rated_through=bill.charges.due.rated_through
+            originals[pk],
+            bill.seller,
+            reason=_corrected(originals[pk]),
+            rated_through=bill.charges.due.rated_through,
         )
         note.terms = {CLOSED_PERIOD: bill.charges.period.pk}
         notes.append(_save_lines(note, lines))
@@ -101,6 +108,12 @@ def _credited_lines(
         return spread(left if net is None else net, lefts)
     except OverCreditError as error:
         raise CreditError("credit-too-large", invoice=invoice, cause=error) from error
+
+
+def _corrected(original: Invoice) -> str:
+    """In the language of the invoice."""
+    with in_language(original.buyer.get("language", "")):
+        return _(CORRECTED)
 
 
 def _make_note(original: Invoice, seller: Seller, *, reason: str, rated_through: int) -> Invoice:

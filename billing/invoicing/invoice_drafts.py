@@ -8,6 +8,9 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
 from billing.catalog.line_descriptions import describe_line
 from billing.documents.parties import buyer_fields, seller_fields
 from billing.invoicing import corrections, line_taxes, manual_lines, sellers
@@ -33,6 +36,7 @@ from billing.rules.statement import Line, TermKey
 from billing.rules.supply import TaxError
 from billing.rules.tax import Tax, TaxRow
 from portal.core.tenants.models import Corrections, Tenant, ZeroInvoices
+from portal.languages import in_language
 
 UNTAXED = Tax(TaxCategory.ZERO, Decimal(0))
 
@@ -234,21 +238,21 @@ def draft_correction(bill: DraftInvoice) -> Invoice:
 
 def save_drafts(documents: Sequence[tuple[Invoice, Sequence[InvoiceLine], Sequence[TaxRow]]]) -> None:
     """Save drafts with their lines, numbered in that order, and their taxes; those that are saved are saved again."""
-    for invoice, _, _ in documents:
+    for invoice, _lines, _taxes in documents:
         if invoice.pk:
             invoice.save()
-    Invoice.objects.bulk_create([invoice for invoice, _, _ in documents if not invoice.pk])
+    Invoice.objects.bulk_create([invoice for invoice, _lines, _taxes in documents if not invoice.pk])
     placed = []
-    for invoice, lines, _ in documents:
+    for invoice, lines, _taxes in documents:
         for position, line in enumerate(lines, start=1):
             line.invoice, line.position = invoice, position
             placed.append(line)
     InvoiceLine.objects.bulk_create(placed)
-    reasons = line_taxes.load_reasons([(invoice, taxes) for invoice, _, taxes in documents])
+    reasons = line_taxes.load_reasons([(invoice, taxes) for invoice, _lines, taxes in documents])
     InvoiceTax.objects.bulk_create(
         [
             record
-            for (invoice, _, taxes), tax_reasons in zip(documents, reasons, strict=True)
+            for (invoice, _lines, taxes), tax_reasons in zip(documents, reasons, strict=True)
             for record in line_taxes.make_tax_rows(invoice, taxes, tax_reasons)
         ]
     )
@@ -340,7 +344,12 @@ def _make_paid_lines(charges: PeriodCharges, paid: Statement) -> list[InvoiceLin
 
 
 def _make_lines(tenant: Tenant, due: Statement) -> list[InvoiceLine]:
-    """The statement's lines on an invoice to the tenant, which they do not have yet."""
+    """The statement's lines on an invoice to the tenant, which they do not have yet; in its language."""
+    with in_language(tenant.language):
+        return _lines_of(tenant, due)
+
+
+def _lines_of(tenant: Tenant, due: Statement) -> list[InvoiceLine]:
     return [
         InvoiceLine(
             tenant=tenant,
@@ -358,6 +367,13 @@ def _make_lines(tenant: Tenant, due: Statement) -> list[InvoiceLine]:
     ]
 
 
+TERM_NAMES = {
+    "fee": gettext_noop("Fee"),
+    "commitment": gettext_noop("Commitment"),
+    "discount": gettext_noop("Discount"),
+}
+
+
 def _line_subject(line: Line, due: Statement) -> dict[str, Any]:
     """What a line is for: use of a project, or a term of the plan."""
     key = line.key
@@ -366,7 +382,7 @@ def _line_subject(line: Line, due: Statement) -> dict[str, Any]:
         return {
             "kind": key.kind.value,
             "term_id": key.term_id,
-            "description": term.name if term else key.kind.value.capitalize(),
+            "description": term.name if term else _(TERM_NAMES[key.kind.value]),
         }
     return {
         "project_id": due.projects[key.project],

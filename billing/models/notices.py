@@ -7,6 +7,7 @@ from typing import ClassVar
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_lazy
 
 from billing.models.invoices import Invoice
 from billing.models.payment_attempts import PaymentAttempt
@@ -16,23 +17,23 @@ from portal.core.tenants.models import Tenant
 
 
 class NoticeKind(models.TextChoices):
-    REFUSED = "refused", "Payment refused"
-    CONFIRM = "confirm", "The bank asks for a confirmation"
-    TOP_UP = "top-up", "Automatic top-up failed"
-    CARD_GONE = "card-gone", "Card removed"
-    CARD_EXPIRES = "card-expires", "Card expires soon"
-    CARD_EXPIRED = "card-expired", "Card expired"
-    PAST_DUE = "past-due", "Past due"
-    REMINDER = "reminder", "Reminder"
-    ANNOUNCE = "announce", "Suspension announced"
-    SUSPENDED = "suspended", "Suspended"
-    RESTORED = "restored", "Restored"
-    INVOICE = "invoice", "Invoice"
-    CREDIT_NOTE = "credit-note", "Credit note"
-    RECEIPT = "receipt", "Receipt"
-    REFUND = "refund", "Refund"
-    QUOTA = "quota", "Budget"
-    QUOTA_ENDING = "quota-ending", "Jobs that a budget ends"
+    REFUSED = "refused", gettext_lazy("Payment refused")
+    CONFIRM = "confirm", gettext_lazy("The bank asks for a confirmation")
+    TOP_UP = "top-up", gettext_lazy("Automatic top-up failed")
+    CARD_GONE = "card-gone", gettext_lazy("Card removed")
+    CARD_EXPIRES = "card-expires", gettext_lazy("Card expires soon")
+    CARD_EXPIRED = "card-expired", gettext_lazy("Card expired")
+    PAST_DUE = "past-due", gettext_lazy("Past due")
+    REMINDER = "reminder", gettext_lazy("Reminder")
+    ANNOUNCE = "announce", gettext_lazy("Suspension announced")
+    SUSPENDED = "suspended", gettext_lazy("Suspended")
+    RESTORED = "restored", gettext_lazy("Restored")
+    INVOICE = "invoice", gettext_lazy("Invoice")
+    CREDIT_NOTE = "credit-note", gettext_lazy("Credit note")
+    RECEIPT = "receipt", gettext_lazy("Receipt")
+    REFUND = "refund", gettext_lazy("Refund")
+    QUOTA = "quota", gettext_lazy("Budget")
+    QUOTA_ENDING = "quota-ending", gettext_lazy("Jobs that a budget ends")
 
 
 class NoticeState(models.TextChoices):

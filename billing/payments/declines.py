@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.utils.translation import gettext_noop
+
 from billing.models import PaymentAttempt
 
 HARD = frozenset(
@@ -10,6 +12,14 @@ HARD = frozenset(
      "restricted_card", "stop_payment_order", "card_not_supported", "currency_not_supported")
 )  # fmt: skip
 """Refusals after which the same means of payment is never tried again (the bank's words)."""
+
+MESSAGES = (
+    gettext_noop("Your card was declined."),
+    gettext_noop("Your card has insufficient funds."),
+    gettext_noop("Your card has expired."),
+    gettext_noop("Your card was declined. This transaction requires authentication."),
+)
+"""What the gateway says most often; what else it says stays as it came."""
 
 
 def is_hard(attempt: PaymentAttempt) -> bool:

@@ -13,8 +13,10 @@ from babel import Locale
 from babel.numbers import format_currency, get_currency_precision
 
 from billing.rules.money import TOKENS, Money, rounded_text
+from portal.locales import GERMAN, current, locale
 
-LOCALE = "en_US"
+SWAPPED = str.maketrans(",.", ".,")
+TOKEN_NAMES = {GERMAN: ("Token", "Tokens")}
 
 
 def money_text(money: Money) -> str:
@@ -43,28 +45,52 @@ def hours_text(resource_seconds: Fraction, places: int = 6) -> str:
 
 
 def grouped(number: str) -> str:
-    """Plain decimal text as the locale writes it, with the decimals that it has: `1,234.50`."""
-    return f"{Decimal(number):,f}"
+    """Plain decimal text as the locale writes it, with the decimals that it has: `1,234.50`, `1.234,50`."""
+    return localized(f"{Decimal(number):,f}")
+
+
+def localized(number: str) -> str:
+    """A number that Python has grouped, as the locale writes it."""
+    return number if locale().decimal == "." else number.translate(SWAPPED)
+
+
+def country_name(code: str) -> str:
+    """`Germany` of `DE`; the code itself where it is none that is known."""
+    return _country_name(code, locale().name) if code else ""
 
 
 @cache
-def country_name(code: str) -> str:
-    """`Germany` of `DE`; the code itself where it is none that is known."""
-    return str(Locale.parse(LOCALE).territories.get(code, code)) if code else ""
+def _country_name(code: str, locale_name: str) -> str:
+    return str(Locale.parse(locale_name).territories.get(code, code))
 
 
 def _signed(amount: Decimal, currency: str) -> str:
     if currency == TOKENS:
         shown = f"{amount:,f}"
         shown = shown.rstrip("0").rstrip(".") if "." in shown else shown
-        return f"{shown} {'token' if abs(amount) == 1 else 'tokens'}"
-    return f"{'-' if amount < 0 else ''}{_symbol(currency)}{abs(amount):,f}"
+        one, many = TOKEN_NAMES.get(current(), ("token", "tokens"))
+        return f"{localized(shown)} {one if abs(amount) == 1 else many}"
+    number, sign = localized(f"{abs(amount):,f}"), "-" if amount < 0 else ""
+    if locale().is_symbol_last:
+        return f"{sign}{number}\N{NO-BREAK SPACE}{currency_symbol(currency)}"
+    return f"{sign}{_symbol(currency)}{number}"
+
+
+def currency_symbol(currency: str) -> str:
+    """`$`, `CHF`: without a space."""
+    return _bare_symbol(currency, locale().name)
+
+
+@cache
+def _bare_symbol(currency: str, locale_name: str) -> str:
+    nothing = format_currency(0, currency, format="¤0", locale=locale_name, currency_digits=False)
+    return nothing.removesuffix("0").strip("\N{NO-BREAK SPACE}")
 
 
 @cache
 def _symbol(currency: str) -> str:
     """`$`; a currency without a sign of its own stands apart from its number: `CHF 12.50`."""
-    nothing = format_currency(0, currency, format="¤0", locale=LOCALE, currency_digits=False)
+    nothing = format_currency(0, currency, format="¤0", locale="en_US", currency_digits=False)
     return nothing.removesuffix("0").replace(currency, f"{currency}\N{NO-BREAK SPACE}", 1)
 
 

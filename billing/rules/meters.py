@@ -18,6 +18,12 @@ from typing import Protocol, Self
 from billing.rules.errors import RuleError
 from billing.rules.money import Money
 
+
+def _(text: str) -> str:
+    """Marks a text for gettext, which translates it where it is shown."""
+    return text
+
+
 SECONDS_PER_HOUR = 3600
 MAX_PRICE_DECIMALS = 12
 
@@ -55,21 +61,23 @@ _RESOURCES = {
     Meter.BILLING_HOUR: "billing",
 }
 _UNITS = {
-    Meter.GPU_HOUR: "GPU-hour",
-    Meter.CPU_CORE_HOUR: "core-hour",
-    Meter.MEMORY_GIB_HOUR: "GiB-hour",
-    Meter.GPU_MEMORY_GIB_HOUR: "GiB-hour",
-    Meter.BILLING_HOUR: "billing-hour",
+    Meter.GPU_HOUR: _("GPU-hour"),
+    Meter.CPU_CORE_HOUR: _("core-hour"),
+    Meter.MEMORY_GIB_HOUR: _("GiB-hour"),
+    Meter.GPU_MEMORY_GIB_HOUR: _("GiB-hour"),
+    Meter.BILLING_HOUR: _("billing-hour"),
 }
 _LABELS = {
-    Meter.GPU_HOUR: "GPU time",
-    Meter.CPU_CORE_HOUR: "CPU time",
-    Meter.MEMORY_GIB_HOUR: "Memory time",
-    Meter.GPU_MEMORY_GIB_HOUR: "GPU memory time",
-    Meter.BILLING_HOUR: "Billing time",
+    Meter.GPU_HOUR: _("GPU time"),
+    Meter.CPU_CORE_HOUR: _("CPU time"),
+    Meter.MEMORY_GIB_HOUR: _("Memory time"),
+    Meter.GPU_MEMORY_GIB_HOUR: _("GPU memory time"),
+    Meter.BILLING_HOUR: _("Billing time"),
 }
 
 
+_MANY = (_("GPU-hours"), _("core-hours"), _("GiB-hours"), _("billing-hours"))
+"""What `plural` makes of them."""
 _UNITS_OF_RUNS = frozenset(_UNITS.values())
 
 

@@ -16,12 +16,19 @@ from zoneinfo import ZoneInfo
 from billing.rules.errors import RuleError
 from billing.rules.quotas import Every
 from portal.excerpt import quoted
+from portal.locales import ENGLISH, GERMAN, current
 
 # Not strftime: its names follow the locale of the process.
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
+_MONTHS = {
+    ENGLISH: (
+        *("January", "February", "March", "April", "May", "June"),
+        *("July", "August", "September", "October", "November", "December"),
+    ),
+    GERMAN: (
+        *("Januar", "Februar", "März", "April", "Mai", "Juni"),
+        *("Juli", "August", "September", "Oktober", "November", "Dezember"),
+    ),
+}
 _SECOND = timedelta(seconds=1)
 
 
@@ -157,14 +164,17 @@ def last_day(end: datetime, *, zone: ZoneInfo) -> date:
 
 
 def label(period: Period, zone: ZoneInfo) -> str:
-    """How people call the period: "October 2017" for a whole calendar month, else its first and last day."""
+    """How people call the period: "October 2017" for a whole calendar month, else its first and last day.
+
+    In the language of whoever reads it.
+    """
     first = period.start.astimezone(zone)
     last = (period.end - _SECOND).astimezone(zone)
     if period == period_starting_in(first.year, first.month, zone=zone, anchor_day=1):
-        return f"{_MONTHS[first.month - 1]} {first.year}"
+        return f"{_MONTHS[current()][first.month - 1]} {first.year}"
     if first.date() == last.date():
         return _day(last)
-    opening = _day(first) if first.year != last.year else _day(first).removesuffix(f" {first.year}")
+    opening = _day(first) if first.year != last.year else _day(first).removesuffix(f"{first.year}").rstrip()
     return f"{opening} \N{EN DASH} {_day(last)}"
 
 
@@ -205,4 +215,6 @@ def _aware(moment: datetime) -> datetime:
 
 
 def _day(moment: datetime) -> str:
-    return f"{moment.day} {_MONTHS[moment.month - 1][:3]} {moment.year}"
+    if current() == GERMAN:
+        return f"{moment:%d.%m.}{moment.year}"
+    return f"{moment.day} {_MONTHS[ENGLISH][moment.month - 1][:3]} {moment.year}"

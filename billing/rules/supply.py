@@ -32,12 +32,21 @@ BY_REGION: Mapping[str, frozenset[str]] = {"US": frozenset(_AMERICAN.split())}
 """Countries without a tax of their own, with their states: one that is not listed asks none of this seller."""
 
 NOTHING = Decimal(0)
+
+
+def _(text: str) -> str:
+    """Marks a text for gettext, which translates it where it is shown."""
+    return text
+
+
 REASONS: Mapping[str, str] = {
-    "AE": "Reverse charge: the recipient is liable for the VAT (Article 196 of Directive 2006/112/EC).",
-    "G": "Supplied to a recipient outside the EU: not subject to VAT here (Articles 44 and 59 of Directive "
-    "2006/112/EC).",
-    "O": "Outside the scope of tax.",
-    "E": "Exempt from tax.",
+    "AE": _("Reverse charge: the recipient is liable for the VAT (Article 196 of Directive 2006/112/EC)."),
+    "G": _(
+        "Supplied to a recipient outside the EU: not subject to VAT here (Articles 44 and 59 of Directive "
+        "2006/112/EC)."
+    ),
+    "O": _("Outside the scope of tax."),
+    "E": _("Exempt from tax."),
 }
 """What an invoice says where a category charges no tax, unless its tenant has words of its own."""
 

@@ -39,6 +39,7 @@ from portal.core.tenants.models import (
     validate_zone,
 )
 from portal.excerpt import excerpt, quoted
+from portal.languages import Language
 
 LONGEST_PHASE = 36_500  # days
 
@@ -118,6 +119,7 @@ class TenantEntry(PartyEntry, frozen=True, kw_only=True):
     corrections: Annotated[str, Rule(choices=("", *Corrections.values))] | None = None
     zero_invoices: Annotated[str, Rule(choices=("", *ZeroInvoices.values))] | None = None
     second_factor: bool | None = None
+    language: Annotated[str, Rule(choices=Language.values)] | None = None
     plan: str | None = None
     plan_from: Moment | None = None
     phases: list[PhaseEntry] = key(name="phase", default_factory=list)

@@ -285,7 +285,7 @@ def to_sign_in(request: HttpRequest) -> HttpResponse:
         if request.method in {"GET", "HEAD"}:
             return redirect_to_login(request.get_full_path())
         messages.warning(
-            request, "You had been signed out, and nothing was done: sign in, then send it again."
+            request, _("You had been signed out, and nothing was done: sign in, then send it again.")
         )
         return redirect_to_login(shown_address(request, "Referer"))
     back = shown_address(request, "HX-Current-URL")

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from django.utils.translation import gettext_noop
+
 Tone = Literal["ok", "run", "wait", "late", "muted"]
 
 
@@ -16,24 +18,24 @@ class Badge:
 
 
 INVOICE_BADGES: Mapping[str, Badge] = {
-    "draft": Badge(label="Draft", tone="muted"),
-    "due": Badge(label="Due", tone="wait"),
-    "past_due": Badge(label="Past due", tone="late"),
-    "processing": Badge(label="Processing", tone="run"),
-    "credited": Badge(label="Credited", tone="ok"),
-    "written_off": Badge(label="Written off", tone="muted"),
-    "credit_note": Badge(label="Credit note", tone="muted"),
-    "paid": Badge(label="Paid", tone="ok"),
-    "disputed": Badge(label="Disputed", tone="wait"),
-    "charged_back": Badge(label="Charged back", tone="late"),
-    "void": Badge(label="Void", tone="muted"),
+    "draft": Badge(label=gettext_noop("Draft"), tone="muted"),
+    "due": Badge(label=gettext_noop("Due"), tone="wait"),
+    "past_due": Badge(label=gettext_noop("Past due"), tone="late"),
+    "processing": Badge(label=gettext_noop("Processing"), tone="run"),
+    "credited": Badge(label=gettext_noop("Credited"), tone="ok"),
+    "written_off": Badge(label=gettext_noop("Written off"), tone="muted"),
+    "credit_note": Badge(label=gettext_noop("Credit note"), tone="muted"),
+    "paid": Badge(label=gettext_noop("Paid"), tone="ok"),
+    "disputed": Badge(label=gettext_noop("Disputed"), tone="wait"),
+    "charged_back": Badge(label=gettext_noop("Charged back"), tone="late"),
+    "void": Badge(label=gettext_noop("Void"), tone="muted"),
 }
 """By how an invoice stands: `Settlement`."""
 
 GRANT_BADGES: Mapping[str, Badge] = {
-    "rule": Badge(label="By the scheme", tone="muted"),
-    "top-up": Badge(label="Top-up", tone="ok"),
-    "gift": Badge(label="Given", tone="run"),
+    "rule": Badge(label=gettext_noop("By the scheme"), tone="muted"),
+    "top-up": Badge(label=gettext_noop("Top-up"), tone="ok"),
+    "gift": Badge(label=gettext_noop("Given"), tone="run"),
 }
 """By where credit came from: `GrantKind`."""
 
@@ -53,6 +55,15 @@ JOB_TONES: Mapping[str, Tone] = {
     "BOOT_FAIL": "late",
     "DEADLINE": "late",
 }
+
+
+JOB_LABELS = (
+    *(gettext_noop("Completed"), gettext_noop("Succeeded"), gettext_noop("Running"), gettext_noop("Pending")),
+    *(gettext_noop("Suspended"), gettext_noop("Requeued"), gettext_noop("Preempted")),
+    *(gettext_noop("Cancelled"), gettext_noop("Failed"), gettext_noop("Timeout"), gettext_noop("Node fail")),
+    *(gettext_noop("Out of memory"), gettext_noop("Boot fail"), gettext_noop("Deadline")),
+)
+"""What `job_badge` makes of the states that schedulers have; others are shown as they came."""
 
 
 def job_badge(state: str) -> Badge:

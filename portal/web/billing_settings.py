@@ -23,9 +23,11 @@ from billing.models.contacts import TOPICS
 from portal.core.tenants.access import Action, Right, rights_of
 from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.scope import acting_scope
+from portal.languages import Language
 from portal.sentences import sentence
 from portal.web import form_input
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_act, tenant_page
+from portal.web.form_input import Option, options
 from portal.web.page_frame import PageFrame
 from portal.web.payment import refused_addresses
 from portal.web.recent_proof import require_recent_proof
@@ -44,6 +46,7 @@ HINTS: Mapping[str, str] = {
     ),
     "purchase_order": gettext_noop("On every invoice from the next one on."),
     "buyer_reference": gettext_noop("What you route invoices by; in Germany the Leitweg-ID."),
+    "language": gettext_noop("Documents that are issued keep theirs."),
     "electronic_address": gettext_noop("As scheme:identifier, such as 0204:991-01234-44."),
 }
 
@@ -57,6 +60,7 @@ class DetailField:
     hint: str
     value: str
     longest: int
+    choices: Sequence[Option] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +124,8 @@ def _page(
         form=form,
         fields=[_field(name, values[name]) for name in FIELDS],
         changes=[
-            (_(label), was, now) for label, was, now in billing_details.describe_changes(tenant, changed)
+            (_(label), _shown(was), _shown(now))
+            for label, was, now in billing_details.describe_changes(tenant, changed)
         ],
         changed=[(name, values[name]) for name in FIELDS if getattr(tenant, name) != getattr(changed, name)],
         taxes=billing_details.changes_taxes(tenant, changed),
@@ -140,7 +145,12 @@ def _field(name: str, value: str) -> DetailField:
         hint=_(HINTS[name]) if name in HINTS else "",
         value=value,
         longest=getattr(column, "max_length", None) or 500,
+        choices=options(Language.choices, value) if name == "language" else (),
     )
+
+
+def _shown(value: str) -> str:
+    return str(dict(Language.choices).get(value, value))
 
 
 def _change(request: HttpRequest, tenant: Tenant, *, by_operator: bool) -> None:
@@ -156,7 +166,7 @@ def _change(request: HttpRequest, tenant: Tenant, *, by_operator: bool) -> None:
             )
             messages.success(request, _("Billing details saved. Documents say so from the next one on."))
         else:  # the page shows what would change
-            form_input.keep(request, *FIELDS)
+            form_input.keep(request, *(name for name in FIELDS if name in request.POST))
     except (ContactError, DetailsError) as refusal:
         if act == "save":
             form_input.keep(request, *(name for name in FIELDS if name in request.POST))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from babel.dates import format_date
 from django import forms
 from django.contrib import messages
 from django.db import transaction
@@ -18,7 +17,6 @@ from billing.invoicing import close_schedules
 from billing.invoicing.close_schedules import ScheduleError, Upcoming
 from billing.models import CloseKind, CloseRun, CloseSchedule, ReportState
 from billing.models.closes import FIRST_DAY, LAST_DAY
-from billing.rules.formatting import LOCALE
 from billing.rules.period import parse_month
 from portal.core.tenants.access import Right
 from portal.core.tenants.models import Tenant
@@ -154,7 +152,7 @@ def upcoming_text(now: datetime, month: str = "") -> tuple[str, ...]:
 
 def _sentence(step: Upcoming, now: datetime) -> str:
     year, number = parse_month(step.month)
-    name = format_date(datetime(year, number, 1, tzinfo=UTC).date(), "MMMM y", locale=LOCALE)
+    name = say.month_name(datetime(year, number, 1, tzinfo=UTC).date())
     later = step.day > now.date()
     when = _("on {day}").format(day=say.day(step.day)) if later else _("in the next hours")
     return _(STEPS[step.kind]).format(month=name, tenants=say.counted(step.tenants, "tenant"), when=when)

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
-from babel.dates import format_date
 from django.contrib import messages
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
@@ -22,7 +21,6 @@ from billing.invoicing.approvals import ApprovalError
 from billing.invoicing.close_results import Outcome
 from billing.invoicing.close_runs import RunError, Tally
 from billing.models import BillingPeriod, CloseKind, CloseResult, CloseRun, Decision, PendingApproval
-from billing.rules.formatting import LOCALE
 from billing.rules.money import Money
 from billing.rules.period import parse_month, shifted
 from portal.core.audit import acting_as
@@ -183,7 +181,7 @@ def _href(month: str, **parameters: str) -> str:
 
 def month_name(month: str) -> str:
     year, number = parse_month(month)
-    return format_date(datetime(year, number, 1, tzinfo=UTC).date(), "MMMM y", locale=LOCALE)
+    return say.month_name(datetime(year, number, 1, tzinfo=UTC).date())
 
 
 def _months(chosen: str, now: datetime) -> tuple[Option, ...]:

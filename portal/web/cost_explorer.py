@@ -196,7 +196,11 @@ def _series(number: int, group: GroupUse) -> str:
 
 def _highest(explored: Explored, value: Callable[[Used], Fraction], measure: str) -> str:
     top = max((value(used) for used in explored.totals), default=Fraction(0))
-    return say.money(Money(top, measure)) if measure else f"{say.hours(top * 3600)} GPU-hours"
+    return (
+        say.money(Money(top, measure))
+        if measure
+        else _("{hours} GPU-hours").format(hours=say.hours(top * 3600))
+    )
 
 
 def _text(used: Used, measure: str) -> str:

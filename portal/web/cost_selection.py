@@ -145,7 +145,8 @@ class CostSelection:
     def chips(self) -> list[tuple[str, str, str]]:
         """The filters that are set: label, value, and the address without each."""
         return [
-            (_(LABELS[one]), text or EMPTY, self.without(one).query()) for one, text in self.filters.items()
+            (_(LABELS[one]), text or _(EMPTY), self.without(one).query())
+            for one, text in self.filters.items()
         ]
 
     @property
@@ -166,7 +167,13 @@ class CostSelection:
             offered = [text or EMPTY for text in choices.get(str(one), ())]
             chosen = (self.filters[one] or EMPTY) if one in self.filters else ""
             texts = [*offered, *({chosen} - {"", *offered})]
-            rows.append((str(one), _(LABELS[one]), options([(text, text) for text in texts], chosen)))
+            rows.append(
+                (
+                    str(one),
+                    _(LABELS[one]),
+                    options([(text, _(text) if text == EMPTY else text) for text in texts], chosen),
+                )
+            )
         return rows
 
     @property
@@ -193,7 +200,7 @@ def group_name(values: Sequence[str] | None) -> str:
     """`ben · h100`; of all that have no name of their own *Other*, of no grouping *All usage*."""
     if values is None:
         return _("Other")
-    return " · ".join(value or EMPTY for value in values) or _("All usage")
+    return " · ".join(value or _(EMPTY) for value in values) or _("All usage")
 
 
 def _days(days: Days, prefix: str = "") -> dict[str, str]:

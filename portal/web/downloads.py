@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import structlog
 from django.http import Http404, HttpResponse, HttpResponseBase
+from django.utils.translation import gettext as _
 
 from billing.documents import evidence as evidence_of
 from billing.models import Invoice, InvoiceLine
@@ -20,7 +21,8 @@ log = structlog.get_logger("portal.web")
 def pdf(request: TenantRequest, number: str) -> HttpResponse:
     content = reading.document(_invoice(request, number))
     if content is None:
-        return _not_ready(request, number, f"The PDF of {number} is not ready: it has not been rendered yet.")
+        why = _("The PDF of {number} is not ready: it has not been rendered yet.").format(number=number)
+        return _not_ready(request, number, why)
     return HttpResponse(content, content_type="application/pdf", headers=_file(f"{number}.pdf", "inline"))
 
 

@@ -10,23 +10,33 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from babel.dates import format_date
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, ngettext
 
 from billing.models import BillingPeriod
-from billing.rules.formatting import LOCALE, grouped, hours_text, money_text, price_text
+from billing.rules.formatting import (
+    currency_symbol,
+    grouped,
+    hours_text,
+    localized,
+    money_text,
+    price_text,
+)
 from billing.rules.meters import AnyMeter, CustomMeter, Meter
 from billing.rules.money import Money, exponent, rounded_text
 from billing.rules.period import Period, label
+from portal.locales import locale
 
 TINY = 6  # decimals of what is too small for its currency's own
 NOTHING = "–"
 UTC_ZONE = ZoneInfo("UTC")
 DAYS = 1_500  # days whose names are remembered
 COUNTED = {
-    Meter.GPU_HOUR: "GPU-seconds",
-    Meter.CPU_CORE_HOUR: "millicore-seconds",
-    Meter.MEMORY_GIB_HOUR: "MiB-seconds",
-    Meter.GPU_MEMORY_GIB_HOUR: "MiB-seconds",
-    Meter.BILLING_HOUR: "billing-seconds",
+    Meter.GPU_HOUR: gettext_noop("GPU-seconds"),
+    Meter.CPU_CORE_HOUR: gettext_noop("millicore-seconds"),
+    Meter.MEMORY_GIB_HOUR: gettext_noop("MiB-seconds"),
+    Meter.GPU_MEMORY_GIB_HOUR: gettext_noop("MiB-seconds"),
+    Meter.BILLING_HOUR: gettext_noop("billing-seconds"),
 }
 
 
@@ -60,14 +70,14 @@ def price(unit_price: Decimal | None, currency: str) -> str:
 
 
 def symbol(currency: str) -> str:
-    """What stands before the numbers of an axis: `$`."""
-    return money_text(Money.zero(currency)).partition("0")[0]
+    """What stands at the numbers of an axis: `$`."""
+    return currency_symbol(currency)
 
 
 def hours(resource_seconds: Fraction) -> str:
     """`1,234.20`: two decimals, so that a column of them lines up."""
     text = f"{Decimal(rounded_text(resource_seconds / 3600, 2)):,.2f}"
-    return "< 0.01" if text == "0.00" and resource_seconds > 0 else text
+    return localized("< 0.01" if text == "0.00" and resource_seconds > 0 else text)
 
 
 def long_hours(resource_seconds: Fraction) -> str:
@@ -99,7 +109,11 @@ def gpus(count: int, model: str, mig_profile: str, share: Fraction) -> str:
         return ""
     model = model or "GPU"
     if mig_profile:
-        return f"{count} × {mig_profile} of {model}"
+        return _("%(count)s × %(profile)s of %(model)s") % {
+            "count": count,
+            "profile": mig_profile,
+            "model": model,
+        }
     return f"{count} × {model}" if share == 1 else f"{count} × {share} × {model}"
 
 
@@ -113,18 +127,18 @@ def counted_in(share: Fraction, meter: AnyMeter) -> str:
     if isinstance(meter, CustomMeter):
         return meter.unit
     if share == 1:
-        return COUNTED[meter]
+        return _(COUNTED[meter])
     turned = f"× {share}" if meter == Meter.GPU_HOUR else f"÷ {whole(share.denominator)}"
-    return f"{COUNTED[meter]} {turned}"
+    return f"{_(COUNTED[meter])} {turned}"
 
 
 def whole(number: int) -> str:
-    return f"{number:,}"
+    return localized(f"{number:,}")
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 job`, `1,204 jobs`."""
-    return f"{whole(number)} {noun}" + ("" if number == 1 else "s")
+    """`1 job`, `1,204 jobs`; of the nouns in `portal.web.nouns`."""
+    return f"{whole(number)} {ngettext(noun, f'{noun}s', number)}"
 
 
 def plain(value: Fraction) -> str:
@@ -134,7 +148,7 @@ def plain(value: Fraction) -> str:
 
 def percent(part: Fraction, of: Fraction) -> str:
     """`34.5 %`; a dash of nothing."""
-    return f"{rounded_text(part * 100 / of, 1)} %" if of else NOTHING
+    return f"{localized(rounded_text(part * 100 / of, 1))} %" if of else NOTHING
 
 
 def at_second(second: int | None, zone: ZoneInfo) -> str:
@@ -148,16 +162,24 @@ def moment(at: datetime, zone: ZoneInfo) -> str:
     return f"{day(local.date())}, {local:%H:%M}"
 
 
-@lru_cache(DAYS)
 def day(on: date) -> str:
     """`20 Nov 2026`"""
-    return format_date(on, "d MMM y", locale=LOCALE)
+    return _day(on, locale().day, locale().name)
+
+
+def short_day(on: date) -> str:
+    """`20 Nov`"""
+    return _day(on, locale().short_day, locale().name)
 
 
 @lru_cache(DAYS)
-def short_day(on: date) -> str:
-    """`20 Nov`"""
-    return format_date(on, "d MMM", locale=LOCALE)
+def _day(on: date, pattern: str, locale_name: str) -> str:
+    return format_date(on, pattern, locale=locale_name)
+
+
+def month_name(on: date) -> str:
+    """`November 2026`"""
+    return _day(on, "MMMM y", locale().name)
 
 
 def second(at: datetime, zone: ZoneInfo) -> str:
@@ -170,7 +192,7 @@ def duration(seconds: int) -> str:
     """`04:12:30`, `2 d 04:12:30`."""
     days, rest = divmod(seconds, 86_400)
     clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
-    return f"{days} d {clock}" if days else clock
+    return _("%(days)s d %(clock)s") % {"days": days, "clock": clock} if days else clock
 
 
 def age(since: datetime, *, now: datetime) -> str:

@@ -260,7 +260,7 @@ def _columns(row: dict[str, Any], names: Names) -> Iterator[tuple[str, str, str]
         if column in HIDDEN or (row["operation"] != Operation.UPDATE and before in EMPTY and after in EMPTY):
             continue
         label = column.removesuffix("_id").replace("_", " ")
-        yield label, names.value(column, before), names.value(column, after)
+        yield _(label), names.value(column, before), names.value(column, after)
 
 
 EMPTY: tuple[object, ...] = (None, "", False, [], {})

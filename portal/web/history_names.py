@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
+from django.utils.translation import gettext as _
 
 from billing.models import Plan, Quota
 from clusters.models import Account
@@ -68,7 +69,7 @@ def plain(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return _("yes") if value else _("no")
     if isinstance(value, list):
         return ", ".join(plain(each) for each in value)
     text = str(value)

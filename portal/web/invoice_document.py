@@ -9,6 +9,9 @@ from fractions import Fraction
 from itertools import groupby
 from zoneinfo import ZoneInfo
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
 from billing.catalog import line_descriptions
 from billing.documents import build
 from billing.documents.parties import address_lines
@@ -144,7 +147,7 @@ def shown(detail: Detail) -> InvoicePage:
         facts=_facts(row),
         groups=_groups(detail),
         sums=_sums(detail),
-        legal=tuple(dict.fromkeys(tax.reason for tax in _shown_taxes(detail) if tax.reason)),
+        legal=tuple(dict.fromkeys(_(tax.reason) for tax in _shown_taxes(detail) if tax.reason)),
         total=say.minor(row.total, row.currency),
         from_wallet=say.money(stand.from_wallet) if stand.from_wallet.amount else "",
         drawn=_drawn(detail),
@@ -176,7 +179,7 @@ def _written(notice: Notice, zone: ZoneInfo) -> NoticeRow:
     return NoticeRow(
         what=f"{notice.get_kind_display()} {notice.details.get('number', '')}".strip(),
         when=say.day(notice.sent_at.astimezone(zone).date()) if notice.sent_at else "",
-        to=", ".join(notice.to) or "an address that was erased",
+        to=", ".join(notice.to) or _("an address that was erased"),
     )
 
 
@@ -184,9 +187,9 @@ def _drawn(detail: Detail) -> tuple[Payment, ...]:
     return tuple(
         Payment(
             date=grant.reason or grant.key,
-            method=f"Good until {say.day(grant.expires_on - timedelta(days=1))}"
+            method=_("Good until {day}").format(day=say.day(grant.expires_on - timedelta(days=1)))
             if grant.expires_on
-            else "Without an end",
+            else _("Without an end"),
             reference="",
             amount=say.minor(amount, detail.invoice.currency),
         )
@@ -206,7 +209,7 @@ def _groups(detail: Detail) -> tuple[LineGroup, ...]:
     lines = sorted(detail.lines, key=lambda row: order[row.project])
     return tuple(
         LineGroup(
-            project=project or "Of the whole account",
+            project=project or _("Of the whole account"),
             subtotal=say.minor(sum(row.amount for row in group), currency),
             lines=tuple(
                 shown_line(
@@ -230,13 +233,13 @@ def opens_to(row: InvoiceLine, jobs: int) -> str:
 
 def shown_line(row: InvoiceLine, currency: str, jobs: str) -> Line:
     seconds = seconds_of(row)
-    prefix = "correction of " if row.kind != LineKind.CREDIT else ""
+    span = "{period}" if row.kind == LineKind.CREDIT else _("correction of {period}")
     if row.first_charge:
-        prefix = "for "
+        span = _("for {period}")
     ahead = row.kind in TERMS and row.service_period.start >= row.invoice.period_end
     details = [
-        f"{prefix}{say.period(row.service_period)}" if row.correction or row.original_id else "",
-        f"in advance for {say.period(row.service_period)}" if ahead else "",
+        span.format(period=say.period(row.service_period)) if row.correction or row.original_id else "",
+        _("in advance for {period}").format(period=say.period(row.service_period)) if ahead else "",
         line_descriptions.detail(row, currency),
     ]
     return Line(
@@ -244,7 +247,7 @@ def shown_line(row: InvoiceLine, currency: str, jobs: str) -> Line:
         description=row.description,
         detail="; ".join(text for text in details if text),
         quantity=say.long_hours(seconds) if seconds else "",
-        unit=plural(row.unit) if seconds else "",
+        unit=_(plural(row.unit)) if seconds else "",
         unit_price=say.price(row.unit_price, currency) if seconds else "",
         amount=say.minor(row.amount, currency),
         jobs=jobs,
@@ -253,19 +256,19 @@ def shown_line(row: InvoiceLine, currency: str, jobs: str) -> Line:
 
 def _facts(row: Invoice) -> tuple[Fact, ...]:
     facts = {
-        "Invoice date": say.day(row.issued_on) if row.issued_on else "",
-        "Service period": say.span(row.period_start, row.period_end, row.timezone),
-        "Due": say.day(row.due_on) if row.due_on and row.kind != DocumentKind.CREDIT_NOTE else "",
-        "Customer": row.buyer.get("slug", ""),
-        "Your reference": row.buyer.get("buyer_reference", ""),
-        "Purchase order": row.buyer.get("purchase_order", ""),
+        _("Invoice date"): say.day(row.issued_on) if row.issued_on else "",
+        _("Service period"): say.span(row.period_start, row.period_end, row.timezone),
+        _("Due"): say.day(row.due_on) if row.due_on and row.kind != DocumentKind.CREDIT_NOTE else "",
+        _("Customer"): row.buyer.get("slug", ""),
+        _("Your reference"): row.buyer.get("buyer_reference", ""),
+        _("Purchase order"): row.buyer.get("purchase_order", ""),
     }
     return tuple(Fact(label=label, value=value) for label, value in facts.items() if value)
 
 
 def _sums(detail: Detail) -> tuple[Fact, ...]:
     row = detail.invoice
-    sums = [Fact(label="Subtotal", value=say.minor(row.subtotal, row.currency))]
+    sums = [Fact(label=_("Subtotal"), value=say.minor(row.subtotal, row.currency))]
     for tax in _shown_taxes(detail):
         label = build.tax_label(tax, row, percent=" %")
         sums.append(Fact(label=label, value=say.minor(tax.tax, row.currency)))
@@ -278,12 +281,16 @@ def _shown_taxes(detail: Detail) -> list[InvoiceTax]:
 
 def _related(detail: Detail) -> tuple[Related, ...]:
     row = detail.invoice
-    one = {"Credits invoice": row.original, "Replaces": row.replaces, "Replaced by": detail.replaced_by}
+    one = {
+        _("Credits invoice"): row.original,
+        _("Replaces"): row.replaces,
+        _("Replaced by"): detail.replaced_by,
+    }
     others = [
         Related(label=label, number=other.number or "", amount="") for label, other in one.items() if other
     ]
     notes = [
-        Related(label="Credit note", number=note.number or "", amount=say.minor(note.total, note.currency))
+        Related(label=_("Credit note"), number=note.number or "", amount=say.minor(note.total, note.currency))
         for note in detail.notes
     ]
     return (*others, *notes)
@@ -294,7 +301,7 @@ def _party(frozen: dict[str, str]) -> Party:
     if frozen.get("country"):
         lines.append(country_name(frozen["country"]))
     if frozen.get("vat_id"):
-        lines.append(f"VAT id {frozen['vat_id']}")
+        lines.append(_("VAT id {vat_id}").format(vat_id=frozen["vat_id"]))
     return Party(name=frozen["name"], lines=tuple(lines))
 
 
@@ -319,8 +326,12 @@ def bank_transfer(bank: BankDetails, *, amount: str, by: str = "") -> BankTransf
 
 
 DISPUTE_NOTES = {
-    "disputed": "A payment of this invoice is disputed at the bank. Until that is decided, nothing is charged.",
-    "charged_back": "The bank took a payment of this invoice back, so that it is to be paid again.",
+    "disputed": gettext_noop(
+        "A payment of this invoice is disputed at the bank. Until that is decided, nothing is charged."
+    ),
+    "charged_back": gettext_noop(
+        "The bank took a payment of this invoice back, so that it is to be paid again."
+    ),
 }
 
 
@@ -328,20 +339,17 @@ def _note(detail: Detail) -> str:
     row = detail.invoice
     if row.state == InvoiceState.VOID:
         why = f" {detail.voiding.reason}" if detail.voiding else ""
-        return f"This invoice is void: it is not to be paid.{why}"
+        return _("This invoice is void: it is not to be paid.") + why
     if detail.balance.settlement in DISPUTE_NOTES:
-        return DISPUTE_NOTES[detail.balance.settlement]
+        return _(DISPUTE_NOTES[detail.balance.settlement])
     if row.reason:
         return row.reason
     incomplete = row.terms.get("incomplete", "")
     zone = build.zone_note(row)
     if zone and not incomplete:
         return zone
-    return (
-        f"Issued before all usage was read: {incomplete} What came later follows as a correction."
-        if incomplete
-        else ""
-    )
+    text = _("Issued before all usage was read: {incomplete} What came later follows as a correction.")
+    return text.format(incomplete=incomplete) if incomplete else ""
 
 
 def seconds_of(row: InvoiceLine) -> Fraction:

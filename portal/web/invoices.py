@@ -9,6 +9,7 @@ from fractions import Fraction
 from urllib.parse import urlencode
 
 from django.http import Http404, HttpResponse
+from django.utils.translation import gettext as _
 
 from billing.catalog import line_descriptions
 from billing.models import Invoice, InvoiceLine
@@ -106,10 +107,16 @@ def _older(cursor: Cursor) -> str:
 
 def _formula(row: InvoiceLine, whole: Fraction, unit: str, currency: str) -> str:
     exact = PerUnit(line_usage.hour_price(row)).amount(whole, currency)
-    quantity = f"{say.seconds(whole)} {unit} ÷ 3,600" if unit else f"{say.fraction(whole / 3600)} {row.unit}"
-    return (
-        f"{quantity} × {say.price(row.unit_price, currency)} = "
-        f"{say.exact_money(exact)}, on the invoice {say.minor(row.amount, currency)}"
+    quantity = (
+        f"{say.seconds(whole)} {unit} ÷ {say.whole(3600)}"
+        if unit
+        else f"{say.fraction(whole / 3600)} {_(row.unit)}"
+    )
+    return _("{quantity} × {price} = {exact}, on the invoice {amount}").format(
+        quantity=quantity,
+        price=say.price(row.unit_price, currency),
+        exact=say.exact_money(exact),
+        amount=say.minor(row.amount, currency),
     )
 
 

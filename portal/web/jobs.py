@@ -20,6 +20,7 @@ from billing.queries.cost_explorer import Days
 from billing.queries.job_life import life
 from billing.queries.job_lists import Order
 from billing.queries.jobs import Choices, Job, JobFilter, Piece
+from billing.rules.formatting import localized
 from billing.rules.period import midnight
 from portal.core.tenants.access import Action, Right
 from portal.core.tenants.models import Membership, User
@@ -44,7 +45,12 @@ ORDERS = {
     Order.GPU_HOURS: gettext_noop("GPU-hours"),
 }
 LONGEST = 200  # characters of a search
-MORE = {"account": "Account", "cluster": "Cluster", "queue": "Queue", "qos": "QOS"}
+MORE = {
+    "account": gettext_noop("Account"),
+    "cluster": gettext_noop("Cluster"),
+    "queue": gettext_noop("Queue"),
+    "qos": gettext_noop("QOS"),
+}
 STATES = (
     *("COMPLETED", "SUCCEEDED", "RUNNING", "PENDING", "FAILED", "CANCELLED", "TIMEOUT"),
     *("OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED"),
@@ -152,7 +158,7 @@ def _offered(selection: Selection) -> dict[str, object]:
         "own_users": selection.own,
         "projects": options(choices.projects, filters.project),
         "gpu_models": options([(name, name) for name in models], filters.gpu_model),
-        "states": options([(name, job_badge(name).label) for name in states], filters.state.upper()),
+        "states": options([(name, _(job_badge(name).label)) for name in states], filters.state.upper()),
         "periods": options(
             [(say.period_key(period), say.period(period)) for period in choices.periods],
             say.period_key(filters.period) if filters.period else "",
@@ -231,7 +237,7 @@ def _filters(
 
 def _chosen(filters: JobFilter, days: Days | None) -> str:
     """What the form has no field for, as pages of costs lead here with it."""
-    texts = [f"{label}: {value}" for name, label in MORE.items() if (value := getattr(filters, name))]
+    texts = [f"{_(label)}: {value}" for name, label in MORE.items() if (value := getattr(filters, name))]
     if days:
         texts.insert(0, _("Ran {days}, with what each cost in all").format(days=days_text(days)))
     return "; ".join(texts)
@@ -244,21 +250,25 @@ def _seconds(days: Days, zone: ZoneInfo) -> tuple[int, int]:
 
 def _facts(row: RatedJob, zone: ZoneInfo) -> dict[str, str]:
     return {
-        "Project": row.project.name,
-        "User": row.user,
-        "Cluster": row.cluster,
-        "Account": row.account,
-        "Queue": row.queue,
-        "QOS": row.qos,
-        "Nodes": say.whole(row.nodes),
-        "CPU cores": say.plain(Fraction(row.cpu_milli, 1000)),
-        "Memory": _memory(row.memory_mib),
-        **({"GPU memory": _memory(row.gpu_memory_mib)} if row.gpu_memory_mib else {}),
-        **({"Slurm billing": say.whole(row.billing)} if row.billing else {}),
-        "Submitted": say.at_second(row.submitted, zone),
-        "Started": say.at_second(row.started, zone),
-        "Ended": say.at_second(row.ended, zone)
-        or (f"seen until {say.at_second(row.seen_until, zone)}" if row.seen_until else ""),
+        _("Project"): row.project.name,
+        _("User"): row.user,
+        _("Cluster"): row.cluster,
+        _("Account"): row.account,
+        _("Queue"): row.queue,
+        _("QOS"): row.qos,
+        _("Nodes"): say.whole(row.nodes),
+        _("CPU cores"): localized(say.plain(Fraction(row.cpu_milli, 1000))),
+        _("Memory"): _memory(row.memory_mib),
+        **({_("GPU memory"): _memory(row.gpu_memory_mib)} if row.gpu_memory_mib else {}),
+        **({_("Slurm billing"): say.whole(row.billing)} if row.billing else {}),
+        _("Submitted"): say.at_second(row.submitted, zone),
+        _("Started"): say.at_second(row.started, zone),
+        _("Ended"): say.at_second(row.ended, zone)
+        or (
+            _("seen until {moment}").format(moment=say.at_second(row.seen_until, zone))
+            if row.seen_until
+            else ""
+        ),
     }
 
 
@@ -276,4 +286,4 @@ def _formula(piece: Piece) -> str:
         unit_price = f"({unit_price} − {say.price(piece.former.unit_price, piece.former.currency)})"
     amount = say.exact_money(cost)
     equals = "" if amount.startswith("≈") else "= "
-    return f"{quantity} ÷ 3,600 × {unit_price} {equals}{amount}"
+    return f"{quantity} ÷ {say.whole(3600)} × {unit_price} {equals}{amount}"

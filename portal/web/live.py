@@ -8,9 +8,12 @@ from urllib.parse import urlencode
 
 from django.http import HttpResponse
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from billing.queries import live as reading
 from billing.queries.live import Live, OpenJob
+from billing.rules.formatting import localized
 from portal.core.tenants.access import Action
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
@@ -37,7 +40,9 @@ def live(request: TenantRequest) -> HttpResponse:
     )
     page = {
         "href": _href(request, after),
-        "summary": f"{say.counted(snapshot.running, 'job')} running, {snapshot.waiting} waiting, {_rate(snapshot)}.",
+        "summary": _("{jobs} running, {waiting} waiting, {rate}.").format(
+            jobs=say.counted(snapshot.running, "job"), waiting=snapshot.waiting, rate=_rate(snapshot)
+        ),
         "late": [
             mark
             for mark in request.marks
@@ -71,17 +76,18 @@ def _tiles(snapshot: Live) -> tuple[Tile, ...]:
     today = say.money(snapshot.today) if snapshot.today else say.NOTHING
     return (
         Tile(
-            label="Running",
+            label=_("Running"),
             value=say.counted(snapshot.running, "job"),
-            note=f"{say.whole(snapshot.waiting)} waiting",
+            note=_("{count} waiting").format(count=say.whole(snapshot.waiting)),
         ),
-        Tile(label="GPUs in use", value=_gpus(gpus), note=models or "none"),
-        Tile(label="Cost per hour", value=say.sums(snapshot.per_hour), note=_note(snapshot)),
+        Tile(label=_("GPUs in use"), value=_gpus(gpus), note=models or _("none")),
+        Tile(label=_("Cost per hour"), value=say.sums(snapshot.per_hour), note=_note(snapshot)),
         Tile(
-            label="Spent today",
+            label=_("Spent today"),
             value=today,
-            note="since midnight; what runs on counts hourly"
-            + (", at the first unit’s prices" if snapshot.by_totals else ""),
+            note=_("since midnight; what runs on counts hourly, at the first unit’s prices")
+            if snapshot.by_totals
+            else _("since midnight; what runs on counts hourly"),
         ),
     )
 
@@ -93,13 +99,18 @@ def _gpus(count: Fraction) -> str:
 
 def _note(snapshot: Live) -> str:
     if snapshot.unpriced:
-        return f"without {say.counted(snapshot.unpriced, 'job')} that no price covers"
-    prices = "the first unit’s prices" if snapshot.by_totals else "today’s prices"
-    return f"of all that runs, at {prices}" if snapshot.per_hour else "nothing accrues"
+        return _("without {jobs} that no price covers").format(jobs=say.counted(snapshot.unpriced, "job"))
+    if not snapshot.per_hour:
+        return _("nothing accrues")
+    if snapshot.by_totals:
+        return _("of all that runs, at the first unit’s prices")
+    return _("of all that runs, at today’s prices")
 
 
 def _rate(snapshot: Live) -> str:
-    return f"{say.sums(snapshot.per_hour)} per hour" if snapshot.per_hour else "nothing accrues"
+    if not snapshot.per_hour:
+        return _("nothing accrues")
+    return _("{amount} per hour").format(amount=say.sums(snapshot.per_hour))
 
 
 def _holds(open_job: OpenJob) -> tuple[str, str]:
@@ -114,11 +125,11 @@ def _rest(open_job: OpenJob) -> list[str]:
     holds, nodes = open_job.holds, open_job.job.row.nodes
     cores = Fraction(holds.cpu_milli, 1000)
     return [
-        f"{_number(cores)}{NO_BREAK}{'core' if cores == 1 else 'cores'}" if cores else "",
+        f"{_number(cores)}{NO_BREAK}{ngettext('core', 'cores', 1 if cores == 1 else 2)}" if cores else "",
         f"{_number(Fraction(holds.memory_mib, 1024))}{NO_BREAK}GiB" if holds.memory_mib else "",
         say.counted(nodes, "node").replace(" ", NO_BREAK) if nodes > 1 else "",
     ]
 
 
 def _number(value: Fraction) -> str:
-    return say.whole(value.numerator) if value.denominator == 1 else say.plain(value)
+    return say.whole(value.numerator) if value.denominator == 1 else localized(say.plain(value))

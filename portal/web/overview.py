@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from billing.catalog import billing_periods
 from billing.models import Verdict
@@ -74,15 +75,15 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
         if running
         else None,
         "chart": usage_chart(
-            summary, today=today, spend_label="Spend at first unit’s prices" if charges else "Spend"
+            summary, today=today, spend_label=_("Spend at first unit’s prices") if charges else _("Spend")
         ),
         "spend": _largest(summary.uses),
         "spend_total": sum((use.amount for use in summary.uses), Fraction(0)),
         "invoices": invoices.newest(request.tenant, on=request.today, size=INVOICES)[0]
         if request.frame.invoices
         else [],
-        "paid_by": _spans("Paid by", [(span.payer, span) for span in paying if span.mine]),
-        "pays_for": _spans("Pays for", [(span.user, span) for span in paying if not span.mine]),
+        "paid_by": _spans(_("Paid by {spans}."), [(span.payer, span) for span in paying if span.mine]),
+        "pays_for": _spans(_("Pays for {spans}."), [(span.user, span) for span in paying if not span.mine]),
         "paid": per_currency(row.amount for row in charges.paid) if charges else [],
         "costs": reverse("cost_explorer", args=[request.tenant.slug]) + _days_query(summary),
         "change": reverse("spend_change", args=[request.tenant.slug]) + _days_query(summary),
@@ -96,14 +97,15 @@ def _days_query(summary: Overview) -> str:
     return f"?from={summary.first}&through={summary.end - DAY}"
 
 
-def _spans(verb: str, spans: Sequence[tuple[str, Paying]]) -> str:
+def _spans(sentence: str, spans: Sequence[tuple[str, Paying]]) -> str:
     """`Paid by Physics since 1 Apr 2026, until 30 Jun 2026`, the newest first; "" for none."""
     texts = []
     for name, span in spans:
-        ended = f", until {say.day(span.until - DAY)}" if span.until else ""
-        texts.append(f"{name} {'since' if not ended else 'from'} {say.day(span.since)}{ended}")
-    more = f"; and {len(texts) - SPANS} more" if len(texts) > SPANS else ""
-    return f"{verb} {'; '.join(texts[:SPANS])}{more}." if texts else ""
+        text = _("{name} from {day}, until {last}") if span.until else _("{name} since {day}")
+        last = say.day(span.until - DAY) if span.until else ""
+        texts.append(text.format(name=name, day=say.day(span.since), last=last))
+    more = _("; and {count} more").format(count=len(texts) - SPANS) if len(texts) > SPANS else ""
+    return sentence.format(spans=f"{'; '.join(texts[:SPANS])}{more}") if texts else ""
 
 
 def _largest(uses: Sequence[Use]) -> list[Use]:
@@ -144,10 +146,12 @@ def _unpriced(uses: Sequence[Use]) -> str:
     for use in uses:
         if use.verdict != Verdict.UNPRICED:
             continue
-        model = f" on {use.gpu_model}" if use.gpu_model else ""
-        what = f"{say.hours(use.gpu_seconds)} GPU-hours{model}" if use.gpu_seconds else "the CPU or memory"
+        text = _("{hours} GPU-hours on {model}") if use.gpu_model else _("{hours} GPU-hours")
+        what = text.format(hours=say.hours(use.gpu_seconds), model=use.gpu_model)
+        if not use.gpu_seconds:
+            what = _("the CPU or memory")
         if use.meter:
             dimensions = f" ({use.gpu_model})" if use.gpu_model else ""
             what = f"{say.quantity(use.quantity)} {use.unit}{dimensions}"
-        texts.append(f"{what} of {use.project}")
+        texts.append(_("{usage} of {project}").format(usage=what, project=use.project))
     return ", ".join(texts)

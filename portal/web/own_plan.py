@@ -91,7 +91,7 @@ def _page(plan: OwnPlan) -> dict[str, object]:
     return {
         "plan": row,
         "since": plan.since,
-        "settles": SETTLES[Settles(row.settles)],
+        "settles": _(SETTLES[Settles(row.settles)]),
         "charged": charged(plan.version.charges),
         "prices": [_price(price, plan.use.used.get(price.pk, Fraction(0))) for price in plan.prices],
         "days": [f"{name}" for name in WEEKDAYS_ABBR.values()],

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from uuid import uuid4
 
 from django.db.models import Q
+from django.utils.translation import gettext as _
 
 from billing.models import (
     UNDER_WAY,
@@ -88,14 +89,18 @@ def _note(
     if newest is not None and under_way:
         amount = say.minor(newest.amount, newest.currency)
         if newest.state == AttemptState.NEEDS_REVIEW:
-            return f"A payment of {amount} is being reviewed. Please do not pay again.", "info"
-        return f"A payment of {amount} is being processed. You do not need to do anything.", "info"
+            return _("A payment of {amount} is being reviewed. Please do not pay again.").format(
+                amount=amount
+            ), "info"
+        text = _("A payment of {amount} is being processed. You do not need to do anything.")
+        return text.format(amount=amount), "info"
     if confirm or (newest is not None and newest.state == AttemptState.NEEDS_ACTION):
-        return "Your bank asks you to confirm the payment.", "danger"
+        return _("Your bank asks you to confirm the payment."), "danger"
     when = _next_charge(request, invoice)
     if newest is not None and newest.state == AttemptState.FAILED:
-        message = newest.message or "The bank gave no reason."
-        return f"{means_of(newest)} was refused: {message} {when}".strip(), "danger"
+        message = _(newest.message) or _("The bank gave no reason.")
+        text = _("{means} was refused: {message} {when}")
+        return text.format(means=means_of(newest), message=message, when=when).strip(), "danger"
     return when, "info"
 
 
@@ -109,13 +114,13 @@ def _next_charge(request: TenantRequest, invoice: Invoice) -> str:
     if refused and invoice.due_on is not None:
         own = retries.next_try(refused, policies.of(request.tenant.pk, invoice.due_on).retries)
         if own is None:
-            return "It is not charged again automatically."
+            return _("It is not charged again automatically.")
         moment = max(own, rest.until) if rest else own
-        return f"It is charged again on {say.day(moment.astimezone(request.zone).date())}."
+        return _("It is charged again on {day}.").format(day=say.day(moment.astimezone(request.zone).date()))
     if rest is None or rest.until <= request.moment or rest.attempt.invoice_id == invoice.pk:
         return ""
     card, other = means_of(rest.attempt), rest.attempt.invoice
     day = say.day(rest.until.astimezone(request.zone).date())
-    return (
-        f"{card} was refused for {other.number if other else 'another invoice'}. It is charged from {day} on."
+    return _("{card} was refused for {invoice}. It is charged from {day} on.").format(
+        card=card, invoice=other.number if other else _("another invoice"), day=day
     )

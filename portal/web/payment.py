@@ -12,6 +12,8 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, gettext_noop
 
 from billing.dunning import contacts
 from billing.models import (
@@ -40,10 +42,15 @@ from portal.web.access_decorators import TenantRequest, answer, tenant_act, tena
 from portal.web.cards import label_of, means_of
 
 SHOWN = 12
-LATER = "The payment service cannot be reached now; nothing was charged. Please try again in a few minutes."
-CONFIRMING = "Thank you. Your payment is being confirmed, which usually takes under a minute."
-TRANSFER = "Bank transfer"
-_REFUND, _DISPUTE = ("Given back", "Came back again"), ("Charged back", "Dispute won")
+LATER = gettext_lazy(
+    "The payment service cannot be reached now; nothing was charged. Please try again in a few minutes."
+)
+CONFIRMING = gettext_lazy("Thank you. Your payment is being confirmed, which usually takes under a minute.")
+TRANSFER = gettext_noop("Bank transfer")
+_REFUND, _DISPUTE = (
+    (gettext_noop("Given back"), gettext_noop("Came back again")),
+    (gettext_noop("Charged back"), gettext_noop("Dispute won")),
+)
 WENT = {"re": _REFUND, "pyr": _REFUND, "dp": _DISPUTE, "du": _DISPUTE}
 """By what its name at the gateway begins with: said of money that went back, and of what took that back."""
 
@@ -110,15 +117,21 @@ def add_card(request: HttpRequest, tenant: Tenant) -> HttpResponse:
 @tenant_act(Action.PAY, proof=True)
 def set_automatic(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     account = customers.set_automatic(tenant=tenant, automatic=request.POST.get("automatic") == "yes")
-    effect = "are charged on the day they are due" if account.automatic else "wait until somebody pays them"
-    messages.success(request, f"Invoices {effect}.")
+    charged, waiting = (
+        _("Invoices are charged on the day they are due."),
+        _("Invoices wait until somebody pays them."),
+    )
+    messages.success(request, charged if account.automatic else waiting)
     return redirect("payment", tenant.slug)
 
 
 def refused_addresses(tenant: Tenant) -> tuple[str, ...]:
     """A sentence for each address of the tenant that is refused."""
     refused = contacts.list_refused_addresses(tenant)
-    return tuple(f"E-mails to {to} are refused: {why.rstrip('.')}." for to, why in refused.items())
+    return tuple(
+        _("E-mails to {address} are refused: {reason}.").format(address=to, reason=why.rstrip("."))
+        for to, why in refused.items()
+    )
 
 
 @tenant_act(Action.PAY, proof=True)
@@ -134,14 +147,15 @@ def change_method(request: HttpRequest, tenant: Tenant, method: int) -> HttpResp
         except CollectionError as refusal:
             messages.error(request, sentence(refusal))
         else:
-            messages.success(request, f"{label_of(saved_method)} is charged from now on.")
+            text = _("{card} is charged from now on.")
+            messages.success(request, text.format(card=label_of(saved_method)))
     elif request.POST.get("act") == "remove":
         try:
             saved_methods.remove_method(method=saved_method, gateway=gateway_access.get_gateway())
         except (GatewayError, CollectionError):
-            messages.error(request, "The payment service cannot be reached now; the card is still saved.")
+            messages.error(request, _("The payment service cannot be reached now; the card is still saved."))
         else:
-            messages.success(request, f"{label_of(saved_method)} is removed.")
+            messages.success(request, _("{card} is removed.").format(card=label_of(saved_method)))
     return redirect("payment", tenant.slug)
 
 
@@ -180,13 +194,13 @@ def _outcome(checkout: CheckoutSession) -> str:
             "-added_at"
         )
         saved = card.first() if checkout.state == CheckoutState.COMPLETE else None
-        return f"{label_of(saved)} is saved." if saved else ""
+        return _("{card} is saved.").format(card=label_of(saved)) if saved else ""
     if attempt.state != AttemptState.SUCCEEDED:
         return ""
     amount = say.minor(attempt.amount, attempt.currency)
-    return (
-        f"{amount} was credited." if attempt.top_up else f"{amount} paid with {means_of(attempt)}. Thank you."
-    )
+    if attempt.top_up:
+        return _("{amount} was credited.").format(amount=amount)
+    return _("{amount} paid with {means}. Thank you.").format(amount=amount, means=means_of(attempt))
 
 
 @tenant_return(Action.PAY)
@@ -259,13 +273,13 @@ def moved_by(invoice: Invoice, payments: Iterable[Payment]) -> dict[int, tuple[s
 def _moved(payment: Payment, means: Mapping[str | None, str]) -> tuple[str, str]:
     """What the gateway calls a movement tells whoever pays nothing."""
     if payment.recorded_by == credit_balance.REFERENCE:
-        return "From credit" if payment.amount > 0 else "Back to credit", ""
+        return _("From credit") if payment.amount > 0 else _("Back to credit"), ""
     if payment.recorded_by != payment_posting.BY:
-        return TRANSFER, payment.reference
+        return _(TRANSFER), payment.reference
     if payment.reference in means:
         return means[payment.reference], ""
     kind = payment.reference.partition("_")[0]
     if kind not in WENT:
-        return TRANSFER, payment.reference
+        return _(TRANSFER), payment.reference
     back, again = WENT[kind]
-    return back if payment.amount < 0 else again, ""
+    return _(back if payment.amount < 0 else again), ""

@@ -8,16 +8,20 @@ from datetime import date, datetime, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, ngettext
+
 from billing.queries.overview import Overview
 from billing.queries.period_forecast import Ends, PeriodForecast
 from billing.rules.forecast import DEVIATIONS, FEWEST, LAST, Pace
+from billing.rules.formatting import localized
 from billing.rules.money import Money
 from portal.web import drawing
 from portal.web import format as say
 from portal.web.drawing import Plot
 
 DAY = timedelta(days=1)
-NUMBERS = {2: "two", 3: "three", 7: "seven"}
+NUMBERS = {2: gettext_noop("two"), 3: gettext_noop("three"), 7: gettext_noop("seven")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +48,18 @@ def forecast(summary: Overview, of: PeriodForecast | None) -> Forecast | None:
         return None
     until = say.day(summary.end - DAY)
     if not of.has_pace:
-        why = f"A forecast takes {NUMBERS[FEWEST]} whole days of use; there {_are(of.whole_days)} so far."
+        why = ngettext(
+            "A forecast takes {days} whole days of use; there is one so far.",
+            "A forecast takes {days} whole days of use; there are {count} so far.",
+            of.whole_days,
+        ).format(days=_(NUMBERS[FEWEST]), count=of.whole_days or _("none"))
         return Forecast(until=until, why=why)
     ends = of.ends
-    band = f"from {say.money(ends[0])} to {say.money(ends[2])}" if of.has_range else ""
+    band = (
+        _("from {low} to {high}").format(low=say.money(ends[0]), high=say.money(ends[2]))
+        if of.has_range
+        else ""
+    )
     return Forecast(
         until=until,
         value=say.money(ends[1]),
@@ -64,7 +76,7 @@ def _parts(of: PeriodForecast) -> tuple[tuple[str, str], ...]:
     if not of.others:
         return ()
     own = of.own.ends()[1] if of.own else Money.zero(of.currency)
-    return (("Own use", say.money(own)), ("Paid for others", say.money(of.paid_for_others)))
+    return ((_("Own use"), say.money(own)), (_("Paid for others"), say.money(of.paid_for_others)))
 
 
 def _plot(of: PeriodForecast, summary: Overview, ends: Ends) -> Plot:
@@ -101,8 +113,8 @@ def _rows(of: PeriodForecast, summary: Overview) -> tuple[tuple[str, str], ...]:
 
 
 def _expected(until: str, ends: Ends, band: str) -> tuple[tuple[str, str], ...]:
-    rows = ((f"{until}, expected", say.money(ends[1])),)
-    return (*rows, (f"{until}, band", band)) if band else rows
+    rows = ((_("{day}, expected").format(day=until), say.money(ends[1])),)
+    return (*rows, (_("{day}, band").format(day=until), band)) if band else rows
 
 
 def _methods(of: PeriodForecast) -> Iterator[str]:
@@ -116,31 +128,32 @@ def _of_others(of: PeriodForecast) -> Iterator[str]:
         return
     going = sum(part.pace is not None for part in of.others)
     if going and of.own and of.own.pace:
-        yield "What is paid for others is carried on in the same way, each at its own pace; the bands are added."
+        yield _(
+            "What is paid for others is carried on in the same way, each at its own pace; the bands are added."
+        )
     elif going:
-        yield (
+        yield _(
             "What is paid for others is carried on by the last whole days of each, and priced as the invoice will "
             "be; the bands are added."
         )
     if going < len(of.others) or (of.own and of.own.pace is None):
-        yield "Those of whom too few whole days are known are in it as they stand."
+        yield _("Those of whom too few whole days are known are in it as they stand.")
 
 
 def _method(going: Pace, currency: str, rest: Fraction) -> str:
     daily = say.money(Money(going.mean, currency))
-    left = say.plain(Fraction(round(rest * 10), 10))
-    words = (
-        f"Based on your last {going.days} whole days ({daily} a day at the first unit’s prices), continued for the "
-        f"{left} days left and priced like the invoice: with tiers, included hours, fees, commitment and discounts."
+    left = localized(say.plain(Fraction(round(rest * 10), 10)))
+    words = _(
+        "Based on your last {days} whole days ({daily} a day at the first unit’s prices), continued for the {left} "
+        "days left and priced like the invoice: with tiers, included hours, fees, commitment and discounts."
+    ).format(days=going.days, daily=daily, left=left)
+    more = _("The likely range is {count} standard deviations of the daily use.").format(
+        count=_(NUMBERS[DEVIATIONS])
     )
     if going.variance is None:
-        return f"{words} A likely range needs at least {NUMBERS[LAST]} whole days."
-    return f"{words} The likely range is {NUMBERS[DEVIATIONS]} standard deviations of the daily use."
+        more = _("A likely range needs at least {count} whole days.").format(count=_(NUMBERS[LAST]))
+    return f"{words} {more}"
 
 
 def _second(moment: datetime, start: datetime) -> Fraction:
     return Fraction(int((moment - start).total_seconds()))
-
-
-def _are(count: int) -> str:
-    return "is one" if count == 1 else f"are {count or 'none'}"

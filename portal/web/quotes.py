@@ -90,20 +90,25 @@ def _fields(
         return {"name": name, "label": label, "value": value, "hint": hint, **more}
 
     return [
-        one("gpus", "GPUs", begin="1", numeric=True),
+        one("gpus", _("GPUs"), begin="1", numeric=True),
         one(
             "gpu_model",
-            "GPU model",
+            _("GPU model"),
             choices=_models(prices, suggestions.gpu_models, None if first else fields["gpu_model"]),
         ),
-        one("hours", "Hours", begin="1", numeric=True),
-        one("at", "Starts", "blank = now", kind="datetime-local"),
-        one("cpus", "CPU cores", numeric=True),
-        one("memory_gib", "Memory, GiB", numeric=True),
-        one("queue", "Queue", begin=next(iter(suggestions.queues), ""), offered=suggestions.queues),
-        one("qos", "QOS", begin=next(iter(suggestions.qoses), ""), offered=suggestions.qoses),
-        one("gpu_share", "Part of a GPU each", "1/7 for a slice", offered=("1", "1/7", "2/7", "3/7", "1/2")),
-        one("mig_profile", "MIG profile", offered=suggestions.mig_profiles),
-        one("priority_class", "Priority class"),
-        one("account", "Account", "blank = any account"),
+        one("hours", _("Hours"), begin="1", numeric=True),
+        one("at", _("Starts"), _("blank = now"), kind="datetime-local"),
+        one("cpus", _("CPU cores"), numeric=True),
+        one("memory_gib", _("Memory, GiB"), numeric=True),
+        one("queue", _("Queue"), begin=next(iter(suggestions.queues), ""), offered=suggestions.queues),
+        one("qos", _("QOS"), begin=next(iter(suggestions.qoses), ""), offered=suggestions.qoses),
+        one(
+            "gpu_share",
+            _("Part of a GPU each"),
+            _("1/7 for a slice"),
+            offered=("1", "1/7", "2/7", "3/7", "1/2"),
+        ),
+        one("mig_profile", _("MIG profile"), offered=suggestions.mig_profiles),
+        one("priority_class", _("Priority class")),
+        one("account", _("Account"), _("blank = any account")),
     ]

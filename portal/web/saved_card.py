@@ -8,6 +8,7 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
 
 from billing.models import (
     AttemptState,
@@ -114,10 +115,12 @@ def _say(request: HttpRequest, attempt: PaymentAttempt) -> None:
     amount = say.minor(attempt.amount, attempt.currency)
     state = AttemptState(attempt.state)
     if state is AttemptState.SUCCEEDED:
-        messages.success(request, f"{amount} paid with {means_of(attempt)}. Thank you.")
+        text = _("{amount} paid with {means}. Thank you.")
+        messages.success(request, text.format(amount=amount, means=means_of(attempt)))
     elif state in {AttemptState.FAILED, AttemptState.CANCELED, AttemptState.NEEDS_ACTION}:
+        message = _(attempt.message) or _("nothing was charged.")
         messages.error(
-            request, f"{means_of(attempt)} was refused: {attempt.message or 'nothing was charged.'}"
+            request, _("{means} was refused: {message}").format(means=means_of(attempt), message=message)
         )
     else:
         messages.info(request, CONFIRMING)
@@ -138,18 +141,24 @@ def _say_open(request: HttpRequest, done: BulkPayment) -> None:
             amount = Money.from_minor(attempt.amount, attempt.currency)
             sums[amount.currency] = sums.get(amount.currency, Money.zero(amount.currency)) + amount
         count, with_ = say.counted(len(done.paid), "invoice"), means_of(done.paid[0])
-        messages.success(request, f"{count} paid with {with_}: {say.sums(list(sums.values()))}.")
+        text = _("{invoices} paid with {means}: {amount}.")
+        messages.success(
+            request, text.format(invoices=count, means=with_, amount=say.sums(list(sums.values())))
+        )
     if done.stopped is not None and done.stopped.state == AttemptState.FAILED:
         stopped = done.stopped
         messages.error(
             request,
-            f"{stopped.invoice}: {means_of(stopped)} was refused: {stopped.message} Nothing more was tried.",
+            _("{invoice}: {means} was refused: {message} Nothing more was tried.").format(
+                invoice=stopped.invoice, means=means_of(stopped), message=_(stopped.message)
+            ),
         )
     elif done.unanswered is not None:
         _say_unanswered(request, done.unanswered)
     elif done.refusal is not None:
         messages.error(request, sentence(done.refusal))
     elif done.stopped is not None:
-        messages.error(request, done.stopped.message)
+        messages.error(request, _(done.stopped.message))
     elif done.left:
-        messages.info(request, f"{say.counted(done.left, 'invoice')} left: pay again to go on.")
+        text = _("{invoices} left: pay again to go on.")
+        messages.info(request, text.format(invoices=say.counted(done.left, "invoice")))

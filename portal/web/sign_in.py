@@ -33,6 +33,7 @@ ACCOUNT_PAGES = (
         ("account_change_password", "account_set_password"),
     ),
     (gettext_lazy("Sessions"), "usersessions_list", ("usersessions_",)),
+    (gettext_lazy("Language"), "account_language", ("account_language",)),
 )
 """The tabs of a person's own account: label, address, and what the names of its addresses begin with."""
 ENTRANCES = frozenset(

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Literal
 
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from billing.queries import invoices
 from billing.queries.accrued_charges import Accrued
@@ -32,12 +33,16 @@ class Tile:
 
 def _accrued(summary: Overview, accrued: Accrued | None, *, running: bool) -> Tile:
     """Days are kept at first units' prices: what a statement comes to is not compared with them."""
-    tile = Tile(label="Spend to date" if running else "Spend", value=say.sums(summary.spend), note="")
+    tile = Tile(label=_("Spend to date") if running else _("Spend"), value=say.sums(summary.spend), note="")
     if accrued is not None:
-        note = "invoice preview" if running else "fees and discounts included"
+        note = _("invoice preview") if running else _("fees and discounts included")
         if for_others := per_currency(row.amount for row in accrued.paid):
             whole = say.sums(per_currency([*summary.spend, *for_others]))
-            return replace(tile, value=whole, note=f"{note}, {say.sums(for_others)} of it for others")
+            return replace(
+                tile,
+                value=whole,
+                note=_("{note}, {amount} of it for others").format(note=note, amount=say.sums(for_others)),
+            )
         return replace(tile, note=note)
     return _compared(
         tile,
@@ -55,14 +60,14 @@ def overview_tiles(
     tiles = [
         _accrued(summary, accrued, running=running),
         _compared(
-            Tile(label="GPU-hours", value=say.hours(summary.gpu_seconds), note=""),
+            Tile(label=_("GPU-hours"), value=say.hours(summary.gpu_seconds), note=""),
             summary,
             summary.gpu_seconds,
             lambda before: before.gpu_seconds,
             lambda before: say.hours(before.gpu_seconds),
             running=running,
         ),
-        Tile(label="Jobs", value=say.whole(summary.started), note="started in this period"),
+        Tile(label=_("Jobs"), value=say.whole(summary.started), note=_("started in this period")),
     ]
     if summary.balances:
         tiles.append(_wallets(request, summary.balances))
@@ -76,9 +81,11 @@ def overview_tiles(
 def _wallets(request: TenantRequest, balances: Sequence[tuple[str, int, int]]) -> Tile:
     """What is left of what was prepaid."""
     return Tile(
-        label="Prepaid balance",
-        value=" + ".join(say.minor(balance, unit) for unit, balance, _ in balances),
-        note=f"in {say.counted(sum(count for *_, count in balances), 'wallet')}",
+        label=_("Prepaid balance"),
+        value=" + ".join(say.minor(balance, unit) for unit, balance, _count in balances),
+        note=_("in {wallets}").format(
+            wallets=say.counted(sum(count for _unit, _balance, count in balances), "wallet")
+        ),
         href=reverse("wallets", args=[request.tenant.slug]),
     )
 
@@ -94,9 +101,10 @@ def _compared(
 ) -> Tile:
     """The tile with how it compares to the same days of the period before."""
     if summary.before is None or summary.before_period is None or not (shown := text(summary.before)):
-        return Tile(label=tile.label, value=tile.value, note="nothing earlier to compare with")
+        return Tile(label=tile.label, value=tile.value, note=_("nothing earlier to compare with"))
     then, name = value(summary.before), say.period(summary.before_period)
-    note = f"vs. {shown} in the same days of {name}" if running else f"vs. {shown} in {name}"
+    text_of = _("vs. {shown} in the same days of {period}") if running else _("vs. {shown} in {period}")
+    note = text_of.format(shown=shown, period=name)
     return change_of(Tile(label=tile.label, value=tile.value, note=note), now, then)
 
 
@@ -115,22 +123,27 @@ def change_of(tile: Tile, now: Fraction, then: Fraction) -> Tile:
 def _open_invoices(request: TenantRequest, totals: invoices.Open) -> Tile:
     href = reverse("invoices", args=[request.tenant.slug])
     if not totals.count:
-        return Tile(label="Open invoices", value="None", note="everything is paid", href=href)
+        return Tile(label=_("Open invoices"), value=_("None"), note=_("everything is paid"), href=href)
     waiting = totals.count - totals.processing
     if not waiting:
-        note = f"{totals.count} being processed"
-        return Tile(label="Open invoices", value=say.sums(totals.sums), note=note, href=href)
-    due = f", the first due {say.day(totals.first_due)}" if totals.first_due else ""
-    if totals.first_due is not None and totals.first_due < request.today:
-        due = f", the first was due {say.day(totals.first_due)}"
-    note = f"{waiting} to pay{due}"
+        note = _("{count} being processed").format(count=totals.count)
+        return Tile(label=_("Open invoices"), value=say.sums(totals.sums), note=note, href=href)
+    text = _("{count} to pay")
+    if totals.first_due is not None:
+        past = totals.first_due < request.today
+        text = (
+            _("{count} to pay, the first was due {day}") if past else _("{count} to pay, the first due {day}")
+        )
+    note = text.format(count=waiting, day=say.day(totals.first_due) if totals.first_due else "")
     if totals.processing:
-        note = f"{note}; {totals.processing} being processed"
-    return Tile(label="Open invoices", value=say.sums(totals.sums), note=note, href=href)
+        note = f"{note}; {_('{count} being processed').format(count=totals.processing)}"
+    return Tile(label=_("Open invoices"), value=say.sums(totals.sums), note=note, href=href)
 
 
 def _owed_back(request: TenantRequest, totals: invoices.OwedBack) -> Tile:
     slug, one = request.tenant.slug, totals.count == 1
     href = reverse("invoice", args=[slug, totals.number]) if one else reverse("invoices", args=[slug])
-    note = f"to be paid back to you, from {totals.number if one else say.counted(totals.count, 'invoice')}"
-    return Tile(label="Owed to you", value=say.sums(totals.sums), note=note, href=href)
+    note = _("to be paid back to you, from {source}").format(
+        source=totals.number if one else say.counted(totals.count, "invoice")
+    )
+    return Tile(label=_("Owed to you"), value=say.sums(totals.sums), note=note, href=href)

@@ -9,6 +9,7 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from billing.models import (
     AttemptState,
@@ -67,7 +68,7 @@ def top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> HttpResponse:
         form_input.keep(request, "amount")
         messages.error(request, sentence(error))
     except (GatewayError, gateway_access.UnmatchedObjectError):
-        messages.error(request, "The payment service cannot be reached now; what comes of it shows below.")
+        messages.error(request, _("The payment service cannot be reached now; what comes of it shows below."))
     return redirect(here)
 
 
@@ -78,7 +79,7 @@ def set_automatic_top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> H
     try:
         if request.POST.get("act") == "off":
             automatic.turn_off(wallet=row, by=who, moment=now)
-            messages.success(request, "Automatic top-up is off.")
+            messages.success(request, _("Automatic top-up is off."))
         else:
             below, amount, most = (
                 _minor(request.POST.get(name, ""), row.unit, least=least)
@@ -87,7 +88,7 @@ def set_automatic_top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> H
             automatic.set_rule(
                 wallet=row, active=True, below=below, amount=amount, most=most, by=who, moment=now
             )
-            messages.success(request, "From now on this wallet is topped up by itself.")
+            messages.success(request, _("From now on this wallet is topped up by itself."))
     except CollectionError as error:
         form_input.keep(request, "below", "amount", "most")
         messages.error(request, sentence(error))
@@ -141,7 +142,7 @@ def _trouble(stand: automatic.Readiness, request: TenantRequest) -> str:
     return (
         reason
         if Action.READ_INVOICES in request.may
-        else "It waits: whoever pays sees why."
+        else _("It waits: whoever pays sees why.")
         if reason
         else ""
     )
@@ -160,13 +161,14 @@ def _say(request: HttpRequest, attempt: PaymentAttempt) -> None:
     amount = say.minor(attempt.amount, attempt.currency)
     state = AttemptState(attempt.state)
     if state is AttemptState.SUCCEEDED:
-        messages.success(request, f"{amount} was credited.")
+        messages.success(request, _("{amount} was credited.").format(amount=amount))
     elif state is AttemptState.NEEDS_ACTION:
-        messages.error(request, "Your bank wants you to confirm: pay on the payment page instead.")
+        messages.error(request, _("Your bank wants you to confirm: pay on the payment page instead."))
     elif state in {AttemptState.FAILED, AttemptState.CANCELED}:
-        messages.error(request, attempt.message or "The card was refused; nothing was charged.")
+        messages.error(request, _(attempt.message) or _("The card was refused; nothing was charged."))
     else:
-        messages.info(request, f"The payment of {amount} is under way; it is credited when it has come.")
+        text = _("The payment of {amount} is under way; it is credited when it has come.")
+        messages.info(request, text.format(amount=amount))
 
 
 def _minor(text: str, currency: str, *, least: int = 1) -> int:

@@ -8,6 +8,8 @@ from decimal import Decimal
 from urllib.parse import urlencode
 
 from django.http import Http404, HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from billing.documents.csv import Cell, rows_to_csv
 from billing.models import EntrySide, Wallet
@@ -86,11 +88,11 @@ def statement_csv(request: TenantRequest, wallet: int) -> HttpResponse:
 COLUMNS = ("booked", "what", "service_day", "amount", "balance", "unit")
 ROWS, ROWS_IN_CSV = 500, 1_000_000
 SUMS = {
-    EntrySide.GRANTED: "Given",
-    EntrySide.USED: "Used",
-    EntrySide.SPENT: "Spent",
-    EntrySide.INVOICE: "Paid on invoices",
-    EntrySide.EXPIRED: "Expired",
+    EntrySide.GRANTED: gettext_noop("Given"),
+    EntrySide.USED: gettext_noop("Used"),
+    EntrySide.SPENT: gettext_noop("Spent"),
+    EntrySide.INVOICE: gettext_noop("Paid on invoices"),
+    EntrySide.EXPIRED: gettext_noop("Expired"),
 }
 
 
@@ -145,13 +147,15 @@ def _number(text: str) -> int:
 
 
 def _tiles(row: Wallet, request: TenantRequest) -> list[Tile]:
-    debt = "below zero: the next grant pays it first" if row.balance < 0 else "remaining credits"
+    debt = _("remaining credits")
+    if row.balance < 0:
+        debt = _("below zero: the next grant pays it first")
     free = max(available([row], day=request.today)[row.pk], 0)
     overdraft = say.minor(row.scheme.overdraft, row.unit)
-    tiles = [Tile(label="Balance", value=say.minor(row.balance, row.unit), note=debt)]
+    tiles = [Tile(label=_("Balance"), value=say.minor(row.balance, row.unit), note=debt)]
     if row.held:
         tiles.append(
-            Tile(label="Held", value=say.minor(row.held, row.unit), note="set aside for admitted work")
+            Tile(label=_("Held"), value=say.minor(row.held, row.unit), note=_("set aside for admitted work"))
         )
-    note = f"with {overdraft} of overdraft"
-    return [*tiles, Tile(label="Available", value=say.minor(free, row.unit), note=note)]
+    note = _("with {overdraft} of overdraft").format(overdraft=overdraft)
+    return [*tiles, Tile(label=_("Available"), value=say.minor(free, row.unit), note=note)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import smtplib
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import structlog
 from django.conf import settings
@@ -14,7 +14,8 @@ from django.db.models.functions import Now
 from django.template.loader import render_to_string
 
 from portal.core.tenants import invitation_links
-from portal.core.tenants.models import AccountMail, Invitation, OperatorRole, Role, Tenant
+from portal.core.tenants.models import AccountMail, Invitation, OperatorRole, Role, Tenant, User
+from portal.languages import in_language, written_day
 
 AT_ONCE = 200
 LEASE = timedelta(minutes=5)  # whoever claimed a mail and died has so long before another sends it
@@ -104,7 +105,13 @@ def _send_claimed(mail: AccountMail, server: BaseEmailBackend, moment: datetime)
 
 
 def compose(mail: AccountMail) -> tuple[str, str]:
-    """Subject and text."""
+    """Subject and text: in the language of the person, else of the tenant."""
+    person = User.objects.filter(email=mail.to).values_list("language", flat=True).first()
+    with in_language(person or (mail.tenant.language if mail.tenant else "")):
+        return _compose(mail)
+
+
+def _compose(mail: AccountMail) -> tuple[str, str]:
     values = {
         **mail.values,
         "tenant": mail.tenant.name if mail.tenant else "",
@@ -114,7 +121,8 @@ def compose(mail: AccountMail) -> tuple[str, str]:
     }
     if mail.invitation is not None:
         values["link"] = invitation_links.url_of(mail.invitation)
-        values["expires_at"] = mail.invitation.expires_at
+        at = mail.invitation.expires_at.astimezone(UTC)
+        values["expires"] = f"{written_day(at.date())}, {at:%H:%M}"
     subject, _, text = render_to_string(f"emails/people/{mail.kind}.txt", values).partition("\n")
     return " ".join(subject.split()), text.strip() + "\n"
 

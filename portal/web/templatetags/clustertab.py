@@ -21,6 +21,7 @@ from django.utils.translation import gettext as _
 from billing.models import Invoice, MethodState, PaymentAttempt, RatedJob
 from billing.rules import gateway_amounts
 from billing.rules.references import in_groups
+from portal.locales import current
 from portal.web import badges, cards
 from portal.web import format as say
 from portal.web.help_texts import HELP
@@ -135,7 +136,7 @@ def grant_badge(kind: str) -> SafeString:
 
 
 def _badge(badge: badges.Badge) -> SafeString:
-    return format_html('<span class="ct-badge ct-{}">{}</span>', badge.tone, badge.label)
+    return format_html('<span class="ct-badge ct-{}">{}</span>', badge.tone, _(badge.label))
 
 
 @register.filter
@@ -155,7 +156,7 @@ def age(since: datetime, now: datetime) -> str:
 @register.filter
 def ago(at: datetime | None, now: datetime) -> str:
     """`2 min ago`."""
-    return "" if at is None else f"{say.age(at, now=now)} ago"
+    return "" if at is None else _("%(age)s ago") % {"age": say.age(at, now=now)}
 
 
 @register.simple_tag
@@ -191,12 +192,12 @@ def part(template_name: str, **values: Hashable) -> SafeString:
 
     It is rendered once for the same values and kept, since a menu takes as long as the page that it stands beside.
     """
-    return _part(static(SPRITE), get_script_prefix(), template_name, tuple(values.items()))
+    return _part(current(), static(SPRITE), get_script_prefix(), template_name, tuple(values.items()))
 
 
 @lru_cache(PARTS)
 def _part(
-    _sprite: str, _prefix: str, template_name: str, values: tuple[tuple[str, Hashable], ...]
+    _language: str, _sprite: str, _prefix: str, template_name: str, values: tuple[tuple[str, Hashable], ...]
 ) -> SafeString:
     """Kept by the addresses too that the part holds without being told."""
     return render_to_string(template_name, dict(values))

@@ -21,12 +21,13 @@ from portal.config_file.tenants import MemberEntry, TenantEntry
 from portal.core.outbox import outbox
 from portal.core.tenants import team
 from portal.core.tenants.models import Corrections, Membership, TaxTreatment, Tenant, ZeroInvoices
+from portal.languages import Language
 
 COLUMNS = (
     *("slug", "name", "timezone", "anchor_day", "address", "postcode", "city", "country", "region"),
     *("vat_id", "email", "electronic_address", "buyer_reference", "purchase_order", "tax_rate"),
     *("tax_treatment", "tax_category", "tax_reason", "payment_terms_days", "corrections", "zero_invoices"),
-    "second_factor",
+    *("second_factor", "language"),
 )
 """Of a tenant, as a file for `apply` calls them."""
 
@@ -38,6 +39,7 @@ class TenantSerializer(serializers.ModelSerializer[Tenant]):
     tax_treatment = serializers.ChoiceField(choices=[*TaxTreatment.values])
     corrections = serializers.ChoiceField(choices=["", *Corrections.values])
     zero_invoices = serializers.ChoiceField(choices=["", *ZeroInvoices.values])
+    language = serializers.ChoiceField(choices=[*Language.values])
 
     class Meta:
         model = Tenant

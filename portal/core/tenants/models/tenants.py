@@ -14,11 +14,13 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import F, Func, Q, Value
+from django.utils.translation import gettext_lazy
 
 from clusters.models import Account
 from portal.core.audit import track
 from portal.core.tenants.electronic_address import buyer_reference, electronic_address
 from portal.excerpt import quoted
+from portal.languages import Language
 
 
 def same(expression: str) -> Func:
@@ -74,6 +76,9 @@ class User(AbstractUser):
     operator_role = models.CharField(
         max_length=10, choices=OperatorRole.choices, blank=True, help_text="Blank: no operator."
     )
+    language = models.CharField(
+        max_length=2, choices=Language.choices, blank=True, help_text="Of pages. Blank: the browser's."
+    )
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
@@ -87,7 +92,10 @@ class User(AbstractUser):
                 | Q(operator_role="admin", is_staff=True, is_superuser=True)
                 | Q(operator_role__in=["support", "finance", "cluster"], is_staff=True, is_superuser=False),
                 name="user_flags_follow_from_the_operator_role",
-            )
+            ),
+            models.CheckConstraint(
+                condition=Q(language__in=["", *Language.values]), name="user_language_is_known"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -150,6 +158,12 @@ class Tenant(models.Model):
         default=1,
         validators=[MinValueValidator(1), MaxValueValidator(31)],
         help_text="Day of the month on which its periods start; 31 means the last day.",
+    )
+    language = models.CharField(
+        max_length=2,
+        choices=Language.choices,
+        default=Language.ENGLISH,
+        help_text="Of its e-mails and documents; those that are issued keep theirs.",
     )
     address = models.TextField(
         blank=True,
@@ -226,6 +240,9 @@ class Tenant(models.Model):
                 name="tenant_of_reverse_charge_has_country_and_vat_id",
             ),
             models.CheckConstraint(condition=Q(anchor_day__range=(1, 31)), name="tenant_anchor_is_a_day"),
+            models.CheckConstraint(
+                condition=Q(language__in=Language.values), name="tenant_language_is_known"
+            ),
             models.CheckConstraint(condition=Q(tax_rate__range=(0, 100)), name="tenant_tax_is_a_percentage"),
             models.CheckConstraint(
                 condition=Q(corrections__in=["", *Corrections.values]), name="tenant_corrections_are_known"
@@ -258,10 +275,10 @@ class Project(models.Model):
 class Role(models.TextChoices):
     """What a member may do; each role includes those below it: `access.ALLOWED` has the table."""
 
-    OWNER = "owner", "Owner: everything, people included"
-    BILLING = "billing", "Billing: invoices and payment"
-    VIEWER = "viewer", "Viewer: sees all of it, changes nothing"
-    MEMBER = "member", "Member: usage and its cost"
+    OWNER = "owner", gettext_lazy("Owner: everything, people included")
+    BILLING = "billing", gettext_lazy("Billing: invoices and payment")
+    VIEWER = "viewer", gettext_lazy("Viewer: sees all of it, changes nothing")
+    MEMBER = "member", gettext_lazy("Member: usage and its cost")
 
 
 @track(personal=["scheduler_users"])

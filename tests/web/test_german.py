@@ -1,0 +1,126 @@
+"""Everything that a tenant reads is in German for whoever reads German; what operators read stays English."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from django.test import Client
+from django.utils.translation import trans_real
+
+from billing.documents import build, pdf
+from billing.models import Invoice
+from portal.core.tenants.models import User
+from tests import stories
+from tests.web.house import House, a_house, signed_in
+from tests.web.pseudo import Pseudo, words_of
+from tests.web.test_access import ACTS, NOT_YET, TENANTS, address
+
+pytestmark = pytest.mark.django_db
+
+NAMES = """
+    Vision Lab Northern Compute GmbH Gate Berlin Hamburg Visa English Deutsch WALL GPU time COMPLETED
+    API BIC CPU CSV ClusterTab FOCUS GPUs GiB IBAN JSON MIG MiB PDF Parquet QOS SHA Stripe TOML USD UTC VIES XML ZIP
+    gpu ada ann ben carla eve hook lab op train vision
+"""
+"""What has one name in every language: people and things of the story, codes, and a line that was issued in English."""
+VALUES = (
+    "active billing card en member owner standard tenant usable visa wallet"  # of columns, in the history
+)
+MONTHS = "Januar Februar März April Mai Juni Juli August September Oktober November Dezember"
+DATA = frozenset(f"{NAMES} {VALUES} {MONTHS}".split())
+
+
+@pytest.fixture
+def pseudo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(trans_real._translations, "de", Pseudo())  # type: ignore[attr-defined]
+
+
+def test_no_word_of_a_tenants_pages_is_left_untranslated(pseudo: None) -> None:
+    house = a_house()
+    left = dict.fromkeys(f"{path}: {word} in {text}" for path, word, text in untranslated(house))
+    assert "\n".join(left) == ""
+    assert words_of("<p>Ţòƭàĺ</p><p>so far</p><p lang='en'>Operator</p>").__next__()[0] == "so"
+
+
+def untranslated(house: House) -> Iterator[tuple[str, str, str]]:
+    client = german(house.ann)
+    for route in TENANTS:
+        if route in ACTS or route in NOT_YET or route.endswith(("csv", "documents")):
+            continue
+        path = address(route, house)
+        response = client.get(path)
+        assert response.status_code == 200, path
+        for word, text in words_of(response.content.decode()):
+            if word not in DATA:
+                yield path, word, text
+
+
+def german(person: User) -> Client:
+    User.objects.filter(pk=person.pk).update(language="de")
+    return signed_in(person)
+
+
+def test_a_person_reads_in_their_language_and_an_operator_in_english() -> None:
+    house = a_house()
+    client = german(house.ann)
+    page = client.get("/t/vision-lab/?period=2026-03-01").content.decode()
+    assert '<html lang="de">' in page
+    assert "März 2026" in page
+    assert "Übersicht" in page
+    assert "13,00\N{NO-BREAK SPACE}$" in page  # 6.5 GPU-hours at 2.00
+    assert "$13.00" not in page
+
+    client = german(house.op)
+    page = client.get("/t/vision-lab/invoices/").content.decode()
+    assert "Rechnungen" in page
+    assert '<h2 class="ct-nav-title" lang="en">Operator</h2>' in page
+    assert "Month-end close" in page
+    page = client.get("/operator/").content.decode()
+    assert '<html lang="en">' in page
+    assert "Rechnungen" not in page
+
+
+def test_without_a_choice_the_browser_decides_and_the_choice_is_a_persons_own() -> None:
+    house = a_house()
+    client = signed_in(house.ann)
+    browser = {"Accept-Language": "de-DE,de;q=0.9,en;q=0.5"}
+    assert "Rechnungen" in client.get("/t/vision-lab/invoices/", headers=browser).content.decode()
+    assert "Rechnungen" not in client.get("/t/vision-lab/invoices/").content.decode()
+    assert "Anmelden" in Client().get("/accounts/login/", headers=browser).content.decode()
+    assert "There is nothing here" in client.get("/operator/", headers=browser).content.decode()
+
+    assert client.post("/accounts/language/", {"language": "de"}).status_code == 302
+    shown = client.get("/accounts/language/").content.decode()
+    assert "Sprache gespeichert." in shown
+    assert '<option value="de" selected>Deutsch</option>' in shown
+    client.post("/accounts/language/", {"language": "tlh"})
+    house.ann.refresh_from_db()
+    assert house.ann.language == "de"
+
+
+def test_an_issued_invoice_keeps_its_language_and_mails_follow_the_tenant() -> None:
+    house = a_house(close=False)
+    client = signed_in(house.ann)
+    details = {"act": "save", "language": "de"}
+    assert client.post("/t/vision-lab/billing/change/", details).status_code == 302
+    stories.close("2026-03")
+    invoice = house.invoice
+    invoice.refresh_from_db()
+    assert invoice.buyer["language"] == "de"
+    assert [line.description for line in invoice.lines.all()] == ["GPU-Zeit, a100"]
+
+    client.post("/t/vision-lab/billing/change/", {"act": "save", "language": "en"})
+    document = build.document_of(Invoice.objects.get(pk=invoice.pk))
+    assert (document.language, document.kind, document.total) == (
+        "de",
+        "Rechnung",
+        "13,00\N{NO-BREAK SPACE}$",
+    )
+    assert document.service_period == "März 2026"
+    text = pdf.render(document)
+    assert text.startswith(b"%PDF")
+    source = pdf.source(document)
+    assert source["words"]["Billed to"] == "Rechnung an"
+    assert re.fullmatch(r"\d\d\.\d\d\.\d{4}", source["issued"])
