@@ -10,7 +10,7 @@ from billing.admission import follow
 from billing.models import QuotaAction, Reservation, ReservedAmount, Wallet
 from billing.quotas.proof import prove_reservations
 from billing.rules.money import TOKENS
-from tests.builders import a_cluster, a_plan, a_tenant, at
+from tests.builders import a_cluster, a_plan, a_tenant, at, own
 from tests.integration.test_race_for_the_same_rows import at_once
 from tests.quota_stories import a_quota
 from tests.scenarios.test_reservations import reserve
@@ -67,3 +67,32 @@ def test_quota_046_of_twenty_who_reserve_9_of_a_wallets_100_at_once_eleven_are_a
     assert all(at_once(*asked, *passes))
     assert Wallet.objects.get().held == 9 * 10**6
     assert prove_reservations(moment=late).broken == []
+
+
+def test_quota_062_of_twenty_of_two_projects_who_reach_for_a_pool_at_once_none_gets_what_another_has() -> (
+    None
+):
+    """Each has 9.00 of its own, and both share 20.00: one job of 9.00 each, and two of the pool."""
+    cluster = a_cluster(complete_through="2026-03-05 12:00")
+    lab = a_tenant("vision", plan=a_plan(), accounts=[])
+    for account in ("nlp", "speech"):
+        own(lab, cluster, account, project=account)
+    pool = a_quota(lab, "shared", amount=Decimal(20), lends=True)
+    for account in ("nlp", "speech"):
+        project = lab.projects.get(name=account)
+        a_quota(
+            lab,
+            account,
+            amount=Decimal(9),
+            project=project,
+            borrows_from=pool,
+            action=QuotaAction.NO_GPU_JOBS,
+        )
+
+    def ask(number: int) -> bool:
+        account = ("nlp", "speech")[number % 2]
+        return reserve(cluster, 4.5, 1, f"job {number}", account=account).reservation is not None
+
+    done = at_once(*[lambda number=number: ask(number) for number in range(20)])
+
+    assert sum(done) == 4
