@@ -30,30 +30,30 @@ WITH piece AS MATERIALIZED (
     CROSS JOIN LATERAL covered_within(
         h.hour, h.covered, s.gpus, s.started, s.finish, s.suspended, s.since, s.until) x
     WHERE s.place = 1 AND s.alike AND h.covered > 0
-), run AS MATERIALIZED (
-    SELECT record_id, max(hour) FILTER (WHERE NOT idle) AS last_worked,
-           ceil(max(devices) FILTER (WHERE NOT idle)) AS peak, max(devices) FILTER (WHERE NOT idle) AS devices
-    FROM hour GROUP BY record_id
-), tail AS MATERIALIZED (
-    SELECT h.record_id, sum(h.part) AS seconds FROM hour h JOIN run r ON r.record_id = h.record_id
-    WHERE h.idle AND h.hour > r.last_worked GROUP BY h.record_id
+), run AS NOT MATERIALIZED (
+    SELECT *, max(hour) FILTER (WHERE NOT idle) OVER same AS last_worked,
+           max(devices) FILTER (WHERE NOT idle) OVER same AS most
+    FROM hour WINDOW same AS (PARTITION BY record_id)
+), ending AS NOT MATERIALIZED (
+    SELECT *, ceil(most) AS peak,
+           sum(part) FILTER (WHERE idle AND hour > last_worked) OVER (PARTITION BY record_id) AS tail
+    FROM run
 ), cheaper AS (
     SELECT * FROM unnest(%(dear)s::bigint[], %(less)s::numeric[]) AS c (price_id, unit_price)
 ), sorted AS NOT MATERIALIZED (
-    SELECT h.record_id, h.currency, h.price_id, h.unit_price - CASE WHEN NOT h.idle AND r.peak >= h.gpus
+    SELECT h.record_id, h.currency, h.price_id, h.unit_price - CASE WHEN NOT h.idle AND h.peak >= h.gpus
                                                                    THEN c.unit_price ELSE 0 END AS saved,
-           CASE WHEN NOT h.idle AND r.peak < h.gpus THEN h.share_den * h.gpus::bigint ELSE h.share_den END AS den,
+           CASE WHEN NOT h.idle AND h.peak < h.gpus THEN h.share_den * h.gpus::bigint ELSE h.share_den END AS den,
            CASE WHEN h.idle THEN (h.part - h.worked) * h.share_num
-                WHEN r.peak < h.gpus THEN h.part * h.share_num * (h.gpus - r.peak)
+                WHEN h.peak < h.gpus THEN h.part * h.share_num * (h.gpus - h.peak)
                 ELSE h.part * h.share_num END AS units,
-           CASE WHEN h.idle AND r.last_worked IS NULL THEN 'zero-use'
-                WHEN h.idle AND h.hour > r.last_worked AND t.seconds >= 7200 * h.gpus::bigint THEN 'idle-tail'
+           CASE WHEN h.idle AND h.last_worked IS NULL THEN 'zero-use'
+                WHEN h.idle AND h.hour > h.last_worked AND h.tail >= 7200 * h.gpus::bigint THEN 'idle-tail'
                 WHEN h.idle THEN 'idle-between'
-                WHEN r.peak < h.gpus THEN 'too-many-gpus'
-                WHEN h.gpus = 1 AND h.share_num = h.share_den AND r.devices <= %(small)s AND c.price_id IS NOT NULL
+                WHEN h.peak < h.gpus THEN 'too-many-gpus'
+                WHEN h.gpus = 1 AND h.share_num = h.share_den AND h.most <= %(small)s AND c.price_id IS NOT NULL
                      THEN 'too-large-model' END AS kind
-    FROM hour h JOIN run r ON r.record_id = h.record_id
-    LEFT JOIN tail t ON t.record_id = h.record_id LEFT JOIN cheaper c ON c.price_id = h.price_id
+    FROM ending h LEFT JOIN cheaper c ON c.price_id = h.price_id
 ), limited AS NOT MATERIALIZED (
     SELECT p.record_id, NULL::text AS currency, NULL::bigint AS price_id, NULL::numeric AS saved, p.share_den AS den,
            p.gpus::numeric * p.share_num * (u.time_limit - (u.ended - p.started)) AS units, 'time-limit' AS kind
