@@ -162,7 +162,7 @@ def pause_reason(notice: Notice, moment: datetime) -> str:
 
 
 def skip_reason(notice: Notice, moment: datetime) -> str:
-    """What has outcome since that makes it pointless, in a sentence; "" where nothing has."""
+    """What has happened since that makes it pointless, in a sentence; "" where nothing has."""
     if notice.kind in OF_DEBTS and notice.invoice is not None:
         stand = settlement.load_balance(invoice=notice.invoice, on=moment.date())
         if stand.due.minor <= 0:

@@ -1,4 +1,4 @@
-"""The text of an e-mail: short paragraphs, placed in a plain and an HTML layout; nothing in it is markup."""
+"""E-mails from templates/emails: short paragraphs, placed in a plain and an HTML layout; nothing in it is markup."""
 
 from __future__ import annotations
 

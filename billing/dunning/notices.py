@@ -22,7 +22,7 @@ from billing.rules.dunning_defaults import Policy, Step, morning, timeline
 
 BATCH = 500
 RECENT = timedelta(days=14)
-"""So long what outcome is still news: a refusal, a suspension."""
+"""So long what happened is still news: a refusal, a suspension."""
 _KINDS = {
     Step.PAST_DUE: NoticeKind.PAST_DUE,
     Step.REMINDER: NoticeKind.REMINDER,

@@ -24,7 +24,9 @@ def find_blocks(
     *,
     at: datetime,
 ) -> Iterator[Block]:
-    """All that blocks at that moment, and nobody can accept. `waiting`: what is pending of earlier periods.
+    """What of the period blocks its close at that moment; what blocks a document of it is in `issue`.
+
+    `waiting`: what is pending of earlier periods.
 
     Of a period that is not over nothing else is said.
     """

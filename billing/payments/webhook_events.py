@@ -33,13 +33,13 @@ from billing.payments.gateway_access import UnmatchedObjectError
 from billing.payments.gateways.base import CallOutcome, Event, Gateway, GatewayError
 
 OVERLAP = timedelta(minutes=10)
-"""So much of what was read before is read again: the gateway lists an event a little after it outcome."""
+"""So much of what was read before is read again: the gateway lists an event a little after it happened."""
 RETENTION = timedelta(days=29)  # by the gateway, 30
 CHARGES_PER_SAVE = 100  # charges: a page of them
 TRIES = 60  # an hour of rounds
 TRIES_UNANSWERED = 24 * 60
 AGAIN = timedelta(hours=1)
-"""How long what is needing_review is left alone, before it is tried again."""
+"""How long what needs review is left alone, before it is tried again."""
 REVIEWED_AT_ONCE = 50
 UNANSWERED = frozenset({CallOutcome.UNKNOWN, CallOutcome.RETRYABLE, CallOutcome.LOCKED_OUT})
 """What says nothing about the object that was asked for: the gateway is out, or keeps us out."""
@@ -81,7 +81,7 @@ def _store_unread(event: Event, moment: datetime) -> bool:
 
 
 def poll_events(*, gateway: Gateway, moment: datetime) -> int:
-    """Store what outcome since the last time, for whom no notification reaches; how many were new.
+    """Store what happened since the last time, for whom no notification reaches; how many were new.
 
     As good as notifications, only later; both at once store each event once. Where the last time is longer ago
     than the gateway keeps events, the charges themselves are read.
@@ -97,7 +97,7 @@ def poll_events(*, gateway: Gateway, moment: datetime) -> int:
         newest = max(newest, event.created)
     newest = max(
         newest, int((moment - gateway_access.CLOCKS_DIFFER).timestamp())
-    )  # read that far, though nothing outcome
+    )  # read that far, though nothing happened
     GatewayAccount.objects.filter(pk=gateway_account.pk, events_through__lt=newest).update(
         events_through=newest, charges_begun=None, charges_down_to=None
     )
@@ -168,7 +168,7 @@ def _unknown_since(gateway_account: GatewayAccount, moment: datetime) -> int:
 def apply_event(event: GatewayEvent, *, gateway: Gateway, moment: datetime) -> None:
     """Read the object and take over how it stands; again, nothing more. Raises GatewayError to be tried again.
 
-    What is needing_review is tried in the same way, and stays needing_review while it cannot be applied.
+    What needs review is tried in the same way, and goes on needing it while it cannot be applied.
     """
     if event.state not in {EventState.STORED, EventState.NEEDS_REVIEW}:
         return
@@ -196,13 +196,13 @@ def apply_event(event: GatewayEvent, *, gateway: Gateway, moment: datetime) -> N
 
 def _record_failure(event: GatewayEvent, reason: str, moment: datetime, *, most: int) -> None:
     """Try again later; after so many tries people look, and only its own tenant waits for it."""
-    needing_review = event.state == EventState.NEEDS_REVIEW or event.tries + 1 >= most
+    needs_review = event.state == EventState.NEEDS_REVIEW or event.tries + 1 >= most
     GatewayEvent.objects.filter(pk=event.pk, state=event.state).update(
         tries=F("tries") + 1,
         reason=reason,
-        state=EventState.NEEDS_REVIEW if needing_review else EventState.STORED,
-        tenant_slug=event.tenant_slug or (_tenant_of(event) if needing_review else ""),
-        applied_at=moment if needing_review else None,
+        state=EventState.NEEDS_REVIEW if needs_review else EventState.STORED,
+        tenant_slug=event.tenant_slug or (_tenant_of(event) if needs_review else ""),
+        applied_at=moment if needs_review else None,
     )
 
 
@@ -251,7 +251,7 @@ def list_waiting(*, before: datetime) -> list[GatewayEvent]:
 
 
 def list_reviewable(*, moment: datetime) -> list[GatewayEvent]:
-    """What is needing_review and is to be tried again: the gateway may answer by now, or its invoice be known."""
+    """What needs review and is to be tried again: the gateway may answer by now, or its invoice be known."""
     rows = (
         GatewayEvent.objects.filter(state=EventState.NEEDS_REVIEW)
         .exclude(object_kind="")

@@ -25,7 +25,7 @@ from billing.reconciliation.gateway_objects import FEE_KINDS, OWN_KINDS, There, 
 from billing.rules import gateway_amounts
 
 SETTLING = timedelta(hours=1)
-"""What outcome so lately is left to the rounds of collecting, which take it over within minutes."""
+"""What happened so lately is left to the rounds of collecting, which take it over within minutes."""
 FEE_DELAY = timedelta(days=3)
 """By then the gateway has reported the fee of a payment."""
 UNDONE = frozenset({"canceled", "failed"})

@@ -63,7 +63,6 @@ CREATE FUNCTION day_start(day date, zone text) RETURNS bigint LANGUAGE sql STABL
         THEN day::timestamp AT TIME ZONE zone - interval '1 hour' ELSE day::timestamp AT TIME ZONE zone END)::bigint
 $$;
 
--- The first day of an instant's UTC month, by which rated rows are partitioned.
 -- Whether a job ran in [since, until); of those that began long before, none is shown there.
 CREATE FUNCTION job_look_back() RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT 92 * 86400::bigint $$;
 CREATE FUNCTION job_ran_in(started bigint, finish bigint, since bigint, until bigint) RETURNS boolean
@@ -71,6 +70,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT started < until AND greatest(finish - 1, started) >= since AND started >= since - job_look_back()
 $$;
 
+-- The first day of an instant's UTC month, by which rated rows are partitioned.
 CREATE FUNCTION utc_month(epoch bigint) RETURNS date LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT date_trunc('month', to_timestamp(epoch) AT TIME ZONE 'UTC')::date
 $$;

@@ -154,7 +154,7 @@ class Dispute:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """That something outcome to an object. What outcome is read from the object, never from here."""
+    """That something happened to an object. What happened is read from the object, never from here."""
 
     id: str
     type: str

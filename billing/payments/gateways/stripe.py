@@ -246,7 +246,7 @@ class _DeclinedError(Exception):
 
 
 def _call(call: Callable[[], T]) -> T:
-    """The answer; GatewayError says what may have outcome where there is none."""
+    """The answer; GatewayError says what may have happened where there is none."""
     try:
         return call()
     except stripe.CardError as error:

@@ -186,7 +186,7 @@ def event(of: object) -> Event:
         return _unread(of, "it does not say when it was, or in which mode", name)
     kind, about_id, about_kind = (text if _is_name(text) else None for text in texts)
     if not about or not kind or about_id is None or about_kind is None or len(about_kind) > LONGEST_KIND:
-        return _unread(of, "it does not say what outcome to which object", name)
+        return _unread(of, "it does not say what happened to which object", name)
     if not isinstance(tags, Mapping) or not all(isinstance(tag, str) for tag in tags.values()):
         return _unread(of, "its object has metadata that are no texts", name)
     return Event(

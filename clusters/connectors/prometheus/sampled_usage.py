@@ -182,16 +182,16 @@ class SampledUsage:
             }
             values = {"metric": self.series.metric}
             return [BadRow(code="negative-use", values=values, raw=json.dumps(payload), source_key=key)]
-        held_seconds = min(sum(1 for value in slots.values() if value) * interval // 1000, HOUR)
+        sampled_seconds = min(sum(1 for value in slots.values() if value) * interval // 1000, HOUR)
         exact = sum(slots.values(), Decimal(0)) * interval / 1000
         above, below = exact.as_integer_ratio()
         total = (2 * above + below) // (2 * below)  # whole unit-seconds; values may be averages
-        if not held_seconds or not total:
+        if not sampled_seconds or not total:
             return []
-        units, rest = divmod(total, held_seconds)
+        units, rest = divmod(total, sampled_seconds)
         steady = len(use.series[hour]) == 1 and len({value for value in slots.values() if value}) == 1
         rows: list[Row] = (
-            [self._fact(key, host, user, units, hour, HOUR, HOUR - held_seconds)] if units else []
+            [self._fact(key, host, user, units, hour, HOUR, HOUR - sampled_seconds)] if units else []
         )
         if not steady or rest:
             rows.append(self._fact(f"{key}/rest", host, user, 1, hour, rest, 0))
