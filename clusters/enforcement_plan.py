@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clusters import account_limits, blocks
@@ -23,6 +23,10 @@ from clusters.connectors.slurm.acts import SlurmActs
 from clusters.hold_history import HoldHistory
 from clusters.models import Act, ActKind, BlockReason, Cluster, ClusterKind
 from clusters.models.acts import OPEN
+
+
+OF_ONE_JOB = (ActKind.CANCEL, ActKind.REQUEUE)
+"""What is done to one job, by its number."""
 
 
 class LimitError(Exception):
@@ -107,7 +111,7 @@ def open_port(*, cluster: Cluster, clock: Callable[[], int]) -> SchedulerPort:
 
 def plan(*, port: SchedulerPort, request: Request) -> Plan:
     """What would be done. Raises LimitError, and ConnectorError where the scheduler cannot be asked."""
-    if request.kind != ActKind.CANCEL and not request.account.strip():
+    if request.kind not in OF_ONE_JOB and not request.account.strip():
         raise LimitError("An account must be named: none would mean the jobs of all.")
     return _PLANNERS[request.kind](port, request)
 
@@ -233,6 +237,16 @@ def _plan_release(port: SchedulerPort, request: Request) -> Plan:
     return Plan(request=request, steps=tuple(steps), notes=tuple(notes))
 
 
+def _plan_requeue(port: SchedulerPort, request: Request) -> Plan:
+    port.acts.refuse_requeues()
+    planned = _plan_cancel(port, request)
+    steps = [
+        replace(step, words=step.words.replace("Cancel ", "Requeue, held, ", 1), intended={"requeued": True})
+        for step in planned.steps
+    ]
+    return replace(planned, steps=tuple(steps))
+
+
 def _plan_cancel(port: SchedulerPort, request: Request) -> Plan:
     seen = port.acts.job(request.job)
     if not seen:
@@ -346,6 +360,7 @@ _PLANNERS: dict[ActKind, Callable[[SchedulerPort, Request], Plan]] = {
     ActKind.HOLD: _plan_hold,
     ActKind.RELEASE: _plan_release,
     ActKind.CANCEL: _plan_cancel,
+    ActKind.REQUEUE: _plan_requeue,
     ActKind.BLOCK: _plan_block,
     ActKind.UNBLOCK: _plan_unblock,
     ActKind.LIMIT: _plan_limit,

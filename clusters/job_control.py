@@ -232,6 +232,7 @@ _DOES: dict[ActKind, Callable[[SchedulerPort, Act], Mapping[str, Any]]] = {
     ActKind.HOLD: lambda port, act: _seen(_hold(port, act)),
     ActKind.RELEASE: lambda port, act: _seen(port.acts.release(_number(act))),
     ActKind.CANCEL: lambda port, act: _seen(port.acts.cancel(_number(act))),
+    ActKind.REQUEUE: lambda port, act: _seen(port.acts.requeue(_number(act))),
     ActKind.BLOCK: _set,
     ActKind.UNBLOCK: _set,
     ActKind.LIMIT: _set,
@@ -255,6 +256,12 @@ def _look_at_release(port: SchedulerPort, act: Act) -> Look:
 def _look_at_cancel(port: SchedulerPort, act: Act) -> Look:
     jobs = port.acts.job(_number(act))
     return _seen(jobs), all(job.over for job in jobs)
+
+
+def _look_at_requeue(port: SchedulerPort, act: Act) -> Look:
+    """Whether none of the runs that it was about goes on: a requeued job has another submission."""
+    jobs = port.acts.job(_number(act))
+    return _seen(jobs), not any(job.key in act.before for job in jobs if not (job.over or job.waits))
 
 
 def _look_at_limits(port: SchedulerPort, act: Act) -> Look:
@@ -283,6 +290,7 @@ _LOOKS: dict[ActKind, Callable[[SchedulerPort, Act], Look]] = {
     ActKind.HOLD: _look_at_hold,
     ActKind.RELEASE: _look_at_release,
     ActKind.CANCEL: _look_at_cancel,
+    ActKind.REQUEUE: _look_at_requeue,
     ActKind.BLOCK: _look_at_limits,
     ActKind.UNBLOCK: _look_at_limits,
     ActKind.LIMIT: _look_at_limits,

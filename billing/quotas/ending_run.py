@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import groupby
@@ -27,43 +26,39 @@ from billing.models import (
 )
 from billing.quotas import debts, demands, endings, figures, jobs, plan_quotas
 from billing.quotas.figures import Figure
+from billing.quotas.job_ends import (
+    AT_ONCE,
+    EndRun,
+    EndTally,
+    JobEnd,
+    LeftError,
+    PortOpener,
+    Reader,
+    distance,
+    end_job,
+    freshly_read,
+)
 from billing.quotas.jobs import RunningJob
 from billing.quotas.quotas import list_quotas
 from billing.rating import pulls
 from billing.rating.ingest import unforeseen
-from billing.rating.pulls import Pulled, PullError, PullOutcome
+from billing.rating.pulls import PullError
 from billing.rules import quotas as rules
-from clusters import enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
 from clusters.demand import load_demand
-from clusters.enforcement_plan import LimitError, Request, SchedulerPort
-from clusters.models import ActKind, Cluster
+from clusters.enforcement_plan import LimitError, SchedulerPort
+from clusters.models import Cluster
 from clusters.models.acts import OPEN
 from portal.core import locks
 from portal.core.locks import Work
 from portal.core.tenants.models import Ownership
 
-AT_ONCE = 50
-FIRST, LONGEST = timedelta(minutes=1), timedelta(minutes=30)
-"""To the next try of what could not be done; doubles with each."""
 FRESH = timedelta(seconds=10)
 """So long it counts that a quota is used up, while nothing says that it may have changed."""
 AGAIN = timedelta(minutes=10)
 """So often it is looked whether the account has jobs again, while all of the quota is used."""
 
-PortOpener = Callable[[Cluster], SchedulerPort]
-Reader = Callable[..., Pulled]
-
 log = structlog.get_logger("billing.quotas")
-
-
-@dataclass(slots=True)
-class EndTally:
-    """What was done, in numbers; `troubles` in sentences."""
-
-    warned: int = 0
-    ended: int = 0
-    troubles: list[str] = field(default_factory=list)
 
 
 def end_jobs(*, moment: datetime, opens: PortOpener, reads: Reader = pulls.pull) -> EndTally:
@@ -74,7 +69,7 @@ def end_jobs(*, moment: datetime, opens: PortOpener, reads: Reader = pulls.pull)
     transaction. By two at once, or again after a kill, each job is cancelled once.
     """
     began = time.monotonic()
-    run = _Run(lambda: moment + timedelta(seconds=int(time.monotonic() - began)), opens, reads)
+    run = EndRun(lambda: moment + timedelta(seconds=int(time.monotonic() - began)), opens, reads)
     endings.have_leaves_looked_at()
     run.done.warned = endings.warn_again(moment=moment)
     rows = QuotaEnding.objects.filter(
@@ -91,29 +86,18 @@ def end_jobs(*, moment: datetime, opens: PortOpener, reads: Reader = pulls.pull)
     return run.done
 
 
-@dataclass(slots=True)
-class _Run:
-    """One call: pulls and cancels take their time, so the present goes on from the caller's moment."""
-
-    now: Callable[[], datetime]
-    opens: PortOpener
-    reads: Reader
-    done: EndTally = field(default_factory=EndTally)
-    freed: dict[int, Fraction] = field(default_factory=lambda: defaultdict(Fraction))  # GPUs, by cluster
-
-
-def _try_cluster(cluster: Cluster, rows: Sequence[QuotaEnding], run: _Run) -> None:
+def _try_cluster(cluster: Cluster, rows: Sequence[QuotaEnding], run: EndRun) -> None:
     """What fails is one cluster's."""
     try:
         _end_on(cluster, rows, run)
-    except (LimitError, ConnectorError, PullError) as error:
+    except (LimitError, ConnectorError) as error:
         _put_off(rows, str(error), run)
     except Exception as error:
         log.exception("jobs not ended", cluster=cluster.name)
         _put_off(rows, unforeseen(error), run)
 
 
-def _end_on(cluster: Cluster, rows: Sequence[QuotaEnding], run: _Run) -> None:
+def _end_on(cluster: Cluster, rows: Sequence[QuotaEnding], run: EndRun) -> None:
     cancels = endings.load_cancels(rows)
     busy = [
         row
@@ -127,18 +111,15 @@ def _end_on(cluster: Cluster, rows: Sequence[QuotaEnding], run: _Run) -> None:
         _record(row, demanded.get(row.pk), run)
     if not busy:
         return
-    pulled = run.reads(cluster, moment=run.now())
-    if pulled.outcome is not PullOutcome.DONE:
-        why = pulled.error or "It is being read at this moment."
-        _put_off(busy, f"{cluster.name} could not be read, so no job was ended: {why}", run)
-        return
-    with run.opens(cluster) as port:
-        job_control.tidy(port=port)
-        for row in busy:
-            _end_of_account(port, row, run)
+    try:
+        with freshly_read(cluster, run) as port:
+            for row in busy:
+                _end_of_account(port, row, run)
+    except PullError as error:
+        _put_off(busy, str(error), run)
 
 
-def _end_of_account(port: SchedulerPort, row: QuotaEnding, run: _Run) -> None:
+def _end_of_account(port: SchedulerPort, row: QuotaEnding, run: EndRun) -> None:
     """Cancel one by one, each only if nothing has spared it meanwhile."""
     demand = _Demand(row, run)
     quota = demand.load_quota()
@@ -150,10 +131,10 @@ def _end_of_account(port: SchedulerPort, row: QuotaEnding, run: _Run) -> None:
         if not (quota := demand.load_quota()):
             break
         try:
-            trouble = _cancel(port, row, job, keys)
+            trouble = end_job(port, _job_end(row, job), among=keys)
             failed += [trouble] if trouble else []
             run.freed[row.account.cluster_id] += 0 if trouble else job.gpus
-        except _LeftError as error:
+        except LeftError as error:
             left.append(str(error))
     _record(row, quota, run, left=left, failed=failed)
 
@@ -171,7 +152,7 @@ class _Demand:
     """
 
     row: QuotaEnding
-    run: _Run
+    run: EndRun
     _quota: Quota | None = None
     _marks: tuple[Any, ...] | None = None
     _asked_at: datetime | None = None
@@ -266,44 +247,16 @@ def _is_owned(row: QuotaEnding, moment: datetime) -> bool:
     return rows.filter(Q(until=None) | Q(until__gt=moment), tenant=row.tenant_id).exists()
 
 
-class _LeftError(Exception):
-    """The job is let be; the message says why. That is no failure."""
-
-
-def _cancel(port: SchedulerPort, row: QuotaEnding, job: RunningJob, keys: set[str]) -> str:
-    """Why it could not be done, in a sentence; "" where it was, or where the job has ended by itself.
-
-    Raises _LeftError.
-    """
-    number, _, _submitted = job.key.partition("@")
-    if not number.isdecimal():
-        raise _LeftError(f"Job {job.job_id} has no number of Slurm.")
-    try:
-        plan = enforcement_plan.plan(port=port, request=Request(kind=ActKind.CANCEL, job=int(number)))
-    except LimitError:  # slurmctld has forgotten it
-        return ""
-    for step in plan.steps:
-        if any("PENDING" in states for states in step.before.values()):
-            raise _LeftError(f"Job {job.job_id} waits again: it was left.")
-        if not step.before.keys() <= keys:
-            raise _LeftError(
-                f"Job {job.job_id} would end others with it that are not to be ended: it was left."
-            )
-        if step.account != row.account.name:
-            raise _LeftError(f"Job {job.job_id} is of account {step.account} now: it was left.")
+def _job_end(row: QuotaEnding, job: RunningJob) -> JobEnd:
     why = f"budget {row.quota.name} of {row.quota.tenant.slug} is used up, and its grace is over"
-    try:
-        done = job_control.carry_out(port=port, plan=plan, who=row.source, why=why, exactly=True)
-    except LimitError as error:
-        return f"Job {job.job_id}: {error}"
-    return next((f"Job {job.job_id}: {act.error}" for act in done.acts if act.error), "")
+    return JobEnd(key=job.key, job_id=job.job_id, account=row.account.name, who=row.source, why=why)
 
 
 @transaction.atomic
 def _record(
     row: QuotaEnding,
     quota: Quota | None,
-    run: _Run,
+    run: EndRun,
     *,
     left: Sequence[str] = (),
     failed: Sequence[str] = (),
@@ -320,7 +273,7 @@ def _record(
     if current.jobs or (quota is not None and not troubles):
         current.state = QuotaEndingState.DONE
     current.error, current.tries = " ".join(troubles), current.tries + 1 if troubles else 0
-    current.next_at = moment + (_distance(row) if troubles else AGAIN)
+    current.next_at = moment + (distance(row.tries) if troubles else AGAIN)
     current.save()
     if ended:
         endings.tell([current], "ended", moment=moment, jobs=ended)
@@ -338,14 +291,10 @@ def _has_new(row: QuotaEnding, quota: Quota) -> bool:
     return len(running) > len(_list_warned(row, jobs.list_running(quota, row.account, older=row.ends_older)))
 
 
-def _put_off(rows: Sequence[QuotaEnding], reason: str, run: _Run) -> None:
+def _put_off(rows: Sequence[QuotaEnding], reason: str, run: EndRun) -> None:
     for row in rows:
         QuotaEnding.objects.filter(pk=row.pk, closed_at=None).update(
-            error=reason, tries=row.tries + 1, next_at=run.now() + _distance(row)
+            error=reason, tries=row.tries + 1, next_at=run.now() + distance(row.tries)
         )
         run.done.troubles.append(f"{row.account}: {reason}")
     log.warning("jobs not ended", accounts=[str(row.account) for row in rows], why=reason)
-
-
-def _distance(row: QuotaEnding) -> timedelta:
-    return min(FIRST * (1 << min(row.tries, 16)), LONGEST)

@@ -53,13 +53,15 @@ class JobSeen:
 
     @property
     def held(self) -> bool:
-        return self.reason.startswith("JobHeld")
+        return self.reason.startswith("JobHeld") or self.reason.lower() in _REQUEUED_HELD
 
     def __str__(self) -> str:
         tasks = f" (tasks {self.tasks})" if self.tasks else ""
         return f"job {self.id}{tasks} of {self.user} in {self.account}"
 
 
+_REQUEUED_HELD = frozenset({"job_requeued_in_held_state", "job requeued in held state"})
+"""How Slurm says that a job was held as it was requeued."""
 _ENDED = frozenset(
     {
         *("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE"),
@@ -100,6 +102,12 @@ class Acts(Protocol):
     def job(self, number: int) -> list[JobSeen]: ...
 
     def cancel(self, number: int) -> list[JobSeen]: ...
+
+    def requeue(self, number: int) -> list[JobSeen]:
+        """Take a running job from its GPUs and keep it waiting, held, as if it had not begun."""
+
+    def refuse_requeues(self) -> None:
+        """Raises `ActRefusedError` where running jobs cannot be requeued."""
 
     def hold(self, number: int) -> list[JobSeen]: ...
 

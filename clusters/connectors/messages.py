@@ -232,6 +232,11 @@ SENTENCES: Mapping[str, str] = {
         "Slurm took the comment of job {job} and does not have it: somebody else may write it, too."
     ),
     "slurm-cancel-refused": _("Slurm did not cancel job {job}: {words} ({number})."),
+    "slurm-requeue-too-late": _("Job {job} ended or waits already, so it was not requeued."),
+    "slurm-requeue-unsupported": _(
+        "This Slurm ({release}) cannot requeue jobs over REST: before 26.05 slurmrestd has no way to. Cancel them "
+        "instead, use `scontrol requeuehold`, or update Slurm."
+    ),
     "slurm-refused": _("{address} answered {path} with HTTP {status}{words}."),
     "slurm-not-json": _(
         "{address} answers with {content_type} where JSON is expected: a proxy's login page? Check the base URL "
@@ -310,6 +315,9 @@ SENTENCES: Mapping[str, str] = {
     ),
     "slurm-hold-without-effect": _(
         "Job {job} was held and is not: look at it with `scontrol show job {job}`."
+    ),
+    "slurm-requeue-without-effect": _(
+        "Job {job} was requeued and does not wait: was it submitted with --no-requeue, or by salloc or srun?"
     ),
     "slurm-release-without-effect": _(
         "Job {job} was released and is still held: look at it with `scontrol show job {job}`."

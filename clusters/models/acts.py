@@ -16,6 +16,7 @@ class ActKind(models.TextChoices):
     HOLD = "hold", "Hold"
     RELEASE = "release", "Release"
     CANCEL = "cancel", "Cancel"
+    REQUEUE = "requeue", "Requeue, held"
     BLOCK = "block", "Block"
     UNBLOCK = "unblock", "Unblock"
     LIMIT = "limit", "Limit"

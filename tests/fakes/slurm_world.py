@@ -108,6 +108,15 @@ class World:
         if not self.deaf:
             job.state, job.ended = "CANCELLED", job.submitted + 60
 
+    def requeue(self, number: int, *, who: str, hold: bool, now: int) -> None:
+        """A batch job waits again, as another submission."""
+        job = self._of(number)
+        if not self.operates(who) and who != job.user:
+            raise SlurmRefusalError(*DENIED)
+        if not self.deaf:
+            job.state, job.started, job.ended, job.submitted = "PENDING", 0, 0, now
+            job.reason = "job_requeued_in_held_state" if hold else "BeginTime"
+
     def hold(self, number: int, *, who: str) -> None:
         job = self._updatable(number, who)
         if not self.deaf:

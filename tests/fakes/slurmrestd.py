@@ -119,6 +119,8 @@ class StandIn:
                 return self._good(jobs=[shapes.live_job(target, minor=self.minor)])
             case ("POST", "slurm", ["job", number]):
                 return self._update(int(number), body, who)
+            case ("POST", "slurm", ["jobs", "requeue"]) if self.minor >= 45:
+                return self._requeue(body, who)
             case ("DELETE", "slurm", ["job", number]):
                 return self._cancel(int(number), who)
             case ("GET", "slurmdb", ["associations"]):
@@ -178,6 +180,12 @@ class StandIn:
         if self.minor < 39 and self.world.jobs[number].array:
             return Answer(200, {"meta": self._meta(), "errors": [{"description": "job array update failed"}]})
         return self._good()
+
+    def _requeue(self, body: Any, who: str) -> Answer:
+        """As 26.05 answers: an empty status, whatever came of it."""
+        for number in body["jobs"]:
+            self.world.requeue(int(number), who=who, hold="Hold" in body["flags"], now=self.now)
+        return self._good(status=[])
 
     def _cancel(self, number: int, who: str) -> Answer:
         if self.minor < 43:

@@ -13,7 +13,7 @@ from django.core import mail
 
 from billing.models import Quota, QuotaAction, QuotaEnding, QuotaEvery
 from billing.quotas import ending_run, quotas, running
-from billing.quotas.ending_run import EndTally
+from billing.quotas.job_ends import EndTally
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaError, QuotaTerms
 from billing.rating.pulls import Pulled, PullOutcome

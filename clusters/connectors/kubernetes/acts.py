@@ -160,6 +160,12 @@ class KubernetesActs:
     def cancel(self, number: int) -> list[JobSeen]:
         raise _no_jobs(number)
 
+    def requeue(self, number: int) -> list[JobSeen]:
+        raise _no_jobs(number)
+
+    def refuse_requeues(self) -> None:
+        raise _no_jobs()
+
     def hold(self, number: int) -> list[JobSeen]:
         raise _no_jobs(number)
 

@@ -28,6 +28,7 @@ from portal.excerpt import excerpt, quoted
 LIMITS_FROM = (
     40  # v0.0.40: the first version whose association write neither crashes nor loses what it is told
 )
+REQUEUES_FROM = 45  # v0.0.45, of Slurm 26.05: the first version that can requeue a job
 _UPDATE_BROKEN = 39  # v0.0.39 wants a job's whole environment with every update
 STARTS = "GrpTRES=gres/gpu"
 """Set to 0, no GPU job of the account or of those below it starts; what runs runs on. GrpTRESMins, which
@@ -137,6 +138,31 @@ class SlurmActs:
             "slurm-cancel-without-effect",
             job=number,
         )
+
+    def requeue(self, number: int) -> list[JobSeen]:
+        """Take a running job from its nodes and hold it; it has another submission then. One that waits is let be."""
+        self.refuse_requeues()
+        before = self.job(number)
+        if all(job.over or job.waits for job in before):
+            raise ActRefusedError("slurm-requeue-too-late", retry=False, job=number)
+        body = {"jobs": [str(number)], "flags": ["Hold"]}
+        refused = self._sent(lambda: self.rest.post(self.rest.slurm("jobs/requeue"), body))
+        return self._stands(
+            lambda: self.job(number),
+            lambda jobs: bool(jobs) and all(job.held for job in jobs if not job.over) and _waits(jobs),
+            refused,
+            "slurm-requeue-without-effect",
+            job=number,
+        )
+
+    def refuse_requeues(self) -> None:
+        """Raises `ActRefusedError` where slurmrestd has no way to requeue."""
+        if self.rest.api.number < REQUEUES_FROM:
+            raise ActRefusedError(
+                "slurm-requeue-unsupported",
+                retry=False,
+                release=self.rest.api.release or self.rest.api.version,
+            )
 
     def hold(self, number: int) -> list[JobSeen]:
         """Keep a waiting job, or an array's waiting tasks, from starting. One that started meanwhile is let be."""
@@ -311,6 +337,10 @@ class SlurmActs:
             time.sleep(wait / 100)
             wait, following = following, min(following * 2, 50)
         return seen
+
+
+def _waits(jobs: list[JobSeen]) -> bool:
+    return any(job.waits for job in jobs)
 
 
 def _job(row: _Row) -> JobSeen:

@@ -106,11 +106,11 @@ class Acts(WritingEndpoint):
             return as_json(act_reports.of_result(port, plan, result), status=201)
 
     def _intent(self, values: dict[str, Any]) -> Request:
-        from clusters.enforcement_plan import Request
+        from clusters.enforcement_plan import OF_ONE_JOB, Request
 
         kind = ActKind(values["kind"])
-        if (kind == ActKind.CANCEL) != ("job" in values):
-            sentence = "Name the job with cancel, and with nothing else."
+        if (kind in OF_ONE_JOB) != ("job" in values):
+            sentence = "Name the job with cancel and requeue, and with nothing else."
             raise bad_request(sentence, ("/job", sentence))
         return Request(
             kind=kind,
