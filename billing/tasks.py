@@ -359,3 +359,27 @@ def write_job_prices(**_: object) -> None:
         )
         if tally.written or tally.error:
             log.info("prices of jobs", cluster=cluster.name, written=tally.written, error=tally.error)
+
+
+@shared_task
+def review_waste(**_: object) -> None:
+    """Look for jobs that do not use their GPUs; missed, doubled or killed, the next one does the same."""
+    from billing.waste import review
+
+    done = review.review_waste(moment=datetime.now(UTC).replace(microsecond=0))
+    if done.findings or done.closed:
+        log.info("waste reviewed", findings=done.findings, closed=done.closed)
+
+
+@shared_task
+def end_waste(**_: object) -> None:
+    """End idle jobs whose grace is over, after a pull of their cluster; what fails is tried again."""
+    from billing.waste import end_run
+    from clusters import enforcement_plan
+
+    done = end_run.end_waste(
+        moment=datetime.now(UTC).replace(microsecond=0),
+        opens=lambda cluster: enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time())),
+    )
+    if done.warned or done.ended or done.troubles:
+        log.info("idle jobs ended", warned=done.warned, ended=done.ended, troubles=len(done.troubles))

@@ -24,7 +24,6 @@ from clusters.hold_history import HoldHistory
 from clusters.models import Act, ActKind, BlockReason, Cluster, ClusterKind
 from clusters.models.acts import OPEN
 
-
 OF_ONE_JOB = (ActKind.CANCEL, ActKind.REQUEUE)
 """What is done to one job, by its number."""
 

@@ -28,6 +28,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "pull": (
         "billing.tasks.pull_usage",
         "billing.tasks.end_jobs",  # after a pull of its own
+        "billing.tasks.end_waste",
         "billing.tasks.import_file",
         "billing.tasks.forget_passes",
         "billing.tasks.flag_silent_runs",
@@ -51,7 +52,12 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.tasks.prove_a_month",
         "billing.tasks.write_job_prices",  # takes a minute where many are due
     ),
-    "limits": ("billing.tasks.enforce_blocks", "billing.tasks.enforce_limits", "billing.tasks.review_quotas"),
+    "limits": (
+        "billing.tasks.enforce_blocks",
+        "billing.tasks.enforce_limits",
+        "billing.tasks.review_quotas",
+        "billing.tasks.review_waste",
+    ),
     "mail": (
         "billing.tasks.send_notices",
         "portal.api.tasks.announce_keys",

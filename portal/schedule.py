@@ -129,6 +129,16 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 60.0,
         "options": {"expires": 60},
     },
+    "look for jobs that do not use their GPUs": {
+        "task": "billing.tasks.review_waste",
+        "schedule": 300.0,  # telemetry comes once an hour
+        "options": {"expires": 300},
+    },
+    "end idle jobs whose grace is over": {
+        "task": "billing.tasks.end_waste",
+        "schedule": 60.0,
+        "options": {"expires": 60},
+    },
     "forget pulls that read nothing new": {
         "task": "billing.tasks.forget_passes",
         "schedule": 3600.0,  # not once a day: the time counts from the scheduler's start

@@ -12,6 +12,7 @@ from billing.dunning import (
     compose,
     compose_endings,
     compose_quotas,
+    compose_waste,
     daily_digest,
     document_notices,
     overdue_invoices,
@@ -167,10 +168,8 @@ def skip_reason(notice: Notice, moment: datetime) -> str:
         stand = settlement.load_balance(invoice=notice.invoice, on=moment.date())
         if stand.due.minor <= 0:
             return "Nothing is due any more."
-    if notice.kind == NoticeKind.QUOTA:
-        return compose_quotas.skip_reason(notice, moment)
-    if notice.kind == NoticeKind.QUOTA_ENDING:
-        return compose_endings.skip_reason(notice, moment)
+    if notice.kind in QUOTA_KINDS:
+        return _skip_reason_of_jobs(notice, moment)
     if notice.kind in document_notices.KINDS:
         day = notice.invoice.due_on if notice.invoice and notice.invoice.due_on else moment.date()
         if not Policies([notice.tenant_id]).of(notice.tenant_id, day).emails:
@@ -181,6 +180,15 @@ def skip_reason(notice: Notice, moment: datetime) -> str:
     if notice.kind in {NoticeKind.CARD_GONE, NoticeKind.CARD_EXPIRED, NoticeKind.CARD_EXPIRES}:
         return _skip_reason_of_card(notice)
     return _skip_reason_of_suspension(notice)
+
+
+def _skip_reason_of_jobs(notice: Notice, moment: datetime) -> str:
+    """Of what budgets and waste rules say, and do to jobs."""
+    if notice.kind == NoticeKind.QUOTA_ENDING:
+        return compose_endings.skip_reason(notice, moment)
+    if notice.kind == NoticeKind.WASTE:
+        return compose_waste.skip_reason(notice)
+    return compose_quotas.skip_reason(notice, moment)
 
 
 def _skip_reason_of_suspension(notice: Notice) -> str:

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 
-from billing.dunning import compose_documents, compose_endings, compose_quotas
+from billing.dunning import compose_documents, compose_endings, compose_quotas, compose_waste
 from billing.dunning.document_notices import KINDS
 from billing.dunning.email_formatting import (
     format_day,
@@ -157,6 +157,8 @@ def notice_context(notice: Notice, moment: datetime) -> dict[str, Any]:
         return context | compose_quotas.quota_context(notice)
     if notice.kind == NoticeKind.QUOTA_ENDING:
         return context | compose_endings.ending_context(notice)
+    if notice.kind == NoticeKind.WASTE:
+        return context | compose_waste.waste_context(notice)
     if notice.kind in KINDS:
         return context | compose_documents.document_context(notice, moment)
     if invoice is not None:

@@ -138,6 +138,16 @@ from billing.models.wallets import (
     WalletScope,
     WalletTotal,
 )
+from billing.models.waste import (
+    WasteAction,
+    WasteChoice,
+    WasteChoiceKind,
+    WasteClosed,
+    WasteFinding,
+    WasteKind,
+    WasteRule,
+    WasteState,
+)
 
 __all__ = [
     "CLOSED_PERIOD",
@@ -294,5 +304,13 @@ __all__ = [
     "WalletScheme",
     "WalletScope",
     "WalletTotal",
+    "WasteAction",
+    "WasteChoice",
+    "WasteChoiceKind",
+    "WasteClosed",
+    "WasteFinding",
+    "WasteKind",
+    "WasteRule",
+    "WasteState",
     "WriteOff",
 ]

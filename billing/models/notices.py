@@ -34,6 +34,7 @@ class NoticeKind(models.TextChoices):
     REFUND = "refund", gettext_lazy("Refund")
     QUOTA = "quota", gettext_lazy("Budget")
     QUOTA_ENDING = "quota-ending", gettext_lazy("Jobs that a budget ends")
+    WASTE = "waste", gettext_lazy("Jobs that do not use their GPUs")
 
 
 class NoticeState(models.TextChoices):

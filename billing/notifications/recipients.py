@@ -10,8 +10,8 @@ from billing.models import BillingContact, Notice, NoticeKind
 from billing.models.contacts import TOPICS
 from portal.core.tenants.models import Membership, Role, Tenant
 
-QUOTA_KINDS = (NoticeKind.QUOTA, NoticeKind.QUOTA_ENDING)
-"""What goes to the recipients of a budget."""
+QUOTA_KINDS = (NoticeKind.QUOTA, NoticeKind.QUOTA_ENDING, NoticeKind.WASTE)
+"""What goes to the recipients of a budget; of idle jobs also to whose jobs they are."""
 TOPIC_OF: Mapping[str, str] = {
     NoticeKind.INVOICE: "invoices",
     NoticeKind.CREDIT_NOTE: "invoices",
@@ -19,6 +19,7 @@ TOPIC_OF: Mapping[str, str] = {
     NoticeKind.REFUND: "receipts",
     NoticeKind.QUOTA: "budgets",
     NoticeKind.QUOTA_ENDING: "budgets",
+    NoticeKind.WASTE: "budgets",
 }
 """The column of a contact by the kind of a notice; all others are reminders."""
 
@@ -60,11 +61,17 @@ def _choose(topic: str, contacts: list[str], email: str, payers: Callable[[], li
 
 
 def _list_quota_recipients(notice: Notice) -> list[str]:
-    """The members that the quota names, as far as they are members still; else as for any budget."""
+    """The members that the quota names, as far as they are members still; else as for any budget.
+
+    Of idle jobs first the members who are their user on the clusters.
+    """
+    people = Membership.objects.filter(tenant=notice.tenant, user__is_active=True).order_by("pk")
     if named := notice.details.get("members"):
-        people = Membership.objects.filter(tenant=notice.tenant, user__is_active=True).order_by("pk")
         return list(people.filter(user__email__in=named).values_list("user__email", flat=True))
-    return list_recipients(notice.tenant, notice.kind)
+    own: list[str] = []
+    if notice.kind == NoticeKind.WASTE and (user := notice.details["user"]):
+        own += people.filter(scheduler_users__contains=[user]).values_list("user__email", flat=True)
+    return list(dict.fromkeys([*own, *list_recipients(notice.tenant, notice.kind)]))
 
 
 def _list_payers(tenant: Tenant) -> list[str]:

@@ -22,6 +22,7 @@ from portal.core.tenants.models import Tenant, User
 
 TOPIC_OF: Final[Mapping[str, str]] = {
     NoticeKind.QUOTA_ENDING: "endings",
+    NoticeKind.WASTE: "endings",
     NoticeKind.QUOTA: "budgets",
     NoticeKind.REFUSED: "payments",
     NoticeKind.CONFIRM: "payments",
@@ -40,7 +41,7 @@ TOPIC_OF: Final[Mapping[str, str]] = {
     NoticeKind.REFUND: "receipts",
 }
 """By the kind of a notice."""
-NEVER_WAITS: Final = frozenset({NoticeKind.QUOTA_ENDING})
+NEVER_WAITS: Final = frozenset({NoticeKind.QUOTA_ENDING, NoticeKind.WASTE})
 """Sent to operators at once whatever they chose: they can stop it only until then."""
 MOST: Final = 100
 """Tenants that a subscription can name."""

@@ -26,7 +26,7 @@ class Migration(migrations.Migration):
                         ('kind', models.CharField(choices=[('import', 'Accounting files'), ('slurm', 'Slurm over slurmrestd'), ('prometheus', 'Kubernetes over Prometheus'), ('push', 'Usage that a program pushes')], default='import', max_length=20)),
                         ('timezone', models.CharField(default='UTC', help_text='IANA zone in which accounting files print their times.', max_length=64)),
                         ('shares', models.JSONField(blank=True, default=dict, help_text='Parts of a GPU by model and MIG profile, before the known ones: {"a100": {"1g.10gb": "1/4"}}.', verbose_name='shares of MIG slices')),
-                        ('may_end_jobs', models.BooleanField(default=False, help_text="An operator's leave: without it, a quota that ends jobs only keeps new ones from starting here.", verbose_name='quotas may end running jobs')),
+                        ('may_end_jobs', models.BooleanField(default=False, help_text="An operator's leave: without it, a quota that ends jobs only keeps new ones from starting here, and a waste rule only notifies.", verbose_name='running jobs may be ended')),
                         ('job_prices', models.BooleanField(default=False, help_text="What a job costs and what is left of its budget, in Slurm's admin_comment: for all who see the job.", verbose_name='write prices into jobs')),
                         ('complete_through', models.DateTimeField(blank=True, editable=False, help_text='Watermark: all usage before this moment has been read. Moves in the transaction of its rows.', null=True)),
                         ('watermark_reset_from', models.DateTimeField(editable=False, help_text='Where the watermark stood before an operator last reset it.', null=True)),
@@ -120,7 +120,7 @@ class Migration(migrations.Migration):
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='acts', to='clusters.cluster')),
-                        ('kind', models.CharField(choices=[('hold', 'Hold'), ('release', 'Release'), ('cancel', 'Cancel'), ('block', 'Block'), ('unblock', 'Unblock'), ('limit', 'Limit')], max_length=10)),
+                        ('kind', models.CharField(choices=[('hold', 'Hold'), ('release', 'Release'), ('cancel', 'Cancel'), ('requeue', 'Requeue, held'), ('block', 'Block'), ('unblock', 'Unblock'), ('limit', 'Limit')], max_length=10)),
                         ('target', models.TextField(help_text='`job 17@1772000000` (number @ second of submission) or `account vision`.')),
                         ('account', models.CharField(blank=True, max_length=255)),
                         ('errand', models.UUIDField(help_text='The same for all acts that were carried out together.')),
@@ -136,7 +136,7 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'indexes': [models.Index(fields=['cluster', 'account', 'kind'], name='acts_on_account')],
-                        'constraints': [models.UniqueConstraint(condition=models.Q(('outcome__in', ['intended', 'unknown'])), fields=('cluster', 'target'), name='one_act_at_a_time_on_a_target'), models.CheckConstraint(condition=models.Q(('outcome__in', ['intended', 'unknown', 'done', 'failed']), ('kind__in', ['hold', 'release', 'cancel', 'block', 'unblock', 'limit'])), name='act_is_of_a_known_kind')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('outcome__in', ['intended', 'unknown'])), fields=('cluster', 'target'), name='one_act_at_a_time_on_a_target'), models.CheckConstraint(condition=models.Q(('outcome__in', ['intended', 'unknown', 'done', 'failed']), ('kind__in', ['hold', 'release', 'cancel', 'requeue', 'block', 'unblock', 'limit'])), name='act_is_of_a_known_kind')],
                     },
                 ),
                 migrations.CreateModel(

@@ -68,9 +68,10 @@ class Cluster(models.Model):
         help_text='Parts of a GPU by model and MIG profile, before the known ones: {"a100": {"1g.10gb": "1/4"}}.',
     )
     may_end_jobs = models.BooleanField(
-        "quotas may end running jobs",
+        "running jobs may be ended",
         default=False,
-        help_text="An operator's leave: without it, a quota that ends jobs only keeps new ones from starting here.",
+        help_text="An operator's leave: without it, a quota that ends jobs only keeps new ones from starting here, and "
+        "a waste rule only notifies.",
     )
     job_prices = models.BooleanField(
         "write prices into jobs",

@@ -22,6 +22,7 @@ from billing.reports import operating_costs
 from billing.reports.operating_costs import OperatingCostError
 from billing.rules.errors import RuleError
 from billing.wallets.entries import WalletError
+from billing.waste.rules import WasteRuleError
 from clusters.capacity import CapacityError
 from clusters.meters import MeterError
 from clusters.models import Account, Cluster, ClusterError
@@ -58,6 +59,7 @@ REFUSALS = (
     SignOnError,
     QuotaError,
     LimitTermsError,
+    WasteRuleError,
     RuleError,
 )
 
@@ -139,6 +141,9 @@ class _Writer:
         for listed in counted:
             with self.refusals(listed.label):
                 listed.write()
+        for rule in file.waste_rules:
+            with self.refusals(rule.label):
+                rule.write(moment=self.moment)
         with self.refusals("operating_cost"):
             operating_costs.set_costs([entry.cost for entry in file.costs])
         for tenant in file.tenants:

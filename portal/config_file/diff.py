@@ -42,13 +42,14 @@ from billing.models import (
     Subscription,
     TaxRate,
     WalletScheme,
+    WasteRule,
 )
 from billing.models.contacts import TOPICS
 from billing.rules.dunning_defaults import Policy
 from billing.rules.money import Money
 from clusters.declared_nodes import in_order
 from clusters.models import Account, ApiServer, Cluster, ClusterKind, Connection, DeclaredMeter, Telemetry
-from portal.config_file import limits, quotas
+from portal.config_file import limits, quotas, waste
 from portal.config_file.identity_providers import described
 from portal.config_file.wallets import debt_described
 from portal.core.tenants.models import IdentityProvider, Membership, Ownership, Tenant, User
@@ -216,15 +217,14 @@ def _cluster(row: Cluster) -> Mapping[str, Any]:
 
 
 def _connection(row: Connection) -> Mapping[str, Any]:
-    # What a Prometheus has to have seen; other sources have a record of all.
-    watched = row.cluster.kind == ClusterKind.PROMETHEUS
     return _endpoint(
         row,
         slurm_cluster=row.slurm_cluster,
         first_usage_from=row.first_usage_from,
         every=f"{row.every} s",
         look_back=f"{row.look_back} h",
-        coverage_needed=f"{row.coverage_needed} %" if watched else "",
+        # What a Prometheus has to have seen; other sources have a record of all.
+        coverage_needed=f"{row.coverage_needed} %" if row.cluster.kind == ClusterKind.PROMETHEUS else "",
     )
 
 
@@ -395,5 +395,6 @@ KINDS = (
         order="version pk",
     ),
     Kind("quota", Quota, "quota {0.name} of {1}", quotas.described, "tenant project borrows_from"),
+    Kind("waste rule", WasteRule, "waste rule {0.name}", waste.described),
     Kind("limit", ConcurrencyLimit, "limit {0.name} of {1}", limits.described, "tenant project"),
 )

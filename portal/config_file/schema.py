@@ -16,6 +16,7 @@ from portal.config_file.taxes import TaxRateEntry
 from portal.config_file.tenants import TenantEntry
 from portal.config_file.toml_table import ConfigError, Table
 from portal.config_file.toml_values import Written
+from portal.config_file.waste import WasteRuleEntry
 from portal.excerpt import excerpt
 
 __all__ = ["ConfigError", "File", "parse"]
@@ -31,6 +32,7 @@ class File(Entry, frozen=True, kw_only=True):
     clusters: list[ClusterEntry] = key(name="cluster", default_factory=list)
     meters: list[MeterEntry] = key(name="meter", default_factory=list)
     plans: list[PlanEntry] = key(name="plan", default_factory=list)
+    waste_rules: list[WasteRuleEntry] = key(name="waste_rule", default_factory=list)
     tenants: list[TenantEntry] = key(name="tenant", default_factory=list)
     identity_providers: list[IdentityProviderEntry] = key(name="identity_provider", default_factory=list)
 

@@ -39,6 +39,7 @@ OPERATORS_CODE = (
         "billing/admin/",
         "billing/bank_transfers/",
         "billing/limits/obstacles.py",
+        "billing/waste/messages.py",
         "billing/catalog/messages.py",
         "billing/invoicing/messages.py",
     ),
@@ -57,6 +58,7 @@ OPERATORS_CODE = (
         "clusters",
         "curves",
         "quota_terms_form",
+        "waste_form",
     ),
     *(
         "invoice_acts",

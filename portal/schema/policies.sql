@@ -15,7 +15,7 @@ BEGIN
         'billing_ratedjob', 'billing_ratedusage', 'billing_reservation', 'billing_reservationrun', 'billing_reservedamount',
         'billing_savedmethod', 'billing_subscription', 'billing_suspension', 'billing_topup',
         'billing_transferpart', 'billing_usageseries', 'billing_voiding', 'billing_wallet', 'billing_walletentry',
-        'billing_walletgrant', 'billing_wallethold', 'billing_walletscheme', 'billing_writeoff',
+        'billing_walletgrant', 'billing_wallethold', 'billing_walletscheme', 'billing_wastechoice', 'billing_wastefinding', 'billing_writeoff',
         'events_event', 'tenants_ownership', 'tenants_project',
         'billing_manualline', 'audit_entry'  -- the first without a right on it, the second with one on columns alone, below
     ] LOOP
@@ -35,7 +35,7 @@ END $$;
 ALTER POLICY audit_entry_of_tenant ON audit_entry USING (
     tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
     AND "table" IN ('api_apikey', 'billing_automatictopup', 'billing_billingcontact', 'billing_concurrencylimit', 'billing_quota',
-                    'billing_quotablock', 'billing_quotaending', 'billing_paymentlink', 'billing_savedmethod', 'billing_subscription', 'billing_walletscheme', 'tenants_invitation',
+                    'billing_quotablock', 'billing_quotaending', 'billing_paymentlink', 'billing_savedmethod', 'billing_subscription', 'billing_walletscheme', 'billing_wastechoice', 'billing_wastefinding', 'tenants_invitation',
                     'tenants_membership', 'tenants_ownership', 'tenants_supportview', 'tenants_tenant',
                     'webhooks_webhook'));
 GRANT SELECT (id, at, "table", key, operation, before, after, tenant_id, who, through) ON audit_entry
@@ -68,6 +68,12 @@ ALTER TABLE tenants_tenant ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenants_tenant_of_tenant ON tenants_tenant FOR SELECT TO clustertab_portal
     USING (id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint));
 GRANT SELECT ON tenants_tenant TO clustertab_portal;
+
+-- The rules in force that say which idle jobs are ended: they hold for all tenants.
+ALTER TABLE billing_wasterule ENABLE ROW LEVEL SECURITY;
+CREATE POLICY billing_wasterule_in_force ON billing_wasterule FOR SELECT TO clustertab_portal, clustertab_agent
+    USING (true);
+GRANT SELECT ON billing_wasterule TO clustertab_portal, clustertab_agent;
 
 -- The public keys that verify its evidence: anybody's. The private ones are nobody's but the signer's.
 GRANT SELECT (id, name, public, since, until) ON billing_signingkey TO clustertab_portal;

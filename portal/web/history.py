@@ -49,6 +49,8 @@ TENANT_TABLES = {
     "billing_quota": gettext_noop("Budget"),
     "billing_concurrencylimit": gettext_noop("Concurrency limit"),
     "billing_quotablock": gettext_noop("Block by a budget"),
+    "billing_wastechoice": gettext_noop("Choice about a waste rule"),
+    "billing_wastefinding": gettext_noop("Idle job"),
     "billing_quotaending": gettext_noop("Jobs ended by a budget"),
     "webhooks_webhook": gettext_noop("Webhook"),
 }

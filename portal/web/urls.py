@@ -26,6 +26,7 @@ from portal.web.downloads import csv, evidence, line_csv, pdf, xml
 from portal.web.exports import focus_export, ledger_export, operator_focus_export
 from portal.web.history import history, history_csv, operator_history, operator_history_csv
 from portal.web.home import home, tenants
+from portal.web.idle_jobs import choose_waste_rule, idle_jobs_page, operator_idle_jobs
 from portal.web.invitations import invitation
 from portal.web.invoice_acts import credit_invoice, reverse_write_off, write_off
 from portal.web.invoices import invoice, invoices, line
@@ -127,6 +128,8 @@ tenant_patterns: list[URLPattern] = [
     path("efficiency/", efficiency, name="efficiency"),
     path("efficiency/csv", efficiency_csv, name="efficiency_csv"),
     path("efficiency/waste/<slug:finding>/", efficiency_waste, name="efficiency_waste"),
+    path("idle-jobs/", idle_jobs_page, name="idle_jobs"),
+    path("idle-jobs/choose/", choose_waste_rule, name="choose_waste_rule"),
     path("wallets/", wallets, name="wallets"),
     path("wallets/<int:wallet>/", wallet, name="wallet"),
     path("wallets/<int:wallet>/top-up/", top_up, name="wallet_top_up"),
@@ -218,6 +221,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/webhooks/<slug:hook>/", operator_webhook, name="operator_webhook"),
     path("operator/budgets/", operator_budgets, name="operator_budgets"),
     path("operator/limits/", operator_limits, name="operator_limits"),
+    path("operator/idle-jobs/", operator_idle_jobs, name="operator_idle_jobs"),
     path("operator/clusters/", clusters, name="operator_clusters"),
     path("operator/clusters/<path:name>/connection/", connection, name="operator_connection"),
     path("operator/clusters/<path:name>/api-server/", api_server, name="operator_api_server"),

@@ -137,6 +137,7 @@ ADDRESSES = (
         text='{"overlap_hours":1}',
     ),
     Address("DELETE", "keys/<str:name>", "keys:write", answer=204, whole_tenant=True),
+    _reading("idle-jobs", "jobs:read", whole=True),
     _reading("limits", "quotas:read"),
     _reading("limits/<str:name>", "quotas:read", op=400),  # of which tenant?
     Address("PUT", "limits/<str:name>", "", "tenants:write", 400),
@@ -170,6 +171,10 @@ ADDRESSES = (
     _operating("tenants/<str:name>/subscriptions"),
     _operating("ownerships"),
     _operating("payers"),
+    _operating("waste-rules"),
+    _operating("waste-rules/<str:name>"),
+    _writing("PUT", "waste-rules/<str:name>", "jobs:act", 200, '{"hours":4}'),
+    _writing("DELETE", "waste-rules/<str:name>", "jobs:act", 204),
     _operating("meters"),
     _operating("meters/<str:name>"),
     _writing("PUT", "meters/<str:name>", "plans:write", 200, '{"title":"Storage","unit":"GB-month"}'),

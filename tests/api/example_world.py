@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from billing.catalog import plans
 from billing.invoicing import close_runs
-from billing.models import CloseRun, PaymentLink, PendingApproval
+from billing.models import CloseRun, PaymentLink, PendingApproval, WasteFinding, WasteRule
 from billing.receivables import manual_payments, pauses
 from billing.rules.money import Money
 from billing.tasks import render_document
@@ -99,6 +100,7 @@ def a_world_of_examples() -> Iterator[World]:
         slurm.world.add(Job(11), Job(12, state="RUNNING", reason="None", started=1_772_000_100))
         connected(slurm, name="rhea")
         names = named(house)
+        idle = _an_idle_job(house, moment)
         close_runs.perform_run(CloseRun.objects.get().pk, clock=lambda: builders.at("2026-05-02"))
         own = Cluster.objects.create(name="own", kind="push", complete_through=builders.at(APRIL))
         meters.declare_meter(
@@ -128,6 +130,7 @@ def a_world_of_examples() -> Iterator[World]:
         real |= {
             identifiers.write("ivt", 1): identifiers.write("ivt", invitation.pk),
             identifiers.write("inv", 1): identifiers.write("inv", house.invoice.pk),
+            identifiers.write("wst", 1): identifiers.write("wst", idle),
         }
         ann, op = a_key(house.ann, house.vision), a_key(house.op, None)
         yield World(house, Door(ann.secret), Door(op.secret), real)
@@ -148,6 +151,32 @@ def _april(house: House) -> None:
     )
     april = house.vision.periods.get(start=builders.at("2026-04-01"))
     PendingApproval.objects.update(period=april)
+
+
+def _an_idle_job(house: House, moment: datetime) -> int:
+    """One that a rule has announced."""
+    row = WasteFinding.objects.create(
+        tenant=house.vision,
+        rule=WasteRule.objects.get(),
+        record_id=1,
+        job_key="17@1772445600",
+        job_id="17",
+        job_name="train",
+        user="ben",
+        cluster="gpu1",
+        account="vision",
+        gpus=2,
+        share_num=1,
+        share_den=1,
+        gpu_model="a100",
+        state="announced",
+        began_at=moment - timedelta(minutes=40),
+        idle_since=moment - timedelta(hours=4),
+        due_at=moment + timedelta(hours=2),
+        hour_cost=Decimal(4),
+        currency="USD",
+    )
+    return row.pk
 
 
 def _money(house: House, moment: datetime) -> None:

@@ -40,6 +40,7 @@ from tests.api.addresses import ADDRESSES, Address, filled
 from tests.api.door import Answer, Door, a_key, door
 from tests.hostile.filters import filters_removed
 from tests.scenarios.test_reservations import reserve
+from tests.waste_stories import a_rule
 from tests.web.house import House
 from tests.webhooks import inner_networks
 
@@ -259,6 +260,7 @@ def named(house: House) -> dict[str, str]:
         "webhooks": house.webhook.name,
         "quotas": a_yearly_quota(house).name,
         "limits": a_limit(house).name,
+        "waste-rules": a_rule().name,
         "job-reservations": a_reservation(house).key,
         "tenants": "vision-lab",
         "meters": meters.declare_meter(name="storage", title="Storage", unit="GB-month").name,

@@ -17,7 +17,7 @@ from tests.fakes import slurm_shapes as shapes
 from tests.fakes.slurm_http import KEY, Answer, SlurmHttp
 from tests.fakes.slurm_world import Job, SlurmRefusalError, World
 
-RELEASES = {38: "22.05.8", 39: "23.02.7", 40: "23.11.11", 42: "24.11.7", 44: "25.11.4"}
+RELEASES = {38: "22.05.8", 39: "23.02.7", 40: "23.11.11", 42: "24.11.7", 44: "25.11.4", 45: "26.05.5"}
 ASSOCIATION_KEYS = {"account", "cluster", "user", "partition", "max"}
 OWN_LIMITS = ("without_parent_limits", "Exclude limits from parents")
 
@@ -117,10 +117,8 @@ class StandIn:
             case ("GET", "slurm", ["job", number]):
                 target = self.world._of(int(number))
                 return self._good(jobs=[shapes.live_job(target, minor=self.minor)])
-            case ("POST", "slurm", ["job", number]):
-                return self._update(int(number), body, who)
-            case ("POST", "slurm", ["jobs", "requeue"]) if self.minor >= 45:
-                return self._requeue(body, who)
+            case ("POST", "slurm", [_, what]):
+                return self._requeue(body, who) if what == "requeue" else self._update(int(what), body, who)
             case ("DELETE", "slurm", ["job", number]):
                 return self._cancel(int(number), who)
             case ("GET", "slurmdb", ["associations"]):
@@ -182,7 +180,9 @@ class StandIn:
         return self._good()
 
     def _requeue(self, body: Any, who: str) -> Answer:
-        """As 26.05 answers: an empty status, whatever came of it."""
+        """As 26.05 answers: an empty status, whatever came of it. Before, there is no such address."""
+        if self.minor < 45:
+            return Answer(404, "Unable find requested URL.")
         for number in body["jobs"]:
             self.world.requeue(int(number), who=who, hold="Hold" in body["flags"], now=self.now)
         return self._good(status=[])

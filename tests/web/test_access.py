@@ -50,6 +50,7 @@ ACTS = {
     "t/<slug:slug>/webhooks/change/": 405,
     "t/<slug:slug>/team/change/": 405,
     "t/<slug:slug>/budgets/change/": 405,
+    "t/<slug:slug>/idle-jobs/choose/": 405,
     "t/<slug:slug>/team/leave/": 405,
     "t/<slug:slug>/payment/card/": 405,
     "t/<slug:slug>/payment/automatic/": 405,

@@ -8,7 +8,14 @@ from typing import Any
 from portal.core import identifiers
 from portal.core.events.models import Event
 
-OBJECTS = {"inv": "invoice", "wal": "wallet", "close": "close", "clu": "cluster", "quo": "quota"}
+OBJECTS = {
+    "inv": "invoice",
+    "wal": "wallet",
+    "close": "close",
+    "clu": "cluster",
+    "quo": "quota",
+    "wst": "waste_finding",
+}
 """What the kinds of ids are called."""
 
 

@@ -30,6 +30,8 @@ class EventType(models.TextChoices):
     QUOTA_RESERVATION_LAPSED = "quota.reservation_lapsed"
     QUOTA_ENDING = "quota.ending"
     QUOTA_ENDED = "quota.ended"
+    WASTE_FOUND = "waste.found"
+    WASTE_ENDED = "waste.ended"
     CLOSE_FINISHED = "close.finished"
     CLUSTER_STALE = "cluster.stale"
     USAGE_QUARANTINED = "usage.quarantined"

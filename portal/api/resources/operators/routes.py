@@ -21,6 +21,7 @@ from portal.api.resources.operators import (
     receivables,
     tenant_keys,
     tenants,
+    waste_rules,
 )
 
 routes: list[URLPattern] = [
@@ -43,6 +44,8 @@ routes: list[URLPattern] = [
     path("payers/<str:name>", ownerships.OnePayer.as_view(), name="api_payer"),
     path("meters", meters.Meters.as_view(), name="api_meters"),
     path("meters/<str:name>", meters.OneMeter.as_view(), name="api_meter"),
+    path("waste-rules", waste_rules.WasteRules.as_view(), name="api_waste_rules"),
+    path("waste-rules/<str:name>", waste_rules.OneWasteRule.as_view(), name="api_waste_rule"),
     path("plans", plans.Plans.as_view(), name="api_plans"),
     path("plans/<str:name>", plans.OnePlan.as_view(), name="api_plan"),
     path("plans/<str:name>/versions", plans.Versions.as_view(), name="api_plan_versions"),
