@@ -42,10 +42,8 @@ def efficiency_waste(request: TenantRequest, finding: str) -> HttpResponse:
     chosen, selection = _kind(finding), selection_of_tenant(request)
     if selection.error:
         raise Http404(selection.error)
-    tenant, until = (
-        request.tenant,
-        shown.read_until(selection.until, request.complete_through, selection.since),
-    )
+    tenant = request.tenant
+    until = shown.until_known(selection.until, request.moment, selection.since)
     with acting_scope(tenant):
         cheaper = reading.cheaper_models(tenant)
     waste = reading.of_tenant(

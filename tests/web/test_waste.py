@@ -172,3 +172,13 @@ def test_ann_sees_what_she_held_and_did_not_use_and_opens_it_to_the_jobs() -> No
     assert "Telemetry covers 0 % of the allocated GPU-hours." in words(page(ann, ANNS + MARCH))
     UsageRecord.objects.update(time_limit=None)
     assert "No telemetry in this period" in page(ann, ANNS + MARCH)
+
+
+def test_a_cluster_that_is_no_longer_read_hides_nothing_of_what_others_held() -> None:
+    _cluster, lab = a_lab()
+    builders.own(lab, builders.a_cluster("old", complete_through="2026-02-01"), "vision")
+    ann = builders.a_person("ann@vision.example", lab)
+    text = words(page(ann, ANNS + MARCH))
+    assert "Zero utilization 10.00 16.7 %" in text
+    assert "1 job 24.00 $53.04 $52.04" in text
+    assert "4.00 $6.16" in words(page(ann, f"{ANNS}waste/too-large-model/{MARCH}"))
