@@ -155,5 +155,5 @@ def _ranked(rows: QuerySet[Any], after: str) -> tuple[list[RatedJob], str]:
         rows = rows.filter(Q(rank__lt=value) | Q(rank=value, record_id__lt=record))
     page_rows = list(rows.order_by("-rank", "-record_id")[: PAGE + 1])
     last = page_rows[PAGE - 1] if len(page_rows) > PAGE else None
-    more = f"{last.rank}{pagination.BETWEEN}{last.record_id}" if last is not None else ""
+    more = f"{last.rank:f}{pagination.BETWEEN}{last.record_id}" if last is not None else ""  # never 0E-18
     return page_rows[:PAGE], more

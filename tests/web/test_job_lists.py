@@ -11,6 +11,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from billing.queries import job_lists
+from billing.queries.job_lists import Order
+from billing.queries.jobs import JobFilter
 from tests import builders
 from tests.web.house import a_house, page, signed_in
 from tests.web.test_jobs import JOBS, a_week, listed
@@ -106,3 +108,18 @@ def test_all_that_is_filtered_comes_as_csv_and_a_stranger_gets_none(monkeypatch:
     assert [row["job"] for row in csv.DictReader(StringIO(ada))] == ["18"]
     assert signed_in(house.ann).get(f"{JOBS}csv?from=soon").status_code == 404
     assert signed_in(house.eve).get(f"{JOBS}csv").status_code == 404
+
+
+def test_free_jobs_are_read_on_to_the_last_when_they_are_sorted_by_cost() -> None:
+    cluster = builders.a_cluster()
+    free = builders.a_plan("free", prices=[("gpu-hour", {}, "0", builders.LONG_AGO)])
+    lab = builders.a_tenant("free-lab", plan=free, accounts=[(cluster, "vision")])
+    times = {"started": "2026-06-01 10:00", "ended": "2026-06-01 11:00"}
+    builders.ingest(cluster, *(builders.a_job(job_id=f"j{n:03}", **times) for n in range(60)))
+    june = JobFilter(
+        ran=(int(builders.at("2026-06-01").timestamp()), int(builders.at("2026-07-01").timestamp()))
+    )
+    first, cursor = job_lists.listed(lab, june, Order.COST)
+    second, end = job_lists.listed(lab, june, Order.COST, after=cursor)
+    assert len({job.number for job in (*first, *second)}) == 60
+    assert end == ""
