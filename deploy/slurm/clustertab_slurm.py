@@ -17,6 +17,7 @@ import json
 import os
 import pwd
 import re
+import secrets
 import signal
 import socket
 import socketserver
@@ -81,6 +82,10 @@ class Trouble(Exception):
 
 class SilenceError(Exception):
     """ClusterTab or Slurm does not answer. A sentence says so."""
+
+
+class RefusedError(SilenceError):
+    """ClusterTab answers, but not this question, however often it is asked."""
 
 
 def say(text):
@@ -195,6 +200,8 @@ class Portal:
         except urllib.error.HTTPError as error:
             with contextlib.closing(error):
                 reason = "{} {}".format(error.code, error.read(2000).decode("utf-8", "replace"))
+            if error.code in (400, 409, 413, 422):
+                raise RefusedError("ClusterTab cannot answer: {}.".format(plain(reason)[:300]))
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", "") or error or type(error).__name__
         raise SilenceError("ClusterTab does not answer: {}.".format(plain(reason)[:300]))
@@ -322,7 +329,7 @@ def array_of(text, arrays):
         return {}
     fields = {"tasks": tasks}
     if arrays == "at-once" and at_once.isdigit() and int(at_once):
-        fields["at_once"] = min(int(at_once), tasks)
+        fields["at_once"] = int(at_once)  # may be more than the tasks that wait: others run
     return fields
 
 
@@ -399,7 +406,8 @@ class Asker:
         if not re.match(r"[0-9A-Za-z]{1,40}\Z", key):
             raise SilenceError("The plugin sent no key.")
         body = dict(shape_of(options, self.slurm, self.settings), account=account, user=user)
-        body.update(key="ask-{}-{}".format(uid, key), lasts=2 * SUBMIT_SECONDS)
+        # Not the user's own word: said again, it would reach what is reserved for a job by now.
+        body.update(key="ask-{}-{}".format(uid, secrets.token_hex(12)), lasts=2 * SUBMIT_SECONDS)
         answer = self.portal.ask("job-reservations", body, timeout=ANSWER_SECONDS)
         if answer.get("reserved"):
             with self.lock:
@@ -560,7 +568,12 @@ class Queue:
                 body.setdefault("at_once", known["at_once"])
         if body == known or self.refused.get(name, now - AGAIN_SECONDS) > now - AGAIN_SECONDS:
             return False
-        answer = self.portal.ask("job-reservations", body)
+        try:
+            answer = self.portal.ask("job-reservations", body)
+        except RefusedError as error:  # it keeps no other job from being reserved for
+            self.refused[name] = now
+            say("Job {}: {}".format(name, error))
+            return True
         if answer.get("may_run"):
             self.placed[name] = body
         else:

@@ -41,12 +41,15 @@ class Portal:
     def __init__(self, *, fits: bool = True) -> None:
         self.fits = fits
         self.asked: list[Mapping[str, Any]] = []
+        self.cannot_read = ""  # the key of a body that it answers with a 400
 
     def ask(self, path: str, body: Mapping[str, Any] | None = None, **_: Any) -> Mapping[str, Any]:
         if body is None:
             self.asked.append({"DELETE": path})
             return {}
         self.asked.append(dict(body))
+        if body["key"] == self.cannot_read:
+            raise daemon.RefusedError("ClusterTab cannot answer: 400.")
         return {"reserved": self.fits, "may_run": self.fits, "message": "Budget yearly:\n2 left.", "tasks": 1}
 
 
@@ -128,9 +131,8 @@ def test_quota_050_only_members_of_an_account_learn_of_it_and_nobody_asks_withou
     assert portal.asked == []
     assert asker.ask(uid, {"key": "a1", "gpus": "1", "type": "salloc"}) == ("no", "Budget yearly:\n2 left.")
     (asked,) = portal.asked
-    assert (asked["account"], asked["user"], asked["key"], asked["lasts"]) == (
-        "vision", ME, f"ask-{uid}-a1", 120,
-    )  # fmt: skip
+    assert (asked["account"], asked["user"], asked["lasts"]) == ("vision", ME, 120)
+    assert asked["key"].startswith(f"ask-{uid}-")
     with pytest.raises(daemon.SilenceError, match="no key"):
         asker.ask(uid, {"key": "a/../b"})
     for _ in range(3):
@@ -153,7 +155,16 @@ def test_quota_050_what_was_reserved_for_a_job_that_slurm_refused_is_free_after_
     monkeypatch.setattr(daemon.time, "monotonic", lambda: later)
     asker.give_free()
     asker.give_free()
-    assert portal.asked[1:] == [{"DELETE": f"job-reservations/ask-{uid}-a1"}]
+    assert portal.asked[1:] == [{"DELETE": "job-reservations/" + portal.asked[0]["key"]}]
+
+
+def test_who_says_the_same_word_again_does_not_reach_what_was_reserved_before() -> None:
+    portal = Portal()
+    asker, uid = daemon.Asker({"ask": SETTINGS}, portal, Slurm()), os.getuid()
+    for gpus in ("8", "1"):  # a job that runs, and a small one in its place
+        asker.ask(uid, {"key": "a1", "gpus": gpus})
+    first, second = (body["key"] for body in portal.asked)
+    assert first != second
 
 
 def test_quota_051_what_is_held_or_depends_is_reserved_for_when_it_waits(tmp_path: Path) -> None:
@@ -200,6 +211,34 @@ def test_quota_051_an_array_keeps_its_tasks_though_the_daemon_starts_again(tmp_p
     slurm_again.rows = [a_row("5", "R", array="5_99")]
     again.look()
     assert len(portal.asked) == 1
+
+
+def test_quota_051_an_array_whose_last_tasks_wait_is_still_reserved_for_as_many_as_run(
+    tmp_path: Path,
+) -> None:
+    portal = Portal()
+    queue, slurm = a_queue(tmp_path, portal)
+    slurm.rows = [
+        a_row("5", array="5_[8-9%8]"),
+        *(a_row("5", "R", array=f"5_{task}") for task in range(8)),
+    ]
+    queue.look()
+    queue.look()
+    (array,) = portal.asked
+    assert (array["tasks"], array["at_once"]) == (10, 8)
+
+
+def test_a_job_that_clustertab_cannot_read_keeps_no_other_from_being_reserved_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    portal = Portal()
+    queue, slurm = a_queue(tmp_path, portal)
+    portal.cannot_read = "job-7"
+    slurm.rows = [a_row("7"), a_row("8")]
+    for _ in range(3):
+        queue.look()
+    assert [body["key"] for body in portal.asked] == ["job-7", "job-8"]
+    assert capsys.readouterr().err == "Job 7: ClusterTab cannot answer: 400.\n"
 
 
 def test_a_job_that_does_not_fit_is_asked_for_again_after_some_minutes(
