@@ -68,6 +68,7 @@ AT_A_TIME = 8  # questions of one user at once
 SUBMIT_SECONDS = 60  # until what was reserved is given free if no job came of it
 AGAIN_SECONDS = 300  # until it is asked again for a job that did not fit
 PACE = 20  # requests a second for the queue; a key has 50
+MOST_TASKS = 1000000  # that ClusterTab takes
 MOST_HOURS = 8784  # of a time limit
 MOST_DAYS = 1000  # a longer time limit is none: Slurm 22.05 prints 2982616 days for it
 QUEUE = (
@@ -329,7 +330,7 @@ def array_of(text, arrays):
         return {}
     fields = {"tasks": tasks}
     if arrays == "at-once" and at_once.isdigit() and int(at_once):
-        fields["at_once"] = int(at_once)  # may be more than the tasks that wait: others run
+        fields["at_once"] = min(int(at_once), MOST_TASKS)  # may be more than the tasks that wait: others run
     return fields
 
 
@@ -614,10 +615,11 @@ def repeat(what, look, seconds):
             if trouble:
                 say("{}: goes on.".format(what))
             trouble = ""
-        except (SilenceError, Trouble, OSError, KeyError, TypeError, ValueError) as error:
-            if plain(error) != trouble:
-                trouble = plain(error)
-                say("{}: {}".format(what, trouble))
+        except Exception as error:  # noqa: BLE001 - else the others go on, and nobody learns that this one does not
+            if plain(repr(error)) != trouble:
+                trouble = plain(repr(error))
+                is_expected = isinstance(error, (SilenceError, Trouble, OSError))
+                say("{}: {}".format(what, plain(error) if is_expected else trouble))
         time.sleep(seconds)
 
 

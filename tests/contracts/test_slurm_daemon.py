@@ -257,6 +257,27 @@ def test_a_job_that_does_not_fit_is_asked_for_again_after_some_minutes(
     assert len(portal.asked) == 2
 
 
+def test_what_nobody_foresaw_ends_none_of_the_works(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds = iter([AttributeError("no such thing"), AttributeError("no such thing"), None])
+
+    def look() -> None:
+        if error := next(rounds):
+            raise error
+
+    naps = iter([None, None, KeyboardInterrupt()])
+
+    def sleep(_: int) -> None:
+        if end := next(naps):
+            raise end
+
+    monkeypatch.setattr(daemon.time, "sleep", sleep)
+    with pytest.raises(KeyboardInterrupt):
+        daemon.repeat("Queue", look, 20)
+    assert capsys.readouterr().err == "Queue: AttributeError('no such thing')\nQueue: goes on.\n"
+
+
 def test_a_configuration_that_cannot_be_is_refused_with_a_sentence(tmp_path: Path) -> None:
     good = "[portal]\nurl = https://billing.example\nkey_file = /k\n[ask]\n"
     config = tmp_path / "c"
