@@ -77,7 +77,8 @@ def reserve_job(
 
     Asked again with the same, the same reservation, with its job's id once that is said. Asked with something else,
     that takes its place, or is refused and leaves it. A key that was released is free: a job that is requeued is held
-    anew. A job has one reservation: asked with its id under another key, that one is meant. Raises QuoteError.
+    anew. A job has one reservation: asked with its id under another key, that one is meant; it stays as it is where
+    something stood under that key, too, for that knew no job. Raises QuoteError.
     """
     seconds = read_length(job)
     if not 0 < array.slots <= array.tasks <= MOST_TASKS or job.gpus * array.slots > MOST_GPUS:
@@ -85,11 +86,12 @@ def reserve_job(
     tenant = owner_now(cluster, job.account, now)
     if tenant is None:
         return None
-    row = _standing(cluster, key, job_id, tenant, now)
+    row, had_both = _standing(cluster, key, job_id, tenant, now)
+    if row is not None and had_both:
+        return Placement(row, None)
     if row is not None and job_id and row.job_id == job_id and array.tasks < row.tasks:
-        array = Array(
-            row.tasks, array.at_once
-        )  # an array loses no tasks: those that ended are not seen any more
+        # An array loses no tasks: those that ended are not seen any more.
+        array = Array(row.tasks, array.at_once)
     shape = _digest(job, seconds, array)
     if row is not None and row.shape == shape and not _is_another(row, job_id):
         _say_job(row, job_id)
@@ -163,24 +165,28 @@ def take_turn(cluster: Cluster, key: str) -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [int.from_bytes(digest[:8], signed=True)])
 
 
-def _standing(cluster: Cluster, key: str, job_id: str, tenant: Tenant, now: datetime) -> Reservation | None:
-    """What stands under the key, or for the job, locked; one that expired, or is of another tenant, is ended."""
+def _standing(
+    cluster: Cluster, key: str, job_id: str, tenant: Tenant, now: datetime
+) -> tuple[Reservation | None, bool]:
+    """What stands for the job, or under the key, locked; one that expired, or is of another tenant, is ended. And
+    whether there were both: then the one under the key is given free.
+    """
     take_turn(cluster, key)
-    rows = Reservation.objects.select_for_update().filter(cluster=cluster, released_at=None)
-    row = rows.filter(key=key).first()
     if job_id:
-        take_turn(cluster, f"job {job_id}")
-        other = rows.filter(job_id=job_id).exclude(key=key).order_by("pk").first()
-        if row is not None and other is not None:
-            end(row, ReservationEnd.RELEASED, now)
-        row = other or row
+        take_turn(cluster, f"job {job_id}")  # before any row: two who ask under two keys wait in one order
+    rows = Reservation.objects.select_for_update().filter(cluster=cluster, released_at=None)
+    own = rows.filter(key=key).first()
+    other = rows.filter(job_id=job_id).exclude(key=key).order_by("pk").first() if job_id else None
+    if own is not None and other is not None:
+        end(own, ReservationEnd.RELEASED, now)
+    row = other or own
     if row is not None and row.expires_at is not None and row.expires_at <= now:
         end(row, ReservationEnd.NEVER_CAME, now)
-        return None
+        row = None
     if row is not None and row.tenant_id != tenant.pk:
         end(row, ReservationEnd.RELEASED, now)
-        return None
-    return row
+        row = None
+    return row, own is not None and other is not None
 
 
 def _is_another(row: Reservation | None, job_id: str) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 
 from billing.admission import follow
-from billing.admission.reserve import Array, Placement, release_key, reserve_job
+from billing.admission.reserve import Array, Placement, release_key, reserve_job, take_turn
 from billing.models import QuotaAction, QuotaMeasure, Reservation, ReservationEnd
 from billing.quotas.status import QuotaStatus, load_statuses
 from clusters.connectors.base import UsageFact
@@ -272,3 +275,43 @@ def test_quota_046_many_jobs_of_less_than_half_a_cent_are_held_all_the_same(
     a_quota(vision, amount=Decimal("0.01"), **ACTS)
     done = [reserve(cluster, 0.002, 1, str(number)).reservation for number in range(5)]  # 7 s: 0.0039 each
     assert [row is not None for row in done] == [True, True, False, False, False]
+
+
+def test_quota_051_little_that_is_asked_for_under_another_key_takes_nothing_from_what_a_job_holds(
+    vision: Tenant, cluster: Cluster
+) -> None:
+    a_quota(vision, amount=Decimal(200), **ACTS)
+    job = reserve(cluster, key="job-9", job_id="9").reservation
+    reserve(cluster, 1, 1, key="ask-1")
+    assert figures(vision) == ["0", "98", "102"]
+    assert reserve(cluster, 1, 1, key="ask-1", job_id="9").reservation == job
+    assert figures(vision) == ["0", "96", "104"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_quota_051_two_who_ask_at_once_for_one_job_under_two_keys_wait_in_one_order(
+    vision: Tenant, cluster: Cluster
+) -> None:
+    a_quota(vision, amount=Decimal(200), **ACTS)
+    reserve(cluster, key="ask-1", job_id="9")
+
+    def asks() -> None:
+        try:
+            reserve(cluster, 5, key="ask-1", job_id="9")
+        finally:
+            connection.close()
+
+    other = threading.Thread(target=asks)
+    with transaction.atomic():
+        take_turn(cluster, "job 9")
+        other.start()
+        deadline = time.monotonic() + 20
+        with connection.cursor() as cursor:
+            while time.monotonic() < deadline:
+                cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+                if cursor.fetchone()[0]:
+                    break
+                time.sleep(0.02)
+        Reservation.objects.select_for_update(nowait=True).get(key="ask-1")  # it has none of the rows yet
+    other.join(20)
+    assert figures(vision) == ["0", "80", "120"]
