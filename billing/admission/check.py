@@ -11,10 +11,9 @@ from django.db.models import Q
 
 from billing.admission.cost import JobCost, longest_that_fits
 from billing.admission.wallets import WalletNeed, list_wallets
-from billing.models import Quota, QuotaAction, QuotaBlock, QuotaEvery
+from billing.models import Quota, QuotaAction, QuotaBlock
 from billing.models.quota_terms import SCOPE
 from billing.quotas import demands, figures, quotas
-from billing.quotas.figures import Figure
 from billing.quotas.reservations import seconds_within
 from billing.quotas.status import QuotaStatus
 from billing.simulation.quotes import account_of, read_length
@@ -114,8 +113,9 @@ def check_job(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime, be
     paying = list_wallets(owner, cost, job.user, seconds, now, besides=besides)
     needs = []
     for row in rows:
-        if _is_open(row, by_quota[row.pk], now):
-            one, acts = QuotaStatus(row, by_quota[row.pk]), not released and decides(row, job)
+        one = QuotaStatus(row, by_quota[row.pk])
+        if one.is_open_at(now):
+            acts = not released and decides(row, job)
             need = _need(one, cost, seconds, now, decides=acts)
             stands = acts and any(_stands(block, owner) for block in blocks.get(row.pk, ()))
             needs.append(replace(need, blocks=stands))
@@ -156,10 +156,6 @@ def _counts(quota: Quota, owner: Ownership, job: UsageFact) -> bool:
     return quota.project_id in (None, owner.project_id) and all(
         getattr(quota, column) in ("", value) for column, value in values.items()
     )
-
-
-def _is_open(quota: Quota, figure: Figure, now: datetime) -> bool:
-    return quota.every != QuotaEvery.TERM or figure.window.start <= now < figure.window.end
 
 
 def _need(status: QuotaStatus, cost: JobCost, seconds: int, now: datetime, *, decides: bool) -> Need:

@@ -14,7 +14,7 @@ from billing.job_prices.comment import part_of, with_part, written_at
 from billing.models import RatedJob
 from billing.queries import live
 from billing.quotas.quotas import list_quotas
-from billing.quotas.status import QuotaStatus, load_statuses
+from billing.quotas.status import load_statuses
 from clusters import usage
 from clusters.connection_test import slurm
 from clusters.connectors.base import ConnectorError
@@ -124,7 +124,8 @@ def load_parts(cluster: Cluster, jobs: Sequence[JobComment], *, moment: datetime
         rows[row.tenant].append(row)
     parts = {}
     for tenant, its in rows.items():
-        statuses: list[QuotaStatus] = load_statuses(list(list_quotas(tenant)), moment=moment)
+        counting = list_quotas(tenant).filter(wallet=None, lends=False)  # those that count jobs
+        statuses = [one for one in load_statuses(list(counting), moment=moment) if one.is_open_at(moment)]
         marks = usage.marks(accounts_of(tenant, at=moment))
         with tenant_scope(tenant):  # as its own page reads them
             jobs_of_tenant = live.list_open(tenant, its, marks, moment=moment)

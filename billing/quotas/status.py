@@ -64,6 +64,11 @@ class QuotaStatus:
             return None
         return self.figure.window.end
 
+    def is_open_at(self, moment: datetime) -> bool:
+        """False of a term that is over or has not begun; all others have a period at any moment."""
+        window = self.figure.window
+        return self.quota.every != QuotaEvery.TERM or window.start <= moment < window.end
+
     @property
     def next_level(self) -> Fraction | None:
         """The figure at which the next threshold is reached."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -11,12 +11,13 @@ import pytest
 
 from billing.job_prices import run
 from billing.job_prices.comment import with_part, written_at
+from billing.models import QuotaEvery
 from clusters.connectors.acts import ActRefusedError
 from clusters.connectors.slurm.comments import JobComment, SlurmComments
 from clusters.job_prices import set_job_prices
 from clusters.models import Cluster, ClusterKind, Connection, UsageRecord
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest
-from tests.quota_stories import a_quota
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest, own
+from tests.quota_stories import a_quota, spend
 
 pytestmark = pytest.mark.django_db
 NOON = at("2026-03-05 12:00")
@@ -92,6 +93,33 @@ def test_each_job_says_what_it_costs_and_what_is_left_every_half_an_hour() -> No
     assert texts[foreign].startswith("closed; ticket 42 [open] [ClusterTab 2026-03-05 13:00 UTC: ")
     assert texts[foreign].endswith(" left]; by op")
     assert texts[foreign].count("ClusterTab") == 1
+
+
+def test_what_is_left_is_said_of_a_budget_that_counts_the_job_now() -> None:
+    scene = Scene()
+    a_quota(scene.tenant, amount=Decimal("9000.00"), name="monthly")
+    term: dict[str, Any] = {
+        "every": QuotaEvery.TERM,
+        "first_day": date(2026, 1, 1),
+        "end_day": date(2026, 2, 1),
+    }
+    a_quota(scene.tenant, amount=Decimal("5.00"), name="past", **term)
+    spend(scene.cluster, "5.00", "2026-01-05", account="vision")
+    pool = a_quota(scene.tenant, amount=Decimal("100.00"), name="pool", lends=True)
+    project = scene.tenant.ownerships.get().project
+    a_quota(scene.tenant, amount=Decimal("1.00"), name="of-vision", project=project, borrows_from=pool)
+    own(scene.tenant, scene.cluster, "speech", project="speech")
+    ends: dict[str, Any] = {"ended": None, "state": "RUNNING", "seen_until": int(NOON.timestamp())}
+    ingest(scene.cluster, a_job(job_id="200", account="speech", started="2026-03-05 10:00", **ends))
+    key = UsageRecord.objects.get(job_id="200").source_key
+    scene.comments.texts[key] = ""
+    scene.passes()
+    texts = scene.comments.texts
+    said = {
+        text.partition("budget ")[2].partition(":")[0] for one, text in texts.items() if text and one != key
+    }
+    assert said == {"of-vision"}
+    assert "budget monthly: " in texts[key]  # of the pool its project borrows nothing
 
 
 def test_what_hinders_is_kept_and_tried_again_after_half_an_hour() -> None:
