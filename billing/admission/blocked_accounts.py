@@ -26,12 +26,13 @@ class BlockedAccount:
 def list_blocked_accounts(cluster: Cluster) -> Sequence[BlockedAccount]:
     """By name: those that are blocked, and those that a budget demands to be, whether or not that can be done.
 
-    An account is not blocked where only its waiting jobs are held: others may be submitted, and wait.
+    A budget that holds jobs by its terms blocks none: others may be submitted, and wait. One that holds them instead,
+    because the scheduler takes no limits, does: what runs at submission needs none.
     """
     refuses: dict[str, bool] = {}
     causes: dict[str, list[str]] = {}
     rows = QuotaBlock.objects.filter(
-        account__cluster=cluster, holds=False, holds_instead=False, ended_at=None, state__in=DEMANDING
+        account__cluster=cluster, holds=False, ended_at=None, state__in=DEMANDING
     )
     for row in rows.select_related("account", "quota", "tenant").order_by("account__name", "pk"):
         name = row.account.name

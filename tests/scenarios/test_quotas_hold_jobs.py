@@ -69,6 +69,8 @@ def test_quota_040_a_slurm_that_takes_no_limits_has_its_gpu_jobs_held_on_each_pa
         ]  # fmt: skip
         row = QuotaBlock.objects.get()
         assert (row.state, row.holds_instead, lab.gpus) == ("blocked", True, 8)
+        listed = [(one.account, one.refuses) for one in list_blocked_accounts(lab.cluster)]
+        assert listed == [("vision", False)]  # a plugin at submission can do what the scheduler cannot
         assert "cannot have its limits set over REST" in row.error
         assert "one that starts in between runs" in words(page(an_operator(), "/operator/budgets/"))
         ann = a_person(tenant=lab.tenant)
@@ -107,7 +109,7 @@ def test_quota_042_above_somebody_elses_account_its_own_waiting_jobs_are_held_un
     row = QuotaBlock.objects.get()
     assert (row.state, row.holds_instead) == ("blocked", True)
     assert "speech" in row.error
-    assert "acme" not in {one.account for one in list_blocked_accounts(lab.cluster)}
+    assert [(one.account, one.refuses) for one in list_blocked_accounts(lab.cluster)] == [("acme", True)]
 
     Ownership.objects.filter(tenant=other).update(until=lab.now)  # then nobody else lies below it
     lab.goes_by(61)
