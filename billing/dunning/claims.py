@@ -28,7 +28,7 @@ from billing.models import (
     SavedMethod,
     Suspension,
 )
-from billing.notifications.distribution import list_present_recipients
+from billing.notifications.distribution import list_present_recipients, write_deliveries
 from billing.notifications.recipients import QUOTA_KINDS, list_notice_recipients
 from billing.receivables import settlement
 from billing.receivables.dunning_policies import Policies
@@ -73,7 +73,10 @@ def claim_email(pk: int, done: SendTally, moment: datetime) -> list[Notice]:
     candidates = candidates.select_related(
         "tenant", "invoice__tenant", "attempt__method", "attempt__invoice", "attempt__top_up__wallet"
     )
-    notices = [notice for notice in daily_digest.sort_notices(candidates) if _is_needed(notice, done, moment)]
+    sorted_notices = daily_digest.sort_notices(candidates)
+    if new := [notice for notice in sorted_notices if not notice.distributed]:  # since the pass began
+        write_deliveries(new, moment=moment)
+    notices = [notice for notice in sorted_notices if _is_needed(notice, done, moment)]
     for notice in daily_digest.list_superfluous(notices):
         notices.remove(notice)
         _skip(notice, "The same e-mail says more of its invoice.", done)

@@ -44,12 +44,18 @@ def _distribute_batch(moment: datetime) -> int:
     rows = Notice.objects.select_for_update(of=("self",), skip_locked=True)
     rows = rows.filter(state=NoticeState.WAITING, distributed=False).select_related("tenant")
     notices = list(rows.order_by("pk")[:BATCH])
-    if not notices:
-        return 0
+    if notices:
+        write_deliveries(notices, moment=moment)
+    return len(notices)
+
+
+def write_deliveries(notices: Sequence[Notice], *, moment: datetime) -> None:
+    """Of notices that the caller has locked and that were not looked at. Once for each person, however often."""
     OperatorDelivery.objects.bulk_create(_to_operators(notices, moment), ignore_conflicts=True)
     NoticeDelivery.objects.bulk_create(_to_members(notices, moment), ignore_conflicts=True)
     Notice.objects.filter(pk__in=[notice.pk for notice in notices]).update(distributed=True)
-    return len(notices)
+    for notice in notices:
+        notice.distributed = True
 
 
 def _to_operators(notices: Sequence[Notice], moment: datetime) -> Iterator[OperatorDelivery]:

@@ -10,7 +10,10 @@ import pytest
 from django.core import mail
 
 from billing.dunning import dunning_run, send
-from billing.models import Notice, PaymentAttempt, Wallet, WalletScope
+from billing.models import Notice, OperatorDelivery, PaymentAttempt, Wallet, WalletScope
+from billing.notifications import distribution
+from billing.notifications.hours import Hours
+from billing.notifications.subscriptions import set_subscription
 from billing.payments import automatic, refunds, refunds_due
 from billing.receivables import dunning_policies, settlement, write_offs
 from billing.rules import gateway_amounts
@@ -19,7 +22,7 @@ from billing.rules.references import creditor_reference
 from billing.wallets import wallet_terms
 from portal.core.tenants.models import Tenant
 from tests import stories
-from tests.builders import at
+from tests.builders import an_operator, at
 from tests.collecting import Scenario, a_scenario, a_top_up, credited, more_labs
 from tests.statements import APRIL, Line, a_lab, camt, imported, march, stands
 
@@ -82,6 +85,23 @@ def test_several_payments_at_once_are_one_receipt(scenario: Scenario) -> None:
     (message,) = posts(scenario)
     assert message.startswith("Receipt for 2 payments: $3.00")
     assert "Invoice INV-2026-0001, bank transfer SEPA 1, 15 April 2026: $1.00" in message
+
+
+def test_quota_028_a_payment_in_the_moment_of_sending_is_told_to_operators_as_the_one_before(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_subscription(
+        user=an_operator(), topics=["receipts"], tenants=[], digest=False, hours=Hours(), moment=scenario.now
+    )
+    pays(scenario.lab, "1.00", scenario, "SEPA 1")
+    dunning_run.run_dunning(moment=scenario.now)
+    distribution.distribute(moment=scenario.now)
+    pays(scenario.lab, "2.00", scenario, "SEPA 2")  # while the first is sent: both are one e-mail
+    dunning_run.run_dunning(moment=scenario.now)
+    with monkeypatch.context() as patched:
+        patched.setattr(distribution, "distribute", lambda **_: 0)
+        send.send_notices(moment=scenario.now)
+    assert OperatorDelivery.objects.count() == 2
 
 
 def test_what_was_given_up_has_none_nor_what_was_recorded_by_mistake(scenario: Scenario) -> None:
