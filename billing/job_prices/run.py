@@ -17,6 +17,7 @@ from billing.quotas.quotas import list_quotas
 from billing.quotas.status import load_statuses
 from clusters import usage
 from clusters.connection_test import slurm
+from clusters.connectors.acts import NotStuckError
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm.comments import JobComment, SlurmComments
 from clusters.models import Cluster, ClusterKind, Connection, UsageRecord
@@ -93,12 +94,18 @@ def _write(
     jobs = [job for _, job in due]
     parts = load_parts(cluster, jobs, moment=moment)
     end = time.monotonic() + LONGEST
+    trouble: NotStuckError | None = None
     for job in jobs:
         if time.monotonic() > end:
-            return
+            break
         if part := parts.get(job.key):
-            written[0] += comments.write(job, lambda text, part=part: _edited(text, part, moment))  # type: ignore[misc]
+            try:
+                written[0] += comments.write(job, lambda text, part=part: _edited(text, part, moment))  # type: ignore[misc]
+            except NotStuckError as error:  # of this job alone
+                trouble = trouble or error
             rests(PAUSE)
+    if trouble is not None:
+        raise trouble
 
 
 def _edited(text: str, part: str, moment: datetime) -> str:

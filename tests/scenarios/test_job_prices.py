@@ -12,7 +12,7 @@ import pytest
 from billing.job_prices import run
 from billing.job_prices.comment import with_part, written_at
 from billing.models import QuotaEvery
-from clusters.connectors.acts import ActRefusedError
+from clusters.connectors.acts import ActRefusedError, NotStuckError
 from clusters.connectors.slurm.comments import JobComment, SlurmComments
 from clusters.job_prices import set_job_prices
 from clusters.models import Cluster, ClusterKind, Connection, UsageRecord
@@ -29,6 +29,7 @@ class Comments(SlurmComments):
 
     def __init__(self, texts: dict[str, str]) -> None:
         self.texts, self.writes, self.refuses = texts, 0, False
+        self.kept_by_others = ""  # the key of a job whose comment somebody else writes, too
 
     def close(self) -> None:
         pass
@@ -40,6 +41,8 @@ class Comments(SlurmComments):
     def write(self, job: JobComment, edit: Callable[[str], str]) -> bool:
         if self.refuses:
             raise ActRefusedError("slurm-comments-refused", retry=False, user="clustertab")
+        if job.key == self.kept_by_others:
+            raise NotStuckError("slurm-comment-without-effect", retry=False, job=job.id)
         text, self.texts[job.key] = self.texts[job.key], edit(self.texts[job.key])
         self.writes += text != self.texts[job.key]
         return text != self.texts[job.key]
@@ -135,6 +138,16 @@ def test_what_hinders_is_kept_and_tried_again_after_half_an_hour() -> None:
     scene.comments.refuses = False
     assert scene.passes(30) == run.PriceTally(FEW, "")
     assert run.list_due(moment=NOON + timedelta(minutes=35)).exists()
+
+
+def test_a_job_whose_comment_somebody_else_writes_keeps_no_other_without_its_price() -> None:
+    scene = Scene()
+    comments = scene.comments
+    comments.kept_by_others = next(key for key in comments.texts if key.startswith("1@"))
+    done = scene.passes()
+    assert done.written == FEW - 1
+    assert "somebody else may write it, too" in done.error
+    assert scene.passes(30).written == FEW - 1
 
 
 @pytest.mark.parametrize(
