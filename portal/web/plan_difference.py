@@ -53,6 +53,12 @@ def in_force(*, plan: str, begins: date) -> PlanVersion | None:
     return versions.select_related("plan").order_by("-effective_from").first()
 
 
+def of_same_day(*, plan: str, begins: date) -> PlanVersion | None:
+    """The version that publishing a draft that begins on that day replaces, where it is not in use."""
+    versions = PlanVersion.objects.filter(plan__name=plan, effective_from=begins)
+    return versions.select_related("plan").first()
+
+
 def compared(before: PlanVersion | None, draft: PlanVersion) -> Compared:
     """Both as the database has them. Twelve queries."""
     rows = [filled(version) for version in (before, draft) if version is not None]

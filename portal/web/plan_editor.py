@@ -28,7 +28,7 @@ from portal.web.access_decorators import answer, operator_page
 from portal.web.curves import Curve, curve_of
 from portal.web.page_frame import PageFrame
 from portal.web.plan_controls import PlanForm
-from portal.web.plan_difference import Compared, compared, in_force
+from portal.web.plan_difference import Compared, compared, in_force, of_same_day
 from portal.web.plan_effect import Effect, effect_of, first_effect
 from portal.web.plan_form import RawTable
 
@@ -51,6 +51,7 @@ class EditorPage:
     begins: date | None = None
     curves: Sequence[Curve] = ()
     compared: Compared | None = None
+    replaces: bool = False  # a version that begins on the same day
     effect: Effect | None = None
 
 
@@ -168,9 +169,9 @@ def _read(
 
 
 def _seen(entry: PlanEntry) -> str:
-    """What a preview showed: the draft, and the version in force beside it."""
-    before = in_force(plan=entry.name, begins=entry.begins)
-    text = entry_text(entry) + (plan_text(before) if before else "")
+    """What a preview showed: the draft, the version in force beside it, and the one that it replaces."""
+    versions = [look(plan=entry.name, begins=entry.begins) for look in (in_force, of_same_day)]
+    text = "\0".join([entry_text(entry), *(plan_text(version) if version else "" for version in versions)])
     return sha256(text.encode()).hexdigest()
 
 
@@ -178,7 +179,9 @@ def _previewed(page: EditorPage, entry: PlanEntry, inputs: Mapping[str, str]) ->
     """With its difference, curves and effect. Raises ConfigError and BadInputError."""
     curves, difference = _written(entry)
     month = reading.last_month(moment=datetime.now(UTC))
+    replaced = of_same_day(plan=entry.name, begins=entry.begins)
     page = replace(page, plan=entry.name, begins=entry.begins, curves=curves, compared=difference)
+    page = replace(page, replaces=replaced is not None)
     if not inputs:
         return replace(page, effect=first_effect(entry, month=month))
     fields = {name: inputs.get(name, "").replace("\0", "") for name in ("since", "until", "tenants")}

@@ -178,6 +178,20 @@ def test_another_version_that_came_meanwhile_is_seen_before_anything_is_publishe
     assert "Plan vision-deal from 2030-02-01 published." in editor.press("publish")
 
 
+def test_a_version_of_the_same_day_that_came_meanwhile_is_not_replaced_unseen(op: Client) -> None:
+    editor, other = (Editor(op, f"{EDITOR}?plan=vision-deal") for _ in range(2))
+    for one, amount in ((editor, "3"), (other, "9")):
+        text = one.press("preview", **{"from": "2030-01-01", "price__0__unit_price": amount})
+        assert "The draft replaces" not in text
+    other.press("publish")
+    text = editor.press("publish")
+    assert "Not published yet" in text
+    assert "The draft replaces the version that begins on the same day" in text
+    price = PlanVersion.objects.get(effective_from=date(2030, 1, 1)).prices.get()
+    assert price.unit_price == 9
+    assert "Plan vision-deal from 2030-01-01 published." in editor.press("publish")
+
+
 def test_form_and_toml_say_the_same_of_every_field_of_a_plan(op: Client) -> None:
     meters.declare_meter(name="tokens", title="Tokens", unit="million tokens", dimensions=["model"])
     answer = op.post(EDITOR, {"text": EVERYTHING, "act": "form"})
