@@ -204,7 +204,11 @@ def _reason_of_notice(notice: Notice, moment: datetime, *, checks: bool) -> str:
     """Why the notice itself is not sent; that its own readers have it later, or that there are none, is no reason."""
     if notice.state == NoticeState.SKIPPED and notice.reason not in (claims.LATER, claims.NOBODY):
         return notice.reason
-    return claims.skip_reason(notice, moment) if checks else ""
+    try:
+        return claims.skip_reason(notice, moment) if checks else ""
+    except Exception:  # one that cannot be looked at stops no digest
+        log.exception("notice not looked at", notice=notice.pk)
+        return ""
 
 
 def _subject_of(notice: Notice, moment: datetime) -> str:

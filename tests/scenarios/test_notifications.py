@@ -12,7 +12,7 @@ import pytest
 from django.core import mail
 from django.db import connection
 
-from billing.dunning import send
+from billing.dunning import claims, send
 from billing.models import (
     Notice,
     NoticeDelivery,
@@ -197,6 +197,29 @@ def test_quota_028_operators_subscribe_to_kinds_of_all_or_of_some_tenants(
         f"Speech: {told}\nvision: {told}" in message.body or f"Vision: {told}\nSpeech: {told}" in message.body
     )
     assert set(OperatorDelivery.objects.filter(user=sue).values_list("state", flat=True)) <= {"skipped"}
+
+
+def test_quota_028_a_notice_that_cannot_be_looked_at_stops_no_digest(
+    cluster: Cluster, vision: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribes(builders.an_operator("all@op.example"), "budgets")
+    a_quota(vision, thresholds=("50%",))
+    a_quota(vision, "odd", thresholds=("80%",))
+    spend(cluster, "600")
+    look("2026-03-02 10:00")
+    spend(cluster, "300")
+    look("2026-03-02 11:00")
+    mail.outbox.clear()
+    odd, skip_reason = Notice.objects.latest("pk"), claims.skip_reason
+
+    def fails(notice: Notice, moment: Any) -> str:
+        if notice == odd:
+            raise KeyError("quotas")
+        return skip_reason(notice, moment)
+
+    monkeypatch.setattr(claims, "skip_reason", fails)
+    send.send_notices(moment=builders.at("2026-03-03 07:00"))
+    assert posted() == [(["all@op.example"], "Daily digest: 2 notices of 1 tenant")]
 
 
 def test_quota_028_who_was_removed_while_a_mail_was_held_is_told_nothing(
