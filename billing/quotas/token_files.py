@@ -23,6 +23,8 @@ MOST_USERS = 10_000
 LONGEST_USER = 255
 LARGEST = 10**9
 """Whole tokens of a balance at most, above zero or below."""
+MOST_PLACES = 400
+"""Of a balance as it is written; a float has fewer."""
 
 
 class TokenFileError(CodedError):
@@ -132,6 +134,8 @@ def _minor(entry: Any) -> int:
     value = entry.get("token_balance") if isinstance(entry, _Object) else None
     if not isinstance(value, Decimal):
         raise TokenRowError("token-balance")
-    if not value.is_finite() or value.adjusted() > LARGEST or abs(value) > LARGEST:
+    exponent = value.as_tuple().exponent
+    # Written out as a fraction, an exponent of a few characters takes gigabytes.
+    if not isinstance(exponent, int) or abs(exponent) > MOST_PLACES or abs(value) > LARGEST:
         raise TokenRowError("token-balance-range", most=LARGEST)
     return Money(Fraction(value), TOKENS).rounded().minor

@@ -155,6 +155,12 @@ def test_who_cannot_be_taken_is_left_out_with_the_reason_and_nobody_else(robotic
     assert told["a\nb; rm -rf"].startswith("It is no name of a user")
     assert {*told} == {*file} - {"edge"}
     assert [*Wallet.objects.values_list("user", flat=True)] == ["edge"]
+    # What a few characters say and no machine can write out.
+    for number in (b"1e-99999999", b"0e99999999", b"-1e99999999"):
+        content = b'{"ann": {"token_balance": %s}}' % number
+        (left,) = reasons(brought_over(robotics, balances=content)).values()
+        assert left.startswith("A token_balance is at most 1,000,000,000")
+    assert brought_over(robotics, balances=b'{"ann": {"token_balance": 5e-324}}').balances[0].balance == 0
 
 
 @pytest.mark.parametrize(
