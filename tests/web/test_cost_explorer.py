@@ -165,7 +165,7 @@ def test_pages_of_jobs_that_ran_go_on_to_the_last(house: House) -> None:
     while address:
         html = page(house.ann, address)
         seen.append(job_numbers(html))
-        older = re.search(r'<a class="btn" href="([^"]+)"[^>]*>Older jobs', html)
+        older = re.search(r'<a class="btn" href="([^"]+)"[^>]*>More jobs', html)
         address = unescape(older[1]) if older else ""
     assert [len(numbers) for numbers in seen] == [50, 50, 10]
     assert len({number for numbers in seen for number in numbers}) == 110

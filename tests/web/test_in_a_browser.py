@@ -60,7 +60,7 @@ def test_ann_follows_an_amount_down_to_its_jobs(live_server: LiveServer, tmp_pat
         page.goto(f"{live_server.url}/t/vision-lab/jobs/")
         rows = page.locator("#rows tr:not(.ct-more)")
         expect(rows).to_have_count(50)
-        page.get_by_role("link", name="Older jobs").click()
+        page.get_by_role("link", name="More jobs").click()
         expect(rows).to_have_count(62)
         page.fill("#q", "train")
         expect(rows).to_have_count(1)

@@ -20,8 +20,9 @@ pytestmark = pytest.mark.django_db
 
 
 def words(html: str) -> str:
-    """The page's text, with single spaces."""
-    return " ".join(unescape(re.sub(r"<script.*?</script>|<[^>]+>", " ", html, flags=re.DOTALL)).split())
+    """The page's text as it opens, with single spaces: what a figure means stands behind its ⓘ."""
+    closed = re.sub(r'<details class="ct-help">.*?</details>|<script.*?</script>', " ", html, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", closed)).split())
 
 
 def chart(html: str) -> dict[str, dict[str, list[str]]]:
