@@ -30,7 +30,10 @@ def test_the_first_apply_says_all_that_is_new(op: Op) -> None:
             "plan standard from 2026-01-01, price of gpu-hour gpu_model=a100 from 2026-01-01: "
             "new (unit price 1.1, place 1)"
         ),
-        "tenant vision-lab: new (name Vision Lab, timezone UTC, anchor_day 1, language en, tax_rate 0, payment_terms_days 14)",
+        (
+            "tenant vision-lab: new (name Vision Lab, timezone UTC, anchor_day 1, language en, tax_rate 0, "
+            "payment_terms_days 14)"
+        ),
         "account philly/vision: new",
         "account philly/vision of vision-lab: new (project vision)",
         "subscription of vision-lab: new (plan standard, since 2026-01-01 00:00:00 UTC)",
