@@ -186,11 +186,11 @@ def _questions(tenants: list[Tenant], postmaster: int, scale: Scale) -> Result:
     """Each of another tenant, in its account; a hundredth is of those with many jobs that run on."""
     cluster = Cluster.objects.get()
     count = scale.of(QUESTIONS)
-    of_each = [tenants[place * 7 % len(tenants)] for place in range(count)]
-    costs = [_cost(partial(_ask, [tenant], cluster), postmaster) for tenant in of_each]
+    questions = [tenants[place * 7 % len(tenants)] for place in range(count)]
+    costs = [_cost(partial(_ask, [tenant], cluster), postmaster) for tenant in questions]
     slowest = sorted(costs)[count * 99 // 100 - 1]
-    ours = measure(partial(_ask, of_each, cluster), postmaster)
-    plain = measure(partial(_sum_each, of_each), postmaster)
+    ours = measure(partial(_ask, questions, cluster), postmaster)
+    plain = measure(partial(_sum_by_tenant, questions), postmaster)
     figures = (
         Figure("milliseconds of CPU of 99 of 100 questions", slowest * 1_000, 50),
         Figure("milliseconds of one", ours.cpu / count * 1_000),
@@ -209,7 +209,7 @@ def _ask(tenants: list[Tenant], cluster: Cluster) -> None:
         check.check_job(tenant=tenant, cluster=cluster.name, job=job, now=NOW)
 
 
-def _sum_each(tenants: list[Tenant]) -> None:
+def _sum_by_tenant(tenants: list[Tenant]) -> None:
     for tenant in tenants:
         _sum([tenant.pk])
 

@@ -185,14 +185,14 @@ def _plan_hold(port: SchedulerPort, request: Request) -> Plan:
     waiting = [job for job in jobs if job.waits and (job.gpu or not request.gpus_only)]
     history = HoldHistory(port.cluster, request.account)
     spared = history.list_let_go_by_hand(request.source)
-    taken_over = history.list_held_by_others(request.source)
+    holds_of_others = history.list_holds_of_others(request.source)
     steps = [
         _step_of_hold(port, job)
         for job in waiting
-        if (_target(job) in taken_over if job.held else _target(job) not in spared)
+        if (_target(job) in holds_of_others if job.held else _target(job) not in spared)
     ]
     notes = [] if steps else [f"No job of {_whose(request)} waits that could be held."]
-    if already := sum(job.held and _target(job) not in taken_over for job in waiting):
+    if already := sum(job.held and _target(job) not in holds_of_others for job in waiting):
         notes.append(f"Held already: {already}.")
     return Plan(request=request, steps=tuple(steps), notes=tuple(notes))
 
@@ -213,7 +213,7 @@ def _step_of_hold(port: SchedulerPort, job: JobSeen) -> Step:
 
 def _plan_release(port: SchedulerPort, request: Request) -> Plan:
     port.acts.refuse_updates()
-    ours = HoldHistory(port.cluster, request.account).list_held(request.source)
+    ours = HoldHistory(port.cluster, request.account).list_holds(request.source)
     jobs = [
         job
         for job in port.acts.jobs(account=request.account, user=request.user)

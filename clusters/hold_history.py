@@ -27,7 +27,7 @@ class HoldHistory:
         rows = self._acts.order_by("pk").values_list("target", "kind", "who")
         return {target: (kind, who) for target, kind, who in rows}
 
-    def list_held(self, source: str) -> set[str]:
+    def list_holds(self, source: str) -> set[str]:
         """What the source may release: the operator's hand whatever was held here, others what their kind held."""
         return {
             target
@@ -45,7 +45,7 @@ class HoldHistory:
             if (kind == ActKind.HOLD) == who.startswith(_kind_of(source))
         }
 
-    def list_held_by_others(self, source: str) -> set[str]:
+    def list_holds_of_others(self, source: str) -> set[str]:
         """What another source than the operator's hand holds, where that one is to hold it, too."""
         if source != OPERATOR:
             return set()

@@ -21,10 +21,10 @@ from tests.fakes.slurm_world import Job
 from tests.fakes.slurmrestd import StandIn
 
 
-def a_rule(name: str = "idle-3-hours", made: str = "2026-03-01", **said: Any) -> WasteRule:
-    """Three idle hours, cancelled after two more, and no watching, unless said otherwise."""
-    values: dict[str, Any] = {"hours": 3, "action": WasteAction.CANCEL, "watch": False} | said
-    return rules.set_rule(name=name, terms=WasteTerms(**values), moment=at(made))
+def a_rule(name: str = "idle-3-hours", since: str = "2026-03-01", **terms: Any) -> WasteRule:
+    """Three idle hours, cancelled after two more, and no watching, where `terms` say nothing else."""
+    values: dict[str, Any] = {"hours": 3, "action": WasteAction.CANCEL, "watch": False} | terms
+    return rules.set_rule(name=name, terms=WasteTerms(**values), moment=at(since))
 
 
 class WasteLab:
@@ -44,7 +44,6 @@ class WasteLab:
         self.facts: dict[int, dict[str, Any]] = {}
         self.worked: dict[int, dict[str, str]] = {}
         self.outcome, self.pulls = PullOutcome.DONE, 0
-        self.told_until = 0
 
     def runs(self, number: int, since: str = "06:00", *, hours: str = "", **fields: Any) -> None:
         """A job of four GPUs since then. `hours`: a letter for each, B for busy, I for idle, - for unknown."""
@@ -108,7 +107,7 @@ class WasteLab:
         return self.slurm.world.jobs[number].state
 
     @property
-    def found(self) -> list[tuple[str, str, str]]:
+    def findings(self) -> list[tuple[str, str, str]]:
         """Job, state, and why it was closed."""
         rows = WasteFinding.objects.order_by("record_id", "pk")
         return list(rows.values_list("job_id", "state", "closed_for"))

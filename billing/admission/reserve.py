@@ -86,7 +86,7 @@ def reserve_job(
     tenant = owner_now(cluster, job.account, now)
     if tenant is None:
         return None
-    row, had_both = _standing(cluster, key, job_id, tenant, now)
+    row, had_both = _lock_current(cluster, key, job_id, tenant, now)
     if row is not None and had_both:
         return Placement(row, None)
     if row is not None and job_id and row.job_id == job_id and array.tasks < row.tasks:
@@ -165,10 +165,10 @@ def take_turn(cluster: Cluster, key: str) -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [int.from_bytes(digest[:8], signed=True)])
 
 
-def _standing(
+def _lock_current(
     cluster: Cluster, key: str, job_id: str, tenant: Tenant, now: datetime
 ) -> tuple[Reservation | None, bool]:
-    """What stands for the job, or under the key, locked; one that expired, or is of another tenant, is ended. And
+    """The reservation of the job, or under the key, locked; one that expired, or is of another tenant, is ended. And
     whether there were both: then the one under the key is given free.
     """
     take_turn(cluster, key)
@@ -190,7 +190,7 @@ def _standing(
 
 
 def _is_another(row: Reservation | None, job_id: str) -> bool:
-    """Whether what stands is for another job than this one."""
+    """Whether the reservation is for another job than this one."""
     return row is not None and bool(job_id and row.job_id) and row.job_id != job_id
 
 

@@ -49,14 +49,14 @@ def compose_member_email(notices: Sequence[Notice], tenant: Tenant, *, moment: d
 def _subject(notices: Sequence[Notice], quotas: Sequence[object], tenant: Tenant) -> str:
     """`Vision Lab: 2 budgets, 1 receipt`"""
     counts = Counter(notice.kind for notice in notices)
-    said = []
+    parts = []
     if count := len(quotas):
-        said.append(ngettext("{count} budget", "{count} budgets", count).format(count=count))
+        parts.append(ngettext("{count} budget", "{count} budgets", count).format(count=count))
     if count := counts[NoticeKind.RECEIPT]:
-        said.append(ngettext("{count} receipt", "{count} receipts", count).format(count=count))
+        parts.append(ngettext("{count} receipt", "{count} receipts", count).format(count=count))
     if count := counts[NoticeKind.REFUND]:
-        said.append(ngettext("{count} refund", "{count} refunds", count).format(count=count))
-    return f"{one_line(tenant.name)}: {', '.join(said)}"
+        parts.append(ngettext("{count} refund", "{count} refunds", count).format(count=count))
+    return f"{one_line(tenant.name)}: {', '.join(parts)}"
 
 
 def _line(notice: Notice, context: dict[str, Any]) -> tuple[str, str]:

@@ -63,28 +63,28 @@ def _leave_out(merged: Mapping[int, _Merged], notices: Sequence[Notice], moment:
     """What does not hold any more: it is below again, its budget or period is over, or its cluster is read again."""
     crossings = QuotaCrossing.objects.filter(notice__in=[notice.pk for notice in notices])
     every: dict[tuple[int, str], set[str]] = defaultdict(set)
-    standing: dict[tuple[int, str], set[str]] = defaultdict(set)
+    uncleared: dict[tuple[int, str], set[str]] = defaultdict(set)
     for quota, watched, text, cleared in crossings.values_list("quota", "watched", "threshold", "cleared_at"):
         every[quota, watched].add(text)
         if cleared is None:
-            standing[quota, watched].add(text)
+            uncleared[quota, watched].add(text)
     current = set(Quota.objects.in_force().filter(pk__in=list(merged)).values_list("pk", flat=True))
     for quota, one in merged.items():
         ends_at = one.newest["ends_at"]
         is_over = quota not in current or (ends_at and datetime.fromisoformat(ends_at) <= moment)
         if is_over:
             one.reached, one.foreseen, one.back_under, one.stale = {}, {}, {}, {}
-        for said, watched in ((one.reached, QuotaWatched.USED), (one.foreseen, QuotaWatched.FORECAST)):
-            for text in _gone(said, every[quota, watched], standing[quota, watched]):
-                del said[text]
-        if not standing[quota, QuotaWatched.STALE]:
+        for steps, watched in ((one.reached, QuotaWatched.USED), (one.foreseen, QuotaWatched.FORECAST)):
+            for text in _gone(steps, every[quota, watched], uncleared[quota, watched]):
+                del steps[text]
+        if not uncleared[quota, QuotaWatched.STALE]:
             one.stale = {}
 
 
-def _gone(said: Iterable[str], every: set[str], standing: set[str]) -> list[str]:
-    """A step of what repeats is said as its level, so it holds while any step does."""
-    repeats = any(text.startswith("+") for text in standing)
-    return [text for text in said if text not in standing and (text in every or not repeats)]
+def _gone(steps: Iterable[str], every: set[str], uncleared: set[str]) -> list[str]:
+    """A step of what repeats is written as its level, so it holds while any step does."""
+    repeats = any(text.startswith("+") for text in uncleared)
+    return [text for text in steps if text not in uncleared and (text in every or not repeats)]
 
 
 def _load_periods(quotas: Iterable[int]) -> Mapping[int, QuotaPeriod]:

@@ -254,7 +254,7 @@ class _PauseReasons:
         for kind, invoice, state in rows:
             grouped[kind].append((invoice, state))
         self.disputes = _worst_reasons(grouped["dispute"])
-        self.given_back = {invoice for invoice, _ in grouped["given-back"]}
+        self.refunded = {invoice for invoice, _ in grouped["given-back"]}
         self.under_way = {invoice for invoice, _ in grouped["under-way"]}
         self.tenants_in_review = {slug for _, slug in grouped["event"]}
 
@@ -267,7 +267,7 @@ class _PauseReasons:
             if self.disputes[invoice] in UNDECIDED:
                 return "The payer disputes a payment at the bank."
             return "A payment was charged back: agree with the tenant, issue a credit note, or write it off."
-        if invoice in self.given_back:
+        if invoice in self.refunded:
             return "A refund at the gateway has no credit note: issue one, or keep the balance open."
         if slug in self.tenants_in_review:
             return "A payment of this tenant matches nothing in ClusterTab: review the gateway's events."

@@ -46,7 +46,7 @@ NEVER_WAITS: Final = frozenset({NoticeKind.QUOTA_ENDING, NoticeKind.WASTE})
 MOST: Final = 100
 """Tenants that a subscription can name."""
 UTC = ZoneInfo("UTC")
-NOT_WANTED = "You have unsubscribed since."
+UNSUBSCRIBED = "You have unsubscribed since."
 
 
 def matches(row: OperatorSubscription, *, kind: str, slug: str) -> bool:
@@ -107,7 +107,7 @@ def _reschedule(row: OperatorSubscription, moment: datetime) -> None:
     for delivery in changed:
         notice = delivery.notice
         if not matches(row, kind=notice.kind, slug=notice.tenant.slug):
-            delivery.state, delivery.reason = NoticeState.SKIPPED, NOT_WANTED
+            delivery.state, delivery.reason = NoticeState.SKIPPED, UNSUBSCRIBED
             continue
         delivery.waits_for, due = when(row, kind=notice.kind, moment=moment)
         delivery.not_before = max(due, notice.not_before)

@@ -109,7 +109,7 @@ def _stands_for(own: Price, price: Price) -> bool:
     if own.meter != price.meter or own.hours not in ({}, price.hours):
         return False
     columns = [(getattr(own, column), getattr(price, column)) for column in SELECTORS.values()]
-    return all(not chosen or (asked and set(asked) <= set(chosen)) for chosen, asked in columns)
+    return all(not chosen or (selected and set(selected) <= set(chosen)) for chosen, selected in columns)
 
 
 def _terms(listed: Terms, version: PlanVersion, day: date) -> list[Term]:

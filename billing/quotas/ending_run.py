@@ -155,19 +155,19 @@ class _Demand:
     run: EndRun
     _quota: Quota | None = None
     _marks: tuple[Any, ...] | None = None
-    _asked_at: datetime | None = None
+    _loaded_at: datetime | None = None
 
     def load_quota(self) -> Quota | None:
         """The quota that demands it; None where nothing does any more. One query where nothing has changed."""
         marks, moment = self._load_marks(), self.run.now()
         if marks is None or marks != self._marks or self._is_old(moment):
             self._quota = _list_demanded([self.row], moment, freed=self.run.freed).get(self.row.pk)
-            self._marks, self._asked_at = marks, moment
+            self._marks, self._loaded_at = marks, moment
         return self._quota
 
     def _is_old(self, moment: datetime) -> bool:
         """Periods begin with a minute, rolling windows let go by the second, and each cancel lowers the demand."""
-        at = self._asked_at
+        at = self._loaded_at
         if self._quota is not None and self._quota.demand_above is not None:
             return True
         return at is None or moment >= at + FRESH or moment.minute != at.minute

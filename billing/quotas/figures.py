@@ -102,7 +102,7 @@ def load_figures(
     """By quota how it stands, with its tenant and project loaded. A fixed number of queries, however many they are;
     for tenants whose plans have more than prices of single units those of a close besides. `besides`: a reservation
     that is left out."""
-    wanted = [quota.pk for quota in quotas]
+    keys = [quota.pk for quota in quotas]
     quotas = [*quotas, *pools.load_relatives(quotas)]
     calendars = load_calendars(quotas)
     windows = {quota.pk: calendars[quota.tenant_id].window(quota, moment) for quota in quotas}
@@ -118,7 +118,7 @@ def load_figures(
     results |= _with_carried(quotas, results, calendars, moment)
     results |= {pk: replace(results[pk], reserved=held) for pk, held in reserved.items()}
     results |= pools.share(quotas, results)
-    return {pk: results[pk] for pk in wanted}
+    return {pk: results[pk] for pk in keys}
 
 
 def load_figures_until(wanted: Sequence[tuple[Quota, Window, datetime]]) -> dict[int, Fraction]:

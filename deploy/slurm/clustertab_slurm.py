@@ -113,9 +113,9 @@ def read_config(path):
                 raise Trouble("{}: [{}] has no setting {!r}.".format(path, section, name))
     config = {"on": [name for name in ("ask", "blocked", "queue") if parser.has_section(name)]}
     for section, defaults in DEFAULTS.items():
-        given = parser[section] if parser.has_section(section) else {}
+        values = parser[section] if parser.has_section(section) else {}
         config[section] = {
-            name: read_value(path, section, name, given.get(name, value)) for name, value in defaults.items()
+            name: read_value(path, section, name, values.get(name, value)) for name, value in defaults.items()
         }
     if not config["on"]:
         raise Trouble("{}: say what is to be done: [ask], [blocked], [queue].".format(path))
@@ -379,7 +379,7 @@ class Asker:
 
     def __init__(self, config, portal, slurm):
         self.settings, self.portal, self.slurm = config["ask"], portal, slurm
-        self.lock, self.minute, self.asked = threading.Lock(), 0, {}
+        self.lock, self.minute, self.requests = threading.Lock(), 0, {}
         self.reserved = {}  # (uid, key) to what was sent, until the job's number is known
 
     def count(self, uid):
@@ -387,9 +387,9 @@ class Asker:
         with self.lock:
             minute = int(time.monotonic() // 60)
             if minute != self.minute:
-                self.minute, self.asked = minute, {}
-            self.asked[uid] = self.asked.get(uid, 0) + 1
-            if self.asked[uid] > self.settings["minute_limit"]:
+                self.minute, self.requests = minute, {}
+            self.requests[uid] = self.requests.get(uid, 0) + 1
+            if self.requests[uid] > self.settings["minute_limit"]:
                 raise SilenceError("The user with the number {} asks too often.".format(uid))
 
     def ask(self, uid, options):
@@ -544,10 +544,10 @@ class Queue:
         jobs = {}
         for row in self.slurm.jobs():
             jobs.setdefault(row["arrayjobid"], []).append(row)
-        before, kept = self.seen, dict(self.placed)
+        before, earlier = self.seen, dict(self.placed)
         running = {name for name, rows in jobs.items() if any(row["statecompact"] in RUNS for row in rows)}
         requeued = self.running - running  # what was reserved may have ended with the run
-        self.placed = {name: body for name, body in kept.items() if name in jobs and name not in requeued}
+        self.placed = {name: body for name, body in earlier.items() if name in jobs and name not in requeued}
         self.refused = {name: since for name, since in self.refused.items() if name in jobs}
         self.seen = {name for name in jobs if name in running or any(waits(row) for row in jobs[name])}
         self.running = running
@@ -557,17 +557,17 @@ class Queue:
                 if self.reserve(name, body_of(jobs[name], self.settings["arrays"])):
                     time.sleep(1.0 / PACE)
         finally:
-            if self.placed != kept:
+            if self.placed != earlier:
                 write_whole(self.settings["state_file"], json.dumps(self.placed), 0o600)
 
     def reserve(self, name, body):
         """Whether it was asked for. An array keeps its number of tasks while they end one after another."""
-        known, now = self.placed.get(name, {}), time.monotonic()
-        if "tasks" in body and body["tasks"] <= known.get("tasks", 0):
-            body.update(tasks=known["tasks"])
-            if "at_once" in known:
-                body.setdefault("at_once", known["at_once"])
-        if body == known or self.refused.get(name, now - AGAIN_SECONDS) > now - AGAIN_SECONDS:
+        before, now = self.placed.get(name, {}), time.monotonic()
+        if "tasks" in body and body["tasks"] <= before.get("tasks", 0):
+            body.update(tasks=before["tasks"])
+            if "at_once" in before:
+                body.setdefault("at_once", before["at_once"])
+        if body == before or self.refused.get(name, now - AGAIN_SECONDS) > now - AGAIN_SECONDS:
             return False
         try:
             answer = self.portal.ask("job-reservations", body)
@@ -585,8 +585,8 @@ class Queue:
 
 def waits(row):
     """Whether the job waits to run, and is not kept from it by whoever submitted it."""
-    is_kept = row["dependency"] or row["reason"].startswith(("JobHeld", "Dependency", "BeginTime"))
-    return row["statecompact"] == "PD" and not is_kept
+    is_hindered = row["dependency"] or row["reason"].startswith(("JobHeld", "Dependency", "BeginTime"))
+    return row["statecompact"] == "PD" and not is_hindered
 
 
 def body_of(rows, arrays):

@@ -112,16 +112,16 @@ def _python(path: Path) -> list[Path]:
 
 
 def extract_messages() -> Catalog:
-    """What is said, without translations."""
-    found = Catalog(locale="de", charset="utf-8", header_comment="# The German of ClusterTab.")
+    """All messages of the sources, without translations."""
+    catalog = Catalog(locale="de", charset="utf-8", header_comment="# The German of ClusterTab.")
     for path in sources():
         text = path.read_text("utf-8")
         if path.suffix != ".py":
             text = templatize(text)
         name = path.relative_to(ROOT).as_posix()
         for _line, message, _comments, context in extract("python", BytesIO(text.encode()), KEYWORDS):
-            found.add(message, locations=[(name, 0)], context=context)
-    return found
+            catalog.add(message, locations=[(name, 0)], context=context)
+    return catalog
 
 
 def read_catalog() -> Catalog:
@@ -130,13 +130,17 @@ def read_catalog() -> Catalog:
         return read_po(source, locale="de")
 
 
-def merged(said: Catalog, known: Catalog) -> Catalog:
-    """What is said, with the translations that are known."""
+def merged(messages: Catalog, translations: Catalog) -> Catalog:
+    """The messages, each with its translation where there is one."""
     result = Catalog(
-        locale="de", charset="utf-8", header_comment=said.header_comment, project="ClusterTab", version="1"
+        locale="de",
+        charset="utf-8",
+        header_comment=messages.header_comment,
+        project="ClusterTab",
+        version="1",
     )
-    for message in sorted((one for one in said if one.id), key=_order):
-        before = known.get(_first(message), message.context)
+    for message in sorted((one for one in messages if one.id), key=_order):
+        before = translations.get(_first(message), message.context)
         string = before.string if before is not None and _fits(message, before) else None
         comments = before.user_comments if before is not None else ()
         result.add(message.id, string, flags=message.flags, user_comments=comments, context=message.context)
@@ -182,13 +186,13 @@ def as_text(catalog: Catalog) -> str:
         "Language-Team",
         "Report-Msgid",
     )
-    kept = [line for line in lines if not line.removeprefix('"').startswith(dated)]
-    return "\n".join(kept).strip() + "\n"
+    undated = [line for line in lines if not line.removeprefix('"').startswith(dated)]
+    return "\n".join(undated).strip() + "\n"
 
 
 def main() -> int:
-    known = read_catalog() if GERMAN.exists() else Catalog(locale="de")
-    catalog = merged(extract_messages(), known)
+    translations = read_catalog() if GERMAN.exists() else Catalog(locale="de")
+    catalog = merged(extract_messages(), translations)
     GERMAN.write_text(as_text(catalog), "utf-8")
     without = missing(catalog)
     report = StringIO()

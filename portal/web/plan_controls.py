@@ -223,8 +223,8 @@ def _control(kind: type[Entry], field: Field, value: object, path: str, offered:
             redraws=field.kind is Scale,
         )
     if field.kind is bool and field.default is None:  # what is not said is as it is for all
-        said = [("", _("No; of one tenant: as for all")), (YES, _("Yes")), (NO, _("No"))]
-        return base(kind="select", choices=options(said, text))
+        answers = [("", _("No; of one tenant: as for all")), (YES, _("Yes")), (NO, _("No"))]
+        return base(kind="select", choices=options(answers, text))
     if field.kind is bool:
         return base(kind="checkbox", value=text)
     kinds = {date: "date", Decimal: "number", int: "number"}

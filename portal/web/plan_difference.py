@@ -62,9 +62,9 @@ def of_same_day(*, plan: str, begins: date) -> PlanVersion | None:
 def compared(before: PlanVersion | None, draft: PlanVersion) -> Compared:
     """Both as the database has them. Twelve queries."""
     rows = [filled(version) for version in (before, draft) if version is not None]
-    after = _said(rows[-1], draft.effective_from)
-    earlier = _said(rows[0], draft.effective_from) if before is not None else {}
-    named = {key: what for said in (earlier, after) for key, (what, _text) in said.items()}
+    after = _parts(rows[-1], draft.effective_from)
+    earlier = _parts(rows[0], draft.effective_from) if before is not None else {}
+    named = {key: what for parts in (earlier, after) for key, (what, _text) in parts.items()}
     both = [
         Difference(what, earlier.get(key, ("", ""))[1], after.get(key, ("", ""))[1])
         for key, what in named.items()
@@ -75,34 +75,34 @@ def compared(before: PlanVersion | None, draft: PlanVersion) -> Compared:
     )
 
 
-def _said(version: Version, on: date) -> Mapping[Hashable, tuple[str, str]]:
+def _parts(version: Version, on: date) -> Mapping[Hashable, tuple[str, str]]:
     """What each part is called and what it comes to, by what makes it the same in two versions."""
     row = version.row
-    said: dict[Hashable, tuple[str, str]] = {
+    parts: dict[Hashable, tuple[str, str]] = {
         "charges": (_("Charged"), charged(row.charges)),
         "currency": (_("Currency"), row.plan.currency),
         "settles": (_("Paid by"), row.plan.get_settles_display()),
     }
     for price in version.prices:
         if price.valid_until is None or price.valid_until > on:
-            said |= _numbered(said, (price.meter, price.selector), _price(price, on))
+            parts |= _numbered(parts, (price.meter, price.selector), _price(price, on))
     for term in version.terms:
         if term.valid_until is None or term.valid_until > on:
             own = term.tenant.slug if term.tenant else ""
             key = (type(term).__name__, term.name, own)
             text = f"{term_words(term, row.plan.currency)}{_days(term.valid_from, term.valid_until, on)}"
-            said |= _numbered(said, key, (line_descriptions.whose(term), text))
+            parts |= _numbered(parts, key, (line_descriptions.whose(term), text))
     for quota in version.quotas:
-        said["quota", quota.name] = (_("Budget {name}").format(name=quota.name), quota_words(quota))
-    return said
+        parts["quota", quota.name] = (_("Budget {name}").format(name=quota.name), quota_words(quota))
+    return parts
 
 
 def _numbered(
-    said: Mapping[Hashable, object], key: tuple[str, ...], part: tuple[str, str]
+    parts: Mapping[Hashable, object], key: tuple[str, ...], part: tuple[str, str]
 ) -> Mapping[Hashable, tuple[str, str]]:
     """Prices of the same usage may follow each other."""
     number = 0
-    while (*key, number) in said:
+    while (*key, number) in parts:
         number += 1
     return {(*key, number): part}
 
@@ -168,23 +168,25 @@ def _counts_words(row: PlanQuota | Quota) -> list[str]:
         _("up to {percent} % carries over").format(percent=row.carry_over): row.carry_over,
         _("overdrafts carry over"): row.carry_overdraft,
     }
-    said = [text for text, holds in words.items() if holds]
+    sentences = [text for text, holds in words.items() if holds]
     if row.reservation_cap is not None:
-        said.append(_("one job reserves at most {amount}").format(amount=_number(row.reservation_cap)))
-    return said
+        sentences.append(_("one job reserves at most {amount}").format(amount=_number(row.reservation_cap)))
+    return sentences
 
 
 def _notices_words(row: PlanQuota | Quota) -> list[str]:
-    said = [
+    sentences = [
         _("notices at {thresholds}").format(thresholds=", ".join(row.thresholds))
         if row.thresholds
         else _("no notices of use")
     ]
     if row.forecasts:
-        said.append(_("notices at a forecast of {thresholds}").format(thresholds=", ".join(row.forecasts)))
+        sentences.append(
+            _("notices at a forecast of {thresholds}").format(thresholds=", ".join(row.forecasts))
+        )
     if row.repeat_every is not None:
-        said.append(_("and every {amount} beyond").format(amount=_number(row.repeat_every)))
-    return said
+        sentences.append(_("and every {amount} beyond").format(amount=_number(row.repeat_every)))
+    return sentences
 
 
 def _number(number: Decimal) -> str:

@@ -57,11 +57,11 @@ def _typed_in(request: TenantRequest) -> dict[str, str]:
     return {name: request.GET.get(name, "").replace("\0", "").strip()[:LONGEST] for name in NAMES}
 
 
-def _models(prices: Sequence[Price], used: Sequence[str], asked: str | None) -> list[Option]:
-    """Those that the plan prices or that ran, the one that ran last chosen; `asked` is None where nobody asked yet."""
+def _models(prices: Sequence[Price], used: Sequence[str], choice: str | None) -> list[Option]:
+    """Those that the plan prices or that ran, the one that ran last chosen; `choice` is None before a first one."""
     of_gpus = [price for price in prices if price.resource == Resource.GPU]
     named = dict.fromkeys([*used, *sorted({model for price in of_gpus for model in price.gpu_models})])
-    chosen = next(iter(named), "") if asked is None else asked
+    chosen = next(iter(named), "") if choice is None else choice
     offered = [(model, model) for model in dict.fromkeys([*named, *([chosen] if chosen else [])])]
     if not chosen or any(not price.gpu_models for price in of_gpus):
         offered.append(("", _("Any other")))

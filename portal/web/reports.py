@@ -257,7 +257,7 @@ def _of_tenant_use(report: Report, selection: Selection, request: TenantRequest)
     tenant = request.tenant
     with acting_scope(tenant):
         cheaper = cheaper_models(tenant)
-    until = waste.until_known(report.until, request.moment, report.since)  # whichever cluster is read late
+    until = waste.end_of_use(report.until, request.moment, report.since)  # whichever cluster is read late
     unused = waste_of_tenant(tenant, since=report.since, until=until, cheaper=cheaper)
     query = selection.query()
     return {

@@ -165,17 +165,17 @@ def of_cluster(
 ) -> tuple[Waste, CapacityUse | None]:
     """Over the part of the period in which capacity is known; without capacity as far as the cluster is read."""
     if capacity is None:
-        until = until_known(until, cluster.complete_through, since)
+        until = end_of_use(until, cluster.complete_through, since)
         return reading.of_cluster(cluster, since=since, until=until, kind=kind, jobs=JOBS), None
     waste = reading.of_cluster(cluster, since=capacity.since, until=capacity.until, kind=kind, jobs=JOBS)
     return capacity_use.with_waiting(cluster, capacity, waste), capacity_use.of_capacity(capacity, waste)
 
 
-def until_known(until: int, known: datetime | None, since: int) -> int:
+def end_of_use(until: int, complete_through: datetime | None, since: int) -> int:
     """The end of a period as far as its use can be known, so that days to come do not thin a month's money.
 
     A day at least: an hour says little about a month.
     """
-    if known is None:
+    if complete_through is None:
         return until
-    return min(until, max(int(known.timestamp()), since + DAY))
+    return min(until, max(int(complete_through.timestamp()), since + DAY))

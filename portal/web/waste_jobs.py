@@ -43,7 +43,7 @@ def efficiency_waste(request: TenantRequest, finding: str) -> HttpResponse:
     if selection.error:
         raise Http404(selection.error)
     tenant = request.tenant
-    until = shown.until_known(selection.until, request.moment, selection.since)
+    until = shown.end_of_use(selection.until, request.moment, selection.since)
     with acting_scope(tenant):
         cheaper = reading.cheaper_models(tenant)
     waste = reading.of_tenant(

@@ -78,12 +78,12 @@ def test_quota_051_the_answer_says_for_how_many_tasks_is_reserved(ann: Door, dae
 
 def test_quota_051_a_job_has_one_reservation_whoever_asks_under_which_key(ann: Door, daemon: Door) -> None:
     ann.send("PUT", "/quotas/daily", DAILY)
-    asked = JOB | {"hours": "1", "tasks": 5, "at_once": 2}
-    daemon.writes("/job-reservations", asked, status=200)
-    seen = asked | {"key": "job-9", "job_id": "9"}
+    array = JOB | {"hours": "1", "tasks": 5, "at_once": 2}
+    daemon.writes("/job-reservations", array, status=200)
+    seen = array | {"key": "job-9", "job_id": "9"}
     daemon.writes("/job-reservations", seen, status=200)  # who follows the queue was faster: both stand
     assert ann.reads("/quotas/daily")["reserved"] == "4"
-    confirmed = daemon.writes("/job-reservations", asked | {"job_id": "9"}, status=200)
+    confirmed = daemon.writes("/job-reservations", array | {"job_id": "9"}, status=200)
     assert (confirmed["reserved"], confirmed["job_id"]) == (True, "9")
     assert ann.reads("/quotas/daily")["reserved"] == "2"
     (row,) = Reservation.objects.filter(released_at=None)

@@ -53,8 +53,8 @@ def test_quota_062_a_pool_and_whoever_borrows_from_it(ann: Door, house: House) -
     borrower = BODY | {"amount": "10.00", "project": project, "borrows_from": "shared"}
     assert ann.send("PUT", "/quotas/own", borrower).status == 409  # there is no pool yet
     assert ann.send("PUT", "/quotas/shared", BODY | {"amount": "5.00", "lends": True}).body["loans"] == []
-    made = ann.send("PUT", "/quotas/own", borrower).body
-    assert {name: made[name] for name in ("used", "borrows_from", "borrowed", "left", "state")} == {
+    answer = ann.send("PUT", "/quotas/own", borrower).body
+    assert {name: answer[name] for name in ("used", "borrows_from", "borrowed", "left", "state")} == {
         "used": "13.00",
         "borrows_from": "shared",
         "borrowed": "3.00",

@@ -40,14 +40,14 @@ class Portal:
 
     def __init__(self, *, fits: bool = True) -> None:
         self.fits = fits
-        self.asked: list[Mapping[str, Any]] = []
+        self.requests: list[Mapping[str, Any]] = []
         self.cannot_read = ""  # the key of a body that it answers with a 400
 
     def ask(self, path: str, body: Mapping[str, Any] | None = None, **_: Any) -> Mapping[str, Any]:
         if body is None:
-            self.asked.append({"DELETE": path})
+            self.requests.append({"DELETE": path})
             return {}
-        self.asked.append(dict(body))
+        self.requests.append(dict(body))
         if body["key"] == self.cannot_read:
             raise daemon.RefusedError("ClusterTab cannot answer: 400.")
         return {"reserved": self.fits, "may_run": self.fits, "message": "Budget yearly:\n2 left.", "tasks": 1}
@@ -119,8 +119,8 @@ def test_it_is_read_by_python_3_6_and_gives_no_shell_what_users_say() -> None:
 def test_what_a_job_may_hold_is_read_from_its_options(
     options: Mapping[str, str], shape: Mapping[str, Any]
 ) -> None:
-    found = daemon.shape_of(options, Slurm(), SETTINGS)
-    assert found == {"cpus": found["cpus"], "queue": "gpu"} | dict(shape)
+    fields = daemon.shape_of(options, Slurm(), SETTINGS)
+    assert fields == {"cpus": fields["cpus"], "queue": "gpu"} | dict(shape)
 
 
 def test_quota_050_only_members_of_an_account_learn_of_it_and_nobody_asks_without_end() -> None:
@@ -128,11 +128,11 @@ def test_quota_050_only_members_of_an_account_learn_of_it_and_nobody_asks_withou
     asker, uid = daemon.Asker({"ask": SETTINGS}, portal, Slurm()), os.getuid()
     assert asker.ask(uid, {"account": "speech", "key": "a1"}) == ("yes", "")
     assert asker.ask(uid, {"key": "a1", "dependency": "afterok:7"})[0] == "yes"
-    assert portal.asked == []
+    assert portal.requests == []
     assert asker.ask(uid, {"key": "a1", "gpus": "1", "type": "salloc"}) == ("no", "Budget yearly:\n2 left.")
-    (asked,) = portal.asked
-    assert (asked["account"], asked["user"], asked["lasts"]) == ("vision", ME, 120)
-    assert asked["key"].startswith(f"ask-{uid}-")
+    (request,) = portal.requests
+    assert (request["account"], request["user"], request["lasts"]) == ("vision", ME, 120)
+    assert request["key"].startswith(f"ask-{uid}-")
     with pytest.raises(daemon.SilenceError, match="no key"):
         asker.ask(uid, {"key": "a/../b"})
     for _ in range(3):
@@ -150,12 +150,12 @@ def test_quota_050_what_was_reserved_for_a_job_that_slurm_refused_is_free_after_
     asker, uid = daemon.Asker({"ask": SETTINGS}, portal, Slurm()), os.getuid()
     assert asker.ask(uid, {"key": "a1", "gpus": "1"}) == ("yes", "")
     asker.give_free()
-    assert len(portal.asked) == 1
+    assert len(portal.requests) == 1
     later = time.monotonic() + daemon.SUBMIT_SECONDS
     monkeypatch.setattr(daemon.time, "monotonic", lambda: later)
     asker.give_free()
     asker.give_free()
-    assert portal.asked[1:] == [{"DELETE": "job-reservations/" + portal.asked[0]["key"]}]
+    assert portal.requests[1:] == [{"DELETE": "job-reservations/" + portal.requests[0]["key"]}]
 
 
 def test_who_says_the_same_word_again_does_not_reach_what_was_reserved_before() -> None:
@@ -163,7 +163,7 @@ def test_who_says_the_same_word_again_does_not_reach_what_was_reserved_before() 
     asker, uid = daemon.Asker({"ask": SETTINGS}, portal, Slurm()), os.getuid()
     for gpus in ("8", "1"):  # a job that runs, and a small one in its place
         asker.ask(uid, {"key": "a1", "gpus": gpus})
-    first, second = (body["key"] for body in portal.asked)
+    first, second = (body["key"] for body in portal.requests)
     assert first != second
 
 
@@ -176,21 +176,21 @@ def test_quota_051_what_is_held_or_depends_is_reserved_for_when_it_waits(tmp_pat
         a_row("9"),
     ]
     queue.look()
-    assert portal.asked == []  # whoever submitted it may be about to say its number
+    assert portal.requests == []  # whoever submitted it may be about to say its number
     queue.look()
-    assert [body["key"] for body in portal.asked] == ["job-9"]
-    assert {**portal.asked[0], "key": ""} == {
+    assert [body["key"] for body in portal.requests] == ["job-9"]
+    assert {**portal.requests[0], "key": ""} == {
         "key": "", "job_id": "9", "account": "vision", "user": "ben", "gpus": 2, "gpu_model": "a100",
         "hours": "1.0000", "queue": "gpu", "qos": "normal", "cpus": "2", "memory_gib": "62.500",
     }  # fmt: skip
     slurm.rows = [a_row("7"), a_row("8", "R"), a_row("9", "R")]
     queue.look()
     queue.look()
-    assert [body["key"] for body in portal.asked[1:]] == ["job-7", "job-8"]
+    assert [body["key"] for body in portal.requests[1:]] == ["job-7", "job-8"]
     slurm.rows = [a_row("7", timelimit="2:00:00"), a_row("9")]  # another limit; a requeue
     queue.look()
     queue.look()
-    assert [(body["key"], body["hours"]) for body in portal.asked[3:]] == [
+    assert [(body["key"], body["hours"]) for body in portal.requests[3:]] == [
         ("job-7", "2.0000"), ("job-9", "1.0000"),
     ]  # fmt: skip
 
@@ -201,7 +201,7 @@ def test_quota_051_an_array_keeps_its_tasks_though_the_daemon_starts_again(tmp_p
     slurm.rows = [a_row("5", array="5_[1-99%8]"), a_row("5", "R", array="5_0")]
     queue.look()
     queue.look()
-    (array,) = portal.asked
+    (array,) = portal.requests
     assert (array["tasks"], array["at_once"]) == (100, 8)
     slurm.rows = [a_row("5", array="5_[70-99%8]"), a_row("5", "R", array="5_69")]
     again, slurm_again = a_queue(tmp_path, portal)
@@ -210,7 +210,7 @@ def test_quota_051_an_array_keeps_its_tasks_though_the_daemon_starts_again(tmp_p
     again.look()
     slurm_again.rows = [a_row("5", "R", array="5_99")]
     again.look()
-    assert len(portal.asked) == 1
+    assert len(portal.requests) == 1
 
 
 def test_quota_051_an_array_whose_last_tasks_wait_is_still_reserved_for_as_many_as_run(
@@ -224,7 +224,7 @@ def test_quota_051_an_array_whose_last_tasks_wait_is_still_reserved_for_as_many_
     ]
     queue.look()
     queue.look()
-    (array,) = portal.asked
+    (array,) = portal.requests
     assert (array["tasks"], array["at_once"]) == (10, 8)
 
 
@@ -237,7 +237,7 @@ def test_a_job_that_clustertab_cannot_read_keeps_no_other_from_being_reserved_fo
     slurm.rows = [a_row("7"), a_row("8")]
     for _ in range(3):
         queue.look()
-    assert [body["key"] for body in portal.asked] == ["job-7", "job-8"]
+    assert [body["key"] for body in portal.requests] == ["job-7", "job-8"]
     assert capsys.readouterr().err == "Job 7: ClusterTab cannot answer: 400.\n"
 
 
@@ -249,12 +249,12 @@ def test_a_job_that_does_not_fit_is_asked_for_again_after_some_minutes(
     slurm.rows = [a_row("9")]
     for _ in range(4):
         queue.look()
-    assert len(portal.asked) == 1
+    assert len(portal.requests) == 1
     assert capsys.readouterr().err == "Job 9 does not fit: Budget yearly: 2 left.\n"
     later = time.monotonic() + daemon.AGAIN_SECONDS + 1
     monkeypatch.setattr(daemon.time, "monotonic", lambda: later)
     queue.look()
-    assert len(portal.asked) == 2
+    assert len(portal.requests) == 2
 
 
 def test_what_nobody_foresaw_ends_none_of_the_works(

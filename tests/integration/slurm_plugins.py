@@ -144,7 +144,7 @@ def a_daemon(lab: Lab, url: str, secret: str, **sections: Mapping[str, Any]) -> 
 
 
 class Attempt:
-    """What became of a submission: its exit code, the job's number, what the user was told, and how long it took."""
+    """What became of a submission: exit code, number of the job, what ClusterTab says to the user, how long it took."""
 
     def __init__(self, lab: Lab, user: str, *options: object, script: str = "sleep 300") -> None:
         command = ["env", f"SLURM_LAB_AS={user}"]
@@ -169,17 +169,17 @@ class Attempt:
             timeout=120,
         )
         self.seconds = time.monotonic() - began
-        self.code, self.said = done.returncode, done.stderr
+        self.code, self.stderr = done.returncode, done.stderr
         self.job = done.stdout.strip().partition(";")[0]
 
     @property
-    def told(self) -> str:
-        """What ClusterTab had the user told."""
-        return "\n".join(re.findall(r"ClusterTab(?:: | does not answer: ).*", self.said))
+    def message(self) -> str:
+        """What ClusterTab says to the user."""
+        return "\n".join(re.findall(r"ClusterTab(?:: | does not answer: ).*", self.stderr))
 
 
 def field(lab: Lab, job: str, name: str) -> str:
     """One field of `scontrol show job`."""
     text = lab.slurm("scontrol", "show", "job", job)
-    found = re.search(rf"^\s*{name}=(.*)$", text, re.MULTILINE)
-    return found[1].strip() if found else ""
+    match = re.search(rf"^\s*{name}=(.*)$", text, re.MULTILINE)
+    return match[1].strip() if match else ""

@@ -121,9 +121,9 @@ def test_quota_032_037_who_has_a_dollar_left_is_told_and_blocked_and_runs_again_
 
         assert group_limits(every_slurm, "globex").startswith("gres/gpu=0|")
         assert job_state(every_slurm, jobs[0]).startswith("RUNNING")  # what runs runs on
-        (told,) = mail.outbox
-        assert told.to == ["ann@globex.example"]
-        assert "No new GPU job of its accounts starts" in str(told.body).replace("\n", " ")
+        (notice,) = mail.outbox
+        assert notice.to == ["ann@globex.example"]
+        assert "No new GPU job of its accounts starts" in str(notice.body).replace("\n", " ")
         assert "Blocked: globex" in words(page(ann, "/t/globex/budgets/"))
         jobs.append(every_slurm.submits("cyd", "globex", "sleep 300", *GPU))
         until(lambda: "Assoc" in job_state(every_slurm, jobs[1]))

@@ -61,25 +61,25 @@ def test_quota_050_users_are_told_and_refused_and_admitted_as_the_file_says_when
     try:
         with plugins(lab, CLI_FILTER), a_daemon(lab, web.url, secret, ask={}) as daemon:
             fits = Attempt(lab, "cyd", *EIGHT, "--job-name", f"$(touch {tmp_path}/a)", "--comment", "mine")
-            assert (fits.code, fits.told) == (0, ""), fits.said
+            assert (fits.code, fits.message) == (0, ""), fits.stderr
             until(lambda: reserved() == {fits.job: (2, 14400, 1)})
             refused = Attempt(lab, "cyd", *EIGHT)
             assert refused.code != 0
-            assert "yearly" in refused.told
-            assert "8 GPU-hours reserved, 2 GPU-hours left" in refused.told
+            assert "yearly" in refused.message
+            assert "8 GPU-hours reserved, 2 GPU-hours left" in refused.message
             assert Attempt(lab, "cyd", *EIGHT[:-1], "1:00:00").code == 0
             stranger = Attempt(
                 lab, "eve", *EIGHT
             )  # of another account: Slurm refuses, and she learns nothing
             assert stranger.code != 0
-            assert (stranger.told, "nvalid account" in stranger.said) == ("", True)
+            assert (stranger.message, "nvalid account" in stranger.stderr) == ("", True)
             odd = Attempt(lab, "cyd", *EIGHT[2:], f"--account=`touch {tmp_path}/b`;'\"$(touch {tmp_path}/c)")
             assert odd.code != 0
             assert [name for name in "abc" if (tmp_path / name).exists()] == []
             web.kill()
             alone = Attempt(lab, "cyd", *EIGHT, "--comment", "mine")
             assert (alone.code, field(lab, alone.job, "Comment")) == (0, f"mine {COMMENT}")
-            assert "does not answer: the job is submitted all the same" in alone.told
+            assert "does not answer: the job is submitted all the same" in alone.message
             daemon.sends(signal.SIGSTOP)  # nothing on this host answers either
             hung = Attempt(lab, "cyd", *EIGHT)
             assert (hung.code, field(lab, hung.job, "Comment")) == (0, COMMENT)
@@ -87,7 +87,7 @@ def test_quota_050_users_are_told_and_refused_and_admitted_as_the_file_says_when
             daemon.write(on_failure="reject")
             rejected = Attempt(lab, "cyd", *EIGHT)
             assert rejected.code != 0
-            assert "does not answer: the job is rejected, try again later" in rejected.told
+            assert "does not answer: the job is rejected, try again later" in rejected.message
             daemon.kill()
             daemon.write(on_failure="admit")
             assert Attempt(lab, "cyd", *EIGHT).code == 0
@@ -108,7 +108,7 @@ def test_quota_050_job_submit_refuses_by_a_small_file_whoever_goes_past_the_cli_
             file = daemon.home / "blocked-accounts"
             until(file.exists)
             runs = Attempt(lab, "cyd", *EIGHT)
-            assert (runs.code, runs.told) == (0, "")
+            assert (runs.code, runs.message) == (0, "")
             lab.is_running(runs.job)
             time.sleep(2)  # so that something is used of it when it is read
             pull(cluster)
@@ -116,21 +116,21 @@ def test_quota_050_job_submit_refuses_by_a_small_file_whoever_goes_past_the_cli_
             until(lambda: "globex" in file.read_text())
             waits = Attempt(lab, "cyd", *EIGHT)
             reason = "ClusterTab: Account globex: budget yearly is used up."
-            assert (waits.code, waits.told) == (0, f"{reason} Its GPU jobs wait until then.")
+            assert (waits.code, waits.message) == (0, f"{reason} Its GPU jobs wait until then.")
             without = Attempt(lab, "cyd", *cpu)
-            assert (without.code, without.told) == (0, "")
+            assert (without.code, without.message) == (0, "")
             daemon.kill()
             daemon.sections["blocked"]["gpu_jobs"] = "refuse"
             daemon.start()
             until(lambda: "gpu\tglobex" in file.read_text())
             refused = Attempt(lab, "cyd", *EIGHT)
-            assert (refused.code != 0, refused.told) == (True, reason)
+            assert (refused.code != 0, refused.message) == (True, reason)
             with pytest.raises(AssertionError, match=r"scontrol update"):
                 lab.slurm("scontrol", "update", f"jobid={without.job}", "TresPerNode=gres/gpu:a100:1")
             assert Attempt(lab, "cyd", *cpu).code == 0
             is_blocked(globex, QuotaAction.NO_SUBMISSIONS, "daily")
             until(lambda: "all\tglobex" in file.read_text())
-            assert "budget daily is used up" in Attempt(lab, "cyd", *cpu).told
+            assert "budget daily is used up" in Attempt(lab, "cyd", *cpu).message
             assert Attempt(lab, "dot", "-A", "initech", "-p", "cpu").code == 0
             daemon.kill()
             for text in (
@@ -162,17 +162,19 @@ def test_quota_051_arrays_are_reserved_by_choice_and_what_is_held_once_it_waits_
         with plugins(lab, CLI_FILTER), a_daemon(lab, web.url, secret, **sections) as daemon:
             whole = Attempt(lab, "cyd", *hour, "--array=0-999")
             assert whole.code != 0
-            assert "yearly" in whole.told
+            assert "yearly" in whole.message
             array = Attempt(lab, "cyd", *hour, "--array=0-999%8")
-            assert "Reserved for 8 of 1000 tasks of the array at a time." in array.told
+            assert "Reserved for 8 of 1000 tasks of the array at a time." in array.message
             first = {array.job: (1, 3600, 8)}
             until(lambda: reserved() == first)
             held = Attempt(lab, "cyd", *hour, "--hold")
             later = Attempt(lab, "cyd", *hour, f"--dependency=afterany:{held.job}")
-            assert held.told == later.told == "ClusterTab: This job is reserved for once it waits to run."
+            assert (
+                held.message == later.message == "ClusterTab: This job is reserved for once it waits to run."
+            )
             silent = Attempt(lab, "dot", "-A", "initech", "-p", "h100", "--gres=gpu:h100:1")
             lab.slurm("scancel", silent.job)  # alone: other stories read this user's jobs
-            assert silent.told == ""  # nobody's account here
+            assert silent.message == ""  # nobody's account here
             until(lambda: "JobHeldUser" in field(lab, held.job, "JobState"))
             assert reserved() == first
             lab.slurm("scontrol", "release", held.job)

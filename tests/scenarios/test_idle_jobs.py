@@ -51,12 +51,12 @@ def test_an_idle_job_is_announced_warned_of_and_cancelled_and_a_busy_one_is_not(
         at("2026-03-05 14:00"),
     )
     assert (row.hour_cost, row.currency) == (Decimal(8), "USD")
-    assert lab.found == [("71", "announced", ""), ("75", "announced", "")]
+    assert lab.findings == [("71", "announced", ""), ("75", "announced", "")]
     assert subjects() == ["2 jobs do not use their GPUs and end at 2026-03-05 14:00 UTC"]
     assert mail.outbox[0].to == ["ben@vision.example", "bills@vision.example"]
-    said = " ".join(str(mail.outbox[0].body).split())
-    assert "4 × a100 since 2026-03-05 08:00: $8.00 an hour, $26.67 so far" in said
-    assert "about $16.00 an hour" in said
+    text = " ".join(str(mail.outbox[0].body).split())
+    assert "4 × a100 since 2026-03-05 08:00: $8.00 an hour, $26.67 so far" in text
+    assert "about $16.00 an hour" in text
     lab.tells(71, "III", since="11:00")
     lab.tells(75, "IIB", since="11:00")  # it works again in the last hour of its grace
     assert lab.at("13:50").warned == 2
@@ -65,7 +65,7 @@ def test_an_idle_job_is_announced_warned_of_and_cancelled_and_a_busy_one_is_not(
     done = lab.at("14:13")
     assert (done.ended, done.troubles, lab.pulls - pulls) == (1, [], 2)
     assert [lab.state_of(number) for number in (71, 72, 73, 74, 75)] == ["CANCELLED"] + ["RUNNING"] * 4
-    assert lab.found == [("71", "ended", "ended"), ("75", "announced", "busy")]
+    assert lab.findings == [("71", "ended", "ended"), ("75", "announced", "busy")]
     act = Act.objects.get()
     assert (act.kind, act.account) == (ActKind.CANCEL, "vision")
     assert act.why == "waste rule idle-3-hours: its GPUs have not been used since 2026-03-05 08:00 UTC"
@@ -86,17 +86,17 @@ def test_a_job_that_works_again_is_spared_at_once_and_found_anew(lab: WasteLab) 
     lab.at("11:20")
     lab.tells(71, "B", since="11:00")
     lab.at("12:20")
-    assert lab.found == [("71", "announced", "busy")]
+    assert lab.findings == [("71", "announced", "busy")]
     row = WasteFinding.objects.get()
     assert row.ran_until == at("2026-03-05 11:00")
     lab.tells(71, "IIIIIIII", since="12:00")
     lab.at("15:20")
-    assert lab.found == [("71", "announced", "busy"), ("71", "announced", "")]
+    assert lab.findings == [("71", "announced", "busy"), ("71", "announced", "")]
     lab.at("17:50")
     assert lab.at("18:15").ended == 1
     job = lab.slurm.world.jobs[71]
     assert (job.state, job.reason) == ("PENDING", "job_requeued_in_held_state")
-    assert lab.found[1] == ("71", "requeued", "ended")
+    assert lab.findings[1] == ("71", "requeued", "ended")
 
 
 @pytest.mark.parametrize("minor", [44])
@@ -110,7 +110,7 @@ def test_a_slurm_that_cannot_requeue_over_rest_keeps_the_job_and_says_why(minor:
         done = lab.at("14:15")
         assert done.ended == 0
         assert "cannot requeue jobs over REST" in done.troubles[0]
-        assert (lab.state_of(71), lab.found) == ("RUNNING", [("71", "announced", "")])
+        assert (lab.state_of(71), lab.findings) == ("RUNNING", [("71", "announced", "")])
 
 
 def test_what_is_not_known_is_never_ended(lab: WasteLab) -> None:
@@ -119,10 +119,10 @@ def test_what_is_not_known_is_never_ended(lab: WasteLab) -> None:
     lab.at("11:20")
     lab.at("13:50")  # telemetry fails from 11:00 on
     lab.at("14:15")
-    assert (lab.state_of(71), lab.found) == ("RUNNING", [("71", "announced", "unknown")])
+    assert (lab.state_of(71), lab.findings) == ("RUNNING", [("71", "announced", "unknown")])
     lab.tells(71, "IIIII", since="12:00")  # an hour stays lost
     lab.at("17:20")
-    assert lab.found[1:] == [("71", "announced", "")]  # found anew, with a whole grace
+    assert lab.findings[1:] == [("71", "announced", "")]  # found anew, with a whole grace
     lab.tells(71, "IIIII", since="17:00")
     lab.at("19:50")
     lab.outcome = PullOutcome.FAILED
@@ -155,10 +155,10 @@ def test_rules_look_at_what_they_say_and_pass_over_what_they_exclude(lab: WasteL
     lab.runs(78, hours="BBIII", gpus=0)
     lab.at("11:20")
     rows = WasteFinding.objects.order_by("rule__name", "job_id").values_list("rule__name", "job_id")
-    found: dict[str, list[str]] = {}
+    findings: dict[str, list[str]] = {}
     for name, job in rows:
-        found.setdefault(name, []).append(job)
-    assert found == {
+        findings.setdefault(name, []).append(job)
+    assert findings == {
         "elsewhere": ["71", "72", "73", "77"],
         "idle": ["71", "72", "73"],
         "tail": ["71", "74", "75", "76"],
@@ -172,15 +172,15 @@ def test_watching_writes_down_and_tells_nobody_and_a_changed_rule_begins_anew(la
     lab.runs(71, hours="BBIIIIIIIIII")
     lab.at("11:20")
     lab.at("15:20")
-    assert (lab.found, lab.state_of(71), mail.outbox) == ([("71", "watched", "")], "RUNNING", [])
-    a_rule(made="2026-03-05 15:25")
+    assert (lab.findings, lab.state_of(71), mail.outbox) == ([("71", "watched", "")], "RUNNING", [])
+    a_rule(since="2026-03-05 15:25")
     lab.at("15:30")
-    assert lab.found == [("71", "watched", "changed"), ("71", "announced", "")]
+    assert lab.findings == [("71", "watched", "changed"), ("71", "announced", "")]
     assert WasteFinding.objects.get(closed_at=None).due_at == at("2026-03-05 18:00")
     lab.cluster.may_end_jobs = False  # the leave is taken back
     lab.cluster.save()
     lab.at("17:50")
-    assert [state for _, state, _ in lab.found] == ["watched", "announced", "notified"]
+    assert [state for _, state, _ in lab.findings] == ["watched", "announced", "notified"]
     assert rules.end_rule(name="idle-3-hours", moment=lab.now)
     assert WasteFinding.objects.filter(closed_at=None).count() == 0
     assert lab.at("18:20").ended == 0
@@ -219,7 +219,7 @@ def test_a_pass_where_nothing_changed_costs_the_same_few_queries_however_much_ru
 
 
 def test_a_rule_that_cannot_be_is_refused_with_what_to_do() -> None:
-    for said, match in (
+    for terms, match in (
         ({"hours": 0}, "1 to 336"),
         ({"busy_at_most": 50}, "Up to 20 percent"),
         ({"grace_minutes": 5}, "from 30 to"),
@@ -228,4 +228,4 @@ def test_a_rule_that_cannot_be_is_refused_with_what_to_do() -> None:
         ({"name": "Not a slug"}, "lower-case"),
     ):
         with pytest.raises(WasteRuleError, match=match):
-            a_rule(**said)
+            a_rule(**terms)

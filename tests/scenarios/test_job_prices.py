@@ -29,7 +29,7 @@ class Comments(SlurmComments):
 
     def __init__(self, texts: dict[str, str]) -> None:
         self.texts, self.writes, self.refuses = texts, 0, False
-        self.kept_by_others = ""  # the key of a job whose comment somebody else writes, too
+        self.contested = ""  # the key of a job whose comment somebody else writes, too
 
     def close(self) -> None:
         pass
@@ -41,7 +41,7 @@ class Comments(SlurmComments):
     def write(self, job: JobComment, edit: Callable[[str], str]) -> bool:
         if self.refuses:
             raise ActRefusedError("slurm-comments-refused", retry=False, user="clustertab")
-        if job.key == self.kept_by_others:
+        if job.key == self.contested:
             raise NotStuckError("slurm-comment-without-effect", retry=False, job=job.id)
         text, self.texts[job.key] = self.texts[job.key], edit(self.texts[job.key])
         self.writes += text != self.texts[job.key]
@@ -118,10 +118,10 @@ def test_what_is_left_is_said_of_a_budget_that_counts_the_job_now() -> None:
     scene.comments.texts[key] = ""
     scene.passes()
     texts = scene.comments.texts
-    said = {
+    budgets = {
         text.partition("budget ")[2].partition(":")[0] for one, text in texts.items() if text and one != key
     }
-    assert said == {"of-vision"}
+    assert budgets == {"of-vision"}
     assert "budget monthly: " in texts[key]  # of the pool its project borrows nothing
 
 
@@ -143,7 +143,7 @@ def test_what_hinders_is_kept_and_tried_again_after_half_an_hour() -> None:
 def test_a_job_whose_comment_somebody_else_writes_keeps_no_other_without_its_price() -> None:
     scene = Scene()
     comments = scene.comments
-    comments.kept_by_others = next(key for key in comments.texts if key.startswith("1@"))
+    comments.contested = next(key for key in comments.texts if key.startswith("1@"))
     done = scene.passes()
     assert done.written == FEW - 1
     assert "somebody else may write it, too" in done.error

@@ -185,16 +185,17 @@ def test_quota_028_operators_subscribe_to_kinds_of_all_or_of_some_tenants(
     review.review_quotas(moment=builders.at("2026-03-02 10:00"))
     User.objects.filter(pk=sue.pk).update(operator_role="", is_staff=False, is_superuser=False)
     send.send_notices(moment=builders.at("2026-03-02 10:00"))
-    told = "Budget monthly: 50% is used"
+    subject = "Budget monthly: 50% is used"
     assert posted() == [
-        (["ann@vision.example", "carla@vision.example"], told),
-        (["one@op.example"], f"Speech: {told}"),
+        (["ann@vision.example", "carla@vision.example"], subject),
+        (["one@op.example"], f"Speech: {subject}"),
     ]
     look("2026-03-03 07:00")
     (message,) = mail.outbox
     assert (message.to, message.subject) == (["all@op.example"], "Daily digest: 2 notices of 2 tenants")
     assert (
-        f"Speech: {told}\nvision: {told}" in message.body or f"Vision: {told}\nSpeech: {told}" in message.body
+        f"Speech: {subject}\nvision: {subject}" in message.body
+        or f"Vision: {subject}\nSpeech: {subject}" in message.body
     )
     assert set(OperatorDelivery.objects.filter(user=sue).values_list("state", flat=True)) <= {"skipped"}
 

@@ -88,9 +88,9 @@ def test_quota_040_a_slurm_that_takes_no_limits_has_its_gpu_jobs_held_on_each_pa
         assert [world.jobs[number].reason for number in (1, 3, 5)] == ["None", "JobHeldUser", "None"]
         assert (lab.states, QuotaBlock.objects.get().error) == (["lifted"], "")
         Connection.objects.create(cluster=lab.cluster, base_url=slurm.url, api_version="v0.0.38")
-        asked = {"name": "new", "amount": "5", "action": "no-gpu-jobs", "act": "preview"}
-        asked |= {"measure": "money", "every": "month"}
-        text = words(page(ann, f"/t/vision/budgets/?{urlencode(asked)}"))
+        form = {"name": "new", "amount": "5", "action": "no-gpu-jobs", "act": "preview"}
+        form |= {"measure": "money", "every": "month"}
+        text = words(page(ann, f"/t/vision/budgets/?{urlencode(form)}"))
         assert "On gpu1 accounts cannot be blocked: jobs that wait are held every minute instead." in text
 
 

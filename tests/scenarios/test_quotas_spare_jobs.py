@@ -204,9 +204,9 @@ def test_one_more_cancel_costs_few_queries(lab: EndingLab) -> None:
     try:
         with pytest.MonkeyPatch.context() as patch:
 
-            def carried_out(**given: Any) -> Any:
+            def carried_out(**arguments: Any) -> Any:
                 counts.append(len(connection.queries_log))
-                return carry_out(**given)
+                return carry_out(**arguments)
 
             patch.setattr(job_control, "carry_out", carried_out)
             assert lab.ends().ended == 7

@@ -150,10 +150,10 @@ def test_who_cannot_be_taken_is_left_out_with_the_reason_and_nobody_else(robotic
     }
     done = brought_over(robotics, balances=json.dumps(file).encode())
     assert [row.user for row in done.balances] == ["edge"]
-    told = reasons(done)
-    assert told["poor"].startswith("-10.500000 is beyond the overdraft of 10.000000: raise the overdraft")
-    assert told["a\nb; rm -rf"].startswith("It is no name of a user")
-    assert {*told} == {*file} - {"edge"}
+    refusals = reasons(done)
+    assert refusals["poor"].startswith("-10.500000 is beyond the overdraft of 10.000000: raise the overdraft")
+    assert refusals["a\nb; rm -rf"].startswith("It is no name of a user")
+    assert {*refusals} == {*file} - {"edge"}
     assert [*Wallet.objects.values_list("user", flat=True)] == ["edge"]
     # What a few characters say and no machine can write out.
     for number in (b"1e-99999999", b"0e99999999", b"-1e99999999"):

@@ -10,14 +10,14 @@ from typing import Any
 PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MARKED = "àƀćďèƒĝĥíĵķĺɱńòƥɋŕśťùṽŵẋýžÀƁĆĎÈƑĜĤÍĴĶĹṂŃÒƤɊŔŚŤÙṼŴẊÝŽ"
 LETTERS = str.maketrans(PLAIN, MARKED)
-KEPT = re.compile(r"(%\(\w+\)[sd]|\{[^}]*\}|<[^>]+>|&\w+;|%[sd])")
+PLACES = re.compile(r"(%\(\w+\)[sd]|\{[^}]*\}|<[^>]+>|&\w+;|%[sd])")
 READ = ("aria-label", "placeholder", "title", "alt", "data-label")
 UNREAD = {"script", "style", "code"}
 
 
 def marked(text: str) -> str:
     """With other letters, but for its places and markup."""
-    parts = KEPT.split(text)
+    parts = PLACES.split(text)
     return "".join(part if n % 2 else part.translate(LETTERS) for n, part in enumerate(parts))
 
 

@@ -69,13 +69,13 @@ def test_op_previews_watches_and_then_acts_and_ann_sees_what_was_done(
     lab.runs(72, hours="BBIIIIIIIIII", qos="debug")
     shown(monkeypatch, lab)
     assert "No rules" in words(page(op, OP))
-    asked = words(page(op, f"{OP}?{urlencode(RULE | {'except_qoses': 'debug', 'act': 'preview'})}"))
-    assert "Set rule idle-3-hours?" in asked
-    assert "No use for 3 h, all clusters. Cancels after 120 minutes." in asked
-    assert "1 running job meets it now. 1 more is excluded" in asked
-    assert "vision: job 71 of ben in gpu1/vision, 4 × a100, idle since 5 Mar 2026, 08:00" in asked
-    assert "$8.00 an hour" in asked
-    assert "Nothing is ended." in asked
+    preview = words(page(op, f"{OP}?{urlencode(RULE | {'except_qoses': 'debug', 'act': 'preview'})}"))
+    assert "Set rule idle-3-hours?" in preview
+    assert "No use for 3 h, all clusters. Cancels after 120 minutes." in preview
+    assert "1 running job meets it now. 1 more is excluded" in preview
+    assert "vision: job 71 of ben in gpu1/vision, 4 × a100, idle since 5 Mar 2026, 08:00" in preview
+    assert "$8.00 an hour" in preview
+    assert "Nothing is ended." in preview
     assert not WasteRule.objects.exists()
     client = signed_in(op)
     saved = client.post(OP, RULE | {"except_qoses": "debug", "act": "save"}, follow=True)
@@ -104,10 +104,10 @@ def test_op_previews_watches_and_then_acts_and_ann_sees_what_was_done(
     assert len(queries) <= 20
     assert "Opt out" not in page(ben, MINE)
     strangers_see_nothing(eve, ann)
-    kept = signed_in(ann).post(
+    answer = signed_in(ann).post(
         "/t/vision/idle-jobs/choose/", {"name": "idle-3-hours", "act": "out"}, follow=True
     )
-    assert "does not hold for your jobs any more" in words(kept.content.decode())
+    assert "does not hold for your jobs any more" in words(answer.content.decode())
     assert "Rule does not apply Opt in" in words(page(ann, MINE))
     assert WasteFinding.objects.filter(state="ended").count() == 1
     listed = Door(a_key(ann, lab.tenant).secret).get("/idle-jobs?state=ended").body["data"]
@@ -150,6 +150,6 @@ watch = false
         ({"cluster": "nowhere"}, "There is no cluster"),
         ({"name": "Two Words"}, "Name a rule by lower-case letters"),
     ):
-        asked = words(page(op, f"{OP}?{urlencode(RULE | change | {'act': 'preview'})}"))
-        assert answer in asked
+        preview = words(page(op, f"{OP}?{urlencode(RULE | change | {'act': 'preview'})}"))
+        assert answer in preview
     assert signed_in(op).post(OP, RULE | {"name": "a\0b", "act": "save"}).status_code == 302

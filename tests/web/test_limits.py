@@ -61,27 +61,27 @@ def test_what_cannot_be_meant_says_what_to_do_and_others_have_no_such_page(house
 
 
 def test_a_preview_says_where_no_limit_can_be_written(house: House) -> None:
-    def asked(**change: str) -> str:
+    def preview(**change: str) -> str:
         return words(page(house.op, f"{PATH}?{urlencode(LIMIT | change | {'act': 'preview'})}"))
 
-    assert "gpu1 has no connection that limits can be written over." in asked()
+    assert "gpu1 has no connection that limits can be written over." in preview()
     house.cluster.kind = ClusterKind.SLURM
     house.cluster.save()
-    assert "gpu1 has no connection that limits can be written over." in asked()
+    assert "gpu1 has no connection that limits can be written over." in preview()
     row = Connection.objects.create(
         cluster=house.cluster, base_url="http://127.0.0.1:6820", api_version="v0.0.38"
     )
-    text = asked()
+    text = preview()
     assert "The Slurm of gpu1 takes no limits over REST: that needs 23.11 or newer." in text
     assert "Until then the limit is saved and holds nothing there." in text
     Connection.objects.update(api_version="v0.0.44")
-    assert "holds nothing there" not in asked()
+    assert "holds nothing there" not in preview()
     Connection.objects.update(api_version="")  # it was never read
-    assert "holds nothing there" not in asked()
+    assert "holds nothing there" not in preview()
     row.delete()
     house.cluster.kind = ClusterKind.PROMETHEUS
     house.cluster.save()
-    assert "gpu1 has no connection to its API server, over which limits are written." in asked()
+    assert "gpu1 has no connection to its API server, over which limits are written." in preview()
 
 
 def test_ann_sees_what_is_held_of_her_limits_and_eve_does_not(house: House) -> None:

@@ -258,8 +258,8 @@ def test_the_words_of_a_budget_tell_each_of_its_columns() -> None:
         "every": "week",
         "action": "notify",
     }
-    told_by_others = {"id", "version", "name", "measure", "first_day", "end_day", "hours"}
-    assert {field.name for field in PlanQuota._meta.concrete_fields} == {*others, *told_by_others}
+    elsewhere = {"id", "version", "name", "measure", "first_day", "end_day", "hours"}
+    assert {field.name for field in PlanQuota._meta.concrete_fields} == {*others, *elsewhere}
     plain = quota_words(PlanQuota(**values))
     for column, value in others.items():
         assert quota_words(PlanQuota(**values | {column: value})) != plain, column

@@ -58,8 +58,8 @@ class Command(OperatorCommand):
 
 def _entry(options: dict[str, Any]) -> WasteRuleEntry:
     """What a file would say. Raises BadInputError with every sentence that a file would get."""
-    said = {name: options[name] for name in ("name", *TERMS) if options.get(name) is not None}
-    table = Table("waste_rule", said | {"watch": not options["act"]}, [])
+    values = {name: options[name] for name in ("name", *TERMS) if options.get(name) is not None}
+    table = Table("waste_rule", values | {"watch": not options["act"]}, [])
     entry = read(table, WasteRuleEntry)
     if entry is None:
         raise BadInputError(*table.errors)

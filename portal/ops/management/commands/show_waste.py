@@ -27,19 +27,19 @@ class Command(OperatorCommand):
         since = moment - timedelta(days=options["days"])
         listed = list(rules.list_rules())
         names = dict(WasteRule.objects.values_list("pk", "name"))
-        found = savings.list_findings(since=since, tenant=tenant)
+        findings = savings.list_findings(since=since, tenant=tenant)
         saved = [
             saving_data(one, names) for one in savings.load_savings(moment=moment, since=since, tenant=tenant)
         ]
         lines = [
             *(rule_line(row) for row in listed),
             *(_saved_line(one) for one in saved),
-            *(finding_line(row) for row in found),
+            *(finding_line(row) for row in findings),
         ]
         data = {
             "rules": [rule_data(row) for row in listed],
             "savings": saved,
-            "findings": [finding_data(row, moment=moment) for row in found],
+            "findings": [finding_data(row, moment=moment) for row in findings],
         }
         return Answer(data, "\n".join(lines) or "There are no waste rules: `set_waste_rule` makes one.")
 
