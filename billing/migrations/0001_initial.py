@@ -1097,7 +1097,7 @@ class Migration(migrations.Migration):
                         ('warned_at', models.DateTimeField(help_text='When it was announced again, shortly before.', null=True)),
                         ('ended_at', models.DateTimeField(help_text='When the rule has ended it.', null=True)),
                         ('closed_at', models.DateTimeField(null=True)),
-                        ('closed_for', models.CharField(blank=True, choices=[('ended', 'Ended by the rule'), ('busy', 'It worked again'), ('over', 'It ended by itself'), ('unknown', 'Its telemetry is missing'), ('changed', 'The rule does not hold for it any more')], max_length=7)),
+                        ('closed_for', models.CharField(blank=True, choices=[('ended', 'Ended by the rule'), ('busy', 'It worked again'), ('over', 'It ended on its own'), ('unknown', 'Its telemetry is missing'), ('changed', 'The rule does not hold for it any more')], max_length=7)),
                         ('ran_until', models.DateTimeField(help_text='Until when it was idle, or ran: where the rule has not ended it.', null=True)),
                         ('error', models.TextField(blank=True, help_text='Why it could not be ended yet; it is tried again.')),
                         ('tries', models.PositiveIntegerField(default=0)),
@@ -1944,7 +1944,7 @@ class Migration(migrations.Migration):
                         ('key', models.CharField(help_text='What it is about: written once.', max_length=100, unique=True)),
                         ('details', models.JSONField(default=dict, help_text='What it says that cannot be read any more when it is sent.')),
                         ('created_at', models.DateTimeField()),
-                        ('distributed', models.BooleanField(default=False, help_text='Whoever gets it later, or as an operator, has a delivery of it.')),
+                        ('distributed', models.BooleanField(default=False, help_text='Those who get it later, and operators, have a delivery of it each.')),
                     ],
                     options={
                         'indexes': [models.Index(models.F('not_before'), models.F('id'), condition=models.Q(('state', 'waiting')), name='notices_to_send'), models.Index(models.F('tenant'), models.F('sent_at'), name='notices_by_when_sent'), models.Index(models.F('id'), condition=models.Q(('distributed', False), ('state', 'waiting')), name='notices_to_distribute')],

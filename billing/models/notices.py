@@ -83,7 +83,7 @@ class Notice(OutgoingEmail):
     )
     created_at = models.DateTimeField()
     distributed = models.BooleanField(
-        default=False, help_text="Whoever gets it later, or as an operator, has a delivery of it."
+        default=False, help_text="Those who get it later, and operators, have a delivery of it each."
     )
 
     class Meta:

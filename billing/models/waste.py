@@ -124,7 +124,7 @@ class WasteClosed(models.TextChoices):
 
     ENDED = "ended", "Ended by the rule"
     BUSY = "busy", "It worked again"
-    OVER = "over", "It ended by itself"
+    OVER = "over", "It ended on its own"
     UNKNOWN = "unknown", "Its telemetry is missing"
     CHANGED = "changed", "The rule does not hold for it any more"
 

@@ -1,7 +1,7 @@
 """What a member has chosen of the e-mails that may wait: at once, in a daily digest, or not at all.
 
 What must never wait is no choice: the warning before jobs are ended, failed payments, reminders and suspensions, and
-invoices. Whom these go to is said by the tenant's contacts.
+invoices. The tenant's contacts say to whom these go.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ SENTENCES: Mapping[str, str] = {
         "what wallets are charged."
     ),
     "quota-borrows-scope": _(
-        "Whoever borrows is one whole project: name the project, and nothing else of the scope."
+        "A quota that borrows is of one whole project: name the project, and nothing else of the scope."
     ),
     "quota-borrows-twice": _(
         "{other} of the same project borrows from {pool} already: a project borrows once."
@@ -94,7 +94,7 @@ SENTENCES: Mapping[str, str] = {
         "A pool is lent to the tenant's projects: it has no scope, only notifies, and has no forecast thresholds, no "
         "credits, no reservation cap and no pool of its own."
     ),
-    "quota-pool-carries": _("A pool and whoever borrows from it carry nothing over."),
+    "quota-pool-carries": _("A pool and the quotas that borrow from it carry nothing over."),
     "quota-pool-differs": _("{pool} counts something else, or other periods: give both the same."),
     "quota-pool-in-use": _("{borrowers} borrow from {name}: change or end these first."),
     "quota-pool-none": _("{tenant} has no pool {pool}: set a quota with lends = true first."),

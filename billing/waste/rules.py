@@ -88,7 +88,7 @@ def columns_of(terms: WasteTerms) -> dict[str, object]:
 def set_rule(*, name: str, terms: WasteTerms, moment: datetime) -> WasteRule:
     """Have the rule of this name be so; again with the same, nothing changes. By operators alone.
 
-    A changed rule begins anew: what it has announced ends no job. Raises WasteRuleError.
+    A changed rule starts over: what it has announced ends no job. Raises WasteRuleError.
     """
     check_name(name)
     terms.check()

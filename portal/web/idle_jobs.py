@@ -296,7 +296,7 @@ def _state_text(row: WasteFinding) -> str:
     if row.closed_for and row.closed_for != WasteClosed.ENDED:
         closed = {
             WasteClosed.BUSY: _("Worked again"),
-            WasteClosed.OVER: _("Ended by itself"),
+            WasteClosed.OVER: _("Ended on its own"),
             WasteClosed.UNKNOWN: _("Telemetry is missing"),
             WasteClosed.CHANGED: _("Rule changed"),
         }

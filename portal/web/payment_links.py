@@ -189,7 +189,9 @@ def change_payment_links(request: HttpRequest, tenant: Tenant, number: str) -> H
                 by=person_of(request),
                 moment=moment,
             )
-            messages.success(request, _("Payment link made: copy it below and send it to whoever pays."))
+            messages.success(
+                request, _("Payment link made: copy it below and send it to the person who pays.")
+            )
     except CollectionError as refusal:
         messages.error(request, sentence(refusal))
     return redirect("invoice", tenant.slug, invoice.number)

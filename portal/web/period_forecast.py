@@ -137,7 +137,7 @@ def _of_others(of: PeriodForecast) -> Iterator[str]:
             "be; the bands are added."
         )
     if going < len(of.others) or (of.own and of.own.pace is None):
-        yield _("Those of whom too few whole days are known are in it as they stand.")
+        yield _("Tenants with too few whole days of usage are included with their charges so far.")
 
 
 def _method(going: Pace, currency: str, rest: Fraction) -> str:

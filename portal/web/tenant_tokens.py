@@ -74,7 +74,9 @@ def _fields() -> Sequence[Field]:
             name="blocked",
             label=_("Content of black_house.json"),
             kind="lines",
-            hint=_("Users whom it keeps from GPUs. They stay so until their wallet has what ends a debt."),
+            hint=_(
+                "Users that it blocks from GPUs. They stay blocked until their wallet has the balance that ends a debt."
+            ),
         ),
         Field(name="why", label=_("Reason"), hint=_("For the history.")),
     )

@@ -88,7 +88,7 @@ def set_automatic_top_up(request: HttpRequest, tenant: Tenant, wallet: int) -> H
             automatic.set_rule(
                 wallet=row, active=True, below=below, amount=amount, most=most, by=who, moment=now
             )
-            messages.success(request, _("From now on this wallet is topped up by itself."))
+            messages.success(request, _("From now on this wallet is topped up automatically."))
     except CollectionError as error:
         form_input.keep(request, "below", "amount", "most")
         messages.error(request, sentence(error))
@@ -142,7 +142,7 @@ def _trouble(stand: automatic.Readiness, request: TenantRequest) -> str:
     return (
         reason
         if Action.READ_INVOICES in request.may
-        else _("It waits: whoever pays sees why.")
+        else _("It waits: people who may pay see the reason.")
         if reason
         else ""
     )

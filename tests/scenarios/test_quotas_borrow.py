@@ -234,7 +234,7 @@ def test_quota_062_a_pool_that_cannot_be_is_a_sentence(lab: PoolLab) -> None:
         (
             "nlp",
             replace(plain, user="ben", action=QuotaAction.NOTIFY),
-            "Whoever borrows is one whole project",
+            "A quota that borrows is of one whole project",
         ),
         ("nlp", replace(plain, carry_over=20), "carry nothing over"),
         ("nlp", replace(plain, borrows_from=other), "yearly counts something else, or other periods"),

@@ -115,7 +115,7 @@ def test_too_few_days_of_the_other_are_in_it_as_they_stand(
     stand_at(monkeypatch, "2026-04-15 10:00")
     text = words(page(dean, PAYS))
     assert "about $340.00 Own use $300.00, Paid for others $40.00." in text
-    assert "Those of whom too few whole days are known are in it as they stand." in text
+    assert "Tenants with too few whole days of usage are included with their charges so far." in text
 
 
 def test_as_many_queries_for_twelve_as_for_two(

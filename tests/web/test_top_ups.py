@@ -167,7 +167,7 @@ def test_ben_reads_nothing_of_cards_nor_of_who_bought(scenario: Scenario, ann: C
     text = shown(signed_in(a_person("ben@vision.example", scenario.lab, Role.MEMBER)))
     assert "When less than $10.00 is left, $20.00 is bought" in text
     assert "Automatic top-up Waits" in text
-    assert "It waits: whoever pays sees why." in text
+    assert "It waits: people who may pay see the reason." in text
     assert [word for word in ("9995", "ann@", "insufficient", "Top-ups by card") if word in text] == []
     op = shown(signed_in(an_operator()))
     assert "Visa ending in 9995 Refused" in op

@@ -31,7 +31,8 @@ class IdentityProvider(models.Model):
     tenant_claim = models.CharField(max_length=LONGEST_CLAIM, blank=True)
     operators = models.BooleanField(default=False, help_text="Operators may sign in by it, too.")
     sign_out = models.BooleanField(
-        default=False, help_text="Whoever signed in by it and signs out here is led there to sign out, too."
+        default=False,
+        help_text="A person who signed in by it and signs out here is led there to sign out, too.",
     )
     enabled = models.BooleanField(default=True)
 
