@@ -68,6 +68,13 @@ def settings_as_before() -> Iterator[None]:
 
 
 @pytest.fixture
+def mailed(settings: Any) -> None:
+    """E-mails are sent, with links to this address."""
+    settings.CLUSTERTAB_SENDS_MAIL = True
+    settings.PORTAL_URL = "https://portal.example"
+
+
+@pytest.fixture
 def scenario() -> Iterator[Scenario]:
     """March's invoice of 4.00, which is due, and a stand-in for Stripe that has nothing of its tenant yet."""
     from tests.collecting import a_scenario

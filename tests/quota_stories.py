@@ -16,7 +16,7 @@ from billing.quotas.review import ReviewTally
 from billing.quotas.terms import QuotaTerms
 from clusters.models import Cluster
 from portal.core.events.models import Event, EventType
-from portal.core.tenants.models import Tenant
+from portal.core.tenants.models import Role, Tenant
 from tests import builders
 
 
@@ -32,6 +32,15 @@ def a_quota(tenant: Tenant, name: str = "monthly", made: str = "2026-03-01", **s
     )
     look(made)
     return row
+
+
+def a_vision(cluster: Cluster, **roles: Role) -> Tenant:
+    """Vision pays 2.00 per GPU-hour on the cluster and is Ann's; beside her those named are in it."""
+    tenant = builders.a_tenant("vision", plan=builders.a_plan(), accounts=[(cluster, "vision")])
+    builders.a_person("ann@vision.example", tenant, Role.OWNER)
+    for name, role in roles.items():
+        builders.a_person(f"{name}@vision.example", tenant, role)
+    return tenant
 
 
 def look(moment: str) -> ReviewTally:

@@ -30,18 +30,12 @@ from billing.quotas import review
 from clusters.models import Cluster
 from portal.core.tenants.models import Membership, Role, Tenant, User
 from tests import builders
-from tests.quota_stories import a_quota, look, shrink, spend, subjects, told_events
+from tests.quota_stories import a_quota, a_vision, look, shrink, spend, subjects, told_events
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("mailed")]
 
 NIGHT = Hours(quiet_from=time(22), quiet_until=time(7), timezone="Europe/Berlin")
 AT_EIGHT = Hours(digest_at=time(8), timezone="Europe/Berlin")
-
-
-@pytest.fixture(autouse=True)
-def mailed(settings: Any) -> None:
-    settings.CLUSTERTAB_SENDS_MAIL = True
-    settings.PORTAL_URL = "https://portal.example"
 
 
 @pytest.fixture
@@ -51,10 +45,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def vision(cluster: Cluster) -> Tenant:
-    tenant = builders.a_tenant("vision", plan=builders.a_plan(), accounts=[(cluster, "vision")])
-    builders.a_person("ann@vision.example", tenant, Role.OWNER)
-    builders.a_person("carla@vision.example", tenant, Role.BILLING)
-    return tenant
+    return a_vision(cluster, carla=Role.BILLING)
 
 
 def prefers(email: str, hours: Hours, moment: str = "2026-03-01", **timings: str) -> NoticePreference:

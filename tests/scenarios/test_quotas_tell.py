@@ -24,15 +24,9 @@ from billing.quotas import review
 from clusters.models import Cluster, Connection
 from portal.core.tenants.models import Membership, Role, Tenant, User
 from tests import builders
-from tests.quota_stories import a_quota, look, shrink, spend, subjects, told_events
+from tests.quota_stories import a_quota, a_vision, look, shrink, spend, subjects, told_events
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def mailed(settings: Any) -> None:
-    settings.CLUSTERTAB_SENDS_MAIL = True
-    settings.PORTAL_URL = "https://portal.example"
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("mailed")]
 
 
 @pytest.fixture
@@ -42,10 +36,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def vision(cluster: Cluster) -> Tenant:
-    tenant = builders.a_tenant("vision", plan=builders.a_plan(), accounts=[(cluster, "vision")])
-    builders.a_person("ann@vision.example", tenant, Role.OWNER)
-    builders.a_person("ben@vision.example", tenant, Role.MEMBER)
-    return tenant
+    return a_vision(cluster, ben=Role.MEMBER)
 
 
 def steady(cluster: Cluster, days: range, dollars: str = "40") -> None:

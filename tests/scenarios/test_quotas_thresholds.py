@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from django.core import mail
@@ -20,16 +19,10 @@ from billing.quotas import review
 from clusters.models import Cluster
 from portal.core.tenants.models import Role, Tenant
 from tests import builders
-from tests.quota_stories import a_quota, look, shrink, spend, subjects, told_events
+from tests.quota_stories import a_quota, a_vision, look, shrink, spend, subjects, told_events
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("mailed")]
 ALL = ("50%", "80%", "100%")
-
-
-@pytest.fixture(autouse=True)
-def mailed(settings: Any) -> None:
-    settings.CLUSTERTAB_SENDS_MAIL = True
-    settings.PORTAL_URL = "https://portal.example"
 
 
 @pytest.fixture
@@ -39,10 +32,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def vision(cluster: Cluster) -> Tenant:
-    tenant = builders.a_tenant("vision", plan=builders.a_plan(), accounts=[(cluster, "vision")])
-    builders.a_person("ann@vision.example", tenant, Role.OWNER)
-    builders.a_person("ben@vision.example", tenant, Role.MEMBER)
-    return tenant
+    return a_vision(cluster, ben=Role.MEMBER)
 
 
 def test_quota_019_thirty_passes_at_85_percent_tell_once(cluster: Cluster, vision: Tenant) -> None:
