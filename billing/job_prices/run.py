@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.db.models import QuerySet
 
@@ -100,7 +101,7 @@ def _write(
             break
         if part := parts.get(job.key):
             try:
-                written[0] += comments.write(job, lambda text, part=part: _edited(text, part, moment))  # type: ignore[misc]
+                written[0] += comments.write(job, partial(_edited, part=part, moment=moment))
             except NotStuckError as error:  # of this job alone
                 trouble = trouble or error
             rests(PAUSE)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Speaks with ClusterTab for the plugins of Slurm that lie beside it. docs/how-to/slurm-plugins.md.
 
-One file, for the Python 3.6 of old login nodes and newer, with nothing but its standard library. It has the key, which
-users must not read, and does up to three things, each where its section stands in the configuration: [ask] answers
-the cli_filter of this host on a socket, [blocked] keeps the file that job_submit reads, [queue] reserves for jobs that
-wait.
+One file, for the Python 3.6 of old login nodes and newer, with nothing but its standard library: it is copied to a host
+alone, so what it needs of the agent in deploy/agent is written here again. It has the key, which users must not read,
+and does up to three things, each where its section stands in the configuration: [ask] answers the cli_filter of this
+host on a socket, [blocked] keeps the file that job_submit reads, [queue] reserves for jobs that wait.
 Commands of Slurm are run with fixed arguments. What users say reaches none of them.
 """
 
