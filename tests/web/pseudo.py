@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from typing import Any
 
 PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MARKED = "àƀćďèƒĝĥíĵķĺɱńòƥɋŕśťùṽŵẋýžÀƁĆĎÈƑĜĤÍĴĶĹṂŃÒƤɊŔŚŤÙṼŴẊÝŽ"
@@ -37,9 +36,6 @@ class Pseudo:
 
     def to_language(self) -> str:
         return "de"
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name)
 
 
 class _Texts(HTMLParser):
