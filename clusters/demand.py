@@ -17,10 +17,14 @@ def load_demand(
     """By cluster percent, as it was read last; without those of which no GPU is known to be up. Two queries.
 
     `freed`: GPUs of jobs that were ended since. A MIG slice counts as its part of a GPU; a suspended job, and one that
-    its scheduler no longer knows, holds nothing.
+    its scheduler no longer knows, holds nothing. Nobody knows which jobs hold GPUs of a node that is being drained: all
+    of them are taken to be held, so that what is in use of the rest is never too much.
     """
-    up = CapacityInterval.objects.filter(cluster__in=clusters, until=None, state=CapacityState.UP, gpus__gt=0)
-    gpus = dict(up.values_list("cluster").annotate(sum=Sum("gpus")).order_by("cluster"))
+    states = CapacityState.UP, CapacityState.DRAINED
+    known = CapacityInterval.objects.filter(cluster__in=clusters, until=None, state__in=states, gpus__gt=0)
+    counts = known.values_list("cluster", "state").annotate(sum=Sum("gpus")).order_by("cluster", "state")
+    sums_of_nodes = {(cluster, state): count for cluster, state, count in counts}
+    gpus = {cluster: count for (cluster, state), count in sums_of_nodes.items() if state == CapacityState.UP}
     runs = UsageRecord.objects.filter(
         cluster__in=gpus, ended=None, started__isnull=False, gpus__gt=0, vanished=None
     ).exclude(state="SUSPENDED")
@@ -30,4 +34,6 @@ def load_demand(
         held[cluster] += Fraction(int(amount), share_den)
     for cluster, count in (freed or {}).items():
         held[cluster] -= count
-    return {cluster: held[cluster] * 100 / count for cluster, count in gpus.items()}
+    for cluster in gpus:
+        held[cluster] -= sums_of_nodes.get((cluster, CapacityState.DRAINED), 0)
+    return {cluster: max(held[cluster], Fraction(0)) * 100 / count for cluster, count in gpus.items()}

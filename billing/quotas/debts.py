@@ -42,10 +42,11 @@ MARGIN = 5
 def follow_debts(tenants: Collection[int], *, moment: datetime, confined: Collection[int] = ()) -> None:
     """Have a budget for each wallet in debt whose terms act, and no other; within the pass. Again, nothing changes.
 
-    `confined`: wallets that are taken to have been in debt, until they have what ends it. Two queries where no tenant
-    has such terms.
+    `confined`: wallets that are taken to have been in debt, until they have what ends it. Of two at once one waits for
+    the other, by the rows of the terms. Two queries where no tenant has such terms.
     """
-    terms = {row.scheme_id: row for row in DebtTerms.objects.filter(scheme__tenant__in=tenants)}
+    locked = DebtTerms.objects.select_for_update(of=("self",), no_key=True)
+    terms = {row.scheme_id: row for row in locked.filter(scheme__tenant__in=tenants).order_by("pk")}
     rows = {row.wallet_id: row for row in list_quotas().filter(tenant__in=tenants, set_by=QuotaSetBy.WALLET)}
     listed = Wallet.objects.filter(scheme__in=terms).select_related("tenant", "project", "scheme")
     begun = Q(balance__lt=0) | Q(pk__in=[*rows, *confined], balance__lt=F("scheme__debt__free_at"))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import Any
 
 import pytest
 from django.core import mail
+from django.db import IntegrityError, connection, transaction
 
 from billing.models import (
     DebtTerms,
@@ -20,6 +23,7 @@ from billing.models import (
     WalletScope,
 )
 from billing.quotas import quotas
+from billing.quotas.debts import follow_debts
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaError, QuotaTerms
 from billing.rating.pulls import PullOutcome
@@ -64,11 +68,15 @@ class BucketLab(EndingLab):
         wallet_terms.set_debt(scheme=self.scheme, debt=debt)
         self.up(6)
 
-    def up(self, gpus: int) -> None:
-        """So many GPUs are up now."""
-        capacity.observe(
-            self.cluster, [NodeSeen(name="n1", gpu_model="a100", gpus=gpus, state=NodeState.UP)], self.now
-        )
+    def up(self, gpus: int, drained: int = 0) -> None:
+        """So many GPUs are up now, and so many on a node that is being drained."""
+        counts = {"n1": (gpus, NodeState.UP), "n2": (drained, NodeState.DRAINED)}
+        nodes = [
+            NodeSeen(name=name, gpu_model="a100", gpus=count, state=state)
+            for name, (count, state) in counts.items()
+            if count
+        ]
+        capacity.observe(self.cluster, nodes, self.now)
 
     def overdraws(self) -> None:
         """Four GPUs of Ben's since 10:00, and one of Eve's, who has enough."""
@@ -140,6 +148,45 @@ def test_a_debt_stops_nobody_while_gpus_are_free(lab: BucketLab) -> None:
     assert lab.ends().ended == 0  # seen by the worker before any pass
     lab.goes_by()
     assert (lab.states, endings(), lab.state_of(71)) == (["lifted"], [("stopped", [])], "RUNNING")
+
+
+def test_a_debt_stops_nobody_where_only_nodes_that_are_drained_are_full(lab: BucketLab) -> None:
+    """Five GPUs are held, up to four of them on the node that is drained: of the six that are up, five may be free."""
+    lab.up(6, drained=4)
+    lab.overdraws()
+    assert (debts(), lab.states, endings()) == ([("ben", True)], [], [])
+    lab.now += timedelta(minutes=1)
+    lab.up(1, drained=4)
+    lab.goes_by(30)
+    assert lab.states == ["blocked"]
+    lab.is_due()
+    lab.up(6, drained=4)
+    assert (lab.ends().ended, lab.state_of(71)) == (0, "RUNNING")
+
+
+def test_two_who_see_one_debt_at_once_write_one_budget(lab: BucketLab) -> None:
+    """A pass and an import: neither fails."""
+    lab.runs(71, "2026-03-05 10:00", gpus=4)
+    lab.books()
+    barrier, failed = threading.Barrier(4), list[IntegrityError]()
+
+    def follow() -> None:
+        try:
+            barrier.wait()
+            with transaction.atomic():
+                follow_debts([lab.tenant.pk], moment=lab.now)
+                time.sleep(0.2)
+        except IntegrityError as error:
+            failed.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=follow) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (failed, debts()) == ([], [("ben", True)])
 
 
 def test_no_more_is_ended_than_it_takes(lab: BucketLab) -> None:
