@@ -61,11 +61,10 @@ def _drop_unsent(moment: datetime) -> None:
         cluster=OuterRef("account__cluster"),
         account=OuterRef("account__name"),
         kind=ActKind.HOLD,
-        who=Concat(Value(QUOTA_SOURCE), Cast(OuterRef("quota"), CharField())),
+        who__startswith=QUOTA_SOURCE,  # the last quota that held a job releases it, whichever did it
     )
-    rows = QuotaBlock.objects.filter(
-        ~Exists(placed), ~Exists(held), state=QuotaBlockState.LIFTING, ended_at=None
-    )
+    may_hold = (Q(holds=True) | Q(holds_instead=True)) & Exists(held)
+    rows = QuotaBlock.objects.filter(~Exists(placed), ~may_hold, state=QuotaBlockState.LIFTING, ended_at=None)
     for row in rows.select_related("account__cluster")[:AT_ONCE]:
         _record(row, QuotaBlockState.LIFTED, moment, silent=True)
 

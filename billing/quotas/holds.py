@@ -10,6 +10,7 @@ from billing.dunning import scheduler_blocks
 from billing.dunning.scheduler_blocks import OtherTenantsBelowError
 from billing.models import QuotaBlock
 from billing.models.notices import BlockState
+from billing.models.quota_blocks import QUOTA_SOURCE
 from billing.quotas.counters import rows, sql
 from billing.quotas.demands import BLOCKING
 from clusters import enforcement_plan
@@ -85,7 +86,7 @@ def _hold(port: SchedulerPort, row: QuotaBlock, *, gpus_only: bool = False) -> B
 def _release(port: SchedulerPort, row: QuotaBlock) -> BlockState:
     """What any quota holds and none demands to be held any more: two may hold one job."""
     acts = Act.objects.filter(cluster=port.cluster, account=row.account.name, kind=ActKind.HOLD)
-    if not acts.filter(who=row.source).exists():
+    if not acts.filter(who__startswith=QUOTA_SOURCE).exists():
         return BlockState.LIFTED
     others = QuotaBlock.objects.filter(
         Q(holds=True) | Q(holds_instead=True), account=row.account_id, state__in=BLOCKING, ended_at=None

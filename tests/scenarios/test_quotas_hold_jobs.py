@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 import pytest
 
 from billing.admission.blocked_accounts import list_blocked_accounts
-from billing.models import QuotaAction, QuotaBlock
+from billing.models import Quota, QuotaAction, QuotaBlock
 from billing.quotas.terms import QuotaError
 from clusters import job_control
 from clusters.connectors.slurm.acts import SlurmActs
-from clusters.models import Act, Connection
+from clusters.models import Act, ActKind, Connection
 from portal.core.events.models import Event
 from portal.core.tenants.models import Ownership
 from tests.builders import a_person, a_plan, a_tenant, an_operator, own
@@ -217,3 +217,18 @@ def test_quota_039_jobs_that_were_never_held_need_no_scheduler_to_be_let_go(lab:
     lab.goes_by(3600)
     assert (lab.states, Act.objects.count()) == (["lifted"], 0)
     assert QuotaBlock.objects.get().holds
+
+
+def test_quota_036_a_job_that_two_budgets_hold_goes_with_the_last_whichever_held_it(lab: EndingLab) -> None:
+    for name in ("first", "second"):
+        a_quota(lab.tenant, name, **HOLDS)
+    lab.slurm.world.add(Job(1))
+    spend(lab.cluster, "1000.00")
+    lab.goes_by()
+    who = Act.objects.get(kind=ActKind.HOLD).who
+    quotas = {f"quota:{row.pk}": row.name for row in Quota.objects.all()}
+    for name in (quotas.pop(who), *quotas.values()):
+        assert lab.slurm.world.jobs[1].reason == "JobHeldAdmin"
+        lab.raise_to("1500", name)
+        lab.goes_by()
+    assert lab.slurm.world.jobs[1].reason == "None"
