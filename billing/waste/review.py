@@ -60,7 +60,7 @@ def _review(done: WasteTally, moment: datetime) -> None:
         done.closed += len(closed)
         current -= closed
     by_id = {rule.pk: rule for rule in rules}
-    new = [job for job in held if job.place not in current]
+    new = _without_ended([job for job in held if job.place not in current])
     _find(new, by_id, ending, moment)
     done.findings += len(new)
 
@@ -120,6 +120,15 @@ def _record_spared(row: WasteFinding, present: Present, met: set[tuple[int, int]
         through = present.through or row.idle_since
         row.closed_for, row.ran_until = WasteClosed.UNKNOWN, min(through, moment)
     row.save(update_fields=["closed_at", "closed_for", "ran_until", "error"])
+
+
+def _without_ended(jobs: Sequence[IdleJob]) -> list[IdleJob]:
+    """Without those that a rule has ended after the last hour that is known of them: the next pull learns of it."""
+    if not jobs:
+        return []
+    rows = WasteFinding.objects.filter(record_id__in={job.record for job in jobs}, ended_at__isnull=False)
+    ended = dict(rows.order_by("ended_at").values_list("record_id", "ended_at"))
+    return [job for job in jobs if (end := ended.get(job.record)) is None or end < job.through]
 
 
 def _find(

@@ -69,10 +69,10 @@ CREATE POLICY tenants_tenant_of_tenant ON tenants_tenant FOR SELECT TO clusterta
     USING (id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint));
 GRANT SELECT ON tenants_tenant TO clustertab_portal;
 
--- The rules in force that say which idle jobs are ended: they hold for all tenants.
+-- The rules that say which idle jobs are ended: those in force, which hold for all tenants, and those of its own jobs.
 ALTER TABLE billing_wasterule ENABLE ROW LEVEL SECURITY;
 CREATE POLICY billing_wasterule_in_force ON billing_wasterule FOR SELECT TO clustertab_portal, clustertab_agent
-    USING (true);
+    USING (ended_at IS NULL OR id IN (SELECT f.rule_id FROM billing_wastefinding f));
 GRANT SELECT ON billing_wasterule TO clustertab_portal, clustertab_agent;
 
 -- The public keys that verify its evidence: anybody's. The private ones are nobody's but the signer's.

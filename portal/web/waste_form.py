@@ -9,7 +9,8 @@ from django.http import QueryDict
 from django.utils.translation import gettext as _
 
 from billing.models import WasteAction, WasteChoiceKind, WasteKind, WasteRule
-from billing.waste.rules import GRACE
+from billing.models.quota_terms import LONGEST_TEXT
+from billing.waste.rules import GRACE, MOST_NAMES
 from portal.config_file.entries import read
 from portal.config_file.toml_table import Table
 from portal.config_file.waste import WasteRuleEntry
@@ -19,7 +20,7 @@ TEXTS = ("name", "kind", "cluster", "action", "choice")
 NUMBERS = ("hours", "busy_at_most", "grace_minutes")
 LISTS = ("except_queues", "except_qoses", "except_names")
 NAMES = (*TEXTS, *NUMBERS, *LISTS, "watch")
-LONGEST = 2000  # characters of a field
+LONGEST = MOST_NAMES * (LONGEST_TEXT + 2)  # characters of a field: no exception is cut off
 ACTS = "no"  # of `watch`
 
 

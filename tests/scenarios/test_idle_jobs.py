@@ -11,13 +11,14 @@ from django.core import mail
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing.models import WasteAction, WasteChoiceKind, WasteFinding, WasteKind
+from billing.models import WasteAction, WasteChoiceKind, WasteFinding, WasteKind, WasteRule
 from billing.rating.pulls import PullOutcome
-from billing.waste import end_run, review, rules
+from billing.waste import end_run, review, rules, savings
 from billing.waste.rules import WasteRuleError
 from clusters.models import Act, ActKind
 from portal.core.events.models import Event
-from tests.builders import at
+from portal.core.tenants.scope import acting_scope, tenant_scope
+from tests.builders import a_tenant, at
 from tests.fakes.scheduler_port import a_world
 from tests.fakes.slurmrestd import StandIn
 from tests.waste_stories import WasteLab, a_rule
@@ -77,6 +78,8 @@ def test_an_idle_job_is_announced_warned_of_and_cancelled_and_a_busy_one_is_not(
     assert kinds == [("waste.found", "announced")] * 2 + [("waste.found", "soon")] * 2 + [
         ("waste.ended", "ended")
     ]
+    review.review_waste(moment=at("2026-03-05 14:15"))  # before a pull that knows of the end
+    assert len(lab.findings) == 2
     assert lab.at("14:30").ended == 0
 
 
@@ -111,6 +114,39 @@ def test_a_slurm_that_cannot_requeue_over_rest_keeps_the_job_and_says_why(minor:
         assert done.ended == 0
         assert "cannot requeue jobs over REST" in done.troubles[0]
         assert (lab.state_of(71), lab.findings) == ("RUNNING", [("71", "announced", "")])
+
+
+def test_what_watching_would_have_ended_counts_each_job_once_for_each_rule(lab: WasteLab) -> None:
+    a_rule(watch=True)
+    lab.runs(71, hours="BBIIIIIIBIIIIII")
+    for time in ("11:20", "14:20", "15:20", "18:20", "20:50"):  # it works at 14:00, and is found again
+        lab.at(time)
+    assert lab.findings == [("71", "watched", "busy"), ("71", "watched", "")]
+    (one,) = savings.load_savings(moment=lab.now, since=at("2026-03-01"))
+    assert (one.jobs, one.again) == (1, 1)
+
+
+def test_a_tenant_reads_rules_in_force_and_those_that_its_jobs_met_alone(lab: WasteLab) -> None:
+    other = a_tenant("speech")
+    a_rule("of-all")
+    a_rule("met", action=WasteAction.NOTIFY)
+    a_rule("secret", hours=300, except_names=["of-somebody-else"])
+    lab.runs(71, hours="BBIII")
+    lab.at("11:20")
+    for name in ("met", "secret"):
+        assert rules.end_rule(name=name, moment=lab.now)
+    seen = {}
+    for tenant in (lab.tenant, other):
+        for scope in (tenant_scope, acting_scope):
+            with scope(tenant):
+                seen[tenant.slug, scope.__name__] = set(WasteRule.objects.values_list("name", flat=True))
+    mine, others = {"of-all", "met"}, {"of-all"}
+    assert seen == {
+        ("vision", "tenant_scope"): mine,
+        ("vision", "acting_scope"): mine,
+        ("speech", "tenant_scope"): others,
+        ("speech", "acting_scope"): others,
+    }
 
 
 def test_what_is_not_known_is_never_ended(lab: WasteLab) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import pytest
 from django.core.management import call_command
 from django.db import connection
+from django.http import QueryDict
 from django.test.utils import CaptureQueriesContext
 
 from billing.models import WasteFinding, WasteRule
@@ -19,11 +20,12 @@ from portal.config_file.apply import apply
 from portal.config_file.schema import parse
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import User
+from portal.web import waste_form
 from tests.api.door import Door, a_key
 from tests.builders import a_person, a_tenant, an_operator, at
 from tests.fakes.scheduler_port import a_world
 from tests.fakes.slurmrestd import StandIn
-from tests.waste_stories import WasteLab
+from tests.waste_stories import WasteLab, a_rule
 from tests.web.clock import stand_at
 from tests.web.house import page, signed_in
 from tests.web.test_overview import words
@@ -153,3 +155,12 @@ watch = false
         preview = words(page(op, f"{OP}?{urlencode(RULE | change | {'act': 'preview'})}"))
         assert answer in preview
     assert signed_in(op).post(OP, RULE | {"name": "a\0b", "act": "save"}).status_code == 302
+
+
+def test_a_rule_that_excludes_much_keeps_all_of_it_through_the_form() -> None:
+    excluded = sorted(f"interactive-session-of-team-{number:03d}" for number in range(100))
+    row = a_rule(except_names=excluded)
+    fields = QueryDict(mutable=True)
+    fields.update(waste_form.values_of(row))
+    waste_form.entry_of(waste_form.typed_in(fields)).write(moment=at("2026-03-05"))
+    assert WasteRule.objects.get().except_names == excluded
