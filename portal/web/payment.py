@@ -117,11 +117,10 @@ def add_card(request: HttpRequest, tenant: Tenant) -> HttpResponse:
 @tenant_act(Action.PAY, proof=True)
 def set_automatic(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     account = customers.set_automatic(tenant=tenant, automatic=request.POST.get("automatic") == "yes")
-    charged, waiting = (
-        _("Invoices are charged on the day they are due."),
-        _("Invoices wait until somebody pays them."),
-    )
-    messages.success(request, charged if account.automatic else waiting)
+    if account.automatic:
+        messages.success(request, _("Invoices are charged on the day they are due."))
+    else:
+        messages.success(request, _("Invoices wait until somebody pays them."))
     return redirect("payment", tenant.slug)
 
 

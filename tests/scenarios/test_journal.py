@@ -165,9 +165,8 @@ def test_what_is_no_account_is_refused(word: str) -> None:
     assert journal.numbers_of(["bank=1=2"])[Account.BANK] == "1=2"
 
 
-def test_a_wallet_gets_back_what_a_void_or_credited_invoice_took() -> None:
-    cluster = a_cluster(complete_through="2026-09-01")
-    lab = a_tenant(plan=a_plan(settles="wallet-first"), accounts=[(cluster, "vision")], tax_rate=Decimal(19))
+def pays_in(lab: Tenant) -> None:
+    """50.00 into a new wallet, on 1 March."""
     wallet_terms.set_scheme(
         tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
     )
@@ -179,6 +178,12 @@ def test_a_wallet_gets_back_what_a_void_or_credited_invoice_took() -> None:
         who="op",
         moment=at("2026-03-01 10:00"),
     )
+
+
+def test_a_wallet_gets_back_what_a_void_or_credited_invoice_took() -> None:
+    cluster = a_cluster(complete_through="2026-09-01")
+    lab = a_tenant(plan=a_plan(settles="wallet-first"), accounts=[(cluster, "vision")], tax_rate=Decimal(19))
+    pays_in(lab)
     ingest(cluster, a_job(ended="2026-03-02 15:00"))
     close("2026-03")
     assert agreed() == {"bank": 5000, "prepaid": -3810, "revenue": -1000, "tax": -190}
@@ -234,17 +239,7 @@ def test_what_a_wallet_pays_is_of_the_day_of_its_invoice() -> None:
     cluster = a_cluster(complete_through="2027-09-01")
     plan, zone = a_plan(settles="wallet-first"), "Pacific/Auckland"
     lab = a_tenant(plan=plan, accounts=[(cluster, "vision")], tax_rate=Decimal(19), timezone=zone)
-    wallet_terms.set_scheme(
-        tenant=lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=at("2026-03-01")
-    )
-    grants.grant(
-        wallet=Wallet.objects.get(),
-        amount=5000,
-        kind=GrantKind.TOP_UP,
-        key="one",
-        who="op",
-        moment=at("2026-03-01 10:00"),
-    )
+    pays_in(lab)
     ingest(cluster, a_job(started="2026-12-05 10:00", ended="2026-12-05 15:00"))
     closed("2026-12", lab, on="2026-12-31 12:00", now="2027-12-31 12:00")
 
