@@ -34,7 +34,7 @@ def compose_member_email(notices: Sequence[Notice], tenant: Tenant, *, moment: d
     quotas: list[Mapping[str, Any]] = next(
         (notice.details["quotas"] for notice in notices if notice.kind == NoticeKind.QUOTA), []
     )
-    parts = [_("This has come together since your last e-mail of this kind.")]
+    parts = [_("These are the notices since your last e-mail of this kind.")]
     if quotas:
         parts.append(compose_quotas.effect_text(quotas))
     placed = contexts[0] | {

@@ -733,7 +733,7 @@ class Migration(migrations.Migration):
                         ('action', models.CharField(choices=[('notify', 'Only notify'), ('requeue', 'Requeue it, held, after a grace'), ('cancel', 'Cancel it after a grace')], max_length=7)),
                         ('grace_minutes', models.PositiveIntegerField(help_text='From the announcement to the end.')),
                         ('watch', models.BooleanField(help_text='It is only written down what the rule would do.')),
-                        ('choice', models.CharField(choices=[('none', 'It holds for all tenants'), ('opt-out', 'Tenants may opt out'), ('opt-in', 'Only for tenants that opt in')], max_length=7)),
+                        ('choice', models.CharField(choices=[('none', 'It applies to all tenants'), ('opt-out', 'Tenants may opt out'), ('opt-in', 'Only for tenants that opt in')], max_length=7)),
                         ('created_at', models.DateTimeField()),
                         ('ended_at', models.DateTimeField(blank=True, null=True)),
                     ],

@@ -34,7 +34,7 @@ class WasteAction(models.TextChoices):
 class WasteChoiceKind(models.TextChoices):
     """What owners of a tenant may decide."""
 
-    NONE = "none", "It holds for all tenants"
+    NONE = "none", "It applies to all tenants"
     OPT_OUT = "opt-out", "Tenants may opt out"
     OPT_IN = "opt-in", "Only for tenants that opt in"
 

@@ -150,9 +150,9 @@ def choose_waste_rule(request: HttpRequest, tenant: Tenant) -> HttpResponse:
             tenant=tenant, name=name, takes_part=takes_part, moment=datetime.now(UTC).replace(microsecond=0)
         ):
             text = (
-                _("Rule %(name)s now holds for your jobs.")
+                _("Rule %(name)s now applies to your jobs.")
                 if takes_part
-                else _("Rule %(name)s does not hold for your jobs any more.")
+                else _("Rule %(name)s no longer applies to your jobs.")
             )
             messages.success(request, text % {"name": name})
     except WasteRuleError as refusal:
@@ -234,7 +234,7 @@ def _rule_row(row: WasteRule, **more: Any) -> RuleRow:
         WasteAction.CANCEL: _("Cancels after {minutes} minutes"),
     }
     choices = {
-        WasteChoiceKind.NONE: _("Holds for all tenants"),
+        WasteChoiceKind.NONE: _("Applies to all tenants"),
         WasteChoiceKind.OPT_OUT: _("Tenants may opt out"),
         WasteChoiceKind.OPT_IN: _("Only tenants that opt in"),
     }

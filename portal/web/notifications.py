@@ -127,7 +127,7 @@ def change_notifications(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     timings = {column: request.POST[column] for column in CHOICES if column in request.POST}
     try:
         set_preference(membership=member, timings=timings, hours=read_form(request), moment=datetime.now(UTC))
-        messages.success(request, _("Saved. What waits for you goes by it, too."))
+        messages.success(request, _("Saved. It applies to e-mails that are waiting for you, too."))
     except NotificationError as refusal:
         form_input.keep(request, *CHOICES, *HOURS)
         messages.error(request, sentence(refusal))
@@ -240,6 +240,6 @@ def _subscribe(request: HttpRequest, user: User, moment: datetime) -> None:
         messages.error(request, sentence(refusal))
         return
     if row.topics:
-        messages.success(request, _("Saved. What waits for you goes by it, too."))
+        messages.success(request, _("Saved. It applies to e-mails that are waiting for you, too."))
     else:
         messages.success(request, _("Saved. You are mailed no notices of tenants."))

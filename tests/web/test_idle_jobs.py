@@ -109,7 +109,7 @@ def test_op_previews_watches_and_then_acts_and_ann_sees_what_was_done(
     answer = signed_in(ann).post(
         "/t/vision/idle-jobs/choose/", {"name": "idle-3-hours", "act": "out"}, follow=True
     )
-    assert "does not hold for your jobs any more" in words(answer.content.decode())
+    assert "no longer applies to your jobs" in words(answer.content.decode())
     assert "Rule does not apply Opt in" in words(page(ann, MINE))
     assert WasteFinding.objects.filter(state="ended").count() == 1
     listed = Door(a_key(ann, lab.tenant).secret).get("/idle-jobs?state=ended").body["data"]

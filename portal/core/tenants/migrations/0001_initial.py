@@ -101,7 +101,7 @@ class Migration(migrations.Migration):
                         ('groups_claim', models.CharField(default='groups', max_length=255)),
                         ('tenant_claim', models.CharField(blank=True, max_length=255)),
                         ('operators', models.BooleanField(default=False, help_text='Operators may sign in by it, too.')),
-                        ('sign_out', models.BooleanField(default=False, help_text='A person who signed in by it and signs out here is led there to sign out, too.')),
+                        ('sign_out', models.BooleanField(default=False, help_text='A person who signed in by it and signs out here is redirected there to sign out, too.')),
                         ('enabled', models.BooleanField(default=True)),
                     ],
                     options={

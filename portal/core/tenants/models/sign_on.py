@@ -32,7 +32,7 @@ class IdentityProvider(models.Model):
     operators = models.BooleanField(default=False, help_text="Operators may sign in by it, too.")
     sign_out = models.BooleanField(
         default=False,
-        help_text="A person who signed in by it and signs out here is led there to sign out, too.",
+        help_text="A person who signed in by it and signs out here is redirected there to sign out, too.",
     )
     enabled = models.BooleanField(default=True)
 
