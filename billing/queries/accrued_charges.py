@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 
+from django.utils.translation import gettext, gettext_noop
+
 from billing.catalog.billing_periods import Lacking
 from billing.invoicing import charges, close_inputs, manual_lines, statements
 from billing.invoicing.charges import ChargeInputs
@@ -26,10 +28,10 @@ from portal.sql_files import Statements
 sql = Statements(__file__, "accrued_charges.sql")
 
 EARLIER, AHEAD, BY_HAND, BILLED = (
-    "Earlier periods, not billed yet",
-    "Fees billed in advance",
-    "Lines added by hand",
-    "Billed already",
+    gettext_noop("Earlier periods, not billed yet"),
+    gettext_noop("Fees billed in advance"),
+    gettext_noop("Lines added by hand"),
+    gettext_noop("Billed already"),
 )
 
 
@@ -103,20 +105,29 @@ def accrued(*, tenant: Tenant, period: BillingPeriod) -> Accrued | None:
     ]
     extra_amounts = [
         *(
-            (f"Paid by {payer.name}", _sum(-amount for amount in _of_period(one).values()))
+            (
+                gettext("Paid by {tenant}").format(tenant=payer.name),
+                _sum(-amount for amount in _of_period(one).values()),
+            )
             for payer, one in others
         ),
         (
-            BILLED,
+            gettext(BILLED),
             _sum(-one.amount for key, one in statement.charge_inputs.billed.items() if key.service == own),
         ),
-        *((name, _sum(line.amount for line in lines if _is(line, name, own))) for name in (EARLIER, AHEAD)),
         *(
-            (f"Used by {one.user.name}", _sum(line.amount for line in one.lines))
+            (gettext(name), _sum(line.amount for line in lines if _is(line, name, own)))
+            for name in (EARLIER, AHEAD)
+        ),
+        *(
+            (
+                gettext("Used by {tenant}").format(tenant=one.user.name),
+                _sum(line.amount for line in one.lines),
+            )
             for one in statement.paid
             if one.user is not None
         ),
-        (BY_HAND, per_currency(waiting)),
+        (gettext(BY_HAND), per_currency(waiting)),
     ]
     extras = [(name, amount) for name, amounts in extra_amounts for amount in amounts if amount.amount]
     whole = [statement, *(one for _, one in others)]

@@ -16,6 +16,7 @@ from billing.rules.money import Money
 from portal.web import drawing
 from portal.web import format as say
 from portal.web.drawing import Plot
+from portal.web.price_words import price_words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,18 +59,6 @@ def curve_of(price: Price) -> Curve:
             for at, above in cliffs(points)
         ],
     )
-
-
-def price_words(price: Price) -> str:
-    """How it depends on the quantity, or what a unit costs; and what it includes."""
-    words = line_descriptions.scale(price)
-    if not words:
-        unit = priced_meter(price).unit
-        amount = say.price(price.unit_price, price.version.plan.currency)
-        words = _("{amount} per {unit}").format(amount=amount, unit=unit)
-    if price.allowance:
-        return _("{price}, after “{allowance}”").format(price=words, allowance=price.allowance.name)
-    return words
 
 
 def _units(point: Point) -> str:

@@ -26,9 +26,9 @@ from portal.core.tenants.access import Action
 from portal.core.tenants.scope import acting_scope
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
-from portal.web.curves import price_words
 from portal.web.plan_difference import charged, quota_words, term_words
 from portal.web.plans import SETTLES
+from portal.web.price_words import price_words
 from portal.web.quotes import quote_form
 
 WEEK = 7 * DAY
@@ -172,7 +172,7 @@ def _graduated(price: Price, tiers: Sequence[Tier], used: Fraction) -> list[Tier
 def _tier_row(
     price: Price, text: str, within: Fraction, size: Fraction | None, *, is_current: bool
 ) -> TierRow:
-    unit = plural(priced_meter(price).unit)
+    unit = _(plural(priced_meter(price).unit))
     used = _("{hours} {unit} used").format(hours=say.hours(within), unit=unit)
     if size is not None:
         used = _("{hours} of {size} {unit} used").format(
@@ -186,7 +186,7 @@ def _tier_text(price: Price, tier: Tier) -> str:
     amount = say.price(tier.unit_price, price.version.plan.currency)
     if tier.end is None:
         return _("above, at {amount}").format(amount=amount)
-    unit = plural(priced_meter(price).unit)
+    unit = _(plural(priced_meter(price).unit))
     return _("up to {hours} {unit} at {amount}").format(
         hours=say.hours(tier.end).removesuffix(".00"), unit=unit, amount=amount
     )

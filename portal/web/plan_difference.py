@@ -18,7 +18,7 @@ from billing.rules.formatting import grouped
 from portal.web import format as say
 from portal.web.badges import Badge
 from portal.web.budget_form import list_actions, list_credits
-from portal.web.curves import price_words
+from portal.web.price_words import price_words
 
 
 @dataclass(frozen=True, slots=True)

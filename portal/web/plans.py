@@ -26,9 +26,10 @@ from portal.sentences import sentence
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import Badge
-from portal.web.curves import curve_of, price_words
+from portal.web.curves import curve_of
 from portal.web.page_frame import PageFrame
 from portal.web.plan_difference import quota_words, term_words
+from portal.web.price_words import price_words
 
 TENANTS = 50  # that a plan's page names
 AMOUNT = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")  # below LARGEST_PRICE

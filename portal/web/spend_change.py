@@ -14,6 +14,7 @@ from billing.models import LineKind
 from billing.queries.cost_explorer import Days, filter_choices
 from billing.queries.spend_change import OtherCharge, Part, PartKind, SpendChange, explain_change
 from billing.queries.usage_series import Grouping, TooManyRowsError
+from billing.rules.meters import plural
 from billing.rules.money import Money
 from portal.core.tenants.access import Action
 from portal.core.tenants.scope import acting_scope
@@ -158,15 +159,10 @@ def _why(part: Part) -> str:
         return _("dearer models or prices") if part.exact > 0 else _("cheaper models or prices")
     old, new = (say.hours(units * 3600) for units in (part.earlier, part.later))
     if not part.earlier:
-        return _("new: {new} {unit}").format(new=new, unit=_units(part.unit))
+        return _("new: {new} {unit}").format(new=new, unit=_(plural(part.unit)))
     if not part.later:
-        return _("no longer used: {old} {unit} before").format(old=old, unit=_units(part.unit))
-    return _("{old} → {new} {unit}").format(old=old, new=new, unit=_units(part.unit))
-
-
-def _units(unit: str) -> str:
-    """`GPU-hours`; a declared meter's unit is read as it is."""
-    return f"{unit}s" if unit.endswith("-hour") else unit
+        return _("no longer used: {old} {unit} before").format(old=old, unit=_(plural(part.unit)))
+    return _("{old} → {new} {unit}").format(old=old, new=new, unit=_(plural(part.unit)))
 
 
 def _href(selection: CostSelection, part: Part, jobs: Jobs) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from typing import Any
 
 PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MARKED = "àƀćďèƒĝĥíĵķĺɱńòƥɋŕśťùṽŵẋýžÀƁĆĎÈƑĜĤÍĴĶĹṂŃÒƤɊŔŚŤÙṼŴẊÝŽ"
@@ -21,15 +22,19 @@ def marked(text: str) -> str:
 
 
 class Pseudo:
-    """In the place of gettext's catalog of German."""
+    """In the place of gettext's catalog of German: what has no German stays as it is."""
 
     domain = "django"
 
+    def __init__(self, german: Any) -> None:
+        self.known = german._catalog
+
     def gettext(self, message: str) -> str:
-        return marked(message)
+        return marked(message) if message in self.known else message
 
     def ngettext(self, one: str, many: str, number: int) -> str:
-        return marked(one if number == 1 else many)
+        said = one if number == 1 else many
+        return marked(said) if (one, 0) in self.known else said
 
     def language(self) -> str:
         return "de"

@@ -21,6 +21,7 @@ from billing.rules.money import Money
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import tenant_scope
+from portal.languages import in_language
 from tests import builders, stories
 from tests.terms import GRADUATED, TENS, TWO_DOLLARS, VOLUME, a_version
 from tests.web.clock import stand_at
@@ -147,6 +148,15 @@ def test_late_usage_an_advance_fee_and_a_line_by_hand_add_up_to_the_next_invoice
         ("Earlier periods, not billed yet", "10.00"),
         ("Fees billed in advance", "50.00"),
         ("Lines added by hand", "25.00"),
+    ]
+    with in_language("de"):
+        german = accrued(tenant=lab, period=april)
+    assert german is not None
+    assert [name for name, _ in german.extras] == [
+        "Bereits abgerechnet",
+        "Frühere Zeiträume, noch nicht abgerechnet",
+        "Im Voraus berechnete Gebühren",
+        "Von Hand ergänzte Positionen",
     ]
     assert charges.due == [previewed(lab, "2026-04")]
     assert charges.due[0].text == "87.00"

@@ -35,7 +35,10 @@ DATA = frozenset(f"{NAMES} {VALUES} {MONTHS}".split())
 @pytest.fixture
 def pseudo(monkeypatch: pytest.MonkeyPatch) -> None:
     real = trans_real.translation
-    monkeypatch.setattr(trans_real, "translation", lambda name: Pseudo() if name == "de" else real(name))
+    in_other_letters = Pseudo(real("de"))
+    monkeypatch.setattr(
+        trans_real, "translation", lambda name: in_other_letters if name == "de" else real(name)
+    )
 
 
 def test_no_word_of_a_tenants_pages_is_left_untranslated(pseudo: None) -> None:
@@ -81,6 +84,22 @@ def test_a_person_reads_in_their_language_and_an_operator_in_english() -> None:
     page = client.get("/operator/").content.decode()
     assert '<html lang="en">' in page
     assert "Rechnungen" not in page
+
+
+def test_units_and_prices_are_german_wherever_ann_reads_them() -> None:
+    house = a_house()
+    client, job = german(house.ann), house.record("17")
+    plan, spaced = "/t/vision-lab/plan/", "\N{NO-BREAK SPACE}"
+    assert f"2,00{spaced}$ je GPU-Stunde" in client.get(plan).content.decode()
+    days = "from=2026-03-01&through=2026-03-31&by=project"
+    for path in (
+        f"costs/change/?{days}",
+        f"jobs/{job}/",
+        "quote/?gpus=1&hours=1&gpu_model=a100&at=2026-03-20T10:00",
+    ):
+        text = client.get(f"/t/vision-lab/{path}").content.decode()
+        assert "GPU-Stunden" in text
+        assert not re.search("GPU-hour|core-hour|GiB-hour", text), path
 
 
 def test_without_a_choice_the_browser_decides_and_the_choice_is_a_persons_own() -> None:

@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _
 
 from billing.models import Invoice, MethodState, PaymentAttempt, RatedJob
 from billing.rules import gateway_amounts
+from billing.rules.meters import plural
 from billing.rules.references import in_groups
 from portal.locales import current
 from portal.web import badges, cards
@@ -91,6 +92,12 @@ def _instant(at: datetime | int) -> datetime:
 def service_period(invoice: Invoice) -> str:
     """`November 2026`."""
     return say.span(invoice.period_start, invoice.period_end, invoice.timezone)
+
+
+@register.filter
+def units(unit: str) -> str:
+    """Behind a number: `GPU-hours`; of a declared meter as it is."""
+    return _(plural(unit))
 
 
 @register.filter
