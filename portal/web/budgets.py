@@ -31,6 +31,7 @@ from billing.quotas.terms import QuotaError
 from billing.quotas.windows import load_calendars
 from billing.rules import quotas as rules
 from billing.rules.errors import RuleError
+from billing.rules.formatting import localized
 from billing.rules.money import rounded_text
 from billing.rules.quotas import QuotaState
 from portal.core.tenants.access import Action
@@ -38,6 +39,7 @@ from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope
 from portal.sentences import sentence
 from portal.web import budget_form
+from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_act, tenant_page
 from portal.web.budget_acts import (
     Acts,
@@ -268,7 +270,7 @@ def _common(
         "counts": counts_sentence(quota),
         "amount": amount_text(amount, quota.unit),
         "carried": carried_text(quota, carried),
-        "percent": "" if percent is None else f"{rounded_text(percent, 1)} %",
+        "percent": "" if percent is None else say.percent(percent, Fraction(100)),
         "width": 100 if percent is None else int(min(max(percent, Fraction(0)), Fraction(100))),
         "state": state,
         "badge": BADGES[state],
@@ -288,8 +290,8 @@ def _reserved(quota: Quota, reserved: Fraction, amount: Fraction, used: Fraction
     left = rounded_text(100 - Fraction(reserved_text) - Fraction(used_text), 1)
     return {
         "reserved": amount_text(reserved, quota.unit),
-        "reserved_percent": f"{reserved_text} %",
-        "left_percent": f"{left} %",
+        "reserved_percent": f"{localized(reserved_text)} %",
+        "left_percent": f"{localized(left)} %",
     }
 
 

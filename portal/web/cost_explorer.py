@@ -142,7 +142,7 @@ def _figures(request: TenantRequest, selection: CostSelection, explored: Explore
 def _lower(by: Sequence[Grouping]) -> str:
     """`user and GPU model`, as within a sentence."""
     labels = [_(LABELS[one]) for one in by]
-    return _(" and ").join(one if one[:2].isupper() else one[:1].lower() + one[1:] for one in labels)
+    return _(" and ").join(say.inside(one) for one in labels)
 
 
 def bucket_name(days: Days, step: Step) -> str:

@@ -25,7 +25,7 @@ from billing.rules.formatting import (
 from billing.rules.meters import AnyMeter, CustomMeter, Meter
 from billing.rules.money import Money, exponent, rounded_text
 from billing.rules.period import Period, label
-from portal.locales import locale
+from portal.locales import ENGLISH, current, locale
 
 TINY = 6  # decimals of what is too small for its currency's own
 NOTHING = "–"
@@ -149,6 +149,12 @@ def plain(value: Fraction) -> str:
 def percent(part: Fraction, of: Fraction) -> str:
     """`34.5 %`; a dash of nothing."""
     return f"{localized(rounded_text(part * 100 / of, 1))} %" if of else NOTHING
+
+
+def inside(label: str) -> str:
+    """A label as it stands inside a sentence: `user`, `GPU model`; German keeps the capitals of its nouns."""
+    is_kept = current() != ENGLISH or label[:2].isupper()
+    return label if is_kept else label[:1].lower() + label[1:]
 
 
 def at_second(second: int | None, zone: ZoneInfo) -> str:

@@ -18,6 +18,7 @@ from portal.core.tenants.models import Invitation, Membership, Role, Tenant, Use
 from portal.core.tenants.scope import acting_scope
 from portal.core.tenants.team import TeamError
 from portal.sentences import sentence
+from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_act, tenant_page
 from portal.web.page_frame import PageFrame
 from portal.web.recent_proof import require_recent_proof
@@ -211,7 +212,7 @@ def _change_member(form: QueryDict, tenant: Tenant, user: User, act: str) -> str
         return _("The user names of %(email)s are saved.") % values
     role = _role(form)
     team.set_role(member=member, role=role)
-    return _("%(email)s has the role %(role)s now.") % {**values, "role": role_name(role).lower()}
+    return _("%(email)s has the role %(role)s now.") % {**values, "role": say.inside(role_name(role))}
 
 
 def _invitation(form: QueryDict, tenant: Tenant) -> Invitation:

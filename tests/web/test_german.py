@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 
 import pytest
 from django.test import Client
@@ -13,6 +14,8 @@ from billing.documents import build, pdf
 from billing.models import Invoice
 from portal.core.tenants.models import User
 from tests import stories
+from tests.quota_stories import a_quota, look
+from tests.web.clock import stand_at
 from tests.web.house import House, a_house, signed_in
 from tests.web.pseudo import Pseudo, words_of
 from tests.web.test_access import ACTS, NOT_YET, TENANTS, address
@@ -100,6 +103,23 @@ def test_units_and_prices_are_german_wherever_ann_reads_them() -> None:
         text = client.get(f"/t/vision-lab/{path}").content.decode()
         assert "GPU-Stunden" in text
         assert not re.search("GPU-hour|core-hour|GiB-hour", text), path
+
+
+def test_nouns_inside_a_sentence_keep_their_capitals_and_parts_their_comma(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house = a_house()
+    client, days = german(house.ann), "from=2026-03-01&through=2026-03-31"
+    for path, title in (
+        (f"efficiency/?{days}&by=project", "GPU-Stunden und Kosten nach Projekt"),
+        (f"costs/?{days}&by=project&and=gpu_model", "Ausgaben nach Projekt und GPU-Modell"),
+        (f"costs/?{days}&by=user", "Ausgaben nach Benutzer"),
+    ):
+        assert title in client.get(f"/t/vision-lab/{path}").content.decode()
+    a_quota(house.vision, amount=Decimal(80))
+    look("2026-03-31 10:00")
+    stand_at(monkeypatch, "2026-03-31 10:00")
+    assert "16,3 %" in client.get("/t/vision-lab/budgets/").content.decode()  # 13.00 of 80.00
 
 
 def test_without_a_choice_the_browser_decides_and_the_choice_is_a_persons_own() -> None:

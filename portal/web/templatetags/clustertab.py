@@ -55,6 +55,7 @@ _or_blank("gpu_hours", say.hours)
 _or_blank("quantity", say.quantity)
 _or_blank("long_hours", say.long_hours)
 _or_blank("exact_money", say.exact_money)
+_or_blank("inside", say.inside)  # {{ of|inside }}
 _or_blank("price", say.price)  # {{ line.unit_price|price:invoice.currency }}
 _or_blank("counted_in", say.counted_in)  # {{ piece.share|counted_in:piece.meter }}
 _or_blank("card", cards.label_of)
