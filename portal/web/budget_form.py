@@ -15,7 +15,7 @@ from billing.quotas.terms import DEFAULT_THRESHOLDS
 from portal.config_file.entries import read
 from portal.config_file.quotas import QuotaEntry
 from portal.config_file.toml_table import Table
-from portal.web.form_input import options
+from portal.web.form_input import check_number, options
 
 FIRST = (
     "name",
@@ -45,6 +45,7 @@ TEXTS = (
     "reservation_cap",
     "borrows_from",
 )
+AMOUNTS = ("amount", "repeat_every", "reservation_cap")
 FLAGS = ("with_paid", "watch", "carry_overdraft", "ends_older", "lends")
 WHOLE = ("hours", "carry_over", "grace_minutes")
 NAMES = (*TEXTS, *LISTS, *FLAGS, *WHOLE, "from", "until")
@@ -59,8 +60,10 @@ def typed_in(form: QueryDict) -> dict[str, str]:
 def entry_of(fields: Mapping[str, str]) -> QuotaEntry:
     """What a file would say. Raises ValueError with the sentences that a file would get."""
     values: dict[str, Any] = {name: fields[name] for name in TEXTS if fields[name]}
+    for name in AMOUNTS:
+        check_number(fields[name])
     for name in LISTS:
-        parts = [part.strip() for part in fields[name].split(",") if part.strip()]
+        parts = [check_number(part.strip()) for part in fields[name].split(",") if part.strip()]
         if parts or name == "thresholds":
             values[name] = parts
     for name in ("from", "until"):

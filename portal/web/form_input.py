@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from portal.locales import GERMAN, current
 
 KEY = "form_input"
 LONGEST = 4000  # characters of a field
@@ -23,6 +27,15 @@ class Option:
 def options(choices: Iterable[tuple[object, str]], selected: object) -> list[Option]:
     """Of values and their labels."""
     return [Option(value=str(value), label=label, selected=value == selected) for value, label in choices]
+
+
+def check_number(text: str) -> str:
+    """A number as it was typed. Raises ValueError for `15.000` by a reader of German, who means fifteen thousand."""
+    if current() == GERMAN and re.fullmatch(r"[1-9]\d{0,2}\.\d{3}", text):
+        small = text.rstrip("0").rstrip(".") if text.endswith("0") else f"{text}0"
+        sentence = _("{text} can be two numbers: write {large} or {small}.")
+        raise ValueError(sentence.format(text=text, large=text.replace(".", ""), small=small))
+    return text
 
 
 def keep(request: HttpRequest, *names: str) -> None:

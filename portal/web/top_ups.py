@@ -173,7 +173,7 @@ def _say(request: HttpRequest, attempt: PaymentAttempt) -> None:
 
 def _minor(text: str, currency: str, *, least: int = 1) -> int:
     try:
-        money = Money.of(text.strip(), currency)
+        money = Money.of(form_input.check_number(text.strip()), currency)
         money.check_bookable()
     except ValueError as error:
         raise CollectionError("top-up-unreadable", currency=currency) from error

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils.translation import trans_real
 
 from billing.documents import build, pdf
-from billing.models import Invoice
+from billing.models import AutomaticTopUp, Invoice
 from portal.core.tenants.models import User
 from tests import stories
 from tests.quota_stories import a_quota, look
@@ -120,6 +120,26 @@ def test_nouns_inside_a_sentence_keep_their_capitals_and_parts_their_comma(
     look("2026-03-31 10:00")
     stand_at(monkeypatch, "2026-03-31 10:00")
     assert "16,3 %" in client.get("/t/vision-lab/budgets/").content.decode()  # 13.00 of 80.00
+
+
+def test_fifteen_thousand_as_germans_write_it_is_never_taken_for_fifteen() -> None:
+    house = a_house()
+    query = "name=gpu&measure=money&every=month&action=notify&credits=gross&act=preview"
+
+    def previewed(client: Client, fields: str) -> str:
+        return client.get(f"/t/vision-lab/budgets/?{query}&{fields}").content.decode()
+
+    assert "$15.00" in previewed(signed_in(house.ann), "amount=15.000")
+    client = german(house.ann)
+    refusal = "15.000 kann zweierlei heißen: Schreiben Sie 15000 oder 15."
+    assert refusal in previewed(client, "amount=15.000")
+    assert refusal in previewed(client, "amount=20000&thresholds=15.000")
+    assert "15.000,00\N{NO-BREAK SPACE}$" in previewed(client, "amount=15000")
+    assert "1.500 kann zweierlei heißen: Schreiben Sie 1500 oder 1.5." in previewed(client, "amount=1.500")
+    path = f"/t/vision-lab/wallets/{house.wallet.pk}/automatic/"
+    typed = {"act": "on", "below": "1.000", "amount": "5000", "most": "20000"}
+    assert "wie 50.00" in client.post(path, typed, follow=True).content.decode()
+    assert not AutomaticTopUp.objects.exists()
 
 
 def test_without_a_choice_the_browser_decides_and_the_choice_is_a_persons_own() -> None:
