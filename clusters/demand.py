@@ -21,8 +21,10 @@ def load_demand(
     of them are taken to be held, so that what is in use of the rest is never too much.
     """
     states = CapacityState.UP, CapacityState.DRAINED
-    known = CapacityInterval.objects.filter(cluster__in=clusters, until=None, state__in=states, gpus__gt=0)
-    counts = known.values_list("cluster", "state").annotate(sum=Sum("gpus")).order_by("cluster", "state")
+    capacities = CapacityInterval.objects.filter(
+        cluster__in=clusters, until=None, state__in=states, gpus__gt=0
+    )
+    counts = capacities.values_list("cluster", "state").annotate(sum=Sum("gpus")).order_by("cluster", "state")
     sums_of_nodes = {(cluster, state): count for cluster, state, count in counts}
     gpus = {cluster: count for (cluster, state), count in sums_of_nodes.items() if state == CapacityState.UP}
     runs = UsageRecord.objects.filter(
