@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from billing.invoicing import manual_lines
+from billing.rules.money import Money
 from clusters import capacity
 from clusters.connectors.base import NodeSeen, NodeState
+from portal.core.tenants.models import User
 from tests import builders
 from tests.scenarios.reports import worked
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, Theme, chromium, visit
@@ -57,3 +61,20 @@ def test_op_and_ann_choose_what_a_report_tells_by(live_server: LiveServer, width
                 expect(seen.page.get_by_text("17", exact=True)).to_be_visible()
                 assert seen.overflow() <= 0
                 assert seen.complaints() == []
+
+
+def test_the_longer_words_of_german_cut_nothing_off(live_server: LiveServer) -> None:
+    house = a_house(close=False)
+    User.objects.filter(pk=house.ann.pk).update(language="de")
+    worked("17", "2026-03-02 10:00", "3600", covered=7200)
+    support = Money.from_minor(2500, "USD")  # beside the use, which the chart then has at first prices
+    manual_lines.add_manual_line(
+        tenant=house.vision, description="Support", net=support, reason="agreed", by="op", on=date(2026, 3, 3)
+    )
+    beyond = "[...document.querySelectorAll('.ct-scroll')].map((one) => one.scrollWidth - one.clientWidth)"
+    with chromium() as browser:
+        for width, path in ((1440, f"efficiency/{MARCH}"), (390, "?period=2026-03-01")):
+            with visit(browser, width=width, theme="light") as seen:
+                sign_in(seen.page, live_server.url, house.ann.email, f"/t/vision-lab/{path}")
+                assert max(seen.page.evaluate(beyond), default=0) <= 0
+                assert seen.overflow() <= 0
