@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from string import Formatter
+
 from django.utils.translation import gettext
 
 from portal.errors import CodedError
+from portal.locales import locale
 
 
 def sentence(error: Exception) -> str:
     """Of a coded error by its code and values; any other has its sentence already."""
-    return error.sentence(gettext) if isinstance(error, CodedError) else str(error)
+    return error.sentence(_written) if isinstance(error, CodedError) else str(error)
+
+
+class _Numbers(Formatter):
+    """`{most:,}` as the reader's language groups: to a reader of German 8,784 is less than nine."""
+
+    def format_field(self, value: object, format_spec: str) -> str:
+        text = str(super().format_field(value, format_spec))
+        return text.replace(",", locale().group) if format_spec == "," else text
+
+
+class _Template(str):
+    """What `compose` fills in, with such numbers."""
+
+    __slots__ = ()
+
+    def format_map(self, mapping: Mapping[str, object], /) -> str:  # type: ignore[override]
+        return _Numbers().vformat(self, (), mapping)
+
+
+def _written(text: str) -> str:
+    return _Template(gettext(text))

@@ -18,7 +18,13 @@ from portal.ops.cli import instant_text
 
 HOUR = 3600
 MOST = {"gpus": 100_000, "cpus": 10_000_000, "memory_gib": 100_000_000, "hours": 8_784}
-WORDS = {"gpus": "GPUs", "cpus": "CPU cores", "memory_gib": "GiB of memory", "hours": "hours"}
+WORDS = {
+    "gpus": QuoteError("of-gpus"),
+    "cpus": QuoteError("of-cpus"),
+    "memory_gib": QuoteError("of-memory"),
+    "hours": QuoteError("of-hours"),
+}
+"""What a refusal calls them, in the language of the whole."""
 LONGEST = 20  # characters of a number
 SHARE = re.compile(r"([1-9][0-9]{0,2})/([1-9][0-9]{0,2})", re.ASCII)
 

@@ -122,6 +122,12 @@ def test_nouns_inside_a_sentence_keep_their_capitals_and_parts_their_comma(
     assert "16,3 %" in client.get("/t/vision-lab/budgets/").content.decode()  # 13.00 of 80.00
 
 
+def test_a_refusal_is_german_to_its_numbers() -> None:
+    client = german(a_house(close=False).ann)
+    text = client.get("/t/vision-lab/quote/?gpus=1&hours=-1").content.decode()
+    assert "ist keine Anzahl von Stunden: Schreiben Sie eine von 0 bis 8.784." in text
+
+
 def test_fifteen_thousand_as_germans_write_it_is_never_taken_for_fifteen() -> None:
     house = a_house()
     query = "name=gpu&measure=money&every=month&action=notify&credits=gross&act=preview"
