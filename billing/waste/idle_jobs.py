@@ -155,7 +155,13 @@ def by_place(jobs: Sequence[IdleJob]) -> Mapping[tuple[int, int], IdleJob]:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+    """Each part at its first place behind the one before, which no later place could better: no time for going back."""
+    first, *parts = map(re.escape, pattern.split("*"))
+    if not parts:
+        return pattern == name
+    *middle, last = parts
+    atoms = "".join(f"(?>.*?{part})" for part in middle if part)
+    return re.fullmatch(f"{first}{atoms}.*{last}", name, re.DOTALL) is not None
 
 
 def _instant(second: int) -> datetime:

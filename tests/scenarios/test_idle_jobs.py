@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from django.core import mail
@@ -14,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from billing.models import WasteAction, WasteChoiceKind, WasteFinding, WasteKind, WasteRule
 from billing.rating.pulls import PullOutcome
 from billing.waste import end_run, review, rules, savings
+from billing.waste.idle_jobs import IdleJob, is_excluded
 from billing.waste.rules import WasteRuleError
 from clusters.models import Act, ActKind
 from portal.core.events.models import Event
@@ -252,6 +254,30 @@ def test_a_pass_where_nothing_changed_costs_the_same_few_queries_however_much_ru
         counts.append(len([one for one in queries if "SAVEPOINT" not in one["sql"]]))
     assert counts == [counts[0]] * 3
     assert counts[0] <= 12
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "is_met"),
+    [
+        ("jupyter", "jupyter", True),
+        ("jupyter", "jupyter-lab", False),
+        ("jupyter*", "jupyter", True),
+        ("*lab", "a-lab-b-lab", True),
+        ("*lab*", "a-lab-b", True),
+        ("a*b*c", "abcbc", True),
+        ("a*b*c", "acb", False),
+        ("ab*bc", "abc", False),
+        ("*", "", True),
+        ("**a**", "b\na\nb", True),
+        ("a.c", "abc", False),
+        ("*" * 100 + "x", "y" * 1000, False),  # as little time as any
+        ("*a" * 100 + "*b", "a" * 1000, False),
+    ],
+)
+def test_a_star_stands_for_any_characters(pattern: str, name: str, is_met: bool) -> None:
+    rule = WasteRule(except_queues=[], except_qoses=[], except_names=[pattern])
+    job = cast("IdleJob", SimpleNamespace(queue="", qos="", name=name))
+    assert is_excluded(job, rule) is is_met
 
 
 def test_a_rule_that_cannot_be_is_refused_with_what_to_do() -> None:
