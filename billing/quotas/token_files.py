@@ -87,7 +87,7 @@ def read_blocked(data: bytes) -> tuple[Sequence[str], Sequence[LeftOut]]:
         try:
             users[_check_user(value)] = None
         except TokenRowError as error:
-            left_out.append(LeftOut(str(value)[:LONGEST_USER], error))
+            left_out.append(LeftOut(_words(value), error))
     return list(users), left_out
 
 
@@ -128,6 +128,12 @@ def _check_user(user: Any) -> str:
     if not isinstance(user, str) or not user.strip() or len(user) > LONGEST_USER or not user.isprintable():
         raise TokenRowError("token-user")
     return user
+
+
+def _words(value: Any) -> str:
+    """What stands in the place of a user, as a reader of the file finds it."""
+    kinds = {_Object: "{…}", list: "[…]"}
+    return kinds.get(type(value)) or str(value)[:LONGEST_USER]
 
 
 def _minor(entry: Any) -> int:

@@ -14,7 +14,7 @@ from billing.admission.check import check_job
 from billing.admission.reserve import reserve_job
 from billing.models import Quota, Wallet, WalletEntry
 from billing.quotas import review
-from billing.quotas.token_files import TokenFileError
+from billing.quotas.token_files import TokenFileError, read_blocked
 from billing.quotas.token_import import TokenImport, import_tokens
 from billing.wallets import booking, grants
 from portal.core.tenants.models import Tenant
@@ -155,6 +155,7 @@ def test_who_cannot_be_taken_is_left_out_with_the_reason_and_nobody_else(robotic
     assert refusals["a\nb; rm -rf"].startswith("It is no name of a user")
     assert {*refusals} == {*file} - {"edge"}
     assert [*Wallet.objects.values_list("user", flat=True)] == ["edge"]
+    assert [one.user for one in read_blocked(b'[{"user": "ann"}, [7], 7]')[1]] == ["{…}", "[…]", "7"]
     # What a few characters say and no machine can write out.
     for number in (b"1e-99999999", b"0e99999999", b"-1e99999999"):
         content = b'{"ann": {"token_balance": %s}}' % number
