@@ -45,7 +45,7 @@ class Saving:
 
 def load_savings(*, moment: datetime, since: datetime, tenant: Tenant | None = None) -> list[Saving]:
     """Of all jobs that were found since then, of one tenant or of all. One query."""
-    values = {"moment": moment, "since": since, "tenant": tenant.pk if tenant else None}
+    values = {"moment": moment, "earliest": since, "tenant": tenant.pk if tenant else None}
     savings = []
     for rule, state, currency, jobs, idle, idle_cost, saved, saved_cost, again in rows(sql.SAVED, values):
         savings.append(

@@ -1,7 +1,7 @@
 -- What idle jobs cost, and what ending them saved.
 
 -- name: SAVED
--- By rule, state and currency: jobs that were found since then, each once; what their idle hours cost until they ended, worked again
+-- By rule, state and currency: jobs that were found from `earliest` on, each once; what their idle hours cost until they ended, worked again
 -- or now; and of those that were, or would have been, ended: GPU-seconds and money that were not used since, or would not
 -- have been. Of an ended job at most until its time limit, without one for a day. Of a watched one until it did end or
 -- work again, as it was seen: `again` are those that worked again after their end.
@@ -21,6 +21,6 @@ CROSS JOIN LATERAL (
     SELECT greatest(extract(epoch FROM m.until - f.idle_since), 0)::bigint AS idle,
            coalesce(greatest(extract(epoch FROM m.spared - m.since), 0), 0)::bigint AS saved
 ) s
-WHERE f.began_at >= %(since)s AND (%(tenant)s::bigint IS NULL OR f.tenant_id = %(tenant)s)
+WHERE f.began_at >= %(earliest)s AND (%(tenant)s::bigint IS NULL OR f.tenant_id = %(tenant)s)
 GROUP BY 1, 2, 3
 ORDER BY 1, 2, 3

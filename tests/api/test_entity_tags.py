@@ -50,6 +50,7 @@ SPARE = {"currency": "USD", "charges": ["gpu"], "price": [{"meter": "gpu-hour", 
 DEARER = SPARE | {"price": [{"meter": "gpu-hour", "unit_price": "1.75"}]}
 QUOTA = {"measure": "money", "amount": "10.00", "every": "month"}
 LIMIT = {"jobs": 40}
+WASTE = {"hours": 4, "action": "notify"}
 PHASE = {"plan": "vision-deal", "from": "2017-01-01"}
 
 OBJECTS = {
@@ -92,6 +93,7 @@ OBJECTS = {
     "payment-links/<str:name>": Object(
         None, None, tenant=True, meanwhile=lambda: PaymentLink.objects.update(maker="somebody else")
     ),
+    "waste-rules/<str:name>": Object(WASTE | {"hours": 6}, WASTE, make=WASTE),
     "webhooks/<str:name>": Object(
         {"url": "https://127.0.0.1/", "event_types": ["invoice.paid"]},
         {"url": "https://127.0.0.1/", "event_types": []},

@@ -53,8 +53,10 @@ def test_a_year_that_no_calendar_has_is_no_filter() -> None:
     client = signed_in(house.op)
     for address in ("invoice/?issued_on__year", "payment/?received_on__year"):
         for year in ("9" * 26, "9999999999", "99999999", "0", "x", "2026"):
-            answer = client.get(f"/admin/billing/{address}={year}", follow=True)
-            assert_is_an_answer((address, {"year": year}), answer)
+            assert client.get(f"/admin/billing/{address}={year}", follow=True).status_code == 200, (
+                address,
+                year,
+            )
 
 
 def test_no_row_has_a_page_elsewhere() -> None:
