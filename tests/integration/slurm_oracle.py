@@ -38,13 +38,20 @@ def oracle(lab: Lab, *, since: int) -> dict[str, SacctRow]:
     assert header == FORMAT.replace(",", "|")
     rows = {}
     for line in lines:
-        raw, job_id, name, state, submit, _, end, elapsed, tres = line.split("|")
-        submitted = int(datetime.fromisoformat(submit).replace(tzinfo=UTC).timestamp())
+        raw, job_id, name, state, submit, start, end, elapsed, tres = line.split("|")
+        submitted = _second(submit)
+        # Older Slurm gives the second row of a resized job the first start and the whole time; the first row has
+        # that until then.
+        earlier = max(0, submitted - _second(start)) if start[:1].isdigit() else 0
         rows[f"{raw}@{submitted}"] = SacctRow(
-            job_id, name, state, _gpus(tres), None if end == "Unknown" else int(elapsed)
+            job_id, name, state, _gpus(tres), None if end == "Unknown" else int(elapsed) - earlier
         )
     assert len(rows) == len(lines)
     return rows
+
+
+def _second(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
 
 
 def _gpus(tres: str) -> int:

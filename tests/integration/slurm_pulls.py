@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from io import StringIO
@@ -112,6 +113,17 @@ def same(ours: Mapping[str, object], theirs: Mapping[str, object]) -> None:
         f"{key}: {ours.get(key)} ≠ {theirs.get(key)}" for key in keys if ours.get(key) != theirs.get(key)
     ]
     assert not differ, "\n".join(differ)
+
+
+def come_to_agree(read: Callable[[], tuple[Mapping[str, object], Mapping[str, object]]]) -> None:
+    """The same, of a lab in which the stories of other processes run jobs: one that began or ended between the two
+    readings is no difference, so both are read again, a few times."""
+    for _ in range(4):
+        ours, theirs = read()
+        if ours == theirs:
+            return
+        time.sleep(2)
+    same(*read())
 
 
 def ledger(cluster: Cluster, *, without: Iterable[str] = ()) -> dict[str, dict[str, Any]]:

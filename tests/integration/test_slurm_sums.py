@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -14,6 +15,7 @@ from tests.integration.slurm_lab import Lab, until
 from tests.integration.slurm_oracle import export, oracle
 from tests.integration.slurm_pulls import (
     ACCOUNTS,
+    come_to_agree,
     compare,
     connected,
     ledger,
@@ -21,7 +23,6 @@ from tests.integration.slurm_pulls import (
     record,
     run_seconds,
     runs_of,
-    same,
 )
 from tests.stories import prove
 
@@ -53,23 +54,20 @@ def test_each_run_is_recorded_with_the_seconds_and_gpus_that_sacct_prints(every_
 def test_a_file_of_sacct_brings_the_same_records_as_a_pull(every_slurm: Lab, tmp_path: Path) -> None:
     """Under the same keys too: a cluster can go from files to slurmrestd and back."""
     by_rest, by_file = connected(every_slurm), a_cluster("by-file")
-    pull(by_rest)
-
-    call_command(
-        "import_usage",
-        "by-file",
-        export(every_slurm, tmp_path / "lab.sacct", since=every_slurm.began),
-        "--json",
-    )
-
     differing_fields = {"exit_code", "requested"}  # v0.0.38 tells neither as sacct does
-    pulled, imported = (ledger(source, without=differing_fields) for source in (by_rest, by_file))
-    for row in (*pulled.values(), *imported.values()):
-        if row["node_list"] == "None assigned":
-            del row[
-                "nodes"
-            ]  # of an array that was cancelled before it began sacct prints 0, and REST what was asked
-    same(pulled, imported)
+
+    def both() -> tuple[dict[str, Any], dict[str, Any]]:
+        pull(by_rest)
+        rows = export(every_slurm, tmp_path / "lab.sacct", since=every_slurm.began)
+        call_command("import_usage", "by-file", rows, "--json")
+        pulled, imported = (ledger(source, without=differing_fields) for source in (by_rest, by_file))
+        for row in (*pulled.values(), *imported.values()):
+            if row["node_list"] == "None assigned":
+                # Of an array that was cancelled before it began sacct prints 0, and REST what was asked.
+                del row["nodes"]
+        return pulled, imported
+
+    come_to_agree(both)
 
 
 def test_what_became_of_each_kind_of_job(every_slurm: Lab) -> None:
