@@ -284,12 +284,12 @@ def review_quotas(**_: object) -> None:
 @shared_task
 def send_notices(**_: object) -> None:
     """Send the notices and reports that wait, each at most once, by however many workers."""
-    from billing.dunning import send
+    from billing.emails import delivery
     from billing.invoicing import close_reports
 
     moment = datetime.now(UTC).replace(microsecond=0)
     close_reports.send_reports(moment=moment)
-    done = send.send_notices(moment=moment)
+    done = delivery.send_notices(moment=moment)
     if done.sent or done.drafted or done.skipped or done.troubles:
         log.info(
             "posted", sent=done.sent, kept=done.drafted, skipped=done.skipped, troubles=len(done.troubles)

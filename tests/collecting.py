@@ -11,8 +11,8 @@ from django.test import override_settings
 
 from billing.invoicing import credit_notes
 from billing.models import Invoice, Notice, Payment, PaymentAttempt, Plan, SavedMethod, TopUp, Wallet
-from billing.payments import attempts, collection_run, customers, gateway_access, saved_methods
-from billing.payments.attempts import NotChargeableError
+from billing.payments import charge_attempts, collection_run, customers, gateway_access, saved_methods
+from billing.payments.charge_attempts import NotChargeableError
 from billing.payments.collection_run import CollectionTally
 from billing.payments.gateways.base import Gateway
 from billing.receivables import settlement
@@ -83,7 +83,7 @@ class Scenario:
         return done
 
     def charge(self) -> PaymentAttempt | NotChargeableError:
-        return attempts.charge_invoice(
+        return charge_attempts.charge_invoice(
             invoice=self.invoice, gateway=self.gateway, moment=self.now, on=self.now.date()
         )
 
@@ -187,7 +187,7 @@ def a_top_up(card: SavedMethod, wallet: Wallet, amount: int, *, now: datetime) -
         "allowed_payment_method_types": [card.kind],
         "confirm": True,
         "off_session": True,
-        "metadata": attempts.charge_tags(attempt),
+        "metadata": charge_attempts.charge_tags(attempt),
     }
     attempt.save(force_insert=True)
     return attempt

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core import mail
 
-from billing.dunning import send
+from billing.emails import delivery
 from billing.models import Quota, QuotaEvery, QuotaMeasure
 from billing.quotas import quotas, review
 from billing.quotas.quotas import Setter
@@ -46,7 +46,7 @@ def a_vision(cluster: Cluster, **roles: Role) -> Tenant:
 def look(moment: str) -> ReviewTally:
     """A pass, and the e-mails that it has written."""
     done = review.review_quotas(moment=builders.at(moment))
-    send.send_notices(moment=builders.at(moment))
+    delivery.send_notices(moment=builders.at(moment))
     return done
 
 

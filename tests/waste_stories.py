@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from billing.dunning import send
+from billing.emails import delivery
 from billing.models import WasteAction, WasteFinding, WasteRule
 from billing.quotas.job_ends import EndTally
 from billing.rating.pulls import Pulled, PullOutcome
@@ -100,7 +100,7 @@ class WasteLab:
         self.reads(self.cluster, moment=self.now)
         review.review_waste(moment=self.now)
         done = end_run.end_waste(moment=self.now, opens=self.opens, reads=self.reads)
-        send.send_notices(moment=self.now)
+        delivery.send_notices(moment=self.now)
         return done
 
     def state_of(self, number: int) -> str:

@@ -14,8 +14,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from billing.admin.invoices import money_of
-from billing.dunning import send
-from billing.dunning.send import NoticeError
+from billing.emails import delivery
+from billing.emails.delivery import NoticeError
 from billing.models import (
     DunningPause,
     DunningPolicy,
@@ -142,7 +142,7 @@ admin.site.register(OperatorDelivery, DeliveryAdmin)
 def _send_again(page: ReadOnly[Any], request: HttpRequest, queryset: QuerySet[Any]) -> None:
     for row in queryset:
         try:
-            send.resend_notice(notice=row, moment=datetime.now(UTC))
+            delivery.resend_notice(notice=row, moment=datetime.now(UTC))
         except NoticeError as refusal:
             page.message_user(request, sentence(refusal), messages.ERROR)
         else:

@@ -27,7 +27,7 @@ from billing.models import (
 )
 from billing.rules.days import NEVER, Days
 from billing.rules.period import Period
-from billing.rules.statement import TermKind
+from billing.rules.statement_lines import TermKind
 from portal.core.tenants.models import Tenant
 
 Named = Commitment | Discount | Fee

@@ -22,7 +22,7 @@ from billing.models import (
 )
 from billing.models.invoices import InvoiceQuerySet
 from billing.rules.money import exponent
-from billing.rules.statement import TermKind
+from billing.rules.statement_lines import TermKind
 from billing.wallets import invoice_payments
 
 Sums = dict[tuple[Any, ...], tuple[Fraction, int]]

@@ -11,8 +11,9 @@ from datetime import datetime
 
 from django.db import transaction
 
-from billing.dunning import document_notices, notices, overdue_invoices, suspensions
+from billing.dunning import notices, overdue_invoices, suspensions
 from billing.dunning.overdue_invoices import OverdueInvoice
+from billing.notifications import document_notices
 from billing.payments import card_notices, gateway_access, webhook_events
 from billing.receivables import credit_balance, invoice_events
 from billing.receivables.dunning_policies import Policies

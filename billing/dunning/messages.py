@@ -1,4 +1,4 @@
-"""What notices by e-mail refuse: the sentence of each code, with its values filled in."""
+"""What blocks of a debtor's accounts refuse: the sentence of each code, with its values filled in."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from collections.abc import Mapping
 from django.utils.translation import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
-    "no-address": _("{email} is no e-mail address: write one like bills@example.org."),
-    "no-topic": _("{topic} is no kind of e-mail: say {topics}."),
-    "not-sent-again": _("{notice} is {state}: it is not sent again."),
     "other-tenants-below": _(
         "Below {account} lies {below} of {tenant}, which would be blocked too: block what is to be blocked by hand."
     ),
-    "too-many-contacts": _("A tenant has at most {most} contacts: remove one first."),
 }

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils.translation import gettext_noop as _
 
 from billing.catalog.tenant_lock import lock
-from billing.dunning import contacts
+from billing.emails import contacts
 from billing.invoicing import line_taxes, sellers
 from billing.invoicing.messages import SENTENCES
 from portal.core.tenants.models import TaxTreatment, Tenant

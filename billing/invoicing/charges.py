@@ -21,7 +21,7 @@ from billing.rules.meters import PerUnit
 from billing.rules.money import Money
 from billing.rules.period import Period, unbroken
 from billing.rules.price_shares import shared
-from billing.rules.statement import Billed, Key, LineKey, Owed, Share, TermKey, TermKind
+from billing.rules.statement_lines import Billed, Key, LineKey, Owed, Share, TermKey, TermKind
 
 InOrder = Callable[[Period, Mapping[int, Fraction], Fraction], Mapping[int, Fraction]]
 """How much of an allowance each of several prices takes, by its use: see `billing.catalog.allowances`."""

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 
-from billing.dunning.email_formatting import one_line, page_url
+from billing.emails.formatting import one_line, page_url
 from billing.invoicing.close_results import STUCK, Outcome
 from billing.models import CloseKind, CloseReport, CloseRun, ReportState
 from billing.rules.formatting import money_text

@@ -32,7 +32,7 @@ from billing.models import (
 )
 from billing.models.plans import BY_INVOICE
 from billing.rules.money import Money
-from billing.rules.statement import Line, TermKey
+from billing.rules.statement_lines import Line, TermKey
 from billing.rules.supply import TaxError
 from billing.rules.tax import Tax, TaxRow
 from portal.core.tenants.models import Corrections, Tenant, ZeroInvoices

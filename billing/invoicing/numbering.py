@@ -9,7 +9,6 @@ from datetime import date, datetime, timedelta
 from django.db import connection, transaction
 
 from billing.catalog.tenant_lock import lock, lock_tenants
-from billing.dunning import issue_notices
 from billing.invoicing.messages import SENTENCES
 from billing.models import (
     MOVES,
@@ -18,6 +17,7 @@ from billing.models import (
     Invoice,
     InvoiceState,
 )
+from billing.notifications import issue_notices
 from billing.receivables import credit_balance, invoice_events
 from billing.wallets import invoice_payments
 from portal.core.outbox import outbox

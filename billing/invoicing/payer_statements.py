@@ -18,7 +18,7 @@ from billing.catalog.third_party_payers import Stretch
 from billing.invoicing.close_inputs import RatedPeriod
 from billing.invoicing.statement_rows import UsageParties
 from billing.models import BillingPeriod, InvoiceLine, InvoiceState
-from billing.rules.statement import TermKind
+from billing.rules.statement_lines import TermKind
 from portal.core.tenants.models import Tenant
 
 

@@ -22,7 +22,7 @@ from billing.models.plans import priced_meter
 from billing.rules.meters import meter_of
 from billing.rules.money import Money
 from billing.rules.period import Period
-from billing.rules.statement import Billed, Key, LineKey, TermKey, TermKind
+from billing.rules.statement_lines import Billed, Key, LineKey, TermKey, TermKind
 from portal.core.tenants.models import Project
 
 

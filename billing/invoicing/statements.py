@@ -24,7 +24,7 @@ from billing.models import BillingPeriod, PeriodTotal, Price, Resource, Verdict
 from billing.rating import billed_usage
 from billing.rules import period as rules
 from billing.rules.money import rounded_text
-from billing.rules.statement import Billed, Key, Line, LineKey, Owed, TermKind, statement
+from billing.rules.statement_lines import Billed, Key, Line, LineKey, Owed, TermKind, statement
 from portal.core.tenants.models import Tenant
 from portal.errors import CodedError
 

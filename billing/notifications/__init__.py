@@ -1,1 +1,1 @@
-"""Who gets which e-mail, and when: recipients, what each person has chosen, and what waits for whom."""
+"""Who gets which notice, and when: recipients, what each person has chosen, and notices of documents."""

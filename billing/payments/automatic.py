@@ -31,7 +31,7 @@ from billing.models import (
     Wallet,
     WalletEntry,
 )
-from billing.payments import attempts, customers, top_ups
+from billing.payments import charge_attempts, customers, top_ups
 from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import Gateway
 from billing.rules.money import Money
@@ -109,7 +109,7 @@ def fire_rule(*, rule: AutomaticTopUp, gateway: Gateway, moment: datetime) -> Pa
     customer = customers.get_customer(rule.tenant, gateway=gateway, moment=moment)
     attempt = prepare_top_up(rule=rule, customer=customer, moment=moment)
     if attempt is not None:
-        attempts.follow_attempt(attempt=attempt, gateway=gateway, moment=moment)
+        charge_attempts.follow_attempt(attempt=attempt, gateway=gateway, moment=moment)
         attempt.refresh_from_db()
     return attempt
 
@@ -209,9 +209,11 @@ def find_crossing(wallet: Wallet, below: int) -> int:
 
 def _is_out_of_bounds(newest: PaymentAttempt, rule: AutomaticTopUp, moment: datetime) -> bool:
     """Whether the gateway found the amount too small or too large a short time ago, and nobody set it anew since."""
-    is_refused = newest.state == AttemptState.CANCELED and newest.code in attempts.OUT_OF_BOUNDS
+    is_refused = newest.state == AttemptState.CANCELED and newest.code in charge_attempts.OUT_OF_BOUNDS
     return (
-        is_refused and newest.created_at >= rule.set_at and newest.created_at > moment - attempts.BOUNDS_HOLD
+        is_refused
+        and newest.created_at >= rule.set_at
+        and newest.created_at > moment - charge_attempts.BOUNDS_HOLD
     )
 
 

@@ -27,7 +27,7 @@ from billing.models import (
 )
 from billing.models.invoices import InvoiceQuerySet
 from billing.payments import retries
-from billing.payments.attempts import BOUNDS_HOLD, OUT_OF_BOUNDS, NotChargeableError, chargeable_amount
+from billing.payments.charge_attempts import BOUNDS_HOLD, OUT_OF_BOUNDS, NotChargeableError, chargeable_amount
 from billing.receivables import credit_balance, pauses
 from billing.receivables.dunning_policies import Policies
 

@@ -21,8 +21,8 @@ from billing.models import (
     PaymentAttempt,
     SavedMethod,
 )
-from billing.payments import attempts, customers, gateway_access, saved_methods, sync
-from billing.payments.attempts import NotChargeableError
+from billing.payments import charge_attempts, customers, gateway_access, saved_methods, sync
+from billing.payments.charge_attempts import NotChargeableError
 from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError, Params, Session, SessionState
 from billing.receivables import settlement
@@ -133,7 +133,7 @@ def _reuse_page(
 
 def is_current(attempt: PaymentAttempt, *, due: int) -> bool:
     """Whether the attempt of a page asks for what is due of its invoice now: a transfer may have come, or a credit."""
-    amounts = attempts.chargeable_amount(due, attempt.currency)
+    amounts = charge_attempts.chargeable_amount(due, attempt.currency)
     return not isinstance(amounts, NotChargeableError) and due - amounts[1] == attempt.amount
 
 
@@ -268,12 +268,12 @@ def _prepare_payment(
     invoice = Invoice.objects.select_for_update(no_key=True).get(pk=invoice.pk)
     if invoice.state != InvoiceState.ISSUED or invoice.kind == DocumentKind.CREDIT_NOTE:
         raise CollectionError("not-payable", invoice=invoice)
-    if attempts.is_under_way(invoice):
+    if charge_attempts.is_under_way(invoice):
         raise CollectionError("invoice-payment-under-way")
     if CheckoutSession.objects.filter(attempt__invoice=invoice, state__in=OPEN_CHECKOUTS).exists():
         raise CollectionError("invoice-page-is-open")
     due = settlement.load_balance(invoice=invoice, on=moment.date()).due.minor
-    if isinstance(amounts := attempts.chargeable_amount(due, invoice.currency), NotChargeableError):
+    if isinstance(amounts := charge_attempts.chargeable_amount(due, invoice.currency), NotChargeableError):
         raise amounts
     amount, over = amounts
     attempt = PaymentAttempt(
@@ -281,7 +281,7 @@ def _prepare_payment(
         state=AttemptState.OFFERED, created_at=moment,
     )  # fmt: skip
     checkout = CheckoutSession(tenant=invoice.tenant, attempt=attempt, created_at=moment, requested_by=who)
-    tags = attempts.charge_tags(attempt)
+    tags = charge_attempts.charge_tags(attempt)
     checkout.params = session_params(customer, back, tags | {"ct_checkout": str(checkout.pk)}) | {
         "mode": "payment",
         "allowed_payment_method_types": ["card", *(["sepa_debit"] if invoice.currency == "EUR" else [])],

@@ -24,8 +24,8 @@ from billing.models import (
     RefundState,
 )
 from billing.payments import (
-    attempts,
     automatic,
+    charge_attempts,
     chargeable_invoices,
     checkout_sessions,
     customers,
@@ -104,7 +104,7 @@ def _collect(gateway: Gateway, clock: Clock) -> CollectionTally:
         done.followed += _act_on_all(
             done,
             _list_unfinished(moment),
-            lambda attempt: attempts.follow_attempt(attempt=attempt, gateway=gateway, moment=clock()),
+            lambda attempt: charge_attempts.follow_attempt(attempt=attempt, gateway=gateway, moment=clock()),
             clock,
         )
         done.followed += _act_on_all(
@@ -165,10 +165,10 @@ def _charge_invoice(
 ) -> None:
     def ask(due_invoice: chargeable_invoices.ChargeableInvoice) -> None:
         checkout_sessions.close_invoice_pages(invoice=due_invoice.invoice, gateway=gateway, moment=clock())
-        outcome = attempts.charge_invoice(
+        outcome = charge_attempts.charge_invoice(
             invoice=due_invoice.invoice, gateway=gateway, moment=clock(), on=due_invoice.on
         )
-        if isinstance(outcome, attempts.NotChargeableError):
+        if isinstance(outcome, charge_attempts.NotChargeableError):
             done.not_chargeable += 1
         else:
             done.charged += 1

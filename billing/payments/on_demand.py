@@ -21,8 +21,8 @@ from billing.models import (
     PaymentAttempt,
     SavedMethod,
 )
-from billing.payments import attempts, checkout_sessions, customers
-from billing.payments.attempts import NotChargeableError
+from billing.payments import charge_attempts, checkout_sessions, customers
+from billing.payments.charge_attempts import NotChargeableError
 from billing.payments.checkout_sessions import ReturnUrls
 from billing.payments.gateway_access import CollectionError, UnmatchedObjectError
 from billing.payments.gateways.base import Gateway, GatewayError
@@ -73,7 +73,7 @@ def pay_invoice(
         customer = customers.get_customer(invoice.tenant, gateway=gateway, moment=moment)
         attempt = _prepare_attempt(invoice, key, customer, back, who, moment, most)
     if attempt.state in {AttemptState.READY, AttemptState.UNKNOWN}:
-        attempts.follow_attempt(attempt=attempt, gateway=gateway, moment=moment)
+        charge_attempts.follow_attempt(attempt=attempt, gateway=gateway, moment=moment)
         attempt.refresh_from_db()
     return attempt
 
@@ -146,7 +146,7 @@ def list_open_invoices(tenant: Tenant, *, moment: datetime) -> list[Invoice]:
     invoices: list[Invoice] = []
     for row in rows.select_related("tenant").order_by("due_on", "pk"):
         stand = settlement.compute_balance(invoice=row, on=moment.astimezone(ZoneInfo(row.timezone)).date())
-        chargeable = attempts.chargeable_amount(stand.due.minor, row.currency)
+        chargeable = charge_attempts.chargeable_amount(stand.due.minor, row.currency)
         if stand.settlement in TO_BE_PAID and not isinstance(chargeable, NotChargeableError):
             invoices.append(row)
     return invoices
@@ -179,13 +179,13 @@ def _prepare_attempt(
     ).first()
     if method is None:
         raise CollectionError("no-card")
-    if (why := attempts.refusal_reason(invoice, method)) is not None:
+    if (why := charge_attempts.refusal_reason(invoice, method)) is not None:
         raise why
     _refuse_too_many(invoice.tenant, moment)
     due = settlement.load_balance(invoice=invoice, on=moment.date()).due.minor
     if most is not None and due > most:
         raise CollectionError("more-is-due")
-    if isinstance(amounts := attempts.chargeable_amount(due, invoice.currency), NotChargeableError):
+    if isinstance(amounts := charge_attempts.chargeable_amount(due, invoice.currency), NotChargeableError):
         raise amounts
     amount, over = amounts
     attempt = PaymentAttempt(
@@ -198,8 +198,8 @@ def _prepare_attempt(
         created_at=moment,
         requested_by=who,
     )
-    params = attempts.charge_params(attempt, amount, customer, method, f"Invoice {invoice.number}")
-    attempt.params = attempts.on_session_params(params, method, back.completed)
+    params = charge_attempts.charge_params(attempt, amount, customer, method, f"Invoice {invoice.number}")
+    attempt.params = charge_attempts.on_session_params(params, method, back.completed)
     attempt.save(force_insert=True)
     return attempt
 

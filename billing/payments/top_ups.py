@@ -22,8 +22,8 @@ from billing.models import (
     TopUp,
     Wallet,
 )
-from billing.payments import attempts, checkout_sessions, customers
-from billing.payments.attempts import NotChargeableError
+from billing.payments import charge_attempts, checkout_sessions, customers
+from billing.payments.charge_attempts import NotChargeableError
 from billing.payments.checkout_sessions import ReturnUrls
 from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import Gateway
@@ -65,7 +65,7 @@ def charge_top_up(
     customer = customers.get_customer(wallet.tenant, gateway=gateway, moment=moment)
     attempt = _prepare_charge(wallet, amount, key, customer, back, who, moment)
     if attempt.state != AttemptState.OFFERED:
-        attempts.follow_attempt(attempt=attempt, gateway=gateway, moment=moment)
+        charge_attempts.follow_attempt(attempt=attempt, gateway=gateway, moment=moment)
     attempt.refresh_from_db()
     return attempt
 
@@ -74,7 +74,7 @@ def gateway_amount(amount: int, currency: str) -> int:
     """The gateway's amount. CollectionError where that much cannot be charged exactly."""
     if currency == TOKENS:
         raise CollectionError("top-up-of-tokens")
-    amounts = attempts.chargeable_amount(amount, currency)
+    amounts = charge_attempts.chargeable_amount(amount, currency)
     if isinstance(amounts, NotChargeableError):
         raise CollectionError("top-up-bounds")
     if amounts[1]:
@@ -102,10 +102,10 @@ def make_attempt(
         requested_by=who,
     )
     description = f"Top-up of the wallet {top_up.wallet}"
-    params = attempts.charge_params(
+    params = charge_attempts.charge_params(
         attempt, gateway_amount(top_up.amount, top_up.wallet.unit), customer, method, description
     )
-    attempt.params = attempts.on_session_params(params, method, back.completed) if back else params
+    attempt.params = charge_attempts.on_session_params(params, method, back.completed) if back else params
     attempt.save(force_insert=True)
     return attempt
 
@@ -148,7 +148,7 @@ def _prepare_page(
         created_at=moment,
     )  # fmt: skip
     checkout = CheckoutSession(tenant=row.tenant, attempt=attempt, created_at=moment, requested_by=who)
-    tags = attempts.charge_tags(attempt)
+    tags = charge_attempts.charge_tags(attempt)
     name = f"Top-up of the wallet {row}"
     checkout.params = checkout_sessions.session_params(
         customer, back, tags | {"ct_checkout": str(checkout.pk)}

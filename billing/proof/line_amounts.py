@@ -19,7 +19,7 @@ from billing.rules.fees import amount_of
 from billing.rules.meters import PerUnit
 from billing.rules.money import exponent
 from billing.rules.price_shares import recomputed
-from billing.rules.statement import TermKind
+from billing.rules.statement_lines import TermKind
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "line_amounts.sql")

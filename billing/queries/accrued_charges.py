@@ -20,7 +20,7 @@ from billing.queries.costs import per_currency
 from billing.rules.meters import Meter
 from billing.rules.money import Money
 from billing.rules.period import Period
-from billing.rules.statement import Key, Line, LineKey, Owed, TermKey, TermKind
+from billing.rules.statement_lines import Key, Line, LineKey, Owed, TermKey, TermKind
 from portal.core.tenants.models import Tenant
 from portal.prepared import prepared_cursor
 from portal.sql_files import Statements

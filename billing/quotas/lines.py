@@ -20,7 +20,7 @@ from billing.queries.costs import Tag, cost, tag
 from billing.quotas.counters import Count, Key, rows, sql
 from billing.rules.money import Money
 from billing.rules.period import Period
-from billing.rules.statement import LineKey, Owed, TermKey
+from billing.rules.statement_lines import LineKey, Owed, TermKey
 
 
 @dataclass(frozen=True, slots=True)

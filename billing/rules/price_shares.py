@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from billing.rules.errors import RuleError
 from billing.rules.meters import SECONDS_PER_HOUR, PriceModel
 from billing.rules.money import Money, split
-from billing.rules.statement import Owed, Share
+from billing.rules.statement_lines import Owed, Share
 from billing.rules.tiers import as_terms, of_terms
 
 K = TypeVar("K")

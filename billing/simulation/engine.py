@@ -23,8 +23,8 @@ from billing.models.plans import priced_meter
 from billing.rating import engine
 from billing.rules.money import Money
 from billing.rules.period import Period
-from billing.rules.statement import Key as StatementKey
-from billing.rules.statement import LineKey
+from billing.rules.statement_lines import Key as StatementKey
+from billing.rules.statement_lines import LineKey
 from clusters import temp_tables
 
 Ordered = Callable[[BillingPeriod, Collection[int], Fraction], Mapping[int, Fraction]]

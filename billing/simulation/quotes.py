@@ -23,7 +23,7 @@ from billing.models.rated import Resource
 from billing.queries.costs import per_currency
 from billing.rules.meters import Meter
 from billing.rules.money import Money
-from billing.rules.statement import Key, LineKey
+from billing.rules.statement_lines import Key, LineKey
 from billing.simulation import engine
 from billing.simulation.engine import Owing, Used
 from billing.simulation.messages import SENTENCES

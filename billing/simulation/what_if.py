@@ -23,7 +23,7 @@ from billing.models import BillingPeriod, Plan, Subscription
 from billing.queries.costs import per_currency
 from billing.rules.money import Money
 from billing.rules.period import shifted
-from billing.rules.statement import LineKey
+from billing.rules.statement_lines import LineKey
 from billing.simulation import engine
 from billing.simulation.engine import Owing, Used
 from clusters import usage

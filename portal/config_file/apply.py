@@ -11,7 +11,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
 
 from billing.catalog.plans import PlanError
-from billing.dunning.contacts import ContactError
+from billing.emails.contacts import ContactError
 from billing.invoicing.close_schedules import ScheduleError
 from billing.limits.limits import LimitTermsError
 from billing.quotas.quotas import Setter

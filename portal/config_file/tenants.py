@@ -12,7 +12,7 @@ from django.core.validators import validate_email, validate_slug
 from billing.catalog import subscriptions
 from billing.catalog.plans import PlanError
 from billing.catalog.third_party_payers import PayerError, end_payer, pay_for
-from billing.dunning import contacts
+from billing.emails import contacts
 from billing.models import Plan
 from billing.models.contacts import TOPICS
 from portal.config_file import taxes

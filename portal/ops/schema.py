@@ -30,7 +30,10 @@ ROLES = ROOT / "portal" / "schema" / "roles.sql"
 OTHER_SQL = tuple(
     ROOT / "portal" / "schema" / f"{name}.sql"
     for name in (
-        "functions",
+        "held_seconds",
+        "resources",
+        "days",
+        "labels",
         "partitions",
         "months",
         "audit",

@@ -14,8 +14,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from billing.dunning import contacts
-from billing.dunning.contacts import ContactError
+from billing.emails import contacts
+from billing.emails.contacts import ContactError
 from billing.invoicing import billing_details
 from billing.invoicing.billing_details import FIELDS, DetailsError
 from billing.models import BillingContact

@@ -9,9 +9,9 @@ from datetime import datetime, tzinfo
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from billing.dunning import upcoming_emails
-from billing.dunning.personal_emails import Group
-from billing.dunning.upcoming_emails import UpcomingEmail
+from billing.emails import upcoming_emails
+from billing.emails.personal_emails import Group
+from billing.emails.upcoming_emails import UpcomingEmail
 from billing.models import NoticeState
 from billing.models.notice_deliveries import NoticeSchedule, PersonalDelivery
 from billing.notifications.hours import Hours, read_hours

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from billing.dunning.personal_emails import Group
+from billing.emails.personal_emails import Group
 from billing.models import (
     OPERATOR_TOPICS,
     NoticePreference,

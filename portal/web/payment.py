@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop
 
-from billing.dunning import contacts
+from billing.emails import contacts
 from billing.models import (
     AttemptState,
     BillingAccount,

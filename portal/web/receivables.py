@@ -16,11 +16,12 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from billing.dunning import overdue_invoices, review_items, upcoming_steps
+from billing.dunning import overdue_invoices, upcoming_steps
 from billing.dunning.overdue_invoices import OverdueInvoice
 from billing.models import DunningPause, Invoice, InvoiceState
 from billing.payments import refunds_due
 from billing.payments.gateway_access import CollectionError
+from billing.queries import review_items
 from billing.receivables import pauses
 from billing.receivables.pauses import PauseError
 from billing.receivables.settlement import PaymentError

@@ -19,7 +19,7 @@ from billing.models import (
     InvoiceState,
     PaymentAttempt,
 )
-from billing.payments import attempts, gateway_access, on_demand, top_ups
+from billing.payments import charge_attempts, gateway_access, on_demand, top_ups
 from billing.payments.gateway_access import CollectionError, UnmatchedObjectError
 from billing.payments.gateways.base import GatewayError
 from billing.payments.on_demand import BulkPayment
@@ -128,7 +128,7 @@ def _say(request: HttpRequest, attempt: PaymentAttempt) -> None:
 
 def _say_unanswered(request: HttpRequest, invoice: Invoice) -> None:
     """What was sent may be paid; where nothing was, nothing is, and nobody is thanked."""
-    if attempts.is_under_way(invoice):
+    if charge_attempts.is_under_way(invoice):
         messages.info(request, CONFIRMING)
     else:
         messages.error(request, f"{invoice}: {LATER}")

@@ -21,7 +21,7 @@ from portal.core.pagination import page
 from portal.core.tenants.access import Action, Right, rights_of
 from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.scope import acting_scope
-from portal.core.webhooks import addresses, attempts, deliveries, endpoints
+from portal.core.webhooks import addresses, deliveries, delivery_attempt, endpoints
 from portal.core.webhooks.addresses import WebhookError
 from portal.core.webhooks.messages import ERRORS
 from portal.core.webhooks.models import Delivery, DeliveryState, Webhook, WebhookState
@@ -239,7 +239,7 @@ def _delivery(row: Delivery) -> DeliveryRow:
     label, tone = DELIVERY_STATES[row.state]
     return DeliveryRow(
         key=row.pk,
-        event=attempts.message_id(row),
+        event=delivery_attempt.message_id(row),
         type=row.type,
         badge=Badge(label=str(label), tone=tone),
         attempts=row.attempts,

@@ -55,6 +55,10 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), f"{page.name} links to {path}#{anchor}"
 
 
+def test_the_page_for_developers_is_short() -> None:
+    assert len((ROOT / "DEVELOPERS.md").read_text().split()) <= 1800
+
+
 def test_the_look_for_links_sees_them(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(

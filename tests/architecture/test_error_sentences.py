@@ -19,6 +19,7 @@ PRODUCT = ("billing", "clusters", "portal")
 ALL_CODED = (
     "billing/rules",
     "billing/dunning",
+    "billing/emails",
     "billing/simulation",
     "clusters/connectors",
     "portal/core/tenants",

@@ -13,7 +13,7 @@ import pytest
 from django.test import override_settings
 
 from portal.core.tenants.models import Tenant
-from portal.core.webhooks import addresses, endpoints, sending
+from portal.core.webhooks import addresses, endpoints, http_request
 from portal.core.webhooks.addresses import WebhookError
 from portal.core.webhooks.models import Delivery, Webhook, WebhookState
 from tests import builders
@@ -231,7 +231,7 @@ def test_api_056_tls_is_verified_for_the_name_although_an_address_is_connected_t
 ) -> None:
     names.rows["hooks.example"] = ["127.0.0.1"]
     ca, context = authority(tmp_path, *names_in_certificate)
-    sending._trust.cache_clear()
+    http_request._trust.cache_clear()
     server_names: list[str | None] = []
     context.sni_callback = lambda _socket, name, _context: server_names.append(name)
     try:
@@ -245,7 +245,7 @@ def test_api_056_tls_is_verified_for_the_name_although_an_address_is_connected_t
             deliver(a_clock())
             assert len(receiver.arrivals) == (not error)
     finally:
-        sending._trust.cache_clear()
+        http_request._trust.cache_clear()
     assert server_names[0] == "hooks.example"
     assert Delivery.objects.get().error == error
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from billing.dunning import review_items
 from billing.models import EventState, GatewayEvent
 from billing.payments import checkout_sessions, manual_review, webhook_events
+from billing.queries import review_items
 from tests.collecting import Scenario
 from tests.hostile.mangling import INPUTS, LONG, REPEATED, Mangler
 from tests.stripe_notifications import SECRET, notifications, post_to_hook, signed

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from billing.dunning import review_items, send
+from billing.emails import delivery
 from billing.models import Invoice, Notice, NoticeState
+from billing.queries import review_items
 from portal.core.outbox import outbox
 from portal.dev.embedded.redis import Redis
 from portal.env import broker
@@ -200,5 +201,5 @@ def assert_sent_or_in_review(server: Counting, killed: int) -> None:
     why = "Reminder: No answer from the mail server: the e-mail may have arrived."
     assert looks == [why] * len(unknown)
     for row in unknown:
-        send.resend_notice(notice=row, moment=later)
+        delivery.resend_notice(notice=row, moment=later)
     assert letters.filter(state=NoticeState.WAITING).count() == len(unknown)

@@ -15,7 +15,7 @@ import pytest
 from django.db import transaction
 
 from portal.core.events.models import Event
-from portal.core.webhooks import attempts, deliveries
+from portal.core.webhooks import deliveries, delivery_attempt
 from portal.core.webhooks.models import Delivery, DeliveryState, Webhook
 from tests import builders
 from tests.fakes.receiver import Arrival, Receiver, Reply
@@ -63,7 +63,7 @@ class Killer:
 
 def claims_end() -> None:
     """A minute passes."""
-    Webhook.objects.update(claimed_until=datetime.now(UTC) - attempts.CLAIM)
+    Webhook.objects.update(claimed_until=datetime.now(UTC) - delivery_attempt.CLAIM)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

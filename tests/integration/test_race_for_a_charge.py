@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from billing.models import IN_FLIGHT, Invoice, Payment, PaymentAttempt
-from billing.payments import attempts, checkout_sessions
-from billing.payments.attempts import NotChargeableError
+from billing.payments import charge_attempts, checkout_sessions
+from billing.payments.charge_attempts import NotChargeableError
 from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import GatewayError
 from tests.collecting import Scenario, a_scenario, more_labs
@@ -28,7 +28,7 @@ BACK = checkout_sessions.ReturnUrls(
 def charge(scenario: Scenario, invoice: Invoice) -> str:
     """As a worker does that has found the invoice to be due; what came of it."""
     try:
-        attempt = attempts.charge_invoice(
+        attempt = charge_attempts.charge_invoice(
             invoice=invoice, gateway=scenario.gateway, moment=scenario.now, on=scenario.now.date()
         )
     except GatewayError as error:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from billing.rules.meters import PerUnit
-from billing.rules.statement import Billed, Owed, statement
+from billing.rules.statement_lines import Billed, Owed, statement
 from tests.documentation import number, table
 from tests.rules.test_docs_tables import OCTOBER, PAGE, key
 

@@ -17,7 +17,7 @@ from billing.rules.meters import Meter, PerUnit
 from billing.rules.money import Money
 from billing.rules.period import Period, parse_month, period_starting_in
 from billing.rules.price_shares import shared
-from billing.rules.statement import Billed, LineKey, Owed, statement
+from billing.rules.statement_lines import Billed, LineKey, Owed, statement
 from billing.rules.tax import Tax, TaxRow, breakdown, credited, tax_on
 from billing.rules.tiers import Graduated, Package, Tier, Volume
 from clusters.connectors.mig import slice_share

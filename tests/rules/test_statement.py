@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from billing.rules.meters import Meter, PerUnit
 from billing.rules.money import CurrencyMismatchError, Money
 from billing.rules.period import Period, period_starting_in
-from billing.rules.statement import Billed, Line, LineKey, Owed, statement
+from billing.rules.statement_lines import Billed, Line, LineKey, Owed, statement
 from billing.rules.tax import Tax, breakdown
 
 SEPTEMBER, OCTOBER, NOVEMBER = (

@@ -14,8 +14,8 @@ from billing.models import (
     SavedMethod,
     WriteOff,
 )
-from billing.payments import attempts, checkout_sessions, gateway_access, refunds, saved_methods
-from billing.payments.attempts import NotChargeableError
+from billing.payments import charge_attempts, checkout_sessions, gateway_access, refunds, saved_methods
+from billing.payments.charge_attempts import NotChargeableError
 from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import GatewayError
 from billing.receivables import settlement
@@ -298,20 +298,20 @@ def test_case_083_and_collecting_case_26_a_refund_that_comes_back_is_owed_again(
 def test_collecting_case_30_what_is_too_little_too_much_or_nothing_is_not_sent(
     scenario: Scenario,
 ) -> None:
-    assert str(attempts.chargeable_amount(0, "USD")) == "Nothing is due."
-    assert str(attempts.chargeable_amount(-400, "USD")) == "Nothing is due."
-    assert isinstance(attempts.chargeable_amount(49, "USD"), NotChargeableError)
-    assert attempts.chargeable_amount(50, "USD") == (50, 0)
-    assert isinstance(attempts.chargeable_amount(29, "GBP"), NotChargeableError)
-    assert attempts.chargeable_amount(99_999_999, "USD") == (99_999_999, 0)
-    assert isinstance(attempts.chargeable_amount(100_000_000, "USD"), NotChargeableError)
+    assert str(charge_attempts.chargeable_amount(0, "USD")) == "Nothing is due."
+    assert str(charge_attempts.chargeable_amount(-400, "USD")) == "Nothing is due."
+    assert isinstance(charge_attempts.chargeable_amount(49, "USD"), NotChargeableError)
+    assert charge_attempts.chargeable_amount(50, "USD") == (50, 0)
+    assert isinstance(charge_attempts.chargeable_amount(29, "GBP"), NotChargeableError)
+    assert charge_attempts.chargeable_amount(99_999_999, "USD") == (99_999_999, 0)
+    assert isinstance(charge_attempts.chargeable_amount(100_000_000, "USD"), NotChargeableError)
 
 
 def test_case_053_yen_are_whole_and_dinars_end_in_nought() -> None:
-    assert attempts.chargeable_amount(1234, "JPY") == (1234, 0)
-    assert attempts.chargeable_amount(5124, "KWD") == (5120, 4)
-    assert attempts.chargeable_amount(1234, "ISK") == (123400, 0)
-    assert attempts.chargeable_amount(500, "UGX") == (50000, 0)
+    assert charge_attempts.chargeable_amount(1234, "JPY") == (1234, 0)
+    assert charge_attempts.chargeable_amount(5124, "KWD") == (5120, 4)
+    assert charge_attempts.chargeable_amount(1234, "ISK") == (123400, 0)
+    assert charge_attempts.chargeable_amount(500, "UGX") == (50000, 0)
 
 
 def test_case_053_what_is_left_of_a_dinar_is_told_apart_and_nobody_is_asked_for_it() -> None:

@@ -16,7 +16,7 @@ from billing.models import (
     WalletGrant,
     WalletScope,
 )
-from billing.payments import attempts, automatic
+from billing.payments import automatic, charge_attempts
 from billing.proof import checks
 from billing.reconciliation import reconciliation_run
 from billing.rules.money import Money
@@ -36,7 +36,7 @@ def scenario() -> Iterator[Scenario]:
             tenant=scenario.lab, unit="USD", scope=WalletScope.TENANT, overdraft=0, since=scenario.now
         )
         attempt = a_top_up(card, Wallet.objects.get(), 50_00, now=scenario.now)
-        attempts.follow_attempt(attempt=attempt, gateway=scenario.gateway, moment=scenario.now)
+        charge_attempts.follow_attempt(attempt=attempt, gateway=scenario.gateway, moment=scenario.now)
         scenario.lab.billing_account.automatic = False
         scenario.lab.billing_account.save()
         yield scenario

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from billing.dunning import review_items
 from billing.models import UNEXPLAINED, Difference, PaymentAttempt, PaymentDispute, PaymentRefund
 from billing.payments import disputes, manual_review, refunds
-from billing.payments.attempts import NotChargeableError
+from billing.payments.charge_attempts import NotChargeableError
 from billing.payments.gateway_access import CollectionError
+from billing.queries import review_items
 from billing.receivables import settlement
 from billing.reconciliation import reconciliation_run
 from billing.rules.money import Money

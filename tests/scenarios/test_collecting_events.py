@@ -11,7 +11,7 @@ import pytest
 from billing.invoicing import voids
 from billing.invoicing.voids import VoidError
 from billing.models import BillingAccount, CheckoutSession, GatewayEvent, Payment, PaymentAttempt
-from billing.payments import attempts, checkout_sessions, manual_review
+from billing.payments import charge_attempts, checkout_sessions, manual_review
 from billing.payments.gateway_access import CollectionError
 from billing.receivables import settlement
 from billing.rules.money import Money
@@ -270,7 +270,7 @@ def test_nothing_is_charged_while_what_was_told_of_cannot_be_read(scenario: Scen
 
 def test_an_attempt_that_waited_while_a_transfer_came_is_not_sent(scenario: Scenario) -> None:
     scenario.save_card()
-    attempt = attempts.prepare_attempt(
+    attempt = charge_attempts.prepare_attempt(
         invoice=scenario.invoice,
         customer=BillingAccount.objects.get().customer or "",
         moment=scenario.now,

@@ -7,7 +7,7 @@ import pytest
 from billing.invoicing import voids
 from billing.invoicing.voids import VoidError
 from billing.models import CheckoutSession, GatewayEvent, PaymentAttempt
-from billing.payments import attempts, chargeable_invoices, checkout_sessions, webhook_events
+from billing.payments import charge_attempts, chargeable_invoices, checkout_sessions, webhook_events
 from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import GatewayError
 from billing.receivables import settlement
@@ -59,7 +59,7 @@ def test_a_page_that_was_kept_as_used_without_its_charge_is_read_before_anything
     CheckoutSession.objects.filter(pk=page.pk).update(state="complete")
     PaymentAttempt.objects.update(page_used=True)  # and the worker died
 
-    assert attempts.is_under_way(scenario.invoice)
+    assert charge_attempts.is_under_way(scenario.invoice)
     assert chargeable_invoices.list_chargeable(moment=scenario.now, limit=9) == []
     assert str(scenario.charge()) == "A payment is under way."
     with pytest.raises(CollectionError, match="A payment of this invoice is under way"):

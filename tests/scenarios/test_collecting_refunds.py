@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from billing.dunning import overdue_invoices, review_items
+from billing.dunning import overdue_invoices
 from billing.invoicing import credit_notes
 from billing.models import BillingAccount, GatewayEvent, Payment, PaymentAttempt, PaymentRefund
 from billing.payments import checkout_sessions, refunds, webhook_events
 from billing.payments.gateway_access import CollectionError, UnmatchedObjectError
 from billing.payments.gateways.stripe_values import Object
+from billing.queries import review_items
 from billing.reconciliation import reconciliation_run
 from billing.rules.money import Money
 from tests.collecting import Scenario, a_scenario

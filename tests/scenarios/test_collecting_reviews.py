@@ -8,8 +8,8 @@ import pytest
 
 from billing.models import GatewayEvent, PaymentAttempt, PaymentDispute, SavedMethod, Wallet, WalletScope
 from billing.payments import (
-    attempts,
     automatic,
+    charge_attempts,
     checkout_sessions,
     customers,
     gateway_access,
@@ -136,7 +136,7 @@ def test_a_charge_that_was_about_to_be_sent_is_not_sent_beside_money_that_belong
     """The worker dies between the two; the next round reads what needs review before it goes on with the charge."""
     scenario.save_card()
     customer = customers.get_billing_account(scenario.lab).customer or ""
-    attempts.prepare_attempt(
+    charge_attempts.prepare_attempt(
         invoice=scenario.invoice,
         customer=customer,
         moment=scenario.now,

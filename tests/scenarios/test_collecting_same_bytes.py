@@ -8,7 +8,7 @@ import pytest
 
 from billing.invoicing import credit_notes
 from billing.models import CheckoutSession, PaymentAttempt, PaymentRefund
-from billing.payments import attempts, checkout_sessions, customers, refunds
+from billing.payments import charge_attempts, checkout_sessions, customers, refunds
 from billing.payments.gateways.base import GatewayError
 from billing.rules.money import Money
 from tests.collecting import Scenario
@@ -27,7 +27,7 @@ def sent_twice(scenario: Scenario, path: str, send: Callable[[], object]) -> lis
         send()
     scenario.wait(minutes=5)
     for attempt in PaymentAttempt.objects.filter(state="unknown"):
-        attempts.follow_attempt(attempt=attempt, gateway=scenario.gateway, moment=scenario.now)
+        charge_attempts.follow_attempt(attempt=attempt, gateway=scenario.gateway, moment=scenario.now)
     for refund in PaymentRefund.objects.filter(state="unknown"):
         refunds.follow_refund(refund=refund, gateway=scenario.gateway, moment=scenario.now)
     for link in CheckoutSession.objects.filter(state="unknown"):

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from django.core import mail
 
-from billing.dunning import dunning_run, overdue_invoices, send
+from billing.dunning import dunning_run, overdue_invoices
+from billing.emails import delivery
 from billing.invoicing import credit_notes
 from billing.models import BillingAccount, Notice
 from billing.rules.money import Money
@@ -34,7 +35,7 @@ def test_case_052_what_is_below_the_smallest_charge_waits_and_nobody_is_dunned_f
             assert scenario.collect().charged == 0
             outbox.drain()
             dunning_run.run_dunning(moment=scenario.now)
-            send.send_notices(moment=scenario.now)
+            delivery.send_notices(moment=scenario.now)
 
         assert (scenario.states, scenario.charged, scenario.paid) == ([], [], "0.00")
         sent = [str(one) for one in scenario.stripe.requests[request_count:] if one.method == "POST"]

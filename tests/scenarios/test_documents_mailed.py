@@ -11,10 +11,13 @@ import pytest
 from django.core import mail
 from django.test import Client
 
-from billing.dunning import claims, contacts, dunning_run, issue_notices, review_items, send
-from billing.dunning.contacts import ContactError
+from billing.dunning import dunning_run
+from billing.emails import claims, contacts, delivery
+from billing.emails.contacts import ContactError
 from billing.invoicing import credit_notes
 from billing.models import Invoice, InvoiceDocument, Notice
+from billing.notifications import issue_notices
+from billing.queries import review_items
 from billing.receivables import dunning_policies
 from billing.rules.money import Money
 from portal.core.outbox import outbox
@@ -69,10 +72,10 @@ def test_an_invoice_is_emailed_with_amount_due_date_link_pdf_and_e_invoice(
     server: Counting, lab: Tenant
 ) -> None:
     close("2026-03", lab, on="2026-04-01")
-    send.send_notices(moment=NOW)
+    delivery.send_notices(moment=NOW)
     assert server.accepted == 0  # its PDF is not made yet
     outbox.drain()
-    send.send_notices(moment=NOW + timedelta(minutes=2))
+    delivery.send_notices(moment=NOW + timedelta(minutes=2))
     (sent,) = server.mails
     assert sent["To"] == "bills@vision.example"
     assert sent["Subject"] == "Invoice INV-2026-0001: $4.00, due on 15 April 2026"
@@ -85,16 +88,16 @@ def test_an_invoice_is_emailed_with_amount_due_date_link_pdf_and_e_invoice(
     assert attached["INV-2026-0001.pdf"] == bytes(document.pdf)
     assert ("INV-2026-0001.xml" in attached) == bool(document.einvoice)
     for later in (3, 600):
-        send.send_notices(moment=NOW + timedelta(minutes=later))
+        delivery.send_notices(moment=NOW + timedelta(minutes=later))
     assert server.accepted == 1
 
 
 def test_without_its_pdf_it_goes_after_an_hour(server: Counting, lab: Tenant) -> None:
     close("2026-03", lab, on="2026-04-01")
     for minutes in (0, 30, 59):
-        send.send_notices(moment=NOW + timedelta(minutes=minutes))
+        delivery.send_notices(moment=NOW + timedelta(minutes=minutes))
         assert server.accepted == 0
-    send.send_notices(moment=NOW + timedelta(minutes=61))
+    delivery.send_notices(moment=NOW + timedelta(minutes=61))
     (sent,) = server.mails
     assert names_of(sent) == []
     assert "is on its page, with the PDF" in text_of(sent)
@@ -104,15 +107,15 @@ def test_history_that_is_imported_mails_nothing_unless_told_to(server: Counting,
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
     later = at("2026-05-07 10:00")  # 36 days
-    send.send_notices(moment=later)
+    delivery.send_notices(moment=later)
     notice = Notice.objects.get(kind="invoice")
     assert (notice.state, server.accepted) == ("skipped", 0)
     assert notice.reason == issue_notices.TOO_OLD
     assert issue_notices.resend_documents(numbers=["INV-2026-0001"], moment=later) == 1
-    send.send_notices(moment=later)
+    delivery.send_notices(moment=later)
     assert server.accepted == 1
     assert issue_notices.resend_documents(numbers=["INV-2026-0001"], moment=later) == 0
-    send.send_notices(moment=later)
+    delivery.send_notices(moment=later)
     assert server.accepted == 1
 
 
@@ -121,7 +124,7 @@ def test_who_pays_for_another_is_written_to(server: Counting, lab: Tenant) -> No
     pays(faculty, lab, "2026-01-01")
     close("2026-03", lab, faculty, on="2026-04-01")
     outbox.drain()
-    send.send_notices(moment=NOW)
+    delivery.send_notices(moment=NOW)
     assert [sent["To"] for sent in server.mails] == ["bills@faculty.example"]
 
 
@@ -136,7 +139,7 @@ def test_a_credit_note_is_emailed_and_says_what_is_left(server: Counting, lab: T
         net=Money.of("1.50", "USD"),
     )
     outbox.drain()
-    send.send_notices(moment=NOW)
+    delivery.send_notices(moment=NOW)
     (sent,) = server.mails
     assert sent["Subject"] == f"Credit note {note.number}: $1.50"
     assert "We have credited $1.50 of invoice INV-2026-0001. Slow disks." in text_of(sent)
@@ -148,7 +151,7 @@ def test_a_tenant_to_which_nothing_is_written_is_sent_no_document(server: Counti
     dunning_policies.set_policy(tenant=lab, since=at("2026-01-01").date(), emails=False)
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
-    send.send_notices(moment=NOW)
+    delivery.send_notices(moment=NOW)
     assert server.accepted == 0
 
 
@@ -156,7 +159,7 @@ def test_a_document_of_who_has_no_address_is_no_trouble(server: Counting, lab: T
     Tenant.objects.update(email="")
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
-    send.send_notices(moment=NOW)
+    delivery.send_notices(moment=NOW)
     notice = Notice.objects.get()
     assert (notice.state, notice.reason) == ("skipped", claims.NOBODY)
     assert review_items.list_review_items(moment=NOW) == []
@@ -168,10 +171,10 @@ def test_what_could_be_sent_to_nobody_goes_to_the_address_that_is_entered(
     Tenant.objects.update(email="")
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
-    send.send_notices(moment=NOW)
+    delivery.send_notices(moment=NOW)
     for later in (timedelta(days=3), timedelta(days=4)):
         contacts.set_billing_email(tenant=lab, email=f"to{later.days}@vision.example", moment=NOW + later)
-        send.send_notices(moment=NOW + later)
+        delivery.send_notices(moment=NOW + later)
     (sent,) = server.mails
     assert (sent["To"], names_of(sent)[:1]) == ("to3@vision.example", ["INV-2026-0001.pdf"])
 
@@ -182,7 +185,7 @@ def test_an_address_that_is_refused_is_shown_to_ann_and_to_op_until_it_is_correc
     server.refuses = {"bills@vision.example"}
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
-    send.send_notices(moment=NOW)
+    delivery.send_notices(moment=NOW)
     ann = builders.a_person("ann@vision.example", lab, Role.OWNER)
     sentence = "E-mails to bills@vision.example are refused: 550 no such user here."
     for address in ("/t/vision-lab/invoices/", "/t/vision-lab/payment/"):
@@ -195,7 +198,7 @@ def test_an_address_that_is_refused_is_shown_to_ann_and_to_op_until_it_is_correc
     client = Client()
     client.force_login(ann)
     client.post("/t/vision-lab/billing/change/", {"act": "save", "email": "money@vision.example"})
-    send.send_notices(moment=datetime.now(tz=NOW.tzinfo) if NOW.year > 2026 else at("2026-12-31"))
+    delivery.send_notices(moment=datetime.now(tz=NOW.tzinfo) if NOW.year > 2026 else at("2026-12-31"))
     notice = Notice.objects.get(kind="invoice")
     assert notice.state in {"sent", "skipped"}
     assert sentence not in page(ann, "/t/vision-lab/payment/")
@@ -208,7 +211,7 @@ def test_one_refused_address_of_two_keeps_the_mail_from_nobody_else(server: Coun
     server.refuses = {"gone@vision.example"}
     close("2026-03", lab, on="2026-04-01")
     outbox.drain()
-    send.send_notices(moment=NOW)
+    delivery.send_notices(moment=NOW)
     notice = Notice.objects.get(kind="invoice")
     assert (notice.state, server.accepted) == ("sent", 1)
     assert notice.refused == {"gone@vision.example": "550 no such user here"}
@@ -223,7 +226,7 @@ def test_killed_at_any_statement_each_document_is_sent_once(settings: Any, lab: 
 
     def a_round() -> None:
         dunning_run.run_dunning(moment=NOW)
-        send.send_notices(moment=NOW)
+        delivery.send_notices(moment=NOW)
 
     while True:
         statement += 1

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.core import mail
 
-from billing.dunning import dunning_run, send
+from billing.dunning import dunning_run
+from billing.emails import delivery
 from billing.models import Notice, Suspension
 from billing.receivables import pauses, write_offs
 from tests import stories
@@ -96,7 +97,7 @@ def test_an_announcement_that_was_not_needed_is_made_up_for_when_the_money_goes_
     lab.now += timedelta(days=1)
     dunning_run.run_dunning(moment=lab.now)
     lab.pay()
-    send.send_notices(moment=lab.now)
+    delivery.send_notices(moment=lab.now)
     assert (Notice.objects.get().state, mail.outbox) == ("skipped", [])
     lab.pay("-4.00")
     lab.until("2026-05-15")

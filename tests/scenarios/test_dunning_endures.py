@@ -14,7 +14,8 @@ from django.core.mail.message import EmailMessage
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing.dunning import dunning_run, send
+from billing.dunning import dunning_run
+from billing.emails import delivery
 from billing.models import Invoice, Notice
 from portal.core.tenants.models import Tenant
 from tests.builders import at
@@ -64,7 +65,7 @@ def dies_at(statement: int, do: Callable[[], object]) -> bool:
 
 def a_round(moment: datetime = NOW) -> None:
     dunning_run.run_dunning(moment=moment)
-    send.send_notices(moment=moment)
+    delivery.send_notices(moment=moment)
 
 
 def a_tenant_that_owes() -> None:

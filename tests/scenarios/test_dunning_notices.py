@@ -11,7 +11,8 @@ import pytest
 from django.core import mail
 from django.test import Client
 
-from billing.dunning import dunning_run, mail_server, send
+from billing.dunning import dunning_run
+from billing.emails import delivery, mail_server
 from billing.invoicing import credit_notes
 from billing.models import BillingAccount, Notice, NoticeState, PaymentAttempt, SavedMethod, Seller
 from billing.payments import payment_links, saved_methods
@@ -53,7 +54,7 @@ def goes_by(scenario: Scenario, days: int = 1) -> None:
         if scenario.stripe.requests:  # else a round of collecting has nobody to charge
             scenario.collect()
         dunning_run.run_dunning(moment=scenario.now)
-        send.send_notices(moment=scenario.now)
+        delivery.send_notices(moment=scenario.now)
 
 
 def about_debts() -> list[mail.EmailMessage]:
@@ -126,7 +127,7 @@ def test_case_079_what_is_paid_while_a_letter_waits_is_not_reminded_of(scenario:
     scenario.wait(days=4)
     dunning_run.run_dunning(moment=scenario.now)
     pay(scenario)
-    send.send_notices(moment=scenario.now)
+    delivery.send_notices(moment=scenario.now)
     assert about_debts() == []
     notice = Notice.objects.get()
     assert (notice.state, notice.reason) == ("skipped", "Nothing is due any more.")
@@ -140,7 +141,7 @@ def test_two_rounds_at_once_and_two_workers_that_send_make_one_letter(scenario: 
     assert (late.late, late.written) == (1, 1)
     assert dunning_run.run_dunning(moment=scenario.now).written == 0
     for _ in range(3):
-        send.send_notices(moment=scenario.now)
+        delivery.send_notices(moment=scenario.now)
     assert len(about_debts()) == 1
 
 
@@ -159,7 +160,7 @@ def test_collecting_cases_11_and_12_a_refusal_says_why_and_what_to_do(scenario: 
     card = scenario.save_card(NO_FUNDS)
     scenario.collect()
     dunning_run.run_dunning(moment=scenario.now)
-    send.send_notices(moment=scenario.now)
+    delivery.send_notices(moment=scenario.now)
     assert subjects() == ["Your payment of invoice INV-2026-0001 was declined"]
     assert "Your bank declined the charge of $4.00 to your Visa ending in 9995" in body()
     assert "Your card has insufficient funds." in body()
@@ -182,7 +183,7 @@ def test_case_076_and_collecting_case_13_a_bank_that_asks_is_no_failure_and_lead
     scenario.save_card(ALWAYS_ASKS)
     scenario.collect()
     dunning_run.run_dunning(moment=scenario.now)
-    send.send_notices(moment=scenario.now)
+    delivery.send_notices(moment=scenario.now)
     goes_by(scenario)
     assert subjects() == ["Please confirm your payment of invoice INV-2026-0001"]
     assert "Nothing is wrong with your card" in body()
@@ -245,7 +246,7 @@ def test_a_payment_that_takes_its_bank_days_is_not_reminded_of() -> None:
         scenario.collect()
         later = scenario.now + timedelta(days=3)  # its bank takes its time
         dunning_run.run_dunning(moment=later)
-        send.send_notices(moment=later)
+        delivery.send_notices(moment=later)
         assert scenario.states == ["processing"]
         assert about_debts() == []
 
@@ -313,8 +314,8 @@ def test_owners_and_billing_people_are_written_to_without_a_billing_address(scen
     )
     builders.a_person("ann@vision.example", tenant=scenario.lab, role=Role.OWNER)
     builders.a_person("ben@vision.example", tenant=scenario.lab, role=Role.MEMBER)
-    send.resend_notice(notice=notice, moment=scenario.now)
-    send.send_notices(moment=scenario.now)
+    delivery.resend_notice(notice=notice, moment=scenario.now)
+    delivery.send_notices(moment=scenario.now)
     assert about_debts()[0].to == ["ann@vision.example"]
 
 
@@ -345,11 +346,11 @@ def test_without_a_mail_server_letters_are_kept_for_op_to_read(
         "INV-2026-0001 was due on 15 April 2026. Amount due: $4.00."
         in client.get(f"/admin/billing/notice/{notice.pk}/change/").content.decode()
     )
-    with pytest.raises(send.NoticeError, match="it is not sent again"):
-        send.resend_notice(notice=notice, moment=scenario.now)
+    with pytest.raises(delivery.NoticeError, match="it is not sent again"):
+        delivery.resend_notice(notice=notice, moment=scenario.now)
     settings.CLUSTERTAB_SENDS_MAIL = True
-    send.resend_notice(notice=notice, moment=scenario.now)
-    send.send_notices(moment=scenario.now)
+    delivery.resend_notice(notice=notice, moment=scenario.now)
+    delivery.send_notices(moment=scenario.now)
     assert subjects() == ["Reminder: invoice INV-2026-0001 is overdue"]
 
 
@@ -365,7 +366,7 @@ def test_an_email_that_may_have_arrived_is_not_sent_again(scenario: Scenario, se
     settings.EMAIL_BACKEND = "tests.fakes.mail.Dies"
     scenario.wait(days=4)
     dunning_run.run_dunning(moment=scenario.now)
-    done = send.send_notices(moment=scenario.now)
+    done = delivery.send_notices(moment=scenario.now)
     assert done.sent == 0
     settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
     for _ in range(3):
@@ -373,10 +374,10 @@ def test_an_email_that_may_have_arrived_is_not_sent_again(scenario: Scenario, se
     notice = Notice.objects.get()
     assert notice.state == NoticeState.SENDING
     assert notice.reason.startswith("The mail server did not answer: it may have arrived or not.")
-    with pytest.raises(send.NoticeError):
-        send.resend_notice(notice=notice, moment=scenario.now - timedelta(days=3) + timedelta(minutes=1))
-    send.resend_notice(notice=notice, moment=scenario.now)
-    send.send_notices(moment=scenario.now)
+    with pytest.raises(delivery.NoticeError):
+        delivery.resend_notice(notice=notice, moment=scenario.now - timedelta(days=3) + timedelta(minutes=1))
+    delivery.resend_notice(notice=notice, moment=scenario.now)
+    delivery.send_notices(moment=scenario.now)
     assert len(about_debts()) == 1
 
 
@@ -387,7 +388,7 @@ def test_a_mail_server_that_refuses_is_asked_again_later_and_in_the_end_people_a
     scenario.wait(days=4)
     dunning_run.run_dunning(moment=scenario.now)
     for _ in range(40):
-        send.send_notices(moment=scenario.now)
+        delivery.send_notices(moment=scenario.now)
         scenario.wait(hours=6)
     notice = Notice.objects.get()
     assert (notice.state, notice.tries) == ("failed", mail_server.TRIES)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from billing.dunning import dunning_run, send
+from billing.dunning import dunning_run
+from billing.emails import delivery
 from billing.models import Invoice, Notice
 from portal.core.tenants.models import Tenant
 from tests.fakes.mail import Counting, counting
@@ -41,7 +42,7 @@ def test_a_mail_server_that_takes_two_letters_a_connection_is_given_all_seven(se
     with as_owner() as cursor:
         cursor.execute("ALTER TABLE billing_invoice ENABLE TRIGGER USER")
     dunning_run.run_dunning(moment=NOW)
-    done = send.send_notices(moment=NOW)
+    done = delivery.send_notices(moment=NOW)
     assert (done.sent, done.troubles, server.accepted) == (7, [], 7)
     assert set(Notice.objects.values_list("state", flat=True)) == {"sent"}
 
@@ -50,13 +51,13 @@ def test_an_address_that_is_none_waits_for_somebody_to_correct_it(server: Counti
     a_tenant_that_owes()
     Tenant.objects.update(email="bills@vision.example, boss@vision.example")
     dunning_run.run_dunning(moment=NOW)
-    send.send_notices(moment=NOW)
+    delivery.send_notices(moment=NOW)
     notice = Notice.objects.get()
     assert (notice.state, server.accepted) == ("failed", 0)
     assert notice.reason == (
         "An address is none that e-mail can go to: correct the tenant's billing e-mail, then send it again."
     )
     Tenant.objects.update(email="bills@vision.example")
-    send.resend_notice(notice=notice, moment=NOW)
-    send.send_notices(moment=NOW)
+    delivery.resend_notice(notice=notice, moment=NOW)
+    delivery.send_notices(moment=NOW)
     assert (Notice.objects.get().state, server.accepted) == ("sent", 1)

@@ -11,8 +11,9 @@ from django.core import mail
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing.dunning import dunning_run, scheduler_blocks, send, suspensions
+from billing.dunning import dunning_run, scheduler_blocks, suspensions
 from billing.dunning.scheduler_blocks import BlockTally
+from billing.emails import delivery
 from billing.invoicing import credit_notes
 from billing.models import Invoice, Notice, SuspendedAccount, Suspension
 from billing.receivables import dunning_policies, pauses, settlement
@@ -44,11 +45,8 @@ class Lab:
             accounts=[(self.cluster, "vision")],
             email="bills@vision.example",
         )
-        ingest(
-            self.cluster,
-            a_job(started="2026-03-02 10:00", ended="2026-03-02 12:00"),
-            as_of="2026-04-20",
-        )
+        job = a_job(started="2026-03-02 10:00", ended="2026-03-02 12:00")
+        ingest(self.cluster, job, as_of="2026-04-20")
         stories.close("2026-03", self.tenant, on="2026-04-01")
         Notice.objects.all().delete()  # that it was issued, and receipts, are told in other stories
         dunning_policies.set_policy(
@@ -80,9 +78,9 @@ class Lab:
 
     def acts(self) -> BlockTally:
         dunning_run.run_dunning(moment=self.now)
-        send.send_notices(moment=self.now)
+        delivery.send_notices(moment=self.now)
         done = scheduler_blocks.enforce_blocks(moment=self.now, opens=self.opens)
-        send.send_notices(moment=self.now)
+        delivery.send_notices(moment=self.now)
         return done
 
     def pay(self, amount: str = "4.00") -> None:

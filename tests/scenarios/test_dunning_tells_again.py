@@ -10,7 +10,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing.dunning import dunning_run, send
+from billing.dunning import dunning_run
+from billing.emails import delivery
 from billing.models import Notice, SavedMethod
 from billing.receivables import dunning_policies, write_offs
 from portal.core.tenants.models import Tenant
@@ -109,9 +110,9 @@ def test_a_reminder_that_waits_while_it_is_paid_and_goes_back_is_the_only_one(sc
     pay(scenario)
     goes_back(scenario)
     dunning_run.run_dunning(moment=scenario.now)
-    send.send_notices(moment=scenario.now)
+    delivery.send_notices(moment=scenario.now)
     dunning_run.run_dunning(moment=scenario.now)
-    send.send_notices(moment=scenario.now)
+    delivery.send_notices(moment=scenario.now)
     assert subjects() == [AGAIN]
 
 

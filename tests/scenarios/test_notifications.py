@@ -12,7 +12,7 @@ import pytest
 from django.core import mail
 from django.db import connection
 
-from billing.dunning import claims, send
+from billing.emails import claims, delivery
 from billing.models import (
     Notice,
     NoticeDelivery,
@@ -151,7 +151,7 @@ def test_quota_030_the_warning_before_jobs_are_ended_waits_for_nobody(vision: Te
         not_before=moment,
         details=details,
     )
-    send.send_notices(moment=moment)
+    delivery.send_notices(moment=moment)
     subject = "Budget monthly: 1 running job was ended"
     assert posted() == [
         (["ann@vision.example", "carla@vision.example"], subject),
@@ -175,7 +175,7 @@ def test_quota_028_operators_subscribe_to_kinds_of_all_or_of_some_tenants(
     spend(cluster, "700", account="speech")
     review.review_quotas(moment=builders.at("2026-03-02 10:00"))
     User.objects.filter(pk=sue.pk).update(operator_role="", is_staff=False, is_superuser=False)
-    send.send_notices(moment=builders.at("2026-03-02 10:00"))
+    delivery.send_notices(moment=builders.at("2026-03-02 10:00"))
     subject = "Budget monthly: 50% is used"
     assert posted() == [
         (["ann@vision.example", "carla@vision.example"], subject),
@@ -210,7 +210,7 @@ def test_quota_028_a_notice_that_cannot_be_looked_at_stops_no_digest(
         return skip_reason(notice, moment)
 
     monkeypatch.setattr(claims, "skip_reason", fails)
-    send.send_notices(moment=builders.at("2026-03-03 07:00"))
+    delivery.send_notices(moment=builders.at("2026-03-03 07:00"))
     assert posted() == [(["all@op.example"], "Daily digest: 2 notices of 1 tenant")]
 
 
@@ -300,7 +300,7 @@ def test_quota_030_four_workers_at_once_send_one_digest(cluster: Cluster, vision
     def send_() -> None:
         try:
             barrier.wait()
-            send.send_notices(moment=builders.at("2026-03-03 07:00"))
+            delivery.send_notices(moment=builders.at("2026-03-03 07:00"))
         finally:
             connection.close()
 

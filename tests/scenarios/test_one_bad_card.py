@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from django.core import mail
 
-from billing.dunning import dunning_run, send
+from billing.dunning import dunning_run
+from billing.emails import delivery
 from billing.models import Invoice, Notice, PaymentAttempt
 from portal.core.tenants.models import Role, Tenant
 from tests import builders
@@ -43,7 +44,7 @@ def a_day(scenario: Scenario, **later: int) -> list[str]:
     for _ in range(3):
         scenario.collect()
         dunning_run.run_dunning(moment=scenario.now)
-        send.send_notices(moment=scenario.now)
+        delivery.send_notices(moment=scenario.now)
     messages = mail.outbox[before:]
     return [f"{message.subject}: {' '.join(str(message.body).split())}" for message in messages]
 
@@ -98,7 +99,7 @@ def test_while_the_other_card_has_not_been_charged_yet_the_email_says_that_it_wi
     scenario.save_card(STOLEN)
     scenario.charge()
     dunning_run.run_dunning(moment=scenario.now)
-    send.send_notices(moment=scenario.now)
+    delivery.send_notices(moment=scenario.now)
     (message,) = mail.outbox
     body = " ".join(str(message.body).split())
     assert "We charge your Visa ending in 4242 instead. You need not do anything." in body

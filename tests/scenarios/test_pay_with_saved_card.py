@@ -20,7 +20,7 @@ from billing.models import (
     Wallet,
     WalletScope,
 )
-from billing.payments import attempts, checkout_sessions, on_demand
+from billing.payments import charge_attempts, checkout_sessions, on_demand
 from billing.payments.checkout_sessions import ReturnUrls
 from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import GatewayError
@@ -143,10 +143,10 @@ def test_a_bank_page_that_was_left_is_closed_before_anything_else_is_charged(sce
 
 
 def attempts_of_another_card(scenario: Scenario) -> None:
-    attempt = attempts.charge_invoice(
+    attempt = charge_attempts.charge_invoice(
         invoice=scenario.invoice, gateway=scenario.gateway, moment=scenario.now, on=scenario.now.date()
     )
-    if isinstance(attempt, attempts.NotChargeableError):
+    if isinstance(attempt, charge_attempts.NotChargeableError):
         raise attempt
 
 

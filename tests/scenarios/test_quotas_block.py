@@ -11,8 +11,8 @@ import pytest
 from django.core import mail
 from django.core.management import call_command
 
-from billing.dunning import send
 from billing.dunning.scheduler_blocks import BlockTally
+from billing.emails import delivery
 from billing.models import QuotaAction, QuotaBlock, QuotaBlockState, QuotaPeriod
 from billing.quotas import blocks, quotas, review
 from billing.quotas.quotas import Setter
@@ -56,7 +56,7 @@ class Lab:
         """A pass, its e-mails, and what workers carry out."""
         self.now += timedelta(seconds=seconds)
         review.review_quotas(moment=self.now)
-        send.send_notices(moment=self.now)
+        delivery.send_notices(moment=self.now)
         return blocks.enforce_blocks(moment=self.now, opens=self.opens)
 
     def raise_to(self, amount: str, name: str = "monthly", **fields: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from django.core import mail
 from django.test import override_settings
 
-from billing.dunning import send
+from billing.emails import delivery
 from billing.models import (
     Notice,
     NoticeState,
@@ -143,7 +143,7 @@ def test_quota_028_who_was_removed_is_told_nothing(cluster: Cluster, vision: Ten
     spend(cluster, "900")
     review.review_quotas(moment=builders.at("2026-03-03"))
     Membership.objects.filter(user=User.objects.get(email="ben@vision.example")).delete()
-    send.send_notices(moment=builders.at("2026-03-03"))
+    delivery.send_notices(moment=builders.at("2026-03-03"))
     assert mail.outbox == []
     assert Notice.objects.get().state == NoticeState.SKIPPED
 
@@ -177,7 +177,7 @@ def test_quota_029_what_does_not_hold_any_more_is_dropped_with_a_line(
     review.review_quotas(moment=builders.at("2026-03-03 10:00"))
     shrink(cluster, job, "500")
     review.review_quotas(moment=builders.at("2026-03-03 14:00"))
-    send.send_notices(moment=builders.at("2026-03-03 15:00"))
+    delivery.send_notices(moment=builders.at("2026-03-03 15:00"))
     first, second = Notice.objects.order_by("pk")
     assert (first.state, first.reason[:45]) == (
         NoticeState.SKIPPED,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.core import mail
 
-from billing.dunning import dunning_run, send
+from billing.dunning import dunning_run
+from billing.emails import delivery
 from billing.models import Notice, OperatorDelivery, PaymentAttempt, Wallet, WalletScope
 from billing.notifications import distribution
 from billing.notifications.hours import Hours
@@ -52,7 +53,7 @@ def posts(scenario: Scenario) -> list[str]:
     """Subject and text of what a round and a worker send."""
     before = len(mail.outbox)
     dunning_run.run_dunning(moment=scenario.now)
-    send.send_notices(moment=scenario.now)
+    delivery.send_notices(moment=scenario.now)
     return [f"{message.subject}: {' '.join(str(message.body).split())}" for message in mail.outbox[before:]]
 
 
@@ -100,7 +101,7 @@ def test_quota_028_a_payment_in_the_moment_of_sending_is_told_to_operators_as_th
     dunning_run.run_dunning(moment=scenario.now)
     with monkeypatch.context() as patched:
         patched.setattr(distribution, "distribute", lambda **_: 0)
-        send.send_notices(moment=scenario.now)
+        delivery.send_notices(moment=scenario.now)
     assert OperatorDelivery.objects.count() == 2
 
 
@@ -123,7 +124,7 @@ def test_a_transfer_that_its_bank_took_back_meanwhile_has_none(settings: Any) ->
     imported(camt(came, went))
     assert stands(march(lab)) == ("due", "0.00", "20.00")
     dunning_run.run_dunning(moment=APRIL)
-    send.send_notices(moment=APRIL)
+    delivery.send_notices(moment=APRIL)
     assert mail.outbox == []
     assert Notice.objects.get(kind="receipt").reason == "The payment was taken back."
 
@@ -145,7 +146,7 @@ def test_a_transfer_that_fills_a_wallet_has_one_unless_it_went_back(settings: An
     )
     for _ in range(2):
         dunning_run.run_dunning(moment=APRIL)
-        send.send_notices(moment=APRIL)
+        delivery.send_notices(moment=APRIL)
     (message,) = mail.outbox
     assert message.subject.startswith("Receipt: €50.00 for your wallet")
     assert "We have received €50.00 by bank transfer B1 on 8 April 2026." in " ".join(
@@ -162,7 +163,7 @@ def test_a_statement_that_is_imported_once_a_month_brings_a_receipt_for_each_of_
     later = at("2026-05-04 09:00")
     imported(camt(Line(amount="20.00", text="INV-2026-0001")), moment=later)
     dunning_run.run_dunning(moment=later)
-    send.send_notices(moment=later)
+    delivery.send_notices(moment=later)
     (message,) = mail.outbox
     assert message.subject == "Receipt: €20.00 for invoice INV-2026-0001"
 
@@ -252,7 +253,7 @@ def test_the_email_of_an_invoice_announces_no_charge_that_is_more_than_a_card_ca
         notice.created_at = notice.not_before = scenario.now
         notice.details = {"since": "2026-04-01T00:00:00+00:00"}  # its PDF was waited for
         notice.save()
-        send.send_notices(moment=scenario.now)
+        delivery.send_notices(moment=scenario.now)
         bodies.append(" ".join(str(mail.outbox[-1].body).split()))
     assert "On 15 April 2026 we charge $4.00 to your Visa ending in 4242." in bodies[0]
     assert "we charge" not in bodies[1]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from portal.core.tenants.models import Tenant
-from portal.core.webhooks import addresses, delivery_run, resolvers, sending
+from portal.core.webhooks import addresses, delivery_run, http_request, resolvers
 from portal.core.webhooks.addresses import WebhookError
 from portal.core.webhooks.models import Delivery, Webhook
 from tests import builders
@@ -65,7 +65,7 @@ def receiver() -> Iterator[Receiver]:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seconds that a run, an attempt and a turn may take."""
     monkeypatch.setattr(delivery_run, "LONGEST", 3.0)
-    for module in (delivery_run, sending):
+    for module in (delivery_run, http_request):
         monkeypatch.setattr(module, "PATIENCE", 1.5)
     for module in (delivery_run, resolvers):
         monkeypatch.setattr(module, "TURN", 0.5)

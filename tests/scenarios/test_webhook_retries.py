@@ -12,14 +12,7 @@ from django.core import mail
 from django.test import override_settings
 
 from portal.core.tenants.models import Tenant
-from portal.core.webhooks import (
-    attempts,
-    deliveries,
-    endpoints,
-    retries,
-    sending,
-    tasks,
-)
+from portal.core.webhooks import deliveries, delivery_attempt, endpoints, http_request, retries, tasks
 from portal.core.webhooks.models import Delivery, DeliveryState, Webhook, WebhookState
 from portal.ops.metrics.families import families
 from tests import builders
@@ -95,8 +88,8 @@ def test_api_054_an_answer_that_takes_too_long_has_failed(
     receiver: Receiver, vision: Tenant, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where each byte comes in time, which would go on for ever."""
-    assert sending.PATIENCE == 15
-    monkeypatch.setattr(sending, "PATIENCE", 0.5)
+    assert http_request.PATIENCE == 15
+    monkeypatch.setattr(http_request, "PATIENCE", 0.5)
     a_webhook(receiver, vision)
     receiver.reply = lambda arrival: Reply(200, pieces=(b".",) * 40, pause=0.1)
     happens(vision, 7)
@@ -194,7 +187,7 @@ def test_api_054_a_dead_endpoint_with_a_thousand_events_delays_no_other(
     receiver: Receiver, vision: Tenant, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes the first event and says nothing before all others have theirs, however long that takes here."""
-    monkeypatch.setattr(sending, "PATIENCE", 60.0)
+    monkeypatch.setattr(http_request, "PATIENCE", 60.0)
     a_webhook(receiver, vision, path="/dead")
     others = [builders.a_tenant(f"lab-{number}") for number in range(20)]
     for lab in others:
@@ -223,20 +216,20 @@ def test_api_054_what_was_turned_off_or_deleted_while_it_was_sent_stays_so(
     webhook = a_webhook(receiver, vision)
     happens(vision, 1)
     deliveries.place_events(moment=clock())
-    assert attempts.claim(most=5, most_failing=5, moment=clock()) == [webhook.pk]
-    assert attempts.claim(most=5, most_failing=5, moment=clock()) == []  # another worker
-    attempt = attempts.next_attempt(webhook.pk, moment=clock())
+    assert delivery_attempt.claim(most=5, most_failing=5, moment=clock()) == [webhook.pk]
+    assert delivery_attempt.claim(most=5, most_failing=5, moment=clock()) == []  # another worker
+    attempt = delivery_attempt.next_attempt(webhook.pk, moment=clock())
     assert attempt is not None
     endpoints.turn_off(webhook=webhook)
-    failed, arrived = sending.Answer(500, 3), sending.Answer(204, 3)
-    attempts.record_answer(attempt, failed, moment=clock(), random=lambda: 0.0)
+    failed, arrived = http_request.Answer(500, 3), http_request.Answer(204, 3)
+    delivery_attempt.record_answer(attempt, failed, moment=clock(), random=lambda: 0.0)
     assert the_delivery().state == DeliveryState.STOPPED
-    attempts.record_answer(attempt, arrived, moment=clock(), random=lambda: 0.0)
+    delivery_attempt.record_answer(attempt, arrived, moment=clock(), random=lambda: 0.0)
     assert the_delivery().state == DeliveryState.DELIVERED
     endpoints.delete_webhook(webhook=webhook)
-    attempts.record_answer(attempt, failed, moment=clock(), random=lambda: 0.0)
-    attempts.release(attempt, moment=clock())
-    assert attempts.next_attempt(webhook.pk, moment=clock()) is None
+    delivery_attempt.record_answer(attempt, failed, moment=clock(), random=lambda: 0.0)
+    delivery_attempt.release(attempt, moment=clock())
+    assert delivery_attempt.next_attempt(webhook.pk, moment=clock()) is None
     assert not Delivery.objects.exists()
 
 
@@ -246,8 +239,8 @@ def test_api_054_a_worker_that_died_is_succeeded_after_a_minute(
     webhook = a_webhook(receiver, vision)
     happens(vision, 1)
     deliveries.place_events(moment=clock())
-    attempts.claim(most=5, most_failing=5, moment=clock())
-    assert attempts.next_attempt(webhook.pk, moment=clock()) is not None  # and it dies
+    delivery_attempt.claim(most=5, most_failing=5, moment=clock())
+    assert delivery_attempt.next_attempt(webhook.pk, moment=clock()) is not None  # and it dies
     clock.passes(seconds=59)
     assert deliver(clock) == 0
     clock.passes(seconds=1)

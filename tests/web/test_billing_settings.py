@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from billing.dunning import contacts
-from billing.dunning.contacts import ContactError
+from billing.emails import contacts
+from billing.emails.contacts import ContactError
 from billing.models import BillingContact, Notice, NoticeKind, Seller
 from billing.notifications import recipients
 from portal.config_file.apply import apply

@@ -8,7 +8,8 @@ from django.db.models import Model
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from billing.dunning import dunning_run, send
+from billing.dunning import dunning_run
+from billing.emails import delivery
 from billing.models import DunningPause, DunningPolicy, Invoice, Notice, SuspendedAccount, WriteOff
 from billing.receivables import dunning_policies, pauses, write_offs
 from portal.core.tenants.scope import tenant_scope
@@ -41,7 +42,7 @@ def post(client: Client, **fields: str) -> str:
 
 def test_op_sees_who_owes_what_since_when_and_what_comes_next(house: House) -> None:
     dunning_run.run_dunning(moment=at(NOW))
-    send.send_notices(moment=at(NOW))
+    delivery.send_notices(moment=at(NOW))
     text = words(page(house.op, PATH))
     assert "Overdue (USD) $14.25 2 invoices of 2 tenants Suspended 0 tenants" in text
     assert "E-mail is not configured (EMAIL_URL): reminders are drafted but not sent" in text
@@ -87,7 +88,7 @@ def test_what_cannot_be_meant_is_a_sentence_and_what_is_not_there_is_not_found(h
 def test_a_letter_that_could_not_be_sent_waits_for_a_person(house: House) -> None:
     house.vision.memberships.all().delete()
     dunning_run.run_dunning(moment=at(NOW))
-    send.send_notices(moment=at(NOW))
+    delivery.send_notices(moment=at(NOW))
     text = words(page(house.op, PATH))
     assert "Needs review 1 Items that need your decision" in text
     assert (
@@ -121,7 +122,7 @@ def test_many_late_invoices_are_told_page_by_page_with_as_many_queries(house: Ho
 
 def test_a_page_of_a_tenant_sees_its_own_letters_and_never_which_accounts_are_blocked(house: House) -> None:
     dunning_run.run_dunning(moment=at(NOW))
-    send.send_notices(moment=at(NOW))
+    delivery.send_notices(moment=at(NOW))
     for tenant in (house.vision, house.speech):
         pauses.pause_dunning(
             tenant=tenant, invoice=None, until=None, reason="merging", by="op", moment=at(NOW)

@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import expect
 from pytest_django.live_server_helper import LiveServer
 
-from billing.dunning import dunning_run, send
+from billing.dunning import dunning_run
+from billing.emails import delivery
 from billing.models import Notice
 from tests.builders import PASSWORD, at
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, chromium, visit
@@ -33,7 +34,7 @@ def test_op_pauses_an_invoice_without_scripts_and_the_page_fits(
     house = a_house()
     house.speech.memberships.all().delete()
     dunning_run.run_dunning(moment=at(NOW))
-    send.send_notices(moment=at(NOW))
+    delivery.send_notices(moment=at(NOW))
     notice = Notice.objects.get(tenant=house.vision, state="drafted").html
     with chromium() as browser, visit(browser, width=width, theme=theme, scripts=width > 700) as seen:
         page = seen.page

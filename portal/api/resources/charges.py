@@ -9,7 +9,7 @@ from django.urls import reverse
 from rest_framework import serializers
 
 from billing.models import AttemptState, CheckoutSession, DocumentKind, InvoiceState, PaymentAttempt
-from billing.payments import attempts, gateway_access, on_demand
+from billing.payments import charge_attempts, gateway_access, on_demand
 from billing.payments.checkout_sessions import ReturnUrls
 from billing.payments.gateway_access import CollectionError, UnmatchedObjectError
 from billing.payments.gateways.base import GatewayError
@@ -77,7 +77,7 @@ class CardPayments(InvoiceEndpoint):
                 most=expected.minor if expected is not None else None,
             )
         except (GatewayError, UnmatchedObjectError) as error:
-            raise _unanswered(attempts.is_under_way(invoice)) from error
+            raise _unanswered(charge_attempts.is_under_way(invoice)) from error
         return as_json(_as_data(attempt, on_demand.confirmation_page(attempt=attempt)), status=201)
 
 

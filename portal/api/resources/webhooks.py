@@ -20,7 +20,7 @@ from portal.api.parameters import DRY_RUN, LISTS
 from portal.api.problems import bad_request, not_found
 from portal.api.views import Endpoint
 from portal.core.events.models import EventType
-from portal.core.webhooks import addresses, attempts, deliveries, endpoints
+from portal.core.webhooks import addresses, deliveries, delivery_attempt, endpoints
 from portal.core.webhooks.addresses import Target, WebhookError
 from portal.core.webhooks.messages import ERRORS
 from portal.core.webhooks.models import Delivery, DeliveryState, Webhook, WebhookState
@@ -101,7 +101,7 @@ class DeliverySerializer(serializers.ModelSerializer[Delivery]):
         )
 
     def get_event(self, delivery: Delivery) -> str:
-        return attempts.message_id(delivery)
+        return delivery_attempt.message_id(delivery)
 
 
 class ResendSerializer(serializers.Serializer[Any]):

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from datetime import datetime
 from threading import Thread
 
-from portal.core.webhooks import attempts
-from portal.core.webhooks.attempts import Attempt
+from portal.core.webhooks import delivery_attempt
+from portal.core.webhooks.delivery_attempt import Attempt
+from portal.core.webhooks.http_request import PATIENCE, Answer, send
 from portal.core.webhooks.resolvers import TURN, Resolvers
-from portal.core.webhooks.sending import PATIENCE, Answer, send
 
 MOST = 100  # webhooks that one run sends to at once
 MOST_FAILING = 60  # of these, such as failed the last time: others have room whatever happens
@@ -48,16 +48,16 @@ def deliver_due(*, clock: Callable[[], datetime], random: Callable[[], float]) -
             for future in done:
                 attempt, answer = under_way.pop(future), future.result()
                 if answer is None:  # not tried: it comes again when its turn has come
-                    attempts.release(attempt, moment=clock())
+                    delivery_attempt.release(attempt, moment=clock())
                     continue
-                attempts.record_answer(attempt, answer, moment=clock(), random=random)
+                delivery_attempt.record_answer(attempt, answer, moment=clock(), random=random)
                 count += 1
                 if answer.is_success and is_open:
-                    following = attempts.next_attempt(attempt.webhook, moment=clock())
+                    following = delivery_attempt.next_attempt(attempt.webhook, moment=clock())
                     if following is not None:
                         under_way[start(following)] = following
                 else:  # whoever fails goes to the end of the line
-                    attempts.release(attempt, moment=clock())
+                    delivery_attempt.release(attempt, moment=clock())
 
 
 def _begin(
@@ -68,8 +68,8 @@ def _begin(
 ) -> None:
     failing = sum(attempt.is_failing for attempt in under_way.values())
     free = MOST - len(under_way)
-    for webhook in attempts.claim(most=free, most_failing=most_failing - failing, moment=clock()):
-        attempt = attempts.next_attempt(webhook, moment=clock())
+    for webhook in delivery_attempt.claim(most=free, most_failing=most_failing - failing, moment=clock()):
+        attempt = delivery_attempt.next_attempt(webhook, moment=clock())
         if attempt is not None:
             under_way[start(attempt)] = attempt
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from billing.dunning import dunning_run, send
+from billing.dunning import dunning_run
+from billing.emails import delivery
 from billing.invoicing import credit_notes, manual_lines, month_close
 from billing.models import (
     DocumentKind,
@@ -144,7 +145,7 @@ def _remind(month: datetime, moment: datetime) -> None:
         on = month.replace(day=day) + timedelta(hours=9)
         if on <= moment:
             dunning_run.run_dunning(moment=on)
-            send.send_notices(moment=on + timedelta(hours=1))
+            delivery.send_notices(moment=on + timedelta(hours=1))
 
 
 def _dispute(invoice: Invoice, moment: datetime) -> None:

@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 
 from django.core.management.base import CommandParser
 
-from billing.dunning import issue_notices
 from billing.invoicing import close_summary, month_close
 from billing.invoicing.close_results import STUCK, Outcome
 from billing.invoicing.month_close import TenantClose
+from billing.notifications import issue_notices
 from billing.rules.money import Money
 from billing.rules.period import parse_month
 from portal.core.audit import acting_as

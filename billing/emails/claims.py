@@ -8,16 +8,8 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db import transaction
 
-from billing.dunning import (
-    compose,
-    compose_endings,
-    compose_quotas,
-    compose_waste,
-    daily_digest,
-    document_notices,
-    overdue_invoices,
-    reopened_invoices,
-)
+from billing.dunning import overdue_invoices, reopened_invoices
+from billing.emails import composition, daily_digest, ending_text, quota_text, waste_text
 from billing.models import (
     Invoice,
     MethodState,
@@ -28,6 +20,7 @@ from billing.models import (
     SavedMethod,
     Suspension,
 )
+from billing.notifications import document_notices
 from billing.notifications.distribution import list_present_recipients, write_deliveries
 from billing.notifications.recipients import QUOTA_KINDS, list_notice_recipients
 from billing.receivables import settlement
@@ -97,7 +90,7 @@ def _write_email(notices: list[Notice], done: SendTally, moment: datetime) -> li
             notice.details |= _current_crossing(notice.invoice, moment)
         if notice.kind == NoticeKind.REMINDER:
             notice.details |= {"number": _sent_reminders(notice) + 1}
-    written = compose.compose_email(notices, moment=moment) if to else None
+    written = composition.compose_email(notices, moment=moment) if to else None
     for notice in notices:
         if written is None:  # of a document it is no trouble: its page has it
             has_page = notice.kind in QUOTA_KINDS or notice.kind in document_notices.KINDS
@@ -188,10 +181,10 @@ def skip_reason(notice: Notice, moment: datetime) -> str:
 def _skip_reason_of_jobs(notice: Notice, moment: datetime) -> str:
     """Of what budgets and waste rules say, and do to jobs."""
     if notice.kind == NoticeKind.QUOTA_ENDING:
-        return compose_endings.skip_reason(notice, moment)
+        return ending_text.skip_reason(notice, moment)
     if notice.kind == NoticeKind.WASTE:
-        return compose_waste.skip_reason(notice)
-    return compose_quotas.skip_reason(notice, moment)
+        return waste_text.skip_reason(notice)
+    return quota_text.skip_reason(notice, moment)
 
 
 def _skip_reason_of_suspension(notice: Notice) -> str:

@@ -10,8 +10,9 @@ from typing import Any, Final, NamedTuple
 from django.db.models import CharField, F, Q, QuerySet, TextField, Value, Window
 from django.db.models.functions import Concat, RowNumber
 
-from billing.dunning import contacts, overdue_invoices
-from billing.dunning.send import UNTOLD
+from billing.dunning import overdue_invoices
+from billing.emails import contacts
+from billing.emails.delivery import UNTOLD
 from billing.models import (
     UNDECIDED,
     AttemptState,

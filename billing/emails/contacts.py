@@ -12,11 +12,11 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from billing.catalog.tenant_lock import lock
-from billing.dunning import claims
-from billing.dunning.issue_notices import OLD
-from billing.dunning.messages import SENTENCES
+from billing.emails import claims
+from billing.emails.messages import SENTENCES
 from billing.models import BillingContact, Notice, NoticeState
 from billing.models.contacts import TOPICS
+from billing.notifications.issue_notices import OLD
 from portal.core.tenants.models import Tenant
 from portal.errors import CodedError
 

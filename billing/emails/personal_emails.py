@@ -12,11 +12,12 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
-from billing.dunning import claims, compose, compose_digest, document_notices, overdue_invoices
-from billing.dunning.claims import SendTally
-from billing.dunning.compose import Email
-from billing.dunning.compose_quotas import NOTHING_LEFT
-from billing.dunning.merged_quotas import merge_quotas
+from billing.dunning import overdue_invoices
+from billing.emails import claims, composition, digest_text
+from billing.emails.claims import SendTally
+from billing.emails.composition import Email
+from billing.emails.merged_quotas import merge_quotas
+from billing.emails.quota_text import NOTHING_LEFT
 from billing.models import (
     Notice,
     NoticeDelivery,
@@ -26,6 +27,7 @@ from billing.models import (
     OperatorDelivery,
 )
 from billing.models.notice_deliveries import PersonalDelivery
+from billing.notifications import document_notices
 from billing.notifications.recipients import QUOTA_KINDS, list_notice_recipients
 from portal.core.tenants.models import Membership, Tenant, User
 from portal.languages import in_language
@@ -146,7 +148,7 @@ def _draft_for_member(
     if merged:
         notices.insert(0, Notice(tenant=tenant, kind=NoticeKind.QUOTA, details={"quotas": merged}))
     with in_language(tenant.language):
-        email = compose_digest.compose_member_email(notices, tenant, moment=moment)
+        email = digest_text.compose_member_email(notices, tenant, moment=moment)
     return Draft(email, left, dropped)
 
 
@@ -194,8 +196,8 @@ def _draft_for_operator(
         return Draft(None, [], dropped)
     lines: list[tuple[Tenant, str]] = [(row.notice.tenant, subject) for row, subject in left]
     is_digest = any(row.waits_for == NoticeTiming.DIGEST for row, _subject in left)
-    email = compose_digest.compose_operator_email(
-        lines[: compose_digest.SHOWN], user, is_digest=is_digest, total=len(lines)
+    email = digest_text.compose_operator_email(
+        lines[: digest_text.SHOWN], user, is_digest=is_digest, total=len(lines)
     )
     return Draft(email, [row for row, _subject in left], dropped)
 
@@ -216,7 +218,7 @@ def _subject_of(notice: Notice, moment: datetime) -> str:
     if notice.subject:
         return notice.subject
     try:
-        return compose.compose_email([notice], moment=moment).subject
+        return composition.compose_email([notice], moment=moment).subject
     except Exception:  # one that cannot be written stops no digest
         log.exception("notice not written", notice=notice.pk)
         return notice.get_kind_display()

@@ -15,12 +15,13 @@ from django.core.mail import get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 from django.db import transaction
 
-from billing.dunning import claims, document_notices, mail_server, overdue_invoices, personal_emails
-from billing.dunning.claims import SendTally
-from billing.dunning.messages import SENTENCES
-from billing.dunning.personal_emails import Group
+from billing.dunning import overdue_invoices
+from billing.emails import claims, mail_server, personal_emails
+from billing.emails.claims import SendTally
+from billing.emails.messages import SENTENCES
+from billing.emails.personal_emails import Group
 from billing.models import Notice, NoticeDelivery, NoticeState, OperatorDelivery
-from billing.notifications import distribution
+from billing.notifications import distribution, document_notices
 from billing.notifications.recipients import QUOTA_KINDS
 from portal.errors import CodedError
 

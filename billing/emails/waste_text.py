@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from django.utils.translation import gettext as _
 
-from billing.dunning.email_formatting import one_line, page_url
+from billing.emails.formatting import one_line, page_url
 from billing.models import Notice, Seller, WasteAction, WasteFinding
 from billing.rules.formatting import money_text
 from billing.rules.money import Money

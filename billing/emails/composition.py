@@ -12,9 +12,8 @@ from django.conf import settings
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 
-from billing.dunning import compose_documents, compose_endings, compose_quotas, compose_waste
-from billing.dunning.document_notices import KINDS
-from billing.dunning.email_formatting import (
+from billing.emails import document_text, ending_text, quota_text, waste_text
+from billing.emails.formatting import (
     format_day,
     format_sums,
     load_transfer_details,
@@ -31,6 +30,7 @@ from billing.models import (
     SavedMethod,
     Seller,
 )
+from billing.notifications.document_notices import KINDS
 from billing.payments import declines, gateway_access, payment_links, retries
 from billing.payments.card_notices import format_card
 from billing.receivables import settlement
@@ -154,13 +154,13 @@ def notice_context(notice: Notice, moment: datetime) -> dict[str, Any]:
         "blocked": one_line(", ".join(notice.details.get("blocked", ()))),
     }
     if notice.kind == NoticeKind.QUOTA:
-        return context | compose_quotas.quota_context(notice)
+        return context | quota_text.quota_context(notice)
     if notice.kind == NoticeKind.QUOTA_ENDING:
-        return context | compose_endings.ending_context(notice)
+        return context | ending_text.ending_context(notice)
     if notice.kind == NoticeKind.WASTE:
-        return context | compose_waste.waste_context(notice)
+        return context | waste_text.waste_context(notice)
     if notice.kind in KINDS:
-        return context | compose_documents.document_context(notice, moment)
+        return context | document_text.document_context(notice, moment)
     if invoice is not None:
         context |= _invoice_context(invoice, moment)
         if notice.kind in LINKED:

@@ -17,8 +17,8 @@ from portal.core.events.models import Event
 from portal.core.vault import VaultError
 from portal.core.webhooks import endpoints, retries, signing
 from portal.core.webhooks.deliveries import TEST, sql
+from portal.core.webhooks.http_request import Answer
 from portal.core.webhooks.models import Delivery, DeliveryState, Webhook, WebhookState
-from portal.core.webhooks.sending import Answer
 
 CLAIM = timedelta(
     seconds=60

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
-from billing.dunning.compose import Email
-from billing.dunning.personal_emails import Group, write_draft
+from billing.emails.composition import Email
+from billing.emails.personal_emails import Group, write_draft
 from billing.models import NoticeState, NoticeTiming
 from billing.models.notice_deliveries import PersonalDelivery
 from portal.core.tenants.models import User

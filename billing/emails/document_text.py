@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from django.utils.translation import gettext as _
 
 from billing.bank_transfers.transfer_posting import payment_reference
-from billing.dunning.email_formatting import format_day, load_transfer_details, one_line, page_url
+from billing.emails.formatting import format_day, load_transfer_details, one_line, page_url
 from billing.models import (
     BillingAccount,
     Invoice,
@@ -24,9 +24,9 @@ from billing.models import (
     TransferPart,
     Wallet,
 )
-from billing.payments import attempts, gateway_access, payment_posting
-from billing.payments.attempts import NotChargeableError
+from billing.payments import charge_attempts, gateway_access, payment_posting
 from billing.payments.card_notices import format_card
+from billing.payments.charge_attempts import NotChargeableError
 from billing.receivables import credit_balance, settlement
 from billing.rules.formatting import money_text
 from billing.rules.money import Money
@@ -100,7 +100,7 @@ def _issued_context(invoice: Invoice, moment: datetime) -> Context:
 def _charged_card(invoice: Invoice, due: Money) -> str:
     """The card that is charged automatically when it is due; "" where none is, or so much or so little cannot be."""
     by_hand = BillingAccount.objects.filter(tenant=invoice.tenant_id, automatic=False)
-    chargeable = attempts.chargeable_amount(due.minor, due.currency)
+    chargeable = charge_attempts.chargeable_amount(due.minor, due.currency)
     if not gateway_access.is_configured() or by_hand.exists() or isinstance(chargeable, NotChargeableError):
         return ""
     usable = SavedMethod.objects.filter(tenant=invoice.tenant_id, state=MethodState.USABLE, preferred=True)

@@ -10,9 +10,9 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from billing.dunning import compose, compose_quotas
-from billing.dunning.compose import Email
-from billing.dunning.email_formatting import one_line, page_url
+from billing.emails import composition, quota_text
+from billing.emails.composition import Email
+from billing.emails.formatting import one_line, page_url
 from billing.models import Notice, NoticeKind, Seller
 from portal.core.tenants.models import Tenant, User
 
@@ -26,8 +26,8 @@ def compose_member_email(notices: Sequence[Notice], tenant: Tenant, *, moment: d
     link = page_url("notifications", tenant.slug)
     links = [(_("Notification settings"), link)] if link else []
     if len(notices) == 1:
-        return compose.compose_email(notices, moment=moment, links=links)
-    contexts = [compose.notice_context(notice, moment) for notice in notices]
+        return composition.compose_email(notices, moment=moment, links=links)
+    contexts = [composition.notice_context(notice, moment) for notice in notices]
     facts: list[tuple[str, str]] = []
     for notice, context in zip(notices, contexts, strict=True):
         facts += context["facts"] if notice.kind == NoticeKind.QUOTA else [_line(notice, context)]
@@ -36,14 +36,14 @@ def compose_member_email(notices: Sequence[Notice], tenant: Tenant, *, moment: d
     )
     parts = [_("These are the notices since your last e-mail of this kind.")]
     if quotas:
-        parts.append(compose_quotas.effect_text(quotas))
+        parts.append(quota_text.effect_text(quotas))
     placed = contexts[0] | {
         "facts": facts,
         "links": links,
         "button": _("Overview"),
         "page": page_url("overview", tenant.slug),
     }
-    return compose.render_email(placed, subject=_subject(notices, quotas, tenant), parts=parts)
+    return composition.render_email(placed, subject=_subject(notices, quotas, tenant), parts=parts)
 
 
 def _subject(notices: Sequence[Notice], quotas: Sequence[object], tenant: Tenant) -> str:
@@ -90,7 +90,7 @@ def compose_operator_email(
     if total == 1:
         tenant, subject = lines[0]
         title = f"{one_line(tenant.name)}: {subject}"
-        return compose.render_email(placed, subject=title, parts=[_("This was written to a tenant.")])
+        return composition.render_email(placed, subject=title, parts=[_("This was written to a tenant.")])
     title = _("{count} notices of {tenants}").format(
         count=total,
         tenants=ngettext("{count} tenant", "{count} tenants", len(tenants)).format(count=len(tenants)),
@@ -102,4 +102,4 @@ def compose_operator_email(
         parts.append(
             _("The table has the first {count}. The history of each tenant has all.").format(count=len(lines))
         )
-    return compose.render_email(placed, subject=title, parts=parts)
+    return composition.render_email(placed, subject=title, parts=parts)

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from billing.dunning.email_formatting import format_day, one_line, page_url
+from billing.emails.formatting import format_day, one_line, page_url
 from billing.models import Notice, QuotaAction, QuotaCrossing, Seller
 from billing.rules.formatting import grouped, money_text
 from billing.rules.money import Money

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from billing.dunning.email_formatting import one_line, page_url
+from billing.emails.formatting import one_line, page_url
 from billing.models import Notice, QuotaEnding, QuotaEndingState, Seller
 
 OVER = "It was stopped, or done, before it could be sent."

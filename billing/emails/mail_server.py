@@ -12,10 +12,10 @@ from django.conf import settings
 from django.core.mail import EmailMultiAlternatives
 from django.core.mail.backends.base import BaseEmailBackend
 
-from billing.dunning import document_notices
-from billing.dunning.claims import SendTally
+from billing.emails.claims import SendTally
 from billing.models import Notice, NoticeState, OperatorDelivery
 from billing.models.notice_deliveries import PersonalDelivery
+from billing.notifications import document_notices
 from portal.smtp import Refusals
 
 TRIES = 12

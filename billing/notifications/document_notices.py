@@ -9,7 +9,6 @@ from typing import Final
 from django.db.models import CharField, Exists, OuterRef, Q, Sum, Value
 from django.db.models.functions import Cast, Concat
 
-from billing.dunning.issue_notices import OLD, TOO_OLD
 from billing.models import (
     AttemptState,
     InvoiceDocument,
@@ -22,6 +21,7 @@ from billing.models import (
     RefundState,
     TransferPart,
 )
+from billing.notifications.issue_notices import OLD, TOO_OLD
 from billing.payments import payment_posting
 from billing.receivables.dunning_policies import Policies
 
