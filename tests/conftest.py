@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -94,6 +95,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
+def pictures(pytestconfig: pytest.Config) -> Path | None:
+    """Where pictures of pages are kept; None for nowhere."""
+    name = pytestconfig.getoption("--pictures")
+    return Path(name) if name else None
+
+
+@pytest.fixture
 def database_url(transactional_db: None) -> str:
     """The address of the test database, for tests that start processes of their own."""
     from django.db import connection
@@ -110,6 +118,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiers")
     group.addoption("--peers", action="store_true", help="the tests that start other programs")
     group.addoption("--long", action="store_true", help="the tests of many seeds, or of minutes")
+    group.addoption("--pictures", metavar="DIRECTORY", help="keep there what the walk in a browser saw")
 
 
 def pytest_configure(config: pytest.Config) -> None:

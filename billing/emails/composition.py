@@ -32,7 +32,7 @@ from billing.models import (
 )
 from billing.notifications.document_notices import KINDS
 from billing.payments import declines, gateway_access, payment_links, retries
-from billing.payments.card_notices import format_card
+from billing.payments.card_notices import format_card, localized_card
 from billing.receivables import settlement
 from billing.receivables.dunning_policies import Policies
 from billing.rules.formatting import money_text
@@ -150,7 +150,7 @@ def notice_context(notice: Notice, moment: datetime) -> dict[str, Any]:
         "seller": _load_seller(invoice),
         "button": _("Payment methods"),
         "page": page_url("payment", tenant.slug),
-        "card": one_line(str(notice.details.get("card", ""))),
+        "card": one_line(localized_card(str(notice.details.get("card", "")))),
         "blocked": one_line(", ".join(notice.details.get("blocked", ()))),
     }
     if notice.kind == NoticeKind.QUOTA:

@@ -25,7 +25,7 @@ from billing.models import (
     Wallet,
 )
 from billing.payments import charge_attempts, gateway_access, payment_posting
-from billing.payments.card_notices import format_card
+from billing.payments.card_notices import format_card, localized_card
 from billing.payments.charge_attempts import NotChargeableError
 from billing.receivables import credit_balance, settlement
 from billing.rules.formatting import money_text
@@ -166,7 +166,7 @@ def payment_method_text(attempt: PaymentAttempt) -> str:
     """What was paid with, as far as it is known."""
     if attempt.method is not None and attempt.method.last4:
         return one_line(format_card(attempt.method))
-    return one_line(attempt.paid_with) or _("card")
+    return one_line(localized_card(attempt.paid_with)) or _("card")
 
 
 def _top_up_context(attempt: PaymentAttempt) -> Context:

@@ -7,6 +7,7 @@ from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from django.db.models import Exists, OuterRef
+from django.utils.translation import gettext as _
 
 from billing.models import BillingAccount, MethodState, Notice, NoticeKind, SavedMethod
 from billing.receivables.dunning_policies import Policies
@@ -14,6 +15,8 @@ from billing.rules.period import period_starting_in
 
 AHEAD = timedelta(days=31)
 """So long before it expires, a card is told of."""
+ENDING = " ending in "
+"""Between a card's name and its last digits, in records and as the gateway's are kept."""
 
 
 def notify_expiring_cards(policies: Policies, *, moment: datetime) -> Iterator[Notice]:
@@ -57,13 +60,26 @@ def _make_notice(card: SavedMethod, kind: NoticeKind, what: str, moment: datetim
         tenant_id=card.tenant_id,
         kind=kind,
         key=f"card:{card.pk}:{what}",
-        details={"card": format_card(card), "last_day": str(_expires_on(card) - timedelta(days=1))},
+        details={"card": _english(card), "last_day": str(_expires_on(card) - timedelta(days=1))},
         created_at=moment,
         not_before=moment,
     )
 
 
 def format_card(card: SavedMethod) -> str:
-    """`Visa ending in 4242`"""
+    """`Visa ending in 4242`, in the reader's language."""
+    return localized_card(_english(card))
+
+
+def localized_card(text: str) -> str:
+    """The same, of what a record or the gateway has in English."""
+    name, ending, digits = text.rpartition(ENDING)
+    if not ending:
+        return text
+    names = {"bank account": _("bank account"), "Bank account": _("Bank account")}
+    return _("{name} ending in {digits}").format(name=names.get(name, name), digits=digits)
+
+
+def _english(card: SavedMethod) -> str:
     name = {"sepa_debit": "bank account"}.get(card.kind) or card.brand.title() or card.kind
-    return f"{name} ending in {card.last4}" if card.last4 else name
+    return f"{name}{ENDING}{card.last4}" if card.last4 else name

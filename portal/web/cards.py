@@ -6,6 +6,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from billing.models import AttemptState, MethodState, PaymentAttempt, SavedMethod
+from billing.payments.card_notices import localized_card
 from portal.web.badges import Badge
 
 PROCESSING = Badge(label=gettext_noop("Processing"), tone="run")
@@ -34,7 +35,7 @@ def label_of(row: SavedMethod) -> str:
 
 def means_of(row: PaymentAttempt) -> str:
     """What it was, or is to be, paid with."""
-    return label_of(row.method) if row.method else row.paid_with or _("Payment page")
+    return label_of(row.method) if row.method else localized_card(row.paid_with) or _("Payment page")
 
 
 def badge_of(row: PaymentAttempt) -> Badge:

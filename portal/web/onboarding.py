@@ -191,7 +191,7 @@ def _draft_page(typed: QueryDict) -> dict[str, object]:
     month, tenants = reading.drafts()
     key = f"{month:%Y-%m}" if month else ""
     return {
-        "month": key,
+        "month": say.month_name(month) if month else "",
         "drafts": [(row, reverse("operator_drafts", args=[key, row.slug])) for row in tenants],
         "close": f"{reverse('operator_close')}?month={key}" if key else reverse("operator_close"),
     }

@@ -118,7 +118,7 @@ def test_from_an_empty_database_to_the_first_draft_in_the_browser_alone(op: Clie
     engine.rate_tenants(Tenant.objects.all())
 
     text = shown(op)
-    assert "The drafts of 2026-03, as a close would write them now." in text
+    assert "The drafts of March 2026, as a close would write them now." in text
     slug = Tenant.objects.order_by("name").values_list("slug", flat=True)[0]
     assert f"/operator/close/2026-03/{slug}/" in op.get(SETUP).content.decode()
     draft = shown(op, f"/operator/close/2026-03/{slug}/")
