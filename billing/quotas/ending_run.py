@@ -45,8 +45,8 @@ from billing.rating.ingest import unforeseen
 from billing.rating.pulls import PullError
 from billing.rules import quotas as rules
 from clusters.connectors.base import ConnectorError
-from clusters.demand import load_demand
 from clusters.enforcement_plan import LimitError, SchedulerPort
+from clusters.gpus_in_use import load_demand
 from clusters.models import Cluster
 from clusters.models.acts import OPEN
 from portal.core import locks
@@ -248,7 +248,7 @@ def _is_owned(row: QuotaEnding, moment: datetime) -> bool:
 
 
 def _job_end(row: QuotaEnding, job: RunningJob) -> JobEnd:
-    why = f"budget {row.quota.name} of {row.quota.tenant.slug} is used up, and its grace is over"
+    why = f"budget {row.quota.name} of {row.quota.tenant.slug} is used up, and its grace period has ended"
     return JobEnd(key=job.key, job_id=job.job_id, account=row.account.name, who=row.source, why=why)
 
 

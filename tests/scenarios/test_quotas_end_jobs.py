@@ -130,7 +130,7 @@ def test_quota_034_running_jobs_end_after_two_warnings_and_a_fresh_look(lab: End
     assert (lab.state_of(71), endings()) == ("CANCELLED", [("done", ["71"])])
     assert lab.told == ["quota.ending announced", "quota.ending soon", "quota.ended ended"]
     act = Act.objects.get(kind=ActKind.CANCEL)
-    assert act.why == "budget monthly of vision is used up, and its grace is over"
+    assert act.why == "budget monthly of vision is used up, and its grace period has ended"
     lab.goes_by()
     assert subjects("ended") == ["Budget monthly: 1 running job was ended"]
     lab.now += timedelta(hours=1)

@@ -117,7 +117,7 @@ def test_a_debt_holds_and_after_two_warnings_ends_what_the_user_runs(lab: Bucket
     assert lab.slurm.world.jobs[73].reason.startswith("JobHeld")
     assert subjects("running jobs end")[0].endswith("running jobs end at 2026-03-05 14:00 UTC")
     body = " ".join(str(mail.outbox[-1].body).split())
-    assert "The wallet of user ben is below zero, and the cluster is in demand" in body
+    assert "The wallet of user ben is below zero, and the cluster is busy" in body
     lab.is_due()
     done = lab.ends()
     assert (done.ended, done.troubles) == (1, [])

@@ -78,7 +78,7 @@ def test_filters_steps_and_comparisons_are_the_address(house: House) -> None:
     assert "compared with 2 Mar 2026" in text_of(page(house.ann, other))
     month = text_of(page(house.ann, f"{COSTS}?from=2026-03-31&through=2026-03-31&compare=month"))
     assert "31 Mar 2026, compared with 28 Feb 2026" in month
-    assert "Neither 31 Mar 2026 nor 28 Feb 2026 has any that matches." in month
+    assert "Neither 31 Mar 2026 nor 28 Feb 2026 has usage that matches." in month
 
 
 @pytest.mark.parametrize(
