@@ -1,4 +1,4 @@
-"""The columns of the list of jobs that a person can choose, and the choice as it stands in the address."""
+"""The columns of the list of jobs: which there are, the usual ones, and a choice as it stands in the address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from django.utils.translation import gettext_noop
 from billing.queries.job_lists import waited
 from billing.queries.jobs import Job
 from portal.web import format as say
-from portal.web.badges import job_badge
 from portal.web.form_input import Option
 
 
@@ -23,14 +22,15 @@ from portal.web.form_input import Option
 class Column:
     label: str
     text: Callable[[Job, ZoneInfo], str]
-    is_number: bool = False
+    style: str = ""  # classes of its cells; without one, a long text is cut off
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobCell:
+    name: str
     label: str
     text: str
-    is_number: bool
+    style: str
 
 
 def _gpus(job: Job, zone: ZoneInfo) -> str:
@@ -39,25 +39,31 @@ def _gpus(job: Job, zone: ZoneInfo) -> str:
     return say.gpus(row.gpus, row.gpu_model, row.mig_profile, Fraction(row.share_num, row.share_den))
 
 
+def _moment(label: str, second: Callable[[Job], int | None]) -> Column:
+    return Column(label, lambda job, zone: say.at_second(second(job), zone), style="ct-nowrap")
+
+
 COLUMNS: Final[Mapping[str, Column]] = {
     "name": Column(gettext_noop("Name"), lambda job, _zone: job.row.name),
     "user": Column(gettext_noop("User"), lambda job, _zone: job.row.user),
-    "project": Column(gettext_noop("Project"), lambda job, _zone: job.row.project.name),
+    "project": Column(
+        gettext_noop("Project"), lambda job, _zone: job.row.project.name, style="text-secondary"
+    ),
     "account": Column(gettext_noop("Account"), lambda job, _zone: job.row.account),
     "cluster": Column(gettext_noop("Cluster"), lambda job, _zone: job.row.cluster),
     "queue": Column(gettext_noop("Queue"), lambda job, _zone: job.row.queue),
     "qos": Column(gettext_noop("QOS"), lambda job, _zone: job.row.qos),
-    "gpus": Column(gettext_noop("GPUs"), _gpus),
-    "submitted": Column(gettext_noop("Submitted"), lambda job, zone: say.at_second(job.row.submitted, zone)),
-    "started": Column(gettext_noop("Started"), lambda job, zone: say.at_second(job.row.started, zone)),
-    "ended": Column(gettext_noop("Ended"), lambda job, zone: say.at_second(job.row.ended, zone)),
-    "waited": Column(gettext_noop("Waited"), lambda job, _zone: _duration(waited(job.row)), is_number=True),
-    "duration": Column(gettext_noop("Duration"), lambda job, _zone: _duration(job.duration), is_number=True),
-    "state": Column(gettext_noop("State"), lambda job, _zone: job_badge(job.row.state).label),
+    "gpus": Column(gettext_noop("GPUs"), _gpus, style="ct-nowrap"),
+    "submitted": _moment(gettext_noop("Submitted"), lambda job: job.row.submitted),
+    "started": _moment(gettext_noop("Started"), lambda job: job.row.started),
+    "ended": _moment(gettext_noop("Ended"), lambda job: job.row.ended),
+    "waited": Column(gettext_noop("Waited"), lambda job, _zone: _duration(waited(job.row)), style="ct-num"),
+    "duration": Column(gettext_noop("Duration"), lambda job, _zone: _duration(job.duration), style="ct-num"),
+    "state": Column(gettext_noop("State"), lambda job, _zone: job.row.state),
     "gpu-hours": Column(
         gettext_noop("GPU-hours"),
         lambda job, _zone: say.hours(job.gpu_seconds) if job.row.gpus else "",
-        is_number=True,
+        style="ct-num",
     ),
 }
 """Between the job's number and its cost, which always stand."""
@@ -69,25 +75,24 @@ def _duration(seconds: int | None) -> str:
     return "" if seconds is None else say.duration(seconds)
 
 
-def read_columns(query: QueryDict) -> list[str]:
-    """Those that the address names, in the order of COLUMNS; empty: the usual ones."""
-    names = [name for name in COLUMNS if name in query.getlist("col")]
-    return [] if tuple(names) == USUAL else names
+def read_columns(query: QueryDict) -> Sequence[str]:
+    """Those that the address names, in the order of COLUMNS; else the usual ones."""
+    return [name for name in COLUMNS if name in query.getlist("col")] or USUAL
 
 
 def column_options(names: Sequence[str]) -> list[Option]:
     return [
-        Option(value=name, label=_(column.label), selected=name in (names or USUAL))
-        for name, column in COLUMNS.items()
+        Option(value=name, label=_(column.label), selected=name in names) for name, column in COLUMNS.items()
     ]
 
 
 def cells(job: Job, names: Sequence[str], zone: ZoneInfo) -> list[JobCell]:
     return [
         JobCell(
+            name=name,
             label=_(COLUMNS[name].label),
             text=COLUMNS[name].text(job, zone) or say.NOTHING,
-            is_number=COLUMNS[name].is_number,
+            style=COLUMNS[name].style,
         )
         for name in names
     ]

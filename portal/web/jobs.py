@@ -59,7 +59,7 @@ STATES = (
 
 @dataclass(frozen=True, kw_only=True)
 class JobRow:
-    """A row of the list: the job, and the cells of chosen columns; none where they are the usual ones."""
+    """A row of the list: the job, and its cells between number and cost."""
 
     job: Job
     cells: Sequence[JobCell]
@@ -87,10 +87,10 @@ def jobs(request: TenantRequest) -> HttpResponse:
         if order.needs_range and filters.period is None and filters.ran is None
         else "",
         "orders": options([(one.value, _(label)) for one, label in ORDERS.items()], order.value),
-        "columns": columns,
+        "columns": () if tuple(columns) == USUAL else columns,  # which other links keep
         "column_options": column_options(columns),
-        "column_labels": [(_(COLUMNS[name].label), COLUMNS[name].is_number) for name in columns],
-        "colspan": len(columns or USUAL) + 2,
+        "column_labels": [(_(COLUMNS[name].label), COLUMNS[name].style == "ct-num") for name in columns],
+        "colspan": len(columns) + 2,
         "kept": [
             (name, value)
             for name in query
