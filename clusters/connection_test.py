@@ -1,4 +1,4 @@
-"""From a stored connection to a scheduler that is asked: Slurm's client for whoever acts, and "Test connection"."""
+"""*Test connection*: what a cluster's scheduler, telemetry and API server answer, in findings for the operator."""
 
 from __future__ import annotations
 
@@ -10,52 +10,21 @@ from clusters import watermark
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.findings import Finding, Level
 from clusters.connectors.kubernetes import check as kubernetes_check
-from clusters.connectors.kubernetes.accounts import AccountLookup
 from clusters.connectors.prometheus import check as prometheus_check
 from clusters.connectors.prometheus.client import TIMEOUT, PrometheusClient
 from clusters.connectors.slurm import check
-from clusters.connectors.slurm.rest import SlurmRest
 from clusters.models import ApiServer, Cluster, ClusterKind, Connection, Telemetry
+from clusters.scheduler_clients import kubernetes, slurm
 from clusters.sources import (
     Clock,
     endpoint,
     job_telemetry,
-    kubernetes_api,
-    login,
     prometheus_login,
     prometheus_options,
 )
 from portal.sentences import sentence
 
 LATELY = 3 * 3600  # seconds of what telemetry tells that are looked at
-
-
-def slurm(*, cluster: Cluster, clock: Clock) -> tuple[Connection, SlurmRest]:
-    """The cluster's connection and a client over it, which calls nobody yet and wants to be closed.
-
-    Raises ConnectorError where the cluster has none or a stored secret cannot be read.
-    """
-    connection = Connection.objects.filter(cluster=cluster).first()
-    if connection is None or cluster.kind != ClusterKind.SLURM:
-        raise ConnectorError("no-slurm-connection", retry=False, cluster=cluster.name)
-    return connection, SlurmRest(endpoint(connection), login(connection), clock=clock)
-
-
-def kubernetes(*, cluster: Cluster) -> AccountLookup:
-    """What finds an account's objects over the API server, which calls nobody yet; its `api` wants to be closed.
-
-    Raises ConnectorError where the cluster has no connection to one, or a stored secret cannot be read.
-    """
-    row = ApiServer.objects.filter(cluster=cluster, enabled=True).first()
-    connection = Connection.objects.filter(cluster=cluster).first()
-    if row is None or connection is None:
-        raise ConnectorError("no-kubernetes-api", retry=False, cluster=cluster.name)
-    return AccountLookup(
-        kubernetes_api(row),
-        prometheus_options(connection),
-        dedicated=row.dedicated_cluster_queues,
-        with_quota=row.always_resource_quota,
-    )
 
 
 def examine(*, cluster: Cluster, clock: Clock) -> list[Finding]:

@@ -1,8 +1,8 @@
 """Acting on a scheduler: hold, release and cancel jobs, block and unblock accounts. Planned in words first.
 
-`plan_*` looks and changes nothing. `carry_out` looks again, leaves out what is no longer so, writes each act
-down before it is sent, and believes only what it reads back. What a dead process left open is settled by
-looking, never by sending again.
+`plan_*` looks and changes nothing. `job_control.carry_out` looks again, leaves out what is no longer so, writes each
+act down before it is sent, and believes only what it reads back. What a dead process left open is settled by looking,
+never by sending again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 from clusters import account_limits, blocks
 from clusters.blocks import OPERATOR
-from clusters.connection_test import kubernetes, slurm
 from clusters.connectors.acts import Acts, Ceiling, JobSeen, NoAccountError, differences
 from clusters.connectors.base import Connected, ConnectorError
 from clusters.connectors.kubernetes.acts import KubernetesActs
@@ -23,6 +22,7 @@ from clusters.connectors.slurm.acts import SlurmActs
 from clusters.hold_history import HoldHistory
 from clusters.models import Act, ActKind, BlockReason, Cluster, ClusterKind
 from clusters.models.acts import OPEN
+from clusters.scheduler_clients import kubernetes, slurm
 
 OF_ONE_JOB = (ActKind.CANCEL, ActKind.REQUEUE)
 """What is done to one job, by its number."""

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from billing.models import Quota, QuotaMeasure
 from billing.models.plans import model_of
-from billing.quotas import lines
+from billing.quotas import valued_use
 from billing.rules.tiers import Scale
 from billing.simulation.quotes import Part, Quote, quote
 from clusters.connectors.base import UsageFact
@@ -78,7 +78,7 @@ class JobCost:
         parts = [part for part in one.parts if part.amount.currency == quota.unit]
         if quota.measure != QuotaMeasure.CREDITS:
             return parts
-        tags = lines.load_price_tags(part.price.pk for part in parts)
+        tags = valued_use.load_price_tags(part.price.pk for part in parts)
         return [part for part in parts if part.price.pk in tags and tags[part.price.pk].is_prepaid]
 
 

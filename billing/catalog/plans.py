@@ -1,4 +1,4 @@
-"""Plans and their prices: the only way in which terms come about and change; `subscribing` puts tenants on them.
+"""Plans and their prices: the only way in which terms come about and change; `subscriptions` puts tenants on them.
 
 What usage was rated by never changes: a price in use can only be ended, or corrected in what it comes to, a version in
 use only be followed by another. None of these functions rates anything; the caller rates what it touched.

@@ -1,4 +1,4 @@
-"""Closing a month: its `gates`, then draft and issue.
+"""Closing a month: its `close_blockers`, then draft and issue.
 
 One tenant's trouble never stops the others: what keeps one from closing is an outcome with a
 sentence, not an error. Tenants are locked, read and written some at a time, since asking the

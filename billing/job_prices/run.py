@@ -17,11 +17,11 @@ from billing.queries import live
 from billing.quotas.quotas import list_quotas
 from billing.quotas.status import load_statuses
 from clusters import usage
-from clusters.connection_test import slurm
 from clusters.connectors.acts import NotStuckError
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.slurm.comments import JobComment, SlurmComments
 from clusters.models import Cluster, ClusterKind, Connection, UsageRecord
+from clusters.scheduler_clients import slurm
 from portal.core import locks
 from portal.core.locks import Work
 from portal.core.tenants.models import Tenant

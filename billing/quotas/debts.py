@@ -31,7 +31,7 @@ from billing.quotas.quotas import OF_DEBTS, list_quotas, write_quota
 from billing.quotas.terms import QuotaTerms
 from billing.rules.money import Money
 from billing.wallets.booking import book
-from clusters.demand import load_demand
+from clusters.gpus_in_use import load_demand
 from portal.core.audit import acting_as
 from portal.core.tenants.models import Ownership, Tenant
 

@@ -13,12 +13,12 @@ from fractions import Fraction
 
 from billing.models import BillingPeriod, Quota, QuotaMeasure
 from billing.queries.costs import cost
-from billing.quotas import carry_over, counters, freshness, lines, pools, reservations
+from billing.quotas import carry_over, counters, freshness, pools, reservations, valued_use
 from billing.quotas.counters import EVERYTHING, Count, Edge, Span, Wants, scope_of
 from billing.quotas.credits import load_credits
 from billing.quotas.debts import load_debts
-from billing.quotas.lines import Lines, PriceTag
 from billing.quotas.pools import Loan
+from billing.quotas.valued_use import Lines, PriceTag
 from billing.quotas.windows import DAY, Calendar, Window, days_of, load_calendars
 from billing.rules.forecast import LAST, pace
 from billing.rules.money import Money
@@ -187,7 +187,7 @@ def _load(
     edges = counters.count_edges(plan.edges)
     keys = {key.price for count in counts for key in count.keys}
     keys |= {key.price for edge in edges for count in edge.values() for key in count.keys}
-    prices = lines.load_price_tags(keys)
+    prices = valued_use.load_price_tags(keys)
     valued = _value_lines(plan, counts, prices)
     credited = load_credits(quotas, windows)
     marks = freshness.load_marks(quotas, moment)
@@ -249,15 +249,17 @@ def _ranges(tenant: int, window: Window, calendar: Calendar) -> Iterable[Range]:
 def _value_lines(
     plan: _Plan, counts: Sequence[Count], prices: Mapping[int, PriceTag]
 ) -> dict[Range, tuple[Lines, Lines]]:
-    queried = lines.list_by_statement(place.span.tenant for place in plan.lines)
+    queried = valued_use.list_by_statement(place.span.tenant for place in plan.lines)
     wanted = [
         (place.period, counts[want])
         for place, want in plan.lines.items()
         if place.period is not None and place.span.tenant in queried
     ]
-    charged = lines.load_charges(wanted, prices) if wanted else {}
+    charged = valued_use.load_charges(wanted, prices) if wanted else {}
     return {
-        place: lines.make_lines(counts[want], prices, charged.get(place.period.pk) if place.period else None)
+        place: valued_use.make_lines(
+            counts[want], prices, charged.get(place.period.pk) if place.period else None
+        )
         for place, want in plan.lines.items()
     }
 
@@ -369,7 +371,7 @@ def _forecasts(
     days = counters.count_days(
         [(quota.tenant_id, scope_of(quota), today[quota.pk]) for quota in queried], back=LAST
     )
-    tags = {**prices, **lines.load_price_tags(
+    tags = {**prices, **valued_use.load_price_tags(
         {price for one in days for sums in one.by_day.values() for price, _ in sums} - prices.keys()
     )}  # fmt: skip
     results = {}

@@ -9,7 +9,7 @@ from datetime import datetime
 from fractions import Fraction
 
 from billing.models import Quota
-from billing.quotas import counters, figures, lines
+from billing.quotas import counters, figures, valued_use
 from billing.quotas.counters import Key
 from portal.sql_files import Statements
 
@@ -47,7 +47,7 @@ def load_running_costs(quotas: Sequence[Quota], *, moment: datetime) -> dict[int
         if a_second and lasts:
             jobs[want].add(record)
             seconds[want][Key(*key)] += Fraction(int(a_second) * int(lasts), parts)
-    prices = lines.load_price_tags({key.price for counts in seconds.values() for key in counts})
+    prices = valued_use.load_price_tags({key.price for counts in seconds.values() for key in counts})
     return {
         quotas[want].pk: RunningCost(len(jobs[want]), figures.plain_value(quotas[want], prices, counts))
         for want, counts in seconds.items()

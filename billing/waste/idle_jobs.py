@@ -13,7 +13,7 @@ from typing import Any
 from billing.models import WasteFinding, WasteRule
 from billing.queries.costs import cost, per_currency
 from billing.quotas.counters import UNSEEN, rows
-from billing.quotas.lines import load_price_tags
+from billing.quotas.valued_use import load_price_tags
 from billing.rules.money import Money, rounded_text
 from billing.waste.rules import holds_for, load_choices
 from portal.sql_files import Statements

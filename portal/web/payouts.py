@@ -11,8 +11,8 @@ from django.utils.translation import gettext_noop
 
 from billing.documents.csv import Cell, rows_to_csv
 from billing.models import GatewayMovement, GatewayPayout
-from billing.queries import books as reading
-from billing.queries.books import PayoutTotal
+from billing.queries import gateway_reconciliation as reading
+from billing.queries.gateway_reconciliation import PayoutTotal
 from billing.rules import gateway_amounts
 from billing.rules.money import Money
 from portal.web import format as say

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_noop
 from billing.models import Difference, DifferenceKind, Reconciliation
 from billing.payments import gateway_access
 from billing.payments.gateway_access import CollectionError
-from billing.queries import books as reading
+from billing.queries import gateway_reconciliation as reading
 from billing.reconciliation import reconciliation_run
 from billing.rules import gateway_amounts
 from portal.core.audit import acting_as

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusters.connection_test import kubernetes
 from clusters.connectors.kubernetes.acts import KubernetesActs
 from clusters.enforcement_plan import SchedulerPort
 from clusters.models import ApiServer, Cluster, ClusterKind, Connection
+from clusters.scheduler_clients import kubernetes
 from portal.core.vault import seal
 from tests.builders import a_cluster
 from tests.fakes.kubernetes import TOKEN, StandIn

@@ -12,7 +12,7 @@ from django.db import DatabaseError
 from prometheus_client.core import Metric
 
 from billing.payments import gateway_access
-from billing.queries import books, spending
+from billing.queries import gateway_reconciliation, spending
 from billing.rules.money import Money
 from clusters import status
 from clusters.status import ClusterHealth
@@ -186,14 +186,14 @@ def _unassigned(cluster_health: list[ClusterHealth], moment: datetime) -> Metric
 
 def _books(moment: datetime) -> Iterator[Metric]:
     """Told where books were ever compared, or should have been."""
-    last = books.last_good()
+    last = gateway_reconciliation.last_good()
     if last is None and not gateway_access.is_configured():
         return
     yield gauge(
         "clustertab_reconciliation_differences",
         "Differences between the payment service's books and ours that are open.",
         ("kind",),
-        [((kind,), count) for kind, count in sorted(books.open_by_kind().items())],
+        [((kind,), count) for kind, count in sorted(gateway_reconciliation.open_by_kind().items())],
     )
     passed = None if last is None else int((moment - last.began_at).total_seconds())
     yield seconds_since(
