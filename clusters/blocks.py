@@ -20,6 +20,9 @@ OPERATOR = "operator"
 SUBMISSIONS = ("GrpSubmitJobs", "pods of ")
 """How limits begin that keep jobs from being submitted: those of Slurm, and of a ResourceQuota of Kubernetes."""
 
+DRAINS = ("drain of ",)
+"""How limits begin that end running jobs: those of a queue of Kueue."""
+
 Limits = Mapping[str, Any]
 
 
@@ -54,8 +57,9 @@ def with_reasons(cluster: Cluster) -> QuerySet[AccountBlock]:
 def demanded_by(rows: Iterable[BlockReason], names: Iterable[str]) -> set[str]:
     """Those of the limits that these reasons demand together."""
     reasons = list(rows)
-    submits = any(row.submits for row in reasons)
-    return {name for name in names if reasons and (submits or not name.startswith(SUBMISSIONS))}
+    spared = () if any(row.submits for row in reasons) else SUBMISSIONS
+    spared += () if any(row.drains for row in reasons) else DRAINS
+    return {name for name in names if reasons and not name.startswith(spared)}
 
 
 def lifted(
@@ -77,7 +81,7 @@ def lifted(
     return limits, notes
 
 
-def place(act: Act, *, source: str, submits: bool, restores: Limits) -> None:
+def place(act: Act, *, source: str, submits: bool, restores: Limits, drains: bool = False) -> None:
     """In the transaction that writes the act down: the reason that it places, and what its block has to give back.
 
     `restores` has each limit that the reason demands, with what it was before it was ours (None: it had none).
@@ -92,7 +96,12 @@ def place(act: Act, *, source: str, submits: bool, restores: Limits) -> None:
     block.save()
     # A reason that stands is placed again where somebody has opened what it closed.
     BlockReason.objects.get_or_create(
-        block=block, source=source, submits=submits, ended_at=None, defaults={"placed_by": act}
+        block=block,
+        source=source,
+        submits=submits,
+        drains=drains,
+        ended_at=None,
+        defaults={"placed_by": act},
     )
 
 

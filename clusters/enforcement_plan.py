@@ -56,6 +56,7 @@ class Request:
     user: str = ""
     job: int = 0
     submits: bool = False  # a block refuses new jobs too
+    drains: bool = False  # a block ends what runs, too
     source: str = OPERATOR  # what demands the block or the hold, or demands it no more
     keeps: frozenset[str] = frozenset()  # users whose jobs are not released
     gpus_only: bool = False  # jobs that ask for no GPU are not held
@@ -92,7 +93,8 @@ class Plan:
         steps = [(step.target, dict(step.before), dict(step.intended)) for step in self.steps]
         request = self.request
         text = json.dumps(
-            [request.kind, request.account, request.source, request.submits, steps], sort_keys=True
+            [request.kind, request.account, request.source, request.submits, request.drains, steps],
+            sort_keys=True,
         )
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -271,8 +273,9 @@ def _plan_block(port: SchedulerPort, request: Request) -> Plan:
     if (open_act := _open_act(port.cluster, account)) is not None:
         return Plan(request=request, notes=(_unsettled(open_act, account),))
     stands = blocks.reasons(blocks.current_block(port.cluster, account))
-    ours = [row for row in stands if row.source == request.source and row.submits >= request.submits]
-    demand = port.acts.demand(account, now=now, submits=request.submits)
+    ours = [row for row in stands if row.source == request.source]
+    ours = [row for row in ours if row.submits >= request.submits and row.drains >= request.drains]
+    demand = port.acts.demand(account, now=now, submits=request.submits, drains=request.drains)
     limits = {**now, **demand.limits}
     if ours and limits == now:
         note = f"{account} is blocked already, by act {ours[-1].placed_by_id}."
@@ -280,7 +283,7 @@ def _plan_block(port: SchedulerPort, request: Request) -> Plan:
     restores = {name: port.acts.restored(now.get(name)) for name in demand.limits}
     if limits != now:
         whom = port.acts.whom.format(account=account)
-        words = f"Block {whom}: {'; '.join(differences(now, limits))}. {port.acts.runs}"
+        words = f"Block {whom}: {'; '.join(differences(now, limits))}. {demand.runs or port.acts.runs}"
     else:
         is_left_over = any(now.get(name) != value for name, value in restores.items())
         words = (

@@ -179,7 +179,13 @@ def _intend(cluster: Cluster, request: Request, step: Step, *, errand: uuid.UUID
             intended=dict(step.intended),
         )
         if request.kind == ActKind.BLOCK:
-            blocks.place(act, source=request.source, submits=request.submits, restores=step.restores)
+            blocks.place(
+                act,
+                source=request.source,
+                submits=request.submits,
+                drains=request.drains,
+                restores=step.restores,
+            )
         elif request.kind == ActKind.UNBLOCK:
             blocks.take_back(act, source=request.source)
         elif request.kind == ActKind.LIMIT:

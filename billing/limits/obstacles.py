@@ -16,12 +16,12 @@ def list_obstacles(clusters: Iterable[Cluster], terms: LimitTerms) -> list[str]:
     listed = sorted(clusters, key=lambda cluster: cluster.name)
     connections = {row.cluster_id: row for row in Connection.objects.filter(cluster__in=listed)}
     servers = ApiServer.objects.filter(cluster__in=listed, enabled=True)
-    with_server = set(servers.values_list("cluster", flat=True)) & connections.keys()
+    by_cluster = {row.cluster_id: row for row in servers if row.cluster_id in connections}
     sentences = []
     for cluster in listed:
         connection = connections.get(cluster.pk)
         if cluster.kind == ClusterKind.PROMETHEUS:
-            sentences.append(_of_kubernetes(cluster, terms, is_reached=cluster.pk in with_server))
+            sentences.append(_of_kubernetes(by_cluster.get(cluster.pk), terms))
         elif cluster.kind != ClusterKind.SLURM or connection is None:
             sentences.append(_("{cluster} has no connection that limits can be written over."))
         else:
@@ -36,10 +36,10 @@ def _of_slurm(connection: Connection) -> str:
     return _("The Slurm of {cluster} takes no limits over REST: that needs 23.11 or newer.")
 
 
-def _of_kubernetes(cluster: Cluster, terms: LimitTerms, *, is_reached: bool) -> str:
-    del cluster
-    if not is_reached:
+def _of_kubernetes(server: ApiServer | None, terms: LimitTerms) -> str:
+    """A model is a flavor of a ClusterQueue that is one account's alone: which ones there are, only Kueue knows."""
+    if server is None:
         return _("{cluster} has no connection to its API server, over which limits are written.")
-    if terms.gpu_model:
+    if terms.gpu_model and not server.dedicated_cluster_queues:
         return _("On {cluster} a GPU model alone cannot be limited: limit all GPUs.")
     return ""

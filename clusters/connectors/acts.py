@@ -76,6 +76,7 @@ class Demand:
 
     limits: Limits
     notes: tuple[str, ...] = ()
+    runs: str = ""  # what becomes of running jobs, where they do not run on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +123,11 @@ class Acts(Protocol):
     def below(self, account: str) -> set[str]:
         """The other accounts for which its limits hold too."""
 
-    def demand(self, account: str, *, now: Limits, submits: bool) -> Demand:
-        """What has to stand so that no GPU job of the account starts; `submits`: nor can be submitted."""
+    def demand(self, account: str, *, now: Limits, submits: bool, drains: bool = False) -> Demand:
+        """What has to stand so that no GPU job of the account starts; `submits`: nor can be submitted.
+
+        `drains`: and all that runs is ended. Raises ActRefusedError where jobs are ended one by one.
+        """
 
     def ceiling(self, account: str, ceiling: Ceiling) -> Demand:
         """What has to stand so that the account holds no more at once. Raises where the scheduler has no such limit."""

@@ -233,6 +233,7 @@ SENTENCES: Mapping[str, str] = {
     ),
     "slurm-cancel-refused": _("Slurm did not cancel job {job}: {words} ({number})."),
     "slurm-requeue-too-late": _("Job {job} ended or waits already, so it was not requeued."),
+    "slurm-drains-nothing": _("Slurm ends jobs one by one: an account of it cannot be drained."),
     "slurm-requeue-unsupported": _(
         "This Slurm ({release}) cannot requeue jobs over REST: before 26.05 slurmrestd has no way to. Cancel them "
         "instead, use `scontrol requeuehold`, or update Slurm."

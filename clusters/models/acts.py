@@ -138,6 +138,7 @@ class BlockReason(models.Model):
         max_length=40, help_text="What demands it and alone takes it back: operator, dunning, …"
     )
     submits = models.BooleanField(default=False, help_text="It demands that no job can be submitted either.")
+    drains = models.BooleanField(default=False, help_text="It demands that running jobs are ended, too.")
     placed_by = models.OneToOneField(Act, on_delete=models.PROTECT, related_name="+")
     lifted_by = models.ForeignKey(
         Act, on_delete=models.PROTECT, related_name="+", null=True, help_text="The act that takes it back."
@@ -149,7 +150,7 @@ class BlockReason(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["block", "source", "submits"],
+                fields=["block", "source", "submits", "drains"],
                 condition=Q(ended_at__isnull=True),
                 name="reason_stands_once_beneath_a_block",
             ),
@@ -169,7 +170,7 @@ class AccountLimit(models.Model):
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="account_limits")
     account = models.CharField(max_length=255)
-    name = models.CharField(max_length=255, help_text="As the scheduler calls it: GrpTRES=gres/gpu.")
+    name = models.TextField(help_text="As the scheduler calls it: GrpTRES=gres/gpu.")
     value = models.PositiveIntegerField()
     before = models.JSONField(null=True, help_text="What it was before it was ours; null: there was none.")
     set_by = models.ForeignKey(Act, on_delete=models.PROTECT, related_name="+")

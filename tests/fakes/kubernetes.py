@@ -78,6 +78,7 @@ class StandIn:
     loses: Callable[[Call], bool] = lambda _: False  # … after it has taken effect
     before: Callable[[Call], None] = lambda _: None  # called before the call is looked at
     page: int = 2  # objects on a page, whatever is asked for
+    workloads: dict[str, tuple[str, str]] = field(default_factory=dict)  # admitted ones: namespace and LocalQueue
     calls: list[str] = field(default_factory=list)
     versions: int = 100
 
@@ -116,8 +117,9 @@ class StandIn:
     def node(self, name: str, capacity: dict[str, str]) -> None:
         self._make(("nodes", "", name), {"status": {"capacity": capacity}}, "kubelet")
 
-    def cluster_queue(self, name: str) -> None:
-        self._make(("clusterqueues", "", name), {"spec": {}}, "argocd", operation="Apply")
+    def cluster_queue(self, name: str, *, by: str = "argocd", **spec: Any) -> None:
+        """`by` owns what stands in `spec`."""
+        self._make(("clusterqueues", "", name), {"spec": spec}, by, operation="Apply")
 
     def local_queue(
         self, namespace: str, name: str, cluster_queue: str, *, by: str = "argocd", operation: str = "Apply"
@@ -154,11 +156,17 @@ class StandIn:
             if plural in {"localqueues", "clusterqueues"}:
                 queue = self.objects.get(("clusterqueues", "", body["spec"].get("clusterQueue", "")))
                 stops = [body, *([queue.body] if namespace and queue else [])]
-                stopped = any(one["spec"].get("stopPolicy") != "None" for one in stops)
+                policies = {one["spec"].get("stopPolicy") for one in stops}
+                stopped = policies != {"None"}
+                if namespace and "HoldAndDrain" in policies:
+                    self._evict(namespace, body["metadata"]["name"])
                 body["status"] = {"conditions": [_active(not stopped, body["metadata"]["generation"])]}
             elif plural == "resourcequotas":
                 hard = body.get("spec", {}).get("hard", {})
                 body["status"] = {"hard": dict(hard), "used": dict.fromkeys(hard, "0")}
+
+    def _evict(self, *queue: str) -> None:
+        self.workloads = {pod: its for pod, its in self.workloads.items() if its != queue}
 
     # What it answers.
 

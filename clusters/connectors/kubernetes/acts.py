@@ -7,8 +7,7 @@ and is taken back by giving it up: whatever else stands in an object comes out a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 from clusters.connectors.acts import (
@@ -21,18 +20,13 @@ from clusters.connectors.acts import (
     differences,
 )
 from clusters.connectors.base import ConnectorError
-from clusters.connectors.kubernetes.accounts import (
-    QUOTA_NAME,
-    AccountLookup,
-    AccountObjects,
-    QueueObject,
-    quota_path,
-)
-from clusters.connectors.kubernetes.api import KUEUE, MANAGER
-from clusters.connectors.kubernetes.objects import Metadata, Quota
+from clusters.connectors.kubernetes import limits as names
+from clusters.connectors.kubernetes import queue_quota
+from clusters.connectors.kubernetes.accounts import AccountLookup, AccountObjects
+from clusters.connectors.kubernetes.limits import HOLD, NONE, YES
+from clusters.connectors.kubernetes.writes import Write, list_writes
 
 PATIENCE = 5  # seconds in which what was done has to show
-HOLD, NONE = "Hold", "None"
 PODS = "pods"
 """Of our ResourceQuota: set to 0, no pod is admitted, also without GPUs."""
 GPUS = "requests.nvidia.com/gpu"
@@ -46,17 +40,8 @@ _AROUND = "Pods that do not go through Kueue are not stopped."
 _WAITING = "Pods that only wait count, too; a few that start at the same moment can pass it."
 _SLICES = "MIG slices are not counted."
 _NO_REFUSAL = "Kueue refuses no job: new ones are submitted, and wait."
-
-
-@dataclass(frozen=True, slots=True)
-class _Write:
-    """One write to one object. `body` None: the object is deleted."""
-
-    what: str
-    path: str
-    body: Mapping[str, Any] | None
-    uid: str = ""
-    version: str = ""
+_ENDS = "Kueue ends the workloads that run, and starts them again once the block goes."
+_COMES_BACK = "Workloads without GPUs in these queues are ended, too."
 
 
 class KubernetesActs:
@@ -77,48 +62,80 @@ class KubernetesActs:
 
     def limits(self, account: str) -> dict[str, Any]:
         """What stops the account now, by object. Raises NoAccountError where it has none."""
-        return _limits(self.lookup.find(account))
+        return names.read(self.lookup.find(account))
 
     def below(self, account: str) -> set[str]:
         """The accounts that share a ClusterQueue which is said to be this one's alone."""
         return self.lookup.others_in(account, self.lookup.find(account))
 
-    def demand(self, account: str, *, now: Limits, submits: bool) -> Demand:
-        """Queues are held, and namespaces without one get no GPU; `submits`: the account's namespaces get no pod."""
+    def demand(self, account: str, *, now: Limits, submits: bool, drains: bool = False) -> Demand:
+        """Queues are held, and namespaces without one get no GPU; `submits`: the account's namespaces get no pod.
+
+        `drains`: the queues end what runs, too. Raises ActRefusedError where the account has pods without a queue.
+        """
         objects = self.lookup.find(account)
+        if drains and (objects.without_queue or not objects.queues):
+            namespace = min(objects.without_queue, default=account)
+            raise ActRefusedError("kubernetes-drain-without-queue", retry=False, namespace=namespace)
         limits: dict[str, Any] = {}
         for one in objects.queues:
-            name = _stop_name(one)
+            name = names.stop_name(one)
             stands = str(now.get(name, NONE))
             limits[name] = stands if stands.startswith(HOLD) else HOLD  # somebody else may hold it already
+            if drains:
+                limits[names.drain_name(one)] = YES
         resources = self.lookup.gpu_resources() if objects.without_queue else []
         limits |= {
-            _hard_name(namespace, f"requests.{resource}"): 0
+            names.hard_name(namespace, f"requests.{resource}"): 0
             for namespace in sorted(objects.without_queue)
             for resource in resources
         }
         if submits:
-            limits |= {_hard_name(namespace, PODS): 0 for namespace in objects.namespaces}
-        return Demand(limits=limits, notes=tuple(_notes(objects, submits=submits)))
+            limits |= {names.hard_name(namespace, PODS): 0 for namespace in objects.namespaces}
+        notes = tuple(_notes(objects, submits=submits, drains=drains))
+        return Demand(limits=limits, notes=notes, runs=_ENDS if drains else "")
 
     def ceiling(self, account: str, ceiling: Ceiling) -> Demand:
-        """A ResourceQuota of ours in the account's namespace: one namespace, since it cannot span several."""
-        if models := sorted(filter(None, ceiling.gpus)):
+        """GPUs as nominalQuota of a ClusterQueue that is the account's alone; else all in a ResourceQuota of ours."""
+        objects = self.lookup.find(account)
+        limits, notes = self._of_queue(account, objects, ceiling)
+        is_held = bool(limits)
+        if models := sorted(filter(None, ceiling.gpus)) if not is_held else []:
             raise ActRefusedError("kubernetes-limit-of-model", retry=False, model=models[0])
-        namespaces = sorted(self.lookup.find(account).namespaces)
+        if ceiling.jobs is None and (is_held or not ceiling.gpus):
+            return Demand(limits=limits, notes=tuple(notes))
+        namespaces = sorted(objects.namespaces)
         if len(namespaces) != 1:
             code = "kubernetes-limit-of-namespaces" if namespaces else "kubernetes-limit-of-queue"
             raise ActRefusedError(code, retry=False, account=account, count=len(namespaces))
-        limits = {_hard_name(namespaces[0], GPUS): number for number in ceiling.gpus.values()}
+        gpus = {} if is_held else ceiling.gpus
+        limits |= {names.hard_name(namespaces[0], GPUS): number for number in gpus.values()}
         if ceiling.jobs is not None:
-            limits[_hard_name(namespaces[0], PODS)] = ceiling.jobs
-        return Demand(limits=limits, notes=(_WAITING, *((_SLICES,) if ceiling.gpus else ())))
+            limits[names.hard_name(namespaces[0], PODS)] = ceiling.jobs
+        return Demand(limits=limits, notes=(*notes, _WAITING, *((_SLICES,) if gpus else ())))
+
+    def _of_queue(
+        self, account: str, objects: AccountObjects, ceiling: Ceiling
+    ) -> tuple[dict[str, int], list[str]]:
+        """What its ClusterQueue holds of it; nothing where a ResourceQuota has to, with the reason as a sentence."""
+        if not ceiling.gpus or len(objects.queues) != 1 or not objects.queues[0].is_cluster:
+            return {}, []
+        if self.lookup.others_in(account, objects):
+            return {}, []
+        queue = objects.queues[0].queue
+        try:
+            limits = queue_quota.wanted(queue, ceiling.gpus)
+        except ActRefusedError as error:
+            if len(objects.namespaces) != 1 or any(ceiling.gpus):
+                raise
+            return {}, [str(error)]
+        return limits, [*queue_quota.notes(queue, limits), _AROUND]
 
     def restored(self, value: Any) -> Any:
         """Ours goes; what is somebody else's stays."""
         if value == HOLD:
             return NONE
-        return None if value == 0 else value
+        return None if value in {0, YES} else value
 
     def set_limits(self, account: str, target: Limits, *, before: Limits) -> dict[str, Any]:
         """Bring the limits from `before` to `target`; what they are then, once they are obeyed.
@@ -127,7 +144,7 @@ class KubernetesActs:
         write that is refused later has the earlier ones taken back.
         """
         objects = self.lookup.find(account)
-        current = _limits(objects)
+        current = names.read(objects)
         if current != dict(target):
             if current != dict(before):
                 raise ActRefusedError(
@@ -146,7 +163,7 @@ class KubernetesActs:
 
     def refuse_without_effect(self, account: str, limits: Limits) -> None:
         """Raises where a queue still admits, or a quota is not counted yet. A status is what counts."""
-        if open_names := _without_effect(self.lookup.find(account), limits):
+        if open_names := names.without_effect(self.lookup.find(account), limits):
             raise NotStuckError(
                 "kubernetes-not-obeyed", retry=True, account=account, names=", ".join(open_names)
             )
@@ -175,17 +192,10 @@ class KubernetesActs:
     def refuse_updates(self) -> None:
         raise _no_jobs()
 
-    def _writes(self, objects: AccountObjects, current: Limits, target: Limits) -> Iterator[_Write]:
-        for one in objects.queues:
-            name = _stop_name(one)
-            if current.get(name) != target.get(name):
-                yield _stop(one, self.api.kueue, hold=target.get(name) == HOLD)
-        for namespace, quota in objects.namespaces.items():
-            names = {*_of_namespace(current, namespace), *_of_namespace(target, namespace)}
-            if any(current.get(name) != target.get(name) for name in names):
-                yield _quota_write(namespace, quota, _of_namespace(target, namespace))
+    def _writes(self, objects: AccountObjects, current: Limits, target: Limits) -> Iterator[Write]:
+        return list_writes(objects, current, target, version=self.api.kueue if objects.queues else "")
 
-    def _send_all(self, account: str, writes: list[_Write], *, before: Limits) -> None:
+    def _send_all(self, account: str, writes: list[Write], *, before: Limits) -> None:
         for count, write in enumerate(writes):
             try:
                 self._send(write)
@@ -194,19 +204,21 @@ class KubernetesActs:
                     self._take_back(account, before)
                 raise
 
-    def _send(self, write: _Write, *, rehearse: bool = False) -> None:
+    def _send(self, write: Write, *, rehearse: bool = False) -> None:
         if write.body is None:
             self.api.delete(
                 write.path, uid=write.uid, version=write.version, what=write.what, rehearse=rehearse
             )
         else:
-            self.api.apply(write.path, write.body, what=write.what, rehearse=rehearse)
+            self.api.apply(
+                write.path, write.body, what=write.what, manager=write.manager, rehearse=rehearse
+            )
 
     def _take_back(self, account: str, before: Limits) -> None:
         """What a refusal left half done. What cannot be taken back now leaves the act open, to be looked at."""
         try:
             objects = self.lookup.find(account)
-            for write in self._writes(objects, _limits(objects), before):
+            for write in self._writes(objects, names.read(objects), before):
                 self._send(write)
         except ConnectorError as error:
             raise ConnectorError(
@@ -243,99 +255,12 @@ def _no_jobs(*_: object) -> ActRefusedError:
     return ActRefusedError("kubernetes-no-jobs", retry=False)
 
 
-def _stop_name(one: QueueObject) -> str:
-    return f"stopPolicy of {one.title}"
-
-
-def _hard_name(namespace: str, resource: str) -> str:
-    return f"{resource} of ResourceQuota {namespace}/{QUOTA_NAME}"
-
-
-def _of_namespace(limits: Limits, namespace: str) -> dict[str, Any]:
-    end = _hard_name(namespace, "")
-    return {name: value for name, value in limits.items() if name.endswith(end)}
-
-
-def _limits(objects: AccountObjects) -> dict[str, Any]:
-    limits: dict[str, Any] = {_stop_name(one): _stop_value(one) for one in objects.queues}
-    for namespace, quota in objects.namespaces.items():
-        for resource in (quota.spec.hard if quota else None) or {}:
-            limits[_hard_name(namespace, resource)] = _hard_value(quota, resource)
-    return limits
-
-
-def _stop_value(one: QueueObject) -> str:
-    """`Hold` is ours; what somebody else has set says whose it is."""
-    policy = one.queue.spec.stop_policy or NONE
-    owner = _owner(one.queue.metadata, "spec", "stopPolicy")
-    return policy if policy == NONE or (policy == HOLD and owner == MANAGER) else f"{policy} by {owner}"
-
-
-def _owner(metadata: Metadata, *path: str) -> str:
-    """Ourselves where the field is ours alone: what somebody else owns too stays when we give it up."""
-    owners = metadata.managers(*path)
-    return next((one for one in owners if one != MANAGER), MANAGER if owners else "somebody else")
-
-
-def _hard_value(quota: Quota | None, resource: str) -> int | str:
-    """A number is ours; what somebody else owns is text."""
-    amount = str(((quota.spec.hard if quota else None) or {}).get(resource, ""))
-    if quota is None or not (amount.isascii() and amount.isdecimal()):
-        return amount
-    owner = _owner(quota.metadata, "spec", "hard", resource)
-    return int(amount) if owner == MANAGER else f"{amount} by {owner}"
-
-
-def is_ours(quota: Quota) -> bool:
-    """Whether we applied it. One of somebody else's under our name is never touched."""
-    return MANAGER in quota.metadata.managers("spec", "hard")
-
-
-def _without_effect(objects: AccountObjects, limits: Limits) -> list[str]:
-    names = [
-        _stop_name(one)
-        for one in objects.queues
-        if limits.get(_stop_name(one)) == HOLD and not one.queue.is_stopped
-    ]
-    for namespace, quota in objects.namespaces.items():
-        counted = (quota.status.hard if quota else None) or {}
-        for resource in (quota.spec.hard if quota else None) or {}:
-            name = _hard_name(namespace, resource)
-            if isinstance(limits.get(name), int) and str(counted.get(resource)) != str(limits[name]):
-                names.append(name)
-    return names
-
-
-def _notes(objects: AccountObjects, *, submits: bool) -> Iterator[str]:
+def _notes(objects: AccountObjects, *, submits: bool, drains: bool) -> Iterator[str]:
     if objects.without_queue:
         yield from _KEEPS
     if objects.queues:
         yield _AROUND
     if submits and not objects.namespaces:
         yield _NO_REFUSAL
-
-
-def _stop(one: QueueObject, version: str, *, hold: bool) -> _Write:
-    """The uid keeps a queue that was deleted meanwhile from being made anew."""
-    meta = one.queue.metadata
-    metadata = {"name": meta.name, "uid": meta.uid} | (
-        {} if one.is_cluster else {"namespace": meta.namespace}
-    )
-    body = {"apiVersion": f"{KUEUE}/{version}", "kind": one.kind, "metadata": metadata}
-    return _Write(one.title, one.path(version), {**body, "spec": {"stopPolicy": HOLD}} if hold else body)
-
-
-def _quota_write(namespace: str, quota: Quota | None, target: Limits) -> _Write:
-    what, path = f"ResourceQuota {namespace}/{QUOTA_NAME}", quota_path(namespace)
-    if quota is not None and not is_ours(quota):
-        raise ActRefusedError("kubernetes-quota-foreign", retry=False, what=what)
-    hard = {name.partition(" of ")[0]: str(value) for name, value in target.items() if isinstance(value, int)}
-    if quota is not None and not target:
-        return _Write(what, path, None, quota.metadata.uid, quota.metadata.version)
-    metadata: dict[str, Any] = {"name": QUOTA_NAME, "namespace": namespace}
-    if hard:
-        metadata["labels"] = {"app.kubernetes.io/managed-by": MANAGER}
-    if quota is not None:
-        metadata["uid"] = quota.metadata.uid
-    body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata}
-    return _Write(what, path, {**body, "spec": {"hard": hard}} if hard else body)
+    if drains:
+        yield _COMES_BACK

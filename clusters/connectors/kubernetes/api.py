@@ -18,6 +18,9 @@ from portal.excerpt import excerpt
 MANAGER = "clustertab"
 """Our field manager: what it owns we have set, and nothing else do we change."""
 
+QUOTA_MANAGER = "clustertab-limits"
+"""That of the quotas of ClusterQueues. Another one, since an apply gives up what it leaves out."""
+
 KUEUE = "kueue.x-k8s.io"
 KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 """Versions of Kueue's API that we write, by preference."""
@@ -79,12 +82,20 @@ class KubernetesApi(Connected):
             if not after:
                 return
 
-    def apply(self, path: str, body: Mapping[str, Any], *, what: str, rehearse: bool = False) -> None:
-        """Have the object's fields that are ours be these; those of ours that are left out are given up.
+    def apply(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        what: str,
+        manager: str = MANAGER,
+        rehearse: bool = False,
+    ) -> None:
+        """Have the object's fields that are the manager's be these; those of its own that are left out are given up.
 
         `rehearse`: the server checks all of it, webhooks too, and keeps nothing. Raises FieldOwnedError.
         """
-        params = {"fieldManager": MANAGER, "force": "false", "fieldValidation": "Strict", **_dry(rehearse)}
+        params = {"fieldManager": manager, "force": "false", "fieldValidation": "Strict", **_dry(rehearse)}
         content = json.dumps(body, sort_keys=True).encode()
         self._call("PATCH", path, what=what, params=params, content=content, content_type=_APPLY)
 

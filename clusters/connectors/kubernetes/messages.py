@@ -56,7 +56,23 @@ SENTENCES: Mapping[str, str] = {
         "{account} has {count} namespaces, and a ResourceQuota cannot span several: limit accounts of one namespace."
     ),
     "kubernetes-limit-of-queue": _(
-        "{account} is a queue, and a ResourceQuota is of a namespace: give its ClusterQueue a nominalQuota in Kueue."
+        "{account} is a queue, and a ResourceQuota is of a namespace: limit its GPUs, and name its ClusterQueue among "
+        "those that are one account's alone."
+    ),
+    "kubernetes-drain-without-queue": _(
+        "In {namespace} are pods without a queue of Kueue, which alone can end what runs: give it a LocalQueue."
+    ),
+    "kueue-quota-none": _("ClusterQueue {queue} has no quota of {resource} that could be changed."),
+    "kueue-quota-owned": _(
+        "The quotas of ClusterQueue {queue} are managed elsewhere ({value}), so they are left as they are: "
+        "docs/how-to/connect-kubernetes.md says how to hand them over."
+    ),
+    "kueue-quota-of-model": _(
+        "ClusterQueue {queue} has no flavor {model}, only {names}: a limit of a GPU model is written to the flavor of "
+        "its name."
+    ),
+    "kueue-quota-of-flavors": _(
+        "ClusterQueue {queue} has quotas of several flavors: limit each by its name as GPU model, {names}."
     ),
     "kubernetes-no-queue": _("No LocalQueue of Kueue is, or leads to, the queue {account}."),
     "kubernetes-no-namespace": _("No namespace has {label} with the value {account}."),

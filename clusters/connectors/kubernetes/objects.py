@@ -38,6 +38,11 @@ class Metadata(Struct):
                 owners.append(entry.manager)
         return owners
 
+    def owner(self, us: str, *path: str) -> str:
+        """`us` where the field is ours alone: what somebody else owns too stays when we give it up."""
+        owners = self.managers(*path)
+        return next((one for one in owners if one != us), us if owners else "somebody else")
+
 
 class Condition(Struct):
     type: str = ""
@@ -50,6 +55,9 @@ class Condition(Struct):
 class QueueSpec(Struct):
     cluster_queue: str = field(default="", name="clusterQueue")
     stop_policy: str | None = field(default=None, name="stopPolicy")
+    resource_groups: list[dict[str, Any]] | None = field(default=None, name="resourceGroups")
+    cohort: str | None = None  # v1beta1
+    cohort_name: str | None = field(default=None, name="cohortName")  # v1beta2
 
 
 class QueueStatus(Struct):
@@ -66,11 +74,20 @@ class Queue(Struct):
     @property
     def is_stopped(self) -> bool:
         """Whether Kueue has seen its newest state, and admits nothing from it."""
+        one = self._seen()
+        return one is not None and one.status == "False"
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether Kueue has seen its newest state."""
+        return self._seen() is not None
+
+    def _seen(self) -> Condition | None:
         for one in self.status.conditions or ():
             if one.type == ACTIVE:
                 is_new = one.generation is None or one.generation >= self.metadata.generation
-                return is_new and one.status == "False"
-        return False
+                return one if is_new else None
+        return None
 
 
 class Hard(Struct):

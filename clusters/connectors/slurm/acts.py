@@ -230,9 +230,11 @@ class SlurmActs:
             queue += new
         return accounts
 
-    def demand(self, account: str, *, now: Limits, submits: bool) -> Demand:
+    def demand(self, account: str, *, now: Limits, submits: bool, drains: bool = False) -> Demand:
         """Limits of 0."""
         del account, now
+        if drains:
+            raise ActRefusedError("slurm-drains-nothing", retry=False)
         limits = dict.fromkeys((STARTS, SUBMITS) if submits else (STARTS,), 0)
         return Demand(
             limits=limits, notes=("It takes effect where slurm.conf has AccountingStorageEnforce=limits.",)
