@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 
 from billing.models import QuotaBlock, QuotaBlockState
+from billing.models.quota_blocks import QUOTA_SOURCE
+from billing.models.quota_endings import DRAIN_SOURCE
 from clusters import blocks
 from clusters.models import BlockReason, Cluster
 
@@ -21,6 +23,10 @@ class BlockedAccount:
     account: str
     refuses: bool
     text: str
+
+
+OF_BUDGETS = (QUOTA_SOURCE, DRAIN_SOURCE)
+"""How the sources of what budgets demand begin."""
 
 
 def list_blocked_accounts(cluster: Cluster) -> Sequence[BlockedAccount]:
@@ -40,7 +46,7 @@ def list_blocked_accounts(cluster: Cluster) -> Sequence[BlockedAccount]:
         causes.setdefault(name, []).append(_("budget {name} is used up").format(name=row.quota.name))
     for block in blocks.with_reasons(cluster):
         standing: Sequence[BlockReason] = block.standing  # type: ignore[attr-defined]  # of the prefetch
-        others = [reason for reason in standing if not reason.source.startswith("quota:")]
+        others = [reason for reason in standing if not reason.source.startswith(OF_BUDGETS)]
         if others:
             name = block.account
             refuses[name] = refuses.get(name, False) or any(reason.submits for reason in others)

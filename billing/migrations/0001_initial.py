@@ -1715,6 +1715,7 @@ class Migration(migrations.Migration):
                         ('began_at', models.DateTimeField(help_text='When it was announced.')),
                         ('due_at', models.DateTimeField(help_text='When the grace is over.')),
                         ('warned_at', models.DateTimeField(help_text='When it was announced again, shortly before.', null=True)),
+                        ('drained_at', models.DateTimeField(help_text='When the queues of its account were told to end what runs.', null=True)),
                         ('ends_older', models.BooleanField(default=False, help_text='Also jobs from before the quota, as it said when this was announced.')),
                         ('jobs', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), default=list, help_text='Those that were ended, by their numbers.', size=None)),
                         ('closed_at', models.DateTimeField(help_text='When nothing demanded it any more.', null=True)),

@@ -38,6 +38,9 @@ class QuotaEnding(models.Model):
     began_at = models.DateTimeField(help_text="When it was announced.")
     due_at = models.DateTimeField(help_text="When the grace is over.")
     warned_at = models.DateTimeField(null=True, help_text="When it was announced again, shortly before.")
+    drained_at = models.DateTimeField(
+        null=True, help_text="When the queues of its account were told to end what runs."
+    )
     ends_older = models.BooleanField(
         default=False, help_text="Also jobs from before the quota, as it said when this was announced."
     )
@@ -71,3 +74,11 @@ class QuotaEnding(models.Model):
     def source(self) -> str:
         """Who ends the jobs, as the scheduler's history has it: the quota, by this announcement and no other."""
         return f"{QUOTA_SOURCE}{self.quota_id}:{self.pk}"
+
+    @property
+    def drain_source(self) -> str:
+        """Of the reason beneath the account's block that has its queues end what runs."""
+        return f"{DRAIN_SOURCE}{self.pk}"
+
+
+DRAIN_SOURCE = "quota-ending:"

@@ -13,7 +13,7 @@ from billing.dunning import scheduler_blocks
 from billing.dunning.scheduler_blocks import BlockTally, PortOpener
 from billing.models import Quota, QuotaBlock, QuotaBlockState, QuotaChange, QuotaRelease
 from billing.models.quota_blocks import QUOTA_SOURCE
-from billing.quotas import holds
+from billing.quotas import drains, holds
 from billing.quotas.terms import QuotaError
 from clusters.models import Account, Act, ActKind, BlockReason
 from portal.core.events import events
@@ -46,7 +46,9 @@ def enforce_blocks(*, moment: datetime, opens: PortOpener) -> BlockTally:
     due.sort(
         key=lambda row: (row.account.cluster_id, row.state == QuotaBlockState.BLOCKED, row.state, row.pk)
     )
-    return scheduler_blocks.enforce_rows(due, opens, moment, record=_record, carry_out=holds.carry_out)
+    done = scheduler_blocks.enforce_rows(due, opens, moment, record=_record, carry_out=holds.carry_out)
+    drains.lift_drains(moment=moment, opens=opens, done=done)
+    return done
 
 
 def _drop_unsent(moment: datetime) -> None:

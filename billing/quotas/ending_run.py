@@ -24,7 +24,7 @@ from billing.models import (
     QuotaEvery,
     QuotaReview,
 )
-from billing.quotas import debts, demands, endings, figures, jobs, plan_quotas
+from billing.quotas import debts, demands, drains, endings, figures, jobs, plan_quotas
 from billing.quotas.figures import Figure
 from billing.quotas.job_ends import (
     AT_ONCE,
@@ -47,7 +47,7 @@ from billing.rules import quotas as rules
 from clusters.connectors.base import ConnectorError
 from clusters.enforcement_plan import LimitError, SchedulerPort
 from clusters.gpus_in_use import load_demand
-from clusters.models import Cluster
+from clusters.models import Cluster, ClusterKind
 from clusters.models.acts import OPEN
 from portal.core import locks
 from portal.core.locks import Work
@@ -127,6 +127,10 @@ def _end_of_account(port: SchedulerPort, row: QuotaEnding, run: EndRun) -> None:
     running = jobs.list_running(quota, row.account, older=row.ends_older) if quota else []
     warned = _list_warned(row, running)
     keys, left, failed = {job.key for job in warned}, list[str](), list[str]()
+    if port.cluster.kind == ClusterKind.PROMETHEUS:
+        left = _drain(port, row, warned if demand.load_quota() else [], run)
+        _record(row, quota, run, left=left)
+        return
     for job in warned:
         if not (quota := demand.load_quota()):
             break
@@ -137,6 +141,17 @@ def _end_of_account(port: SchedulerPort, row: QuotaEnding, run: EndRun) -> None:
         except LeftError as error:
             left.append(str(error))
     _record(row, quota, run, left=left, failed=failed)
+
+
+def _drain(port: SchedulerPort, row: QuotaEnding, warned: Sequence[RunningJob], run: EndRun) -> list[str]:
+    """All at once, and why not, in sentences."""
+    if not warned:
+        return []
+    try:
+        trouble = drains.drain_account(port, row, warned, moment=run.now())
+    except (LeftError, LimitError) as error:
+        trouble = str(error)
+    return [trouble] if trouble else []
 
 
 def _list_warned(row: QuotaEnding, running: Sequence[RunningJob]) -> list[RunningJob]:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 
 from billing.models import (
     Notice,
@@ -21,7 +21,7 @@ from billing.models import (
     QuotaEnding,
     QuotaEndingState,
 )
-from billing.quotas.jobs import Demand
+from billing.quotas.jobs import Demand, list_ended
 from billing.quotas.status import scope_text
 from billing.rules.quotas import GRACE
 from clusters.models import Account, Act, ActKind, ActOutcome, ClusterKind
@@ -35,8 +35,8 @@ BEFORE = timedelta(minutes=15)
 LEAST = timedelta(minutes=10)
 """So long before the end it is told again where no worker ran in time: the end waits for that."""
 ANNOUNCED, WATCHED = QuotaEndingState.ANNOUNCED, QuotaEndingState.WATCHED
-ENDS_ON = (ClusterKind.SLURM,)
-"""Clusters whose single jobs can be ended."""
+SCRAPE = timedelta(minutes=1)
+"""So much earlier a pod may be read to have ended than it did."""
 
 
 def announce_endings(demands: Sequence[Demand], *, tenants: Collection[int], moment: datetime) -> None:
@@ -71,7 +71,14 @@ def list_open(quotas: Sequence[Quota]) -> dict[int, list[QuotaEnding]]:
 def ends_jobs(one: Demand) -> bool:
     """Whether the quota has jobs ended, and the operator lets it do so on this cluster."""
     cluster = one.account.cluster
-    return one.quota.action == QuotaAction.END_JOBS and cluster.may_end_jobs and cluster.kind in ENDS_ON
+    ends = one.quota.action == QuotaAction.END_JOBS and cluster.may_end_jobs
+    return ends and cluster.kind in list_kinds(one.quota)
+
+
+def list_kinds(quota: Quota) -> list[ClusterKind]:
+    """On which clusters it can end jobs: single ones on Slurm, and all that run in an account through Kueue."""
+    is_of_all = not quota.user and quota.demand_above is None
+    return [ClusterKind.SLURM, *([ClusterKind.PROMETHEUS] if is_of_all else [])]
 
 
 def grace(quota: Quota) -> timedelta:
@@ -108,18 +115,21 @@ def have_leaves_looked_at() -> None:
         ended_at=None,
         quota__action=QuotaAction.END_JOBS,
         account__cluster__may_end_jobs=True,
-        account__cluster__kind__in=ENDS_ON,
+    )
+    blocks = blocks.filter(
+        Q(account__cluster__kind=ClusterKind.SLURM)
+        | Q(account__cluster__kind=ClusterKind.PROMETHEUS, quota__user="", quota__demand_above=None)
     )
     tenants = {*rows.values_list("tenant", flat=True), *blocks.values_list("tenant", flat=True)}
     QuotaChange.objects.bulk_create(QuotaChange(tenant_id=tenant) for tenant in sorted(tenants))
 
 
 def load_cancels(rows: Sequence[QuotaEnding]) -> dict[int, list[Act]]:
-    """By ending the cancels that were carried out or begun for it, whoever began them, in order. One query."""
+    """By ending the cancels and drains that were carried out or begun for it, whoever began them. One query."""
     if not rows:
         return {}
     acts = Act.objects.filter(
-        kind=ActKind.CANCEL,
+        kind__in=(ActKind.CANCEL, ActKind.BLOCK),
         cluster__in={row.account.cluster_id for row in rows},
         account__in={row.account.name for row in rows},
         who__in=[row.source for row in rows],
@@ -132,23 +142,31 @@ def load_cancels(rows: Sequence[QuotaEnding]) -> dict[int, list[Act]]:
 
 
 def add_ended(row: QuotaEnding, cancels: Iterable[Act]) -> list[str]:
-    """The numbers of jobs that these have ended and the row does not name yet; it names them then, unsaved."""
+    """The numbers of jobs that these have ended and the row does not name yet; it names them then, unsaved.
+
+    What a drain has ended is known once it was read.
+    """
     numbers = dict.fromkeys(
-        key.partition("@")[0]
-        for act in cancels
-        if act.outcome == ActOutcome.DONE
-        for key in sorted(act.before)
+        number for act in cancels if act.outcome == ActOutcome.DONE for number in _list_ended(row, act)
     )
     ended = [number for number in numbers if number not in row.jobs]
     row.jobs = [*row.jobs, *ended]
     return ended
 
 
+def _list_ended(row: QuotaEnding, act: Act) -> list[str]:
+    if act.kind == ActKind.CANCEL:
+        return [key.partition("@")[0] for key in sorted(act.before)]
+    if row.drained_at is None:
+        return []
+    return list_ended(row.account, started_by=row.began_at, since=row.drained_at - SCRAPE)
+
+
 def announce_anew(row: QuotaEnding, quota: Quota, *, moment: datetime) -> None:
     """Within the caller's transaction, for jobs that started since: the row, locked, ends, and another one begins."""
     row.state = QuotaEndingState.DONE if row.jobs else QuotaEndingState.STOPPED
-    row.closed_at = moment
-    row.save(update_fields=["state", "closed_at"])
+    row.closed_at = row.next_at = moment
+    row.save(update_fields=["state", "closed_at", "next_at"])
     new = _announced(quota, row.account, moment)
     new.save()
     tell([new], "announced", moment=moment)
@@ -217,7 +235,8 @@ def _close(rows: Sequence[QuotaEnding], moment: datetime) -> list[QuotaEnding]:
         elif row.state == ANNOUNCED:
             row.state = QuotaEndingState.STOPPED
         row.closed_at, row.error = moment, ""
-        row.save(update_fields=["jobs", "state", "closed_at", "error"])
+        row.next_at, row.tries = moment, 0  # what it has drained is taken back at once
+        row.save(update_fields=["jobs", "state", "closed_at", "error", "next_at", "tries"])
         if ended:
             tell([row], "ended", moment=moment, jobs=ended)
     tell([row for row in settled if row.state == QuotaEndingState.STOPPED], "stopped", moment=moment)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from fractions import Fraction
 
 from django.db.models import F
@@ -89,6 +90,25 @@ def list_running(quota: Quota, account: Account, *, older: bool = True) -> list[
         rows = rows.filter(started__gte=int(quota.created_at.timestamp()))
     jobs = list(rows.exclude(state="SUSPENDED").order_by("started", "record_id"))
     return _known(jobs)
+
+
+def list_all_running(account: Account) -> list[RunningJob]:
+    """All that runs in the account, whatever counts it. Three queries."""
+    rows = RatedJob.objects.runs().filter(
+        cluster=account.cluster.name, account=account.name, ended=None, started__isnull=False
+    )
+    return _known(list(rows.exclude(state="SUSPENDED")))
+
+
+def list_ended(account: Account, *, started_by: datetime, since: datetime) -> list[str]:
+    """The numbers of its jobs that ran at one moment and were read to have ended since the other. One query."""
+    rows = RatedJob.objects.runs().filter(
+        cluster=account.cluster.name,
+        account=account.name,
+        started__lte=int(started_by.timestamp()),
+        ended__gte=int(since.timestamp()),
+    )
+    return list(dict.fromkeys(rows.order_by("started", "record_id").values_list("job_id", flat=True)))
 
 
 def _known(jobs: Sequence[RatedJob]) -> list[RunningJob]:

@@ -11,6 +11,7 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
+from billing.models.quota_endings import DRAIN_SOURCE
 from clusters import blocks, ending_leave
 from clusters.job_prices import set_job_prices
 from clusters.models import AccountBlock, ActKind, BlockReason, Cluster, ClusterKind
@@ -30,6 +31,10 @@ SOURCES = {
     ),
     "quota": (
         gettext_noop("Budget used up"),
+        gettext_noop("When less is used, the budget is raised or its next period begins"),
+    ),
+    DRAIN_SOURCE.rstrip(":"): (
+        gettext_noop("Budget ends what runs"),
         gettext_noop("When less is used, the budget is raised or its next period begins"),
     ),
 }

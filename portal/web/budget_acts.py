@@ -35,7 +35,7 @@ class Acts:
         """What was read back is told apart from what is only asked for."""
         blocks = self.blocks.get(quota.pk, ())
         rows = [
-            *_block_sentences([row for row in blocks if not (row.holds or row.holds_instead)]),
+            *_block_sentences(quota, [row for row in blocks if not (row.holds or row.holds_instead)]),
             *_hold_sentences([row for row in blocks if row.holds or row.holds_instead]),
             *_ending_sentences(self.endings.get(quota.pk, ()), zone),
         ]
@@ -57,7 +57,9 @@ def list_refusing_clusters(quota: Quota, moment: datetime) -> list[str]:
     if quota.action != QuotaAction.END_JOBS:
         return []
     owned = Ownership.objects.filter(Q(until=None) | Q(until__gt=moment), tenant=quota.tenant_id)
-    rows = owned.exclude(account__cluster__may_end_jobs=True, account__cluster__kind__in=endings.ENDS_ON)
+    rows = owned.exclude(
+        account__cluster__may_end_jobs=True, account__cluster__kind__in=endings.list_kinds(quota)
+    )
     names = rows.order_by("account__cluster__name").values_list("account__cluster__name", flat=True)
     return [name for name in dict.fromkeys(names) if quota.cluster in ("", name)]
 
@@ -99,7 +101,7 @@ def _running_sentence(quota: Quota, cost: RunningCost) -> str:
     ).format(amount=amount_text(cost.amount, quota.unit), jobs=cost.jobs)
 
 
-def _block_sentences(rows: Sequence[QuotaBlock]) -> list[str]:
+def _block_sentences(quota: Quota, rows: Sequence[QuotaBlock]) -> list[str]:
     labels = {
         QuotaBlockState.BLOCKED: _("Blocked: {accounts}"),
         QuotaBlockState.REQUESTED: _("Not blocked yet: {accounts}"),
@@ -107,7 +109,7 @@ def _block_sentences(rows: Sequence[QuotaBlock]) -> list[str]:
         QuotaBlockState.WATCHED: _("Would be blocked: {accounts}"),
     }
     sentences = _by_state(rows, labels)
-    if any(
+    if quota.action != QuotaAction.END_JOBS and any(
         row.state == QuotaBlockState.BLOCKED and row.account.cluster.kind == ClusterKind.PROMETHEUS
         for row in rows
     ):

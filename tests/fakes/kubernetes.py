@@ -78,7 +78,9 @@ class StandIn:
     loses: Callable[[Call], bool] = lambda _: False  # … after it has taken effect
     before: Callable[[Call], None] = lambda _: None  # called before the call is looked at
     page: int = 2  # objects on a page, whatever is asked for
-    workloads: dict[str, tuple[str, str]] = field(default_factory=dict)  # admitted ones: namespace and LocalQueue
+    workloads: dict[str, tuple[str, str]] = field(
+        default_factory=dict
+    )  # admitted ones: namespace and LocalQueue
     calls: list[str] = field(default_factory=list)
     versions: int = 100
 

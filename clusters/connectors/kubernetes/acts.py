@@ -210,9 +210,7 @@ class KubernetesActs:
                 write.path, uid=write.uid, version=write.version, what=write.what, rehearse=rehearse
             )
         else:
-            self.api.apply(
-                write.path, write.body, what=write.what, manager=write.manager, rehearse=rehearse
-            )
+            self.api.apply(write.path, write.body, what=write.what, manager=write.manager, rehearse=rehearse)
 
     def _take_back(self, account: str, before: Limits) -> None:
         """What a refusal left half done. What cannot be taken back now leaves the act open, to be looked at."""
