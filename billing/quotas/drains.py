@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 from itertools import groupby
 
+import structlog
+
 from billing.dunning import scheduler_blocks
 from billing.dunning.scheduler_blocks import BlockTally, OtherTenantsBelowError
 from billing.models import QuotaEnding
@@ -22,6 +24,8 @@ from clusters.models import ActKind, BlockReason
 
 LONG = timedelta(minutes=30)
 """So long after a drain jobs may still be seen to run: pods have their time to end, and are read later."""
+
+log = structlog.get_logger("billing.quotas")
 
 
 def drain_account(
@@ -71,7 +75,8 @@ def lift_drains(*, moment: datetime, opens: PortOpener, done: BlockTally) -> Non
                     done.lifted += 1
         except (LimitError, ConnectorError) as error:
             _put_off(listed, str(error), done, moment)
-        except Exception as error:
+        except Exception as error:  # and no other cluster's
+            log.exception("cluster failed", cluster=cluster.name)
             _put_off(listed, unforeseen(error), done, moment)
 
 

@@ -29,6 +29,7 @@ from tests.fakes.kubernetes import TOKEN, StandIn
 from tests.fakes.kubernetes_port import a_port, a_world, connected
 from tests.quota_stories import a_quota, spend
 from tests.scenarios.configuring import Op, run
+from tests.scenarios.test_nominal_quotas import groups
 from tests.scenarios.test_quotas_block import blocks_terms
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -165,10 +166,16 @@ def test_the_api_server_stands_in_the_file_and_its_token_nowhere(op: Op) -> None
 
 
 def test_quota_055_the_test_of_the_connection_prints_the_rights_that_are_missing(kube: StandIn) -> None:
-    cluster = connected(kube)
+    cluster = connected(kube, dedicated_cluster_queues=["a", "b"])
+    for name, owner in (("a", "clustertab-limits"), ("b", "argocd")):
+        kube.cluster_queue(name, by=owner, resourceGroups=groups(h100={"nominalQuota": "8"}))
     findings = {one.subject: one for one in connection_test.examine(cluster=cluster, clock=lambda: 0)}
     assert findings["Rights"].level is Level.OK
     assert findings["Kueue"].sentence == "Queues are stopped over v1beta2."
+    assert findings["ClusterQueue a"].sentence == "Limits of GPUs are its nominalQuota: 8 of h100."
+    assert findings["ClusterQueue b"].sentence == (
+        "Limits of GPUs are written as a ResourceQuota of ours, since its quotas are managed elsewhere (8 by argocd)."
+    )
     assert findings["GPU resources"].sentence == (
         "A ResourceQuota bars nvidia.com/gpu, nvidia.com/mig-1g.5gb."
     )
@@ -190,6 +197,10 @@ def test_quota_055_the_manifest_is_what_kubernetes_takes_and_grants_no_more() ->
     assert len(role["rules"]) == len(RIGHTS)
     assert all("*" not in rule["verbs"] and "*" not in rule["resources"] for rule in role["rules"])
     named = [rule for rule in role["rules"] if rule.get("resourceNames")]
+    uses = [one.use for one in RIGHTS]
+    assert any("HoldAndDrain" in use for use in uses)
+    assert any("nominalQuota" in use for use in uses)
+    assert all(f"# {use}\n" in manifest() for use in uses)
     assert [(rule["verbs"], rule["resourceNames"]) for rule in named] == [
         (["get", "patch", "delete"], ["clustertab-block"])
     ]

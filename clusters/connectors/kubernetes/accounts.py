@@ -113,6 +113,10 @@ class AccountLookup:
             }
         return sorted(names)
 
+    def list_dedicated(self) -> list[Queue]:
+        """ClusterQueues that are said to be one account's alone; none without Kueue."""
+        return [self._cluster_queue(name) for name in sorted(self._dedicated)] if self._has_queues() else []
+
     def _of_queues(self, account: str, label: str) -> AccountObjects:
         if label not in {CLUSTER_QUEUE, *LOCAL_QUEUES}:
             raise ActRefusedError("kubernetes-account-unmapped", retry=False, label=quoted(label))

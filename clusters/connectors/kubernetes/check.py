@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.findings import Finding, Findings
+from clusters.connectors.kubernetes import queue_quota
 from clusters.connectors.kubernetes.accounts import AccountLookup
+from clusters.connectors.kubernetes.queue_quota import Slot
 from clusters.connectors.kubernetes.rights import RIGHTS, Right, manifest
 from portal.excerpt import excerpt
 
@@ -42,11 +44,23 @@ class _Check(Findings):
         version = self.api.kueue
         if version:
             self.ok("Kueue", f"Queues are stopped over {version}.")
+            self._check_quotas()
         else:
             self.ok("Kueue", "There is none: namespaces get a ResourceQuota of ours.")
         self.ok(
             "GPU resources", f"A ResourceQuota bars {excerpt(', '.join(self.lookup.gpu_resources()), 400)}."
         )
+
+    def _check_quotas(self) -> None:
+        """Of each ClusterQueue that is an account's alone, how a limit of GPUs is held."""
+        for queue in self.lookup.list_dedicated():
+            subject, slots = f"ClusterQueue {queue.metadata.name}", queue_quota.slots(queue)
+            owned = next((one.value for one in slots if not isinstance(one.value, int)), None)
+            if not slots or owned is not None:
+                whose = f"its quotas are managed elsewhere ({owned})" if slots else "it has no quota of GPUs"
+                self.ok(subject, f"Limits of GPUs are written as a ResourceQuota of ours, since {whose}.")
+            else:
+                self.ok(subject, f"Limits of GPUs are its nominalQuota: {', '.join(map(_flavor, slots))}.")
 
     def _missing(self) -> list[str]:
         return [
@@ -58,3 +72,7 @@ class _Check(Findings):
 
     def _may(self, right: Right, verb: str) -> bool:
         return self.api.may(verb, group=right.group, resource=right.resource, name=right.name)
+
+
+def _flavor(slot: Slot) -> str:
+    return f"{slot.value} of {slot.flavor}"

@@ -11,21 +11,37 @@ from clusters.connectors.kubernetes.api import KUEUE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """Verbs on a kind of object; `name`: on the one object of that name in each namespace."""
+    """Verbs on a kind of object; `name`: on the one object of that name in each namespace; `use`: what for."""
 
     group: str = ""
     resource: str
     verbs: tuple[str, ...]
     name: str = ""
+    use: str
 
 
 RIGHTS = (
-    Right(resource="namespaces", verbs=("get", "list")),
-    Right(resource="nodes", verbs=("list",)),
-    Right(resource="resourcequotas", verbs=("create",)),
-    Right(resource="resourcequotas", verbs=("get", "patch", "delete"), name=QUOTA_NAME),
-    Right(group=KUEUE, resource="localqueues", verbs=("get", "list", "patch")),
-    Right(group=KUEUE, resource="clusterqueues", verbs=("get", "patch")),
+    Right(resource="namespaces", verbs=("get", "list"), use="which namespaces an account has"),
+    Right(resource="nodes", verbs=("list",), use="what GPUs and MIG slices are called"),
+    Right(resource="resourcequotas", verbs=("create",), use="blocks and limits without Kueue"),
+    Right(
+        resource="resourcequotas",
+        verbs=("get", "patch", "delete"),
+        name=QUOTA_NAME,
+        use="blocks and limits without Kueue",
+    ),
+    Right(
+        group=KUEUE,
+        resource="localqueues",
+        verbs=("get", "list", "patch"),
+        use="stopPolicy: Hold; HoldAndDrain where budgets may end running jobs",
+    ),
+    Right(
+        group=KUEUE,
+        resource="clusterqueues",
+        verbs=("get", "patch"),
+        use="the same, and nominalQuota, of those that are one account's alone",
+    ),
 )
 """A name cannot limit who creates: of ResourceQuotas any can be made, and ours alone changed or deleted."""
 
@@ -58,7 +74,8 @@ subjects:
 def _rule(right: Right) -> str:
     names = f", resourceNames: {_list([right.name])}" if right.name else ""
     groups, resources = _list([right.group]), _list([right.resource])
-    return f"- {{apiGroups: {groups}, resources: {resources}{names}, verbs: {_list(right.verbs)}}}\n"
+    rule = f"- {{apiGroups: {groups}, resources: {resources}{names}, verbs: {_list(right.verbs)}}}\n"
+    return f"# {right.use}\n{rule}"
 
 
 def _list(words: Iterable[str]) -> str:
