@@ -26,9 +26,10 @@ DRAINS = ("drain of ",)
 Limits = Mapping[str, Any]
 
 
-def current_block(cluster: Cluster, account: str) -> AccountBlock | None:
-    """The account's block, None where it has none."""
-    return AccountBlock.objects.filter(cluster=cluster, account=account, ended_at=None).first()
+def current_block(cluster: Cluster, account: str, user: str = "") -> AccountBlock | None:
+    """The account's block, or that of a user in it; None where there is none."""
+    rows = AccountBlock.objects.filter(cluster=cluster, account=account, user=user, ended_at=None)
+    return rows.first()
 
 
 def reasons(block: AccountBlock | None) -> list[BlockReason]:
@@ -39,10 +40,15 @@ def reasons(block: AccountBlock | None) -> list[BlockReason]:
     return list(rows.select_related("placed_by").order_by("pk"))
 
 
-def is_in_force(cluster: Cluster, account: str, *, source: str) -> bool:
-    """Whether the account is blocked for that source, as was read back."""
+def is_in_force(cluster: Cluster, account: str, *, source: str, user: str = "") -> bool:
+    """Whether the account, or the user in it, is blocked for that source, as was read back."""
     rows = BlockReason.objects.filter(
-        block__cluster=cluster, block__account=account, block__ended_at=None, source=source, ended_at=None
+        block__cluster=cluster,
+        block__account=account,
+        block__user=user,
+        block__ended_at=None,
+        source=source,
+        ended_at=None,
     )
     return rows.filter(placed_by__outcome=ActOutcome.DONE).exists()
 
@@ -50,7 +56,7 @@ def is_in_force(cluster: Cluster, account: str, *, source: str) -> bool:
 def with_reasons(cluster: Cluster) -> QuerySet[AccountBlock]:
     """The cluster's blocks by account, each with its reasons as `standing`. Two queries."""
     rows = BlockReason.objects.filter(ended_at=None).select_related("placed_by").order_by("pk")
-    blocks = AccountBlock.objects.filter(cluster=cluster, ended_at=None).order_by("account")
+    blocks = AccountBlock.objects.filter(cluster=cluster, ended_at=None).order_by("account", "user")
     return blocks.prefetch_related(Prefetch("reasons", queryset=rows, to_attr="standing"))
 
 
@@ -86,8 +92,8 @@ def place(act: Act, *, source: str, submits: bool, restores: Limits, drains: boo
 
     `restores` has each limit that the reason demands, with what it was before it was ours (None: it had none).
     """
-    block = current_block(act.cluster, act.account) or AccountBlock(
-        cluster=act.cluster, account=act.account, limits={}, blocked_by=act
+    block = current_block(act.cluster, act.account, act.user) or AccountBlock(
+        cluster=act.cluster, account=act.account, user=act.user, limits={}, blocked_by=act
     )
     for name, before in restores.items():
         ours = act.intended[name]
@@ -108,7 +114,11 @@ def place(act: Act, *, source: str, submits: bool, restores: Limits, drains: boo
 def take_back(act: Act, *, source: str) -> None:
     """In the transaction that writes the act down: the reasons that end once it is done."""
     rows = BlockReason.objects.filter(
-        block__cluster=act.cluster, block__account=act.account, source=source, ended_at=None
+        block__cluster=act.cluster,
+        block__account=act.account,
+        block__user=act.user,
+        source=source,
+        ended_at=None,
     )
     rows.update(lifted_by=act)
 
@@ -127,7 +137,7 @@ def follow(act: Act) -> None:
 def _undo(act: Act) -> None:
     """A limit that did not become ours is none to be given back."""
     BlockReason.objects.filter(placed_by=act, ended_at=None).update(ended_at=Now())
-    block = current_block(act.cluster, act.account)
+    block = current_block(act.cluster, act.account, act.user)
     if block is None:
         return
     changed = {name for name in block.limits if act.before.get(name) != act.intended.get(name)}
@@ -139,7 +149,7 @@ def _undo(act: Act) -> None:
 
 
 def _keep_what_is_demanded(act: Act) -> None:
-    block = current_block(act.cluster, act.account)
+    block = current_block(act.cluster, act.account, act.user)
     if block is None:
         return
     if left := reasons(block):

@@ -93,7 +93,10 @@ class Plan:
         steps = [(step.target, dict(step.before), dict(step.intended)) for step in self.steps]
         request = self.request
         text = json.dumps(
-            [request.kind, request.account, request.source, request.submits, request.drains, steps],
+            [
+                *(request.kind, request.account, request.user),
+                *(request.source, request.submits, request.drains, steps),
+            ],
             sort_keys=True,
         )
         return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -269,25 +272,25 @@ def _plan_cancel(port: SchedulerPort, request: Request) -> Plan:
 
 def _plan_block(port: SchedulerPort, request: Request) -> Plan:
     account = request.account
-    now = port.acts.limits(account)
-    if (open_act := _open_act(port.cluster, account)) is not None:
+    now = port.acts.limits(account, request.user)
+    if (open_act := _open_act(port.cluster, account, request.user)) is not None:
         return Plan(request=request, notes=(_unsettled(open_act, account),))
-    stands = blocks.reasons(blocks.current_block(port.cluster, account))
+    stands = blocks.reasons(blocks.current_block(port.cluster, account, request.user))
     ours = [row for row in stands if row.source == request.source]
     ours = [row for row in ours if row.submits >= request.submits and row.drains >= request.drains]
     demand = port.acts.demand(account, now=now, submits=request.submits, drains=request.drains)
     limits = {**now, **demand.limits}
     if ours and limits == now:
-        note = f"{account} is blocked already, by act {ours[-1].placed_by_id}."
+        note = f"{_whose(request)} is blocked already, by act {ours[-1].placed_by_id}."
         return Plan(request=request, notes=(note,))
     restores = {name: port.acts.restored(now.get(name)) for name in demand.limits}
     if limits != now:
-        whom = port.acts.whom.format(account=account)
+        whom = _whose(request) if request.user else port.acts.whom.format(account=account)
         words = f"Block {whom}: {'; '.join(differences(now, limits))}. {demand.runs or port.acts.runs}"
     else:
         is_left_over = any(now.get(name) != value for name, value in restores.items())
         words = (
-            f"Keep {account} blocked: {_already(stands, is_left_over=is_left_over)}. "
+            f"Keep {_whose(request)} blocked: {_already(stands, is_left_over=is_left_over)}. "
             f"Nothing is sent to {port.acts.scheduler}."
         )
     step = Step(
@@ -305,8 +308,9 @@ def _plan_block(port: SchedulerPort, request: Request) -> Plan:
     return Plan(request=request, steps=(step,), notes=tuple(notes))
 
 
-def _open_act(cluster: Cluster, account: str) -> Act | None:
-    return Act.objects.filter(cluster=cluster, target=f"account {account}", outcome__in=OPEN).first()
+def _open_act(cluster: Cluster, account: str, user: str = "") -> Act | None:
+    acts = Act.objects.filter(cluster=cluster, target=f"account {account}", user=user, outcome__in=OPEN)
+    return acts.first()
 
 
 def _already(stands: list[BlockReason], *, is_left_over: bool) -> str:
@@ -322,26 +326,26 @@ def _names(rows: list[BlockReason]) -> str:
 
 
 def _plan_unblock(port: SchedulerPort, request: Request) -> Plan:
-    account = request.account
-    block = blocks.current_block(port.cluster, account)
+    account, whom = request.account, _whose(request)
+    block = blocks.current_block(port.cluster, account, request.user)
     stands = blocks.reasons(block)
     left = [row for row in stands if row.source != request.source]
     if block is None or len(left) == len(stands):
-        note = f"{account} is not blocked from here."
+        note = f"{whom} is not blocked from here."
         if left:
-            note = f"{account} is not blocked by {request.source}: it stays blocked for {_names(left)}."
+            note = f"{whom} is not blocked by {request.source}: it stays blocked for {_names(left)}."
         return Plan(request=request, notes=(note,))
     notes = []
     try:
-        now = port.acts.limits(account)
+        now = port.acts.limits(account, request.user)
     except NoAccountError as error:
         now, notes = {}, [f"{error} There is nothing to give back."]
     limits, remarks = blocks.lifted(block, now=now, left=left)
     back = "; ".join(differences(now, limits))
     if left:
-        words = f"{account} stays blocked for {_names(left)}" + (f": {back}." if back else ".")
+        words = f"{whom} stays blocked for {_names(left)}" + (f": {back}." if back else ".")
     else:
-        words = f"Unblock {account}: {back or 'nothing of ours is left to take back'}."
+        words = f"Unblock {whom}: {back or 'nothing of ours is left to take back'}."
     step = Step(target=f"account {account}", account=account, words=words, before=now, intended=limits)
     return Plan(request=request, steps=(step,), notes=(*notes, *remarks))
 

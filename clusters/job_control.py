@@ -22,6 +22,7 @@ from portal.core import locks
 from portal.core.audit import acting_as
 from portal.core.locks import Work
 
+OF_LIMITS = (ActKind.BLOCK, ActKind.UNBLOCK, ActKind.LIMIT)
 PATIENCE = 60  # seconds that one waits for another who acts on the same cluster
 
 
@@ -58,7 +59,7 @@ def carry_out(
     with alone(port.cluster):
         settle(port=port)
         steps, dropped = _still_to_do(port, plan, exactly=exactly)
-        _refuse_unsettled(port, steps)
+        _refuse_unsettled(port, steps, user=plan.request.user)
         errand = uuid.uuid4()
         done: list[Act] = []
         for step in steps:
@@ -157,9 +158,11 @@ def _stale() -> StalePlanError:
     )
 
 
-def _refuse_unsettled(port: SchedulerPort, steps: list[Step]) -> None:
+def _refuse_unsettled(port: SchedulerPort, steps: list[Step], *, user: str) -> None:
+    """An act on a job has no user: its target alone tells it apart."""
     targets = {step.target for step in steps}
-    left = Act.objects.filter(cluster=port.cluster, outcome__in=OPEN, target__in=targets).first()
+    acts = Act.objects.filter(cluster=port.cluster, outcome__in=OPEN, target__in=targets)
+    left = acts.filter(user__in=("", user)).first()
     if left is not None:
         raise LimitError(f"Act {left.pk} on {left.target} is not settled: {left.error or 'try again'}")
 
@@ -171,6 +174,7 @@ def _intend(cluster: Cluster, request: Request, step: Step, *, errand: uuid.UUID
             kind=request.kind,
             target=step.target,
             account=step.account,
+            user=request.user if request.kind in OF_LIMITS else "",
             errand=errand,
             who=who,
             why=why,
@@ -225,7 +229,7 @@ def _seen(jobs: list[JobSeen]) -> dict[str, Any]:
 def _set(port: SchedulerPort, act: Act) -> Mapping[str, Any]:
     if act.before == act.intended:  # one reason more or less, and the limits stay as they are
         return act.intended  # type: ignore[no-any-return]  # JSON: the limits, as they were written down
-    return port.acts.set_limits(act.account, act.intended, before=act.before)
+    return port.acts.set_limits(act.account, act.intended, before=act.before, user=act.user)
 
 
 def _hold(port: SchedulerPort, act: Act) -> list[JobSeen]:
@@ -279,7 +283,7 @@ def _look_at_limits(port: SchedulerPort, act: Act) -> Look:
         name for name in {*act.before, *act.intended} if act.before.get(name) != act.intended.get(name)
     }
     try:
-        now = port.acts.limits(act.account)
+        now = port.acts.limits(act.account, act.user)
     except NoAccountError:
         return {}, act.kind in {ActKind.UNBLOCK, ActKind.LIMIT}
     written = {name for name in changed if now.get(name) == act.intended.get(name)}
@@ -288,7 +292,7 @@ def _look_at_limits(port: SchedulerPort, act: Act) -> Look:
     elif written and act.kind == ActKind.BLOCK and port.acts.in_parts:
         back = {name: act.before[name] for name in written if name in act.before}
         rest = {name: value for name, value in now.items() if name not in written}
-        now = port.acts.set_limits(act.account, {**rest, **back}, before=now)
+        now = port.acts.set_limits(act.account, {**rest, **back}, before=now, user=act.user)
     return now, written == changed
 
 

@@ -114,7 +114,7 @@ def cluster_detail(name: str) -> ClusterDetail | None:
         incomplete_hours.newest(cluster, limit=HOURS),
         Telemetry.objects.filter(cluster=cluster).first(),
         ApiServer.objects.filter(cluster=cluster).first(),
-        AccountBlock.objects.filter(cluster=cluster, ended_at=None).count(),
+        AccountBlock.objects.filter(cluster=cluster, user="", ended_at=None).count(),
         declared_nodes.nodes_of(cluster),
     )
 

@@ -47,7 +47,7 @@ def list_blocked_accounts(cluster: Cluster) -> Sequence[BlockedAccount]:
     for block in blocks.with_reasons(cluster):
         standing: Sequence[BlockReason] = block.standing  # type: ignore[attr-defined]  # of the prefetch
         others = [reason for reason in standing if not reason.source.startswith(OF_BUDGETS)]
-        if others:
+        if others and not block.user:
             name = block.account
             refuses[name] = refuses.get(name, False) or any(reason.submits for reason in others)
             causes.setdefault(name, []).append(_("blocked by the operators of the cluster"))

@@ -151,5 +151,7 @@ def notify_tenants(*, moment: datetime) -> None:
 def _still_blocked(row: Suspension) -> list[str]:
     """Accounts of the suspension that are blocked for something else."""
     accounts = Account.objects.filter(pk__in=row.accounts.values("account"))
-    blocks = AccountBlock.objects.filter(cluster=OuterRef("cluster"), account=OuterRef("name"), ended_at=None)
+    blocks = AccountBlock.objects.filter(
+        cluster=OuterRef("cluster"), account=OuterRef("name"), user="", ended_at=None
+    )
     return list(accounts.filter(Exists(blocks)).order_by("name").values_list("name", flat=True))

@@ -104,7 +104,9 @@ def _blocks(accounts: Sequence[Ownership]) -> dict[str, list[str]]:
     names = {row.account.name for row in accounts}
     own = {(row.account.cluster.name, row.account.name) for row in accounts}
     blocked: dict[str, list[str]] = {}
-    rows = AccountBlock.objects.filter(account__in=names, ended_at=None).order_by("cluster__name", "account")
+    rows = AccountBlock.objects.filter(account__in=names, user="", ended_at=None).order_by(
+        "cluster__name", "account"
+    )
     for cluster, account in rows.values_list("cluster__name", "account"):
         if (cluster, account) in own:
             blocked.setdefault(cluster, []).append(account)

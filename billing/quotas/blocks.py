@@ -93,6 +93,8 @@ def _find_orphans(moment: datetime) -> None:
                     quota=quota,
                     account=account,
                     submits=reason.submits,
+                    holds=bool(reason.block.user),
+                    user=reason.block.user,
                     state=QuotaBlockState.LIFTING,
                     why=f"budget {quota.name}: it was blocked after it was not demanded any more",
                     began_at=moment,

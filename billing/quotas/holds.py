@@ -13,9 +13,9 @@ from billing.models.notices import BlockState
 from billing.models.quota_blocks import QUOTA_SOURCE
 from billing.quotas.counters import rows, sql
 from billing.quotas.demands import BLOCKING
-from clusters import enforcement_plan
+from clusters import blocks, enforcement_plan
 from clusters.account_limits import takes_limits
-from clusters.connectors.acts import ActRefusedError
+from clusters.connectors.acts import ActRefusedError, NoAccountError
 from clusters.enforcement_plan import LimitError, Request, SchedulerPort
 from clusters.models import Act, ActKind
 from portal.core.tenants.models import Tenant
@@ -32,11 +32,15 @@ def carry_out(port: SchedulerPort, row: QuotaBlock, moment: datetime) -> BlockSt
     Where the account cannot be blocked, its waiting jobs are held instead, again and again: the row says so and why.
     """
     if row.state == BlockState.LIFTING:
-        if not row.holds:
+        if row.holds:
+            _free_user(port, row)
+        else:
             scheduler_blocks.carry_out_block(port, row, moment)
         return _release(port, row)
     if row.holds:
-        return _hold(port, row)
+        state = _hold(port, row)
+        _limit_user(port, row)
+        return state
     row.holds_instead, row.error = False, ""
     try:
         return scheduler_blocks.carry_out_block(port, row, moment)
@@ -50,6 +54,27 @@ def list_without_limits(tenant: Tenant, moment: datetime) -> list[str]:
     """The clusters of the tenant whose accounts cannot be blocked, as far as it is known. One query."""
     versions = rows(sql.API_VERSIONS, {"tenant": tenant.pk, "moment": moment})
     return [name for name, version in versions if not takes_limits(version)]
+
+
+def _limit_user(port: SchedulerPort, row: QuotaBlock) -> None:
+    """Keep GPU jobs of the user from starting between two looks, where Slurm takes limits; once, not fought over."""
+    account = row.account
+    if not row.user or blocks.is_in_force(account.cluster, account.name, source=row.source, user=row.user):
+        return
+    request = Request(kind=ActKind.BLOCK, account=account.name, user=row.user, source=row.source)
+    try:
+        plan = enforcement_plan.plan(port=port, request=request)
+    except (ActRefusedError, NoAccountError):
+        return  # holding has to do
+    scheduler_blocks.carry_out_plan(port, plan, row.why, who=row.source)
+
+
+def _free_user(port: SchedulerPort, row: QuotaBlock) -> None:
+    if row.user and blocks.current_block(port.cluster, row.account.name, row.user) is not None:
+        request = Request(kind=ActKind.UNBLOCK, account=row.account.name, user=row.user, source=row.source)
+        plan = enforcement_plan.plan(port=port, request=request)
+        why = f"nothing demands it any more: {row.cause}"
+        scheduler_blocks.carry_out_plan(port, plan, why, who=row.source)
 
 
 def _hold_instead(

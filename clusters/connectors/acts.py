@@ -117,8 +117,8 @@ class Acts(Protocol):
     def refuse_updates(self) -> None:
         """Raises `ActRefusedError` where jobs cannot be held or released."""
 
-    def limits(self, account: str) -> dict[str, Any]:
-        """The account's limits. Raises NoAccountError."""
+    def limits(self, account: str, user: str = "") -> dict[str, Any]:
+        """The limits of the account, or of a user in it. Raises NoAccountError."""
 
     def below(self, account: str) -> set[str]:
         """The other accounts for which its limits hold too."""
@@ -135,8 +135,8 @@ class Acts(Protocol):
     def restored(self, value: Any) -> Any:
         """What a limit of this value has once our block is gone; None: it has none."""
 
-    def set_limits(self, account: str, target: Limits, *, before: Limits) -> dict[str, Any]:
-        """Bring the account's limits from `before` to exactly `target`; what they are then."""
+    def set_limits(self, account: str, target: Limits, *, before: Limits, user: str = "") -> dict[str, Any]:
+        """Bring the limits of the account, or of a user in it, from `before` to just `target`; what they are then."""
 
     def refuse_without_effect(self, account: str, limits: Limits) -> None:
         """Raises `NotStuckError` where limits that are written are not obeyed yet."""

@@ -233,6 +233,10 @@ SENTENCES: Mapping[str, str] = {
     ),
     "slurm-cancel-refused": _("Slurm did not cancel job {job}: {words} ({number})."),
     "slurm-requeue-too-late": _("Job {job} ended or waits already, so it was not requeued."),
+    "slurm-not-in-account": _("{cluster} has no association of the user in the account {account}."),
+    "slurm-user-partitions": _(
+        "The user has an association for each partition in the account {account}, and no limit spans several."
+    ),
     "slurm-drains-nothing": _("Slurm ends jobs one by one: an account of it cannot be drained."),
     "slurm-requeue-unsupported": _(
         "This Slurm ({release}) cannot requeue jobs over REST: before 26.05 slurmrestd has no way to. Cancel them "

@@ -123,6 +123,7 @@ class Migration(migrations.Migration):
                         ('kind', models.CharField(choices=[('hold', 'Hold'), ('release', 'Release'), ('cancel', 'Cancel'), ('requeue', 'Requeue, held'), ('block', 'Block'), ('unblock', 'Unblock'), ('limit', 'Limit')], max_length=10)),
                         ('target', models.TextField(help_text='`job 17@1772000000` (number @ second of submission) or `account vision`.')),
                         ('account', models.CharField(blank=True, max_length=255)),
+                        ('user', models.CharField(blank=True, help_text='Of limits: whose in the account; empty: those of the account.', max_length=255)),
                         ('errand', models.UUIDField(help_text='The same for all acts that were carried out together.')),
                         ('who', models.TextField()),
                         ('why', models.TextField(blank=True)),
@@ -136,7 +137,7 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'indexes': [models.Index(fields=['cluster', 'account', 'kind'], name='acts_on_account')],
-                        'constraints': [models.UniqueConstraint(condition=models.Q(('outcome__in', ['intended', 'unknown'])), fields=('cluster', 'target'), name='one_act_at_a_time_on_a_target'), models.CheckConstraint(condition=models.Q(('outcome__in', ['intended', 'unknown', 'done', 'failed']), ('kind__in', ['hold', 'release', 'cancel', 'requeue', 'block', 'unblock', 'limit'])), name='act_is_of_a_known_kind')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('outcome__in', ['intended', 'unknown'])), fields=('cluster', 'target', 'user'), name='one_act_at_a_time_on_a_target'), models.CheckConstraint(condition=models.Q(('outcome__in', ['intended', 'unknown', 'done', 'failed']), ('kind__in', ['hold', 'release', 'cancel', 'requeue', 'block', 'unblock', 'limit'])), name='act_is_of_a_known_kind')],
                     },
                 ),
                 migrations.CreateModel(
@@ -411,13 +412,14 @@ class Migration(migrations.Migration):
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='account_blocks', to='clusters.cluster')),
                         ('account', models.CharField(max_length=255)),
+                        ('user', models.CharField(blank=True, help_text='Who alone is blocked there; empty: all.', max_length=255)),
                         ('limits', models.JSONField(help_text='Of each limit that was set: what it was (null: none) and what we set, as [8, 0].')),
                         ('blocked_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.act')),
                         ('lifted_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.act')),
                         ('ended_at', models.DateTimeField(help_text='When it was lifted, or was seen never to have taken effect.', null=True)),
                     ],
                     options={
-                        'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at__isnull', True)), fields=('cluster', 'account'), name='account_is_blocked_once_at_a_time')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at__isnull', True)), fields=('cluster', 'account', 'user'), name='account_is_blocked_once_at_a_time')],
                         'indexes': [],
                     },
                 ),

@@ -39,6 +39,7 @@ IF TG_OP = 'DELETE' THEN
     RAISE EXCEPTION 'What was done to a scheduler is kept for ever.';
 END IF;
 IF OLD.outcome IN ('done', 'failed') OR NEW.outcome = 'intended'
+    OR NEW."user" IS DISTINCT FROM OLD."user"
     OR (NEW.cluster_id, NEW.kind, NEW.target, NEW.who, NEW.why, NEW.before, NEW.intended, NEW.intended_at)
         IS DISTINCT FROM
        (OLD.cluster_id, OLD.kind, OLD.target, OLD.who, OLD.why, OLD.before, OLD.intended, OLD.intended_at) THEN
@@ -48,7 +49,7 @@ RETURN NEW;
 """
 
 
-@track()
+@track(personal=["user"])
 class Act(models.Model):
     """One thing done to one job or account of a scheduler."""
 
@@ -61,6 +62,9 @@ class Act(models.Model):
         help_text="`job 17@1772000000` (number @ second of submission) or `account vision`."
     )
     account = models.CharField(max_length=255, blank=True)
+    user = models.CharField(
+        max_length=255, blank=True, help_text="Of limits: whose in the account; empty: those of the account."
+    )
     errand = models.UUIDField(help_text="The same for all acts that were carried out together.")
     who = models.TextField()
     why = models.TextField(blank=True)
@@ -75,7 +79,7 @@ class Act(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["cluster", "target"],
+                fields=["cluster", "target", "user"],
                 condition=Q(outcome__in=[str(state) for state in OPEN]),
                 name="one_act_at_a_time_on_a_target",
             ),
@@ -98,15 +102,16 @@ class Act(models.Model):
         return f"{self.get_kind_display()} {self.target} on {self.cluster.name}: {self.outcome}"
 
 
-@track()
+@track(personal=["user"])
 class AccountBlock(models.Model):
-    """What an account's limits were before we blocked it, so that lifting the block gives exactly that back.
+    """What the limits of an account, or of a user in it, were before: lifting the block gives exactly that back.
 
     It stands as long as one of its reasons does.
     """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="account_blocks")
     account = models.CharField(max_length=255)
+    user = models.CharField(max_length=255, blank=True, help_text="Who alone is blocked there; empty: all.")
     limits = models.JSONField(
         help_text="Of each limit that was set: what it was (null: none) and what we set, as [8, 0]."
     )
@@ -119,7 +124,7 @@ class AccountBlock(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["cluster", "account"],
+                fields=["cluster", "account", "user"],
                 condition=Q(ended_at__isnull=True),
                 name="account_is_blocked_once_at_a_time",
             )

@@ -161,6 +161,7 @@ def _row(block: AccountBlock) -> dict[str, object]:
     rows: list[BlockReason] = block.standing  # type: ignore[attr-defined]  # of `with_reasons`
     return {
         "account": block.account,
+        "user": block.user,
         "reasons": [
             (
                 row,

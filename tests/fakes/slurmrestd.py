@@ -213,7 +213,7 @@ class StandIn:
         associations = [
             shapes.association(row, self.world, minor=self.minor, own_only=own)
             for row in self.world.associations
-            if row.account == query.get("account", row.account)
+            if row.account == query.get("account", row.account) and row.user == query.get("user", row.user)
         ]
         warnings = [{"description": f"unknown {name}"} for name in query if name not in parameters]
         return self._good(associations=associations, warnings=warnings)

@@ -11,14 +11,15 @@ import pytest
 from billing.admission.blocked_accounts import list_blocked_accounts
 from billing.models import Quota, QuotaAction, QuotaBlock
 from billing.quotas.terms import QuotaError
-from clusters import job_control
+from clusters import enforcement_plan, job_control
 from clusters.connectors.slurm.acts import SlurmActs
-from clusters.models import Act, ActKind, Connection
+from clusters.enforcement_plan import Request
+from clusters.models import AccountBlock, Act, ActKind, Connection
 from portal.core.events.models import Event
 from portal.core.tenants.models import Ownership
 from tests.builders import a_person, a_plan, a_tenant, an_operator, own
 from tests.fakes.scheduler_port import a_world
-from tests.fakes.slurm_world import Job
+from tests.fakes.slurm_world import Association, Job
 from tests.fakes.slurmrestd import StandIn
 from tests.quota_stories import a_quota, spend
 from tests.scenarios.test_quotas_end_jobs import EndingLab, lab
@@ -217,6 +218,87 @@ def test_quota_039_jobs_that_were_never_held_need_no_scheduler_to_be_let_go(lab:
     lab.goes_by(3600)
     assert (lab.states, Act.objects.count()) == (["lifted"], 0)
     assert QuotaBlock.objects.get().holds
+
+
+def of_ben(lab: EndingLab) -> Association:
+    return next(row for row in lab.slurm.world.associations if row.user == "ben")
+
+
+def test_quota_041_the_limit_goes_on_the_association_of_the_user_and_back_with_its_last_reason(
+    lab: EndingLab,
+) -> None:
+    ben = of_ben(lab)
+    ben.tres, ben.jobs = {"total": {"cpu": 7, "gres/gpu": 3}}, {"per.submitted": 55}
+    before = [(row.id, dict(row.tres), dict(row.jobs)) for row in lab.slurm.world.associations]
+    for name in ("of-ben", "also-of-ben"):
+        a_quota(lab.tenant, name, user="ben", amount=Decimal(100), **HOLDS)
+    lab.slurm.world.add(Job(1), Job(2, user="eve"))
+    spend(lab.cluster, "100.00", user="ben")
+    assert lab.goes_by().troubles == []
+    assert (ben.tres, ben.jobs) == ({"total": {"cpu": 7, "gres/gpu": 0}}, {"per.submitted": 55})
+    assert (lab.gpus, lab.slurm.world.jobs[2].reason, lab.states) == (8, "Priority", ["blocked", "blocked"])
+    block = AccountBlock.objects.get(ended_at=None)
+    assert (block.account, block.user, block.limits) == ("vision", "ben", {"GrpTRES=gres/gpu": [3, 0]})
+    assert list(list_blocked_accounts(lab.cluster)) == []  # others may run
+    assert "only ben" in words(page(an_operator(), "/operator/clusters/gpu1/blocks/"))
+    acts = Act.objects.count()
+    lab.goes_by(61)
+    assert Act.objects.count() == acts
+    lab.raise_to("500", "of-ben")
+    lab.goes_by()
+    assert (ben.tres["total"]["gres/gpu"], lab.slurm.world.jobs[1].reason) == (0, "JobHeldAdmin")
+    lab.raise_to("500", "also-of-ben")
+    lab.goes_by()
+    assert [(row.id, row.tres, row.jobs) for row in lab.slurm.world.associations] == before
+    assert lab.slurm.world.jobs[1].reason == "None"
+    assert not AccountBlock.objects.filter(ended_at=None).exists()
+
+
+def test_quota_041_what_op_sets_by_hand_meanwhile_is_left_and_the_account_is_blocked_beside_it(
+    lab: EndingLab,
+) -> None:
+    ben = of_ben(lab)
+    a_quota(lab.tenant, "of-ben", user="ben", amount=Decimal(100), **HOLDS)
+    a_quota(lab.tenant, action=QuotaAction.NO_GPU_JOBS)
+    spend(lab.cluster, "1000.00", user="ben")
+    lab.goes_by()
+    assert (lab.gpus, ben.tres["total"]["gres/gpu"]) == (0, 0)
+    lab.raise_to("1500")
+    lab.goes_by()
+    assert (lab.gpus, ben.tres["total"]["gres/gpu"]) == (8, 0)
+    ben.tres["total"]["gres/gpu"] = 5
+    lab.goes_by(61)
+    assert ben.tres["total"]["gres/gpu"] == 5  # not fought over
+    lab.raise_to("1500", "of-ben")
+    lab.goes_by()
+    assert ben.tres["total"]["gres/gpu"] == 5
+
+
+def test_quota_060_a_worker_that_dies_after_the_limit_of_a_user_was_written_leaves_nothing_behind(
+    lab: EndingLab,
+) -> None:
+    ben = of_ben(lab)
+    quota = a_quota(lab.tenant, "of-ben", user="ben", amount=Decimal(100), **HOLDS)
+    source = f"quota:{quota.pk}"
+    with lab.opens(lab.cluster) as port:  # nothing demands it any more
+        request = Request(kind=ActKind.BLOCK, account="vision", user="ben", source=source)
+        plan = enforcement_plan.plan(port=port, request=request)
+        assert job_control.carry_out(port=port, plan=plan, who=source).good
+    assert ben.tres["total"]["gres/gpu"] == 0
+    lab.goes_by()
+    lab.goes_by()
+    assert (ben.tres, lab.states) == ({}, ["lifted"])
+
+
+def test_quota_041_where_slurm_takes_no_limits_jobs_of_the_user_are_held_alone(settings: Any) -> None:
+    settings.CLUSTERTAB_SENDS_MAIL = True
+    with StandIn(38, world=a_world()) as slurm:
+        lab = EndingLab(slurm)
+        a_quota(lab.tenant, "of-ben", user="ben", amount=Decimal(100), **HOLDS)
+        slurm.world.add(Job(1))
+        spend(lab.cluster, "100.00", user="ben")
+        assert lab.goes_by().troubles == []
+        assert (of_ben(lab).tres, slurm.world.jobs[1].reason) == ({}, "JobHeldAdmin")
 
 
 def test_quota_036_a_job_that_two_budgets_hold_goes_with_the_last_whichever_held_it(lab: EndingLab) -> None:

@@ -60,8 +60,10 @@ class KubernetesActs:
     def close(self) -> None:
         self.api.close()
 
-    def limits(self, account: str) -> dict[str, Any]:
-        """What stops the account now, by object. Raises NoAccountError where it has none."""
+    def limits(self, account: str, user: str = "") -> dict[str, Any]:
+        """What stops the account now, by object. Raises NoAccountError where it has none; it knows no users."""
+        if user:
+            raise _no_jobs(user)
         return names.read(self.lookup.find(account))
 
     def below(self, account: str) -> set[str]:
@@ -137,12 +139,14 @@ class KubernetesActs:
             return NONE
         return None if value in {0, YES} else value
 
-    def set_limits(self, account: str, target: Limits, *, before: Limits) -> dict[str, Any]:
+    def set_limits(self, account: str, target: Limits, *, before: Limits, user: str = "") -> dict[str, Any]:
         """Bring the limits from `before` to `target`; what they are then, once they are obeyed.
 
         Each write is rehearsed before the first is sent, so that what one of them refuses is refused as a whole; a
         write that is refused later has the earlier ones taken back.
         """
+        if user:
+            raise _no_jobs(user)
         objects = self.lookup.find(account)
         current = names.read(objects)
         if current != dict(target):

@@ -193,25 +193,33 @@ class SlurmActs:
             job=number,
         )
 
-    def limits(self, account: str) -> dict[str, int]:
-        """The account's own limits, without those of the accounts above. Raises where there is no such account."""
+    def limits(self, account: str, user: str = "") -> dict[str, int]:
+        """The own limits of the account, or of the user in it, without those from above. Raises NoAccountError."""
         self.refuse_limits()
         rows = self.rest.get(
             self.rest.slurmdb("associations"),
             {
                 "account": account,
                 "cluster": self.cluster,
+                **({"user": user} if user else {}),
                 # Two names of one thing: releases differ, and each passes over the one that it does not know.
                 "without_parent_limits": "true",
                 "Exclude limits from parents": "true",
             },
             key="associations",
         )["associations"]
-        for row in rows:
-            its = (row.get("account"), row.get("cluster"), row.get("user") or "", row.get("partition") or "")
-            if its == (account, self.cluster, "", ""):
-                return associations.limits_of(row)
-        raise NoAccountError("slurm-no-account", retry=False, cluster=self.cluster, account=quoted(account))
+        named = {
+            row.get("partition") or "": row
+            for row in rows
+            if (row.get("account"), row.get("cluster"), row.get("user") or "")
+            == (account, self.cluster, user)
+        }
+        if user and any(named):
+            raise ActRefusedError("slurm-user-partitions", retry=False, account=quoted(account))
+        if "" not in named:
+            code = "slurm-not-in-account" if user else "slurm-no-account"
+            raise NoAccountError(code, retry=False, cluster=self.cluster, account=quoted(account))
+        return associations.limits_of(named[""])
 
     def below(self, account: str) -> set[str]:
         """The accounts that lie below it, at any depth: its limits hold for them too."""
@@ -257,12 +265,12 @@ class SlurmActs:
     def refuse_without_effect(self, account: str, limits: Limits) -> None:
         """A limit that is there is obeyed, where Slurm obeys limits."""
 
-    def set_limits(self, account: str, target: Limits, *, before: Limits) -> dict[str, int]:
-        """Bring the account's limits from `before` to exactly `wanted`; what they are then.
+    def set_limits(self, account: str, target: Limits, *, before: Limits, user: str = "") -> dict[str, int]:
+        """Bring the limits of the account, or of the user in it, from `before` to exactly `target`; what they are then.
 
         Nothing is sent where they are so, nor where they are not `before` any more.
         """
-        current = self.limits(account)
+        current = self.limits(account, user)
         if current == dict(target):
             return current
         if current != dict(before):
@@ -272,10 +280,12 @@ class SlurmActs:
                 account=account,
                 differences="; ".join(differences(before, current)),
             )
-        sent = associations.body(cluster=self.cluster, account=account, current=current, target=target)
+        sent = associations.body(
+            cluster=self.cluster, account=account, user=user, current=current, target=target
+        )
         refused = self._sent(lambda: self.rest.post(self.rest.slurmdb("associations"), sent))
         return self._stands(
-            lambda: self.limits(account),
+            lambda: self.limits(account, user),
             lambda limits: limits == dict(target),
             refused,
             "slurm-limits-without-effect",

@@ -54,8 +54,8 @@ def limits_of(association: Mapping[str, Any]) -> dict[str, int]:
     return limits
 
 
-def body(*, cluster: str, account: str, current: Limits, target: Limits) -> dict[str, Any]:
-    """What to POST so that the account's limits, now `kept`, become `wanted`.
+def body(*, cluster: str, account: str, user: str = "", current: Limits, target: Limits) -> dict[str, Any]:
+    """What to POST so that the limits of the account, or of the user in it, go from `current` to `target`.
 
     Limits on resources are all told, since those left out would be cleared; of the others only what changes.
     """
@@ -73,7 +73,7 @@ def body(*, cluster: str, account: str, current: Limits, target: Limits) -> dict
     limits = {"tres": tres, **({"jobs": jobs} if jobs else {})}
     return {
         "associations": [
-            {"account": account, "cluster": cluster, "user": "", "partition": "", "max": limits},
+            {"account": account, "cluster": cluster, "user": user, "partition": "", "max": limits},
         ]
     }
 
