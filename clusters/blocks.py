@@ -63,8 +63,8 @@ def with_reasons(cluster: Cluster) -> QuerySet[AccountBlock]:
 def demanded_by(rows: Iterable[BlockReason], names: Iterable[str]) -> set[str]:
     """Those of the limits that these reasons demand together."""
     reasons = list(rows)
-    spared = () if any(row.submits for row in reasons) else SUBMISSIONS
-    spared += () if any(row.drains for row in reasons) else DRAINS
+    submits, drains = any(row.submits for row in reasons), any(row.drains for row in reasons)
+    spared = (*(() if submits else SUBMISSIONS), *(() if drains else DRAINS))
     return {name for name in names if reasons and not name.startswith(spared)}
 
 

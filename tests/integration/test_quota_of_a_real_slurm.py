@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from django.db.models import F
@@ -49,13 +50,9 @@ def looks() -> None:
     assert done.troubles == []
 
 
-def allow(tenant: Tenant, hours: int) -> None:
-    terms = QuotaTerms(
-        measure=QuotaMeasure.GPU_HOURS,
-        amount=Decimal(hours),
-        every=QuotaEvery.YEAR,
-        action=QuotaAction.NO_GPU_JOBS,
-    )
+def allow(tenant: Tenant, hours: int, **said: Any) -> None:
+    wanted: dict[str, Any] = {"action": QuotaAction.NO_GPU_JOBS, **said}
+    terms = QuotaTerms(measure=QuotaMeasure.GPU_HOURS, amount=Decimal(hours), every=QuotaEvery.YEAR, **wanted)
     moment = datetime.now(UTC).replace(microsecond=0)
     quotas.set_quota(tenant=tenant, name="yearly", terms=terms, by=Setter.OPERATOR, moment=moment)
 
@@ -138,3 +135,55 @@ def test_quota_040_a_real_slurm_that_takes_no_limits_holds_gpu_jobs_instead_and_
         for job in jobs:
             every_slurm.slurm("scancel", job)
             every_slurm.knows(job, "CANCELLED")
+
+
+def test_quota_041_a_real_slurm_starts_no_gpu_job_of_the_budgets_user_and_those_of_others(
+    every_slurm: Lab,
+) -> None:
+    cluster = connected(every_slurm)
+    if not takes_limits(cluster):
+        pytest.skip(f"Slurm {every_slurm.version} takes no limits over REST: jobs are held alone.")
+    acme = a_tenant("acme", plan=a_plan(charges=["gpu"]), accounts=[(cluster, "acme_prod")])
+    every_slurm.slurm(
+        "sacctmgr", "-i", "modify", "user", "ben", "where", "account=acme_prod", "set", "GrpTRES=cpu=9"
+    )
+    before = associations(every_slurm)
+    gpu = ("-p", "a100", "--gres=gpu:a100:1")
+    jobs = [every_slurm.submits("ben", "acme_prod", "sleep 300", *gpu)]
+
+    def submits(user: str) -> str:
+        jobs.append(every_slurm.submits(user, "acme_prod", "sleep 300", *gpu))
+        return jobs[-1]
+
+    def is_read() -> bool:
+        pull(cluster)
+        return RatedJob.objects.filter(job_id=jobs[0], ended=None, seen_until__gt=F("started")).exists()
+
+    try:
+        every_slurm.is_running(jobs[0])
+        until(is_read)
+        allow(acme, 0, user="ben", action=QuotaAction.HOLD_JOBS)
+        looks()
+        now = associations(every_slurm)
+        assert "acme_prod|ben|cpu=9,gres/gpu=0|" in now
+        assert now - before == {"acme_prod|ben|cpu=9,gres/gpu=0|"}  # nobody else's
+        assert job_state(every_slurm, jobs[0]).startswith("RUNNING")
+        waits, runs = submits("ben"), submits("ada")
+        every_slurm.is_running(runs)
+        until(lambda: "Assoc" in job_state(every_slurm, waits))  # not held yet, and does not start
+        allow(acme, 10**6, user="ben", action=QuotaAction.HOLD_JOBS)
+        looks()
+        assert associations(every_slurm) == before
+    finally:
+        for job in jobs:
+            every_slurm.slurm("scancel", job)
+            every_slurm.knows(job, "CANCELLED")
+        every_slurm.slurm(
+            "sacctmgr", "-i", "modify", "user", "ben", "where", "account=acme_prod", "set", "GrpTRES=cpu=-1"
+        )
+
+
+def associations(lab: Lab) -> set[str]:
+    """Account, user, GrpTRES and GrpSubmitJobs of each."""
+    output = lab.slurm("sacctmgr", "-nP", "show", "assoc", "format=Account,User,GrpTRES,GrpSubmitJobs")
+    return set(output.split())
