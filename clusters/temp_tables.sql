@@ -49,26 +49,14 @@ CREATE TEMP TABLE IF NOT EXISTS utilisation_job (
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS utilisation_changed (record_id bigint NOT NULL) ON COMMIT DELETE ROWS
 
--- name: RATE
+-- name: OFFER
+-- What usage that never was is priced by, too.
 -- rate_span: stretches of an account's time in which nothing but the shape of usage makes a difference. Filled by
 --     billing.rating.price_spans; `calendar_id` by billing.rating.tariff_hours.
 -- rate_offer: the terms that usage of one resource is rated by, in a span, for a shape; both are empty where only rows
 --     that are there already were rated by them. Of offers with the same terms each names the first as `terms_id`, so
 --     that rows are compared by a number. Filled by billing.rating, read by billing.simulation too.
--- rate_before: what jobs show of records that were rated before. Filled and read by billing.rating.
--- rate_job: jobs, without sums of meters, as they were just written, or as they were when they went. Filled by billing.rating.engine, read by
---     billing.rating.period_jobs.
--- rate_period: the billing periods of those; rate_doubt: of which, by price, it is in doubt whether enough of the most
---     expensive jobs are kept. Filled and read by billing.rating.period_jobs.
--- rate_held: whose runs without GPUs are, and the newest span in which; nothing may be rated of them. Filled and read by
---     billing.rating.
 -- rate_cut: what should be rated. Filled by billing.rating, read by billing.simulation too.
--- rate_entry: what was ever rated of the same records. Filled and read by billing.rating.
--- rate_change: what has to be appended, or `grows` in its place. Filled and read by billing.rating.
--- rate_move: what is rated of jobs whose description changed. Filled and read by billing.rating.
--- rate_daily: what is added to each day's usage. Filled and read by billing.rating.
--- rate_day: the local days of each zone, each below every UTC day that it touches. Filled and read by billing.rating.
--- rate_hour: the UTC hours of those days, where a plan settles by wallet. Filled and read by billing.rating.
 -- rate_open: which prices for hours of the week are open together; rate_slice: when. Filled and read by
 --     billing.rating.tariff_hours.
 CREATE TEMP TABLE IF NOT EXISTS rate_span (
@@ -84,6 +72,32 @@ CREATE TEMP TABLE IF NOT EXISTS rate_offer (
     priority_class text, gpu_model text, mig_profile text, state text, span_id int, open_id int, use text,
     payer_id bigint
 ) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_cut (
+    record_id bigint NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL, units bigint NOT NULL,
+    offer_id int NOT NULL, share_num int NOT NULL, share_den int NOT NULL, place int NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_open (
+    calendar_id int NOT NULL, open_id int NOT NULL, open bigint[] NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS rate_slice (
+    calendar_id int NOT NULL, since bigint NOT NULL, until bigint NOT NULL, open_id int NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE INDEX IF NOT EXISTS rate_slice_since ON rate_slice (calendar_id, since)
+
+-- name: RATE
+-- rate_before: what jobs show of records that were rated before. Filled and read by billing.rating.
+-- rate_job: jobs, without sums of meters, as they were just written, or as they were when they went. Filled by billing.rating.engine, read by
+--     billing.rating.period_jobs.
+-- rate_period: the billing periods of those; rate_doubt: of which, by price, it is in doubt whether enough of the most
+--     expensive jobs are kept. Filled and read by billing.rating.period_jobs.
+-- rate_held: whose runs without GPUs are, and the newest span in which; nothing may be rated of them. Filled and read by
+--     billing.rating.
+-- rate_entry: what was ever rated of the same records. Filled and read by billing.rating.
+-- rate_change: what has to be appended, or `grows` in its place. Filled and read by billing.rating.
+-- rate_move: what is rated of jobs whose description changed. Filled and read by billing.rating.
+-- rate_daily: what is added to each day's usage. Filled and read by billing.rating.
+-- rate_day: the local days of each zone, each below every UTC day that it touches. Filled and read by billing.rating.
+-- rate_hour: the UTC hours of those days, where a plan settles by wallet. Filled and read by billing.rating.
 CREATE TEMP TABLE IF NOT EXISTS rate_before (
     record_id bigint NOT NULL, tenant_id bigint NOT NULL, started bigint, finish bigint, "user" text NOT NULL,
     gpu_model text NOT NULL, redescribed boolean NOT NULL, label text[] NOT NULL, next_label text[] NOT NULL,
@@ -101,10 +115,6 @@ CREATE TEMP TABLE IF NOT EXISTS rate_doubt (
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS rate_held (
     record_id bigint NOT NULL, tenant_id bigint NOT NULL, newest int NOT NULL
-) ON COMMIT DELETE ROWS;
-CREATE TEMP TABLE IF NOT EXISTS rate_cut (
-    record_id bigint NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL, units bigint NOT NULL,
-    offer_id int NOT NULL, share_num int NOT NULL, share_den int NOT NULL, place int NOT NULL
 ) ON COMMIT DELETE ROWS;
 CREATE TEMP TABLE IF NOT EXISTS rate_entry (
     id bigint NOT NULL, record_id bigint NOT NULL, service_from bigint NOT NULL, service_to bigint NOT NULL, share_num int NOT NULL,
@@ -135,14 +145,7 @@ CREATE INDEX IF NOT EXISTS rate_day_since ON rate_day (timezone, since) WHERE fi
 CREATE TEMP TABLE IF NOT EXISTS rate_hour (
     timezone text NOT NULL, hour int NOT NULL, day date NOT NULL, since bigint NOT NULL, until bigint NOT NULL
 ) ON COMMIT DELETE ROWS;
-CREATE INDEX IF NOT EXISTS rate_hour_since ON rate_hour (timezone, since);
-CREATE TEMP TABLE IF NOT EXISTS rate_open (
-    calendar_id int NOT NULL, open_id int NOT NULL, open bigint[] NOT NULL
-) ON COMMIT DELETE ROWS;
-CREATE TEMP TABLE IF NOT EXISTS rate_slice (
-    calendar_id int NOT NULL, since bigint NOT NULL, until bigint NOT NULL, open_id int NOT NULL
-) ON COMMIT DELETE ROWS;
-CREATE INDEX IF NOT EXISTS rate_slice_since ON rate_slice (calendar_id, since)
+CREATE INDEX IF NOT EXISTS rate_hour_since ON rate_hour (timezone, since)
 
 -- name: PROVE
 -- prove_time: what each tenant's plan charges when. prove_covered: up to which rated row documents cover each period.

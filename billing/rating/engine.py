@@ -83,7 +83,7 @@ def rate_tenants(tenants: Iterable[Tenant], *, progress: Progress | None = None)
 def _rate() -> None:
     """Rate the records in `usage_input`. Holds the owners' locks until the transaction ends."""
     with connection.cursor() as cursor:
-        _prepare(cursor)
+        _prepare(cursor, "OFFER", "RATE")
         cursor.execute("SELECT array_agg(DISTINCT account_id) FROM usage_input")
         _lock(cursor.fetchone()[0])
         unrated = _is_unrated(cursor)
@@ -103,13 +103,14 @@ def suppose() -> None:
     periods that the usage falls into have to be there.
     """
     with connection.cursor() as cursor:
-        _prepare(cursor)
+        _prepare(cursor, "OFFER")
         _cut(cursor, _offer(cursor))
 
 
-def _prepare(cursor: Any) -> None:
+def _prepare(cursor: Any, *sets: str) -> None:
+    """Only the tables that are filled: a quote makes them anew each time."""
     cursor.execute(sql.SETTINGS)
-    temp_tables.prepare(cursor, "RATE")
+    temp_tables.prepare(cursor, *sets)
 
 
 def _offer(cursor: Any) -> Selected:
