@@ -102,11 +102,11 @@ def test_quota_052_queues_are_drained_only_once_the_grace_is_over_and_opened_aga
     assert lab.ends("2026-03-05 14:00").troubles == []
     assert lab.policies == ("HoldAndDrain", "HoldAndDrain")
     assert kube.workloads == {"pod-s": ("speech", "main")}
-    assert lab.ends("2026-03-05 14:10").ended == 1
+    assert lab.ends("2026-03-05 14:12").ended == 1
     assert QuotaEnding.objects.get().jobs == ["pod-a"]
     assert Event.objects.filter(type="quota.ended").count() == 1
     writes = len(kube.writes())
-    assert (lab.ends("2026-03-05 14:20").ended, len(kube.writes())) == (0, writes)
+    assert (lab.ends("2026-03-05 14:24").ended, len(kube.writes())) == (0, writes)
     lab.is_raised()
     lab.goes_by()
     assert lab.policies == ("None", "None")
@@ -170,7 +170,7 @@ def test_quota_064_a_pod_that_kueue_does_not_know_is_told_of(newest: StandIn) ->
     lab.runs("pod-b", None, "2026-03-05 11:00")
     assert lab.is_due().troubles == []
     assert lab.policies == ("HoldAndDrain", "HoldAndDrain")
-    lab.ends("2026-03-05 14:10")
+    lab.ends("2026-03-05 14:12")
     (trouble,) = lab.ends("2026-03-05 14:31").troubles
     assert "vision still runs 1 that do not go through Kueue, or do not end" in trouble
 
