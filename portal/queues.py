@@ -43,6 +43,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "collect": (
         "billing.tasks.collect",
         "billing.tasks.apply_event",
+        "billing.tasks.advance_sign_up",
         "billing.tasks.match_transfers",
         "billing.tasks.dun",
     ),

@@ -166,8 +166,10 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "/"
 ALLAUTH_TRUSTED_PROXY_COUNT = ENV.trusted_proxies  # whose address the limits on signing in count
-ACCOUNT_ADAPTER = "portal.ops.accounts.NoSignup"
+ACCOUNT_ADAPTER = "portal.ops.accounts.Accounts"
+ACCOUNT_FORMS = {"signup": "portal.ops.accounts.SignUpForm"}
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_RATE_LIMITS = {"signup": "10/h/ip"}  # the others are allauth's own
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
 # Operators give addresses to accounts. Where mail reaches people, each is proved: by an invitation, or once after the

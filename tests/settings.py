@@ -23,7 +23,7 @@ STORAGES = {
 }
 ALLOWED_HOSTS = ["*"]
 # Left to runs of the whole product: every sign-in of a test would count against it.
-ACCOUNT_RATE_LIMITS: dict[str, str] = {}
+ACCOUNT_RATE_LIMITS = {}
 # Pages are opened without a sign-in, and queries of pages are counted: what needs these sets them.
 CLUSTERTAB_REAUTHENTICATION_MINUTES = 0
 CLUSTERTAB_SESSION_HOURS = CLUSTERTAB_SESSION_IDLE_MINUTES = 0

@@ -131,6 +131,14 @@ SENTENCES: Mapping[str, str] = {
         "{term} of {tenant} from {valid_from} overlaps that from {since} {until}: end the earlier one with "
         "`until` where the later one begins."
     ),
+    "starting-credit-amount": _(
+        "starting_credit of plan {plan} is {amount}: write an amount of {currency} from 0 on, no finer than its "
+        "smallest unit."
+    ),
+    "starting-credit-without-wallet": _(
+        'Plan {plan} is paid by invoice, so a starting credit pays for nothing: set settles = "wallet" or '
+        '"wallet-first", or starting_credit to 0.'
+    ),
     "tokens-settled-by-invoice": _('No invoice is in tokens: a plan in {tokens} has settles = "{settles}".'),
     "version-in-use": _(
         "Plan {version} is in use, so what it says stays: give the plan a new version with a later `from`."

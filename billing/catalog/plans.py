@@ -58,7 +58,7 @@ def set_plan(*, name: str, currency: str, settles: Settles | None = None) -> Pla
     """The plan of that name, made if there is none. Its currency, and what pays, change only before it is used.
 
     Without `settles` what pays stays; of a new plan it is the invoice. Raises PlanError for what is no currency, for
-    tokens that a wallet does not pay, and for a change once the plan was billed by.
+    tokens that a wallet does not pay, and for a change once the plan was billed by; one takes a starting credit away.
     """
     if settles is None:
         existing = Plan.objects.filter(name=name).values_list("settles", flat=True).first()
@@ -75,8 +75,8 @@ def set_plan(*, name: str, currency: str, settles: Settles | None = None) -> Pla
     if used is not None:
         other = currency if plan.currency != currency else f"what is paid by {settles.value}"
         raise PlanError(f"plan-currency-{_use(used)}", plan=name, currency=plan.currency, other=other)
-    plan.currency, plan.settles = currency, settles
-    plan.save(update_fields=["currency", "settles"])
+    plan.currency, plan.settles, plan.starting_credit = currency, settles, 0
+    plan.save(update_fields=["currency", "settles", "starting_credit"])
     return plan
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import Q, Sum
 
 from billing.bank_transfers import erasure
 from billing.catalog import billing_periods, subscriptions, third_party_payers
@@ -25,6 +25,7 @@ from billing.models import (
     BillingContact,
     BillingPeriod,
     CheckoutSession,
+    Departure,
     GrantKind,
     Invoice,
     ManualLine,
@@ -37,6 +38,7 @@ from billing.models import (
     PaymentRefund,
     RefundState,
     SavedMethod,
+    SignUp,
     TopUp,
     Wallet,
     WalletGrant,
@@ -156,7 +158,9 @@ def erase_tenant(*, tenant: Tenant, moment: datetime) -> list[str]:
     moving = [*_find_under_way(tenant), *_find_undecided(tenant)]
     if moving:
         raise ArchiveError(*moving)
-    people = list(User.objects.filter(memberships__tenant=tenant).order_by("pk"))
+    people = _people_of(tenant)
+    SignUp.objects.filter(tenant=tenant).update(email="")
+    Departure.objects.filter(tenant=tenant).update(asked_by=WHO, reason="")
     Membership.objects.filter(tenant=tenant).delete()
     AccountMail.objects.filter(tenant=tenant).delete()
     Invitation.objects.filter(tenant=tenant).delete()
@@ -196,6 +200,12 @@ def erase_tenant(*, tenant: Tenant, moment: datetime) -> list[str]:
     job_users.erase_users(tenant)
     erase_people(tenant_id=tenant.pk, emails=emails)
     return emails
+
+
+def _people_of(tenant: Tenant) -> list[User]:
+    """Its members, and who signed up for it and was refused."""
+    of_tenant = User.objects.filter(Q(memberships__tenant=tenant) | Q(sign_ups__tenant=tenant))
+    return list(User.objects.filter(pk__in=of_tenant.values("pk")).order_by("pk"))
 
 
 def _erase_payers(tenant: Tenant) -> None:

@@ -211,9 +211,11 @@ class Migration(migrations.Migration):
                         ('name', models.SlugField(unique=True)),
                         ('currency', models.CharField(help_text='ISO 4217, or TOK for tokens; all prices of the plan are in it.', max_length=3)),
                         ('settles', models.CharField(choices=[('invoice', "The period's invoice"), ('wallet', 'The wallet, as it is used; there is no invoice'), ('wallet-first', 'The wallet, when the invoice is issued; the rest is to be paid')], default='invoice', max_length=12)),
+                        ('public', models.BooleanField(default=False, help_text='People sign up for it, and owners change to it from another public plan.')),
+                        ('starting_credit', models.BigIntegerField(default=0, help_text='Given once to whoever signs up, in smallest units; a wallet pays by it.')),
                     ],
                     options={
-                        'constraints': [models.CheckConstraint(condition=models.Q(('currency__regex', '^[A-Z]{3}$')), name='plan_currency_is_iso_4217'), models.CheckConstraint(condition=models.Q(('settles__in', ['invoice', 'wallet', 'wallet-first'])), name='plan_settlement_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('currency', 'TOK'), _negated=True), ('settles', 'wallet'), _connector='OR'), name='tokens_are_paid_by_wallet')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('currency__regex', '^[A-Z]{3}$')), name='plan_currency_is_iso_4217'), models.CheckConstraint(condition=models.Q(('settles__in', ['invoice', 'wallet', 'wallet-first'])), name='plan_settlement_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('currency', 'TOK'), _negated=True), ('settles', 'wallet'), _connector='OR'), name='tokens_are_paid_by_wallet'), models.CheckConstraint(condition=models.Q(('starting_credit', 0), models.Q(('starting_credit__gt', 0), models.Q(('settles', 'invoice'), _negated=True)), _connector='OR'), name='starting_credit_is_of_a_plan_with_a_wallet')],
                         'indexes': [],
                     },
                 ),
@@ -719,6 +721,38 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='SignUpPolicy',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('open', models.BooleanField(default=False, help_text='People sign up by themselves.')),
+                        ('approval', models.BooleanField(default=True, help_text='An operator approves each.')),
+                        ('card', models.BooleanField(default=False, help_text='Each saves a card first.')),
+                        ('domain_limit', models.PositiveSmallIntegerField(default=5, help_text='Sign-ups of one e-mail domain within 24 hours; 0: no limit.')),
+                        ('refused_domains', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=253), blank=True, default=list, help_text='With all domains below them.', size=None)),
+                    ],
+                    options={
+                        'constraints': [models.CheckConstraint(condition=models.Q(('pk', 1)), name='sign_up_policy_is_one')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Departure',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='departures', to='tenants.tenant')),
+                        ('leaves_on', models.DateField(help_text="The first day without service, in the tenant's zone.")),
+                        ('reason', models.CharField(blank=True, max_length=500)),
+                        ('asked_by', models.CharField(max_length=254)),
+                        ('asked_at', models.DateTimeField()),
+                        ('withdrawn_at', models.DateTimeField(null=True)),
+                        ('ended_at', models.DateTimeField(help_text='When an operator ended its accounts and its plan.', null=True)),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None), ('withdrawn_at', None)), fields=('tenant',), name='tenant_has_one_open_departure'), models.CheckConstraint(condition=models.Q(('withdrawn_at', None), ('ended_at', None), _connector='OR'), name='departure_ends_in_one_way')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='WasteRule',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -1027,6 +1061,29 @@ class Migration(migrations.Migration):
                     options={
                         'constraints': [models.UniqueConstraint(fields=('plan', 'effective_from'), name='plan_has_one_version_at_a_time')],
                         'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='SignUp',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='sign_ups', to='tenants.tenant')),
+                        ('plan', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='billing.plan')),
+                        ('user', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='sign_ups', to=settings.AUTH_USER_MODEL)),
+                        ('email', models.EmailField(blank=True, help_text='In lower case; empty once its people are erased.', max_length=254)),
+                        ('domain', models.CharField(help_text='Of the address.', max_length=253)),
+                        ('state', models.CharField(choices=[('card', 'Waits for a card'), ('approval', 'Waits for the operator'), ('active', 'Active'), ('refused', 'Refused'), ('withdrawn', 'Withdrawn')], max_length=9)),
+                        ('approval', models.BooleanField(help_text='An operator decides, as the policy said then.')),
+                        ('card', models.BooleanField(help_text='A card is needed, as the policy said then.')),
+                        ('credit', models.BigIntegerField(default=0, help_text='Given to begin with, in smallest units of the plan.')),
+                        ('asked_at', models.DateTimeField()),
+                        ('decided_at', models.DateTimeField(null=True)),
+                        ('decided_by', models.CharField(blank=True, help_text='Empty: nobody had to.', max_length=254)),
+                        ('reason', models.CharField(blank=True, help_text='Of a refusal; the person reads it.', max_length=500)),
+                    ],
+                    options={
+                        'indexes': [models.Index(models.F('domain'), models.F('asked_at'), name='sign_ups_of_domain')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('state__in', ('card', 'approval'))), fields=('user',), name='person_has_one_sign_up_waiting'), models.UniqueConstraint(fields=('tenant',), name='tenant_has_one_sign_up'), models.CheckConstraint(condition=models.Q(('state__in', ['card', 'approval', 'active', 'refused', 'withdrawn'])), name='sign_up_state_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('decided_at', None), ('state__in', ('card', 'approval'))), models.Q(models.Q(('state__in', ('card', 'approval')), _negated=True), ('decided_at__isnull', False)), _connector='OR'), name='sign_up_is_decided_or_waits'), models.CheckConstraint(condition=models.Q(models.Q(('state', 'refused'), _negated=True), models.Q(models.Q(('reason', ''), _negated=True), models.Q(('decided_by', ''), _negated=True)), _connector='OR'), name='sign_up_refusal_has_author_and_reason'), models.CheckConstraint(condition=models.Q(('credit', 0), models.Q(('credit__gt', 0), ('state', 'active')), _connector='OR'), name='sign_up_credit_is_of_active_ones')],
                     },
                 ),
                 migrations.CreateModel(

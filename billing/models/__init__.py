@@ -84,7 +84,7 @@ from billing.models.payment_attempts import (
 )
 from billing.models.payment_links import PaymentLink
 from billing.models.payments import Payment
-from billing.models.plans import Plan, PlanVersion, Price, Settles, Subscription
+from billing.models.plans import Plan, PlanVersion, Price, Settles
 from billing.models.price_corrections import PriceCorrection
 from billing.models.proofs import CloseProof, MonthProof, MonthSum, ProofMark
 from billing.models.quota_blocks import QuotaBlock, QuotaBlockState, QuotaRelease
@@ -118,7 +118,9 @@ from billing.models.reconciliation import (
 )
 from billing.models.reservations import Reservation, ReservationEnd, ReservationRun, ReservedAmount
 from billing.models.sellers import InvoiceSeries, Seller, TaxRate
+from billing.models.sign_ups import WAITING, Departure, SignUp, SignUpPolicy, SignUpState
 from billing.models.signing import SigningKey
+from billing.models.subscriptions import Subscription
 from billing.models.terms import Allowance, Commitment, Discount, Fee
 from billing.models.topups import AutomaticTopUp, TopUp
 from billing.models.wallets import (
@@ -160,6 +162,7 @@ __all__ = [
     "UNDECIDED",
     "UNDER_WAY",
     "UNEXPLAINED",
+    "WAITING",
     "Accrual",
     "Allowance",
     "ApprovalLimit",
@@ -190,6 +193,7 @@ __all__ = [
     "DayTotal",
     "DebtTerms",
     "Decision",
+    "Departure",
     "Difference",
     "DifferenceKind",
     "Discount",
@@ -282,6 +286,9 @@ __all__ = [
     "ScheduledClose",
     "Seller",
     "Settles",
+    "SignUp",
+    "SignUpPolicy",
+    "SignUpState",
     "SigningKey",
     "Subscription",
     "SuspendedAccount",

@@ -148,6 +148,12 @@ class Plan(models.Model):
         max_length=3, help_text="ISO 4217, or TOK for tokens; all prices of the plan are in it."
     )
     settles = models.CharField(max_length=12, choices=Settles.choices, default=Settles.INVOICE)
+    public = models.BooleanField(
+        default=False, help_text="People sign up for it, and owners change to it from another public plan."
+    )
+    starting_credit = models.BigIntegerField(
+        default=0, help_text="Given once to whoever signs up, in smallest units; a wallet pays by it."
+    )
 
     class Meta:
         constraints: ClassVar = [
@@ -157,6 +163,10 @@ class Plan(models.Model):
             models.CheckConstraint(condition=Q(settles__in=Settles.values), name="plan_settlement_is_known"),
             models.CheckConstraint(
                 condition=~Q(currency=TOKENS) | Q(settles=Settles.WALLET), name="tokens_are_paid_by_wallet"
+            ),
+            models.CheckConstraint(
+                condition=Q(starting_credit=0) | (Q(starting_credit__gt=0) & ~Q(settles=Settles.INVOICE)),
+                name="starting_credit_is_of_a_plan_with_a_wallet",
             ),
         ]
         triggers: ClassVar = [
@@ -370,31 +380,3 @@ def take_model(price: Price, model: PriceModel) -> None:
         if isinstance(model, PerUnit)
         else Decimal(rounded_text(first_price(model), MAX_PRICE_DECIMALS))
     )
-
-
-@track()
-class Subscription(models.Model):
-    """The plan that a tenant was on during [since, until)."""
-
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="subscriptions")
-    plan = models.ForeignKey(Plan, on_delete=models.PROTECT, related_name="subscriptions")
-    since = models.DateTimeField()
-    until = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        constraints: ClassVar = [
-            models.CheckConstraint(
-                condition=Q(until__isnull=True) | Q(until__gt=F("since")),
-                name="subscription_ends_after_it_starts",
-            ),
-            ExclusionConstraint(
-                name="tenant_has_one_plan_at_a_time",
-                expressions=[
-                    (same("tenant"), RangeOperators.OVERLAPS),
-                    (Func("since", "until", Value("[)"), function="tstzrange"), RangeOperators.OVERLAPS),
-                ],
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.tenant} on {self.plan}"

@@ -6,10 +6,11 @@ from datetime import datetime
 
 from django.db import transaction
 
-from billing.models import Archive, MethodState, SavedMethod
+from billing.models import Archive, MethodState, SavedMethod, SignUp, SignUpState
 from billing.payments import card_notices, gateway_access
 from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import CallOutcome, Gateway, GatewayError, Method
+from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
 
 RENEWED = ("last4", "exp_month", "exp_year", "fingerprint")
@@ -44,6 +45,8 @@ def save_method(*, tenant: Tenant, method: Method, moment: datetime) -> SavedMet
         existing.refresh_from_db()
         return existing
     SavedMethod.objects.filter(tenant=tenant, preferred=True).update(preferred=False)
+    if SignUp.objects.filter(tenant=tenant, state=SignUpState.CARD).exists():
+        outbox.add("billing.tasks.advance_sign_up", tenant_id=tenant.pk)
     return SavedMethod.objects.create(
         tenant=tenant, external_id=method.id, preferred=True, added_at=moment, **values
     )

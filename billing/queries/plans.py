@@ -159,6 +159,13 @@ def filled(row: PlanVersion) -> Version:
     return version
 
 
+def filled_all(rows: Sequence[PlanVersion]) -> list[Version]:
+    """As `filled`, of several at once. Six queries, however many they are."""
+    versions = [Version(row, None, used=False) for row in rows]
+    _fill(versions)
+    return versions
+
+
 def _fill(versions: Sequence[Version]) -> None:
     own = {version.row.pk: version for version in versions}
     prices = Price.objects.filter(version__in=own).select_related("version__plan", "tenant", "allowance")

@@ -38,6 +38,8 @@ class Waiting:
     approvals: int
     differences: int
     reviews: int  # payments whose outcome is not known
+    sign_ups: int
+    departures: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from billing.receivables.dunning_policies import PolicyError
 from billing.reports import operating_costs
 from billing.reports.operating_costs import OperatingCostError
 from billing.rules.errors import RuleError
+from billing.sign_up.policy import SignUpError
 from billing.wallets.entries import WalletError
 from billing.waste.rules import WasteRuleError
 from clusters.capacity import CapacityError
@@ -60,6 +61,7 @@ REFUSALS = (
     QuotaError,
     LimitTermsError,
     WasteRuleError,
+    SignUpError,
     RuleError,
 )
 
@@ -135,6 +137,9 @@ class _Writer:
         if file.close is not None:
             with self.refusals("close"):
                 file.close.write(None)
+        if file.sign_up is not None:
+            with self.refusals("sign_up"):
+                file.sign_up.write()
         for rate in file.tax_rates:
             rate.write()
         counted: list[ClusterEntry | MeterEntry] = [*file.clusters, *file.meters]

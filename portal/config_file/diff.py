@@ -38,7 +38,7 @@ from billing.models import (
     Price,
     Quota,
     Seller,
-    Settles,
+    SignUpPolicy,
     Subscription,
     TaxRate,
     WalletScheme,
@@ -49,7 +49,7 @@ from billing.rules.dunning_defaults import Policy
 from billing.rules.money import Money
 from clusters.declared_nodes import in_order
 from clusters.models import Account, ApiServer, Cluster, ClusterKind, Connection, DeclaredMeter, Telemetry
-from portal.config_file import limits, quotas, waste
+from portal.config_file import limits, plans, quotas, waste
 from portal.config_file.identity_providers import described
 from portal.config_file.wallets import debt_described
 from portal.core.tenants.models import IdentityProvider, Membership, Ownership, Tenant, User
@@ -246,10 +246,6 @@ def _fingerprint(pem: str) -> str:
     return f"PEM with SHA-256 {sha256(pem.encode()).hexdigest()[:16]}…" if pem else ""
 
 
-def _plan(row: Plan) -> Mapping[str, Any]:
-    return {"currency": row.currency, "paid by": "" if row.settles == Settles.INVOICE else row.settles}
-
-
 def _version(row: PlanVersion) -> Mapping[str, Any]:
     return {"charges": row.charges or "nothing"}
 
@@ -339,7 +335,8 @@ KINDS = (
     Kind("connection", Connection, "connection of {0.cluster.name}", _connection, "cluster"),
     Kind("telemetry", Telemetry, "telemetry of {0.cluster.name}", _endpoint, "cluster"),
     Kind("api_server", ApiServer, "API server of {0.cluster.name}", _endpoint, "cluster"),
-    Kind("plan", Plan, "plan {0.name}", _plan),
+    Kind("sign_up", SignUpPolicy, "sign_up", "open approval card domain_limit refused_domains"),
+    Kind("plan", Plan, "plan {0.name}", plans.described),
     Kind("version", PlanVersion, "plan {0}", _version, "plan", "plan=plan_id"),
     *(_term(model) for model in (Allowance, Fee, Commitment, Discount)),
     Kind(

@@ -21,6 +21,7 @@ from billing.models import (
 )
 from billing.models.plans import SELECTORS
 from billing.rules.hours import HoursZone
+from billing.rules.money import Money
 from billing.rules.tiers import Scale
 from portal.config_file.entries import Entry, Field, fields_of
 from portal.config_file.plan_entries import (
@@ -73,6 +74,10 @@ def plan_entry(version: PlanVersion, *, since: date | None = None) -> PlanEntry:
         name=plan.name,
         currency=plan.currency,
         settles=None if plan.settles == Settles.INVOICE else Settles(plan.settles),
+        public=plan.public or None,
+        starting_credit=Decimal(Money.from_minor(plan.starting_credit, plan.currency).text)
+        if plan.starting_credit
+        else None,
         charges=list(version.charges),
         since=first,
         commitments=_terms(CommitmentEntry, version, since),

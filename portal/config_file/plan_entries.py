@@ -209,6 +209,8 @@ class PlanEntry(Entry, frozen=True, kw_only=True):
     name: Slug
     currency: Annotated[str, Rule(check=_currency)]
     settles: Settles | None = None
+    public: bool | None = None
+    starting_credit: Decimal | None = None
     charges: Annotated[list[str], Rule(missing=f"; list what is charged: {CHARGES}, meters.")]
     since: date | None = key(name="from", default=None)  # None: that of the first of its prices
     commitments: Annotated[list[CommitmentEntry], Rule(single=True)] = key(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import date
 
 from billing.catalog import plans, version_terms
+from billing.catalog.public_plans import set_offer
 from billing.catalog.version_terms import SETTERS
-from billing.models import Plan, PlanVersion, Price
+from billing.models import Plan, PlanVersion, Price, Settles
+from billing.rules.money import Money
 from billing.rules.tiers import of_terms
 from clusters.models import Cluster
 from portal.config_file.plan_entries import PlanEntry, PriceEntry, TermEntry
@@ -24,6 +26,7 @@ Refusals = Callable[[str], AbstractContextManager[None]]
 def write(entry: PlanEntry, refusals: Refusals) -> None:
     """Have the version be as the entry says. Raises PlanError, QuotaError, RuleError and ConfigError."""
     plan = plans.set_plan(name=entry.name, currency=entry.currency, settles=entry.settles)
+    plan = set_offer(plan=plan, public=entry.public, starting_credit=entry.starting_credit)
     version = plans.new_version(plan=plan, effective_from=_first_day(plan, entry), charges=entry.charges)
     for term in sorted(entry.terms, key=_order):
         SETTERS[term.model](version=version, **term.columns("tenant"), tenant=_tenant(term.tenant))
@@ -77,6 +80,17 @@ def _tenant(slug: str | None) -> Tenant | None:
     if slug and tenant is None:
         raise ConfigError(f"tenant is {quoted(slug)}, which neither the file nor the database has.")
     return tenant
+
+
+def described(plan: Plan) -> Mapping[str, str]:
+    """What a list of changes says of a plan beside its versions."""
+    credit = Money.from_minor(plan.starting_credit, plan.currency).text if plan.starting_credit else ""
+    return {
+        "currency": plan.currency,
+        "paid by": "" if plan.settles == Settles.INVOICE else plan.settles,
+        "public": "yes" if plan.public else "",
+        "starting credit": credit,
+    }
 
 
 def missing(model: type[Cluster | Plan]) -> str:

@@ -12,6 +12,7 @@ from portal.config_file.meters import MeterEntry
 from portal.config_file.plan_entries import PlanEntry
 from portal.config_file.policies import CloseEntry
 from portal.config_file.sellers import SellerEntry
+from portal.config_file.sign_up import SignUpEntry
 from portal.config_file.taxes import TaxRateEntry
 from portal.config_file.tenants import TenantEntry
 from portal.config_file.toml_table import ConfigError, Table
@@ -27,6 +28,7 @@ class File(Entry, frozen=True, kw_only=True):
 
     seller: SellerEntry | None = None
     close: CloseEntry | None = None  # of everyone
+    sign_up: SignUpEntry | None = None
     costs: list[CostEntry] = key(name="operating_cost", default_factory=list)
     tax_rates: list[TaxRateEntry] = key(name="tax_rate", default_factory=list)
     clusters: list[ClusterEntry] = key(name="cluster", default_factory=list)

@@ -28,6 +28,7 @@ class Work(IntEnum):
     RECONCILING = 0xBA1A9CE
     PROVING = 0x9200F
     MIGRATING = 0x5C4E3A
+    SIGNING_UP = 0x516A
 
 
 @contextmanager
@@ -51,6 +52,11 @@ def in_turn(work: Work) -> Iterator[None]:
     finally:
         with suppress(DatabaseError):  # gone with its connection otherwise
             _ask("pg_advisory_unlock", work)
+
+
+def hold(work: Work) -> None:
+    """Inside a transaction: wait until nobody else does this work, and keep others waiting until it ends."""
+    _ask("pg_advisory_xact_lock", work)
 
 
 def _ask(function: str, *key: int) -> bool:

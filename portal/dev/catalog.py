@@ -58,6 +58,7 @@ OPERATORS_CODE = (
         "clusters",
         "curves",
         "quota_terms_form",
+        "sign_ups",
         "waste_form",
     ),
     *(

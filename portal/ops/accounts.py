@@ -1,4 +1,4 @@
-"""How people come in: owners and operators invite them, and nobody signs up. What a second factor is stored as."""
+"""How people come in: by invitation, or they sign up where that is open. What a second factor is stored as."""
 
 from __future__ import annotations
 
@@ -7,24 +7,40 @@ from typing import Any, NoReturn
 
 from allauth.account import views
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.forms import SignupForm
 from allauth.mfa.adapter import DefaultMFAAdapter
-from django.http import Http404, HttpRequest
+from django.core.exceptions import ValidationError
+from django.http import Http404, HttpRequest, HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path, re_path
 
+from billing.sign_up import policy
+from billing.sign_up.policy import SignUpError
 from portal.core.vault.sealing import Sealed, seal
+from portal.sentences import sentence
 from portal.web import provider_sign_out, single_sign_on
 
 PORTAL = "ClusterTab"
 
 
-class NoSignup(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no type hints
+class Accounts(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no type hints
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         del request
-        return False
+        return policy.is_open()
 
     def get_logout_redirect_url(self, request: HttpRequest) -> str:
         """On to the provider that the person came by, where it is to sign them out, too."""
         return provider_sign_out.path_of(request) or str(super().get_logout_redirect_url(request))
+
+
+class SignUpForm(SignupForm):  # type: ignore[misc]  # allauth has no type hints
+    def clean_email(self) -> str:
+        """An address of a domain that cannot sign up gets no account either."""
+        address = str(super().clean_email())
+        try:
+            policy.refuse_domain(address, policy.get_policy())
+        except SignUpError as refusal:
+            raise ValidationError(sentence(refusal)) from refusal
+        return address
 
 
 class SecondFactor(DefaultMFAAdapter):  # type: ignore[misc]  # allauth has no type hints
@@ -51,6 +67,14 @@ class SecondFactor(DefaultMFAAdapter):  # type: ignore[misc]  # allauth has no t
 
     def get_public_key_credential_rp_entity(self) -> dict[str, Any]:
         return {**super().get_public_key_credential_rp_entity(), "name": PORTAL}
+
+
+def sign_up(request: HttpRequest) -> HttpResponseBase:
+    """allauth's page, which proves the address by e-mail; as if it were not there while sign-up is closed."""
+    if not policy.is_open():
+        nowhere(request)
+    response: HttpResponseBase = views.signup(request)
+    return response
 
 
 def nowhere(request: HttpRequest) -> NoReturn:
@@ -89,7 +113,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
         views.password_reset_from_key,
         name="account_reset_password_from_key",
     ),
-    path(
-        "signup/", nowhere, name="account_signup"
-    ),  # allauth asks for its address to tell of unknown accounts
+    path("signup/", sign_up, name="account_signup"),
 ]

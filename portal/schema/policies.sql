@@ -6,7 +6,7 @@ DECLARE
     name text;
 BEGIN
     FOREACH name IN ARRAY ARRAY[
-        'billing_automatictopup', 'billing_billedjob', 'billing_billingaccount', 'billing_billingcontact', 'billing_billingperiod', 'billing_creditentry',
+        'billing_automatictopup', 'billing_billedjob', 'billing_billingaccount', 'billing_billingcontact', 'billing_billingperiod', 'billing_creditentry', 'billing_departure',
         'billing_dailyusage', 'billing_daytotal', 'billing_dunningpause', 'billing_evidence', 'billing_invoice', 'billing_invoicedocument',
         'billing_invoiceline', 'billing_invoicetax', 'billing_jobuser', 'billing_linejobs', 'billing_notice', 'billing_payment', 'billing_paymentattempt',
         'billing_paymentdispute', 'billing_paymentlink', 'billing_paymentrefund', 'billing_periodjobs', 'billing_periodtopjob', 'billing_periodtotal',
@@ -35,7 +35,7 @@ END $$;
 ALTER POLICY audit_entry_of_tenant ON audit_entry USING (
     tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
     AND "table" IN ('api_apikey', 'billing_automatictopup', 'billing_billingcontact', 'billing_concurrencylimit', 'billing_quota',
-                    'billing_quotablock', 'billing_quotaending', 'billing_paymentlink', 'billing_savedmethod', 'billing_subscription', 'billing_walletscheme', 'billing_wastechoice', 'billing_wastefinding', 'tenants_invitation',
+                    'billing_quotablock', 'billing_quotaending', 'billing_paymentlink', 'billing_savedmethod', 'billing_subscription', 'billing_departure', 'billing_walletscheme', 'billing_wastechoice', 'billing_wastefinding', 'tenants_invitation',
                     'tenants_membership', 'tenants_ownership', 'tenants_supportview', 'tenants_tenant',
                     'webhooks_webhook'));
 GRANT SELECT (id, at, "table", key, operation, before, after, tenant_id, who, through) ON audit_entry
@@ -49,7 +49,7 @@ BEGIN
     FOREACH name IN ARRAY ARRAY[
         'api_apikey', 'api_idempotentrequest', 'billing_allowance', 'billing_archive', 'billing_approvallimit', 'billing_closeproof', 'billing_closereport',
         'billing_closeresult', 'billing_closerun', 'billing_closeschedule', 'billing_scheduledclose', 'billing_difference', 'billing_monthsum', 'billing_pendingapproval', 'billing_checkoutsession', 'billing_suspendedaccount',
-        'billing_noticedelivery', 'billing_noticepreference', 'billing_quotachange', 'billing_quotarelease', 'billing_quotareview', 'billing_walletbooking', 'billing_wallettotal', 'events_eventcounter', 'tenants_accountmail', 'tenants_exclusion', 'tenants_identitygrant', 'tenants_invitation', 'tenants_membership',
+        'billing_noticedelivery', 'billing_noticepreference', 'billing_quotachange', 'billing_quotarelease', 'billing_quotareview', 'billing_signup', 'billing_walletbooking', 'billing_wallettotal', 'events_eventcounter', 'tenants_accountmail', 'tenants_exclusion', 'tenants_identitygrant', 'tenants_invitation', 'tenants_membership',
         'tenants_supportview', 'tenants_tenantnote',
         'webhooks_delivery', 'webhooks_webhook'
     ] LOOP

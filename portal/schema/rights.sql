@@ -23,7 +23,7 @@ DECLARE
     me constant text := '(SELECT nullif(current_setting(''app.tenant_id'', true), '''')::bigint)';
     given constant text[] := ARRAY[
         'billing_allowance', 'billing_approvallimit', 'billing_closeschedule', 'billing_commitment', 'billing_concurrencylimit', 'billing_discount',
-        'billing_dunningpolicy', 'billing_fee', 'billing_limitedaccount', 'billing_payer', 'billing_price', 'billing_subscription', 'tenants_identitygrant', 'tenants_ownership', 'tenants_project'
+        'billing_dunningpolicy', 'billing_fee', 'billing_limitedaccount', 'billing_payer', 'billing_price', 'billing_signup', 'tenants_identitygrant', 'tenants_ownership', 'tenants_project'
     ];  -- by operators alone
     name text;
 BEGIN
@@ -61,10 +61,17 @@ BEGIN
                        name, name || '_of_plan_of_agent');
     END LOOP;
 END $$;
+-- And those that everybody may choose: an owner changes to one of them, and the change is a subscription of its own.
 CREATE POLICY billing_plan_of_agent ON billing_plan FOR SELECT TO clustertab_agent
-    USING (id IN (SELECT s.plan_id FROM billing_subscription s));
+    USING (public OR id IN (SELECT s.plan_id FROM billing_subscription s));
 CREATE POLICY billing_planversion_of_agent ON billing_planversion FOR SELECT TO clustertab_agent
-    USING (plan_id IN (SELECT s.plan_id FROM billing_subscription s));
+    USING (plan_id IN (SELECT p.id FROM billing_plan p));
+ALTER TABLE billing_planquota ENABLE ROW LEVEL SECURITY;
+ALTER TABLE billing_planquota FORCE ROW LEVEL SECURITY;
+CREATE POLICY billing_planquota_of_operator ON billing_planquota TO clustertab_operator USING (true);
+CREATE POLICY billing_planquota_of_agent ON billing_planquota FOR SELECT TO clustertab_agent
+    USING (version_id IN (SELECT v.id FROM billing_planversion v));
+GRANT SELECT ON billing_planquota TO clustertab_agent;
 CREATE POLICY billing_dunningpolicy_of_all_of_agent ON billing_dunningpolicy FOR SELECT TO clustertab_agent
     USING (tenant_id IS NULL);
 GRANT SELECT ON billing_plan, billing_planversion, billing_dunningpolicy TO clustertab_agent;

@@ -11,6 +11,7 @@ from django.shortcuts import redirect
 from portal.core import pagination
 from portal.core.tenants.access import tenants_of
 from portal.web.access_decorators import answer, frame_of
+from portal.web.sign_up import leads_to_sign_up
 
 if TYPE_CHECKING:
     from portal.core.tenants.models import User
@@ -20,11 +21,16 @@ PAGE = 100
 
 @login_required
 def home(request: HttpRequest) -> HttpResponse:
-    """The only tenant; for an operator their home; else the list of tenants."""
+    """The only tenant; for an operator their home; else the list of tenants.
+
+    Whoever waits for a sign-up, or belongs to no tenant while people can sign up, comes to that page.
+    """
     user = cast("User", request.user)
     if user.operator_role:
         return redirect("operator_home")
     own_tenants = list(tenants_of(user)[:2])
+    if len(own_tenants) < 2 and leads_to_sign_up(user, belongs=bool(own_tenants)):
+        return redirect("sign_up")
     return redirect("overview", own_tenants[0].slug) if len(own_tenants) == 1 else redirect("tenants")
 
 

@@ -12,6 +12,7 @@ NOUNS = (
     _n("day", "days"),
     _n("hour", "hours"),
     _n("invoice", "invoices"),
+    _n("sign-up", "sign-ups"),
     _n("job", "jobs"),
     _n("more row", "more rows"),
     _n("node", "nodes"),

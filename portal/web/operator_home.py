@@ -63,6 +63,7 @@ def operator_home(request: HttpRequest, frame: PageFrame) -> HttpResponse:
                 if progress.priced
                 else ()
             ),
+            *_tenant_tasks(waiting),
             *_money_tasks(waiting, owed),
         ],
         "tiles": [_revenue_tile(row) for row in reading.revenue(today=today)],
@@ -173,6 +174,28 @@ def _close_tasks(now: datetime, waiting: Waiting, *, closes: bool) -> Iterator[T
 
 def _count_blocked(run: CloseRun) -> int:
     return sum(tally.tenants for tally in close_runs.count_outcomes(run) if tally.outcome in SHOWN["stuck"])
+
+
+def _tenant_tasks(waiting: Waiting) -> Iterator[Task]:
+    address = reverse("operator_sign_ups")
+    if waiting.sign_ups:
+        text = _("{people} waiting for your approval.")
+        yield Task(
+            tone="wait",
+            title=_("Sign-ups"),
+            text=text.format(people=say.counted(waiting.sign_ups, "sign-up")),
+            act=_("Approve or refuse"),
+            url=address,
+        )
+    if waiting.departures:
+        text = _("{tenants} asked to leave.")
+        yield Task(
+            tone="wait",
+            title=_("Departures"),
+            text=text.format(tenants=say.counted(waiting.departures, "tenant")),
+            act=_("Look at them"),
+            url=address,
+        )
 
 
 def _money_tasks(waiting: Waiting, owed: list[Receivables]) -> Iterator[Task]:

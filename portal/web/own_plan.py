@@ -26,8 +26,7 @@ from portal.core.tenants.access import Action
 from portal.core.tenants.scope import acting_scope
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
-from portal.web.plan_difference import charged, quota_words, term_words
-from portal.web.plans import SETTLES
+from portal.web.plan_difference import SETTLES, charged, quota_words, term_words
 from portal.web.price_words import price_words
 from portal.web.quotes import quote_form
 
@@ -83,7 +82,12 @@ def own_plan(request: TenantRequest) -> HttpResponse:
         quotas = list_quotas(request.tenant).filter(set_by=QuotaSetBy.PLAN)
         listed = [(quota.name, quota_words(quota)) for quota in quotas] if plan else []
     form = quote_form(request, plan.prices) if plan else {}
-    return answer(request, request.frame, {**page, **form, "quotas": listed}, whole="tenant/plan.html")
+    return answer(
+        request,
+        request.frame,
+        {**page, **form, "quotas": listed, "manages": Action.MANAGE in request.may},
+        whole="tenant/plan.html",
+    )
 
 
 def _page(plan: OwnPlan) -> dict[str, object]:

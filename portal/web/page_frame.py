@@ -26,6 +26,7 @@ Area = Literal[
     "webhooks",
     "payment",
     "tenants",
+    "sign_ups",
     "unassigned",
     "clusters",
     "plans",

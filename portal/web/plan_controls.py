@@ -36,6 +36,8 @@ MAIN: Mapping[type[Entry], Sequence[str]] = {
     PlanQuotaEntry: budget_form.FIRST,
 }
 """What stands before the fold."""
+ON_PAGE = frozenset({"public", "starting_credit"})
+"""What the plan's page sets, whatever its versions say; blank in a form, it stays."""
 OF_ONE_TENANT = ("tenant", "from", "until")
 SUGGESTED = ("allowance", "days", "cluster", "gpu_model")
 
@@ -185,6 +187,8 @@ def _controls(kind: type[Entry], raw: RawTable, path: str, offered: Offers) -> l
     controls: list[Control] = []
     for field in fields_of(kind):
         value = raw[field.key]
+        if kind is PlanEntry and field.key in ON_PAGE:
+            continue
         if isinstance(value, dict):
             controls += [_selector(name, text, f"{path}.{field.key}.{name}") for name, text in value.items()]
         elif field.entry is None and _goes_with(kind, field.key, raw):

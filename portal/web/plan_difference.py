@@ -8,10 +8,21 @@ from datetime import date
 from decimal import Decimal
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from billing.catalog import line_descriptions
 from billing.catalog.version_terms import Term
-from billing.models import Allowance, Commitment, Fee, PlanQuota, PlanVersion, Price, Quota, QuotaCredits
+from billing.models import (
+    Allowance,
+    Commitment,
+    Fee,
+    PlanQuota,
+    PlanVersion,
+    Price,
+    Quota,
+    QuotaCredits,
+    Settles,
+)
 from billing.queries.plans import Version, filled
 from billing.quotas.status import amount_text, period_text, scope_text
 from billing.rules.formatting import grouped
@@ -19,6 +30,12 @@ from portal.web import format as say
 from portal.web.badges import Badge
 from portal.web.budget_form import list_actions, list_credits
 from portal.web.price_words import price_words
+
+SETTLES = {
+    Settles.INVOICE: gettext_noop("the period’s invoice"),
+    Settles.WALLET: gettext_noop("wallets"),
+    Settles.WALLET_FIRST: gettext_noop("the wallet first, then the period’s invoice"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +98,7 @@ def _parts(version: Version, on: date) -> Mapping[Hashable, tuple[str, str]]:
     parts: dict[Hashable, tuple[str, str]] = {
         "charges": (_("Charged"), charged(row.charges)),
         "currency": (_("Currency"), row.plan.currency),
-        "settles": (_("Paid by"), row.plan.get_settles_display()),
+        "settles": (_("Paid by"), _(SETTLES[Settles(row.plan.settles)])),
     }
     for price in version.prices:
         if price.valid_until is None or price.valid_until > on:

@@ -11,14 +11,15 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
 
 from billing.catalog import line_descriptions, plans
 from billing.catalog.plans import PlanError
-from billing.models import Price, Settles
+from billing.catalog.public_plans import set_offer
+from billing.models import Plan, Price, Settles
 from billing.queries import plans as reading
 from billing.queries.plans import Version, VersionedPlan
 from billing.rules.meters import PerUnit
+from billing.rules.money import Money
 from portal.core.audit import acting_as
 from portal.core.outbox import outbox
 from portal.core.tenants.access import Right
@@ -28,16 +29,11 @@ from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import Badge
 from portal.web.curves import curve_of
 from portal.web.page_frame import PageFrame
-from portal.web.plan_difference import quota_words, term_words
+from portal.web.plan_difference import SETTLES, quota_words, term_words
 from portal.web.price_words import price_words
 
 TENANTS = 50  # that a plan's page names
 AMOUNT = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")  # below LARGEST_PRICE
-SETTLES = {
-    Settles.INVOICE: gettext_noop("the period’s invoice"),
-    Settles.WALLET: gettext_noop("wallets"),
-    Settles.WALLET_FIRST: gettext_noop("the wallet first, then the period’s invoice"),
-}
 
 
 @operator_page("plans")
@@ -68,10 +64,22 @@ def _act(request: HttpRequest, versioned_plan: VersionedPlan) -> HttpResponse:
             plans.delete_plan(plan=versioned_plan.row)
             messages.success(request, _("Plan {name} deleted.").format(name=name))
             return redirect("operator_plans")
+        if request.POST.get("act") == "offer":
+            _offer(request, versioned_plan.row)
+            return redirect("operator_plan", name)
         (_correct if request.POST.get("act") == "correct" else _end)(request, versioned_plan)
     except PlanError as error:
         messages.error(request, sentence(error))
     return redirect("operator_plan", name)
+
+
+def _offer(request: HttpRequest, plan: Plan) -> None:
+    """Whether people sign up for it, and what they get to begin with."""
+    credit = request.POST.get("starting_credit", "").strip() or "0"
+    if not AMOUNT.fullmatch(credit):
+        raise PlanError(_("Enter the starting credit as a number, like 25.00, or 0 for none."))
+    set_offer(plan=plan, public="public" in request.POST, starting_credit=Decimal(credit))
+    messages.success(request, _("Saved."))
 
 
 def _chosen(request: HttpRequest, versioned_plan: VersionedPlan) -> Price:
@@ -151,6 +159,9 @@ def _page(versioned_plan: VersionedPlan, now: datetime) -> dict[str, object]:
             for version in reversed(versioned_plan.versions)
         ],
         "subscribers": subscribers,
+        "starting_credit": Money.from_minor(
+            versioned_plan.row.starting_credit, versioned_plan.row.currency
+        ).text,
         "more_subscribers": versioned_plan.now - len(subscribers),
         "deletable": not versioned_plan.ever,
     }

@@ -66,6 +66,7 @@ from portal.web.payment_links import (
     payment_link_stopped,
 )
 from portal.web.payouts import payout, payout_csv
+from portal.web.plan_change import choose_plan, plan_change
 from portal.web.plan_editor import plan_editor
 from portal.web.plans import plan, plan_list
 from portal.web.quotes import job_quote
@@ -74,6 +75,8 @@ from portal.web.reconciliation import reconciliation
 from portal.web.reports import efficiency, efficiency_csv, reports, reports_csv
 from portal.web.saved_card import confirm, pay_open, pay_saved
 from portal.web.search import operator_search, tenant_search
+from portal.web.sign_up import sign_up
+from portal.web.sign_ups import let_leave, operator_sign_ups
 from portal.web.signing_keys import signing_keys
 from portal.web.spend_change import spend_change
 from portal.web.support_views import end_support_view, support_view
@@ -106,6 +109,8 @@ tenant_patterns: list[URLPattern] = [
     path("live/", live, name="live"),
     path("jobs/", jobs, name="jobs"),
     path("plan/", own_plan, name="plan"),
+    path("plan/change/", plan_change, name="plan_change"),
+    path("plan/choose/", choose_plan, name="choose_plan"),
     path("jobs/csv", jobs_csv, name="jobs_csv"),
     path("quote/", job_quote, name="quote"),
     path("jobs/<int:record>/", job, name="job"),
@@ -179,6 +184,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("pay/<str:token>/card/", payment_link_card, name="payment_link_card"),
     path("pay/<str:token>/back/", payment_link_back, name="payment_link_back"),
     path("pay/<str:token>/stopped/", payment_link_stopped, name="payment_link_stopped"),
+    path("sign-up/", sign_up, name="sign_up"),
+    path("operator/sign-ups/", operator_sign_ups, name="operator_sign_ups"),
+    path("operator/tenants/<slug:tenant>/leave/", let_leave, name="operator_let_leave"),
     path("operator/", operator_home, name="operator_home"),
     path("operator/search/", operator_search, name="operator_search"),
     path("operator/set-up/", onboarding, name="operator_onboarding"),

@@ -94,6 +94,7 @@ OBJECTS = {
         None, None, tenant=True, meanwhile=lambda: PaymentLink.objects.update(maker="somebody else")
     ),
     "waste-rules/<str:name>": Object(WASTE | {"hours": 6}, WASTE, make=WASTE),
+    "sign-up-policy": Object({"open": True}, {"open": True, "approval": False}),
     "webhooks/<str:name>": Object(
         {"url": "https://127.0.0.1/", "event_types": ["invoice.paid"]},
         {"url": "https://127.0.0.1/", "event_types": []},

@@ -24,6 +24,8 @@ from billing.models import (
     QuotaEvery,
     QuotaMeasure,
     Reservation,
+    SignUp,
+    SignUpState,
 )
 from billing.payments import payment_links
 from billing.quotas import quotas
@@ -34,7 +36,7 @@ from portal.api import identifiers, keys
 from portal.api.routes import routes
 from portal.api.scopes import OPERATOR_SCOPES, TENANT_SCOPES
 from portal.core.tenants.access import ALLOWED, OPERATOR_RIGHTS
-from portal.core.tenants.models import Invitation, OperatorRole, Role, User
+from portal.core.tenants.models import Invitation, OperatorRole, Role, Tenant, User
 from tests import builders
 from tests.api.addresses import ADDRESSES, Address, filled
 from tests.api.door import Answer, Door, a_key, door
@@ -245,6 +247,20 @@ def a_reservation(house: House) -> Reservation:
     return placement.reservation
 
 
+def a_sign_up(house: House) -> SignUp:
+    """Dan asks for the plan of the vision lab, and waits."""
+    return SignUp.objects.create(
+        tenant=Tenant.objects.create(slug="orbit", name="Orbit Robotics", country="DE"),
+        plan=house.vision.subscriptions.get().plan,
+        email="dan@orbit.example",
+        domain="orbit.example",
+        state=SignUpState.APPROVAL,
+        approval=True,
+        card=False,
+        asked_at=builders.at("2026-04-19 08:00"),
+    )
+
+
 def named(house: House) -> dict[str, str]:
     """The vision lab's own objects, by the first part of an address."""
     payer = third_party_payers.pay_for(
@@ -262,6 +278,7 @@ def named(house: House) -> dict[str, str]:
         "limits": a_limit(house).name,
         "waste-rules": a_rule().name,
         "job-reservations": a_reservation(house).key,
+        "sign-ups": identifiers.write("sgn", a_sign_up(house).pk),
         "tenants": "vision-lab",
         "meters": meters.declare_meter(name="storage", title="Storage", unit="GB-month").name,
         "plans": "vision-deal",

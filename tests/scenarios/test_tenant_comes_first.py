@@ -46,6 +46,7 @@ EXCEPTIONS = {
     "lines_by_hand": "few rows, which a close asks for by their number",
     "membership_is_held_once": "people are not a tenant's: who signs in looks for their own",
     "one_price_per_selection_at_a_time": "a price of a plan, of which most are everybody's",
+    "person_has_one_sign_up_waiting": "people are not a tenant's: who signs up has no tenant yet",
     "reservation_stands_once_per_key": "a job of a cluster asks by its key before its owner is looked up",
     "tenant_has_one_own_allowance_at_a_time": "terms of a version; there are as many as people enter",
     "tenant_has_one_own_commitment_at_a_time": "terms of a version; there are as many as people enter",

@@ -51,6 +51,7 @@ ACTS = {
     "t/<slug:slug>/team/change/": 405,
     "t/<slug:slug>/budgets/change/": 405,
     "t/<slug:slug>/idle-jobs/choose/": 405,
+    "t/<slug:slug>/plan/choose/": 405,
     "t/<slug:slug>/team/leave/": 405,
     "t/<slug:slug>/payment/card/": 405,
     "t/<slug:slug>/payment/automatic/": 405,

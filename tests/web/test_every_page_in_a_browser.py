@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -12,6 +12,7 @@ from playwright.sync_api import Page
 from portal.core.tenants.models import User
 from tests.web.browser import SKIP_REASON, Theme, chromium, visit
 from tests.web.house import a_house, signed_in
+from tests.web.sign_up_stories import mail_reaches_people, open_the_house
 from tests.web.test_access import ACTS, NOT_YET, OURS, address
 
 if TYPE_CHECKING:
@@ -23,24 +24,29 @@ pytestmark = [
 ]
 
 ACCOUNT = ["accounts/2fa/", "accounts/password/change/", "accounts/sessions/", "accounts/logout/"]
+PREVIEW = "t/<slug:slug>/plan/change/?plan=starter"
 ADMIN = ["admin/", "admin/billing/invoice/", "admin/billing/plan/"]
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1440, "dark"), (390, "light")])
-def test_axe_finds_nothing_on_any_page(live_server: LiveServer, width: int, theme: Theme) -> None:
+def test_axe_finds_nothing_on_any_page(
+    live_server: LiveServer, settings: Any, width: int, theme: Theme
+) -> None:
+    mail_reaches_people(settings)
     house = a_house()
-    pages = [route for route in OURS if route not in ACTS and route not in NOT_YET]
+    newcomer = open_the_house(house)
+    pages = [route for route in OURS if route not in ACTS and route not in NOT_YET and route != "sign-up/"]
     pages = [route for route in pages if not route.endswith(("csv", "documents", "evidence", "xml"))]
     walks = [
-        (session(house.ann), [*(route for route in pages if route.startswith("t/")), *ACCOUNT]),
+        ("", ["accounts/login/", "accounts/signup/"]),
+        (session(newcomer), ["sign-up/"]),
+        (session(house.ann), [*(route for route in pages if route.startswith("t/")), *ACCOUNT, PREVIEW]),
         (session(house.op), [*(route for route in pages if not route.startswith("t/")), *ADMIN]),
     ]
     paths = {route: address(route, house) for _, routes in walks for route in routes}
     found: dict[str, list[str]] = {}
     with chromium() as browser, visit(browser, width=width, theme=theme) as seen:
-        seen.page.goto(f"{live_server.url}/accounts/login/")
-        found["accounts/login/"] = problems(seen.page)
         for cookie, routes in walks:
             enter(seen.page, live_server.url, cookie)
             for route in routes:
@@ -59,6 +65,8 @@ def session(person: User) -> str:
 
 def enter(page: Page, site: str, cookie: str) -> None:
     page.context.clear_cookies()
+    if not cookie:
+        return
     page.context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": cookie, "url": site}])
 
 

@@ -147,7 +147,8 @@ def needs_password(account: User | None) -> bool:
 
 
 def _is_unused(account: User) -> bool:
-    return account.last_login is None and not account.has_usable_password()
+    """Whoever signed up with an address and never proved it has no claim to it."""
+    return account.last_login is None and (not account.has_usable_password() or team.is_unproved(account))
 
 
 def _has_rights(account: User) -> bool:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from celery import shared_task
 
-from portal.core.tenants import account_mails
+from portal.core.tenants import account_mails, team
 
 
 @shared_task
@@ -17,5 +17,6 @@ def send_account_mails(**_: object) -> int:
 
 @shared_task
 def forget_account_mails(**_: object) -> int:
-    """Delete the mails of more than 30 days; how many."""
-    return account_mails.forget_old(moment=datetime.now(UTC))
+    """Delete the mails of more than 30 days, and accounts whose address nobody proved within seven; how many."""
+    moment = datetime.now(UTC)
+    return account_mails.forget_old(moment=moment) + team.forget_unproved(moment=moment)

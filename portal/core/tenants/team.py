@@ -6,11 +6,13 @@ Who acts is named by the edge (`portal.core.audit.acting_as`), and the history o
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from allauth.account.models import EmailAddress
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 
 from portal.core.tenants import account_mails
@@ -19,6 +21,7 @@ from portal.core.tenants.team_messages import SENTENCES
 from portal.errors import CodedError
 from portal.excerpt import excerpt
 
+UNPROVED_FOR = timedelta(days=7)
 MOST_USERS = 20  # scheduler user names of one member
 _COLUMNS = ("role", "scheduler_users", "through", "tenant__name", "tenant__slug", "user__email")
 """Whoever acts for a tenant may not read all of a person's."""
@@ -58,12 +61,37 @@ def let_in(
 
     Whoever comes through one, the owners are mailed of.
     """
+    _forget_unproved_password(user)
     member = Membership.objects.create(tenant=tenant, user_id=user.pk, role=role, through=through)
     _close_invitations(tenant, user.email)
     Exclusion.objects.filter(tenant=tenant, email=user.email).delete()
     if through:
         tell_owners(tenant=tenant, email=user.email, role=role, moment=moment)
     return member
+
+
+def is_unproved(user: User) -> bool:
+    """Whether somebody signed up with the address and has not opened the link that proves it. One query."""
+    return bool(EmailAddress.objects.filter(user_id=user.pk, verified=False, email=user.email).exists())
+
+
+def _forget_unproved_password(user: User) -> None:
+    """Roles are given to addresses: who signed up with somebody else's must not have what that person gets."""
+    if user.last_login is None and user.has_usable_password() and is_unproved(user):
+        user.set_unusable_password()
+        user.save(update_fields=["password"])
+
+
+def forget_unproved(*, moment: datetime) -> int:
+    """Delete accounts of people who signed up a week ago, never proved the address and may do nothing; how many."""
+    rows = User.objects.filter(
+        last_login=None, operator_role="", memberships=None, date_joined__lt=moment - UNPROVED_FOR
+    )
+    unproved = EmailAddress.objects.filter(user=OuterRef("pk"), verified=False)
+    proved = EmailAddress.objects.filter(user=OuterRef("pk"), verified=True)
+    gone = list(rows.filter(Exists(unproved)).exclude(Exists(proved)).values_list("pk", flat=True))
+    User.objects.filter(pk__in=gone).delete()
+    return len(gone)
 
 
 def tell_owners(*, tenant: Tenant, email: str, role: str, moment: datetime | None) -> None:

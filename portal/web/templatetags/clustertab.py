@@ -22,6 +22,7 @@ from billing.models import Invoice, MethodState, PaymentAttempt, RatedJob
 from billing.rules import gateway_amounts
 from billing.rules.meters import plural
 from billing.rules.references import in_groups
+from billing.sign_up.policy import is_open
 from portal.locales import current
 from portal.web import badges, cards
 from portal.web import format as say
@@ -176,6 +177,12 @@ def icon(name: str) -> SafeString:
 @cache
 def _icon(sprite: str, name: str) -> SafeString:
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"/></svg>', sprite, name)
+
+
+@register.simple_tag
+def sign_up_is_open() -> bool:
+    """Whether people sign up by themselves: `{% sign_up_is_open as opens %}`. One query."""
+    return is_open()
 
 
 @register.simple_tag(name="help")

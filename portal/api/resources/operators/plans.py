@@ -9,6 +9,7 @@ from django.http import HttpResponse
 from rest_framework import serializers
 
 from billing.catalog import plans
+from billing.catalog.public_plans import set_offer
 from billing.models import Plan, PlanVersion
 from portal.api import parameters
 from portal.api.entry_fields import as_data, body_of, entry_of
@@ -30,7 +31,7 @@ class PlanSerializer(serializers.ModelSerializer[Plan]):
 
     class Meta:
         model = Plan
-        fields = ("name", "currency", "settles", "versions")
+        fields = ("name", "currency", "settles", "public", "versions")
 
     def get_versions(self, plan: Plan) -> list[str]:
         return sorted(str(version.effective_from) for version in plan.versions.all())
@@ -134,8 +135,11 @@ class OneVersion(VersionEndpoint):
         else:
             self.match(version)
         entry = self._entry(name, day)
-        if version is None or as_data(plan_entry(version)) != as_data(entry):
+        if version is None or not _says(version, entry):
             version = drafts.publish_entry(entry).version
+        else:  # who may choose the plan is no matter of its versions
+            set_offer(plan=version.plan, public=entry.public, starting_credit=entry.starting_credit)
+            version.plan.refresh_from_db()
         return self.one(version)
 
     def _entry(self, name: str, day: str) -> PlanEntry:
@@ -158,6 +162,12 @@ class OneVersion(VersionEndpoint):
         if tenants:
             outbox.add("billing.tasks.rate_tenants", tenant_ids=tenants)
         return HttpResponse(status=204)
+
+
+def _says(version: PlanVersion, entry: PlanEntry) -> bool:
+    """Whether the version is as the entry says, whoever may choose its plan."""
+    offer = {"public": entry.public, "starting_credit": entry.starting_credit}
+    return bool(as_data(plan_entry(version).replaced(**offer)) == as_data(entry))
 
 
 class TenantPrices(VersionEndpoint):

@@ -234,7 +234,7 @@ class Migration(migrations.Migration):
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('tenant', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
                         ('invitation', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='mails', to='tenants.invitation')),
-                        ('kind', models.CharField(choices=[('invitation', 'Invitation'), ('joined', 'Somebody joined'), ('role', 'Role in a tenant'), ('removed', 'Removed from a tenant'), ('operator', 'Role of an operator')], max_length=10)),
+                        ('kind', models.CharField(choices=[('invitation', 'Invitation'), ('joined', 'Somebody joined'), ('role', 'Role in a tenant'), ('removed', 'Removed from a tenant'), ('operator', 'Role of an operator'), ('approved', 'Sign-up is active'), ('refused', 'Sign-up was refused')], max_length=10)),
                         ('to', models.EmailField(max_length=254)),
                         ('values', models.JSONField(default=dict, help_text='What its text is filled in with.')),
                         ('created_at', models.DateTimeField()),

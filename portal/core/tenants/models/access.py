@@ -59,6 +59,8 @@ class AccountMail(models.Model):
         ROLE = "role", "Role in a tenant"
         REMOVED = "removed", "Removed from a tenant"
         OPERATOR = "operator", "Role of an operator"
+        APPROVED = "approved", "Sign-up is active"
+        REFUSED = "refused", "Sign-up was refused"
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, null=True, related_name="+")
     invitation = models.ForeignKey(Invitation, on_delete=models.CASCADE, null=True, related_name="mails")
