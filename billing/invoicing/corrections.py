@@ -209,12 +209,17 @@ def _make_part(line: InvoiceLine, original: int, amount: int, billed: BilledLine
     return part
 
 
+def credit_text(line: str, *, amount: int, original: int) -> str:
+    """What a line by hand is called that takes back a line of that name and amount, or a credit of it."""
+    text = _("Credit: {line}") if amount * original < 0 else _("Credited before: {line}")
+    return text.format(line=line)
+
+
 def make_credit_line(line: InvoiceLine, original: _IssuedLine, amount: int) -> InvoiceLine:
     """A line by hand: what is credited beside what was used, or takes such a credit back. It has no quantity.
 
     In the current language.
     """
-    text = _("Credit: {line}") if amount * original.amount < 0 else _("Credited before: {line}")
     return line_taxes.set_tax(
         InvoiceLine(
             tenant_id=line.tenant_id,
@@ -222,7 +227,7 @@ def make_credit_line(line: InvoiceLine, original: _IssuedLine, amount: int) -> I
             kind=LineKind.CREDIT,
             project_id=line.project_id,
             project=line.project,
-            description=text.format(line=line.description),
+            description=credit_text(line.description, amount=amount, original=original.amount),
             seconds_num=line.seconds_num * 0,
             seconds_den=1,
             amount=amount,

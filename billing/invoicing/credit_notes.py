@@ -12,7 +12,15 @@ from django.utils.translation import gettext_noop
 from billing.invoicing import corrections, invoice_drafts, line_taxes, numbering, sellers
 from billing.invoicing.invoice_drafts import DraftInvoice
 from billing.invoicing.messages import SENTENCES
-from billing.models import CLOSED_PERIOD, DocumentKind, Invoice, InvoiceLine, InvoiceState, Seller
+from billing.models import (
+    CLOSED_PERIOD,
+    DocumentKind,
+    Invoice,
+    InvoiceLine,
+    InvoiceState,
+    LineKind,
+    Seller,
+)
 from billing.payments import refunds
 from billing.rules.credit import OverCreditError, spread
 from billing.rules.money import Money
@@ -88,8 +96,24 @@ def draft_credit_notes(bill: DraftInvoice) -> list[Invoice]:
             rated_through=bill.charges.due.rated_through,
         )
         note.terms = {CLOSED_PERIOD: bill.charges.period.pk}
+        if originals[pk].buyer.get("language") != bill.charges.tenant.language:
+            _describe_as_billed(originals[pk], lines)
         notes.append(_save_lines(note, lines))
     return notes
+
+
+def _describe_as_billed(original: Invoice, lines: Sequence[InvoiceLine]) -> None:
+    """As the invoice has them, which is in another language than its tenant reads now. One query."""
+    billed = {line.pk: line for line in original.lines.all()}
+    with in_language(original.buyer.get("language", "")):
+        for line in lines:
+            if (first := billed.get(line.original_id or 0)) is None:
+                continue
+            line.description = first.description
+            if line.kind == LineKind.CREDIT:
+                line.description = corrections.credit_text(
+                    first.description, amount=line.amount, original=first.amount
+                )
 
 
 def _credited_lines(

@@ -56,6 +56,21 @@ def test_case_025_late_usage_is_a_line_with_its_own_service_month_and_the_old_in
     assert prove()["pending"] == 0
 
 
+def test_a_credit_note_keeps_the_language_of_the_invoice_that_it_corrects(vision: Tenant) -> None:
+    vision.language, vision.corrections = "de", "credit-note"
+    vision.save()
+    ingest(a_cluster(), a_job(source_key="7@1", ended="2026-03-02 10:30"), a_job(**APRIL))
+    closed("2026-04", vision)
+    march = invoice_of(vision, "2026-03")
+    note = Invoice.objects.get(original=march)
+    assert (note.buyer["language"], note.reason) == (
+        "en",
+        "The usage of this invoice was corrected after it was issued.",
+    )
+    assert [line.description for line in lines_of(note)] == [line.description for line in lines_of(march)]
+    assert lines_of(invoice_of(vision, "2026-04"))[0].description == "GPU-Zeit"
+
+
 def test_a_corrected_job_is_taken_off_the_next_invoice(vision: Tenant) -> None:
     ingest(a_cluster(), a_job(source_key="7@1", ended="2026-03-02 10:30"), a_job(**APRIL))
 
