@@ -30,6 +30,7 @@ FIRST = (
 )
 """Fields that most budgets need; the others are folded away."""
 LONGEST = 500  # characters of a field
+FIRST_NAME = "monthly"  # of the first budget, which most have; so its amount is all that has to be typed
 LISTS = ("thresholds", "forecast_thresholds", "recipients")
 TEXTS = (
     "name",
@@ -125,12 +126,12 @@ def form_of(fields: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"parts": [("", first, True), (_("More options"), more, is_filled)]}
 
 
-def fields_of(values: Mapping[str, str]) -> list[dict[str, Any]]:
-    """In the order of the form, with these values; where there are none, with what most begin with."""
+def fields_of(values: Mapping[str, str], *, name: str = "") -> list[dict[str, Any]]:
+    """In the order of the form, with these values; where there are none, with what most begin with and this name."""
     first = not any(values.values())
 
-    def one(name: str, label: str, hint: str = "", begin: str = "", **more: Any) -> dict[str, Any]:
-        return {"name": name, "label": label, "hint": hint, "value": begin if first else values[name], **more}
+    def one(key: str, label: str, hint: str = "", begin: str = "", **more: Any) -> dict[str, Any]:
+        return {"name": key, "label": label, "hint": hint, "value": begin if first else values[key], **more}
 
     def flag(name: str, label: str, hint: str = "") -> dict[str, Any]:
         return one(name, label, hint, choices=options([("", _("No")), (YES, _("Yes"))], values[name]))
@@ -138,7 +139,11 @@ def fields_of(values: Mapping[str, str]) -> list[dict[str, Any]]:
     measure, every = values["measure"] or QuotaMeasure.MONEY, values["every"] or QuotaEvery.MONTH
     return [
         one(
-            "name", _("Name"), _("Lower-case letters, digits and hyphens, such as monthly-gpu"), required=True
+            "name",
+            _("Name"),
+            _("Lower-case letters, digits and hyphens, such as monthly-gpu"),
+            name,
+            required=True,
         ),
         one("measure", _("Counts"), choices=options(list_measures(), measure)),
         one("amount", _("Amount"), _("In your currency, GPU-hours or credits"), required=True, numeric=True),

@@ -127,7 +127,14 @@ def budgets(request: TenantRequest) -> HttpResponse:
         "manages": manages,
         "preview": preview,
         "error": error,
-        **budget_form.form_of(budget_form.fields_of(budget_form.values_of(edited) if edited else fields)),
+        **budget_form.form_of(
+            budget_form.fields_of(
+                budget_form.values_of(edited) if edited else fields,
+                name=""
+                if any(row.name == budget_form.FIRST_NAME for row in rows)
+                else budget_form.FIRST_NAME,
+            )
+        ),
         "hidden": [(name, value) for name, value in fields.items() if value],
         "ending": next((row.name for row in own if manages and row.name == request.GET.get("end")), ""),
         "edited": edited.name if edited else fields["name"] if preview or error else "",

@@ -12,6 +12,7 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
+from billing.queries.onboarding import progress
 from billing.rating import file_imports
 from billing.rating.file_imports import LARGEST, FileRefusedError
 from clusters.connectors.sacct.layout import COMMAND
@@ -57,6 +58,7 @@ def usage_files(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpRes
         "files": files,
         "largest": LARGEST,
         "command": COMMAND.replace("TZ=UTC", f"TZ={cluster.timezone}"),  # in which its local times are read
+        "sets_up": any(badge is DONE for _row, badge in files) and not progress().is_complete,
         "refresh": "every 2s" if any(row.ended_at is None for row, _badge_of in files) else "",
     }
     return answer(request, frame, page, whole="operator/usage_files.html", part="operator/_usage_files.html")

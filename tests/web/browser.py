@@ -27,6 +27,15 @@ ARGUMENTS = [
 # Heard before any script of the page runs; read back with `violations`.
 LISTENER = """
 window.__violations = [];
+const note = (kind, what) => {
+  try { sessionStorage.setItem(kind, JSON.stringify([...JSON.parse(sessionStorage.getItem(kind) ?? "[]"), what])); }
+  catch { /* a page without an origin stores nothing */ }
+};
+document.addEventListener("click", (event) => {
+  const part = event.target.closest("a, button, summary, label, input, select");
+  if (event.detail && part) note("clicks", (part.innerText || part.value || part.name).trim());
+}, true);
+document.addEventListener("input", (event) => note("fields", `${location.pathname} ${event.target.name}`), true);
 document.addEventListener("securitypolicyviolation", (event) => window.__violations.push(
   `${event.violatedDirective}: ${event.blockedURI} at ${event.sourceFile}:${event.lineNumber}`));
 """
@@ -51,6 +60,14 @@ class Visit:
     def violations(self) -> list[str]:
         """What the content security policy refused on the present page."""
         return [str(line) for line in self.page.evaluate("window.__violations")]
+
+    def clicks(self) -> list[str]:
+        """What was clicked on pages of this site so far, by its words."""
+        return [str(text) for text in self.page.evaluate("JSON.parse(sessionStorage.clicks ?? '[]')")]
+
+    def fields(self) -> list[str]:
+        """The fields that were filled in so far, each with the path of its page, once."""
+        return sorted({str(text) for text in self.page.evaluate("JSON.parse(sessionStorage.fields ?? '[]')")})
 
     def overflow(self) -> int:
         """By how many pixels the present page is wider than its window."""
