@@ -15,6 +15,7 @@ from billing.quotas.terms import DEFAULT_THRESHOLDS
 from portal.config_file.entries import read
 from portal.config_file.quotas import QuotaEntry
 from portal.config_file.toml_table import Table
+from portal.web.budget_checks import check_fields
 from portal.web.form_input import check_number, options
 
 FIRST = (
@@ -59,7 +60,7 @@ def typed_in(form: QueryDict) -> dict[str, str]:
 
 
 def entry_of(fields: Mapping[str, str]) -> QuotaEntry:
-    """What a file would say. Raises ValueError with the sentences that a file would get."""
+    """What a file would say. Raises ValueError with a sentence for each field that is wrong."""
     values: dict[str, Any] = {name: fields[name] for name in TEXTS if fields[name]}
     for name in AMOUNTS:
         check_number(fields[name])
@@ -72,6 +73,7 @@ def entry_of(fields: Mapping[str, str]) -> QuotaEntry:
             values[name] = _day(fields[name])
     values |= {name: True for name in FLAGS if fields[name] == YES}
     values |= {name: _whole(name, fields[name]) for name in WHOLE if fields[name]}
+    check_fields(values, _labels())
     table = Table("budget", values, [])
     entry = read(table, QuotaEntry)
     if entry is None:
@@ -190,6 +192,10 @@ def label_of(name: str) -> tuple[str, str]:
     """What the form calls the field of this name, and the hint below it."""
     named = next(one for one in fields_of(dict.fromkeys(NAMES, "")) if one["name"] == name)
     return named["label"], named["hint"]
+
+
+def _labels() -> dict[str, str]:
+    return {one["name"]: one["label"] for one in fields_of(dict.fromkeys(NAMES, ""))}
 
 
 def _sharing(one: Callable[..., dict[str, Any]], flag: Callable[..., dict[str, Any]]) -> list[dict[str, Any]]:

@@ -27,11 +27,13 @@ from portal.core.tenants.scope import acting_scope
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_page
 from portal.web.form_input import Option, options
 from portal.web.history_names import Names, names_of
+from portal.web.history_values import value_text, way_text
 from portal.web.page_frame import PageFrame
 
 PAGE, IN_CSV = 50, 100_000
 HIDDEN = frozenset(
     {"id", "tenant_id", "external_id", "fingerprint", "params", "prefix"}
+    | {"record_id", "job_key", "share_num", "share_den"}
 )  # of no use to people
 TENANT_TABLES = {
     "tenants_tenant": gettext_noop("Tenant"),
@@ -211,7 +213,7 @@ def _day(text: str) -> date | None:
 
 
 def _read(entries: Iterable[dict[str, Any]], scope: Callable[[], AbstractContextManager[None]]) -> list[Any]:
-    """The entries with their names. Seven queries, whatever they are."""
+    """The entries with their names. Eleven queries at most, whatever they are."""
     rows = list(entries)
     with scope():
         names = names_of(rows)
@@ -230,7 +232,7 @@ def _page(
     chosen = sorted(tables.items(), key=lambda item: item[1])
     more = rows[PAGE - 1][0]["id"] if len(rows) > PAGE else ""
     return HistoryPage(
-        rows=[_change(row, names) for row, names in rows[:PAGE]],
+        rows=[_change(row, names, zone) for row, names in rows[:PAGE]],
         filters=filters,
         tables=options(chosen, filters.table),
         zone=zone,
@@ -241,29 +243,37 @@ def _page(
     )
 
 
-def _change(row: dict[str, Any], names: Names) -> Change:
+def _change(row: dict[str, Any], names: Names, zone: tzinfo) -> Change:
     label, name = _label(row["table"]), names.row(row)
     return Change(
         at=row["at"],
         who=row["who"],
-        through=row["through"],
+        through=way_text(row["through"]),
         why=row.get("why", ""),
         tenant=names.tenants.get(row["tenant_id"], ""),
         what=f"{label} {name}".strip(),
         operation=_(OPERATIONS[Operation(row["operation"])]),
-        columns=list(_columns(row, names)),
+        columns=list(_columns(row, names, zone)),
         is_update=row["operation"] == Operation.UPDATE,
     )
 
 
-def _columns(row: dict[str, Any], names: Names) -> Iterator[tuple[str, str, str]]:
-    """Those that changed; of a new row or one that is gone those that say something."""
+def _columns(row: dict[str, Any], names: Names, zone: tzinfo | None = None) -> Iterator[tuple[str, str, str]]:
+    """Those that changed; of a new row or one that is gone those that say something. Without a zone for programs."""
+    unit = names.unit(row)
+
+    def text(column: str, value: object) -> str:
+        shown = None
+        if zone is not None:
+            shown = value_text(table=row["table"], column=column, value=value, zone=zone, unit=unit)
+        return names.value(column, value) if shown is None else shown
+
     entry = AuditEntry(before=row["before"], after=row["after"])
     for column, before, after in entry.changes:
         if column in HIDDEN or (row["operation"] != Operation.UPDATE and before in EMPTY and after in EMPTY):
             continue
         label = column.removesuffix("_id").replace("_", " ")
-        yield _(label), names.value(column, before), names.value(column, after)
+        yield _(label), text(column, before), text(column, after)
 
 
 EMPTY: tuple[object, ...] = (None, "", False, [], {})

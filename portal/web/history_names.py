@@ -1,18 +1,18 @@
-"""Names for the numbers that entries of the history hold: people, accounts, projects, plans, tenants, quotas, rows."""
+"""Names for the numbers that entries of the history hold: people, accounts, plans, quotas, invoices, rows, …"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
 from django.utils.translation import gettext as _
 
-from billing.models import Plan, Quota
-from clusters.models import Account
+from billing.models import Invoice, Plan, Quota, Wallet, WasteRule
+from clusters.models import Account, Cluster
 from portal.core.audit.models import Exact
 from portal.core.tenants.models import Project, Tenant
 from portal.sql_files import Statements
@@ -32,15 +32,25 @@ class Names:
     plans: Mapping[int, str]
     tenants: Mapping[int, str]  # slugs
     quotas: Mapping[int, str]
+    invoices: Mapping[int, str]
+    clusters: Mapping[int, str]
+    rules: Mapping[int, str]  # about idle jobs
+    wallets: Mapping[int, tuple[str, str]]  # name and unit
     rows: Mapping[tuple[str, str], Mapping[str, Any]]  # what is known of each
+
+    def unit(self, entry: Mapping[str, Any]) -> str:
+        """Of the money in the row, where it names its unit or its wallet; else ""."""
+        facts = self._facts(entry)
+        return str(facts.get("unit") or self.wallets.get(facts.get("wallet_id") or 0, ("", ""))[1])
+
+    def _facts(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """What is known of the row at the entry's time."""
+        began = self.rows.get((entry["table"], entry["key"]), {})
+        return {**began, **(entry["before"] or {}), **(entry["after"] or {})}
 
     def row(self, entry: Mapping[str, Any]) -> str:
         """What the row is called, at the entry's time as far as it is known; "" for one without a name."""
-        facts = {
-            **self.rows.get((entry["table"], entry["key"]), {}),
-            **(entry["before"] or {}),
-            **(entry["after"] or {}),
-        }
+        facts = self._facts(entry)
         for column in TITLES:
             if facts.get(column):
                 return str(facts[column])
@@ -57,6 +67,11 @@ class Names:
             "plan_id": self.plans,
             "payer_id": self.tenants,
             "quota_id": self.quotas,
+            "borrows_from_id": self.quotas,
+            "invoice_id": self.invoices,
+            "cluster_id": self.clusters,
+            "rule_id": self.rules,
+            "wallet_id": {pk: name for pk, (name, _unit) in self.wallets.items()},
         }
         table = self.people if column in PEOPLE else by_column.get(column)
         if table is not None and isinstance(value, int):
@@ -79,7 +94,7 @@ def plain(value: object) -> str:
 
 
 def names_of(entries: Sequence[Mapping[str, Any]]) -> Names:
-    """In the scope of whoever looks: names of other tenants' rows are not there. Seven queries."""
+    """In the scope of whoever looks: names of other tenants' rows are not there. Eleven queries at most."""
     rows = _rows(entries)
     facts = [
         *rows.values(),
@@ -101,10 +116,20 @@ def names_of(entries: Sequence[Mapping[str, Any]]) -> Names:
         },
         projects=dict(projects.values_list("pk", "name")),
         plans=dict(plans.values_list("pk", "name")),
-        quotas=dict(Quota.objects.filter(pk__in=numbers("quota_id")).values_list("pk", "name")),
+        quotas=dict(
+            Quota.objects.filter(pk__in=numbers("quota_id", "borrows_from_id")).values_list("pk", "name")
+        ),
         tenants=dict(Tenant.objects.filter(pk__in=owners).values_list("pk", "slug")),
+        invoices={row.pk: row.number or "" for row in Invoice.objects.filter(pk__in=numbers("invoice_id"))},
+        clusters=dict(Cluster.objects.filter(pk__in=numbers("cluster_id")).values_list("pk", "name")),
+        rules=dict(WasteRule.objects.filter(pk__in=numbers("rule_id")).values_list("pk", "name")),
+        wallets={row.pk: (f"{row}", row.unit) for row in _wallets(numbers("wallet_id"))},
         rows=rows,
     )
+
+
+def _wallets(numbers: Sequence[int]) -> Iterable[Wallet]:
+    return Wallet.objects.filter(pk__in=numbers).select_related("tenant", "project")
 
 
 def _rows(entries: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:

@@ -115,8 +115,13 @@ def test_operators_see_which_accounts_could_not_be_blocked_and_why(house: House)
     ("change", "sentence"),
     [
         ({"amount": "-1"}, "An amount is from 0 to"),
-        ({"amount": "1e3"}, "write a number like"),
-        ({"amount": ""}, "amount is missing"),
+        ({"amount": "1e3"}, "Amount: '1e3' is no number. Write it like 500.00."),
+        ({"amount": "", "name": ""}, "Name: This field is empty. Fill it in. Amount: This field is empty."),
+        (
+            {"user": "b" * 256, "every": "never"},
+            "Choose one of those that are offered. User: It has 256 char",
+        ),
+        ({"carry_over": "101"}, "Carry over, percent: Write a whole number from 0 to 100."),
         ({"name": "Big One"}, "Name a quota by lower-case letters"),
         ({"thresholds": "101%"}, "is more than the whole amount"),
         ({"from": "soon"}, "Write a day like 2026-03-01."),

@@ -53,7 +53,7 @@ def test_ann_sees_who_changed_what_before_and_after(house: House) -> None:
     changes_role(house)
     first = rows(page(house.ann, HISTORY))[0]
     assert "ann@vision.example page /t/vision-lab/team/change/" in first
-    assert first.endswith("Member ben@vision.example changed role: member → viewer")
+    assert first.endswith("Member ben@vision.example changed role: Member → Viewer")
 
 
 def test_who_has_left_still_has_a_name_there(house: House) -> None:
@@ -115,7 +115,7 @@ def test_ann_sees_who_set_a_budget_what_it_blocked_and_who_changed_a_webhook(hou
     added, changed = reversed(rows(page(house.ann, HISTORY + "?table=billing_quota")))
     assert "carla@vision.example" in added
     assert "Budget gpu-budget added" in added
-    assert "amount: 1000.000000 → 2000.000000" in changed
+    assert "amount: 1,000 → 2,000" in changed
     (blocked,) = rows(page(house.ann, HISTORY + "?table=billing_quotablock"))
     assert "Block by a budget gpu1/vision added" in blocked
     assert "quota: gpu-budget" in blocked
@@ -125,7 +125,7 @@ def test_ann_sees_who_set_a_budget_what_it_blocked_and_who_changed_a_webhook(hou
     added, *rest = reversed(rows(page(house.ann, HISTORY + "?table=webhooks_webhook")))
     assert "Webhook hook added" in added
     assert "maker: ann@vision.example" in added
-    assert [row for row in rest if "state: active → off" in row]
+    assert [row for row in rest if "state: Active → Turned off" in row]
     text = signed_in(house.ann).get(HISTORY + "csv").text + page(house.ann, HISTORY)
     assert "10.0.0.7" not in text
     assert "secret" not in text
