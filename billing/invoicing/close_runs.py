@@ -12,7 +12,7 @@ from django.db.models import Count, QuerySet, Sum
 from billing.invoicing import close_reports, close_summary, month_close
 from billing.invoicing.close_results import STUCK, Outcome, TenantClose
 from billing.invoicing.messages import SENTENCES
-from billing.models import CloseKind, CloseResult, CloseRun
+from billing.models import CloseKind, CloseResult, CloseRun, SignUp, SignUpState
 from billing.rules.errors import RuleError
 from billing.rules.money import Money
 from billing.rules.period import parse_month
@@ -79,7 +79,7 @@ def request_run(
                 requested_at=moment,
                 accept_incomplete=accept_incomplete.strip(),
                 scheduled=scheduled > 0,
-                total=scheduled or Tenant.objects.count(),
+                total=scheduled or list_billable().count(),
             )
             CloseResult.objects.filter(run__month=month).exclude(run=run).delete()
     except IntegrityError as error:
@@ -128,9 +128,19 @@ def _record_end(run: CloseRun) -> None:
     events.record(EventType.CLOSE_FINISHED, kind="close", key=run.pk, state=state, tenant=None)
 
 
+def list_billable() -> QuerySet[Tenant]:
+    """All tenants but those of sign-ups that came to nothing yet, or to nothing at all: they have nothing to bill.
+
+    One that has been put on a plan, or was given an account, is among them all the same.
+    """
+    never_begun = SignUp.objects.exclude(state=SignUpState.ACTIVE)
+    idle = never_begun.filter(tenant__subscriptions=None, tenant__ownerships=None)
+    return Tenant.objects.exclude(pk__in=idle.values("tenant"))
+
+
 def _list_tenants(run: CloseRun) -> QuerySet[Tenant]:
     if not run.scheduled:
-        return Tenant.objects.all()
+        return list_billable()
     return Tenant.objects.filter(pk__in=run.scheduled_closes.values("tenant"))
 
 

@@ -29,6 +29,7 @@ SENTENCES: Mapping[str, str] = {
         "The person has no open account any more, so nobody would own the tenant: refuse it."
     ),
     "sign-up-operator": _("Operators do not sign up: make the tenant on the operator pages."),
+    "sign-up-own": _("This sign-up is your own: another operator decides on it."),
     "sign-up-plan": _("Choose a plan of the list."),
     "sign-up-reason": _("Say why, in at most {most} characters: the person reads it."),
     "sign-up-too-many": _("You have signed up {most} times already. Ask the operator."),

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from itertools import count
 
 from allauth.account.models import EmailAddress
 from django.db import transaction
 from django.db.models import Q, QuerySet
+from django.utils.crypto import get_random_string
 from django.utils.text import slugify
 
 from billing.catalog import subscriptions
@@ -49,6 +49,7 @@ MOST_OF_PERSON = 5  # sign-ups of one person, whatever became of them
 MOST_WAITING = 500
 DAY = timedelta(days=1)
 COUNTRY = re.compile("[A-Z]{2}")
+LETTERS = "bcdfghjkmnpqrstvwxz23456789"  # which make no word
 BY_CARD = "sign-up"
 """Who gives the credit where nobody approves."""
 
@@ -102,11 +103,14 @@ def go_on(*, sign_up: SignUp, moment: datetime) -> SignUp:
 def approve(*, sign_up: SignUp, by: str, moment: datetime) -> SignUp:
     """Have the tenant be on its plan from now on, with the plan's starting credit; the person is mailed.
 
-    Raises SignUpError where it does not wait for a decision, and as `subscriptions.subscribe` and `grants.grant` do.
+    Raises SignUpError where it does not wait for a decision, or is that of who decides, and as
+    `subscriptions.subscribe` and `grants.grant` do.
     """
     row = _locked(sign_up)
     if row.state != SignUpState.APPROVAL:
         raise SignUpError("sign-up-decided")
+    if by.lower() == row.email:
+        raise SignUpError("sign-up-own")
     return _activate(row, by, moment)
 
 
@@ -134,6 +138,11 @@ def withdraw(*, sign_up: SignUp, moment: datetime) -> SignUp:
 def sign_up_of(user: User) -> SignUp | None:
     """The person's newest one. One query."""
     return SignUp.objects.filter(user=user).select_related("tenant", "plan").order_by("-pk").first()
+
+
+def has_its_card(row: SignUp) -> bool:
+    """Whether it waits for a card that is saved by now. One query, or none."""
+    return row.state == SignUpState.CARD and _cards(row.tenant).exists()
 
 
 def _allowed_domain(user: User, policy: SignUpPolicy) -> str:
@@ -182,11 +191,11 @@ def _make_tenant(user: User, name: str, country: str) -> Tenant:
 
 
 def _free_slug(title: str) -> str:
+    """Drawn whether or not the name is taken: who signs up must not learn by it who else is a tenant."""
     begins = slugify(title)[:40].strip("-_") or "tenant"
-    taken = set(Tenant.objects.filter(slug__startswith=begins).values_list("slug", flat=True))
-    return next(
-        slug for number in count(1) if (slug := begins if number == 1 else f"{begins}-{number}") not in taken
-    )
+    while Tenant.objects.filter(slug=(slug := f"{begins}-{get_random_string(4, LETTERS)}")).exists():
+        pass
+    return slug
 
 
 def _locked(sign_up: SignUp) -> SignUp:
@@ -204,9 +213,10 @@ def _waiting(sign_up: SignUp) -> SignUp:
 
 
 def _go_on(row: SignUp, moment: datetime) -> SignUp:
+    """A plan that is not public any more begins only if an operator approves it."""
     if row.card and not _cards(row.tenant).exists():
         return row
-    if not row.approval:
+    if not row.approval and row.plan.public:
         return _activate(row, "", moment)
     row.state = SignUpState.APPROVAL
     row.save(update_fields=["state"])
@@ -246,13 +256,13 @@ def _give_credit(row: SignUp, by: str, moment: datetime) -> int:
 
 
 def _had_credit(row: SignUp) -> bool:
-    """The person, or a card of the tenant under another person."""
+    """The person, also under a variant of the address (`dan+2@`), or a card of the tenant under another person."""
     earlier = SignUp.objects.filter(credit__gt=0).exclude(pk=row.pk)
     prints = _cards(row.tenant).exclude(fingerprint="").values_list("fingerprint", flat=True)
+    mailbox = re.escape(row.email.partition("@")[0].partition("+")[0])
+    variants = Q(domain=row.domain, email__regex=rf"^{mailbox}(\+[^@]*)?@")
     cards = SavedMethod.objects.filter(fingerprint__in=list(prints)).exclude(tenant=row.tenant)
-    return earlier.filter(
-        Q(user=row.user_id) | Q(email=row.email) | Q(tenant__in=cards.values("tenant"))
-    ).exists()
+    return earlier.filter(Q(user=row.user_id) | variants | Q(tenant__in=cards.values("tenant"))).exists()
 
 
 def _cards(tenant: Tenant) -> QuerySet[SavedMethod]:

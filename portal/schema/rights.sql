@@ -115,7 +115,7 @@ GRANT SELECT (id, email, first_name, last_name, is_active, operator_role) ON ten
 -- called at Stripe, and effects that follow a commit.
 GRANT SELECT ON billing_seller, billing_taxrate, clusters_cluster TO clustertab_agent;
 GRANT SELECT, INSERT, UPDATE ON billing_gatewayaccount TO clustertab_agent;
-GRANT INSERT, SELECT (id) ON outbox_outboxmessage TO clustertab_agent;
+GRANT INSERT, SELECT (id, created_at, available_at) ON outbox_outboxmessage TO clustertab_agent; -- what INSERT returns
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO clustertab_agent;
 
 -- Names for the history of a tenant. They run as the tables' owner, since people who have left are no rows that whoever

@@ -9,10 +9,9 @@ from django.utils.translation import gettext as _
 
 from billing.invoicing import close_runs
 from billing.invoicing.close_results import Outcome
-from billing.invoicing.close_runs import Tally
+from billing.invoicing.close_runs import Tally, list_billable
 from billing.models import CloseKind, CloseRun
 from billing.rules.money import Money
-from portal.core.tenants.models import Tenant
 from portal.web import format as say
 from portal.web.templatetags.clustertab import moment
 
@@ -33,7 +32,7 @@ def sums(tallies: Iterable[Tally]) -> list[Money]:
 
 
 def _is_of_some(run: CloseRun) -> bool:
-    return run.scheduled and run.total < Tenant.objects.count()
+    return run.scheduled and run.total < list_billable().count()
 
 
 def question(run: CloseRun | None, name: str) -> str:

@@ -28,6 +28,8 @@ from billing.models import (
     Payment,
     PaymentAttempt,
     SavedMethod,
+    SignUp,
+    SignUpState,
 )
 from billing.payments import checkout_sessions, customers, gateway_access, payment_posting, saved_methods
 from billing.payments.gateway_access import CollectionError, UnmatchedObjectError
@@ -179,6 +181,8 @@ def back(request: HttpRequest, tenant: Tenant) -> HttpResponse:
         messages.info(request, CONFIRMING)
     elif text := _outcome(checkout):
         messages.success(request, text)
+    if SignUp.objects.filter(tenant=tenant, state=SignUpState.CARD).exists():
+        return redirect("sign_up")
     return behind_page(tenant, checkout)
 
 

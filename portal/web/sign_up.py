@@ -34,6 +34,7 @@ from portal.web.rate_limits import within_rate
 
 RATE = "10/h/ip"
 FIELDS = ("name", "country", "plan")
+REFUSALS = (SignUpError, PlanError, WalletError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,8 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         raise Http404("sign-up is closed")
     if request.method == "POST":
         return _act(request, request.user, newest)
+    if newest is not None and requests.has_its_card(newest) and (led := _go_on_with_card(request, newest)):
+        return led
     waits = newest is not None and newest.state in WAITING
     page = SignUpPage(
         sign_up=newest,
@@ -108,7 +111,7 @@ def _act(request: HttpRequest, user: User, newest: SignUp | None) -> HttpRespons
             if newest is not None and act == "withdraw":
                 requests.withdraw(sign_up=newest, moment=moment)
                 messages.success(request, _("Your sign-up is taken back."))
-    except (SignUpError, PlanError, WalletError) as refusal:
+    except REFUSALS as refusal:
         form_input.keep(request, *FIELDS)
         messages.error(request, sentence(refusal))
     return redirect("sign_up")
@@ -129,6 +132,18 @@ def _lead(row: SignUp, request: HttpRequest) -> HttpResponse:
         request, _("Welcome. %(tenant)s is on plan %(plan)s.") % {"tenant": row.tenant, "plan": row.plan}
     )
     return redirect("overview", row.tenant.slug)
+
+
+def _go_on_with_card(request: HttpRequest, row: SignUp) -> HttpResponse | None:
+    """The step that a worker takes as well, for who comes back from the page on which the card was saved."""
+    try:
+        with acting_as(row.email, why="sign-up"):
+            return _lead(
+                requests.go_on(sign_up=row, moment=datetime.now(UTC).replace(microsecond=0)), request
+            )
+    except REFUSALS as refusal:
+        messages.error(request, sentence(refusal))
+        return None
 
 
 def list_offers() -> list[PlanOffer]:

@@ -11,6 +11,7 @@ from django.core.management.base import CommandParser
 
 from billing.invoicing import close_summary, month_close
 from billing.invoicing.close_results import STUCK, Outcome
+from billing.invoicing.close_runs import list_billable
 from billing.invoicing.month_close import TenantClose
 from billing.notifications import issue_notices
 from billing.rules.money import Money
@@ -122,10 +123,9 @@ def _question(month: str, previewed: list[TenantClose]) -> str:
 
 
 def _tenants(slugs: list[str] | None) -> list[Tenant]:
-    tenants = Tenant.objects.order_by("slug")
     if not slugs:
-        return list(tenants)
-    matches = list(tenants.filter(slug__in=slugs))
+        return list(list_billable().order_by("slug"))
+    matches = list(Tenant.objects.filter(slug__in=slugs).order_by("slug"))
     missing = sorted(set(slugs) - {tenant.slug for tenant in matches})
     if missing:
         raise BadInputError(f"There is no tenant {', '.join(map(repr, missing))}.")
