@@ -83,6 +83,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "portal.web.sign_in.account_frame",
+                "portal.web.brand.shown_brand",
             ],
             "builtins": ["django.templatetags.i18n"],
         },
@@ -179,7 +180,6 @@ ACCOUNT_EMAIL_NOTIFICATIONS = bool(ENV.email_url)  # of a changed password, a ne
 ACCOUNT_REAUTHENTICATION_TIMEOUT = ENV.reauthentication_minutes * 60 or 300
 ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = False
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if ENV.https else "http"
-ACCOUNT_EMAIL_SUBJECT_PREFIX = "ClusterTab: "
 ACCOUNT_LOGOUT_REDIRECT_URL = "/"
 ACCOUNT_SESSION_REMEMBER = True
 # Identity providers are rows, which `apply` writes; who signs in by one is decided by `single_sign_on.admit` alone.

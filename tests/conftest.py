@@ -68,6 +68,14 @@ def settings_as_before() -> Iterator[None]:
     settings._wrapped = before
 
 
+@pytest.fixture(autouse=True)
+def brand_as_before() -> None:
+    """Each test begins without a brand, which is read once it is changed: no clock decides who asks for it."""
+    from portal.core.tenants import brand
+
+    brand.remember(brand.CurrentBrand(), seconds=float("inf"))
+
+
 @pytest.fixture
 def mailed(settings: Any) -> None:
     """E-mails are sent, with links to this address."""

@@ -19,6 +19,7 @@ from billing.models import (
     Evidence,
     Invoice,
     InvoiceLine,
+    InvoiceState,
     InvoiceTax,
     TaxCategory,
 )
@@ -28,6 +29,7 @@ from billing.rules.meters import plural
 from billing.rules.money import Money
 from billing.rules.period import Period, label
 from billing.wallets import invoice_payments
+from portal.core.tenants.brand import frozen_brand, load_logo
 from portal.languages import in_language
 from portal.locales import current
 
@@ -40,6 +42,7 @@ TITLES: Mapping[str, str] = {
 
 TAX_NAMES = (gettext_noop("VAT"),)
 """Names of taxes that sellers give and that have one in each language."""
+FROZEN = (InvoiceState.ISSUED, InvoiceState.VOID)
 MOST_LINES = 1_000
 """That are printed one by one; beyond, a PDF would take seconds and be of use to nobody."""
 
@@ -52,7 +55,8 @@ def title_of(kind: str, *, corrects: bool) -> str:
 def document_of(invoice: Invoice) -> InvoiceDocument:
     """What the document's PDF shows; only frozen fields go in, so it is the same document for ever.
 
-    In the language that its tenant had when it was issued. Four queries. ValueError for a draft: it has neither number
+    In the language that its tenant had, and with the operator's color and logo, when it was issued. Four queries, and
+    one for a logo. ValueError for a draft: it has neither number
     nor date.
     """
     with in_language(invoice.buyer.get("language", "")):
@@ -68,6 +72,7 @@ def _document_of(invoice: Invoice) -> InvoiceDocument:
     lines = list(invoice.lines.select_related("service_period").order_by("position"))
     left = Money.from_minor(invoice.amount_requested, invoice.currency)
     bank = None if is_credit else bank_details(seller=seller, name=invoice.number, amount=left)
+    brand = (invoice.terms if invoice.state in FROZEN else frozen_brand()).get("brand", {})
     return InvoiceDocument(
         number=invoice.number,
         kind=title_of(invoice.kind, corrects=any(line.corrects for line in lines)),
@@ -94,6 +99,8 @@ def _document_of(invoice: Invoice) -> InvoiceDocument:
         amount_due=money_text(left),
         due_label=_due_label(invoice),
         notes=_notes(invoice, summed=len(lines) > MOST_LINES),
+        accent=brand.get("color", ""),
+        logo=load_logo(brand.get("logo", "")),
         language=current(),
     )
 

@@ -64,4 +64,6 @@ class InvoiceDocument:
     due_label: str = "Amount due"
     notes: str = ""  # paragraphs, one a line
     draft: bool = False  # nothing is owed on it: says so across each page
+    accent: str = ""  # the operator's color as #rrggbb; empty: our own
+    logo: bytes = b""  # the operator's, as PNG; empty: our own mark
     language: str = "en"  # ISO 639; tells readers' software how to pronounce the text

@@ -43,6 +43,8 @@ def _plain(value: object) -> object:
     if isinstance(value, str):
         text = printable(value)
         return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    if isinstance(value, bytes):
+        return list(value)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, tuple | list):

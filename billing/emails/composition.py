@@ -37,6 +37,7 @@ from billing.receivables import settlement
 from billing.receivables.dunning_policies import Policies
 from billing.rules.formatting import money_text
 from billing.rules.money import Money
+from portal.core.tenants.brand import COLOR, current_brand
 from portal.core.tenants.models import Tenant
 from portal.languages import in_language
 
@@ -90,7 +91,7 @@ def _compose(notices: Sequence[Notice], moment: datetime, links: Sequence[tuple[
 
 def render_email(placed: dict[str, Any], *, subject: str, parts: Sequence[str]) -> Email:
     """The layout around paragraphs, with what else it places: greeting, table, links, button."""
-    placed = placed | {"subject": subject, "parts": parts}
+    placed = placed | {"subject": subject, "parts": parts, "brand": current_brand(), "color": COLOR}
     return Email(
         subject[:200],
         render_to_string("emails/notice.txt", placed).strip() + "\n",
@@ -265,4 +266,4 @@ def _load_seller(invoice: Invoice | None) -> str:
     if invoice is not None and invoice.seller.get("name"):
         return one_line(invoice.seller["name"])
     seller = Seller.objects.order_by("pk").first()
-    return one_line(seller.name) if seller else "ClusterTab"
+    return one_line(seller.name) if seller else current_brand().name

@@ -14,6 +14,7 @@ from billing.emails import composition, quota_text
 from billing.emails.composition import Email
 from billing.emails.formatting import one_line, page_url
 from billing.models import Notice, NoticeKind, Seller
+from portal.core.tenants.brand import current_brand
 from portal.core.tenants.models import Tenant, User
 
 SHOWN = 200
@@ -76,7 +77,7 @@ def compose_operator_email(
     tenants = {tenant.pk: tenant for tenant, _subject in lines}
     placed: dict[str, Any] = {
         "tenant": one_line(user.get_full_name() or user.email),
-        "seller": one_line(seller.name) if seller else "ClusterTab",
+        "seller": one_line(seller.name) if seller else current_brand().name,
         "facts": [(one_line(tenant.name), subject) for tenant, subject in lines],
         "links": [],
     }

@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 
 from billing.emails.formatting import one_line, page_url
 from billing.models import Notice, QuotaEnding, QuotaEndingState, Seller
+from portal.core.tenants.brand import current_brand
 
 OVER = "It was stopped, or done, before it could be sent."
 SHOWN = 50
@@ -34,7 +35,7 @@ def ending_context(notice: Notice) -> dict[str, Any]:
     more = len(jobs) - SHOWN
     listed = ", ".join(jobs[:SHOWN]) + (_(" and {count} more").format(count=more) if more > 0 else "")
     return {
-        "seller": one_line(seller.name) if seller else "ClusterTab",
+        "seller": one_line(seller.name) if seller else current_brand().name,
         "button": _("Budgets"),
         "page": page_url("budgets", notice.tenant.slug),
         "stage": details["stage"],

@@ -13,9 +13,11 @@ from django.core.mail import EmailMultiAlternatives
 from django.core.mail.backends.base import BaseEmailBackend
 
 from billing.emails.claims import SendTally
+from billing.emails.illustrated_email import IllustratedEmail
 from billing.models import Notice, NoticeState, OperatorDelivery
 from billing.models.notice_deliveries import PersonalDelivery
 from billing.notifications import document_notices
+from portal.core.tenants.brand import sender
 from portal.smtp import Refusals
 
 TRIES = 12
@@ -89,16 +91,15 @@ def _describe_refusals(refused: Refusals | None) -> Mapping[str, str]:
 def _make_message(rows: Outgoing, server: BaseEmailBackend) -> EmailMultiAlternatives:
     """Under the same id each time, that of the oldest, so that a mailbox knows it again."""
     row: Notice | PersonalDelivery = min(rows, key=lambda row: row.pk)
-    sender = settings.DEFAULT_FROM_EMAIL
-    host = parseaddr(sender)[1].partition("@")[2] or "localhost"
+    host = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].partition("@")[2] or "localhost"
     prefix = "notice" if isinstance(row, Notice) else "delivery"
     if isinstance(row, OperatorDelivery):
         prefix = "operator"
     name = f"<{prefix}-{row.pk}.{row.created_at:%Y%m%d%H%M%S}@{host}>"
-    mail = EmailMultiAlternatives(
-        row.subject, row.text, sender, row.to, headers={"Message-ID": name}, connection=server
+    mail = IllustratedEmail(
+        row.subject, row.text, sender(), row.to, headers={"Message-ID": name}, connection=server
     )
-    mail.attach_alternative(row.html, "text/html")
+    mail.attach_html(row.html)
     for attached in document_notices.load_attachments(row) if isinstance(row, Notice) else ():
         mail.attach(*attached)
     return mail

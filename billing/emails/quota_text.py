@@ -13,6 +13,7 @@ from billing.emails.formatting import format_day, one_line, page_url
 from billing.models import Notice, QuotaAction, QuotaCrossing, Seller
 from billing.rules.formatting import grouped, money_text
 from billing.rules.money import Money
+from portal.core.tenants.brand import current_brand
 
 NOTHING_LEFT = "What it says does not hold any more: it is below again, or its period is over."
 
@@ -40,7 +41,7 @@ def quota_context(notice: Notice) -> dict[str, Any]:
     zone = notice.tenant.zone
     seller = Seller.objects.order_by("pk").first()
     context: dict[str, Any] = {
-        "seller": one_line(seller.name) if seller else "ClusterTab",
+        "seller": one_line(seller.name) if seller else current_brand().name,
         "button": _("Budgets"),
         "page": page_url("budgets", notice.tenant.slug),
         "count": len(rows),

@@ -14,6 +14,7 @@ from billing.emails.formatting import one_line, page_url
 from billing.models import Notice, Seller, WasteAction, WasteFinding
 from billing.rules.formatting import money_text
 from billing.rules.money import Money
+from portal.core.tenants.brand import current_brand
 
 OVER = "Its jobs have worked again, or ended, before it could be sent."
 SHOWN = 50
@@ -37,7 +38,7 @@ def waste_context(notice: Notice) -> dict[str, Any]:
     due = datetime.fromisoformat(details["due_at"]).astimezone(zone) if details["due_at"] else None
     more = len(jobs) - SHOWN
     return {
-        "seller": one_line(seller.name) if seller else "ClusterTab",
+        "seller": one_line(seller.name) if seller else current_brand().name,
         "button": _("Idle jobs"),
         "page": page_url("idle_jobs", notice.tenant.slug),
         "stage": details["stage"],

@@ -19,6 +19,7 @@ from billing.models import CloseKind, CloseReport, CloseRun, ReportState
 from billing.rules.formatting import money_text
 from billing.rules.money import Money
 from billing.rules.period import label, parse_month, period_starting_in
+from portal.core.tenants.brand import sender
 from portal.core.tenants.models import User
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _hand_over(report: CloseReport, to: list[str], server: BaseEmailBackend, mom
         row.update(state=ReportState.FAILED, reason=NOBODY)
         return False
     try:
-        EmailMessage(report.subject, report.text, settings.DEFAULT_FROM_EMAIL, to, connection=server).send()
+        EmailMessage(report.subject, report.text, sender(), to, connection=server).send()
     except REFUSALS as error:
         row.update(
             state=ReportState.FAILED if report.tries + 1 >= TRIES else ReportState.WAITING,

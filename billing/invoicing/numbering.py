@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta
@@ -21,6 +22,7 @@ from billing.notifications import issue_notices
 from billing.receivables import credit_balance, invoice_events
 from billing.wallets import invoice_payments
 from portal.core.outbox import outbox
+from portal.core.tenants.brand import frozen_brand
 from portal.core.tenants.models import Tenant
 from portal.errors import CodedError
 
@@ -49,9 +51,9 @@ def load_current_invoices(periods: Sequence[BillingPeriod]) -> dict[int, Invoice
 def issue_invoices(drafts: Sequence[tuple[Tenant, Invoice, date]], *, moment: datetime | None = None) -> None:
     """Give drafts their numbers, in that order, and freeze them; for a caller that holds their tenants' locks.
 
-    Their documents are rendered after the commit, by way of the outbox, and then e-mailed. `moment` is when wallets
-    pay what they can of them; None: at the beginning of their days. Raises InvoicingError for a negative total, which
-    only a credit note may state, and for what is no draft.
+    They keep the operator's color and logo. Their documents are rendered after the commit, by way of the outbox, and
+    then e-mailed. `moment` is when wallets pay what they can of them; None: at the beginning of their days. Raises
+    InvoicingError for a negative total, which only a credit note may state, and for what is no draft.
     """
     if not drafts:
         return
@@ -60,12 +62,14 @@ def issue_invoices(drafts: Sequence[tuple[Tenant, Invoice, date]], *, moment: da
             raise InvoicingError("not-issuable", invoice=invoice, state=invoice.state)
         if invoice.total < 0 and invoice.kind != DocumentKind.CREDIT_NOTE:
             raise InvoicingError("invoice-below-zero")
+    brand = frozen_brand()
     numbers = _next_numbers([(_prefix(invoice), on) for _, invoice, on in drafts])
     for (tenant, invoice, on), number in zip(drafts, numbers, strict=True):
         invoice.number = number
         days = 0 if invoice.kind == DocumentKind.CREDIT_NOTE else tenant.payment_terms_days
         invoice.issued_on, invoice.due_on = on, on + timedelta(days=days)
         invoice.state = InvoiceState.ISSUED
+        invoice.terms = invoice.terms | brand
     issued = [invoice for _, invoice, _ in drafts]
     invoice_payments.settle_invoices(issued, moment=moment)
     credit_balance.promise_credit(issued, at=moment)
@@ -78,6 +82,7 @@ def issue_invoices(drafts: Sequence[tuple[Tenant, Invoice, date]], *, moment: da
                 [invoice.number for invoice in issued],
                 [invoice.issued_on for invoice in issued],
                 [invoice.due_on for invoice in issued],
+                [json.dumps(invoice.terms) for invoice in issued],
             ],
         )
     invoice_events.record_issued(issued)
@@ -120,6 +125,7 @@ ON CONFLICT (name) DO UPDATE SET last_number = s.last_number + %(count)s RETURNI
 """
 
 _ISSUE = """
-UPDATE billing_invoice i SET state = %s, number = n.number, issued_on = n.issued_on, due_on = n.due_on
-FROM unnest(%s::bigint[], %s::text[], %s::date[], %s::date[]) AS n (id, number, issued_on, due_on) WHERE i.id = n.id
+UPDATE billing_invoice i SET state = %s, number = n.number, issued_on = n.issued_on, due_on = n.due_on, terms = n.terms
+FROM unnest(%s::bigint[], %s::text[], %s::date[], %s::date[], %s::jsonb[]) AS n (id, number, issued_on, due_on, terms)
+WHERE i.id = n.id
 """

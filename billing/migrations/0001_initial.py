@@ -838,7 +838,7 @@ class Migration(migrations.Migration):
                         ('due_on', models.DateField(null=True)),
                         ('seller', models.JSONField(help_text='Frozen copy of the seller.')),
                         ('buyer', models.JSONField(help_text="Frozen copy of the tenant's billing address.")),
-                        ('terms', models.JSONField(default=dict, help_text='Frozen: why usage may be missing, or who credited it.')),
+                        ('terms', models.JSONField(default=dict, help_text='Frozen: why usage may be missing, who credited it, how it looks.')),
                         ('subtotal', models.BigIntegerField(default=0)),
                         ('tax_name', models.CharField(default='VAT', max_length=40)),
                         ('tax_rate', models.DecimalField(decimal_places=3, default=0, max_digits=6)),

@@ -119,7 +119,9 @@ class Invoice(models.Model):
     due_on = models.DateField(null=True)
     seller = models.JSONField(help_text="Frozen copy of the seller.")
     buyer = models.JSONField(help_text="Frozen copy of the tenant's billing address.")
-    terms = models.JSONField(default=dict, help_text="Frozen: why usage may be missing, or who credited it.")
+    terms = models.JSONField(
+        default=dict, help_text="Frozen: why usage may be missing, who credited it, how it looks."
+    )
     subtotal = models.BigIntegerField(default=0)
     tax_name = models.CharField(max_length=40, default="VAT")
     tax_rate = models.DecimalField(max_digits=6, decimal_places=3, default=0)

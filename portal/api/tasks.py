@@ -13,6 +13,7 @@ from django.core.mail.backends.base import BaseEmailBackend
 
 from portal.api import idempotency
 from portal.api.models import ApiKey
+from portal.core.tenants.brand import sender
 from portal.core.tenants.recipients import owner_addresses
 
 AT_ONCE = 200
@@ -53,9 +54,7 @@ def _announce(key: ApiKey, server: BaseEmailBackend, moment: datetime) -> bool:
         "If you do not know of it, revoke it on the page API keys.\n"
     )
     try:
-        EmailMessage(
-            f"New API key: {key.name}", text, settings.DEFAULT_FROM_EMAIL, to, connection=server
-        ).send()
+        EmailMessage(f"New API key: {key.name}", text, sender(), to, connection=server).send()
     except (smtplib.SMTPResponseException, smtplib.SMTPRecipientsRefused) as error:
         log.warning("the owners of a new key could not be mailed", key=key.prefix, error=str(error))
         return False

@@ -36,6 +36,7 @@ from portal.config_file.schema import File, parse
 from portal.config_file.tenants import TenantEntry
 from portal.config_file.toml_table import ConfigError
 from portal.config_file.toml_values import instant
+from portal.core.tenants.logos import BrandError
 from portal.core.tenants.models import Ownership, Tenant
 from portal.core.tenants.ownership import OwnershipConflictError
 from portal.core.tenants.single_sign_on import SignOnError
@@ -62,6 +63,7 @@ REFUSALS = (
     LimitTermsError,
     WasteRuleError,
     SignUpError,
+    BrandError,
     RuleError,
 )
 
@@ -131,15 +133,7 @@ class _Writer:
         Plans may have a price for one tenant alone, so tenants come before; a currency may change with who pays.
         """
         file = self.file
-        if file.seller is not None:
-            with self.refusals("seller"):
-                file.seller.write()
-        if file.close is not None:
-            with self.refusals("close"):
-                file.close.write(None)
-        if file.sign_up is not None:
-            with self.refusals("sign_up"):
-                file.sign_up.write()
+        self.single_tables()
         for rate in file.tax_rates:
             rate.write()
         counted: list[ClusterEntry | MeterEntry] = [*file.clusters, *file.meters]
@@ -169,6 +163,17 @@ class _Writer:
             self.tables_of(entry, row)
         if self.errors:
             raise ConfigError(*self.errors)
+
+    def single_tables(self) -> None:
+        """Those that a file has once, and that depend on no other."""
+        file = self.file
+        for entry in (file.brand, file.seller, file.sign_up):
+            if entry is not None:
+                with self.refusals(entry.noun):
+                    entry.write()
+        if file.close is not None:
+            with self.refusals("close"):
+                file.close.write(None)
 
     def tables_of(self, entry: TenantEntry, row: Tenant) -> None:
         """What stands in tables within a tenant's and is written once its plan is."""

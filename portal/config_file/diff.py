@@ -52,7 +52,7 @@ from clusters.models import Account, ApiServer, Cluster, ClusterKind, Connection
 from portal.config_file import limits, plans, quotas, waste
 from portal.config_file.identity_providers import described
 from portal.config_file.wallets import debt_described
-from portal.core.tenants.models import IdentityProvider, Membership, Ownership, Tenant, User
+from portal.core.tenants.models import Brand, IdentityProvider, Membership, Ownership, Tenant, User
 from portal.excerpt import quoted
 
 NO_PASSWORD = "none yet: they set one with 'Forgot your password?' on the sign-in page"  # noqa: S105 - a sentence
@@ -293,8 +293,7 @@ def _bound_label(row: ApprovalLimit) -> str:
 
 
 def _schedule(row: CloseSchedule) -> Mapping[str, Any]:
-    days = {name: getattr(row, name) or "by hand" for name in ("preview_day", "issue_day")}
-    return {**days, "since": row.since}
+    return {name: getattr(row, name) or "by hand" for name in ("preview_day", "issue_day", "since")}
 
 
 def _scheme(row: WalletScheme) -> Mapping[str, Any]:
@@ -327,6 +326,7 @@ def _grant(row: GrantRule) -> Mapping[str, Any]:
 
 
 KINDS = (
+    Kind("brand", Brand, "brand", "name color logo=logo_id"),
     Kind("seller", Seller, "seller", _seller),
     Kind("tax rate", TaxRate, "tax rate {0}", lambda row: {"rate": f"{text_of(row.rate)} %"}),
     Kind("cost", OperatingCost, _cost_label, _cost, "cluster"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 
+from portal.config_file.brand import BrandEntry
 from portal.config_file.clusters import ClusterEntry
 from portal.config_file.costs import CostEntry
 from portal.config_file.entries import Entry, key, read
@@ -26,6 +27,7 @@ __all__ = ["ConfigError", "File", "parse"]
 class File(Entry, frozen=True, kw_only=True):
     """All that a file says, in the order in which it is written down."""
 
+    brand: BrandEntry | None = None
     seller: SellerEntry | None = None
     close: CloseEntry | None = None  # of everyone
     sign_up: SignUpEntry | None = None

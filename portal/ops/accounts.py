@@ -15,17 +15,22 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 
 from billing.sign_up import policy
 from billing.sign_up.policy import SignUpError
+from portal.core.tenants.brand import current_brand, sender
 from portal.core.vault.sealing import Sealed, seal
 from portal.sentences import sentence
 from portal.web import provider_sign_out, single_sign_on
-
-PORTAL = "ClusterTab"
 
 
 class Accounts(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no type hints
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         del request
         return policy.is_open()
+
+    def get_from_email(self) -> str:
+        return sender()
+
+    def format_email_subject(self, subject: str) -> str:
+        return f"{current_brand().name}: {subject}"
 
     def get_logout_redirect_url(self, request: HttpRequest) -> str:
         """On to the provider that the person came by, where it is to sign them out, too."""
@@ -54,7 +59,7 @@ class SecondFactor(DefaultMFAAdapter):  # type: ignore[misc]  # allauth has no t
         return Sealed(encrypted_text).reveal()
 
     def get_totp_issuer(self) -> str:
-        return PORTAL
+        return current_brand().name.replace(":", " ")  # which stands behind it in the address of an app
 
     def build_totp_svg(self, url: str) -> str:
         import segno
@@ -66,7 +71,7 @@ class SecondFactor(DefaultMFAAdapter):  # type: ignore[misc]  # allauth has no t
         return drawing.getvalue().decode()
 
     def get_public_key_credential_rp_entity(self) -> dict[str, Any]:
-        return {**super().get_public_key_credential_rp_entity(), "name": PORTAL}
+        return {**super().get_public_key_credential_rp_entity(), "name": current_brand().name}
 
 
 def sign_up(request: HttpRequest) -> HttpResponseBase:

@@ -114,6 +114,7 @@ GRANT SELECT (id, email, first_name, last_name, is_active, operator_role) ON ten
 -- What belongs to no tenant: who issues the invoices, what clusters are called and how far they are read, what we are
 -- called at Stripe, and effects that follow a commit.
 GRANT SELECT ON billing_seller, billing_taxrate, clusters_cluster TO clustertab_agent;
+GRANT SELECT ON tenants_brand, tenants_brandlogo TO clustertab_portal, clustertab_agent;  -- of every page and e-mail
 GRANT SELECT, INSERT, UPDATE ON billing_gatewayaccount TO clustertab_agent;
 GRANT INSERT, SELECT (id, created_at, available_at) ON outbox_outboxmessage TO clustertab_agent; -- what INSERT returns
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO clustertab_agent;

@@ -38,6 +38,7 @@ Area = Literal[
     "reconciliation",
     "operators",
     "operator_budgets",
+    "brand",
     "",
 ]
 

@@ -23,7 +23,10 @@ from portal.web.second_factor import has_second_factor, to_second_factor
 GetResponse = Callable[[HttpRequest], HttpResponse]
 EVERY = 60  # seconds between two notes of when a session was seen
 BEGUN, SEEN = "begun_at", "seen_at"  # of a session, in seconds since 1970
-OPEN = ("/accounts/", "/static/", "/invitations/", "/healthz", "/readyz", "/hooks/", "/api/", "/.well-known/")
+OPEN = (
+    *("/accounts/", "/static/", "/brand/", "/invitations/"),
+    *("/healthz", "/readyz", "/hooks/", "/api/", "/.well-known/"),
+)
 """Where nobody is asked for a second factor: to set one up, to sign out, and what has gates of its own."""
 ACCOUNT_PAGES = (
     (gettext_lazy("Two-factor authentication"), "mfa_index", ("mfa_",)),

@@ -15,6 +15,7 @@ from portal.web.billing_settings import (
     operator_billing_settings,
 )
 from portal.web.blocks import account_blocks
+from portal.web.brand import brand_logo, brand_styles, operator_brand
 from portal.web.budgets import budgets, change_budget, operator_budgets
 from portal.web.close_drafts import draft_pdf, drafts
 from portal.web.close_schedule import close_schedule
@@ -191,6 +192,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/search/", operator_search, name="operator_search"),
     path("operator/set-up/", onboarding, name="operator_onboarding"),
     path("operator/notifications/", operator_notifications, name="operator_notifications"),
+    path("operator/brand/", operator_brand, name="operator_brand"),
+    path("brand/<slug:name>.css", brand_styles, name="brand_styles"),
+    path("brand/<slug:digest>.png", brand_logo, name="brand_logo"),
     path("operator/people/", operator_people, name="operator_people"),
     path("operator/tenants/<slug:tenant>/", operator_tenant, name="operator_tenant"),
     path("operator/tenants/<slug:tenant>/suspend/", suspend_tenant, name="operator_suspend_tenant"),

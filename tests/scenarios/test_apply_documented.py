@@ -18,6 +18,7 @@ EXAMPLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 # What has to stand around a table for its keys to be asked for, and how the sentences call it.
 TABLES = {
+    "[brand]": ("[brand]\n{}", "brand"),
     "[seller]": ("[seller]\n{}", "seller"),
     "approval_limits": ("[seller]\n[seller.approval_limits]\n{}", "seller, approval_limits"),
     "dunning": ("[seller]\n[seller.dunning]\n{}", "seller, dunning"),

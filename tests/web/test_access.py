@@ -27,6 +27,7 @@ PUBLIC = (
     "api/",
     "invitations/",
     "pay/",
+    "brand/",
 )
 
 

@@ -10,7 +10,8 @@ from django.conf import settings
 from playwright.sync_api import Page
 
 from portal.core.tenants.models import User
-from tests.web.browser import SKIP_REASON, Theme, chromium, visit
+from tests.brands import NAME, a_brand, a_picture
+from tests.web.browser import SKIP_REASON, THEMES, Theme, chromium, visit
 from tests.web.house import a_house, signed_in
 from tests.web.sign_up_stories import mail_reaches_people, open_the_house
 from tests.web.test_access import ACTS, NOT_YET, OURS, address
@@ -55,6 +56,36 @@ def test_axe_finds_nothing_on_any_page(
                 found[route] = [*problems(seen.page), *wide]
         assert "\n".join(f"{route}: {one}" for route, all_of_it in found.items() for one in all_of_it) == ""
         assert len(found) > 60
+        assert seen.complaints() == []
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_axe_finds_nothing_in_the_colors_of_a_brand(live_server: LiveServer, theme: Theme) -> None:
+    """Nor where an operator looks at another one before it is saved."""
+    house = a_house()
+    a_brand(color="#16284a", logo=a_picture(900, 200))  # nearly as dark as the dark theme
+    paths = ["/t/vision-lab/", "/t/vision-lab/invoices/", "/t/vision-lab/budgets/", "/t/vision-lab/team/"]
+    anns, ops = session(house.ann), session(house.op)
+    found: dict[str, list[str]] = {}
+    with chromium() as browser, visit(browser, width=1440, theme=theme) as seen:
+        seen.page.goto(f"{live_server.url}/accounts/login/")
+        assert seen.page.title().endswith(f"· {NAME}")
+        found["sign-in"] = problems(seen.page)
+        enter(seen.page, live_server.url, anns)
+        for path in paths:
+            seen.page.goto(f"{live_server.url}{path}")
+            found[path] = problems(seen.page)
+        logo = seen.page.locator(".ct-side .ct-logo")
+        assert logo.evaluate("logo => logo.complete && logo.naturalWidth > 0")
+        enter(seen.page, live_server.url, ops)
+        seen.page.goto(f"{live_server.url}/operator/brand/")
+        seen.page.fill("#color", "#b3261e")
+        seen.page.get_by_role("button", name="Preview").click()
+        button = seen.page.get_by_role("button", name="Save")
+        color = button.evaluate("button => getComputedStyle(button).backgroundColor")
+        assert color == {"light": "rgb(179, 38, 30)", "dark": "rgb(187, 62, 55)"}[theme]
+        found["preview"] = problems(seen.page)
+        assert {path: one for path, one in found.items() if one} == {}
         assert seen.complaints() == []
 
 

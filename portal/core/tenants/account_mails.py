@@ -14,6 +14,7 @@ from django.db.models.functions import Now
 from django.template.loader import render_to_string
 
 from portal.core.tenants import invitation_links
+from portal.core.tenants.brand import current_brand, sender
 from portal.core.tenants.models import AccountMail, Invitation, OperatorRole, Role, Tenant, User
 from portal.languages import in_language, written_day
 
@@ -94,7 +95,7 @@ def _send_claimed(mail: AccountMail, server: BaseEmailBackend, moment: datetime)
     if not claimed.update(due_at=due_at, attempts=mail.attempts + 1):
         return False
     subject, text = compose(mail)
-    message = EmailMessage(subject, text, settings.DEFAULT_FROM_EMAIL, [mail.to], connection=server)
+    message = EmailMessage(subject, text, sender(), [mail.to], connection=server)
     try:
         message.send()
     except (smtplib.SMTPResponseException, smtplib.SMTPRecipientsRefused) as error:
@@ -117,6 +118,7 @@ def _compose(mail: AccountMail) -> tuple[str, str]:
         "tenant": mail.tenant.name if mail.tenant else "",
         "slug": mail.tenant.slug if mail.tenant else "",
         "portal": settings.PORTAL_URL,
+        "brand": current_brand().name,
         "role_label": role_label(mail.values.get("role", "")),
     }
     if mail.invitation is not None:

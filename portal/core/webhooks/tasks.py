@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 
+from portal.core.tenants.brand import sender
 from portal.core.tenants.recipients import owner_addresses
 from portal.core.webhooks import deliveries, delivery_run
 from portal.core.webhooks.models import Webhook, WebhookState
@@ -85,9 +86,7 @@ def _announce(row: Webhook, server: BaseEmailBackend) -> bool:
         "Webhooks, then choose “Send again” for the events of the meantime.\n"
     )
     try:
-        EmailMessage(
-            f"Webhook turned off: {row.name}", text, settings.DEFAULT_FROM_EMAIL, to, connection=server
-        ).send()
+        EmailMessage(f"Webhook turned off: {row.name}", text, sender(), to, connection=server).send()
     except (smtplib.SMTPResponseException, smtplib.SMTPRecipientsRefused) as error:
         log.warning("the owners of a webhook could not be mailed", webhook=row.pk, error=str(error))
         return False

@@ -23,6 +23,7 @@ from billing.rules import gateway_amounts
 from billing.rules.meters import plural
 from billing.rules.references import in_groups
 from billing.sign_up.policy import is_open
+from portal.core.tenants.brand import CurrentBrand, last_brand
 from portal.locales import current
 from portal.web import badges, cards
 from portal.web import format as say
@@ -172,6 +173,22 @@ def ago(at: datetime | None, now: datetime) -> str:
 def icon(name: str) -> SafeString:
     """A decorative icon by its name in the sprite; the text beside it carries the meaning."""
     return _icon(static(SPRITE), name)
+
+
+@register.simple_tag
+def logo(brand: CurrentBrand, size: tuple[int, int]) -> SafeString:
+    """The operator's logo. The name stands beside one that does not have it in it, so that says nothing else."""
+    address = brand.source or reverse("brand_logo", args=[brand.logo])
+    alternative = brand.name if brand.is_wide else ""
+    return format_html(
+        '<img class="ct-logo" src="{}" alt="{}" width="{}" height="{}">', address, alternative, *size
+    )
+
+
+@register.simple_tag
+def last_brand_name() -> str:
+    """Where nothing may be asked of the database."""
+    return last_brand().name
 
 
 @cache

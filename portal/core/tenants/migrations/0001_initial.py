@@ -88,6 +88,19 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='BrandLogo',
+                    fields=[
+                        ('digest', models.CharField(help_text='SHA-256 of the PNG, in hexadecimal.', max_length=64, primary_key=True, serialize=False)),
+                        ('png', models.BinaryField()),
+                        ('width', models.PositiveSmallIntegerField(help_text='Pixels.')),
+                        ('height', models.PositiveSmallIntegerField(help_text='Pixels.')),
+                    ],
+                    options={
+                        'constraints': [models.CheckConstraint(condition=models.Q(('height__gt', 0), ('width__gt', 0)), name='brand_logo_has_a_size')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='IdentityProvider',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -194,6 +207,19 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'constraints': [models.UniqueConstraint(fields=('tenant', 'email'), name='exclusion_is_said_once'), models.CheckConstraint(condition=models.Q(('email', django.db.models.functions.text.Lower(models.F('email')))), name='exclusion_email_is_lower_case')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Brand',
+                    fields=[
+                        ('id', models.SmallIntegerField(default=1, editable=False, primary_key=True, serialize=False)),
+                        ('name', models.CharField(blank=True, help_text='Empty: ClusterTab.', max_length=40)),
+                        ('color', models.CharField(blank=True, help_text='#rrggbb. Empty: the blue of ClusterTab.', max_length=7)),
+                        ('logo', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.brandlogo')),
+                    ],
+                    options={
+                        'constraints': [models.CheckConstraint(condition=models.Q(('id', 1)), name='there_is_one_brand'), models.CheckConstraint(condition=models.Q(('color', ''), ('color__regex', '^#[0-9a-f]{6}$'), _connector='OR'), name='brand_color_is_a_color')],
                         'indexes': [],
                     },
                 ),
