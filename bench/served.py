@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
 from bench import instance, meter
+from bench.shipped import compiled
 from portal.env import ROOT
 
 START_SECONDS = 60
@@ -61,7 +62,7 @@ def site(cookie: str, *, app: str = "portal.wsgi", **environ: str) -> Iterator[S
     """Serve that application until the block ends."""
     port = free_port()
     command = [*SHIPPED, "gunicorn", "--config", "deploy/gunicorn.conf.py", app]
-    environment = {**os.environ, "PORT": str(port), "ALLOWED_HOSTS": "127.0.0.1", **environ}
+    environment = {**os.environ, **compiled(), "PORT": str(port), "ALLOWED_HOSTS": "127.0.0.1", **environ}
     with (instance.HOME / f"web-{port}.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
     try:
@@ -81,7 +82,11 @@ def run(module: str, *arguments: str, environ: Mapping[str, str]) -> subprocess.
     """Another process of ours, told so."""
     with (instance.HOME / "other.log").open("ab") as log:
         return subprocess.Popen(
-            [*SHIPPED, module, *arguments], cwd=ROOT, env={**os.environ, **environ}, stdout=log, stderr=log
+            [*SHIPPED, module, *arguments],
+            cwd=ROOT,
+            env={**os.environ, **compiled(), **environ},
+            stdout=log,
+            stderr=log,
         )
 
 

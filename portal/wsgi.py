@@ -2,6 +2,9 @@
 
 import gc
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from django.core.wsgi import get_wsgi_application
 from django.urls import get_resolver
@@ -11,12 +14,29 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 # a pool must not be carried over a fork.
 os.environ["DATABASE_POOL"] = os.environ.get("DATABASE_POOL") or "8"  # empty counts as absent
 
-application = get_wsgi_application()
+UNASKED = ("click", "inflection", "requests", "uritemplate", "yaml")
+"""What libraries load wherever it is installed, for command lines and a generator that no page has: 7 MiB."""
 
-from portal.ops.schema import refuse_unmigrated  # noqa: E402 - needs the applications
 
-refuse_unmigrated()
-get_resolver().url_patterns  # noqa: B018 - all that pages need is loaded before the first of them is asked for
+@contextmanager
+def absent(names: tuple[str, ...]) -> Iterator[None]:
+    """Importing them fails in this block, as if they were not installed; after it they can be had."""
+    for name in names:
+        sys.modules[name] = None  # type: ignore[assignment]  # Python's way to say so
+    try:
+        yield
+    finally:
+        for name in names:
+            del sys.modules[name]
+
+
+with absent(UNASKED):
+    application = get_wsgi_application()
+
+    from portal.ops.schema import refuse_unmigrated
+
+    refuse_unmigrated()
+    get_resolver().url_patterns  # noqa: B018 - all that pages need is loaded before the first of them is asked for
 gc.collect()
 gc.freeze()  # what is loaded stays: collections need not look at it again
 gc.set_threshold(20_000, 20, 20)

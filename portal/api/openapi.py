@@ -1,6 +1,7 @@
 """The schema of the API, OpenAPI 3.1, made from the endpoints: what is declared once is read, refused and documented.
 
-`./run manage openapi` writes it to docs/reference/openapi.json, which a test compares with what the code says.
+`./run manage openapi` writes it to docs/reference/openapi.json, which `published` serves and a test compares with
+what the code says.
 """
 
 from __future__ import annotations
@@ -8,13 +9,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
-from django.views.generic import View
 
-from portal.api.answers import as_json
 from portal.api.examples import JSON, Example, examples
-from portal.api.problems import as_response, not_found
 from portal.api.routes import routes
 
 TITLE, VERSION = "ClusterTab", "1.0.0"
@@ -90,15 +87,3 @@ def _illustrate(operation: dict[str, Any], example: Example) -> None:
     answers = operation.get("responses", {}).get(str(example.status), {}).get("content", {})
     if example.answer is not None and JSON in answers:
         answers[JSON]["example"] = example.answer
-
-
-class Schema(View):
-    """This document. It needs no key."""
-
-    def get(self, request: HttpRequest) -> HttpResponse:
-        del request
-        return as_json(document())
-
-    def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        del request, args, kwargs
-        return as_response(not_found())

@@ -9,12 +9,10 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
-from kombu import Connection
 
 from billing.payments import gateway_access, webhook_events
 from billing.payments.gateway_access import CollectionError
 from billing.payments.gateways.base import SignatureError
-from billing.tasks import apply_event
 from portal.queues import queue_of
 
 MOST = 1 << 20  # bytes of a notification
@@ -51,6 +49,11 @@ def _wake(event: str) -> None:
 
     By a connection that is tried once: that of the tasks tries again and again, while Stripe waits for its answer.
     """
+    # Of all that is served only this speaks to the broker, by a library that takes 8 MiB.
+    from kombu import Connection
+
+    from billing.tasks import apply_event
+
     once = {**settings.CELERY_BROKER_TRANSPORT_OPTIONS, "max_retries": 0, "socket_timeout": PATIENCE}
     try:
         with Connection(settings.CELERY_BROKER_URL, transport_options=once) as broker:

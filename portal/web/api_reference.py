@@ -5,22 +5,37 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import Any, cast
 
+import msgspec
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 
-from portal.api.examples import examples
-from portal.api.openapi import document
+from portal.api.examples import Example, examples
+from portal.api.published import published
 from portal.core.tenants.models import User
 from portal.web.access_decorators import answer, frame_of
 
 METHODS = ("get", "post", "put", "patch", "delete")
 DEEPEST = 3  # levels of fields within fields
 KEY = "ct_live_…"
+SCOPE = " Scope: `"  # begins the last sentence of a description
 Json = Mapping[str, Any]
+Schemas = Mapping[str, Mapping[str, msgspec.Raw]]
+"""By kind and name what is referred to."""
+
+
+class Published(msgspec.Struct):
+    """The document, of which only what a page shows is read: all of it would take 6 MiB."""
+
+    paths: dict[str, dict[str, msgspec.Raw]]
+    components: dict[str, dict[str, msgspec.Raw]]
+
+
+class Tagged(msgspec.Struct):
+    tags: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +48,72 @@ class Row:
     about: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """One method of one address."""
+    """One method of one address: the index of all areas asks for little of it, the page of its area for the rest."""
 
-    anchor: str
     method: str
     path: str  # behind /api/v1
-    summary: str
-    about: str
-    scope: str
-    parameters: list[Row]
-    body: list[Row]
-    answer: list[Row]
-    statuses: list[tuple[str, str]]  # with what each says
-    curl: str
-    printed: str  # the answer to it; empty of files
+    published: msgspec.Raw
+    schemas: Schemas
+    base: str
+
+    @cached_property
+    def operation(self) -> Json:
+        return _read(self.published)
+
+    @property
+    def anchor(self) -> str:
+        return f"{self.method.lower()}{self.path.replace('/', '-').translate({123: None, 125: None})}"
+
+    @property
+    def summary(self) -> str:
+        return _plain(self.operation["summary"])
+
+    @property
+    def about(self) -> str:
+        return _plain(self.operation["description"].partition(SCOPE)[0])
+
+    @property
+    def scope(self) -> str:
+        return str(self.operation["description"].partition(SCOPE)[2]).rstrip("`.")
+
+    @cached_property
+    def parameters(self) -> list[Row]:
+        return [_parameter(self.schemas, one) for one in self.operation.get("parameters", [])]
+
+    @cached_property
+    def body(self) -> list[Row]:
+        contents = [*self.operation.get("requestBody", {}).get("content", {}).values()]
+        return [row for one in contents[:1] for row in _fields(self.schemas, one.get("schema", {}))]
+
+    @cached_property
+    def answer(self) -> list[Row]:
+        responses = sorted(self.operation["responses"].items())
+        first: Json = next((one for status, one in responses if status.startswith("2")), {})
+        content = first.get("content", {}).get("application/json", {})
+        return [*_fields(self.schemas, content.get("schema", {}))]
+
+    @property
+    def statuses(self) -> list[tuple[str, str]]:
+        """Each with what it says."""
+        responses = sorted(self.operation["responses"].items())
+        return [(status, _plain(one["description"])) for status, one in responses]
+
+    @property
+    def curl(self) -> str:
+        example = self._example
+        return example.as_curl(base=self.base, key=KEY) if example else ""
+
+    @property
+    def printed(self) -> str:
+        """The answer to it; empty of files."""
+        shown = self._example.answer if self._example else None
+        return "" if shown is None else json.dumps(shown, indent=2, ensure_ascii=False)
+
+    @property
+    def _example(self) -> Example | None:
+        return examples().get((self.method, self.path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,41 +152,27 @@ def _base(request: HttpRequest) -> str:
     return str(settings.PORTAL_URL).rstrip("/") or f"{request.scheme}://{request.get_host()}"
 
 
-@lru_cache(maxsize=2)  # of the portal's own address; a host that somebody invents does not fill the memory
 def _areas(base: str) -> list[Area]:
     """In the order of the alphabet."""
+    document = msgspec.json.decode(published(), type=Published)
     by_slug: dict[str, list[Endpoint]] = {}
-    for path, operations in document()["paths"].items():
+    for path, operations in document.paths.items():
         for method in METHODS:
             if method in operations:
-                endpoint = _endpoint(method.upper(), path.removeprefix("/api/v1"), operations[method], base)
-                by_slug.setdefault(operations[method]["tags"][0], []).append(endpoint)
+                endpoint = Endpoint(
+                    method=method.upper(),
+                    path=path.removeprefix("/api/v1"),
+                    published=operations[method],
+                    schemas=document.components,
+                    base=base,
+                )
+                slug = msgspec.json.decode(operations[method], type=Tagged).tags[0]
+                by_slug.setdefault(slug, []).append(endpoint)
     return [Area(slug, by_slug[slug]) for slug in sorted(by_slug)]
 
 
-def _endpoint(method: str, path: str, operation: Json, base: str) -> Endpoint:
-    example = examples().get((method, path))
-    about, _, scope = str(operation["description"]).partition(" Scope: `")
-    bodies = operation.get("requestBody", {}).get("content", {})
-    successes = [one for status, one in sorted(operation["responses"].items()) if status.startswith("2")]
-    answers = successes[0].get("content", {}) if successes else {}
-    shown = example.answer if example else None
-    return Endpoint(
-        anchor=f"{method.lower()}{path.replace('/', '-').translate({123: None, 125: None})}",
-        method=method,
-        path=path,
-        summary=_plain(operation["summary"]),
-        about=_plain(about),
-        scope=scope.rstrip("`."),
-        parameters=[_parameter(one) for one in operation.get("parameters", [])],
-        body=[row for content in [*bodies.values()][:1] for row in _fields(content.get("schema", {}))],
-        answer=[*_fields(answers.get("application/json", {}).get("schema", {}))],
-        statuses=[
-            (status, _plain(one["description"])) for status, one in sorted(operation["responses"].items())
-        ],
-        curl=example.as_curl(base=base, key=KEY) if example else "",
-        printed="" if shown is None else json.dumps(shown, indent=2, ensure_ascii=False),
-    )
+def _read(published: msgspec.Raw) -> Json:
+    return cast("Json", msgspec.json.decode(published))
 
 
 def _plain(text: str) -> str:
@@ -129,11 +180,11 @@ def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
-def _parameter(parameter: Json) -> Row:
+def _parameter(schemas: Schemas, parameter: Json) -> Row:
     place = {"path": "in the address", "header": "header"}.get(parameter["in"], "")
     schema = parameter.get("schema", {})
     many = "may be repeated" if schema.get("type") == "array" else ""
-    words = [_type(schema.get("items", schema)), place, many]
+    words = [_type(schemas, schema.get("items", schema)), place, many]
     return Row(
         parameter["name"],
         ", ".join(word for word in words if word),
@@ -142,28 +193,28 @@ def _parameter(parameter: Json) -> Row:
     )
 
 
-def _fields(schema: Json, before: str = "", depth: int = 1) -> Iterator[Row]:
-    whole = _whole(schema)
+def _fields(schemas: Schemas, schema: Json, before: str = "", depth: int = 1) -> Iterator[Row]:
+    whole = _whole(schemas, schema)
     if whole.get("type") == "array":
-        yield from _fields(whole["items"], f"{before}[]" if before else "", depth)
+        yield from _fields(schemas, whole["items"], f"{before}[]" if before else "", depth)
         return
     for name, field in whole.get("properties", {}).items():
-        inner = _whole(field)
+        inner = _whole(schemas, field)
         row = f"{before}.{name}" if before else name
         is_money = {*inner.get("properties", {})} == {"amount", "currency"}
-        kind = "money" if is_money else _type(inner)
+        kind = "money" if is_money else _type(schemas, inner)
         yield Row(row, kind, name in whole.get("required", []), _plain(field.get("description", "")))
         if depth < DEEPEST and not is_money:
-            yield from _fields(field, row, depth + 1)
+            yield from _fields(schemas, field, row, depth + 1)
 
 
-def _whole(schema: Json) -> Json:
+def _whole(schemas: Schemas, schema: Json) -> Json:
     """The schema with what it refers to."""
     if "$ref" in schema:
         *_, kind, name = schema["$ref"].split("/")
-        return _whole(document()["components"][kind][name])
-    parts = [_whole(one) for one in schema.get("allOf", ())] + [
-        _whole(one) for one in schema.get("oneOf", ()) if one != {"type": "null"}
+        return _whole(schemas, _read(schemas[kind][name]))
+    parts = [_whole(schemas, one) for one in schema.get("allOf", ())] + [
+        _whole(schemas, one) for one in schema.get("oneOf", ()) if one != {"type": "null"}
     ]
     if not parts:
         return schema
@@ -176,8 +227,8 @@ def _whole(schema: Json) -> Json:
     return {**merged, **{name: schema[name] for name in ("properties", "description") if name in schema}}
 
 
-def _type(schema: Json) -> str:
-    whole = _whole(schema)
+def _type(schemas: Schemas, schema: Json) -> str:
+    whole = _whole(schemas, schema)
     if whole.get("enum"):
         return "one of: " + ", ".join("null" if value is None else str(value) for value in whole["enum"])
     kinds = whole.get("type", "any")

@@ -1,4 +1,4 @@
-"""What a worker loads before its first task: each megabyte is taken by every process of the site."""
+"""What a worker and a web process load before they are asked: each megabyte is taken by every process of the site."""
 
 from __future__ import annotations
 
@@ -43,3 +43,26 @@ def test_a_worker_loads_neither_the_administration_nor_what_other_tasks_need() -
     loaded = {*done.stdout.split()}
     assert loaded >= NEEDED
     assert not HEAVY & loaded
+
+
+PAGES = """
+import sys
+from unittest import mock
+with mock.patch("portal.ops.schema.refuse_unmigrated"):
+    import portal.wsgi
+loaded = [*sys.modules]
+import requests, yaml  # they can be had afterwards
+print(*loaded)
+"""
+UNASKED = {
+    *("celery", "kombu", "click", "requests", "urllib3", "yaml", "stripe", "lxml", "typst"),
+    *("drf_spectacular.generators", "portal.api.openapi", "billing.tasks"),
+    "billing.migrations.0001_initial",
+}
+
+
+def test_a_web_process_loads_its_pages_and_nothing_that_few_of_them_need() -> None:
+    done = subprocess.run([sys.executable, "-c", PAGES], capture_output=True, text=True, check=True)
+    loaded = {*done.stdout.split()}
+    assert loaded >= {"portal.web.urls", "portal.api.routes", "billing.admin"}
+    assert not UNASKED & loaded
