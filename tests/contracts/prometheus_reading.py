@@ -8,8 +8,12 @@ from fractions import Fraction
 from typing import Any
 
 from clusters.connectors.base import BusyHour, UsageFact
+from clusters.connectors.findings import Finding
 from clusters.connectors.http import Endpoint, Http
 from clusters.connectors.prometheus import PrometheusConnector, PrometheusLogin, PrometheusOptions
+from clusters.connectors.prometheus.check import examine
+from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.option_parsing import options_from
 from tests.fakes.prometheus import Reply, Request, StandIn
 
 HOUR = 3600
@@ -45,6 +49,12 @@ def read_all(
     busy = [row for row in rows if isinstance(row, BusyHour)]
     assert [*facts, *busy] == rows
     return facts, busy, source
+
+
+def findings_of(url: str, now: int, options: dict[str, Any]) -> dict[str, Finding]:
+    """What "Test connection" says at `now`, by subject."""
+    with PrometheusClient(Endpoint(base_url=url), PrometheusLogin(), clock=lambda: now) as client:
+        return {finding.subject: finding for finding in examine(client, options_from(options), now=now)}
 
 
 def through(real: Http, request: Request) -> Reply:

@@ -95,6 +95,8 @@ class World:
         uid: str = "",
         created: int | None = None,
         priority_class: str = "",
+        owner: tuple[str, str] = ("", ""),
+        pod_labels: dict[str, str] | None = None,
         qos_class: str = "",
     ) -> None:
         """A pod whose series stand in [since, until), scheduled when they begin unless said otherwise.
@@ -108,6 +110,12 @@ class World:
             self.series("kube_pod_container_resource_requests", {**identity, **labels}, [(since, until, 1)])
         classed = {"priority_class": priority_class} if priority_class else {}
         self.series("kube_pod_info", {**identity, "node": node, **classed}, [(since, until, 1)])
+        if any(owner):
+            kind, owner_name = owner
+            owned = {"owner_kind": kind, "owner_name": owner_name, "owner_is_controller": "true"}
+            self.series("kube_pod_owner", {**identity, **owned}, [(since, until, 1)])
+        if pod_labels:
+            self.series("kube_pod_labels", {**identity, **pod_labels}, [(since, until, 1)])
         for qos in ("BestEffort", "Burstable", "Guaranteed") if qos_class else ():
             named = {**identity, "qos_class": qos}
             self.series("kube_pod_status_qos_class", named, [(since, until, float(qos == qos_class))])

@@ -7,13 +7,10 @@ from typing import Any
 import pytest
 
 from clusters.connectors.base import ConnectorError
-from clusters.connectors.findings import Finding, Level
-from clusters.connectors.http import Endpoint
-from clusters.connectors.prometheus import AccountFrom, PrometheusLogin
-from clusters.connectors.prometheus.check import examine
-from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.findings import Level
+from clusters.connectors.prometheus import AccountFrom
 from clusters.connectors.prometheus.option_parsing import options_from
-from tests.contracts.prometheus_reading import HOUR, connector, present, read, uid_of
+from tests.contracts.prometheus_reading import HOUR, connector, findings_of, present, read, uid_of
 from tests.integration.prom_lab import Lab
 
 NOT_OF_PODS = (
@@ -95,11 +92,6 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(options: dict[str, Any], s
     with pytest.raises(ConnectorError) as refused:
         options_from(options)
     assert str(refused.value) == sentence
-
-
-def findings_of(url: str, now: int, options: dict[str, Any]) -> dict[str, Finding]:
-    with PrometheusClient(Endpoint(base_url=url), PrometheusLogin(), clock=lambda: now) as client:
-        return {finding.subject: finding for finding in examine(client, options_from(options), now=now)}
 
 
 @pytest.mark.parametrize(("preset", "unit"), [("kueue", 1), ("volcano", 1000), ("kai", 1)])

@@ -37,8 +37,10 @@ def reading_of_lab(prom_lab: Lab) -> LabReading:
 
 
 def _named(usage: LabReading, name: str) -> list[UsageFact]:
+    """The runs of pods of that name."""
     return sorted(
-        (fact for fact in usage[0].values() if fact.name == name), key=lambda fact: fact.started or 0
+        (fact for fact in usage[0].values() if fact.job_id.partition("/")[2] == name),
+        key=lambda fact: fact.started or 0,
     )
 
 

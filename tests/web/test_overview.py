@@ -159,6 +159,14 @@ def test_what_no_price_covers_is_said_aloud() -> None:
     assert "vision mi300x 12.00 Unpriced" in text
 
 
+def test_an_expensive_pod_stands_beside_the_job_that_it_is_a_part_of() -> None:
+    tenant = a_lab()
+    ann = builders.a_person("ann@vision.example", tenant)
+    pod = builders.a_job(job_id="vision/llama-worker-0", name="llama", user="ben")
+    builders.ingest(builders.a_cluster(), pod)
+    assert "vision/llama-worker-0 llama ben" in words(page(ann, "/t/vision-lab/"))
+
+
 def test_a_plan_that_waives_gpus_says_so() -> None:
     cluster = builders.a_cluster()
     free = builders.a_plan(

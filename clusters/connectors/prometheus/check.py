@@ -8,7 +8,7 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.clocks import MEND, Clocks
 from clusters.connectors.findings import Finding
 from clusters.connectors.mig import UnknownShareError
-from clusters.connectors.prometheus import check_metrics, nodes
+from clusters.connectors.prometheus import check_metrics, check_pods, nodes
 from clusters.connectors.prometheus import queries as metrics
 from clusters.connectors.prometheus.check_metrics import CHECK_WINDOW, CheckSession, telemetry
 from clusters.connectors.prometheus.client import PrometheusClient
@@ -171,6 +171,7 @@ _CHECKS: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
     ("Lifecycle", _lifecycle),
     ("Devices", _devices),
     ("Account", _account),
+    ("Pods", check_pods.attributes),
     ("Queues", check_metrics.queues),
     ("DCGM", telemetry),
 )

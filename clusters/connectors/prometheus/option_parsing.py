@@ -151,6 +151,8 @@ _READERS: Mapping[str, Callable[[object, str], Any]] = {
     "labels": _labels,
     "account_from": _choice(AccountFrom),
     "account_label": _text,
+    "user_label": _text,
+    "job_labels": _texts,
     "charge_from": _choice(ChargeFrom),
     "resources": _resources,
     "reservations": _texts,

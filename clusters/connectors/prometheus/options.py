@@ -52,7 +52,8 @@ KUEUE, VOLCANO, KAI = (
     Attribution(source=AccountFrom.POD_LABEL, label=QUEUES[preset].labels[0])
     for preset in (Preset.KUEUE, Preset.VOLCANO, Preset.KAI)
 )
-QUEUE_LABELS = tuple(label for series in QUEUES.values() for label in series.labels)
+LOCAL_QUEUES = ("label_kueue_x_k8s_io_local_queue_name", "label_kueue_x_k8s_io_queue_name")
+QUEUE_LABELS = (*(label for series in QUEUES.values() for label in series.labels), *LOCAL_QUEUES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,8 @@ class PrometheusOptions:
     matcher: str = ""  # put into every selector: cluster="x", or several with commas between
     labels: LabelNames = field(default_factory=LabelNames)
     account: Attribution = field(default_factory=Attribution)
+    user_label: str = ""  # of pods: who started it
+    job_labels: tuple[str, ...] = ()  # of pods: the first that a pod has names its job, before its owner
     charge_from: ChargeFrom = ChargeFrom.SCHEDULED
     resources: str = (
         "nvidia_com_(gpu|mig_.+)(_shared)?"  # regular expression, as kube-state-metrics spells them
@@ -152,7 +155,8 @@ class PrometheusOptions:
     def __post_init__(self) -> None:
         if self.matcher and not is_matcher(self.matcher):
             raise not_a_matcher(self.matcher)
-        names = (self.account.label, *(getattr(self.labels, name) for name in self.labels.__slots__))
+        spelled = (getattr(self.labels, name) for name in self.labels.__slots__)
+        names = (self.account.label, self.user_label, *self.job_labels, *spelled)
         for name in filter(None, names):
             if not _LABEL.fullmatch(name):
                 raise ConnectorError("option-label-name", retry=False, label=quoted(name))

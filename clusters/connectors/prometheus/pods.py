@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import chain
 
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.lifecycle import Life, Lifecycle, Window, ask_of_pods
 from clusters.connectors.prometheus.options import AccountFrom, LabelNames
-from clusters.connectors.prometheus.queries import CREATED, DEVICES, FRACTIONS, POD_INFO, QOS_CLASS, Queries
+from clusters.connectors.prometheus.pod_jobs import jobs_of
+from clusters.connectors.prometheus.queries import (
+    CREATED,
+    DEVICES,
+    FRACTIONS,
+    POD_INFO,
+    POD_OWNER,
+    QOS_CLASS,
+    Queries,
+)
 from clusters.connectors.prometheus.responses import Series, first, whole
 
 
@@ -37,11 +47,13 @@ class PodAllocation:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Accounts and queues by uid; for accounts by a label of the namespace, by its name."""
+    """Accounts, queues, users and labelled jobs by uid; for accounts by a label of the namespace, by its name."""
 
     pods: Mapping[str, str]
     namespaces: Mapping[str, str]
     queues: Mapping[str, str]
+    users: Mapping[str, str]
+    jobs: Mapping[str, str]
     source: AccountFrom
 
     def account(self, allocation: PodAllocation) -> str:
@@ -145,18 +157,21 @@ def _devices(text: str) -> Decimal:
 
 
 def _nobody() -> Owners:
-    return Owners({}, {}, {}, AccountFrom.NAMESPACE)
+    return Owners({}, {}, {}, {}, {}, AccountFrom.NAMESPACE)
 
 
 def _owners(
     client: PrometheusClient, queries: Queries, window: Window, holder: str, lives: Mapping[str, Life]
 ) -> Owners:
-    attribution = queries.options.account
+    options = queries.options
+    attribution = options.account
     by_pod = attribution.label if attribution.source is AccountFrom.POD_LABEL else ""
-    of_queues = queries.options.queue_labels
-    names = tuple(dict.fromkeys((*of_queues, *filter(None, (by_pod,)))))
+    told_by = (options.queue_labels, (options.user_label,), options.job_labels)
+    names = tuple(dict.fromkeys(filter(None, (*chain.from_iterable(told_by), by_pod))))
     pods: dict[str, str] = {}
     queues: dict[str, str] = {}
+    users: dict[str, str] = {}
+    jobs: dict[str, str] = {}
     namespaces: dict[str, str] = {}
     series = ask_of_pods(
         client,
@@ -168,15 +183,15 @@ def _owners(
     )
     for one in sorted(series, key=lambda series: sorted(series.metric.items())):
         uid = one.metric.get("uid", "")
-        queue = first(one.metric, of_queues)
-        queues[uid] = queue or queues.get(uid, "")
+        for told, labels in zip((queues, users, jobs), told_by, strict=True):
+            told[uid] = first(one.metric, labels) or told.get(uid, "")
         if by_pod:
             pods[uid] = one.metric.get(by_pod, "") or pods.get(uid, "")
     if attribution.source is AccountFrom.NAMESPACE_LABEL:
         for one in client.instant(queries.namespaces(attribution.label, window.length), window.at):
-            namespace = spelled(one, "namespace", queries.options.labels)
+            namespace = spelled(one, "namespace", options.labels)
             namespaces[namespace] = max(one.metric.get(attribution.label, ""), namespaces.get(namespace, ""))
-    return Owners(pods, namespaces, queues, attribution.source)
+    return Owners(pods, namespaces, queues, users, jobs, attribution.source)
 
 
 def spelled(series: Series, what: str, names: LabelNames) -> str:
@@ -191,6 +206,7 @@ class Attributes:
     priority_classes: Mapping[str, str] = field(default_factory=dict)
     qos_classes: Mapping[str, str] = field(default_factory=dict)
     created: Mapping[str, int] = field(default_factory=dict)  # epoch seconds
+    jobs: Mapping[str, str] = field(default_factory=dict)  # names of owners
 
 
 def attributes_of(
@@ -215,6 +231,7 @@ def attributes_of(
             for one in read(CREATED, lambda some, by, seconds: some.first(CREATED, by, seconds))
             if one.value is not None and (second := whole(one.value[1])) is not None and second > 0
         },
+        jobs_of(client, queries, window, read(POD_OWNER, Queries.owner)),
     )
 
 

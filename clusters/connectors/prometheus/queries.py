@@ -17,6 +17,9 @@ COMPLETED = "kube_pod_completion_time"
 POD_INFO = "kube_pod_info"
 QOS_CLASS = "kube_pod_status_qos_class"
 CREATED = "kube_pod_created"
+POD_OWNER = "kube_pod_owner"
+REPLICASET_OWNER = "kube_replicaset_owner"
+JOB_OWNER = "kube_job_owner"
 POD_LABELS = "kube_pod_labels"
 POD_ANNOTATIONS = "kube_pod_annotations"
 NAMESPACE_LABELS = "kube_namespace_labels"
@@ -30,6 +33,7 @@ NODE_UNSCHEDULABLE = "kube_node_spec_unschedulable"
 OVER = 'phase=~"Succeeded|Failed"'
 HOLDING = 'phase=~"Pending|Running|Unknown"'
 FRACTIONS = ("annotation_gpu_fraction", "annotation_gpu_memory")
+OWNED_BY = "owner_kind,owner_name,owner_is_controller"
 DEVICES = "annotation_gpu_fraction_num_devices"
 NAMED = 10_000  # characters of names in one query, some 270 uids; VictoriaMetrics takes queries of 16 KiB
 
@@ -103,6 +107,16 @@ class Queries:
 
     def priority_class(self, gate: str, seconds: int) -> str:
         return only(most("uid,priority_class", self.pod(POD_INFO), seconds), gate, seconds)
+
+    def owner(self, gate: str, seconds: int) -> str:
+        """What made each pod."""
+        by = f"uid,{self.spellings('namespace')},{OWNED_BY}"
+        return only(most(by, self.pod(POD_OWNER), seconds), gate, seconds)
+
+    def owners(self, metric: str, label: str, names: Sequence[str], seconds: int) -> str:
+        """What made each of these objects; `label` has their names."""
+        selector = self.selector(metric, f'{label}=~"{alternatives(names)}"')
+        return most(f"{label},{self.spellings('namespace')},{OWNED_BY}", selector, seconds)
 
     def qos_class(self, gate: str, seconds: int) -> str:
         return only(f"{most('uid,qos_class', self.pod(QOS_CLASS), seconds)} == 1", gate, seconds)

@@ -1,0 +1,55 @@
+"""Test connection: of how many pods with devices this source really tells what jobs are known by."""
+
+from __future__ import annotations
+
+from clusters.connectors.prometheus import queries as metrics
+from clusters.connectors.prometheus.check_metrics import CHECK_WINDOW, CheckSession
+from clusters.connectors.prometheus.facts import count_of
+from clusters.connectors.prometheus.pod_jobs import NOBODY
+
+
+def attributes(session: CheckSession, subject: str) -> bool:
+    """Bills need none of it, so nothing of it fails; without owners each pod is its own job."""
+    queries, options = session.queries, session.queries.options
+    pods = _pods(session, queries.requests)
+    if not pods:
+        session.ok(subject, "No pod had devices in the last hour.")
+        return True
+    owners = _pods(session, queries.pod(metrics.POD_OWNER, f'owner_kind!~"{"|".join(sorted(NOBODY))}"'))
+    classed = queries.pod(metrics.POD_INFO, 'priority_class!=""')
+    told = [
+        f"{owners:,} tell their owner",
+        f"{_pods(session, queries.pod(metrics.CREATED)):,} their creation",
+        f"{_pods(session, classed):,} a priority class",
+        f"{_labelled(session, options.queue_labels):,} a queue",
+    ]
+    if options.job_labels:
+        told.append(f"{_labelled(session, options.job_labels):,} a job by label")
+    if options.user_label:
+        told.append(f"{_labelled(session, (options.user_label,)):,} a user")
+    sentence = f"Of {count_of(pods, 'pod')} with devices in the last hour, {', '.join(told)}."
+    if owners or _pods(session, queries.pod(metrics.POD_OWNER)):
+        session.ok(subject, sentence)
+    else:
+        session.warn(
+            subject,
+            f"{sentence} Each is listed as a job of its own.",
+            f"Let Prometheus keep {metrics.POD_OWNER}.",
+        )
+    return True
+
+
+def _labelled(session: CheckSession, labels: tuple[str, ...]) -> int:
+    selectors = (session.queries.pod(metrics.POD_LABELS, f'{label}!=""') for label in labels)
+    return _pods(session, *selectors)
+
+
+def _pods(session: CheckSession, *selectors: str) -> int:
+    """Pods with devices that one of the selectors has a series of."""
+    span = metrics.span(CHECK_WINDOW)
+    either = " or ".join(f"count by (uid) (count_over_time({one}[{span}]))" for one in selectors)
+    series = session.client.instant(
+        f"count(({either}) and on (uid) count by (uid) (count_over_time({session.queries.requests}[{span}])))",
+        session.now,
+    )
+    return int(series[0].value[1]) if series and series[0].value else 0
