@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from threading import Barrier, Thread
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 
 from billing.catalog.public_plans import set_offer
 from billing.invoicing import close_runs
 from billing.models import CheckoutSession, Plan, SignUp, SignUpState, Wallet, WalletGrant
 from billing.sign_up import requests
+from billing.sign_up.policy import SignUpError
 from billing.tasks import advance_sign_up
 from portal.core.tenants.models import OperatorRole, User
 from portal.dev.stripe_sandbox.errors import ApiError
@@ -119,3 +122,28 @@ def test_a_plan_that_is_not_offered_any_more_waits_for_op_and_a_close_leaves_out
     assert not close_runs.list_billable().exists()
     decides(op, "approve", sign_up=row.pk)
     assert [tenant.pk for tenant in close_runs.list_billable()] == [row.tenant_id]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_dan_who_sends_the_form_four_times_at_once_has_one_tenant(op: User) -> None:
+    opened()
+    dan, now = a_newcomer(), datetime.now(UTC)
+    start, answers = Barrier(4), list[str]()
+
+    def ask() -> None:
+        try:
+            start.wait(60)
+            requests.ask(user=dan, name="Orbit", country="DE", plan="starter", moment=now)
+            answers.append("begun")
+        except SignUpError as refused:
+            answers.append(refused.code)
+        finally:
+            connection.close()
+
+    threads = [Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(answers) == ["begun", *["sign-up-waits"] * 3]
+    assert SignUp.objects.get().tenant.name == "Orbit"
