@@ -111,6 +111,7 @@ def test_quota_040_a_real_slurm_that_takes_no_limits_holds_gpu_jobs_instead_and_
 
     try:
         every_slurm.is_running(runs)
+        time.sleep(2)  # what is read in its first second has used nothing, and is not read again so soon
         until(is_read)
         waits, without, own = submits(*gpu), submits("-p", "cpu"), submits("--hold", *gpu)
         allow(globex, 0)
@@ -161,6 +162,7 @@ def test_quota_041_a_real_slurm_starts_no_gpu_job_of_the_budgets_user_and_those_
 
     try:
         every_slurm.is_running(jobs[0])
+        time.sleep(2)  # what is read in its first second has used nothing, and is not read again so soon
         until(is_read)
         allow(acme, 0, user="ben", action=QuotaAction.HOLD_JOBS)
         looks()
