@@ -106,7 +106,7 @@ def load_supposed(account_id: int, run: UsageFact) -> bool:
     with connection.cursor() as cursor:
         temp_tables.prepare(cursor, "USAGE")
         cursor.execute(sql.SUPPOSE, values)
-        return _loaded(cursor) == 1
+        return bool(cursor.rowcount == 1)
 
 
 def slices_of_window(

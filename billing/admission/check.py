@@ -109,7 +109,7 @@ def check_job(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime, be
     by_quota = figures.load_figures(rows, moment=now, forecasts=False, besides=besides) if rows else {}
     released = bool(rows) and tenant.pk in demands.load_released([tenant.pk], now)
     blocks = demands.list_open(rows) if rows and not released else {}
-    cost = JobCost(tenant, cluster, job, owner.account.name, now)
+    cost = JobCost(tenant, cluster, job, owner, now)
     paying = list_wallets(owner, cost, job.user, seconds, now, besides=besides)
     needs = []
     for row in rows:

@@ -12,7 +12,7 @@ from billing.quotas import valued_use
 from billing.rules.tiers import Scale
 from billing.simulation.quotes import Part, Quote, quote
 from clusters.connectors.base import UsageFact
-from portal.core.tenants.models import Tenant
+from portal.core.tenants.models import Ownership, Tenant
 
 HOUR = 3600
 MINUTE = 60
@@ -29,7 +29,7 @@ class JobCost:
     tenant: Tenant
     cluster: str
     job: UsageFact
-    account: str
+    owner: Ownership  # of the account that it would run in
     now: datetime
     quotes: dict[int, Quote] = field(default_factory=dict)
     tries: int = TRIES  # that are left
@@ -69,8 +69,10 @@ class JobCost:
     def _quote(self, seconds: int) -> Quote:
         if seconds not in self.quotes:
             end = (self.job.started or 0) + seconds
-            job = replace(self.job, account=self.account, ended=end, seen_until=end)
-            self.quotes[seconds] = quote(tenant=self.tenant, cluster=self.cluster, job=job, now=self.now)
+            job = replace(self.job, account=self.owner.account.name, ended=end, seen_until=end)
+            self.quotes[seconds] = quote(
+                tenant=self.tenant, cluster=self.cluster, job=job, now=self.now, owner=self.owner
+            )
         return self.quotes[seconds]
 
     def _parts(self, quota: Quota, one: Quote) -> list[Part]:

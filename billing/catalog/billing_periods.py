@@ -247,12 +247,20 @@ def _month(moment: datetime, zone: str) -> tuple[int, int]:
 
 def days_of(tenants: Iterable[Tenant]) -> Mapping[int, Days]:
     """By tenant how its days go. One query, which finds rows of those alone that have moved to another zone."""
-    others: dict[int, list[tuple[rules.Period, ZoneInfo]]] = defaultdict(list)
+    others: dict[int, list[BillingPeriod]] = defaultdict(list)
     zones = {tenant.pk: tenant.zone for tenant in tenants}
     moved = BillingPeriod.objects.filter(tenant__in=zones).exclude(timezone=F("tenant__timezone"))
     for period in moved.order_by("start"):
-        others[period.tenant_id].append((as_rule(period), ZoneInfo(period.timezone)))
-    return {pk: Days(zone, tuple(others[pk])) for pk, zone in zones.items()}
+        others[period.tenant_id].append(period)
+    return {pk: days_by(zone, others[pk]) for pk, zone in zones.items()}
+
+
+def days_by(zone: ZoneInfo, periods: Iterable[BillingPeriod]) -> Days:
+    """How the days of a tenant in this zone go, whose periods are these, by `start`."""
+    others = [
+        (as_rule(period), ZoneInfo(period.timezone)) for period in periods if period.timezone != zone.key
+    ]
+    return Days(zone, tuple(others))
 
 
 def as_rule(period: BillingPeriod) -> rules.Period:

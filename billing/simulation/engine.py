@@ -16,7 +16,6 @@ from django.db import connection
 from billing.catalog import billing_periods
 from billing.catalog.terms import Terms
 from billing.invoicing import charges
-from billing.invoicing import statement_rows as rows
 from billing.invoicing.charges import ChargeInputs, InOrder
 from billing.models import BillingPeriod, PeriodTotal, Price, Verdict
 from billing.models.plans import priced_meter
@@ -139,11 +138,11 @@ def paid_by(used: Mapping[Used, Fraction], payer: int | None) -> dict[Used, Frac
 def owed_by_tenant(
     periods: Iterable[BillingPeriod],
     used: Mapping[Used, Fraction],
+    prices: Mapping[int, Price],
     terms_by_tenant: Mapping[int, Terms],
     in_order: Ordered,
 ) -> dict[int, Owing]:
-    """By tenant what such use in its periods costs, with its terms: by the rule of the statement. One query."""
-    prices = rows.load_prices(key.price for key in used)
+    """By tenant what such use in its periods costs, with its terms: by the rule of the statement, at `prices`."""
     by_tenant: dict[int, dict[Period, BillingPeriod]] = defaultdict(dict)
     for period in periods:
         by_tenant[period.tenant_id][billing_periods.as_rule(period)] = period

@@ -7,7 +7,7 @@ already, included hours that are left, and a commitment that the job only helps 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -18,6 +18,7 @@ from django.db.models import Min, Q
 
 from billing.catalog import allowances, billing_periods, line_descriptions, terms, third_party_payers
 from billing.catalog.terms import Terms
+from billing.invoicing.statement_rows import load_prices
 from billing.models import BillingPeriod, Price
 from billing.models.rated import Resource
 from billing.queries.costs import per_currency
@@ -76,10 +77,13 @@ class Quote:
     total: list[Money]  # one per currency; none where nothing of it is charged
 
 
-def quote(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime) -> Quote:
+def quote(
+    *, tenant: Tenant, cluster: str, job: UsageFact, now: datetime, owner: Ownership | None = None
+) -> Quote:
     """What the tenant's job would cost that runs from `job.started` to `job.ended`, on the named cluster.
 
-    `job.account` is one that the tenant owns then; "" for any of them. It starts within two years of `now`, or in
+    `job.account` is one that the tenant owns then, "" for any of them; `owner`: as `account_of` says it, for whoever
+    quotes several lengths. It starts within two years of `now`, or in
     a billing period that is kept. Keeps nothing, and waits for nobody who rates. Raises QuoteError.
     """
     seconds = read_length(job)
@@ -87,15 +91,16 @@ def quote(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime) -> Quo
     ended = started + timedelta(seconds=seconds)
     _refuse_far(tenant, started, now)
     with transaction.atomic():
-        account = account_of(tenant, cluster, job.account, started)
+        account = owner or account_of(tenant, cluster, job.account, started)
         billing_periods.ensure(tenant=tenant, since=started, until=ended)
         if not usage.load_supposed(account.account_id, job):
             raise QuoteError("account-unknown", account=quoted(job.account), cluster=cluster)
         engine.prepare()
-        touched = BillingPeriod.objects.filter(tenant=tenant, start__lt=ended, end__gt=started)
-        sums = engine.sums(list(touched.values_list("pk", flat=True)), in_order=True)
+        touching = BillingPeriod.objects.filter(tenant=tenant, start__lt=ended, end__gt=started)
+        touched = list(touching.order_by("start"))
+        sums = engine.sums([period.pk for period in touched], in_order=True)
         added = {key: seconds for key, seconds in engine.added(sums).items() if key.tenant == tenant.pk}
-        owed = _owed(tenant, added, ended)
+        owed = _owed(tenant, added, touched, ended)
         transaction.set_rollback(True)
     parts, changed = _parts(added, owed)
     unpriced = _unpriced(added)
@@ -108,8 +113,10 @@ def _refuse_far(tenant: Tenant, started: datetime, now: datetime) -> None:
     latest = now + REACH
     if started > latest:
         raise QuoteError("too-late", latest=latest)
-    first = BillingPeriod.objects.filter(tenant=tenant).aggregate(first=Min("start"))["first"]
-    earliest = min(now - REACH, first or now)
+    earliest = now - REACH
+    if started < earliest:
+        first = BillingPeriod.objects.filter(tenant=tenant).aggregate(first=Min("start"))["first"]
+        earliest = min(earliest, first or now)
     if started < earliest:
         raise QuoteError("too-early", earliest=earliest)
 
@@ -140,42 +147,43 @@ def account_of(tenant: Tenant, cluster: str, name: str, at: datetime) -> Ownersh
     return chosen
 
 
-def _owed(tenant: Tenant, added: Mapping[Used, Fraction], ended: datetime) -> list[tuple[Owing, Owing]]:
+def _owed(
+    tenant: Tenant, added: Mapping[Used, Fraction], touched: Sequence[BillingPeriod], ended: datetime
+) -> list[tuple[Owing, Owing]]:
     """What is owed without the job and with it, over all periods that bear on it, by each who pays for it."""
     terms_by_tenant = terms.of_tenants([tenant.pk])
     stretches = third_party_payers.stretches_of(tenants=[tenant.pk])
-    periods = _periods(tenant, added, terms_by_tenant, ended)
+    charging = [period for period in touched if period.pk in {key.period for key in added}] or touched[-1:]
+    periods = _list_earlier(tenant, ended) if _rolls(terms_by_tenant.get(tenant.pk)) else charging
     rated = engine.rated_use(period.pk for period in periods)
     charged = {key: seconds for key, seconds in added.items() if key.price is not None}
     both = dict(rated)
     for key, seconds in charged.items():
         both[key] = both.get(key, Fraction(0)) + seconds
+    prices = load_prices(key.price for key in both)
     pairs = []
     for payer in sorted({key.payer for key in added} or {None}, key=lambda pk: pk or 0):
         own = terms.paid_by(terms_by_tenant, payer, stretches)
         pair = [
-            engine.owed_by_tenant(periods, engine.paid_by(used, payer), own, partial(in_order, payer=payer))
+            engine.owed_by_tenant(
+                periods, engine.paid_by(used, payer), prices, own, partial(in_order, payer=payer)
+            )
             for used, in_order in ((rated, allowances.in_order), (both, allowances.in_order_with_supposed))
         ]
         pairs.append((pair[0][tenant.pk], pair[1][tenant.pk]))
     return pairs
 
 
-def _periods(
-    tenant: Tenant, added: Iterable[Used], terms_by_tenant: Mapping[int, Terms], ended: datetime
-) -> Sequence[BillingPeriod]:
-    """Those that the job falls into; all up to its end where something may be carried over from one to the next."""
-    periods = BillingPeriod.objects.filter(tenant=tenant, start__lt=ended)
-    rolls = tenant.pk in terms_by_tenant and any(
-        allowance.rollover
-        for listed in terms_by_tenant[tenant.pk].allowances.values()
-        for allowance in listed
+def _rolls(own: Terms | None) -> bool:
+    """Whether something may be carried over from one period to the next."""
+    return own is not None and any(
+        allowance.rollover for listed in own.allowances.values() for allowance in listed
     )
-    return list(
-        periods
-        if rolls
-        else periods.filter(pk__in={key.period for key in added}) or periods.order_by("-start")[:1]
-    )
+
+
+def _list_earlier(tenant: Tenant, ended: datetime) -> Sequence[BillingPeriod]:
+    """All periods up to the end of the job."""
+    return list(BillingPeriod.objects.filter(tenant=tenant, start__lt=ended))
 
 
 def _parts(

@@ -19,6 +19,7 @@ from django.db.models import Q
 
 from billing.catalog import allowances, billing_periods, line_descriptions, terms, third_party_payers
 from billing.catalog.terms import Terms
+from billing.invoicing.statement_rows import load_prices
 from billing.models import BillingPeriod, Plan, Subscription
 from billing.queries.costs import per_currency
 from billing.rules.money import Money
@@ -215,11 +216,12 @@ def _owed(
     """What the tenants' use comes to, whoever pays: each who does has the tiers and terms for its own time."""
     stretches = third_party_payers.stretches_of(tenants={period.tenant_id for period in periods})
     paying = {stretch.payer for stretch in stretches} | {key.payer for key in used if key.payer is not None}
+    prices = load_prices(key.price for key in used)
     owed: list[tuple[int, Owing]] = []
     for payer in (None, *sorted(paying)):
         own = terms.paid_by(terms_by_tenant, payer, stretches)
         ordered = partial(in_order, payer=payer)
-        owed += engine.owed_by_tenant(periods, engine.paid_by(used, payer), own, ordered).items()
+        owed += engine.owed_by_tenant(periods, engine.paid_by(used, payer), prices, own, ordered).items()
     return owed
 
 
