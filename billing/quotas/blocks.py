@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import BigIntegerField, Case, CharField, Exists, OuterRef, Q, Value, When
+from django.db.models import BigIntegerField, Case, CharField, Exists, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Cast, Concat, Replace
 
 from billing.catalog.tenant_lock import lock
@@ -51,14 +51,18 @@ def enforce_blocks(*, moment: datetime, opens: PortOpener) -> BlockTally:
     return done
 
 
-def _drop_unsent(moment: datetime) -> None:
-    """Rows to be lifted whose account the scheduler was never told of: there is nothing to undo."""
-    placed = BlockReason.objects.filter(
+def list_placed() -> QuerySet[BlockReason]:
+    """The reasons that stand beneath blocks for the quota of a row of `QuotaBlock`, within whose query it is."""
+    return BlockReason.objects.filter(
         block__cluster=OuterRef("account__cluster"),
         block__account=OuterRef("account__name"),
         source=Concat(Value(QUOTA_SOURCE), Cast(OuterRef("quota"), CharField())),
         ended_at=None,
     )
+
+
+def _drop_unsent(moment: datetime) -> None:
+    """Rows to be lifted whose account the scheduler was never told of: there is nothing to undo."""
     held = Act.objects.filter(
         cluster=OuterRef("account__cluster"),
         account=OuterRef("account__name"),
@@ -66,7 +70,9 @@ def _drop_unsent(moment: datetime) -> None:
         who__startswith=QUOTA_SOURCE,  # the last quota that held a job releases it, whichever did it
     )
     may_hold = (Q(holds=True) | Q(holds_instead=True)) & Exists(held)
-    rows = QuotaBlock.objects.filter(~Exists(placed), ~may_hold, state=QuotaBlockState.LIFTING, ended_at=None)
+    rows = QuotaBlock.objects.filter(
+        ~Exists(list_placed()), ~may_hold, state=QuotaBlockState.LIFTING, ended_at=None
+    )
     for row in rows.select_related("account__cluster")[:AT_ONCE]:
         _record(row, QuotaBlockState.LIFTED, moment, silent=True)
 

@@ -28,6 +28,7 @@ from billing.models import (
     WalletScope,
 )
 from billing.quotas import blocks, figures, quotas, review
+from billing.quotas.block_proof import prove_blocks
 from billing.quotas.terms import QuotaError
 from billing.wallets import grants, wallet_terms
 from clusters import enforcement_plan, job_control
@@ -238,6 +239,7 @@ class World(Lab):
             assert reasons.count() == len(demanded[account]) + (account in self.oracle.by_hand)
             assert AccountBlock.objects.filter(account=account, ended_at=None).exists() == is_blocked
         assert not Act.objects.filter(outcome__in=("intended", "unknown")).exists()
+        assert prove_blocks(moment=self.now).broken == []
 
     def _tells_what_it_should(self) -> None:
         rows = list(quotas.list_quotas(self.tenant))

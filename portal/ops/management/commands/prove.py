@@ -16,6 +16,7 @@ from billing.proof import checks, months
 from billing.proof.snapshot import snapshot
 from billing.proof.summary import UNITS, as_data, quantity_text, units_of
 from billing.proof.sums import PARTS, seconds_text
+from billing.quotas.block_proof import prove_blocks
 from billing.quotas.proof import prove_quotas, prove_reservations
 from billing.rules.period import parse_month
 from clusters import comparison, validation
@@ -64,7 +65,7 @@ class Command(OperatorCommand):
         )
         if month is None:
             with snapshot():
-                more = [prove_quotas(moment=moment), prove_reservations(moment=moment)]
+                more = [prove(moment=moment) for prove in (prove_quotas, prove_reservations, prove_blocks)]
             proof = replace(proof, checks=[*proof.checks, *more])
         holds = proof.holds and not (source and source["differences"])
         data = {"month": options["month"], "holds": holds, **as_data(proof), "source": source}
