@@ -149,6 +149,7 @@ def test_api_028_what_moves_money_or_issues_documents_needs_a_key_at_every_addre
         "invoices/<str:name>/manual-payments",
         "invoices/<str:name>/payments",
         "invoices/<str:name>/write-offs",
+        "sign-ups/<str:name>/decisions",
         "wallets/<str:name>/grants",
     }
     for address in POSTED:

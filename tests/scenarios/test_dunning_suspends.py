@@ -273,10 +273,10 @@ def test_an_account_that_nobody_foresaw_keeps_no_other_from_being_blocked_or_fre
     own(lab.tenant, lab.cluster, "speech")
     read = SlurmActs.limits
 
-    def limits_of(acts: SlurmActs, account: str) -> Mapping[str, int]:
+    def limits_of(acts: SlurmActs, account: str, user: str = "") -> Mapping[str, int]:
         if account == "vision":
             raise TypeError("a limit of a form that no release has had yet")
-        return read(acts, account)
+        return read(acts, account, user)
 
     def speech() -> int | None:
         return lab.slurm.world.limits("speech").tres.get("total", {}).get("gres/gpu")

@@ -20,7 +20,7 @@ def test_ben_reads_the_tier_that_his_job_falls_into() -> None:
     text = words(page(ben, "/t/vision-lab/quote/?gpus=10&hours=1&at=2026-03-20T10:00"))
     assert "Estimated cost (before tax) $27.50" in text  # 5 hours at 3.00 are left, 5 are at 2.50
     assert "20 Mar 2026, 10:00 – 20 Mar 2026, 11:00, account robots." in text
-    assert "As usage stood on 3 Mar 2026, 00:00" in text
+    assert "Computed from the usage up to 3 Mar 2026, 00:00." in text
     assert (
         "GPU time graduated: up to 100 at $3.00, up to 500 at $2.50, above at $2.00 10.00 GPU-hours" in text
     )
