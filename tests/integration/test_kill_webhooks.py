@@ -105,7 +105,7 @@ def test_api_053_killed_between_the_row_and_its_place_an_event_is_still_sent(
             with suppress(ProcessLookupError):  # it was done
                 os.kill(pid, signal.SIGKILL)
             op.ends()
-        while deliveries.place_events(moment=datetime.now(UTC) - timedelta(seconds=1)):
+        while deliveries.place_events(moment=datetime.now(UTC)):
             pass
         op.does("task", "portal.core.webhooks.tasks.deliver")
     assert Event.objects.count() == 50
