@@ -82,6 +82,8 @@ def test_quota_031_034_a_real_slurm_has_its_jobs_held_released_and_ended(
         assert "JobHeld" in job_state(every_slurm, waits)  # it waits still, and is held
         assert QuotaEnding.objects.get().jobs == [runs]
     finally:
+        allow(globex, 10**6, QuotaAction.HOLD_JOBS)
+        looks()  # which takes the limit from the user's association, for the stories after this one
         for job in (runs, waits):
             every_slurm.slurm("scancel", job)
             every_slurm.knows(job, "CANCELLED")
