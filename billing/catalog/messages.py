@@ -132,12 +132,12 @@ SENTENCES: Mapping[str, str] = {
         "`until` where the later one begins."
     ),
     "starting-credit-amount": _(
-        "starting_credit of plan {plan} is {amount}: write an amount of {currency} from 0 on, no finer than its "
+        "The starting credit of plan {plan} is {amount}: write an amount of {currency} from 0 on, no finer than its "
         "smallest unit."
     ),
     "starting-credit-without-wallet": _(
         'Plan {plan} is paid by invoice, so a starting credit pays for nothing: set settles = "wallet" or '
-        '"wallet-first", or starting_credit to 0.'
+        '"wallet-first", or the starting credit to 0.'
     ),
     "tokens-settled-by-invoice": _('No invoice is in tokens: a plan in {tokens} has settles = "{settles}".'),
     "version-in-use": _(

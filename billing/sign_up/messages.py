@@ -22,7 +22,7 @@ SENTENCES: Mapping[str, str] = {
     "sign-up-domain": _("Addresses of {domain} cannot sign up here. Use your address at work."),
     "sign-up-domain-limit": _("Too many people of {domain} have signed up today. Try again tomorrow."),
     "sign-up-full": _("Too many sign-ups wait for the operator. Try again in a few days."),
-    "sign-up-limit": _("The limit of one domain is from 0 to {most} a day, not {number}."),
+    "sign-up-limit": _("Enter the limit of one domain as a whole number from 0 to {most} a day."),
     "sign-up-name": _("Enter the name of your organization, with at most {most} characters."),
     "sign-up-no-domain": _("{domain} is no domain: write one such as example.org."),
     "sign-up-nobody": _(

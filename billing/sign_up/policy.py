@@ -40,7 +40,7 @@ class SignUpTerms:
     def check(self) -> None:
         """Raises SignUpError."""
         if not 0 <= self.domain_limit <= MOST_A_DAY:
-            raise SignUpError("sign-up-limit", number=self.domain_limit, most=MOST_A_DAY)
+            raise SignUpError("sign-up-limit", most=MOST_A_DAY)
         for domain in self.refused_domains:
             if not DOMAIN.fullmatch(domain.lower()):
                 raise SignUpError("sign-up-no-domain", domain=quoted(domain))
