@@ -64,6 +64,19 @@ END $$;
 -- And those that everybody may choose: an owner changes to one of them, and the change is a subscription of its own.
 CREATE POLICY billing_plan_of_agent ON billing_plan FOR SELECT TO clustertab_agent
     USING (public OR id IN (SELECT s.plan_id FROM billing_subscription s));
+CREATE FUNCTION plan_is_public(plan bigint) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM billing_plan p WHERE p.id = plan AND p.public)
+$$;
+REVOKE EXECUTE ON FUNCTION plan_is_public(bigint) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION plan_is_public(bigint) TO clustertab_agent;
+-- No other subscription is the tenant's to write: one to the plan of somebody else would show what that costs.
+CREATE POLICY billing_subscription_begun_by_agent ON billing_subscription AS RESTRICTIVE FOR INSERT TO clustertab_agent
+    WITH CHECK (plan_is_public(plan_id));
+CREATE POLICY billing_subscription_changed_by_agent ON billing_subscription AS RESTRICTIVE FOR UPDATE
+    TO clustertab_agent USING (plan_is_public(plan_id));
+CREATE POLICY billing_subscription_withdrawn_by_agent ON billing_subscription AS RESTRICTIVE FOR DELETE
+    TO clustertab_agent USING (plan_is_public(plan_id));
 CREATE POLICY billing_planversion_of_agent ON billing_planversion FOR SELECT TO clustertab_agent
     USING (plan_id IN (SELECT p.id FROM billing_plan p));
 ALTER TABLE billing_planquota ENABLE ROW LEVEL SECURITY;

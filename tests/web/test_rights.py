@@ -112,6 +112,40 @@ def test_whoever_acts_for_a_tenant_writes_its_rows_alone() -> None:
     assert role() == ("none", "")
 
 
+def test_whoever_acts_for_a_tenant_changes_among_public_plans_alone() -> None:
+    """Else a subscription to a plan of somebody else would show what that costs; raw SQL, beneath all code."""
+    house = a_house()
+    deal = billing.Plan.objects.get(name="vision-deal").pk
+    own = billing.Subscription.objects.get(tenant=house.speech).plan_id
+    public = builders.a_plan("public", "USD")
+    billing.Plan.objects.filter(pk=public.pk).update(public=True)
+    insert = (
+        "INSERT INTO billing_subscription (tenant_id, plan_id, since, until)"
+        " VALUES (%s, %s, '1990-01-01', '1991-01-01')"
+    )
+    with acting_scope(house.speech), connection.cursor() as cursor:
+        for statement, values in (
+            (insert, [house.speech.pk, deal]),
+            (insert, [house.vision.pk, public.pk]),
+        ):
+            with pytest.raises(ProgrammingError, match="row-level security"), transaction.atomic():
+                cursor.execute(statement, values)
+        for statement, values in (
+            ("UPDATE billing_subscription SET plan_id = %s", [deal]),
+            ("UPDATE billing_subscription SET until = now()", []),
+            ("DELETE FROM billing_subscription", []),
+        ):
+            cursor.execute(statement, values)
+            assert cursor.rowcount == 0  # what operators agreed with it is not its to change
+        cursor.execute(
+            "SELECT count(*) FROM billing_price WHERE version_id IN "
+            "(SELECT id FROM billing_planversion WHERE plan_id = %s)",
+            [deal],
+        )
+        assert cursor.fetchone() == (0,)
+    assert billing.Subscription.objects.get(tenant=house.speech).plan_id == own
+
+
 def test_whoever_acts_for_a_tenant_reads_neither_jobs_nor_what_banks_and_stripe_say() -> None:
     house = a_house()
     assert house.transfer.amount
