@@ -79,11 +79,16 @@ _memory = _Memory()
 
 
 def current_brand() -> CurrentBrand:
-    """The brand, at most five seconds old. One query where it is older, else none."""
+    """The brand, at most five seconds old. One query where it is older, else none.
+
+    Raises DatabaseError inside a transaction: all of it is undone, and COMMIT would not say so.
+    """
     if time.monotonic() >= _memory.until:
         try:
             remember(load_brand())
         except DatabaseError:
+            if connection.in_atomic_block:
+                raise
             return _memory.brand  # a page without its logo is better than none
     return _memory.brand
 
