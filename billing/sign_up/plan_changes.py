@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from django.db import transaction
 
@@ -23,6 +23,9 @@ class PlanChoice:
     present: Plan
     planned: Subscription | None  # the change that is still to come
     begins: datetime  # of the next billing period
+    ends: (
+        date | None
+    )  # in the tenant's zone: where the operator ends the present plan, and none follows at once
     plans: Sequence[Plan]
 
 
@@ -33,13 +36,16 @@ def load_choice(tenant: Tenant, *, moment: datetime) -> PlanChoice | None:
     if present is None or not present.plan.public:
         return None
     planned = next((row for row in rows if row.since > moment), None)
-    begins = next_beginning(tenant, moment=moment)
-    offered = list_public_plans(today=begins.astimezone(tenant.zone).date())
+    begins, zone = next_beginning(tenant, moment=moment), tenant.zone
+    end = None if planned is not None and planned.since == present.until else present.until
+    offered = list_public_plans(today=begins.astimezone(zone).date())
+    offered = offered.filter(currency=present.plan.currency).exclude(pk=present.plan_id)
     return PlanChoice(
         present=present.plan,
         planned=planned,
         begins=begins,
-        plans=list(offered.filter(currency=present.plan.currency).exclude(pk=present.plan_id)),
+        ends=end.astimezone(zone).date() if end else None,
+        plans=() if end else list(offered),
     )
 
 
@@ -66,7 +72,7 @@ def change_plan(*, tenant: Tenant, plan: str, moment: datetime) -> Subscription:
     """Have the tenant be on that public plan from its next billing period on; a change still to come is replaced.
 
     Again, nothing changes. Raises SignUpError for a plan that is not offered, a tenant whose plan was agreed with the
-    operator, or for whom the operator has planned a change; and PlanError as `subscriptions.subscribe` does.
+    operator, or for whom the operator has planned a change or an end; and PlanError as `subscriptions.subscribe` does.
     """
     choice = _choice(tenant, moment)
     if plan == choice.present.name:
@@ -91,11 +97,13 @@ def withdraw_change(*, tenant: Tenant, moment: datetime) -> None:
 
 
 def _choice(tenant: Tenant, moment: datetime) -> PlanChoice:
-    """Under the tenant's lock; a change to a plan that is not public is the operator's."""
+    """Under the tenant's lock; a change to a plan that is not public, and an end, are the operator's."""
     Tenant.objects.select_for_update(no_key=True).only("pk").get(pk=tenant.pk)
     choice = load_choice(tenant, moment=moment)
     if choice is None:
         raise SignUpError("plan-change-negotiated")
+    if choice.ends is not None:
+        raise SignUpError("plan-change-ending", day=choice.ends)
     if choice.planned is not None and not choice.planned.plan.public:
         raise SignUpError("plan-change-operator", plan=choice.planned.plan)
     return choice

@@ -48,6 +48,7 @@ LONGEST_REASON = 500
 MOST_OF_PERSON = 5  # sign-ups of one person, whatever became of them
 MOST_WAITING = 500
 DAY = timedelta(days=1)
+PATIENCE = timedelta(days=7)  # with who saves no card: from then on they keep nobody else from signing up
 COUNTRY = re.compile("[A-Z]{2}")
 LETTERS = "bcdfghjkmnpqrstvwxz23456789"  # which make no word
 BY_CARD = "sign-up"
@@ -130,9 +131,15 @@ def refuse(*, sign_up: SignUp, by: str, reason: str, moment: datetime) -> SignUp
 
 @transaction.atomic
 def withdraw(*, sign_up: SignUp, moment: datetime) -> SignUp:
-    """The person takes it back: the tenant is archived. Raises SignUpError where it waits for nothing."""
+    """The person takes it back: the tenant is archived.
+
+    Raises SignUpError where it waits for nothing, or an operator has given the tenant something already.
+    """
     row = _waiting(sign_up)
-    return _end(row, SignUpState.WITHDRAWN, row.email, "", moment)
+    try:
+        return _end(row, SignUpState.WITHDRAWN, row.email, "", moment)
+    except offboarding.ArchiveError as error:  # its sentences are for operators
+        raise SignUpError("sign-up-begun", tenant=row.tenant) from error
 
 
 def sign_up_of(user: User) -> SignUp | None:
@@ -166,7 +173,8 @@ def _refuse_beyond_limits(domain: str, limit: int, moment: datetime) -> None:
     of_domain = SignUp.objects.filter(domain=domain, asked_at__gt=moment - DAY)
     if limit and of_domain.count() >= limit:
         raise SignUpError("sign-up-domain-limit", domain=domain)
-    if SignUp.objects.waiting().count() >= MOST_WAITING:
+    abandoned = Q(state=SignUpState.CARD, asked_at__lte=moment - PATIENCE)
+    if SignUp.objects.waiting().exclude(abandoned).count() >= MOST_WAITING:
         raise SignUpError("sign-up-full")
 
 
@@ -237,9 +245,13 @@ def _activate(row: SignUp, by: str, moment: datetime) -> SignUp:
 
 
 def _give_credit(row: SignUp, by: str, moment: datetime) -> int:
-    """In smallest units; nothing to whom nobody has proved, and to a person or a card that had some before."""
+    """In smallest units; nothing to whom nobody has proved, and to a person or a card that had some before.
+
+    What the gateway tells apart by no fingerprint, such as an account of a wallet, proves nobody: it could come again.
+    """
     plan = row.plan
-    if not plan.starting_credit or not (by or row.card) or _had_credit(row):
+    proved = by or (row.card and _cards(row.tenant).exclude(fingerprint="").exists())
+    if not plan.starting_credit or not proved or _had_credit(row):
         return 0
     wallet_terms.set_scheme(
         tenant=row.tenant, unit=plan.currency, scope=WalletScope.TENANT, overdraft=0, since=moment

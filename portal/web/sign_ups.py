@@ -46,7 +46,7 @@ class SignUpRow:
 
 @dataclass(frozen=True, kw_only=True)
 class SignUpsPage:
-    waiting: Sequence[SignUpRow]
+    waiting: Sequence[SignUpRow]  # for approval, before those that wait for a card
     decided: Sequence[SignUpRow]  # the newest
     departures: Sequence[Departure]
     policy: SignUpPolicy
@@ -65,7 +65,9 @@ def operator_sign_ups(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     rows = SignUp.objects.select_related("tenant", "plan")
     policy = policies.get_policy()
     page = SignUpsPage(
-        waiting=[_row(row) for row in rows.filter(state__in=WAITING).order_by("asked_at", "pk")[:SHOWN]],
+        waiting=[
+            _row(row) for row in rows.filter(state__in=WAITING).order_by("state", "asked_at", "pk")[:SHOWN]
+        ],
         decided=[_row(row) for row in rows.exclude(state__in=WAITING).order_by("-decided_at", "-pk")[:SHOWN]],
         departures=list(departures.open_departures()[:SHOWN]),
         policy=policy,

@@ -229,6 +229,11 @@ def test_an_owner_changes_among_public_plans_from_the_next_period_on_and_asks_to
     refused = signed_in(ann).post(choose, {**post, "seen": seen}, follow=True).text
     assert "The operator has planned a change to plan deal already" in refused
     subscriptions.withdraw(subscription=Subscription.objects.get(plan__name="deal"))
+    Subscription.objects.update(until=local + timedelta(days=9))  # Op ends it
+    refused = signed_in(ann).post(choose, {**post, "seen": seen}, follow=True).text
+    assert "The operator ends your plan on" in refused
+    assert "The operator ends your plan on" in page(ann, change)
+    Subscription.objects.update(until=None)
     leave = {"act": "leave", "leaves_on": "2020-01-01", "reason": "We move."}
     assert "Enter a day from tomorrow on" in signed_in(ann).post(choose, leave, follow=True).text
     leave["leaves_on"] = f"{(datetime.now(UTC) + timedelta(days=40)).date()}"

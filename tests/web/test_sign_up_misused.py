@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import Barrier, Thread
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 
+from billing.catalog import subscriptions
 from billing.catalog.public_plans import set_offer
 from billing.invoicing import close_runs
 from billing.models import CheckoutSession, Plan, SignUp, SignUpState, Wallet, WalletGrant
@@ -21,7 +22,7 @@ from portal.core.tenants.models import OperatorRole, User
 from portal.dev.stripe_sandbox.errors import ApiError
 from tests import builders
 from tests.collecting import a_scenario
-from tests.web.house import signed_in
+from tests.web.house import page, signed_in
 from tests.web.sign_up_stories import (
     SECRET,
     a_newcomer,
@@ -30,6 +31,7 @@ from tests.web.sign_up_stories import (
     mail_reaches_people,
     op_offers_plans,
     opened,
+    refusal,
     saves_a_card,
 )
 
@@ -122,6 +124,43 @@ def test_a_plan_that_is_not_offered_any_more_waits_for_op_and_a_close_leaves_out
     assert not close_runs.list_billable().exists()
     decides(op, "approve", sign_up=row.pk)
     assert [tenant.pk for tenant in close_runs.list_billable()] == [row.tenant_id]
+
+
+def test_only_what_tells_cards_apart_brings_credit_and_who_never_saves_one_keeps_nobody_waiting(
+    op: User, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.STRIPE_SECRET_KEY = "sk_test_1"
+    opened(approval=False, card=True)
+    dan, eve, fay = a_newcomer(), a_newcomer("eve@speech.example"), a_newcomer("fay@atoll.example")
+    asks(dan)
+    asks(eve, name="Speech Lab")
+    row = SignUp.objects.get(user=dan)
+    saves_a_card(row.tenant, fingerprint="")  # anybody could save it again as another person
+    row = requests.go_on(sign_up=row, moment=datetime.now(UTC))
+    assert (row.state, row.credit) == (SignUpState.ACTIVE, 0)
+    monkeypatch.setattr(requests, "MOST_WAITING", 1)
+    assert "Too many sign-ups wait" in refusal(fay)
+    SignUp.objects.filter(user=eve).update(asked_at=datetime.now(UTC) - timedelta(days=8))
+    assert "Card missing" in asks(fay)
+    opened()
+    gus = a_newcomer("gus@reef.example")
+    SignUp.objects.filter(user=fay).update(asked_at=datetime.now(UTC) - timedelta(days=8))
+    asks(gus, name="Reef")
+    text = page(op, "/operator/sign-ups/")
+    assert text.index(">Reef<") < text.index(">Speech Lab<")  # first of all who waits for Op
+
+
+def test_a_sign_up_that_an_operator_has_worked_on_is_not_taken_back_by_the_person(op: User) -> None:
+    opened()
+    dan = a_newcomer()
+    asks(dan)
+    row = SignUp.objects.get()
+    subscriptions.subscribe(tenant=row.tenant, plan=Plan.objects.get(name="deal"), since=datetime.now(UTC))
+    answer = signed_in(dan).post("/sign-up/", {"act": "withdraw"}, follow=True)
+    assert "The operator has begun to set up Orbit Robotics" in answer.text
+    row.refresh_from_db()
+    assert row.state == SignUpState.APPROVAL
+    assert row.tenant.memberships.count() == 1
 
 
 @pytest.mark.django_db(transaction=True)
