@@ -71,13 +71,25 @@ def lift_drains(*, moment: datetime, opens: PortOpener, done: BlockTally) -> Non
             with opens(cluster) as port:
                 job_control.tidy(port=port)
                 for row in listed:
-                    _lift(port, row)
-                    done.lifted += 1
+                    _try_lift(port, row, done, moment)
         except (LimitError, ConnectorError) as error:
             _put_off(listed, str(error), done, moment)
         except Exception as error:  # and no other cluster's
             log.exception("cluster failed", cluster=cluster.name)
             _put_off(listed, unforeseen(error), done, moment)
+
+
+def _try_lift(port: SchedulerPort, row: QuotaEnding, done: BlockTally, moment: datetime) -> None:
+    """What fails is one account's: the others' queues are opened."""
+    try:
+        _lift(port, row)
+    except (LimitError, ConnectorError) as error:
+        _put_off([row], str(error), done, moment)
+    except Exception as error:
+        log.exception("account failed", account=str(row.account))
+        _put_off([row], unforeseen(error), done, moment)
+    else:
+        done.lifted += 1
 
 
 def _lift(port: SchedulerPort, row: QuotaEnding) -> None:
@@ -87,7 +99,8 @@ def _lift(port: SchedulerPort, row: QuotaEnding) -> None:
 
 
 def _list_over(moment: datetime) -> list[QuotaEnding]:
-    reasons = BlockReason.objects.filter(source__startswith=DRAIN_SOURCE, ended_at=None, lifted_by=None)
+    """Also where an act that takes it back was left open, which nothing else may come to settle."""
+    reasons = BlockReason.objects.filter(source__startswith=DRAIN_SOURCE, ended_at=None)
     numbers = [int(source.removeprefix(DRAIN_SOURCE)) for source in reasons.values_list("source", flat=True)]
     if not numbers:
         return []

@@ -18,7 +18,7 @@ from clusters import enforcement_plan, job_control
 from clusters.ending_leave import set_ending_leave
 from clusters.models import BlockReason, Cluster
 from portal.core.events.models import Event
-from tests.builders import a_job, at, ingest
+from tests.builders import a_job, at, ingest, own
 from tests.fakes.kubernetes import StandIn
 from tests.fakes.kubernetes_port import a_port, a_world
 from tests.quota_stories import a_quota, spend
@@ -33,14 +33,25 @@ ENDS = {"action": QuotaAction.END_JOBS, "grace_minutes": 120}
 class DrainLab(Lab):
     """Of 1,000.00 vision has used 984.00, and four GPUs run on in its queue day: at 12:00 all is used."""
 
-    def __init__(self, kube: StandIn, *, cluster_queues: tuple[str, ...] = (), **quota: Any) -> None:
+    def __init__(
+        self,
+        kube: StandIn,
+        *,
+        cluster_queues: tuple[str, ...] = (),
+        accounts: tuple[str, ...] = (),  # besides vision
+        **quota: Any,
+    ) -> None:
         super().__init__(kube, dedicated_cluster_queues=list(cluster_queues))
+        for account in accounts:
+            own(self.tenant, self.cluster, account)
         set_ending_leave(cluster=self.cluster, allowed=True)
         self.cluster.refresh_from_db()
         self.pods: dict[str, str] = {}
         self.row = a_quota(self.tenant, **{**ENDS, **quota})
         spend(self.cluster, "984.00")
         self.runs("pod-a", ("vision", "day"), "2026-03-05 10:00")
+        if accounts:
+            self.runs("pod-s", ("speech", "main"), "2026-03-05 10:00")
         kube.workloads["pod-s"] = ("speech", "main")
         self.goes_by(0)
 
@@ -58,6 +69,7 @@ class DrainLab(Lab):
             facts: dict[str, Any] = {"ended": None, "seen_until": int(moment.timestamp()), "state": "Running"}
             if pod not in self.kube.workloads:
                 facts = {"ended": end, "state": "Failed"}
+            facts["account"] = "speech" if pod == "pod-s" else "vision"
             ingest(cluster, a_job(job_id=pod, source_key=f"{pod}/main/gpu", started=since, gpus=4, **facts))
         return Pulled(PullOutcome.DONE)
 
@@ -154,6 +166,34 @@ def test_quota_031_leave_that_is_taken_back_ends_the_drain_and_not_the_block(new
     assert list(BlockReason.objects.filter(ended_at=None).values_list("source", flat=True)) == [
         f"quota:{lab.row.pk}"
     ]
+
+
+def test_quota_036_a_queue_that_cannot_be_opened_keeps_no_other_account_drained(newest: StandIn) -> None:
+    lab = DrainLab(newest, accounts=("speech",))
+    lab.is_due()
+    assert {*lab.policies, newest.policy("speech", "main")} == {"HoldAndDrain"}
+    newest.webhook = lambda call: "frozen" if "/vision/" in call.path else ""
+    lab.is_raised()
+    troubles = lab.goes_by().troubles
+    assert {trouble.partition(":")[0] for trouble in troubles} == {"kube/vision"}
+    assert (newest.policy("speech", "main"), *lab.policies) == ("None", "HoldAndDrain", "HoldAndDrain")
+    newest.webhook = lambda _: ""
+    lab.goes_by(600)
+    assert lab.policies == ("None", "None")
+
+
+def test_quota_036_a_drain_whose_end_nobody_saw_is_looked_at_again(newest: StandIn) -> None:
+    lab = DrainLab(newest)
+    lab.is_due()
+    set_ending_leave(cluster=lab.cluster, allowed=False)
+    lab.ends("2026-03-05 14:01")
+    newest.breaks = lambda call: call.method == "PATCH" and "dryRun" not in call.query
+    assert lab.goes_by().troubles
+    newest.breaks = lambda _: False
+    assert lab.policies == ("HoldAndDrain", "HoldAndDrain")
+    lab.goes_by(600)
+    assert lab.policies == ("Hold", "Hold")
+    assert BlockReason.objects.filter(ended_at=None, source__startswith="quota-ending:").count() == 0
 
 
 def test_quota_034_nothing_is_drained_where_a_pod_runs_that_is_not_to_be_ended(newest: StandIn) -> None:
