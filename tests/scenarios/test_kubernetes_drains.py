@@ -16,7 +16,8 @@ from billing.quotas.quotas import Setter
 from billing.rating.pulls import Pulled, PullOutcome
 from clusters import enforcement_plan, job_control
 from clusters.ending_leave import set_ending_leave
-from clusters.models import BlockReason, Cluster
+from clusters.enforcement_plan import Request
+from clusters.models import ActKind, BlockReason, Cluster
 from portal.core.events.models import Event
 from tests.builders import a_job, at, ingest, own
 from tests.fakes.kubernetes import StandIn
@@ -194,6 +195,18 @@ def test_quota_036_a_drain_whose_end_nobody_saw_is_looked_at_again(newest: Stand
     lab.goes_by(600)
     assert lab.policies == ("Hold", "Hold")
     assert BlockReason.objects.filter(ended_at=None, source__startswith="quota-ending:").count() == 0
+
+
+def test_quota_036_a_drain_of_somebody_elses_stays_theirs_alone(newest: StandIn) -> None:
+    lab = Lab(newest)
+    for queue in ("day", "night"):
+        newest.edit("localqueues", "vision", queue, {"stopPolicy": "HoldAndDrain"})
+    newest.run_controllers()
+    request = Request(kind=ActKind.BLOCK, account="vision", source="quota-ending:1", drains=True)
+    with a_port(lab.cluster) as port:
+        plan = enforcement_plan.plan(port=port, request=request)
+        assert job_control.carry_out(port=port, plan=plan, who="quota:1").good
+    assert newest.writes() == []  # what is written with the value that stands would be ours, too
 
 
 def test_quota_034_nothing_is_drained_where_a_pod_runs_that_is_not_to_be_ended(newest: StandIn) -> None:

@@ -23,7 +23,7 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.kubernetes import limits as names
 from clusters.connectors.kubernetes import queue_quota
 from clusters.connectors.kubernetes.accounts import AccountLookup, AccountObjects
-from clusters.connectors.kubernetes.limits import HOLD, NONE, YES
+from clusters.connectors.kubernetes.limits import DRAIN, HOLD, NONE, YES
 from clusters.connectors.kubernetes.writes import Write, list_writes
 
 PATIENCE = 5  # seconds in which what was done has to show
@@ -84,7 +84,7 @@ class KubernetesActs:
             name = names.stop_name(one)
             stands = str(now.get(name, NONE))
             limits[name] = stands if stands.startswith(HOLD) else HOLD  # somebody else may hold it already
-            if drains:
+            if drains and not stands.startswith(DRAIN):  # nor is a drain of somebody else's made ours, too
                 limits[names.drain_name(one)] = YES
         resources = self.lookup.gpu_resources() if objects.without_queue else []
         limits |= {
