@@ -34,6 +34,10 @@ OWNED = {  # pod: what made it, and the job that people started
     "old-exporter": ("<none>", "<none>", "old-exporter"),
     "static-n-1": ("Node", "n-1", "static-n-1"),
     "bare": ("", "", "bare"),
+    # Whoever makes a pod may write any text as the name of its owner: the API server only wants it not empty.
+    "forged-1": ("ReplicaSet", 'two\nlines"} or vector(1)', "forged-1"),
+    "forged-2": ("Job", "\ufffd" * 300, "forged-2"),
+    "forged-3": ("Workflow", "x" * 3000, "forged-3"),
 }
 ABOVE = (  # kind, name, and what made it
     ("job_name", "set-work-0", "JobSet", "set"),
@@ -118,6 +122,6 @@ def test_the_connection_test_counts_what_pods_really_tell(worlds: Worlds) -> Non
     assert finding == Finding(
         Level.OK,
         "Pods",
-        "Of 12 pods with devices in the last hour, 9 tell their owner, 0 their creation, 0 a priority class, 1 a "
+        "Of 15 pods with devices in the last hour, 12 tell their owner, 0 their creation, 0 a priority class, 1 a "
         "queue, 1 a user.",
     )

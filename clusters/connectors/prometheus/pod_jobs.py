@@ -7,6 +7,8 @@ and `owner_is_controller`. Not yet seen from a live source.
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +29,9 @@ ABOVE: Mapping[str, tuple[str, str]] = {
 NOBODY = frozenset({"", "<none>", "Node"})  # older exporters write <none>; a static pod belongs to its node
 REPEATS = frozenset({"CronJob"})  # each of the Jobs that it makes is one job
 
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+"""What objects of Kubernetes can be called. Who makes a pod may write any text as the name of its owner."""
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -40,13 +45,15 @@ class Owner:
 def jobs_of(
     client: PrometheusClient, queries: Queries, window: Window, pods: Sequence[Series]
 ) -> dict[str, str]:
-    """The name of each pod's job by uid, from series of `kube_pod_owner`; a pod without an owner is left out.
+    """The name of each pod's job by uid, from series of `kube_pod_owner`; a pod that no object can own is left out.
 
     Raises `ConnectorError`.
     """
     names = queries.options.labels
     owners = {
-        uid: owner for uid, owner in _controllers(pods, "uid", names).items() if owner.kind not in NOBODY
+        uid: owner
+        for uid, owner in _controllers(pods, "uid", names).items()
+        if owner.kind not in NOBODY and _NAME.fullmatch(owner.name)
     }
     above: dict[Owner, Owner] = {}
     for kind in ABOVE:
@@ -75,12 +82,17 @@ def _above(
             partial(client.instant, queries.owners(metric, label, some, seconds), window.at)
             for some in parts(left)
         ]
-        series = list(chain.from_iterable(client.together(asking)))
-        for namespace in {one.namespace for one in owners}:
-            told = [one for one in series if _namespace(one, queries.options.labels) == namespace]
+        by_namespace: dict[str, list[Series]] = defaultdict(list)
+        for one in chain.from_iterable(client.together(asking)):
+            by_namespace[_namespace(one, queries.options.labels)].append(one)
+        for namespace, told in by_namespace.items():
             for name, owner in _controllers(told, label, queries.options.labels).items():
                 found.setdefault(Owner(namespace, kind, name), owner)
-    return {one: owner for one, owner in found.items() if owner.kind not in NOBODY | REPEATS}
+    return {
+        one: owner
+        for one, owner in found.items()
+        if owner.kind not in NOBODY | REPEATS and _NAME.fullmatch(owner.name)
+    }
 
 
 def _controllers(series: Sequence[Series], key: str, names: LabelNames) -> dict[str, Owner]:
