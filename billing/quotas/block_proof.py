@@ -22,8 +22,8 @@ def prove_blocks(*, moment: datetime) -> Check:
 
     Names up to ten places where that is not so. Three queries.
     """
-    standing = BlockReason.objects.filter(block=OuterRef("pk"), ended_at=None)
-    blocks = AccountBlock.objects.filter(~Exists(standing), ended_at=None).select_related("cluster")
+    reasons = BlockReason.objects.filter(block=OuterRef("pk"), ended_at=None)
+    blocks = AccountBlock.objects.filter(~Exists(reasons), ended_at=None).select_related("cluster")
     broken = [
         f"{row}{f', user {row.user}' if row.user else ''}: blocked without a reason" for row in blocks[:SHOWN]
     ]

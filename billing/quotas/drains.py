@@ -109,16 +109,16 @@ def _list_over(moment: datetime) -> list[QuotaEnding]:
 
 
 def _put_off(rows: list[QuotaEnding], reason: str, done: BlockTally, moment: datetime) -> None:
-    standing = set(_standing(rows))
+    in_force = set(_drains_in_force(rows))
     for row in rows:
-        if row.pk in standing:
+        if row.pk in in_force:
             QuotaEnding.objects.filter(pk=row.pk).update(
                 error=reason, tries=row.tries + 1, next_at=moment + distance(row.tries)
             )
             done.troubles.append(f"{row.account}: {reason}")
 
 
-def _standing(rows: list[QuotaEnding]) -> Iterator[int]:
+def _drains_in_force(rows: list[QuotaEnding]) -> Iterator[int]:
     sources = {row.drain_source: row.pk for row in rows}
     reasons = BlockReason.objects.filter(source__in=sources, ended_at=None)
     yield from (sources[source] for source in reasons.values_list("source", flat=True))

@@ -250,12 +250,12 @@ def _value_lines(
     plan: _Plan, counts: Sequence[Count], prices: Mapping[int, PriceTag]
 ) -> dict[Range, tuple[Lines, Lines]]:
     queried = valued_use.list_by_statement(place.span.tenant for place in plan.lines)
-    wanted = [
+    periods = [
         (place.period, counts[want])
         for place, want in plan.lines.items()
         if place.period is not None and place.span.tenant in queried
     ]
-    charged = valued_use.load_charges(wanted, prices) if wanted else {}
+    charged = valued_use.load_charges(periods, prices) if periods else {}
     return {
         place: valued_use.make_lines(
             counts[want], prices, charged.get(place.period.pk) if place.period else None

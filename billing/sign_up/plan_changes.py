@@ -50,10 +50,10 @@ def load_choice(tenant: Tenant, *, moment: datetime) -> PlanChoice | None:
 
 
 def next_beginning(tenant: Tenant, *, moment: datetime) -> datetime:
-    """When the tenant's next billing period begins, kept or not. One or two queries."""
-    kept = BillingPeriod.objects.filter(tenant=tenant, start__lte=moment, end__gt=moment).first()
-    if kept is not None:
-        return billing_periods.as_rule(kept).end
+    """When the tenant's next billing period begins, stored or not. One or two queries."""
+    period = BillingPeriod.objects.filter(tenant=tenant, start__lte=moment, end__gt=moment).first()
+    if period is not None:
+        return billing_periods.as_rule(period).end
     missing = billing_periods.missing_periods([(tenant, moment, moment + SECOND)])
     return next(
         billing_periods.as_rule(period).end for period in missing if period.start <= moment < period.end

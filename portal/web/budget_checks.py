@@ -54,8 +54,8 @@ def _text_problem(field: Field, text: str) -> str:
     if field.kind is Decimal:
         return _number_problem(text)
     if isinstance(field.kind, type) and issubclass(field.kind, Enum):
-        known = {member.value for member in field.kind}
-        return "" if text in known else _("Choose one of those that are offered.")
+        choices = {member.value for member in field.kind}
+        return "" if text in choices else _("Choose one of those that are offered.")
     if not text.isprintable():
         return _("It has control characters in it. Type it anew.")
     if len(text) > field.rule.longest:

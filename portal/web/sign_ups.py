@@ -86,10 +86,10 @@ def let_leave(request: HttpRequest, frame: PageFrame, *, tenant: str) -> HttpRes
 
     def preview(values: Values) -> Preview:
         del values
-        asked = departures.departure_of(row)
+        departure = departures.departure_of(row)
         acts.undone(lambda: departures.carry_out(tenant=row, moment=now))
-        day = say.day(asked.leaves_on) if asked else ""
-        early = asked is not None and asked.leaves_on > now.astimezone(row.zone).date()
+        day = say.day(departure.leaves_on) if departure else ""
+        early = departure is not None and departure.leaves_on > now.astimezone(row.zone).date()
         text = _("{tenant} asked to leave on {day}.")
         if early:
             text = _("{tenant} asked to leave on {day}, which has not come yet.")

@@ -110,9 +110,9 @@ def test_a_pods_job_is_what_people_started(worlds: Worlds) -> None:
 def test_labels_that_the_operator_names_say_job_and_user_before_the_owner_does(worlds: Worlds) -> None:
     facts = read(worlds, "jobs", job_labels=("label_absent", RAY), user_label="label_person")
 
-    told = {pod: (fact.name, fact.user, fact.queue) for pod, fact in facts.items()}
-    assert told["ray-head"] == ("trial", "ben", "research")
-    assert told["torch-worker-0"] == ("torch", "", "")
+    labels = {pod: (fact.name, fact.user, fact.queue) for pod, fact in facts.items()}
+    assert labels["ray-head"] == ("trial", "ben", "research")
+    assert labels["torch-worker-0"] == ("torch", "", "")
 
 
 def test_the_connection_test_counts_what_pods_really_tell(worlds: Worlds) -> None:

@@ -50,9 +50,9 @@ def looks() -> None:
     assert done.troubles == []
 
 
-def allow(tenant: Tenant, hours: int, **said: Any) -> None:
-    wanted: dict[str, Any] = {"action": QuotaAction.NO_GPU_JOBS, **said}
-    terms = QuotaTerms(measure=QuotaMeasure.GPU_HOURS, amount=Decimal(hours), every=QuotaEvery.YEAR, **wanted)
+def allow(tenant: Tenant, hours: int, **fields: Any) -> None:
+    defaults: dict[str, Any] = {"action": QuotaAction.NO_GPU_JOBS, "every": QuotaEvery.YEAR}
+    terms = QuotaTerms(measure=QuotaMeasure.GPU_HOURS, amount=Decimal(hours), **{**defaults, **fields})
     moment = datetime.now(UTC).replace(microsecond=0)
     quotas.set_quota(tenant=tenant, name="yearly", terms=terms, by=Setter.OPERATOR, moment=moment)
 

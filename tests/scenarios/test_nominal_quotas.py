@@ -104,10 +104,12 @@ def test_quota_054_quotas_that_somebody_else_manages_are_told_of_and_left() -> N
         assert (lab.quotas, hard(kube)) == (["7"], None)
 
 
-@pytest.mark.parametrize(("limit", "told"), [("2", "may borrow up to 2 GPUs in the cohort eu"), ("0", "")])
-def test_quota_054_borrowing_is_told_as_far_as_it_goes(limit: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("limit", "sentence"), [("2", "may borrow up to 2 GPUs in the cohort eu"), ("0", "")]
+)
+def test_quota_054_borrowing_is_told_as_far_as_it_goes(limit: str, sentence: str) -> None:
     with Kube() as kube:
         h100 = {"nominalQuota": "8", "borrowingLimit": limit}
         note = QueueLab(kube, by="clustertab-limits", h100=h100).limited(gpus=4).note
-        assert told in note
-        assert ("borrow" in note) == bool(told)
+        assert sentence in note
+        assert ("borrow" in note) == bool(sentence)

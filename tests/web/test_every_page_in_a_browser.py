@@ -46,16 +46,16 @@ def test_axe_finds_nothing_on_any_page(
         (session(house.op), [*(route for route in pages if not route.startswith("t/")), *ADMIN]),
     ]
     paths = {route: address(route, house) for _, routes in walks for route in routes}
-    found: dict[str, list[str]] = {}
+    by_page: dict[str, list[str]] = {}
     with chromium() as browser, visit(browser, width=width, theme=theme) as seen:
         for cookie, routes in walks:
             enter(seen.page, live_server.url, cookie)
             for route in routes:
                 seen.page.goto(f"{live_server.url}{paths[route]}")
                 wide = ["is wider than the window"] if seen.overflow() > 0 else []
-                found[route] = [*problems(seen.page), *wide]
-        assert "\n".join(f"{route}: {one}" for route, all_of_it in found.items() for one in all_of_it) == ""
-        assert len(found) > 60
+                by_page[route] = [*problems(seen.page), *wide]
+        assert "\n".join(f"{route}: {one}" for route, all_of_it in by_page.items() for one in all_of_it) == ""
+        assert len(by_page) > 60
         assert seen.complaints() == []
 
 
@@ -66,15 +66,15 @@ def test_axe_finds_nothing_in_the_colors_of_a_brand(live_server: LiveServer, the
     a_brand(color="#16284a", logo=a_picture(900, 200))  # nearly as dark as the dark theme
     paths = ["/t/vision-lab/", "/t/vision-lab/invoices/", "/t/vision-lab/budgets/", "/t/vision-lab/team/"]
     anns, ops = session(house.ann), session(house.op)
-    found: dict[str, list[str]] = {}
+    by_page: dict[str, list[str]] = {}
     with chromium() as browser, visit(browser, width=1440, theme=theme) as seen:
         seen.page.goto(f"{live_server.url}/accounts/login/")
         assert seen.page.title().endswith(f"· {NAME}")
-        found["sign-in"] = problems(seen.page)
+        by_page["sign-in"] = problems(seen.page)
         enter(seen.page, live_server.url, anns)
         for path in paths:
             seen.page.goto(f"{live_server.url}{path}")
-            found[path] = problems(seen.page)
+            by_page[path] = problems(seen.page)
         logo = seen.page.locator(".ct-side .ct-logo")
         assert logo.evaluate("logo => logo.complete && logo.naturalWidth > 0")
         enter(seen.page, live_server.url, ops)
@@ -84,8 +84,8 @@ def test_axe_finds_nothing_in_the_colors_of_a_brand(live_server: LiveServer, the
         button = seen.page.get_by_role("button", name="Save")
         color = button.evaluate("button => getComputedStyle(button).backgroundColor")
         assert color == {"light": "rgb(179, 38, 30)", "dark": "rgb(187, 62, 55)"}[theme]
-        found["preview"] = problems(seen.page)
-        assert {path: one for path, one in found.items() if one} == {}
+        by_page["preview"] = problems(seen.page)
+        assert {path: one for path, one in by_page.items() if one} == {}
         assert seen.complaints() == []
 
 

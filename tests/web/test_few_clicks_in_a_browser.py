@@ -55,8 +55,8 @@ def test_a_budget_that_tells_in_time_takes_one_field_and_three_clicks(
 
         meanwhile(tasks.review_quotas)  # each minute; what is passed already when it is made is no news
         meanwhile(works_and_is_told)
-        told = [message for message in mail.outbox if "ann@vision.example" in message.to]
-        assert ["monthly" in f"{message.subject} {message.body}" for message in told] == [True]
+        messages = [message for message in mail.outbox if "ann@vision.example" in message.to]
+        assert ["monthly" in f"{message.subject} {message.body}" for message in messages] == [True]
         assert seen.complaints() == []
 
 

@@ -126,8 +126,8 @@ def test_a_refusal_says_why_leaves_nothing_behind_and_dan_may_ask_again(op: User
     assert "refused your sign-up for Orbit Robotics: No contract." in page(dan, "/sign-up/")
     asks(dan)
     assert SignUp.objects.waiting().get().tenant_id != row.tenant_id
-    taken_back = signed_in(dan).post("/sign-up/", {"act": "withdraw"}, follow=True).text
-    assert "Your sign-up is taken back." in taken_back
+    withdrawal = signed_in(dan).post("/sign-up/", {"act": "withdraw"}, follow=True).text
+    assert "Your sign-up is taken back." in withdrawal
     assert [one.state for one in SignUp.objects.order_by("pk")] == ["refused", "withdrawn"]
 
 
@@ -289,10 +289,10 @@ unit_price = "2.00"
 
 def test_a_file_a_command_and_the_plans_page_say_the_same_as_the_operators_page(op: User) -> None:
     set_offer(plan=Plan.objects.get(name="starter"), public=False)
-    told = [str(change) for change in apply(file=parse(FILE)).changes]
-    assert "plan starter: public nothing -> yes" in told
-    assert "plan starter: starting credit 25.00 -> 40.00" in told
-    assert any(text.startswith("sign_up: new (open yes") for text in told)
+    changes = [str(change) for change in apply(file=parse(FILE)).changes]
+    assert "plan starter: public nothing -> yes" in changes
+    assert "plan starter: starting credit 25.00 -> 40.00" in changes
+    assert any(text.startswith("sign_up: new (open yes") for text in changes)
     assert apply(file=parse(FILE)).changes == []
     assert policy.get_policy().refused_domains == ["spam.example"]
     with pytest.raises(ConfigError, match="starting credit pays for nothing"):

@@ -94,17 +94,19 @@ def test_what_a_hostile_user_tries_gains_nothing(op: User) -> None:
     dan.save()
     for row in (first, second):
         decides(op, "approve", sign_up=row.pk)
-    given = SignUp.objects.order_by("pk").values_list("state", "credit")
-    assert list(given) == [("active", 2500), ("active", 0)]  # the address is that of the same person
+    outcomes = SignUp.objects.order_by("pk").values_list("state", "credit")
+    assert list(outcomes) == [("active", 2500), ("active", 0)]  # the address is that of the same person
     opened(approval=False)
     eve = a_newcomer("eve@speech.example")
     set_offer(plan=Plan.objects.get(name="starter"), public=False)
     assert "Choose a plan of the list" in asks(eve)
-    known = Client().post("/accounts/signup/", {"email": op.email, "password1": SECRET, "password2": SECRET})
+    existing = Client().post(
+        "/accounts/signup/", {"email": op.email, "password1": SECRET, "password2": SECRET}
+    )
     new = Client().post(
         "/accounts/signup/", {"email": "new@x.example", "password1": SECRET, "password2": SECRET}
     )
-    assert (known.status_code, known.headers["Location"]) == (new.status_code, new.headers["Location"])
+    assert (existing.status_code, existing.headers["Location"]) == (new.status_code, new.headers["Location"])
     assert User.objects.get(email=op.email).check_password(builders.PASSWORD)
 
 

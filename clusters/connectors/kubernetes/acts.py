@@ -126,7 +126,7 @@ class KubernetesActs:
             return {}, []
         queue = objects.queues[0].queue
         try:
-            limits = queue_quota.wanted(queue, ceiling.gpus)
+            limits = queue_quota.quota_limits(queue, ceiling.gpus)
         except ActRefusedError as error:
             if len(objects.namespaces) != 1 or any(ceiling.gpus):
                 raise

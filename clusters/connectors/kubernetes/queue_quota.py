@@ -53,7 +53,7 @@ def slot_name(queue: Queue, flavor: str) -> str:
     return f"nominalQuota of {GPUS}, flavor {flavor} of ClusterQueue {queue.metadata.name}"
 
 
-def wanted(queue: Queue, gpus: Mapping[str, int]) -> dict[str, int]:
+def quota_limits(queue: Queue, gpus: Mapping[str, int]) -> dict[str, int]:
     """By name what has to stand; a GPU model is the flavor of its name. Raises ActRefusedError where that cannot be."""
     listed, title = slots(queue), queue.metadata.name
     if not listed:

@@ -1,4 +1,4 @@
-"""Test connection: of how many pods with devices this source really tells what jobs are known by."""
+"""Test connection: for how many pods with devices this source has what names their jobs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def attributes(session: CheckSession, subject: str) -> bool:
         return True
     owners = _pods(session, queries.pod(metrics.POD_OWNER, f'owner_kind!~"{"|".join(sorted(NOBODY))}"'))
     classed = queries.pod(metrics.POD_INFO, 'priority_class!=""')
-    told = [
+    counts = [
         f"{owners:,} tell their owner",
         f"{_pods(session, queries.pod(metrics.CREATED)):,} their creation",
         f"{_pods(session, classed):,} a priority class",
         f"{_labelled(session, options.queue_labels):,} a queue",
     ]
     if options.job_labels:
-        told.append(f"{_labelled(session, options.job_labels):,} a job by label")
+        counts.append(f"{_labelled(session, options.job_labels):,} a job by label")
     if options.user_label:
-        told.append(f"{_labelled(session, (options.user_label,)):,} a user")
-    sentence = f"Of {count_of(pods, 'pod')} with devices in the last hour, {', '.join(told)}."
+        counts.append(f"{_labelled(session, (options.user_label,)):,} a user")
+    sentence = f"Of {count_of(pods, 'pod')} with devices in the last hour, {', '.join(counts)}."
     if owners or _pods(session, queries.pod(metrics.POD_OWNER)):
         session.ok(subject, sentence)
     else:

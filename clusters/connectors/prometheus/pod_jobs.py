@@ -66,15 +66,15 @@ def _above(
 ) -> dict[Owner, Owner]:
     """What owns each of them, where that is a job for people.
 
-    Looked for while the window settles, then over all of it for those that were not told of.
+    Looked for while the window settles, then over all of it for those that have no series there.
     """
     metric, label = ABOVE[kind]
-    found: dict[Owner, Owner] = {}
+    parents: dict[Owner, Owner] = {}
     for seconds in (window.at - window.edge, window.length):
-        left = sorted({owner.name for owner in owners if owner not in found})
+        left = sorted({owner.name for owner in owners if owner not in parents})
         if not left or (
             seconds == window.length
-            and not found
+            and not parents
             and not client.instant(queries.any(metric, seconds), window.at)
         ):
             break
@@ -85,12 +85,12 @@ def _above(
         by_namespace: dict[str, list[Series]] = defaultdict(list)
         for one in chain.from_iterable(client.together(asking)):
             by_namespace[_namespace(one, queries.options.labels)].append(one)
-        for namespace, told in by_namespace.items():
-            for name, owner in _controllers(told, label, queries.options.labels).items():
-                found.setdefault(Owner(namespace, kind, name), owner)
+        for namespace, related in by_namespace.items():
+            for name, owner in _controllers(related, label, queries.options.labels).items():
+                parents.setdefault(Owner(namespace, kind, name), owner)
     return {
         one: owner
-        for one, owner in found.items()
+        for one, owner in parents.items()
         if owner.kind not in NOBODY | REPEATS and _NAME.fullmatch(owner.name)
     }
 

@@ -166,8 +166,8 @@ def _owners(
     options = queries.options
     attribution = options.account
     by_pod = attribution.label if attribution.source is AccountFrom.POD_LABEL else ""
-    told_by = (options.queue_labels, (options.user_label,), options.job_labels)
-    names = tuple(dict.fromkeys(filter(None, (*chain.from_iterable(told_by), by_pod))))
+    label_names = (options.queue_labels, (options.user_label,), options.job_labels)
+    names = tuple(dict.fromkeys(filter(None, (*chain.from_iterable(label_names), by_pod))))
     pods: dict[str, str] = {}
     queues: dict[str, str] = {}
     users: dict[str, str] = {}
@@ -183,8 +183,8 @@ def _owners(
     )
     for one in sorted(series, key=lambda series: sorted(series.metric.items())):
         uid = one.metric.get("uid", "")
-        for told, labels in zip((queues, users, jobs), told_by, strict=True):
-            told[uid] = first(one.metric, labels) or told.get(uid, "")
+        for values, labels in zip((queues, users, jobs), label_names, strict=True):
+            values[uid] = first(one.metric, labels) or values.get(uid, "")
         if by_pod:
             pods[uid] = one.metric.get(by_pod, "") or pods.get(uid, "")
     if attribution.source is AccountFrom.NAMESPACE_LABEL:
