@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Pushes Slurm's accounting to ClusterTab from a network that ClusterTab cannot reach. docs/how-to/push-usage.md.
 
-One file, for the Python 3.6 of old login nodes and newer, with nothing but its standard library. Each row of sacct goes
-as it was printed: ClusterTab reads it, by the rules of imported files. What is to be sent lies in a database on disk
-until ClusterTab has answered for it, so the agent can be killed at any moment, and ClusterTab can be away for days.
+One file, for the Python 3.6 of old login nodes and newer, with nothing but its standard library: it is copied to a
+host alone. Each row of sacct goes as it was printed: ClusterTab reads it, by the rules of imported files. What is to
+be sent lies in a database on disk until ClusterTab has answered for it, so the agent can be killed at any moment, and
+ClusterTab can be away for days.
 """
 
 import argparse

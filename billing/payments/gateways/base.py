@@ -1,7 +1,7 @@
 """What a payment gateway does, in plain values: charges, Checkout sessions, refunds, disputes, events.
 
-Amounts are in the gateway's smallest units of a currency (`amounts.py` turns ours into them and back).
-Instants are epoch seconds.
+Amounts are in the gateway's smallest units of a currency; `billing/rules/gateway_amounts.py` converts ours to them and
+back. Instants are epoch seconds.
 """
 
 from __future__ import annotations
