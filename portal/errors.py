@@ -11,6 +11,7 @@ def compose(
     code: str,
     values: Mapping[str, object],
     translate: Callable[[str], str] = str,
+    fill: Callable[[str, Mapping[str, object]], str] = str.format_map,
 ) -> str:
     """The sentence of that code with its values filled in, in English where nothing translates.
 
@@ -21,10 +22,10 @@ def compose(
     if template is None:
         return code
     texts = {
-        name: value.sentence(translate) if isinstance(value, CodedError) else value
+        name: value.sentence(translate, fill) if isinstance(value, CodedError) else value
         for name, value in values.items()
     }
-    return translate(template).format_map(_Values(texts))
+    return fill(translate(template), _Values(texts))
 
 
 def storable(values: Mapping[str, object]) -> dict[str, object]:
@@ -53,8 +54,12 @@ class CodedError(Exception):
     def __str__(self) -> str:
         return self.sentence()
 
-    def sentence(self, translate: Callable[[str], str] = str) -> str:
-        return compose(self.sentences, self.code, self.values, translate)
+    def sentence(
+        self,
+        translate: Callable[[str], str] = str,
+        fill: Callable[[str, Mapping[str, object]], str] = str.format_map,
+    ) -> str:
+        return compose(self.sentences, self.code, self.values, translate, fill)
 
 
 class _Values(dict[str, object]):

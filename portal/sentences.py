@@ -1,4 +1,4 @@
-"""What the edges say of an error from below: its sentence, in the language of whoever reads it."""
+"""What the edges say of an error from below: its sentence, in the language of its reader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from portal.locales import locale
 
 def sentence(error: Exception) -> str:
     """Of a coded error by its code and values; any other has its sentence already."""
-    return error.sentence(_written) if isinstance(error, CodedError) else str(error)
+    return error.sentence(gettext, _fill) if isinstance(error, CodedError) else str(error)
 
 
 class _Numbers(Formatter):
@@ -24,14 +24,5 @@ class _Numbers(Formatter):
         return text.replace(",", locale().group) if format_spec == "," else text
 
 
-class _Template(str):
-    """What `compose` fills in, with such numbers."""
-
-    __slots__ = ()
-
-    def format_map(self, mapping: Mapping[str, object], /) -> str:  # type: ignore[override]
-        return _Numbers().vformat(self, (), mapping)
-
-
-def _written(text: str) -> str:
-    return _Template(gettext(text))
+def _fill(template: str, values: Mapping[str, object]) -> str:
+    return _Numbers().vformat(template, (), values)

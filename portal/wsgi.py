@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.core.wsgi import get_wsgi_application
-from django.urls import get_resolver
+from django.urls import resolve
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 # Web processes answer many requests from few threads; workers and commands take no pool, since
@@ -36,7 +36,7 @@ with absent(UNASKED):
     from portal.ops.schema import refuse_unmigrated
 
     refuse_unmigrated()
-    get_resolver().url_patterns  # noqa: B018 - all that pages need is loaded before the first of them is asked for
+    resolve("/healthz")  # loads all that pages need before the first request
 gc.collect()
 gc.freeze()  # what is loaded stays: collections need not look at it again
 gc.set_threshold(20_000, 20, 20)
