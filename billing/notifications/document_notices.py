@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from django.db.models import CharField, Exists, OuterRef, Q, Sum, Value
 from django.db.models.functions import Cast, Concat
@@ -90,15 +90,8 @@ def _payment_notices(policies: Policies, moment: datetime) -> Iterator[Notice]:
     rows = Payment.objects.filter(came, ~_has_notice("receipt"), amount__gt=0, received_on__gte=since)
     for payment in rows.select_related("invoice").order_by("pk"):
         if policies.of(payment.tenant_id, payment.invoice.due_on or moment.date()).receipts:
-            yield Notice(
-                tenant_id=payment.tenant_id,
-                invoice=payment.invoice,
-                kind=NoticeKind.RECEIPT,
-                key=f"receipt:{payment.pk}",
-                details={"payment": payment.pk},
-                created_at=moment,
-                not_before=moment,
-            )
+            details = {"payment": payment.pk}
+            yield _notice(payment, "receipt", moment, invoice=payment.invoice, details=details)
 
 
 def _top_up_notices(policies: Policies, moment: datetime) -> Iterator[Notice]:
@@ -110,14 +103,7 @@ def _top_up_notices(policies: Policies, moment: datetime) -> Iterator[Notice]:
     )
     for attempt in rows.order_by("settled_at"):
         if policies.of(attempt.tenant_id, moment.date()).receipts:
-            yield Notice(
-                tenant_id=attempt.tenant_id,
-                attempt=attempt,
-                kind=NoticeKind.RECEIPT,
-                key=f"receipt:{attempt.pk}",
-                created_at=moment,
-                not_before=moment,
-            )
+            yield _notice(attempt, "receipt", moment, attempt=attempt)
 
 
 def _wallet_transfer_notices(policies: Policies, moment: datetime) -> Iterator[Notice]:
@@ -130,14 +116,7 @@ def _wallet_transfer_notices(policies: Policies, moment: datetime) -> Iterator[N
     )
     for part in rows.order_by("pk"):
         if policies.of(part.tenant_id, moment.date()).receipts:
-            yield Notice(
-                tenant_id=part.tenant_id,
-                kind=NoticeKind.RECEIPT,
-                key=f"receipt:transfer:{part.pk}",
-                details={"part": part.pk},
-                created_at=moment,
-                not_before=moment,
-            )
+            yield _notice(part, "receipt:transfer", moment, details={"part": part.pk})
 
 
 def _refund_notices(policies: Policies, moment: datetime) -> Iterator[Notice]:
@@ -146,18 +125,25 @@ def _refund_notices(policies: Policies, moment: datetime) -> Iterator[Notice]:
     )
     for refund in rows.select_related("attempt__invoice").order_by("created_at"):
         if policies.of(refund.tenant_id, moment.date()).receipts:
-            yield Notice(
-                tenant_id=refund.tenant_id,
-                invoice=refund.attempt.invoice,
-                kind=NoticeKind.REFUND,
-                key=f"refund:{refund.pk}",
-                details={"refund": str(refund.pk)},
-                created_at=moment,
-                not_before=moment,
-            )
+            details = {"refund": str(refund.pk)}
+            yield _notice(refund, "refund", moment, invoice=refund.attempt.invoice, details=details)
 
 
-def _has_notice(kind: str) -> Exists:
-    """Of the outer query's row: whether it was written of already."""
-    key = Concat(Value(f"{kind}:"), Cast(OuterRef("pk"), CharField()))
-    return Exists(Notice.objects.filter(key=key))
+def _notice(
+    row: Payment | PaymentAttempt | TransferPart | PaymentRefund, key: str, moment: datetime, **fields: Any
+) -> Notice:
+    """Of a row, to be sent at once. `key` begins with the kind; `_has_notice` looks for it."""
+    return Notice(
+        tenant_id=row.tenant_id,
+        kind=NoticeKind(key.partition(":")[0]),
+        key=f"{key}:{row.pk}",
+        created_at=moment,
+        not_before=moment,
+        **fields,
+    )
+
+
+def _has_notice(key: str) -> Exists:
+    """Of the outer query's row: whether it has its notice already."""
+    name = Concat(Value(f"{key}:"), Cast(OuterRef("pk"), CharField()))
+    return Exists(Notice.objects.filter(key=name))
