@@ -63,8 +63,7 @@ def operator_home(request: HttpRequest, frame: PageFrame) -> HttpResponse:
                 if progress.priced
                 else ()
             ),
-            *_tenant_tasks(waiting),
-            *_money_tasks(waiting, owed),
+            *_counted_tasks(waiting, owed),
         ],
         "tiles": [_revenue_tile(row) for row in reading.revenue(today=today)],
         "month": month_name(f"{today:%Y-%m}"),
@@ -176,31 +175,20 @@ def _count_blocked(run: CloseRun) -> int:
     return sum(tally.tenants for tally in close_runs.count_outcomes(run) if tally.outcome in SHOWN["stuck"])
 
 
-def _tenant_tasks(waiting: Waiting) -> Iterator[Task]:
-    address = reverse("operator_sign_ups")
-    if waiting.sign_ups:
-        text = _("{people} waiting for your approval.")
-        yield Task(
-            tone="wait",
-            title=_("Sign-ups"),
-            text=text.format(people=say.counted(waiting.sign_ups, "sign-up")),
-            act=_("Approve or refuse"),
-            url=address,
-        )
-    if waiting.departures:
-        text = _("{tenants} asked to leave.")
-        yield Task(
-            tone="wait",
-            title=_("Departures"),
-            text=text.format(tenants=say.counted(waiting.departures, "tenant")),
-            act=_("Look at them"),
-            url=address,
-        )
-
-
-def _money_tasks(waiting: Waiting, owed: list[Receivables]) -> Iterator[Task]:
-    collections = reverse("operator_receivables")
+def _counted_tasks(waiting: Waiting, owed: list[Receivables]) -> Iterator[Task]:
+    """One for each kind of which there is any: tenants, then money."""
+    sign_ups, collections = reverse("operator_sign_ups"), reverse("operator_receivables")
     parts: list[tuple[int, Tone, str, Callable[[int], str], str, str]] = [
+        (
+            waiting.sign_ups, "wait", _("Sign-ups"),
+            lambda count: _("{people} waiting for your approval.").format(people=say.counted(count, "sign-up")),
+            _("Approve or refuse"), sign_ups,
+        ),
+        (
+            waiting.departures, "wait", _("Departures"),
+            lambda count: _("{tenants} asked to leave.").format(tenants=say.counted(count, "tenant")),
+            _("Look at them"), sign_ups,
+        ),
         (
             waiting.disputes, "late", _("Disputes"),
             lambda count: _("{count} open.").format(count=say.counted(count, "dispute")),
