@@ -16,6 +16,7 @@ from billing.emails import document_text, ending_text, quota_text, waste_text
 from billing.emails.formatting import (
     format_day,
     format_sums,
+    load_seller_name,
     load_transfer_details,
     one_line,
     page_url,
@@ -28,7 +29,6 @@ from billing.models import (
     NoticeKind,
     PaymentAttempt,
     SavedMethod,
-    Seller,
 )
 from billing.notifications.document_notices import KINDS
 from billing.payments import declines, gateway_access, payment_links, retries
@@ -265,5 +265,4 @@ def _load_seller(invoice: Invoice | None) -> str:
     """As on the invoice; of what is about none, as it is now."""
     if invoice is not None and invoice.seller.get("name"):
         return one_line(invoice.seller["name"])
-    seller = Seller.objects.order_by("pk").first()
-    return one_line(seller.name) if seller else current_brand().name
+    return load_seller_name()

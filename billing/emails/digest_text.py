@@ -12,9 +12,8 @@ from django.utils.translation import ngettext
 
 from billing.emails import composition, quota_text
 from billing.emails.composition import Email
-from billing.emails.formatting import one_line, page_url
-from billing.models import Notice, NoticeKind, Seller
-from portal.core.tenants.brand import current_brand
+from billing.emails.formatting import load_seller_name, one_line, page_url
+from billing.models import Notice, NoticeKind
 from portal.core.tenants.models import Tenant, User
 
 SHOWN = 200
@@ -73,11 +72,10 @@ def compose_operator_email(
     lines: Sequence[tuple[Tenant, str]], user: User, *, is_digest: bool, total: int
 ) -> Email:
     """Of what an operator subscribed to: which tenant, and the subject of what was written to it."""
-    seller = Seller.objects.order_by("pk").first()
     tenants = {tenant.pk: tenant for tenant, _subject in lines}
     placed: dict[str, Any] = {
         "tenant": one_line(user.get_full_name() or user.email),
-        "seller": one_line(seller.name) if seller else current_brand().name,
+        "seller": load_seller_name(),
         "facts": [(one_line(tenant.name), subject) for tenant, subject in lines],
         "links": [],
     }

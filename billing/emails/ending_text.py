@@ -7,9 +7,8 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from billing.emails.formatting import one_line, page_url
-from billing.models import Notice, QuotaEnding, QuotaEndingState, Seller
-from portal.core.tenants.brand import current_brand
+from billing.emails.formatting import load_seller_name, one_line, page_url
+from billing.models import Notice, QuotaEnding, QuotaEndingState
 
 OVER = "It was stopped, or done, before it could be sent."
 SHOWN = 50
@@ -29,13 +28,12 @@ def skip_reason(notice: Notice, moment: datetime) -> str:
 def ending_context(notice: Notice) -> dict[str, Any]:
     """What the template places."""
     details, zone = notice.details, notice.tenant.zone
-    seller = Seller.objects.order_by("pk").first()
     due = datetime.fromisoformat(details["due_at"]).astimezone(zone)
     jobs = [str(number) for number in details["jobs"]]
     more = len(jobs) - SHOWN
     listed = ", ".join(jobs[:SHOWN]) + (_(" and {count} more").format(count=more) if more > 0 else "")
     return {
-        "seller": one_line(seller.name) if seller else current_brand().name,
+        "seller": load_seller_name(),
         "button": _("Budgets"),
         "page": page_url("budgets", notice.tenant.slug),
         "stage": details["stage"],

@@ -10,10 +10,11 @@ from django.conf import settings
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from billing.models import Invoice
+from billing.models import Invoice, Seller
 from billing.rules.formatting import money_text
 from billing.rules.money import Money
 from billing.rules.references import creditor_reference, in_groups
+from portal.core.tenants.brand import current_brand
 from portal.locales import locale
 
 
@@ -25,6 +26,12 @@ def page_url(page: str, *names: object) -> str:
 def one_line(text: str) -> str:
     """As one line, whatever is in it: a name neither begins a paragraph nor another header."""
     return " ".join(text.split())
+
+
+def load_seller_name() -> str:
+    """The seller as it is called now, or the brand where none is entered. One query."""
+    seller = Seller.objects.order_by("pk").first()
+    return one_line(seller.name) if seller else current_brand().name
 
 
 def format_day(on: date) -> str:

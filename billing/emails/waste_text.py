@@ -10,11 +10,10 @@ from zoneinfo import ZoneInfo
 
 from django.utils.translation import gettext as _
 
-from billing.emails.formatting import one_line, page_url
-from billing.models import Notice, Seller, WasteAction, WasteFinding
+from billing.emails.formatting import load_seller_name, one_line, page_url
+from billing.models import Notice, WasteAction, WasteFinding
 from billing.rules.formatting import money_text
 from billing.rules.money import Money
-from portal.core.tenants.brand import current_brand
 
 OVER = "Its jobs have worked again, or ended, before it could be sent."
 SHOWN = 50
@@ -33,12 +32,11 @@ def waste_context(notice: Notice) -> dict[str, Any]:
     """What the template places: a line for each job, and the money that all of them cost."""
     details, zone = notice.details, notice.tenant.zone
     jobs = details["jobs"]
-    seller = Seller.objects.order_by("pk").first()
     until = datetime.fromisoformat(details["at"])
     due = datetime.fromisoformat(details["due_at"]).astimezone(zone) if details["due_at"] else None
     more = len(jobs) - SHOWN
     return {
-        "seller": one_line(seller.name) if seller else current_brand().name,
+        "seller": load_seller_name(),
         "button": _("Idle jobs"),
         "page": page_url("idle_jobs", notice.tenant.slug),
         "stage": details["stage"],
