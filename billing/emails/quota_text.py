@@ -8,14 +8,48 @@ from fractions import Fraction
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
-from billing.emails.formatting import format_day, one_line, page_url
-from billing.models import Notice, QuotaAction, QuotaCrossing, Seller
+from billing.emails.formatting import format_day, load_seller_name, one_line, page_url
+from billing.models import Notice, QuotaAction, QuotaCrossing
 from billing.rules.formatting import grouped, money_text
 from billing.rules.money import Money
-from portal.core.tenants.brand import current_brand
 
 NOTHING_LEFT = "What it says does not hold any more: it is below again, or its period is over."
+ANNOUNCED = {
+    QuotaAction.END_JOBS: gettext_noop(
+        "When all of it is used, no new GPU job of its accounts starts, and running jobs may be ended after a "
+        "grace. An e-mail says so before."
+    ),
+    QuotaAction.HOLD_JOBS: gettext_noop(
+        "When all of it is used, waiting jobs are held. Running jobs run on."
+    ),
+    QuotaAction.NO_SUBMISSIONS: gettext_noop(
+        "When all of it is used, no new job can be submitted in its accounts. Running jobs run on."
+    ),
+    QuotaAction.NO_GPU_JOBS: gettext_noop(
+        "When all of it is used, no new GPU job of its accounts starts. Running jobs run on."
+    ),
+}
+"""What budgets will do to jobs."""
+BLOCKED = {
+    QuotaAction.END_JOBS: gettext_noop(
+        "No new GPU job of its accounts starts until less is used, the amount is raised or the period ends. "
+        "Running jobs may be ended after a grace: another e-mail says when."
+    ),
+    QuotaAction.HOLD_JOBS: gettext_noop(
+        "Waiting jobs are held until less is used, the amount is raised or the period ends. Running jobs run on."
+    ),
+    QuotaAction.NO_SUBMISSIONS: gettext_noop(
+        "No new job can be submitted in its accounts until less is used, the amount is raised or the period ends. "
+        "Running jobs run on."
+    ),
+    QuotaAction.NO_GPU_JOBS: gettext_noop(
+        "No new GPU job of its accounts starts until less is used, the amount is raised or the period ends. "
+        "Running jobs run on."
+    ),
+}
+"""What they do now."""
 
 
 def skip_reason(notice: Notice, moment: datetime) -> str:
@@ -39,9 +73,8 @@ def quota_context(notice: Notice) -> dict[str, Any]:
     """What the template places: a sentence for one budget, a table of several."""
     rows = notice.details["quotas"]
     zone = notice.tenant.zone
-    seller = Seller.objects.order_by("pk").first()
     context: dict[str, Any] = {
-        "seller": one_line(seller.name) if seller else current_brand().name,
+        "seller": load_seller_name(),
         "button": _("Budgets"),
         "page": page_url("budgets", notice.tenant.slug),
         "count": len(rows),
@@ -75,7 +108,7 @@ def effect_text(rows: list[Mapping[str, Any]]) -> str:
     """What the budgets do to jobs, the hardest that holds now first; of several, which of them do."""
     over = [row for row in rows if row.get("over") and not row.get("watch")]
     if over:
-        effect = _blocked(over)
+        effect = _(BLOCKED[_hardest(over)])
         if len(rows) > 1:
             names = ", ".join(one_line(row["name"]) for row in over)
             effect += " " + _("Budgets that block: {names}.").format(names=names)
@@ -84,43 +117,17 @@ def effect_text(rows: list[Mapping[str, Any]]) -> str:
     if any(row["watch"] for row in acting):
         return _("The budget is only watched: it stops no job.")
     if acting:
-        return _before(acting)
+        return _(ANNOUNCED[_hardest(acting)])
     return _("A budget only notifies: no job is stopped by it.")
 
 
-def _before(acting: list[Mapping[str, Any]]) -> str:
-    """What they will do."""
-    actions = {row["action"] for row in acting}
-    if QuotaAction.END_JOBS in actions:
-        return _(
-            "When all of it is used, no new GPU job of its accounts starts, and running jobs may be ended after a "
-            "grace. An e-mail says so before."
-        )
+def _hardest(rows: list[Mapping[str, Any]]) -> QuotaAction:
+    """The action that the sentence is about: what is held is only said where all of them hold."""
+    actions = {row["action"] for row in rows}
     if actions == {QuotaAction.HOLD_JOBS}:
-        return _("When all of it is used, waiting jobs are held. Running jobs run on.")
-    return _("When all of it is used, no new GPU job of its accounts starts. Running jobs run on.")
-
-
-def _blocked(over: list[Mapping[str, Any]]) -> str:
-    actions = {row["action"] for row in over}
-    if QuotaAction.END_JOBS in actions:
-        return _(
-            "No new GPU job of its accounts starts until less is used, the amount is raised or the period ends. "
-            "Running jobs may be ended after a grace: another e-mail says when."
-        )
-    if actions == {QuotaAction.HOLD_JOBS}:
-        return _(
-            "Waiting jobs are held until less is used, the amount is raised or the period ends. Running jobs run on."
-        )
-    if any(row["action"] == QuotaAction.NO_SUBMISSIONS for row in over):
-        return _(
-            "No new job can be submitted in its accounts until less is used, the amount is raised or the period ends. "
-            "Running jobs run on."
-        )
-    return _(
-        "No new GPU job of its accounts starts until less is used, the amount is raised or the period ends. "
-        "Running jobs run on."
-    )
+        return QuotaAction.HOLD_JOBS
+    harder = (QuotaAction.END_JOBS, QuotaAction.NO_SUBMISSIONS)
+    return next((action for action in harder if action in actions), QuotaAction.NO_GPU_JOBS)
 
 
 def _label(row: Mapping[str, Any]) -> str:

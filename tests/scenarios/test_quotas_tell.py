@@ -14,6 +14,7 @@ from billing.emails import delivery
 from billing.models import (
     Notice,
     NoticeState,
+    QuotaAction,
     QuotaChange,
     QuotaEvery,
     QuotaMeasure,
@@ -136,6 +137,17 @@ def test_quota_028_owners_and_billing_or_named_members_are_told(cluster: Cluster
         ("ann@vision.example", "carla@vision.example"): "Budget monthly: 50% is used",
         ("ben@vision.example",): "Budget bens: 50% is used",
     }
+
+
+def test_quota_028_the_e_mail_says_that_no_job_can_be_submitted(cluster: Cluster, vision: Tenant) -> None:
+    a_quota(vision, thresholds=("50%", "100%"), action=QuotaAction.NO_SUBMISSIONS)
+    spend(cluster, "600")
+    look("2026-03-03")
+    spend(cluster, "600", "2026-03-03")
+    look("2026-03-04")
+    before, after = [" ".join(str(message.body).split()) for message in mail.outbox]
+    assert "When all of it is used, no new job can be submitted in its accounts." in before
+    assert "No new job can be submitted in its accounts until less is used" in after
 
 
 def test_quota_028_who_was_removed_is_told_nothing(cluster: Cluster, vision: Tenant) -> None:
