@@ -1,4 +1,4 @@
-"""From a stored connection to a client of its scheduler, for whoever acts on it."""
+"""From a stored connection to a client of its scheduler, for code that acts on it."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class PlanAdmin(Recorded[Plan]):
     list_display = ("name", "currency", "settles")
     search_fields = ("name",)
     ordering = ("name",)
-    fields = ("name", "currency", "settles")  # the plan's page in the portal offers it to whoever signs up
+    fields = ("name", "currency", "settles")  # the plan's page in the portal offers it to people who sign up
     inlines = (VersionInline,)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Plan | None = None) -> tuple[str, ...]:

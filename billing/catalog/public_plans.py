@@ -16,8 +16,8 @@ from billing.rules.money import LARGEST, Money
 def set_offer(*, plan: Plan, public: bool | None = None, starting_credit: Decimal | None = None) -> Plan:
     """Have people sign up for the plan, or not, with so much credit in whole units; None: as it is.
 
-    Asked again, nothing changes. Whoever is on it stays on it. Raises PlanError for what is no amount, and for credit
-    without a wallet that pays.
+    Asked again, nothing changes. Tenants that are on it stay on it. Raises PlanError for what is no amount, and for
+    credit without a wallet that pays.
     """
     row = Plan.objects.select_for_update().get(pk=plan.pk)
     credit = row.starting_credit if starting_credit is None else _minor(row, starting_credit)

@@ -1,4 +1,4 @@
-"""Sending notices: each is claimed by a commit before it is sent, and never sent again by itself.
+"""Sending notices: each is claimed by a commit before it is sent, and never sent again automatically.
 
 A process that dies between the two leaves a notice of which nobody knows whether it arrived: people decide. Where no
 mail server is named, notices are written and kept, in one transaction.

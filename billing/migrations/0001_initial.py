@@ -212,7 +212,7 @@ class Migration(migrations.Migration):
                         ('currency', models.CharField(help_text='ISO 4217, or TOK for tokens; all prices of the plan are in it.', max_length=3)),
                         ('settles', models.CharField(choices=[('invoice', "The period's invoice"), ('wallet', 'The wallet, as it is used; there is no invoice'), ('wallet-first', 'The wallet, when the invoice is issued; the rest is to be paid')], default='invoice', max_length=12)),
                         ('public', models.BooleanField(default=False, help_text='People sign up for it, and owners change to it from another public plan.')),
-                        ('starting_credit', models.BigIntegerField(default=0, help_text='Given once to whoever signs up, in smallest units; a wallet pays by it.')),
+                        ('starting_credit', models.BigIntegerField(default=0, help_text='Given once to each person who signs up, in smallest units; a wallet pays by it.')),
                     ],
                     options={
                         'constraints': [models.CheckConstraint(condition=models.Q(('currency__regex', '^[A-Z]{3}$')), name='plan_currency_is_iso_4217'), models.CheckConstraint(condition=models.Q(('settles__in', ['invoice', 'wallet', 'wallet-first'])), name='plan_settlement_is_known'), models.CheckConstraint(condition=models.Q(models.Q(('currency', 'TOK'), _negated=True), ('settles', 'wallet'), _connector='OR'), name='tokens_are_paid_by_wallet'), models.CheckConstraint(condition=models.Q(('starting_credit', 0), models.Q(('starting_credit__gt', 0), models.Q(('settles', 'invoice'), _negated=True)), _connector='OR'), name='starting_credit_is_of_a_plan_with_a_wallet')],

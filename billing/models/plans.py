@@ -152,7 +152,7 @@ class Plan(models.Model):
         default=False, help_text="People sign up for it, and owners change to it from another public plan."
     )
     starting_credit = models.BigIntegerField(
-        default=0, help_text="Given once to whoever signs up, in smallest units; a wallet pays by it."
+        default=0, help_text="Given once to each person who signs up, in smallest units; a wallet pays by it."
     )
 
     class Meta:

@@ -125,7 +125,7 @@ def have_leaves_looked_at() -> None:
 
 
 def load_cancels(rows: Sequence[QuotaEnding]) -> dict[int, list[Act]]:
-    """By ending the cancels and drains that were carried out or begun for it, whoever began them. One query."""
+    """By ending the cancels and drains that were carried out or begun for it, by a person or not. One query."""
     if not rows:
         return {}
     acts = Act.objects.filter(

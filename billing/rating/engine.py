@@ -108,7 +108,7 @@ def suppose() -> None:
 
 
 def _prepare(cursor: Any, *sets: str) -> None:
-    """Only the tables that are filled: a quote makes them anew each time."""
+    """Only the tables that are filled: each quote creates them again."""
     cursor.execute(sql.SETTINGS)
     temp_tables.prepare(cursor, *sets)
 

@@ -31,7 +31,7 @@ def departure_of(tenant: Tenant) -> Departure | None:
 def ask_to_leave(*, tenant: Tenant, leaves_on: date, reason: str, by: str, moment: datetime) -> Departure:
     """Ask that the tenant leaves with that day of its zone. Asked again, the day and the reason are as said now.
 
-    Nothing ends by itself: an operator carries it out. Raises SignUpError for a day that is not to come, more than a
+    Nothing ends before an operator carries it out. Raises SignUpError for a day that is not to come, more than a
     year ahead, and for who has left.
     """
     _lock(tenant)

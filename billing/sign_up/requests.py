@@ -1,6 +1,6 @@
 """Sign-ups on their way: somebody asks for a tenant, saves a card, an operator decides, the plan begins.
 
-Until it is active a tenant is on no plan and owns no account, and whoever asked may only read and pay in it: it costs
+Until it is active a tenant is on no plan and owns no account, and the person may only read and pay in it: it costs
 nobody anything. Credit is given to nobody whom neither an operator nor a card has proved, and once to each of them.
 """
 
@@ -117,7 +117,7 @@ def approve(*, sign_up: SignUp, by: str, moment: datetime) -> SignUp:
 
 @transaction.atomic
 def refuse(*, sign_up: SignUp, by: str, reason: str, moment: datetime) -> SignUp:
-    """Archive the tenant, which nobody is in any more; the person is mailed the reason, and may sign up anew.
+    """Archive the tenant, which nobody is in any more; the person is mailed the reason, and may sign up again.
 
     Raises SignUpError where it waits for nothing, and without a reason.
     """

@@ -82,8 +82,8 @@ def quote(
 ) -> Quote:
     """What the tenant's job would cost that runs from `job.started` to `job.ended`, on the named cluster.
 
-    `job.account` is one that the tenant owns then, "" for any of them; `owner`: as `account_of` says it, for whoever
-    quotes several lengths. It starts within two years of `now`, or in
+    `job.account` is one that the tenant owns then, "" for any of them; `owner`: as `account_of` says it, for callers
+    that quote several lengths. It starts within two years of `now`, or in
     a billing period that is kept. Keeps nothing, and waits for nobody who rates. Raises QuoteError.
     """
     seconds = read_length(job)

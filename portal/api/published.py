@@ -1,6 +1,6 @@
 """The schema as it is published: docs/reference/openapi.json, which a test compares with what the endpoints declare.
 
-A web process that made it anew would hold its generator and all of the document, 20 MiB, for ever.
+A web process that generated it again would hold its generator and all of the document, 20 MiB, for ever.
 """
 
 from __future__ import annotations

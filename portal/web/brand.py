@@ -51,7 +51,7 @@ def _styles_tag(request: HttpRequest, name: str) -> str:
 @require_safe
 @condition(etag_func=_styles_tag)
 def brand_styles(request: HttpRequest, name: str) -> HttpResponse:
-    """The stylesheet of a color. It follows from its name alone: whoever asks learns nothing."""
+    """The stylesheet of a color. It follows from its name alone, so a request learns nothing."""
     del request
     color = f"#{name[:6]}"
     if not colors.COLOR.match(color) or colors.contrast(color, colors.WHITE) < colors.TEXT:
@@ -107,7 +107,7 @@ class BrandPage:
 @operator_page("brand", acts=Right.SETTINGS)
 def operator_brand(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     """The form; after *Preview* the whole page looks as all pages would; *Save* has it so."""
-    forget_brand()  # whoever saved it, in whichever process, sees it at once
+    forget_brand()  # who saved it sees it at once, in whichever process
     own = current_brand()
     values, logo, error = _typed(request, own), None, ""
     shown = own
@@ -146,7 +146,7 @@ def _typed(request: HttpRequest, own: CurrentBrand) -> dict[str, str]:
 
 
 def _sent_logo(request: HttpRequest) -> Logo | None:
-    """The file; else the one that was previewed, which is encoded anew; None where none was sent. Raises BrandError."""
+    """The file; else the one of the preview, which is encoded again; None where none was sent. Raises BrandError."""
     file = request.FILES.get("logo")
     if file is not None and file.size:
         if file.size > LARGEST:

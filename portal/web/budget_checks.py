@@ -38,7 +38,7 @@ def _problem(field: Field, value: object) -> str:
         return _("This field is empty. Fill it in.") if field.required else ""
     if isinstance(value, list):
         unprintable = [one for one in value if not str(one).isprintable()]
-        return _("It has control characters in it. Type it anew.") if unprintable else ""
+        return _("It has control characters in it. Type it again.") if unprintable else ""
     if isinstance(value, date):
         first = f"{FIRST_DAY}"
         return _("Write a day from {first} on.").format(first=first) if value < FIRST_DAY else ""
@@ -57,7 +57,7 @@ def _text_problem(field: Field, text: str) -> str:
         choices = {member.value for member in field.kind}
         return "" if text in choices else _("Choose one of those that are offered.")
     if not text.isprintable():
-        return _("It has control characters in it. Type it anew.")
+        return _("It has control characters in it. Type it again.")
     if len(text) > field.rule.longest:
         sentence = _("It has {count} characters, and {most} fit. Shorten it.")
         return sentence.format(count=len(text), most=field.rule.longest)

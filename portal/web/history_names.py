@@ -94,7 +94,7 @@ def plain(value: object) -> str:
 
 
 def names_of(entries: Sequence[Mapping[str, Any]]) -> Names:
-    """In the scope of whoever looks: names of other tenants' rows are not there. Eleven queries at most."""
+    """In the scope of the reader: names of other tenants' rows are not there. Eleven queries at most."""
     rows = _rows(entries)
     facts = [
         *rows.values(),

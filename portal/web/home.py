@@ -23,7 +23,7 @@ PAGE = 100
 def home(request: HttpRequest) -> HttpResponse:
     """The only tenant; for an operator their home; else the list of tenants.
 
-    Whoever waits for a sign-up, or belongs to no tenant while people can sign up, comes to that page.
+    People who wait for a sign-up, or belong to no tenant while one can sign up, come to that page.
     """
     user = cast("User", request.user)
     if user.operator_role:

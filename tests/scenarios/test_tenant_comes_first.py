@@ -56,7 +56,7 @@ EXCEPTIONS = {
     "totals_that_others_pay": "few rows, which the tenant that pays is to find",
     "usage_is_rated_once": BY_RECORD,
     "version_has_one_commitment": EVERYBODYS,
-    "waste_is_found_once": "a job ends once, whoever owns it: a rule is the operator's, for all tenants",
+    "waste_is_found_once": "a job ends once, no matter who owns it: a rule is the operator's, for all tenants",
 }
 
 HOT = {

@@ -150,7 +150,7 @@ def test_other_processes_show_a_change_within_five_seconds(monkeypatch: pytest.M
 
 
 @pytest.mark.django_db
-def test_whoever_is_no_admin_only_reads_the_page() -> None:
+def test_who_is_no_admin_only_reads_the_page() -> None:
     support = builders.an_operator("sue@cluster.example")
     builders.an_operator()
     support = set_operator_role(email=support.email, role=OperatorRole.SUPPORT)
@@ -276,7 +276,7 @@ def test_documents_carry_it_from_the_next_one_on_and_what_was_issued_never_chang
     assert pictures(before) == []
     logo = a_brand()
     march.refresh_from_db()
-    assert issued.made(march).pdf == before  # made anew it is the same, too
+    assert issued.made(march).pdf == before  # made again it is the same, too
     builders.ingest(
         house.cluster,
         builders.a_job(job_id="20", started="2026-04-02 10:00", ended="2026-04-02 11:00"),

@@ -1,7 +1,7 @@
 """The nominalQuota of GPUs in a ClusterQueue of Kueue, where its list of quotas is ours to write.
 
-`resourceGroups` is one field: whoever applies it owns all of it. So it is only written where it was handed over to
-our field manager, and then with all that stands in it; it is never given up, since that would delete it.
+`resourceGroups` is one field: the manager that applies it owns all of it. So it is only written where it was handed
+over to our field manager, and then with all that stands in it; it is never given up, since that would delete it.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def _stop(one: QueueObject, version: str, target: Limits) -> Write:
 
 
 def _queue_body(one: QueueObject, version: str) -> dict[str, Any]:
-    """The uid keeps a queue that was deleted meanwhile from being made anew."""
+    """The uid keeps a queue that was deleted meanwhile from being created again."""
     meta = one.queue.metadata
     metadata = {"name": meta.name, "uid": meta.uid} | (
         {} if one.is_cluster else {"namespace": meta.namespace}

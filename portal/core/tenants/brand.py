@@ -113,7 +113,7 @@ def remember(brand: CurrentBrand, *, seconds: float = SECONDS) -> None:
 
 
 def forget_brand() -> None:
-    """Have this process read it anew."""
+    """Have this process read it again."""
     _memory.until = 0.0
 
 

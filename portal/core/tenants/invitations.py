@@ -147,7 +147,7 @@ def needs_password(account: User | None) -> bool:
 
 
 def _is_unused(account: User) -> bool:
-    """Whoever signed up with an address and never proved it has no claim to it."""
+    """A person who signed up with an address and never proved it has no claim to it."""
     return account.last_login is None and (not account.has_usable_password() or team.is_unproved(account))
 
 

@@ -165,7 +165,7 @@ class OneVersion(VersionEndpoint):
 
 
 def _says(version: PlanVersion, entry: PlanEntry) -> bool:
-    """Whether the version is as the entry says, whoever may choose its plan."""
+    """Whether the version is as the entry says, no matter who may choose its plan."""
     offer = {"public": entry.public, "starting_credit": entry.starting_credit}
     return bool(as_data(plan_entry(version).replaced(**offer)) == as_data(entry))
 
