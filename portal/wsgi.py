@@ -20,13 +20,16 @@ UNASKED = ("click", "inflection", "requests", "uritemplate", "yaml")
 
 @contextmanager
 def absent(names: tuple[str, ...]) -> Iterator[None]:
-    """Importing them fails in this block, as if they were not installed; after it they can be had."""
-    for name in names:
-        sys.modules[name] = None  # type: ignore[assignment]  # Python's way to say so
+    """Importing them fails in this block, as if they were not installed; after it they can be had.
+
+    One that is loaded already stays: what has it, as `runserver` has, would not get the same one a second time.
+    """
+    barred = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(barred))  # type: ignore[arg-type]  # None is Python's way to say so
     try:
         yield
     finally:
-        for name in names:
+        for name in barred:
             del sys.modules[name]
 
 

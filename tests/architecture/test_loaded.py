@@ -66,3 +66,18 @@ def test_a_web_process_loads_its_pages_and_nothing_that_few_of_them_need() -> No
     loaded = {*done.stdout.split()}
     assert loaded >= {"portal.web.urls", "portal.api.routes", "billing.admin"}
     assert not UNASKED & loaded
+
+
+SERVED = """
+from unittest import mock
+import click, yaml
+with mock.patch("portal.ops.schema.refuse_unmigrated"):
+    import portal.wsgi
+from sys import modules
+print(modules["click"] is click, modules["yaml"] is yaml, "requests" in modules)
+"""
+
+
+def test_what_a_process_has_before_it_loads_its_pages_stays() -> None:
+    done = subprocess.run([sys.executable, "-c", SERVED], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True", "False"]
