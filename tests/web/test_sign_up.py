@@ -36,6 +36,7 @@ from portal.core.audit.models import AuditEntry
 from portal.core.outbox.models import OutboxMessage
 from portal.core.tenants import invitations, team
 from portal.core.tenants.models import Membership, OperatorRole, Ownership, Role, Tenant, User
+from portal.core.tenants.operators import set_operator_role
 from portal.core.tenants.tasks import send_account_mails
 from tests import builders
 from tests.web.house import page, signed_in
@@ -188,12 +189,13 @@ def test_limits_keep_disposable_sign_ups_from_costing_anything(op: User) -> None
 
 
 def test_who_signed_up_with_the_address_of_somebody_else_has_nothing_of_what_they_are_given(op: User) -> None:
-    for name in ("one", "two"):
+    for name in ("one", "two", "three"):
         person = builders.a_person(f"{name}@vision.example")
         EmailAddress.objects.create(user=person, email=person.email, verified=False, primary=True)
     tenant = builders.a_tenant()
     team.add_member(tenant=tenant, user=User.objects.get(email="one@vision.example"), role=Role.OWNER)
     assert not User.objects.get(email="one@vision.example").has_usable_password()
+    assert not set_operator_role(email="three@vision.example", role=OperatorRole.ADMIN).has_usable_password()
     moment = datetime.now(UTC)
     row = invitations.invite(
         tenant=tenant, email="two@vision.example", role=Role.OWNER, by="ann@vision.example", moment=moment

@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from portal.core.tenants import account_mails
 from portal.core.tenants.access import Right, rights_of
 from portal.core.tenants.models import AccountMail, OperatorRole, User
-from portal.core.tenants.team import TeamError, plain_address, revoke_invitations_by
+from portal.core.tenants.team import TeamError, forget_unproved_password, plain_address, revoke_invitations_by
 
 
 def operators() -> QuerySet[User]:
@@ -34,6 +34,7 @@ def set_operator_role(*, email: str, role: OperatorRole | None) -> User:
     if person is not None and person.operator_role == OperatorRole.ADMIN and not others:
         raise TeamError("last-admin", email=address)
     person = person or User.objects.create_user(address)
+    forget_unproved_password(person)
     person.operator_role = role or ""
     person.save()
     if Right.TENANTS not in rights_of(person):

@@ -61,7 +61,7 @@ def let_in(
 
     Whoever comes through one, the owners are mailed of.
     """
-    _forget_unproved_password(user)
+    forget_unproved_password(user)
     member = Membership.objects.create(tenant=tenant, user_id=user.pk, role=role, through=through)
     _close_invitations(tenant, user.email)
     Exclusion.objects.filter(tenant=tenant, email=user.email).delete()
@@ -75,7 +75,7 @@ def is_unproved(user: User) -> bool:
     return bool(EmailAddress.objects.filter(user_id=user.pk, verified=False, email=user.email).exists())
 
 
-def _forget_unproved_password(user: User) -> None:
+def forget_unproved_password(user: User) -> None:
     """Roles are given to addresses: who signed up with somebody else's must not have what that person gets."""
     if user.last_login is None and user.has_usable_password() and is_unproved(user):
         user.set_unusable_password()
