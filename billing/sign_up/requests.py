@@ -221,10 +221,10 @@ def _waiting(sign_up: SignUp) -> SignUp:
 
 
 def _go_on(row: SignUp, moment: datetime) -> SignUp:
-    """A plan that is not public any more begins only if an operator approves it."""
+    """A plan that is not public any more, or another than an operator has given, begins only if one approves it."""
     if row.card and not _cards(row.tenant).exists():
         return row
-    if not row.approval and row.plan.public:
+    if not row.approval and row.plan.public and not row.tenant.subscriptions.exists():
         return _activate(row, "", moment)
     row.state = SignUpState.APPROVAL
     row.save(update_fields=["state"])

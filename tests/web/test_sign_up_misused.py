@@ -163,6 +163,12 @@ def test_a_sign_up_that_an_operator_has_worked_on_is_not_taken_back_by_the_perso
     row.refresh_from_db()
     assert row.state == SignUpState.APPROVAL
     assert row.tenant.memberships.count() == 1
+    SignUp.objects.update(state=SignUpState.CARD, card=True, approval=False)
+    saves_a_card(row.tenant)
+    advance_sign_up(tenant_id=row.tenant_id)
+    row.refresh_from_db()
+    assert row.state == SignUpState.APPROVAL  # instead of leaving the plan that was agreed
+    assert row.tenant.subscriptions.get().plan.name == "deal"
 
 
 @pytest.mark.django_db(transaction=True)
