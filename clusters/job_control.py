@@ -277,7 +277,7 @@ def _look_at_requeue(port: SchedulerPort, act: Act) -> Look:
 def _look_at_limits(port: SchedulerPort, act: Act) -> Look:
     """Only the limits that the act meant to change count; somebody may have set others since.
 
-    A block of which only a part was written is taken back: nobody would remember that part.
+    A block or a limit of which only a part was written is taken back: nobody would remember what was before it.
     """
     changed = {
         name for name in {*act.before, *act.intended} if act.before.get(name) != act.intended.get(name)
@@ -289,7 +289,7 @@ def _look_at_limits(port: SchedulerPort, act: Act) -> Look:
     written = {name for name in changed if now.get(name) == act.intended.get(name)}
     if written == changed:
         port.acts.refuse_without_effect(act.account, act.intended)
-    elif written and act.kind == ActKind.BLOCK and port.acts.in_parts:
+    elif written and act.kind in {ActKind.BLOCK, ActKind.LIMIT} and port.acts.in_parts:
         back = {name: act.before[name] for name in written if name in act.before}
         rest = {name: value for name, value in now.items() if name not in written}
         now = port.acts.set_limits(act.account, {**rest, **back}, before=now, user=act.user)

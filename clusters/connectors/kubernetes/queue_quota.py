@@ -79,7 +79,7 @@ def notes(queue: Queue, names: Limits) -> Iterator[str]:
     borrowing = [one.borrowing for one in slots(queue) if one.name in names]
     if not cohort or all(limit == "0" for limit in borrowing):
         return
-    most = max(borrowing, key=lambda limit: (not limit, limit)) if all(borrowing) else ""
+    most = max(borrowing, key=lambda limit: (len(limit), limit)) if all(borrowing) else ""  # whole numbers
     how_much = f"up to {most} GPUs" if most else "as much as others leave"
     yield (
         f"ClusterQueue {queue.metadata.name} may borrow {how_much} in the cohort {cohort}, and so hold more than its "
