@@ -10,6 +10,7 @@ from bench import instance, intake, jobs, world
 from bench.meter import measure
 from bench.result import Figure, Result
 from bench.scale import Scale
+from portal.core.tenants.models import Tenant
 
 NAME, RUN = "bytes", "bench_run"
 ACCOUNTS, DAYS = 40, 45
@@ -54,7 +55,9 @@ def sizes() -> dict[str, int]:
         return dict(cursor.fetchall())
 
 
-def rows(table: str) -> int:
+def rows(table: str, tenant: Tenant | None = None) -> int:
+    """Of all tenants, or of one."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT count(*) FROM {table}")
+        of = f"WHERE tenant_id = {tenant.pk}" if tenant is not None else ""
+        cursor.execute(f"SELECT count(*) FROM {table} {of}")
         return int(cursor.fetchone()[0])

@@ -6,6 +6,7 @@ Takes an hour at full size; `--part 100` shows in minutes that everything runs.
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -42,8 +43,10 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     if NAME not in names:
         return
     days, jobs = (BORDERS[-1] - BORDERS[0]).days, scale.of(JOBS)
+    _show(f"{jobs:,} jobs: records are written and rated.")
     closing.build(scale, name=DATABASE, count=jobs, borders=[*BORDERS, BEYOND], days=days)
     size = sum(sizes.sizes().values()) / jobs
+    _show("Months are closed.")
     for start, _ in itertools.pairwise(BORDERS):
         closing.everybody(start.year, start.month)
     largest, tenant = Tenant.objects.order_by("pk")[:2]
@@ -51,23 +54,32 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     with pages.ours(tenant, DATABASE) as web, pages.floor(after=DATABASE) as least:
         address = f"/t/{tenant.slug}/?period={MONTHS[-1]:%Y-%m-%d}"
         result = pages.page(web, address, least, postmaster)
-    proofs = _proofs(jobs)
-    figures = (
-        *_ledger(jobs, size),
-        *_pages(largest, tenant),
-        *proofs,
-        *_price(),
-        *_computed(jobs, size, proofs[2]),
-    )
+    before = [*_shown(_ledger(jobs, size, largest)), *_shown(_pages(largest, tenant)), *_shown(_price())]
+    proofs = _shown(_proofs(jobs))
+    figures = (*before, *proofs, *_computed(jobs, size, proofs[2]))
     yield replace(result, name=NAME, title=f"{result.title}, of {jobs:,} jobs", figures=figures)
     instance.drop(DATABASE)
     yield growing.year(scale, postmaster)
 
 
-def _ledger(jobs: int, size: float) -> tuple[Figure, ...]:
+def _shown(figures: tuple[Figure, ...]) -> tuple[Figure, ...]:
+    """As soon as they are measured: what comes after them takes long."""
+    for figure in figures:
+        _show(figure.text())
+    return figures
+
+
+def _show(text: str) -> None:
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+
+
+def _ledger(jobs: int, size: float, largest: Tenant) -> tuple[Figure, ...]:
+    """Of a tenant with ten jobs a day nearly every job is a row of daily usage: no two are of one series."""
+    its_jobs, its_days = (sizes.rows(table, largest) for table in ("billing_ratedjob", "billing_dailyusage"))
     return (
         Figure("bytes a job, as the limit's statements store it", size),
-        Figure("rows a job of daily usage", sizes.rows("billing_dailyusage") / jobs, 0.15),
+        Figure("rows a job of daily usage", sizes.rows("billing_dailyusage") / jobs),
+        Figure("rows a job of daily usage, of the largest tenant", its_days / its_jobs, 0.15),
     )
 
 
@@ -102,6 +114,7 @@ def _year(tenant: Tenant, grouping: tuple[Grouping, ...]) -> None:
 def _proofs(jobs: int) -> tuple[Figure, ...]:
     """In full, which keeps the proof of each month; then as operators prove, with all months closed and proved."""
     began = time.perf_counter()
+    _show("All months are proved.")
     proof = checks.prove(full=True, moment=world.MOMENT)
     whole = time.perf_counter() - began
     if not proof.holds:

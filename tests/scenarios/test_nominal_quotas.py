@@ -88,7 +88,9 @@ def test_quota_054_the_nominal_quota_of_a_cluster_queue_that_is_the_tenants_alon
 def test_quota_054_a_limit_that_was_written_in_part_is_given_back_exactly() -> None:
     with Kube() as kube:
         lab = QueueLab(kube, by="clustertab-limits")
-        kube.breaks = lambda call: call.method == "PATCH" and "resourcequotas" in call.path and "dryRun" not in call.query
+        kube.breaks = lambda call: (
+            call.method == "PATCH" and "resourcequotas" in call.path and "dryRun" not in call.query
+        )
         assert lab.limited(gpus=16, jobs=40).state == "requested"
         assert lab.quotas == ["16"]  # which is ours, and not what it was before
         kube.breaks = lambda _: False
@@ -117,7 +119,9 @@ def test_quota_054_quotas_that_somebody_else_manages_are_told_of_and_left() -> N
         assert (lab.quotas, hard(kube)) == (["7"], None)
 
 
-@pytest.mark.parametrize(("limit", "sentence"), [("16", "may borrow up to 16 GPUs in the cohort eu"), ("0", "")])
+@pytest.mark.parametrize(
+    ("limit", "sentence"), [("16", "may borrow up to 16 GPUs in the cohort eu"), ("0", "")]
+)
 def test_quota_054_borrowing_is_told_as_far_as_it_goes(limit: str, sentence: str) -> None:
     with Kube() as kube:
         h100 = {"nominalQuota": "8", "borrowingLimit": limit}
