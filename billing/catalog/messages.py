@@ -69,6 +69,9 @@ SENTENCES: Mapping[str, str] = {
     ),
     "price-ends-before-it-begins": _("The price {price} would end on {valid_until}, before it begins."),
     "price-hours": _("The hours of the price cannot be so. {cause}"),
+    "price-of-unknown-state": _(
+        "No price can select the state {state}: it is that of runs of which nobody says how they ended."
+    ),
     "price-rated": _(
         "Usage has been rated by the price {price} from {valid_from}. To change what it costs from a day on, give it "
         "an `until` and add a new price from that day on. To correct its amount on all of its days, give the reason "

@@ -37,6 +37,7 @@ from billing.rules.hours import Hours
 from billing.rules.meters import Meter, PerUnit, PriceModel, is_built_in
 from billing.rules.money import TOKENS, is_currency
 from billing.rules.tiers import as_terms
+from clusters.connectors.base import UNKNOWN_OUTCOME
 from clusters.models import DeclaredMeter
 from portal.core.tenants.models import Tenant
 from portal.errors import CodedError
@@ -94,7 +95,7 @@ def new_version(*, plan: Plan, effective_from: date, charges: Sequence[str]) -> 
     if new or version.charges == resources:
         return version
     if billed(version):
-        charged = _listed(version.charges)
+        charged = ", ".join(version.charges) or "nothing"
         raise PlanError(f"plan-charges-{_use(version)}", plan=plan, since=effective_from, charges=charged)
     version.charges = resources
     version.save(update_fields=["charges"])
@@ -276,6 +277,8 @@ def complete(price: Price) -> Price:
     _refuse_selectors(price, chosen, declared)
     if price.uses and (set(price.uses) - set(USES) or price.resource != Resource.GPU):
         raise PlanError("price-selectors", meter=Meter.GPU_HOUR, allowed=", ".join(USES))
+    if any(state.startswith(UNKNOWN_OUTCOME) for state in price.states):
+        raise PlanError("price-of-unknown-state", state=UNKNOWN_OUTCOME)
     parts = [f"{name}={','.join(sorted(values))}" for name, values in chosen.items()]
     try:
         hours = clock.of_terms(price.hours)
@@ -325,7 +328,7 @@ def _take_meter(price: Price) -> DeclaredMeter | None:
     declared = None if is_built_in(price.meter) else meters.find(price.meter)
     if declared is None and not is_built_in(price.meter):
         raise PlanError(
-            "meter-unknown", meter=quoted(price.meter), allowed=_listed([*Meter, *meters.names()])
+            "meter-unknown", meter=quoted(price.meter), allowed=", ".join([*Meter, *meters.names()])
         )
     meters.fill(price, declared)
     return declared
@@ -348,17 +351,13 @@ def _resources(charges: Sequence[str]) -> list[str]:
     """In one order, whatever the order in which they are named."""
     others = sorted(set(charges) - set(Resource.values))
     if others and (unknown := [name for name in others if name not in meters.names()]):
-        allowed = _listed([*Resource.values, *meters.names()])
+        allowed = ", ".join([*Resource.values, *meters.names()])
         raise PlanError("charge-unknown", name=quoted(unknown[0]), allowed=allowed)
     return [name for name in (*Resource.values, *others) if name in charges]
 
 
 def _use(version: PlanVersion) -> str:
     return "rated" if in_use(version) else "billed"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "nothing"
 
 
 def _refuse_unaffordable(price: Price) -> None:

@@ -24,6 +24,9 @@ State = str
 
 Nothing in the ledger is decided by it; plans may price by it."""
 
+UNKNOWN_OUTCOME: State = "Unknown"
+"""Of a run that ended, and of which nobody says how. No price can select it."""
+
 
 class ConnectorError(CodedError):
     """A source could not be read. `retry` answers the caller's one question."""

@@ -47,11 +47,15 @@ JOB_TONES: Mapping[str, Tone] = {
     "PENDING": "wait",
     "REQUEUED": "wait",
     "PREEMPTED": "wait",
+    "EVICTED": "wait",
     "CANCELLED": "muted",
     "FAILED": "late",
     "TIMEOUT": "late",
     "NODE_FAIL": "late",
     "OUT_OF_MEMORY": "late",
+    "OOMKILLED": "late",
+    "NODELOST": "late",
+    "SHUTDOWN": "late",
     "BOOT_FAIL": "late",
     "DEADLINE": "late",
 }
@@ -68,4 +72,6 @@ JOB_LABELS = (
 
 def job_badge(state: str) -> Badge:
     """Of a scheduler's job state; a state that we do not know is shown as it came."""
-    return Badge(label=state.replace("_", " ").capitalize(), tone=JOB_TONES.get(state.upper(), "muted"))
+    is_one_word = any(letter.isupper() for letter in state[1:]) and not state.isupper()  # NodeLost
+    label = state if is_one_word else state.replace("_", " ").capitalize()
+    return Badge(label=label, tone=JOB_TONES.get(state.upper(), "muted"))

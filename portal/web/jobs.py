@@ -53,7 +53,7 @@ MORE = {
 }
 STATES = (
     *("COMPLETED", "SUCCEEDED", "RUNNING", "PENDING", "FAILED", "CANCELLED", "TIMEOUT"),
-    *("OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED"),
+    *("OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED", "Evicted", "NodeLost", "OOMKilled"),
 )
 
 
@@ -151,14 +151,16 @@ def _selection(request: TenantRequest) -> Selection:
 
 def _offered(selection: Selection) -> dict[str, object]:
     choices, filters = selection.choices, selection.filters
-    states = (*STATES, *({filters.state.upper()} - {"", *STATES}))
+    known = {state.upper(): state for state in STATES}
+    state = known.get(filters.state.upper(), filters.state.upper())
+    states = (*STATES, *({state} - {"", *STATES}))
     models = [*choices.gpu_models, *({filters.gpu_model} - {"", *choices.gpu_models})]
     return {
         "users": choices.users,
         "own_users": selection.own,
         "projects": options(choices.projects, filters.project),
         "gpu_models": options([(name, name) for name in models], filters.gpu_model),
-        "states": options([(name, _(job_badge(name).label)) for name in states], filters.state.upper()),
+        "states": options([(name, _(job_badge(name).label)) for name in states], state),
         "periods": options(
             [(say.period_key(period), say.period(period)) for period in choices.periods],
             say.period_key(filters.period) if filters.period else "",

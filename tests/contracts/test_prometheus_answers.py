@@ -234,7 +234,7 @@ def test_an_open_run_is_looked_for_as_far_back_as_the_server_lets_us(pushed_lab:
 
         with StandIn(answer, now=pushed_lab.end) as prometheus:
             facts, _ = read(prometheus.url, pushed_lab.end - 3600, pushed_lab.end - 600, open_keys=[key])
-    assert [fact.state for fact in facts if fact.source_key == key] == ["Deleted (estimated end)"]
+    assert [fact.state for fact in facts if fact.source_key == key] == ["Unknown (estimated end)"]
 
 
 def test_a_server_that_refuses_even_the_shortest_window_is_told_of() -> None:

@@ -121,7 +121,7 @@ def test_case_019_a_hole_of_forty_minutes_is_kept_marked_and_mended_by_the_sampl
     assert closed(used, team, on=_on(used), accept="The monitoring host was down.").outcome == "issued"
     first = invoice_of(team, used)
     assert total(first) == "0.50"
-    assert RatedJob.objects.get().state == "Deleted (estimated end)"
+    assert RatedJob.objects.get().state == "Unknown (estimated end)"
 
     for _ in range(2):
         _pulled(kube, worlds, "hole@healed", 110)

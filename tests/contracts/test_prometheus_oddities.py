@@ -295,7 +295,7 @@ def test_an_outage_shows_without_up_and_ends_nobody_while_it_lasts(worlds: World
     open_keys = [row.source_key for row in rows.values()]
     rows, source, begin = _read(worlds, "silent", open_keys=open_keys)
     goes = _fact(rows["goes/main"])
-    assert goes.state == "Deleted (estimated end)"
+    assert goes.state == "Unknown (estimated end)"
     assert goes.ended is not None
     assert begin + 1770 <= goes.ended <= begin + 1800
     assert _fact(rows["stays/main"]).ended is None

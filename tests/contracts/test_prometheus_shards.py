@@ -61,7 +61,7 @@ def test_while_one_shard_is_away_its_hours_are_incomplete_and_its_pods_ends_esti
         "stays-1": True,
         "goes-1": False,
     }
-    assert facts["goes-1"].state == "Deleted (estimated end)"
+    assert facts["goes-1"].state == "Unknown (estimated end)"
     assert any("vanished while kube-state-metrics was not seen" in note for note in source.reading.notes)
 
 
@@ -87,6 +87,6 @@ def test_of_replicas_one_may_be_away(worlds: Worlds) -> None:
     facts, source = _read(worlds, "replicas", until=World.LENGTH - 600)
 
     assert _missing(source) == []
-    assert facts["goes"].state == "Deleted"
+    assert facts["goes"].state == "Unknown"
     assert facts["stays"].ended is None
     assert source.reading.complete_through == worlds.begin + World.LENGTH - 600

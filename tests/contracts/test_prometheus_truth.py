@@ -79,7 +79,7 @@ def test_the_total_is_within_15_hundredths_of_a_percent(reading_of_lab: LabReadi
 
 def test_pods_that_vanished_while_nobody_looked_are_marked_and_told(reading_of_lab: LabReading) -> None:
     marked = sorted(
-        fact.job_id for fact in reading_of_lab[0].values() if fact.state == "Deleted (estimated end)"
+        fact.job_id for fact in reading_of_lab[0].values() if fact.state == "Unknown (estimated end)"
     )
     assert marked == ["vision/gap-end-deleted", "vision/job-282-9c1db", "vision/job-284-0f434"]
     (note,) = [note for note in reading_of_lab[1].notes if "vanished" in note]
@@ -256,7 +256,7 @@ def test_an_open_run_is_given_from_wherever_it_lies_or_is_missing(pushed_lab: La
     )
     facts, source = read(lab.url, lab.end - HOUR, lab.end, open_keys=[key, unknown])
     (fact,) = [fact for fact in facts if fact.source_key == key]
-    assert (fact.started, fact.state) == (pod["scheduled"], "Deleted (estimated end)")
+    assert (fact.started, fact.state) == (pod["scheduled"], "Unknown (estimated end)")
     assert fact.ended is not None
     assert pod["ended"] - 930 <= fact.ended <= pod["ended"]
     assert source.reading.missing == [unknown]

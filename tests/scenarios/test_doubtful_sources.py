@@ -21,12 +21,12 @@ def test_an_end_that_a_hole_of_forty_minutes_hid_is_marked_and_corrected_once_it
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     pod = {"source_key": "pod-1/gpu", "started": "2026-03-02 10:00"}
     ingest(
-        cluster, a_job(**pod, ended="2026-03-02 12:00", state="Deleted (estimated end)"), as_of="2026-04-02"
+        cluster, a_job(**pod, ended="2026-03-02 12:00", state="Unknown (estimated end)"), as_of="2026-04-02"
     )
     closed("2026-03", vision)
     march = invoice_of(vision, "2026-03")
     assert printed(march) == [("2026-03", "vision", "2", "4.00")]
-    assert RatedJob.objects.get().state == "Deleted (estimated end)"  # as the tenant reads it beside the line
+    assert RatedJob.objects.get().state == "Unknown (estimated end)"  # as the tenant reads it beside the line
 
     healed = a_job(**pod, ended="2026-03-02 12:30", state="Succeeded")
     for _ in range(2):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
+from billing.catalog import plans
+from billing.catalog.plans import PlanError
 from billing.models import Invoice
+from billing.rules.meters import PerUnit
 from clusters.models import Cluster
 from portal.core.tenants.models import Corrections, Tenant
-from tests.builders import a_cluster, a_job, a_seller, ingest
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, ingest
 from tests.configuring_terms import apply
 from tests.scenarios.real import run
 from tests.stories import closed, hours, invoice_of, lines_of, printed, prove, seconds, total
@@ -198,3 +203,16 @@ def test_case_040_spot_slices_cost_their_exact_share(gpu1: Cluster, vision: Tena
         ("6/7", "0.30"),
     ]
     assert prove()["billed"] * 28 == hours(28 + 7 + 24 + 4)
+
+
+def test_a_pod_of_which_nobody_says_how_it_ended_has_no_price_of_a_state() -> None:
+    version = a_plan(prices=[]).versions.get()
+    for state in ("Unknown", "Unknown (estimated end)"):
+        with pytest.raises(PlanError, match="No price can select the state Unknown"):
+            plans.set_price(
+                version=version,
+                meter="gpu-hour",
+                where={"state": [state]},
+                model=PerUnit(Decimal(1)),
+                valid_from=LONG_AGO,
+            )

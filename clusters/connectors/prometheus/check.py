@@ -172,6 +172,7 @@ _CHECKS: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
     ("Devices", _devices),
     ("Account", _account),
     ("Pods", check_pods.attributes),
+    ("Outcomes", check_pods.outcomes),
     ("Queues", check_metrics.queues),
     ("DCGM", telemetry),
 )

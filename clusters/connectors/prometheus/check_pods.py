@@ -1,4 +1,4 @@
-"""Test connection: for how many pods with devices this source has what names their jobs."""
+"""Test connection: for how many pods with devices this source has what names their jobs, and how they ended."""
 
 from __future__ import annotations
 
@@ -36,6 +36,24 @@ def attributes(session: CheckSession, subject: str) -> bool:
             f"{sentence} Each is listed as a job of its own.",
             f"Let Prometheus keep {metrics.POD_OWNER}.",
         )
+    return True
+
+
+def outcomes(session: CheckSession, subject: str) -> bool:
+    """How pods ended, beyond their phases. Only prices by state need it, so nothing of it fails."""
+    queries = session.queries
+    counts = {
+        metric: _pods(session, queries.pod(metric))
+        for metric in (metrics.STATUS_REASON, metrics.TERMINATED_REASON, metrics.LAST_TERMINATED_REASON)
+    }
+    counts[metrics.WORKLOAD_CONDITION] = session.count(queries.selector(metrics.WORKLOAD_CONDITION))
+    listed = ", ".join(f"{metric} {count:,}" for metric, count in counts.items())
+    sentence = f"Of pods with devices in the last hour, and of conditions of Kueue, there were: {listed}."
+    if not counts[metrics.STATUS_REASON]:
+        sentence += (
+            f" Without {metrics.STATUS_REASON}, evicted pods and those of lost nodes are Failed or Unknown."
+        )
+    session.ok(subject, sentence)
     return True
 
 

@@ -52,7 +52,7 @@ class Facts:
             account=account,
             job_id=pod_name(allocation),
             user=owners.users.get(allocation.uid, ""),
-            name=owners.jobs.get(allocation.uid) or attributes.jobs.get(allocation.uid) or allocation.pod,
+            name=owners.jobs.get(allocation.uid) or attributes.job(allocation.uid) or allocation.pod,
             queue=owners.queues.get(allocation.uid, ""),
             qos=attributes.qos_classes.get(allocation.uid, ""),
             priority_class=attributes.priority_classes.get(allocation.uid, ""),
@@ -67,7 +67,7 @@ class Facts:
             started=life.started,
             ended=life.ended,
             seen_until=max(edge, life.started) if life.ended is None else None,
-            state=life.state,
+            state=life.outcome,
         )
 
     def _shape(self, allocation: PodAllocation, node: Labels) -> Shape:

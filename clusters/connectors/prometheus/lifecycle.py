@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
-from clusters.connectors.base import ConnectorError
+from clusters.connectors.base import UNKNOWN_OUTCOME, ConnectorError
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, Coverage
 from clusters.connectors.prometheus.options import ChargeFrom
@@ -25,7 +25,7 @@ from clusters.connectors.prometheus.responses import Series, whole
 
 LONGEST_RAW = 2 * HOUR  # of a longer window, the hour that matters is found first
 LOOK_BACK = 31 * 24 * HOUR  # how far the first sight of a pod without a scheduled time is looked for
-DELETED = "Deleted"  # a pod that went without having ended: Kubernetes has no word for it
+SUCCEEDED, FAILED = "Succeeded", "Failed"
 ESTIMATED = " (estimated end)"
 
 
@@ -74,9 +74,15 @@ class Life:
 
     started: int
     ended: int | None
-    state: str
+    state: str  # its phase, or a word for how it ended
+    is_estimated: bool = False  # its end lies somewhere in the seconds unseen
     unseen: int = 0  # seconds after `ended` in which nobody looked, so that it may have held on
     start_seen: bool = False  # the start is its first sample, for want of a time of its own
+
+    @property
+    def outcome(self) -> str:
+        """As the ledger has it: no price of a state holds for an end that is estimated."""
+        return self.state + ESTIMATED if self.is_estimated else self.state
 
 
 class Lifecycle:
@@ -113,7 +119,7 @@ class Lifecycle:
             if uid in over and uid in ended:
                 life = Life(started=start, ended=max(ended[uid], start), state=over[uid])
             elif uid in last:
-                life = self._estimated(start, last[uid], over.get(uid, DELETED))
+                life = self._estimated(start, last[uid], over.get(uid, UNKNOWN_OUTCOME))
             elif uid in present and uid not in over:
                 life = Life(started=start, ended=None, state="Running")
             else:
@@ -133,7 +139,8 @@ class Lifecycle:
         return Life(
             started=start,
             ended=max(ended, start),
-            state=state if unseen is None else state + ESTIMATED,
+            state=state,
+            is_estimated=unseen is not None,
             unseen=unseen or 0,
         )
 

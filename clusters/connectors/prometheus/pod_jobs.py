@@ -42,10 +42,12 @@ class Owner:
     name: str
 
 
-def jobs_of(
+def owners_of(
     client: PrometheusClient, queries: Queries, window: Window, pods: Sequence[Series]
-) -> dict[str, str]:
-    """The name of each pod's job by uid, from series of `kube_pod_owner`; a pod that no object can own is left out.
+) -> dict[str, tuple[Owner, ...]]:
+    """What made each pod by uid, from series of `kube_pod_owner`: the next first, and last the job for people.
+
+    A pod that no object can own is left out.
 
     Raises `ConnectorError`.
     """
@@ -58,7 +60,7 @@ def jobs_of(
     above: dict[Owner, Owner] = {}
     for kind in ABOVE:
         above |= _above(client, queries, window, kind, {one for one in owners.values() if one.kind == kind})
-    return {uid: above.get(owner, owner).name for uid, owner in owners.items()}
+    return {uid: (owner, above[owner]) if owner in above else (owner,) for uid, owner in owners.items()}
 
 
 def _above(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import chain
 
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.lifecycle import Life, Lifecycle, Window, ask_of_pods
 from clusters.connectors.prometheus.options import AccountFrom, LabelNames
-from clusters.connectors.prometheus.pod_jobs import jobs_of
+from clusters.connectors.prometheus.outcomes import outcomes
+from clusters.connectors.prometheus.pod_jobs import Owner, owners_of
 from clusters.connectors.prometheus.queries import (
     CREATED,
     DEVICES,
@@ -105,6 +106,10 @@ def _pod_group(
     if not allocations:
         return PodGroup(allocations, lives, _nobody(), Attributes())
     attributes = attributes_of(client, queries, window, queries.gate(holder), lives)
+    pods_themselves = {one.uid: (Owner(one.namespace, "Pod", one.pod),) for one in allocations}
+    makers = {uid: (*attributes.owners.get(uid, ()), *pod) for uid, pod in pods_themselves.items()}
+    words = outcomes(client, queries, window, lives, makers)
+    lives = {uid: replace(life, state=words[uid]) if uid in words else life for uid, life in lives.items()}
     return PodGroup(allocations, lives, _owners(client, queries, window, holder, lives), attributes)
 
 
@@ -206,7 +211,11 @@ class Attributes:
     priority_classes: Mapping[str, str] = field(default_factory=dict)
     qos_classes: Mapping[str, str] = field(default_factory=dict)
     created: Mapping[str, int] = field(default_factory=dict)  # epoch seconds
-    jobs: Mapping[str, str] = field(default_factory=dict)  # names of owners
+    owners: Mapping[str, Sequence[Owner]] = field(default_factory=dict)  # the next first
+
+    def job(self, uid: str) -> str:
+        """The name of what people started; "" where nothing made the pod."""
+        return self.owners[uid][-1].name if uid in self.owners else ""
 
 
 def attributes_of(
@@ -231,7 +240,7 @@ def attributes_of(
             for one in read(CREATED, lambda some, by, seconds: some.first(CREATED, by, seconds))
             if one.value is not None and (second := whole(one.value[1])) is not None and second > 0
         },
-        jobs_of(client, queries, window, read(POD_OWNER, Queries.owner)),
+        owners_of(client, queries, window, read(POD_OWNER, Queries.owner)),
     )
 
 

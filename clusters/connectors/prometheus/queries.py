@@ -20,6 +20,10 @@ CREATED = "kube_pod_created"
 POD_OWNER = "kube_pod_owner"
 REPLICASET_OWNER = "kube_replicaset_owner"
 JOB_OWNER = "kube_job_owner"
+STATUS_REASON = "kube_pod_status_reason"
+TERMINATED_REASON = "kube_pod_container_status_terminated_reason"
+LAST_TERMINATED_REASON = "kube_pod_container_status_last_terminated_reason"
+WORKLOAD_CONDITION = "kube_customresource_kueue_workload_condition_time"
 POD_LABELS = "kube_pod_labels"
 POD_ANNOTATIONS = "kube_pod_annotations"
 NAMESPACE_LABELS = "kube_namespace_labels"
@@ -136,6 +140,18 @@ class Queries:
     def over(self, gate: str, seconds: int) -> str:
         """Pods that have ended, with their phase."""
         return only(f"{most('uid,phase', self.pod(PHASE, OVER), seconds)} == 1", gate, seconds)
+
+    def reasons(self, metric: str, known: Sequence[str], seconds: int) -> str:
+        """Which of these reasons pods or their containers had."""
+        selector = self.pod(metric, f'reason=~"{"|".join(known)}"')
+        return f"{most('uid,reason', selector, seconds)} == 1"
+
+    def evictions(self, names: Sequence[str], seconds: int) -> str:
+        """When Kueue last evicted the workload of each of these objects: an epoch second."""
+        selector = self.selector(
+            WORKLOAD_CONDITION, 'type="Evicted"', 'status="True"', f'owner_name=~"{alternatives(names)}"'
+        )
+        return most(f"{self.spellings('namespace')},owner_kind,owner_name,reason", selector, seconds)
 
     def present(self, series: str, seconds: int) -> str:
         return f"count by (uid) (count_over_time({series}[{span(seconds)}]))"
