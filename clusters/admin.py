@@ -37,7 +37,16 @@ class ClusterAdmin(Recorded[Cluster]):
     list_display = ("name", "kind", "timezone", "complete_through")
     search_fields = ("name",)
     ordering = ("name",)
-    fields = ("name", "kind", "timezone", "shares", "may_end_jobs", "job_prices", "complete_through")
+    fields = (
+        "name",
+        "kind",
+        "timezone",
+        "shares",
+        "may_end_jobs",
+        "job_prices",
+        "energy_meter",
+        "complete_through",
+    )
     readonly_fields = ("complete_through",)
 
     def has_delete_permission(self, request: HttpRequest, obj: Cluster | None = None) -> bool:

@@ -20,6 +20,7 @@ class RecordedUsage:
     runs: bool
     suspended: int
     gpus: Fraction
+    quantity: int | None = None  # of a sum: how much of its meter's smallest parts
 
     @property
     def seconds(self) -> int:
@@ -28,8 +29,8 @@ class RecordedUsage:
         return self.finish - self.started - self.suspended
 
     @property
-    def amounts(self) -> tuple[int, Fraction]:
-        return self.seconds, self.seconds * self.gpus
+    def amounts(self) -> tuple[int, Fraction, int | None]:
+        return self.seconds, self.seconds * self.gpus, self.quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +83,13 @@ def _recorded(cluster: Cluster, keys: Sequence[str]) -> dict[str, RecordedUsage]
     rows = UsageRecord.objects.filter(cluster=cluster, source_key__in=keys).select_related("account")
     return {
         row.source_key: RecordedUsage(
-            _job(row.job_id or row.source_key, row.account.name),
+            _job(row.job_id or row.source_key, row.account.name, row.meter),
             row.started,
             row.ended if row.ended is not None else row.seen_until,
             row.ended is None,
             row.suspended,
             Fraction(row.gpus * row.share_num, row.share_den),
+            row.quantity,
         )
         for row in rows
     }
@@ -95,14 +97,15 @@ def _recorded(cluster: Cluster, keys: Sequence[str]) -> dict[str, RecordedUsage]
 
 def _of_fact(fact: UsageFact) -> RecordedUsage:
     return RecordedUsage(
-        _job(fact.job_id or fact.source_key, fact.account),
+        _job(fact.job_id or fact.source_key, fact.account, fact.meter),
         fact.started,
         fact.ended if fact.ended is not None else fact.seen_until,
         fact.ended is None,
         fact.suspended,
         Fraction(fact.gpus * fact.gpu_share[0], fact.gpu_share[1]),
+        fact.quantity,
     )
 
 
-def _job(job: str, account: str) -> str:
-    return f"job {job} of {account or '(no account)'}"
+def _job(job: str, account: str, meter: str) -> str:
+    return f"{f'{meter} of ' if meter else ''}job {job} of {account or '(no account)'}"

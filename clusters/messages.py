@@ -17,6 +17,9 @@ SENTENCES: Mapping[str, str] = {
         "Sums of {meter} may have the dimension {name}: it stays, others can be added."
     ),
     "meter-dimensions": _("A meter has at most {most} dimensions."),
+    "meter-energy": _(
+        "A cluster counts the energy of its jobs by {meter}, in joules: its unit stays kWh, of {joules} J."
+    ),
     "meter-name": _(
         "{name} is no name of a meter: write up to {most} small letters and digits, with single hyphens between, such "
         "as llm-tokens."

@@ -10,8 +10,8 @@ from django.db import transaction
 
 from clusters.connectors.sums import MeterUnit
 from clusters.messages import SENTENCES
-from clusters.models import DeclaredMeter
-from clusters.models.meters import DIMENSION, LONGEST_NAME, MOST_PARTS, NAME
+from clusters.models import Cluster, DeclaredMeter
+from clusters.models.meters import DIMENSION, JOULES, LONGEST_NAME, MOST_PARTS, NAME
 from portal.errors import CodedError
 from portal.excerpt import quoted
 
@@ -71,6 +71,8 @@ def declare_meter(
             raise MeterError("meter-dimension-used", meter=name, name=missing[0])
     for column, value in columns.items():
         setattr(meter, column, value)
+    if meter.parts != JOULES and Cluster.objects.filter(energy_meter__name=name).exists():
+        raise MeterError("meter-energy", meter=name, joules=f"{JOULES}")
     meter.save()
     return meter
 

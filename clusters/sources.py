@@ -164,7 +164,8 @@ def prometheus_options(connection: Connection) -> PrometheusOptions:
     """Those of the connection come before those of the cluster."""
     options = options_from(connection.options)
     rows = by_profile(own_shares(connection.cluster.shares, "shares"))
-    return replace(options, shares={**rows, **options.shares})
+    energy = connection.cluster.energy_meter_id is not None
+    return replace(options, shares={**rows, **options.shares}, energy=energy)
 
 
 KINDS: dict[ClusterKind, Callable[[Connection, Clock], Connector]] = {

@@ -56,8 +56,9 @@ def _is_plain(fact: UsageFact, latest: int) -> bool:
 
 
 def as_text(fact: UsageFact) -> str:
-    """The fact as JSON, without what goes on while it is open: the same fact, the same text at every look."""
+    """The fact as JSON, without its energy and what goes on while it is open: the same text at every look."""
     values = dataclasses.asdict(fact)
+    del values["energy"]
     if fact.ended is None:
         for name in _MOVING:
             del values[name]

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from django.db import connection
 
+from clusters.models.meters import JOULES
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "job_life.sql")
@@ -33,6 +34,20 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
+class Energy:
+    """What was measured of a job, by its cluster's meter; `joules` is None where nothing was: it is unknown."""
+
+    title: str
+    unit: str
+    joules: int | None
+
+    @property
+    def quantity(self) -> Fraction | None:
+        """In the meter's unit."""
+        return None if self.joules is None else Fraction(self.joules, JOULES)
+
+
+@dataclass(frozen=True, slots=True)
 class JobLife:
     """Moments are epoch seconds, None where unknown; `stretches` are empty of jobs without GPUs or telemetry."""
 
@@ -44,6 +59,7 @@ class JobLife:
     suspended: int  # seconds
     time_limit: int | None  # seconds
     stretches: Sequence[Stretch]
+    energy: Energy | None = None  # where its cluster counts it
 
     @property
     def waited(self) -> int | None:
@@ -77,9 +93,10 @@ def life(record: int) -> JobLife | None:
         row = cursor.fetchone()
         if row is None:
             return None
-        submitted, eligible, started, finish, ended, suspended, limit, gpus = row
+        submitted, eligible, started, finish, ended, suspended, limit, gpus, title, unit, joules = row
+        energy = Energy(title, unit, None if joules is None else int(joules)) if title else None
         if started is None or finish is None or not gpus or finish <= started:
-            return JobLife(submitted, eligible, started, finish, ended, suspended, limit, ())
+            return JobLife(submitted, eligible, started, finish, ended, suspended, limit, (), energy)
         first = started // HOUR * HOUR
         hours = -(-(finish - first) // HOUR)
         width = -(-hours // STRETCHES) * HOUR
@@ -94,4 +111,4 @@ def life(record: int) -> JobLife | None:
             Fraction(covered),
         )
         stretches.append(Stretch(since, until, held, int(covered), Fraction(busy)))
-    return JobLife(submitted, eligible, started, finish, ended, suspended, limit, stretches)
+    return JobLife(submitted, eligible, started, finish, ended, suspended, limit, stretches, energy)

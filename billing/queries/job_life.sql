@@ -1,8 +1,9 @@
 -- One job of the tenant in whose scope they run.
 
 -- name: RUN
-SELECT submitted, eligible, started, finish, ended, suspended, time_limit, gpus FROM billing_ownrun
-WHERE record_id = %(record)s
+SELECT r.submitted, r.eligible, r.started, r.finish, r.ended, r.suspended, r.time_limit, r.gpus, e.title, e.unit, e.joules
+FROM billing_ownrun r LEFT JOIN billing_ownenergy e ON e.record_id = r.record_id
+WHERE r.record_id = %(record)s
 
 -- name: STRETCHES
 -- (number, device-seconds that devices worked, of those covered) of equal stretches from a second on.

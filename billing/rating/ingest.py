@@ -12,8 +12,17 @@ from psycopg.errors import DeadlockDetected
 
 from billing.catalog import billing_periods
 from billing.rating import engine
-from clusters import ledger, utilisation, validation
-from clusters.connectors.base import BadRow, BusyHour, ConnectorError, Reading, Row, UsageFact
+from clusters import ledger, meters, utilisation, validation
+from clusters.connectors.base import (
+    BadRow,
+    BusyHour,
+    ConnectorError,
+    EnergyHour,
+    Reading,
+    Row,
+    UsageFact,
+)
+from clusters.energy import EnergySums
 from clusters.ledger import Stored
 from clusters.models import Cluster, Connection, Pull, Quarantined
 from portal.core.events import events
@@ -106,10 +115,14 @@ class _Pass:
     def do(self, rows: Iterable[Row], *, as_of: datetime | None) -> IngestResult:
         total = Stored()
         proved = _Proof()
+        energy = EnergySums.of(self.pull.cluster)
         marks = billing_periods.marks() if self.live is not None else None
         for batch, last in _batches(rows):
             sifted = proved.sift(batch, now=int(self.now.timestamp()))
+            if energy is not None:
+                sifted.add_sums(energy)
             if last:
+                self.reading.notes += energy.notes() if energy is not None else ()
                 as_of = self._proven(proved, as_of)
             done = _Done(as_of, self._end) if last else None
             total = _store(self.pull, sifted, total, steps=self.reading.steps, done=done, marks=marks)
@@ -166,6 +179,12 @@ class _Sifted:
     facts: list[UsageFact] = field(default_factory=list)
     bad: list[BadRow] = field(default_factory=list)
     hours: list[BusyHour] = field(default_factory=list)
+    energy: list[EnergyHour] = field(default_factory=list)
+    sums: list[UsageFact] = field(default_factory=list)
+
+    def add_sums(self, energy: EnergySums) -> None:
+        """What was measured of these runs and hours."""
+        self.sums.extend([*energy.of_runs(self.facts), *energy.of_hours(self.energy)])
 
 
 def _store(
@@ -185,7 +204,7 @@ def _store(
                 ledger.lock(pull.cluster)
                 stored = ledger.store(
                     cluster=pull.cluster,
-                    facts=batch.facts,
+                    facts=[*batch.facts, *batch.sums] if batch.sums else batch.facts,
                     bad=batch.bad,
                     source=pull.source,
                     moment=pull.started_at,
@@ -193,7 +212,9 @@ def _store(
                 )
                 hour_counts = utilisation.store(cluster=pull.cluster, hours=batch.hours)
                 total = before + stored + Stored(utilisation=hour_counts)
-                if batch.facts:
+                if batch.sums:
+                    meters.mark_used({one.meter for one in batch.sums}, moment=pull.started_at)
+                if batch.facts or batch.sums:
                     engine.rate_touched()
                 if hour_counts.changed:
                     engine.rate_utilised()
@@ -250,6 +271,8 @@ class _Proof:
                 bad.append(row)
             elif isinstance(row, BusyHour):
                 sifted.hours.append(row)
+            elif isinstance(row, EnergyHour):
+                sifted.energy.append(row)
             elif (refused := validation.refuse(row, now=now)) is not None:
                 bad.append(refused)
             else:

@@ -18,6 +18,7 @@ from clusters.connectors.base import BadRow, Rejection, UsageFact
 from clusters.connectors.cloud_events import LONGEST, Event
 from clusters.connectors.mig import own_shares
 from clusters.connectors.sacct.single_rows import SingleRows
+from clusters.energy import EnergySums
 from clusters.models import Cluster, ClusterError, ClusterKind
 from portal.sql_files import Statements
 
@@ -186,6 +187,8 @@ def _store(
     if not events and not bad:
         return {}
     facts = [event.fact for event in events if event.fact is not None]
+    if (energy := EnergySums.of(cluster)) is not None:
+        facts += energy.of_runs(facts[:])
     ledger.store(cluster=cluster, facts=facts, bad=bad, source=SOURCE, moment=moment)
     if not events:
         return {}
@@ -204,6 +207,7 @@ def _store(
     return {
         places[key]: Answer(Became(_SEEN.get(verdict, Became.DUPLICATE)))
         for key, verdict in cursor.fetchall()
+        if key in places  # the energy of runs has no event of its own
     }
 
 

@@ -90,6 +90,7 @@ class UsageFact:
     billing: int = 0  # Slurm's billing TRES: a weight that its administrators gave to what was held
     meter: str = ""  # of a sum: the declared meter; its dimensions are the `gpu_model`, its unit's parts in `gpu_share`
     quantity: int | None = None  # of a sum: how many of those parts
+    energy: int | None = None  # joules of the whole run, as the source prints them; None: it says nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +139,19 @@ class BusyHour:
     covered: int  # device-seconds of the run in that hour that telemetry covered; at most what it held
     source: BusySource
     metric: str  # DCGM_FI_PROF_GR_ENGINE_ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyHour:
+    """What the devices of one run drew in one hour of UTC, as far as it was measured. Told again, the newest counts."""
+
+    run: UsageFact
+    hour: int  # epoch second at which the hour begins, a multiple of 3600
+    joules: int
+
+    @property
+    def source_key(self) -> str:
+        return self.run.source_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +252,7 @@ class Connected(ABC):
         self.close()
 
 
-Row = UsageFact | BadRow | BusyHour
+Row = UsageFact | BadRow | BusyHour | EnergyHour
 """A `BusyHour` comes any time after a fact of its key was given, in this pull or an earlier one."""
 
 

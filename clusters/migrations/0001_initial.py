@@ -19,25 +19,6 @@ class Migration(migrations.Migration):
         portal.schema.operations.CreateModels(
             tables=[
                 migrations.CreateModel(
-                    name='Cluster',
-                    fields=[
-                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                        ('name', models.CharField(max_length=100, unique=True)),
-                        ('kind', models.CharField(choices=[('import', 'Accounting files'), ('slurm', 'Slurm over slurmrestd'), ('prometheus', 'Kubernetes over Prometheus'), ('push', 'Usage that a program pushes')], default='import', max_length=20)),
-                        ('timezone', models.CharField(default='UTC', help_text='IANA zone in which accounting files print their times.', max_length=64)),
-                        ('shares', models.JSONField(blank=True, default=dict, help_text='Parts of a GPU by model and MIG profile, before the known ones: {"a100": {"1g.10gb": "1/4"}}.', verbose_name='shares of MIG slices')),
-                        ('may_end_jobs', models.BooleanField(default=False, help_text="An operator's leave: without it, a quota that ends jobs only keeps new ones from starting here, and a waste rule only notifies.", verbose_name='running jobs may be ended')),
-                        ('job_prices', models.BooleanField(default=False, help_text="What a job costs and what is left of its budget, in Slurm's admin_comment: for all who see the job.", verbose_name='write prices into jobs')),
-                        ('complete_through', models.DateTimeField(blank=True, editable=False, help_text='Watermark: all usage before this moment has been read. Moves in the transaction of its rows.', null=True)),
-                        ('watermark_reset_from', models.DateTimeField(editable=False, help_text='Where the watermark stood before an operator last reset it.', null=True)),
-                        ('watermark_reset_to', models.DateTimeField(editable=False, help_text='Where that took it; empty: to none.', null=True)),
-                    ],
-                    options={
-                        'indexes': [],
-                        'constraints': [],
-                    },
-                ),
-                migrations.CreateModel(
                     name='DeclaredMeter',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -99,6 +80,26 @@ class Migration(migrations.Migration):
                     options={
                         'db_table': 'clusters_usagerevision',
                         'managed': False,
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Cluster',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('name', models.CharField(max_length=100, unique=True)),
+                        ('kind', models.CharField(choices=[('import', 'Accounting files'), ('slurm', 'Slurm over slurmrestd'), ('prometheus', 'Kubernetes over Prometheus'), ('push', 'Usage that a program pushes')], default='import', max_length=20)),
+                        ('timezone', models.CharField(default='UTC', help_text='IANA zone in which accounting files print their times.', max_length=64)),
+                        ('shares', models.JSONField(blank=True, default=dict, help_text='Parts of a GPU by model and MIG profile, before the known ones: {"a100": {"1g.10gb": "1/4"}}.', verbose_name='shares of MIG slices')),
+                        ('may_end_jobs', models.BooleanField(default=False, help_text="An operator's leave: without it, a quota that ends jobs only keeps new ones from starting here, and a waste rule only notifies.", verbose_name='running jobs may be ended')),
+                        ('job_prices', models.BooleanField(default=False, help_text="What a job costs and what is left of its budget, in Slurm's admin_comment: for all who see the job.", verbose_name='write prices into jobs')),
+                        ('energy_meter', models.ForeignKey(blank=True, help_text='Its unit has 3,600,000 joules (kWh). It counts the energy that the source measured; empty: none.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.declaredmeter', to_field='name')),
+                        ('complete_through', models.DateTimeField(blank=True, editable=False, help_text='Watermark: all usage before this moment has been read. Moves in the transaction of its rows.', null=True)),
+                        ('watermark_reset_from', models.DateTimeField(editable=False, help_text='Where the watermark stood before an operator last reset it.', null=True)),
+                        ('watermark_reset_to', models.DateTimeField(editable=False, help_text='Where that took it; empty: to none.', null=True)),
+                    ],
+                    options={
                         'indexes': [],
                         'constraints': [],
                     },

@@ -78,6 +78,15 @@ class Cluster(models.Model):
         default=False,
         help_text="What a job costs and what is left of its budget, in Slurm's admin_comment: for all who see the job.",
     )
+    energy_meter = models.ForeignKey(
+        "DeclaredMeter",
+        on_delete=models.PROTECT,
+        to_field="name",
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Its unit has 3,600,000 joules (kWh). It counts the energy that the source measured; empty: none.",
+    )
     complete_through = models.DateTimeField(
         null=True,
         blank=True,
@@ -114,12 +123,22 @@ class Cluster(models.Model):
             own_shares(self.shares, "shares")
         except ConnectorError as error:
             raise ValidationError({"shares": sentence(error)}) from None
+        self._clean_meter()
         stored = Cluster.objects.filter(pk=self.pk).first()
         if stored is not None and stored.timezone != self.timezone:
             try:
                 stored.refuse_new_zone()
             except ClusterError as error:
                 raise ValidationError({"timezone": str(error)}) from error
+
+    def _clean_meter(self) -> None:
+        from clusters.energy import refuse_other_units  # it reads these models
+
+        try:
+            if self.energy_meter is not None:
+                refuse_other_units(self.energy_meter)
+        except ClusterError as error:
+            raise ValidationError({"energy_meter": str(error)}) from error
 
     def refuse_new_zone(self) -> None:
         """Raise ClusterError once usage has been read; the database refuses likewise."""

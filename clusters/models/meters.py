@@ -15,6 +15,8 @@ NAME = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
 LONGEST_NAME = 40
 DIMENSION = r"^[a-z][a-z0-9_]{0,39}$"
 MOST_PARTS = 10**9
+JOULES = 3_600_000
+"""In a kWh: the parts of a meter by which a cluster counts energy."""
 
 _GUARD = """
 IF TG_OP = 'DELETE' OR (to_jsonb(NEW) - '{dimensions,first_used_at}'::text[])

@@ -136,7 +136,7 @@ class _Writer:
         self.single_tables()
         for rate in file.tax_rates:
             rate.write()
-        counted: list[ClusterEntry | MeterEntry] = [*file.clusters, *file.meters]
+        counted: list[ClusterEntry | MeterEntry] = [*file.meters, *file.clusters]
         for listed in counted:
             with self.refusals(listed.label):
                 listed.write()

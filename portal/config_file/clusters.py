@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from clusters.connectors.base import Secret
 from clusters.declared_nodes import MOST_GPUS, Node, declare_nodes
+from clusters.energy import energy_meter
 from clusters.models import (
     ApiServer,
     CapacityState,
@@ -186,6 +187,7 @@ class ClusterEntry(Entry, frozen=True, kw_only=True):
     shares: Annotated[dict[str, Any], Rule(read=credential_input.shares)] | None = None
     may_end_jobs: bool | None = None
     job_prices: bool | None = None
+    energy_meter: str | None = None  # "" takes it away
     connection: ConnectionEntry | None = None
     telemetry: TelemetryEntry | None = None
     api_server: ApiServerEntry | None = None
@@ -200,7 +202,10 @@ class ClusterEntry(Entry, frozen=True, kw_only=True):
         cluster = Cluster.objects.filter(name=self.name).first()
         if cluster is not None and self.timezone not in {None, cluster.timezone}:
             cluster.refuse_new_zone()
-        cluster = save(cluster or Cluster(name=self.name), self.columns())
+        columns = self.columns("energy_meter")
+        if self.energy_meter is not None:
+            columns["energy_meter"] = energy_meter(self.energy_meter)
+        cluster = save(cluster or Cluster(name=self.name), columns)
         if self.connection is not None:
             self.connection.write_connection(cluster)
         if self.telemetry is not None:

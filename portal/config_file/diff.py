@@ -213,7 +213,8 @@ def _cost(row: OperatingCost) -> Mapping[str, Any]:
 
 def _cluster(row: Cluster) -> Mapping[str, Any]:
     nodes = "; ".join(node.sentence for node in in_order(row.declared_nodes.all()))
-    return {"kind": row.kind, "timezone": row.timezone, "shares": row.shares, "nodes": nodes}
+    columns = _columns(row, "kind timezone shares energy_meter=energy_meter_id")
+    return {**columns, "nodes": nodes}
 
 
 def _connection(row: Connection) -> Mapping[str, Any]:

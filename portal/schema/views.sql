@@ -151,6 +151,31 @@ WHERE o.owned && int8range(h.hour, h.hour + 3600);
 
 GRANT SELECT ON billing_ownrun, billing_ownhour TO clustertab_portal;
 
+-- What the tenant's jobs took of energy, in joules, where their clusters count it; null where it is unknown. The sums have
+-- keys made of the run's: one of the whole run, or one of each hour (clusters.energy). Hours that another tenant owned are
+-- not among them.
+CREATE VIEW billing_ownenergy WITH (security_barrier = true) AS
+SELECT j.tenant_id, j.record_id, m.title, m.unit, (
+    SELECT sum(s.quantity) FROM (
+        SELECT 'energy:' || u.source_key AS key
+        UNION ALL
+        SELECT 'energy:' || u.source_key || '/' || to_char(to_timestamp(hour) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24"Z"')
+        FROM generate_series(u.started / 3600 * 3600, coalesce(u.ended, u.seen_until), 3600) AS hour
+        WHERE c.kind = 'prometheus'
+    ) k
+    JOIN clusters_usagerecord e ON e.cluster_id = u.cluster_id AND e.source_key = k.key AND e.meter = c.energy_meter_id
+    JOIN billing_ratedjob s ON s.record_id = e.id AND s.tenant_id = j.tenant_id
+    WHERE e.id >= month_number(coalesce(u.submitted, u.started))::bigint << 40
+      AND e.id < (month_number(coalesce(u.ended, u.seen_until)) + 1)::bigint << 40
+) AS joules
+FROM billing_ratedjob j
+JOIN clusters_usagerecord u ON u.id = j.record_id
+JOIN clusters_cluster c ON c.id = u.cluster_id
+JOIN clusters_declaredmeter m ON m.name = c.energy_meter_id
+WHERE j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
+  AND u.meter = '' AND u.started IS NOT NULL;
+GRANT SELECT ON billing_ownenergy TO clustertab_portal;
+
 -- The declared meters of which it used anything, in words.
 CREATE VIEW billing_ownmeter WITH (security_barrier = true) AS
 SELECT m.name, m.title, m.unit FROM clusters_declaredmeter m

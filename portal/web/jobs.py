@@ -17,7 +17,7 @@ from billing.models import RatedJob
 from billing.queries import job_lists
 from billing.queries import jobs as reading
 from billing.queries.cost_explorer import Days
-from billing.queries.job_life import life
+from billing.queries.job_life import JobLife, life
 from billing.queries.job_lists import Order
 from billing.queries.jobs import Choices, Job, JobFilter, Piece
 from billing.rules.formatting import localized
@@ -193,7 +193,7 @@ def job(request: TenantRequest, record: int) -> HttpResponse:
         "strip": shown.strip(job_life, request.zone) if job_life else [],
         "strip_summary": shown.strip_summary(job_life) if job_life and job_life.stretches else "",
         "job": rated_job,
-        "facts": _facts(rated_job.row, request.zone),
+        "facts": {**_facts(rated_job.row, request.zone), **_energy(job_life)},
         "pieces": pieces,
         "acts": job_acts.addresses(request.tenant.slug, rated_job.row)
         if Right.JOBS.name.lower() in request.frame.rights
@@ -272,6 +272,16 @@ def _facts(row: RatedJob, zone: ZoneInfo) -> dict[str, str]:
             else ""
         ),
     }
+
+
+def _energy(job_life: JobLife | None) -> dict[str, str]:
+    """Of a cluster that counts it; of a job that runs on Slurm it is not known yet."""
+    if job_life is None or (energy := job_life.energy) is None:
+        return {}
+    if energy.quantity is None:
+        return {energy.title: _("unknown") if job_life.ended is not None else _("not measured yet")}
+    so_far = "" if job_life.ended is not None else f" {_('so far')}"
+    return {energy.title: f"{say.quantity(energy.quantity)} {energy.unit}{so_far}"}
 
 
 def _memory(mib: int) -> str:

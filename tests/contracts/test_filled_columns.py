@@ -24,7 +24,8 @@ from tests.integration.prom_lab import Lab
 SLURM, FILES, KUBERNETES = "Slurm over slurmrestd", "sacct files", "Kubernetes over Prometheus"
 OF_NO_FACT = {"cluster", "use", "dimension"}
 """Selectors: the cluster's own name, seconds that telemetry tells apart, and parts of sums that are pushed."""
-OF_SUMS = {"meter", "quantity"}  # columns that are filled by pushed sums of a declared meter alone
+OF_SUMS = {"meter", "quantity", "energy"}
+"""Columns that sums of a declared meter alone fill, and what becomes such a sum: no recorded answer has energy."""
 DEFAULTS = {
     column.name: column.default
     for column in fields(UsageFact)

@@ -37,8 +37,8 @@ def op(tmp_path: Path) -> Op:
             'kind = "import"',
             'colour = "red"',
             (
-                "cluster \"philly\": there is no key 'colour'; allowed: api_server, connection, job_prices, kind, "
-                "may_end_jobs, name, node, shares, telemetry, timezone."
+                "cluster \"philly\": there is no key 'colour'; allowed: api_server, connection, energy_meter, "
+                "job_prices, kind, may_end_jobs, name, node, shares, telemetry, timezone."
             ),
         ),
         (

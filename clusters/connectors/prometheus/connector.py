@@ -14,6 +14,7 @@ from clusters.connectors.http import Endpoint
 from clusters.connectors.prometheus.catalog import Metric, SampledSeries
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, incomplete_hours, whole_hours
+from clusters.connectors.prometheus.energy import PodEnergy
 from clusters.connectors.prometheus.login import PrometheusLogin
 from clusters.connectors.prometheus.options import PrometheusOptions, Scope
 from clusters.connectors.prometheus.queries import Queries
@@ -59,6 +60,7 @@ class PrometheusConnector(Connected):
             return
         fetch = UsageFetch(self.client, Queries(self.options))
         telemetry = Telemetry(self.client, self.options)
+        energy = PodEnergy(self.client, self.options) if self.options.energy else None
         facts: dict[str, UsageFact] = {}
         try:
             for row in fetch.ended(since=since, until=until, open_keys=open_keys, now=clocks.theirs):
@@ -68,9 +70,12 @@ class PrometheusConnector(Connected):
                 _keep(facts, row)
             through = fetch.complete_through
             facts = {fact.source_key: fact for fact in fetch.earlier} | facts
-            busy = telemetry.rows(facts.values(), whole_hours(since, through) if through else range(0))
+            hours = whole_hours(since, through) if through else range(0)
+            busy = telemetry.rows(facts.values(), hours)
             yield from fetch.running
             yield from busy
+            if energy is not None:
+                yield from energy.rows(facts.values(), hours)
             self.reading.complete_through = through
             self.reading.missing, self.reading.unasked = fetch.missing, fetch.unasked
             self.reading.nodes = fetch.nodes
@@ -81,6 +86,7 @@ class PrometheusConnector(Connected):
                 fetch.gaps, label=self.options.account_label, remarks=self.client.remarks
             )
             self.reading.notes += telemetry.gaps.sentences()
+            self.reading.notes += energy.notes() if energy is not None else ()
             self.client.close()
 
     def _sampled(

@@ -151,6 +151,7 @@ class PrometheusOptions:
     parameters: Mapping[str, str | list[str]] = field(default_factory=dict)  # with every query
     preset: Preset | None = None
     utilisation: Utilisation = field(default_factory=Utilisation)
+    energy: bool = False  # the power of devices is read, too
 
     def __post_init__(self) -> None:
         if self.matcher and not is_matcher(self.matcher):

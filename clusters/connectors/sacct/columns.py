@@ -15,7 +15,7 @@ from clusters.connectors.base import Row, UnreadableError, UsageFact
 from clusters.connectors.files import LINE_LIMIT, Block
 from clusters.connectors.sacct.fields import count, state_word, time_limit
 from clusters.connectors.sacct.layout import RawRow
-from clusters.connectors.sacct.tres import parse_tres
+from clusters.connectors.sacct.tres import energy, parse_tres
 
 if TYPE_CHECKING:
     from clusters.connectors.sacct.rows import RowReader
@@ -143,7 +143,8 @@ class ColumnReader:
             plain(column(rows.qos)), repeat(""), gpus, models, profiles, shares, cpus, memory, nodes,
             plain(column(rows.node_list)), plain(requested), plain(map(self.limits.__getitem__, limits)),
             plain(submitted), plain(eligible), plain(started), plain(ended), repeat(None), repeat(0), plain(states),
-            plain(column(rows.exit_code)), repeat(0), billing,
+            plain(column(rows.exit_code)), repeat(0), billing, repeat(""), repeat(None),
+            map(energy, plain(column(rows.tres)), plain(column(rows.energy))),
         )  # fmt: skip
         rows.prove(max(plain(ended)))
         rows.note(*notes)

@@ -31,7 +31,7 @@ ELAPSED = ("ElapsedRaw", "Elapsed")
 OPTIONAL = (
     "JobID", "JobName", "User", "Partition", "QOS", "Cluster", "Eligible", "Suspended",
     "TimelimitRaw", "Timelimit", "NNodes", "AllocNodes", "NCPUS", "AllocCPUS", "ReqTRES", "ReqMem",
-    "ExitCode", "NodeList",
+    "ExitCode", "NodeList", "ConsumedEnergyRaw",
 )  # fmt: skip
 _READ = {name.lower(): name for name in (*NEEDED, *ELAPSED, *OPTIONAL)}
 

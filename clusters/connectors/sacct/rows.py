@@ -20,7 +20,7 @@ from clusters.connectors.sacct.fields import (
     time_limit,
 )
 from clusters.connectors.sacct.times import UNSET, Clock, Span, Times, read_span
-from clusters.connectors.sacct.tres import parse_tres
+from clusters.connectors.sacct.tres import energy, parse_tres
 from portal.excerpt import excerpt
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class RowReader:
         self.raw_limit, self.limit = of("TimelimitRaw"), of("Timelimit")
         self.nodes, self.cpus = of("NNodes", "AllocNodes"), of("NCPUS", "AllocCPUS")
         self.requested, self.requested_memory = of("ReqTRES"), of("ReqMem")
+        self.energy = of("ConsumedEnergyRaw")
 
     def rows(self, raw_rows: Iterable[RawRow]) -> Iterator[Row]:
         """What the rows say, without job steps."""
@@ -139,6 +140,7 @@ class RowReader:
             state=state,
             exit_code=fields[self.exit_code],
             billing=tres.billing,
+            energy=energy(fields[self.tres], fields[self.energy]),
         )
         self.prove(span.proven)
         self.note(span.note, tres.note)

@@ -19,6 +19,7 @@ from portal.excerpt import excerpt, quoted
 _COUNT = re.compile(r"\d{1,20}", re.ASCII)
 _SIZE = re.compile(r"(\d{1,20})(?:\.(\d{1,9}))?([KMGTPE]?)", re.ASCII)
 _KIB = {"K": 1, "": 2**10, "M": 2**10, "G": 2**20, "T": 2**30, "P": 2**40, "E": 2**50}
+_ENERGY = re.compile(r"(?:^|,)energy=(\d{1,20})(?=,|$)", re.ASCII)
 _READ = frozenset({"cpu", "mem", "node", "gres/gpu", "billing"})
 _TYPED = ("gres/gpu:", "gres/shard")
 _MOST_MIB = 2**53  # 8 ZiB: beyond any machine, within any integer column
@@ -53,6 +54,19 @@ def parse_tres(text: str, shares: OwnShares = ()) -> Tres:
         ),
         shares,
     )
+
+
+def energy(listed: str, raw: str) -> int | None:
+    """Joules by AllocTRES, else by ConsumedEnergyRaw, as they are printed; None where neither has a value."""
+    match = _ENERGY.search(listed) if "energy=" in listed else None
+    return (_joules(match[1]) if match else None) or _joules(raw)
+
+
+def _joules(text: str) -> int | None:
+    """None for NO_VAL64 and its like."""
+    if not text or not _COUNT.fullmatch(text):
+        return None
+    return joules if (joules := int(text)) < 2**63 else None
 
 
 def is_read(name: str) -> bool:

@@ -271,6 +271,13 @@ def whole(number: Number) -> int | None:
     return number if 0 <= number < NO_COUNT else None
 
 
+def joules(number: Number) -> int | None:
+    """An amount of energy: it may be larger than what `whole` takes for a number. Unset it is null, -2 or 2^64 - 2."""
+    if isinstance(number, Num):
+        number = number.number if number.set and not number.infinite else None
+    return number if number is not None and number >= 0 else None
+
+
 def plain_number(value: Any, *, below: int = NO_COUNT) -> int | None:
     """`whole` of an answer that was not read into types, for counts of any size."""
     if isinstance(value, dict):

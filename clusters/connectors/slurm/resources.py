@@ -12,7 +12,7 @@ from math import ceil
 from clusters.connectors.base import NodeSeen, NodeState
 from clusters.connectors.mig import OwnShares, UnknownShareError, gpu_type
 from clusters.connectors.sacct.tres import Tres, is_read, tres_of_counts
-from clusters.connectors.slurm.decode import Node, TresCount, whole, words
+from clusters.connectors.slurm.decode import Node, TresCount, joules, whole, words
 
 NOTHING = Tres()
 _UNITS = ("M", "G", "T", "P", "E")
@@ -24,6 +24,11 @@ def allocated(listed: tuple[TresCount, ...] | None, shares: OwnShares = ()) -> T
         return NOTHING
     # No two jobs take the same energy; but for it few lists differ.
     return _allocated(tuple([one for one in listed if one.type != "energy"]), shares)
+
+
+def energy(listed: tuple[TresCount, ...] | None) -> int | None:
+    """Joules that a job's nodes took while it ran, as Slurm keeps them: also what stands for "no value"."""
+    return next((joules(one.count) for one in listed or () if one.type == "energy"), None)
 
 
 @lru_cache(maxsize=8192)

@@ -167,7 +167,7 @@ def _fact(job: Job, shares: OwnShares) -> tuple[UsageFact, str, bool]:
         node_list or "", requested, None if limit is None else limit * 60,
         submitted, submitted if eligible == submitted else instant(eligible), started, ended,
         seen_until, suspended, state_word(job.state.current if job.state else None), _exit_code(job.exit_code),
-        0, tres.billing,
+        0, tres.billing, energy=resources.energy(job.tres.allocated) if job.tres else None,
     )  # fmt: skip
     return fact, tres.note, resized
 

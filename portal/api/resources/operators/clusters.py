@@ -50,12 +50,17 @@ class ConnectionSerializer(serializers.ModelSerializer[Connection]):
 class ClusterSerializer(serializers.ModelSerializer[Cluster]):
     """A cluster. The fields are those of `[[cluster]]` in a file for `apply`."""
 
+    energy_meter = serializers.CharField(
+        source="energy_meter_id",
+        allow_null=True,
+        help_text="The declared meter that counts energy; null: none is.",
+    )
     complete_through = MomentField(allow_null=True, help_text="The watermark.")
     connection = ConnectionSerializer(allow_null=True)
 
     class Meta:
         model = Cluster
-        fields = ("name", "kind", "timezone", "shares", "complete_through", "connection")
+        fields = ("name", "kind", "timezone", "shares", "energy_meter", "complete_through", "connection")
 
 
 class Clusters(OperatorEndpoint):
@@ -80,6 +85,7 @@ DEFAULTS = {
     "shares": {},
     "may_end_jobs": False,
     "job_prices": False,
+    "energy_meter": "",
 }
 
 

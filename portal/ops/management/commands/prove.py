@@ -24,6 +24,7 @@ from clusters.comparison import Difference, RecordedUsage
 from clusters.connectors.accounting import formats
 from clusters.connectors.base import ConnectorError, UsageFact
 from clusters.connectors.mig import own_shares
+from clusters.energy import EnergySums
 from clusters.models import Cluster
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress
@@ -150,6 +151,8 @@ def _compare(file: Path, form: str, name: str | None) -> dict[str, Any]:
     rows = (
         row for row in export.rows() if isinstance(row, UsageFact) and validation.refuse(row, now=now) is None
     )
+    if (energy := EnergySums.of(cluster)) is not None:
+        rows = (one for run in rows for one in (run, *energy.of_runs([run])))
     read = comparison.newest(rows)
     differences = comparison.differences(cluster, read)
     return {
@@ -169,7 +172,9 @@ def _difference(difference: Difference) -> str:
 def _usage_text(usage: RecordedUsage | None) -> str:
     if usage is None:
         return "nothing"
-    seconds, amount = usage.amounts
+    seconds, amount, quantity = usage.amounts
+    if quantity is not None:
+        return f"{quantity} J"
     text = f"{seconds} s and {seconds_text(amount)} GPU-seconds"
     return f"{text} so far" if usage.runs else text
 
