@@ -149,6 +149,7 @@ SPECTACULAR_SETTINGS = {
         "WebhookStateEnum": "portal.core.webhooks.models.WebhookState",
         "DeliveryStateEnum": "portal.core.webhooks.models.DeliveryState",
         "MemberRoleEnum": "portal.core.tenants.models.Role",
+        "VersionFieldsSettlesEnum": ["invoice", "wallet", "wallet-first"],
         "MemberFieldsRoleEnum": ["owner", "billing", "viewer", "member"],
     },
 }

@@ -10,7 +10,16 @@ SENTENCES: Mapping[str, str] = {
     "departure-none": _("{tenant} has not asked to leave, or it was taken back. Reload the page."),
     "departure-of-archived": _("{tenant} has left already."),
     "departure-past": _("Enter a day from tomorrow on, at most {most} days ahead."),
+    "last-period-large": _(
+        "More than {most:,} jobs ran in it, too many to price them here: ask the operator what they would cost."
+    ),
+    "last-period-negotiated": _(
+        "You were on a plan that was agreed with the operator, so there is nothing to compare."
+    ),
+    "last-period-unpriced": _("Plan {plan} had no price then for what you used: {models}."),
+    "last-period-unused": _("You used nothing in it."),
     "plan-change-ending": _("The operator ends your plan on {day}: ask them about it."),
+    "plan-change-moved": _("It changed since the preview, so nothing was done. Look at it again."),
     "plan-change-negotiated": _("Your plan was agreed with the operator: ask them to change it."),
     "plan-change-none": _("No change of plan is planned. Reload the page."),
     "plan-change-operator": _("The operator has planned a change to plan {plan} already: ask them about it."),

@@ -25,7 +25,7 @@ from billing.queries.costs import per_currency
 from billing.rules.money import Money
 from billing.rules.period import shifted
 from billing.rules.statement_lines import LineKey
-from billing.simulation import engine
+from billing.simulation import engine, own_usage
 from billing.simulation.engine import Owing, Used
 from clusters import usage
 from portal.core.tenants.models import Ownership, Tenant
@@ -119,21 +119,49 @@ def _simulate(tenants: list[Tenant], months: Months, draft: Draft, progress: Pro
     with transaction.atomic():
         draft(name := _scratch())
         plan = Plan.objects.get(name=name)
-        _put_on(plan, tenants, periods)
-        engine.prepare()
-        shared = plan.versions.filter(prices__allowance__isnull=False).exists()
-        sums = []
-        for after, last in usage.slices_of_window(accounts, since=since, until=until):
-            count = usage.load_window(after, last, accounts, since=since, until=until)
-            if count:
-                sums += engine.sums([period.pk for period in periods], in_order=shared)
-            progress(count)
-        if shared:
-            engine.count_cuts()
-        used = engine.added(sums)
-        tried = _owed_supposed(periods, used)
+        slices = usage.slices_of_window(accounts, since=since, until=until)
+        counts = (usage.load_window(*ids, accounts, since=since, until=until) for ids in slices)
+        tried, used = _tried_on(plan, tenants, periods, counts, progress)
         transaction.set_rollback(True)
     return [_simulated(tenant, periods, now, tried, used) for tenant in tenants]
+
+
+def simulate_offer(*, tenant: Tenant, plan: Plan, period: BillingPeriod, most: int) -> Simulation | None:
+    """What the tenant owes for the period, and would owe on that plan, which everybody may choose. Keeps nothing.
+
+    Runs in the scope of acting for the tenant, which was on public plans alone in the period. Some thirty queries.
+    None where more than `most` jobs ran in it.
+    """
+    now = _owed_now([period])
+    with transaction.atomic():
+        since, until = (int(at.timestamp()) for at in (period.start, period.end))
+        count = own_usage.load_own(since=since, until=until, most=most)
+        if count is not None:
+            tried, used = _tried_on(plan, [tenant], [period], [count], lambda _: None)
+        transaction.set_rollback(True)
+    return None if count is None else _simulated(tenant, [period], now, tried, used)
+
+
+def _tried_on(
+    plan: Plan,
+    tenants: Sequence[Tenant],
+    periods: Sequence[BillingPeriod],
+    counts: Iterable[int],
+    progress: Progress,
+) -> tuple[Lines, Mapping[Used, Fraction]]:
+    """What these tenants owe on the plan, and use by it; each of the `counts` is of what was loaded just before."""
+    _put_on(plan, tenants, periods)
+    engine.prepare()
+    shared = plan.versions.filter(prices__allowance__isnull=False).exists()
+    sums = []
+    for count in counts:
+        if count:
+            sums += engine.sums([period.pk for period in periods], in_order=shared)
+        progress(count)
+    if shared:
+        engine.count_cuts()
+    used = engine.added(sums)
+    return _owed_supposed(periods, used), used
 
 
 def _reach(tenants: Sequence[Tenant], months: Months) -> tuple[list[int], int, int, list[BillingPeriod]]:

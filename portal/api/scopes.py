@@ -16,6 +16,7 @@ TENANT_SCOPES: Mapping[str, Action] = {
     "quotas:write": Action.MANAGE,
     "webhooks:write": Action.MANAGE,
     "keys:write": Action.MANAGE,
+    "subscription:write": Action.MANAGE,
 }
 """Of a key that belongs to a tenant, each with what its maker's role has to allow."""
 

@@ -176,6 +176,23 @@ WHERE j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::
   AND u.meter = '' AND u.started IS NOT NULL;
 GRANT SELECT ON billing_ownenergy TO clustertab_portal;
 
+-- Its own usage as rating reads it, column by column that of `clusters_run`, to try another plan on it: of accounts that
+-- were the tenant's while it ran.
+CREATE VIEW billing_ownusage WITH (security_barrier = true) AS
+SELECT u.id AS record_id, u.revision, u.cluster_id, c.name AS cluster, u.account_id, a.name AS account, u.job_id, u.name,
+       u."user", u.queue, u.qos, u.priority_class, u.gpus, u.gpu_model, u.mig_profile, u.share_num, u.share_den,
+       u.cpu_milli, u.memory_mib, u.nodes, u.state, u.submitted, u.started, u.ended, u.seen_until,
+       usage_finish(u.meter, u.started, u.ended, u.seen_until) AS finish, u.suspended, u.gpu_memory_mib, u.billing, u.meter,
+       u.quantity
+FROM clusters_usagerecord u JOIN clusters_account a ON a.id = u.account_id JOIN clusters_cluster c ON c.id = u.cluster_id
+WHERE EXISTS (
+    SELECT FROM tenants_ownership o
+    WHERE o.account_id = u.account_id AND o.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
+      AND (o.until IS NULL OR u.started < extract(epoch FROM o.until))
+      AND (o.since IS NULL OR usage_finish(u.meter, u.started, u.ended, u.seen_until) > extract(epoch FROM o.since))
+);
+GRANT SELECT ON billing_ownusage TO clustertab_agent;
+
 -- The declared meters of which it used anything, in words.
 CREATE VIEW billing_ownmeter WITH (security_barrier = true) AS
 SELECT m.name, m.title, m.unit FROM clusters_declaredmeter m

@@ -12,8 +12,10 @@ from django.utils.translation import gettext as _
 
 from billing.catalog.plans import PlanError
 from billing.models import Departure
+from billing.queries.costs import per_currency
 from billing.sign_up import departures, plan_changes
-from billing.sign_up.plan_changes import PlanChoice
+from billing.sign_up.last_period import compare_last_period
+from billing.sign_up.plan_changes import PlanChoice, PlanPreview
 from billing.sign_up.policy import SignUpError
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
@@ -21,8 +23,20 @@ from portal.core.tenants.scope import acting_scope
 from portal.sentences import sentence
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_act, tenant_page
+from portal.web.cost_explorer import signed
 from portal.web.payment import person_of
 from portal.web.plan_difference import Compared, compared
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastPeriodCost:
+    """What the last period cost by the present plan, and would have by the other one; `reason` says why neither."""
+
+    period: str
+    now: str = ""
+    offered: str = ""
+    change: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +49,7 @@ class PlanChangePage:
     begins: date | None  # the first day of the next period, in the tenant's zone
     chosen: str  # of the plan that is previewed; "" for none
     preview: Compared | None
+    last: LastPeriodCost | None
     seen: str  # what the preview was of, so that another one is not confirmed
     departure: Departure | None
     tomorrow: date
@@ -46,7 +61,9 @@ def plan_change(request: TenantRequest) -> HttpResponse:
     with acting_scope(request.tenant):
         choice = plan_changes.load_choice(request.tenant, moment=request.moment)
         departure = departures.departure_of(request.tenant)
-        preview, seen = _preview(request.tenant, choice, chosen)
+        preview = _preview(request.tenant, chosen, request.moment) if choice and chosen else None
+        differences = compared(preview.before, preview.after) if preview else None
+        last = _last_period(request, preview) if preview else None
     planned = choice.planned if choice else None
     page = PlanChangePage(
         choice=choice,
@@ -54,8 +71,9 @@ def plan_change(request: TenantRequest) -> HttpResponse:
         planned_public=planned is not None and planned.plan.public,
         begins=choice.begins.astimezone(request.zone).date() if choice else None,
         chosen=chosen if preview else "",
-        preview=preview,
-        seen=seen,
+        preview=differences,
+        last=last,
+        seen=preview.seen if preview else "",
         departure=departure,
         tomorrow=request.today + timedelta(days=1),
     )
@@ -82,28 +100,34 @@ def choose_plan(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     return redirect("plan_change", tenant.slug)
 
 
-def _preview(tenant: Tenant, choice: PlanChoice | None, name: str) -> tuple[Compared | None, str]:
-    plan = next((row for row in choice.plans if row.name == name), None) if choice else None
-    if choice is None or plan is None:
-        return None, ""
-    before = plan_changes.version_at(choice.present, tenant, moment=choice.begins)
-    after = plan_changes.version_at(plan, tenant, moment=choice.begins)
-    if after is None:
-        return None, ""
-    return compared(before, after), _seen(choice.begins, after.pk)
+def _preview(tenant: Tenant, name: str, moment: datetime) -> PlanPreview | None:
+    """None where the plan is not offered."""
+    try:
+        return plan_changes.load_preview(tenant, plan=name, moment=moment)
+    except SignUpError:
+        return None
 
 
-def _seen(begins: datetime, version: int) -> str:
-    return f"{begins:%Y-%m-%dT%H:%M:%SZ}.{version}"
+def _last_period(request: TenantRequest, preview: PlanPreview) -> LastPeriodCost:
+    if getattr(request, "support_view", None) is not None:  # it writes, and takes it back
+        return LastPeriodCost(period="", reason=_("Its cost is not computed while an operator looks."))
+    last = compare_last_period(tenant=request.tenant, plan=preview.after.plan, moment=request.moment)
+    period = say.period(last.period) if last.period else ""
+    if last.reason is not None:
+        return LastPeriodCost(period=period, reason=sentence(last.reason))
+    change = per_currency([*last.offered, *(-amount for amount in last.now)])
+    return LastPeriodCost(
+        period=period, now=say.sums(last.now), offered=say.sums(last.offered), change=signed(change)
+    )
 
 
 def _change(request: HttpRequest, tenant: Tenant, moment: datetime) -> None:
-    name = request.POST.get("plan", "")
-    _compared, seen = _preview(tenant, plan_changes.load_choice(tenant, moment=moment), name)
-    if seen and seen != request.POST.get("seen"):
-        messages.error(request, _("It changed since the preview, so nothing was done. Look at it again."))
-        return
-    row = plan_changes.change_plan(tenant=tenant, plan=name, moment=moment)
+    row = plan_changes.change_plan(
+        tenant=tenant,
+        plan=request.POST.get("plan", ""),
+        seen=request.POST.get("seen") or "nothing",
+        moment=moment,
+    )
     day = say.day(row.since.astimezone(tenant.zone).date())
     messages.success(request, _("You are on plan %(plan)s from %(day)s on.") % {"plan": row.plan, "day": day})
 

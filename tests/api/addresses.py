@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,25 @@ ADDRESSES = (
     _operating("tenants/<str:name>/subscriptions"),
     _operating("ownerships"),
     _operating("payers"),
+    Address("GET", "plan-choices", "subscription:write", whole_tenant=True),
+    Address("GET", "plan-choices/<str:name>", "subscription:write", answer=404, whole_tenant=True),
+    Address("GET", "plan-change", "subscription:write", answer=404, whole_tenant=True),
+    Address(  # the plans of both labs were agreed with the operator
+        "PUT", "plan-change", "subscription:write", answer=409, whole_tenant=True, text='{"plan":"starter"}'
+    ),
+    Address("DELETE", "plan-change", "subscription:write", answer=404, whole_tenant=True),
+    Address("GET", "departure", "subscription:write", answer=404, whole_tenant=True),
+    Address(
+        "PUT",
+        "departure",
+        "subscription:write",
+        whole_tenant=True,
+        text=f'{{"leaves_on":"{datetime.now(UTC).date() + timedelta(days=30)}"}}',
+    ),
+    Address("DELETE", "departure", "subscription:write", answer=204, whole_tenant=True),
+    _operating("departures"),
+    _operating("departures/<str:name>"),
+    _writing("POST", "departures/<str:name>/endings", "tenants:write", 201, "{}"),
     _operating("sign-ups"),
     _operating("sign-ups/<str:name>"),
     _writing("POST", "sign-ups/<str:name>/decisions", "tenants:write", 400),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +16,7 @@ from billing.invoicing import close_runs
 from billing.models import CloseRun, PaymentLink, PendingApproval, WasteFinding, WasteRule
 from billing.receivables import manual_payments, pauses
 from billing.rules.money import Money
+from billing.sign_up import departures, plan_changes
 from billing.tasks import render_document
 from billing.wallets import grants, wallet_holds
 from clusters import meters
@@ -31,6 +32,7 @@ from tests.fakes.scheduler_port import a_world, connected
 from tests.fakes.slurm_world import Job
 from tests.fakes.slurmrestd import StandIn
 from tests.web.house import APRIL, House, a_house
+from tests.web.sign_up_stories import offer_plans
 
 TODAY = "2026-04-20 12:00"
 ID = re.compile(r"\b([a-z]+)_([0-9a-hjkmnp-tv-z]{13})\b")
@@ -132,8 +134,22 @@ def a_world_of_examples() -> Iterator[World]:
             identifiers.write("inv", 1): identifiers.write("inv", house.invoice.pk),
             identifiers.write("wst", 1): identifiers.write("wst", idle),
         }
+        _choices_of_plans(house, moment)
         ann, op = a_key(house.ann, house.vision), a_key(house.op, None)
         yield World(house, Door(ann.secret), Door(op.secret), real)
+
+
+def _choices_of_plans(house: House, moment: datetime) -> None:
+    """Ann may choose among three public plans: she has planned a change, and asks to leave."""
+    offer_plans(house)
+    plan_changes.change_plan(tenant=house.vision, plan="growth", moment=moment)
+    departures.ask_to_leave(
+        tenant=house.vision,
+        leaves_on=date(2026, 7, 1),
+        reason="",
+        by="ann@vision.example",
+        moment=moment,
+    )
 
 
 def _april(house: House) -> None:

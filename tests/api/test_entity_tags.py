@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from tests.api.addresses import filled
 from tests.api.door import Answer, Door, door
 from tests.api.test_walk import named
 from tests.web.house import House
+from tests.web.sign_up_stories import offer_plans
 from tests.webhooks import inner_networks
 
 pytestmark = pytest.mark.django_db
@@ -46,6 +48,7 @@ class Object:
     meanwhile: Callable[[], Any] | None = None  # where the API itself can change nothing about it
 
 
+TODAY = datetime.now(UTC).date()
 SPARE = {"currency": "USD", "charges": ["gpu"], "price": [{"meter": "gpu-hour", "unit_price": "1.50"}]}
 DEARER = SPARE | {"price": [{"meter": "gpu-hour", "unit_price": "1.75"}]}
 QUOTA = {"measure": "money", "amount": "10.00", "every": "month"}
@@ -95,6 +98,11 @@ OBJECTS = {
     ),
     "waste-rules/<str:name>": Object(WASTE | {"hours": 6}, WASTE, make=WASTE),
     "sign-up-policy": Object({"open": True}, {"open": True, "approval": False}),
+    "plan-change": Object({"plan": "starter"}, {"plan": "growth"}, tenant=True, make={"plan": "growth"}),
+    "departure": Object(
+        {"leaves_on": f"{TODAY + timedelta(days=9)}"}, {"leaves_on": f"{TODAY + timedelta(days=8)}"},
+        tenant=True, make={"leaves_on": f"{TODAY + timedelta(days=7)}"},
+    ),
     "webhooks/<str:name>": Object(
         {"url": "https://127.0.0.1/", "event_types": ["invoice.paid"]},
         {"url": "https://127.0.0.1/", "event_types": []},
@@ -157,6 +165,7 @@ def story(house: House, op: Door, ann: Door, address: str, monkeypatch: pytest.M
     monkeypatch.setattr("portal.api.limits.WRITES", 1000)
     Cluster.objects.create(name="live", kind="slurm")
     op.send("PUT", "/plans/spare/versions/2029-01-01", SPARE)
+    offer_plans(house)
     path = "/" + (one.name or filled(address, named(house)))
     writer = ann if one.tenant else op
     if one.make is not None:

@@ -145,6 +145,7 @@ def test_api_028_what_moves_money_or_issues_documents_needs_a_key_at_every_addre
         "approvals/<str:name>/decisions",
         "closes",
         "clusters/<str:name>/acts",
+        "departures/<str:name>/endings",
         "invoices/<str:name>/credit-notes",
         "invoices/<str:name>/manual-payments",
         "invoices/<str:name>/payments",

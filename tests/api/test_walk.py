@@ -17,6 +17,7 @@ from billing.models import (
     CloseKind,
     CloseRun,
     ConcurrencyLimit,
+    Departure,
     Invoice,
     PaymentLink,
     PendingApproval,
@@ -261,6 +262,16 @@ def a_sign_up(house: House) -> SignUp:
     )
 
 
+def a_departure() -> Departure:
+    """Of a tenant that is on a public plan."""
+    row = Departure(
+        tenant=builders.a_tenant("atoll"), leaves_on=date(2026, 5, 31), reason="Our project ends."
+    )
+    row.asked_by, row.asked_at = "fay@atoll.example", builders.at("2026-04-19 09:00")
+    row.save()
+    return row
+
+
 def named(house: House) -> dict[str, str]:
     """The vision lab's own objects, by the first part of an address."""
     payer = third_party_payers.pay_for(
@@ -279,6 +290,8 @@ def named(house: House) -> dict[str, str]:
         "waste-rules": a_rule().name,
         "job-reservations": a_reservation(house).key,
         "sign-ups": identifiers.write("sgn", a_sign_up(house).pk),
+        "plan-choices": "starter",
+        "departures": identifiers.write("dep", a_departure().pk),
         "tenants": "vision-lab",
         "meters": meters.declare_meter(name="storage", title="Storage", unit="GB-month").name,
         "plans": "vision-deal",

@@ -45,6 +45,14 @@ def op_offers_plans() -> User:
     return builders.an_operator()
 
 
+def offer_plans(house: House) -> None:
+    """Have the vision lab's plan be public, and two more: so Ann may choose."""
+    for name, price in (("starter", "1.50"), ("growth", "1.00")):
+        plan = builders.a_plan(name, "USD", prices=[("gpu-hour", {}, price, builders.LONG_AGO)])
+        set_offer(plan=plan, public=True)
+    set_offer(plan=Plan.objects.get(name="vision-deal"), public=True)
+
+
 def a_newcomer(email: str = DAN) -> User:
     """With an address that is proved, in no tenant."""
     person = builders.a_person(email)

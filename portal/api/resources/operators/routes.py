@@ -9,6 +9,7 @@ from portal.api.resources.operators import (
     closes,
     clusters,
     connections,
+    departures,
     files,
     history,
     invitations,
@@ -43,6 +44,11 @@ routes: list[URLPattern] = [
     path("sign-ups/<str:name>", sign_ups.OneSignUp.as_view(), name="api_sign_up"),
     path("sign-ups/<str:name>/decisions", sign_ups.SignUpDecisions.as_view(), name="api_sign_up_decisions"),
     path("sign-up-policy", sign_ups.OneSignUpPolicy.as_view(), name="api_sign_up_policy"),
+    path("departures", departures.Departures.as_view(), name="api_departures"),
+    path("departures/<str:name>", departures.OneDeparture.as_view(), name="api_departure_of_tenant"),
+    path(
+        "departures/<str:name>/endings", departures.DepartureEndings.as_view(), name="api_departure_endings"
+    ),
     path("ownerships", ownerships.Ownerships.as_view(), name="api_ownerships"),
     path("ownerships/<str:name>", ownerships.OneOwnership.as_view(), name="api_ownership"),
     path("payers", ownerships.Payers.as_view(), name="api_payers"),
