@@ -13,6 +13,7 @@ from clusters.connectors.kubernetes import check as kubernetes_check
 from clusters.connectors.prometheus import check as prometheus_check
 from clusters.connectors.prometheus.client import TIMEOUT, PrometheusClient
 from clusters.connectors.slurm import check
+from clusters.meters import load_units
 from clusters.models import ApiServer, Cluster, ClusterKind, Connection, Telemetry
 from clusters.scheduler_clients import kubernetes, slurm
 from clusters.sources import (
@@ -112,7 +113,7 @@ def _prometheus(cluster: Cluster, clock: Clock) -> list[Finding]:
     except ConnectorError as error:
         return [Finding(Level.FAIL, "Connection", sentence(error))]
     with PrometheusClient(end, who, clock=clock, parameters=options.parameters) as client:
-        return prometheus_check.examine(client, options, now=clock())
+        return prometheus_check.examine(client, options, now=clock(), meters=load_units())
 
 
 def _kubernetes(cluster: Cluster) -> list[Finding]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from django.db import transaction
 
+from clusters.connectors.base import ConnectorError, UsageFact
 from clusters.connectors.sums import MeterUnit
 from clusters.messages import SENTENCES
 from clusters.models import Cluster, DeclaredMeter
@@ -90,6 +91,21 @@ def load_units() -> dict[str, MeterUnit]:
     """All meters as sums are read by them. They stay as they are until the transaction ends."""
     rows = DeclaredMeter.objects.raw("SELECT * FROM clusters_declaredmeter ORDER BY name FOR KEY SHARE")
     return {row.name: MeterUnit(row.name, row.decimals, row.parts, tuple(row.dimensions)) for row in rows}
+
+
+def hold(facts: Iterable[UsageFact], *, moment: datetime) -> None:
+    """Keep the meters of these facts as they are, from now on, in the transaction that stores the facts.
+
+    Raises ConnectorError where a meter is no longer as it was when they were read.
+    """
+    parts = {fact.meter: fact.gpu_share[1] for fact in facts if fact.meter}
+    if not parts:
+        return
+    units = load_units()
+    for name, number in parts.items():
+        if name not in units or units[name].parts != number:
+            raise ConnectorError("tokens-meter-changed", retry=True, meter=name)
+    mark_used(parts, moment=moment)
 
 
 def mark_used(names: Collection[str], *, moment: datetime) -> None:

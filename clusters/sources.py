@@ -21,7 +21,8 @@ from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.connectors.slurm.connector import SlurmConnector
 from clusters.connectors.slurm.login import SlurmLogin
 from clusters.credential_files import present, present_certificates, present_key
-from clusters.models import ApiServer, ClusterKind, Connection, Telemetry
+from clusters.meters import load_units
+from clusters.models import ApiServer, Cluster, ClusterKind, Connection, Telemetry
 from clusters.models.endpoint import Address, Reach
 from portal.core.vault import Sealed, VaultError
 
@@ -152,11 +153,13 @@ def _slurm(connection: Connection, clock: Clock) -> Connector:
 
 
 def _prometheus(connection: Connection, clock: Clock) -> Connector:
+    options = prometheus_options(connection)
     return PrometheusConnector(
         endpoint(connection, timeout=QUERY_TIMEOUT),
         login=prometheus_login(connection),
-        options=prometheus_options(connection),
+        options=options,
         clock=clock,
+        meters={} if options.tokens is None else load_units(),
     )
 
 
@@ -166,6 +169,13 @@ def prometheus_options(connection: Connection) -> PrometheusOptions:
     rows = by_profile(own_shares(connection.cluster.shares, "shares"))
     energy = connection.cluster.energy_meter_id is not None
     return replace(options, shares={**rows, **options.shares}, energy=energy)
+
+
+def refuse_tokens_twice(cluster: Cluster) -> None:
+    """Raise ConnectorError where the cluster's tokens are read from counters: a file's would be billed beside them."""
+    connection = Connection.objects.filter(cluster=cluster, cluster__kind=ClusterKind.PROMETHEUS).first()
+    if connection is not None and prometheus_options(connection).tokens is not None:
+        raise ConnectorError("tokens-twice", retry=False, cluster=cluster.name)
 
 
 KINDS: dict[ClusterKind, Callable[[Connection, Clock], Connector]] = {

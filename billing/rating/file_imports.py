@@ -112,7 +112,11 @@ def import_file(file_id: int, *, clock: Callable[[], datetime]) -> bool:
 def _ingest(row: UsageFile, path: Path, moment: datetime) -> None:
     from clusters.connectors.accounting import formats  # the connectors load 5 MiB that others do without
     from clusters.connectors.mig import own_shares
+    from clusters.meters import load_units
+    from clusters.sources import refuse_tokens_twice
 
+    if row.format == FileFormat.LITELLM:
+        refuse_tokens_twice(row.cluster)
     with path.open("wb") as file:
         for place in range(row.parts.count()):
             file.write(row.parts.values_list("content", flat=True).get(place=place))
@@ -121,6 +125,7 @@ def _ingest(row: UsageFile, path: Path, moment: datetime) -> None:
         row.format,
         zone=ZoneInfo(row.cluster.timezone),
         shares=own_shares(row.cluster.shares, "shares"),
+        meters=load_units(),
     )
 
     def record_pull(_: object) -> None:

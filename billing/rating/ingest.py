@@ -202,6 +202,7 @@ def _store(
         try:
             with transaction.atomic():
                 ledger.lock(pull.cluster)
+                meters.hold([*batch.facts, *batch.sums], moment=pull.started_at)
                 stored = ledger.store(
                     cluster=pull.cluster,
                     facts=[*batch.facts, *batch.sums] if batch.sums else batch.facts,
@@ -212,8 +213,6 @@ def _store(
                 )
                 hour_counts = utilisation.store(cluster=pull.cluster, hours=batch.hours)
                 total = before + stored + Stored(utilisation=hour_counts)
-                if batch.sums:
-                    meters.mark_used({one.meter for one in batch.sums}, moment=pull.started_at)
                 if batch.facts or batch.sums:
                     engine.rate_touched()
                 if hour_counts.changed:

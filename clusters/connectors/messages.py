@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clusters.connectors.kubernetes.messages import SENTENCES as KUBERNETES
+from clusters.connectors.prometheus_messages import SENTENCES as OPTIONS
 
 
 def _(text: str) -> str:
@@ -17,6 +18,7 @@ def _(text: str) -> str:
 
 SENTENCES: Mapping[str, str] = {
     **KUBERNETES,
+    **OPTIONS,
     # of any source over HTTP
     "answer-too-slow": _(
         "{address} gave no whole answer within {seconds} s; it is overloaded, or was asked for too much."
@@ -94,41 +96,6 @@ SENTENCES: Mapping[str, str] = {
     "aws-keys-unreadable": _("The AWS keys that are kept cannot be read: enter them anew."),
     "secret-unreadable": _("{reason}"),
     "watermark-ahead": _("{sentence}"),
-    # of options
-    "option-no-table": _("The option {key} has to be a table."),
-    "option-share": _(
-        "The option {key} has {value} for {profile} of {model}: write the part of a whole GPU as text, like "
-        '"1/7".'
-    ),
-    "option-matcher": _(
-        'The matcher {matcher} is none: write it as cluster="x", several with commas between.'
-    ),
-    "option-metric-name": _("{metric} is no name of a metric: write one like {example}."),
-    "option-divisor": _("The divisor of utilisation has to be above 0."),
-    "option-preset-missing": _("Say with preset whose queue is the account: {presets}."),
-    "option-account-label-missing": _("Name the label that holds the account."),
-    "option-divisor-missing": _(
-        "It is not known what {metric} counts in: give the divisor that makes 0 to 1 of it."
-    ),
-    "option-label-name": _("{label} is no label name: write it as kube-state-metrics does, like label_team."),
-    "option-unknown": _("There is no option {key}; allowed: {allowed}."),
-    "option-of-pods": _(
-        "The option {key} is of pods, which the preset {preset} does not read; allowed with it: {allowed}."
-    ),
-    "option-account-from-missing": _(
-        "The option account_label needs account_from: 'namespace label' or 'pod label'."
-    ),
-    "option-account-label-unnamed": _("The option account_from is {value}: name it, as account_label."),
-    "options-no-table": _("Options are a table."),
-    "option-no-text": _("The option {key} has to be text of one line, in quotes."),
-    "option-no-list": _("The option {key} has to be a list of texts."),
-    "option-no-choice": _("The option {key} is {value}; allowed: {allowed}."),
-    "option-unknown-key": _("The option {key} has no key {name}; allowed: {allowed}."),
-    "option-no-number": _('The option {key} has to be a number: 100, or as text "0.5".'),
-    "option-no-expression": _(
-        "The option {key} is {value}: write a regular expression of names as kube-state-metrics spells them, like"
-        " nvidia_com_(gpu|mig_.+)(_shared)?."
-    ),
     # of a Prometheus
     "prometheus-no-phases": _(
         "{address} has no {metric}: without it, pods that have ended cannot be told from running ones. Let "
@@ -357,6 +324,14 @@ SENTENCES: Mapping[str, str] = {
     "sacct-brackets": _("The file is not JSON: a bracket closes what was never opened."),
     "log-other-format": _(
         "{file} is no accounting log of {scheduler}: none of its first lines is a record. The first is {line}."
+    ),
+    "spend-logs-other-format": _(
+        "{file} is no export of LiteLLM_SpendLogs: write one request a line as a JSON object (of an array: jq -c "
+        "'.[]'), or CSV with the table's columns. The first line is {line}."
+    ),
+    "tokens-twice": _(
+        "{cluster} reads tokens from Prometheus already: those of a file would be billed beside them. Import into "
+        "another cluster, or remove the option tokens of its connection."
     ),
     "file-changed": _("{file} changed while it was read: import it again."),
     "sacct-delimiter": _("The delimiter must be at least one character and no line break."),

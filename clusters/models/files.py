@@ -20,6 +20,7 @@ class FileFormat(models.TextChoices):
     LSF = "lsf", "LSF (lsb.acct)"
     GRID_ENGINE = "grid-engine", "Grid Engine (accounting)"
     GRID_ENGINE_PER_SLOT = "grid-engine-per-slot", "Grid Engine, GPUs of each slot"
+    LITELLM = "litellm", "LiteLLM (spend logs)"
 
 
 class UsageFile(models.Model):

@@ -15,7 +15,7 @@ from tests.integration.prom_lab import Lab
 
 NOT_OF_PODS = (
     "The option account_from is of pods, which the preset netdata does not read; "
-    "allowed with it: matcher, models, parameters, preset."
+    "allowed with it: matcher, models, parameters, preset, tokens."
 )
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
-from clusters.connectors.accounting import grid_engine, lsf, pbs
+from clusters.connectors.accounting import grid_engine, lsf, pbs, spend_logs
 from clusters.connectors.base import Reading, Row
 from clusters.connectors.mig import OwnShares
 from clusters.connectors.sacct import json_export, text_export
+from clusters.connectors.sums import MeterUnits
 
-FORMATS = ("sacct", "sacct-json", "pbs", "lsf", "grid-engine", "grid-engine-per-slot")
+FORMATS = ("sacct", "sacct-json", "pbs", "lsf", "grid-engine", "grid-engine-per-slot", "litellm")
 """`grid-engine-per-slot` is for clusters whose complex of GPUs is consumed by each slot of a parallel job."""
 
 
@@ -32,8 +34,14 @@ def open_export(
     shares: OwnShares = (),
     columns: Sequence[str] | None = None,
     delimiter: str = "|",
+    meters: MeterUnits = MappingProxyType({}),
 ) -> Export:
-    """The file as one of FORMATS; `columns` and `delimiter` are of sacct's text. Raises `ConnectorError`."""
+    """The file as one of FORMATS; `columns` and `delimiter` are of sacct's text, `meters` the declared ones.
+
+    Raises `ConnectorError`.
+    """
+    if form == "litellm":
+        return spend_logs.open_export(path, meters=meters)
     if form == "sacct-json":
         return json_export.open_export(path, shares=shares)
     if form == "pbs":

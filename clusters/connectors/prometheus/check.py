@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MappingProxyType
 
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.clocks import MEND, Clocks
 from clusters.connectors.findings import Finding
 from clusters.connectors.mig import UnknownShareError
-from clusters.connectors.prometheus import check_metrics, check_pods, nodes
+from clusters.connectors.prometheus import check_metrics, check_pods, check_tokens, nodes
 from clusters.connectors.prometheus import queries as metrics
 from clusters.connectors.prometheus.check_metrics import CHECK_WINDOW, CheckSession, telemetry
 from clusters.connectors.prometheus.client import PrometheusClient
@@ -17,17 +18,26 @@ from clusters.connectors.prometheus.nodes import PRODUCT, shape
 from clusters.connectors.prometheus.options import AccountFrom, PrometheusOptions
 from clusters.connectors.prometheus.pods import spelled
 from clusters.connectors.prometheus.queries import Queries, most
+from clusters.connectors.sums import MeterUnits
 from portal.excerpt import excerpt
 
 SPARSE = 60  # seconds between two scrapes beyond which ends are known less closely
 NODE_FLAG = "--metric-labels-allowlist=nodes=[nvidia.com/*]"
 
 
-def examine(client: PrometheusClient, options: PrometheusOptions, *, now: int) -> list[Finding]:
-    """All checks, in the order in which one mends. `now` is our clock in epoch seconds. Never raises a
-    ConnectorError: what cannot be checked is a finding too."""
-    session = CheckSession(client, Queries(options), now)
-    for subject, check in _CHECKS_OF_SAMPLED if options.sampled else _CHECKS:
+def examine(
+    client: PrometheusClient,
+    options: PrometheusOptions,
+    *,
+    now: int,
+    meters: MeterUnits = MappingProxyType({}),
+) -> list[Finding]:
+    """All checks, in the order in which one mends. `now` is our clock in epoch seconds. `meters` are those declared.
+
+    Never raises a ConnectorError: what cannot be checked is a finding too.
+    """
+    session = CheckSession(client, Queries(options), now, meters)
+    for subject, check in _checks(options):
         try:
             go_on = check(session, subject)
         except ConnectorError as error:
@@ -180,4 +190,15 @@ _CHECKS_OF_SAMPLED: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] 
     ("Address", _reach),
     ("Users", check_metrics.sampled),
 )
+_CHECKS_OF_TOKENS: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
+    ("Tokens", check_tokens.tokens),
+)
+
+
+def _checks(options: PrometheusOptions) -> tuple[tuple[str, Callable[[CheckSession, str], bool]], ...]:
+    """Of what the connection is read for."""
+    checks = _CHECKS_OF_SAMPLED if options.sampled else _CHECKS if options.pods else _CHECKS[:1]
+    return checks if options.tokens is None else (*checks, *_CHECKS_OF_TOKENS)
+
+
 _NEEDED = {"Address": "Prometheus", "kube-state-metrics": "kube-state-metrics"}

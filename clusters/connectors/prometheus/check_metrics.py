@@ -21,6 +21,7 @@ from clusters.connectors.prometheus.runs import POD_UIDS, SPELLINGS, Runs
 from clusters.connectors.prometheus.samples import HOSTS, UUIDS, DeviceSeries, Samples
 from clusters.connectors.prometheus.usage_fetch import SETTLE, UsageFetch
 from clusters.connectors.prometheus.utilisation import Telemetry
+from clusters.connectors.sums import MeterUnits
 
 CHECK_WINDOW = 3600  # seconds before the present that are looked at
 
@@ -32,6 +33,7 @@ class CheckSession(Findings):
     client: PrometheusClient
     queries: Queries
     ours: int  # our clock, epoch seconds
+    meters: MeterUnits  # declared ones
     now: int = 0  # Prometheus's own
     findings: list[Finding] = field(default_factory=list)
 

@@ -7,21 +7,25 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
+from types import MappingProxyType
 
 from clusters.connectors.base import Connected, Reading, Row, UsageFact
 from clusters.connectors.clocks import Clocks
 from clusters.connectors.http import Endpoint
 from clusters.connectors.prometheus.catalog import Metric, SampledSeries
 from clusters.connectors.prometheus.client import PrometheusClient
-from clusters.connectors.prometheus.coverage import HOUR, incomplete_hours, whole_hours
+from clusters.connectors.prometheus.coverage import HOUR, incomplete_hours, merged, whole_hours
 from clusters.connectors.prometheus.energy import PodEnergy
 from clusters.connectors.prometheus.login import PrometheusLogin
 from clusters.connectors.prometheus.options import PrometheusOptions, Scope
 from clusters.connectors.prometheus.queries import Queries
 from clusters.connectors.prometheus.sampled_usage import SampledUsage
 from clusters.connectors.prometheus.samples import ByParts, Samples, Tallies, left_out
+from clusters.connectors.prometheus.token_options import TokenOptions
+from clusters.connectors.prometheus.tokens import TokenSums
 from clusters.connectors.prometheus.usage_fetch import SETTLE, UsageFetch
 from clusters.connectors.prometheus.utilisation import Telemetry
+from clusters.connectors.sums import MeterUnits
 
 
 class PrometheusConnector(Connected):
@@ -37,8 +41,10 @@ class PrometheusConnector(Connected):
         login: PrometheusLogin,
         options: PrometheusOptions | None = None,
         clock: Callable[[], int],
+        meters: MeterUnits = MappingProxyType({}),
     ) -> None:
         self.options = options or PrometheusOptions()
+        self.meters = meters
         self.client = PrometheusClient(endpoint, login, clock=clock, parameters=self.options.parameters)
         self.reading = Reading()
         self.api = "v1"
@@ -53,17 +59,26 @@ class PrometheusConnector(Connected):
         """
         self.reading = Reading()
         self.reading.clocks = clocks = self.client.clocks()
-        if self.options.sampled is not None:
-            yield from self._sampled(
-                self.options.sampled, since=since, until=until, open_keys=open_keys, now=clocks.theirs
-            )
-            return
+        window = {"since": since, "until": until, "now": clocks.theirs}
+        try:
+            if self.options.sampled is not None:
+                yield from self._sampled(self.options.sampled, open_keys=open_keys, **window)
+            elif self.options.pods:
+                yield from self._pods(open_keys=open_keys, **window)
+            else:
+                self.reading.unasked = sorted(open_keys)
+            if self.options.tokens is not None:
+                yield from self._tokens(self.options.tokens, **window)
+        finally:
+            self.client.close()
+
+    def _pods(self, *, since: int, until: int, open_keys: Collection[str], now: int) -> Iterator[Row]:
         fetch = UsageFetch(self.client, Queries(self.options))
         telemetry = Telemetry(self.client, self.options)
         energy = PodEnergy(self.client, self.options) if self.options.energy else None
         facts: dict[str, UsageFact] = {}
         try:
-            for row in fetch.ended(since=since, until=until, open_keys=open_keys, now=clocks.theirs):
+            for row in fetch.ended(since=since, until=until, open_keys=open_keys, now=now):
                 _keep(facts, row)
                 yield row
             for row in fetch.running:
@@ -87,7 +102,6 @@ class PrometheusConnector(Connected):
             )
             self.reading.notes += telemetry.gaps.sentences()
             self.reading.notes += energy.notes() if energy is not None else ()
-            self.client.close()
 
     def _sampled(
         self, series: SampledSeries, *, since: int, until: int, open_keys: Collection[str], now: int
@@ -101,7 +115,20 @@ class PrometheusConnector(Connected):
             self.reading.incomplete = fetch.incomplete
         finally:
             self.reading.notes = fetch.notes()
-            self.client.close()
+
+    def _tokens(self, tokens: TokenOptions, *, since: int, until: int, now: int) -> Iterator[Row]:
+        """Sums of whole hours; what is proved of the rest of the connection is proved no further than these are."""
+        fetch = TokenSums(self.client, self.options, tokens, self.meters)
+        yield from fetch.rows(since=since, until=until, now=now)
+        through, proved = fetch.complete_through, self.reading.complete_through
+        if through is not None and (proved is not None or not self._reads_more):
+            self.reading.complete_through = through if proved is None else min(through, proved)
+        self.reading.incomplete = merged(self.reading.incomplete, fetch.incomplete)
+        self.reading.notes += fetch.notes()
+
+    @property
+    def _reads_more(self) -> bool:
+        return self.options.pods or self.options.sampled is not None
 
     def close(self) -> None:
         self.client.close()

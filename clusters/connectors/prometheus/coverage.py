@@ -80,6 +80,17 @@ def incomplete_hours(gaps: Sequence[tuple[int, int]], since: int, until: int) ->
     return hours
 
 
+def merged(some: Sequence[IncompleteHour], others: Sequence[IncompleteHour]) -> list[IncompleteHour]:
+    """Of an hour that both did not see all of, as little as either saw."""
+    hours = {hour.begins: hour for hour in some}
+    for other in others:
+        one = hours.get(other.begins, other)
+        read = max(one.read, other.read)
+        unseen = max(one.read - one.covered, other.read - other.covered)
+        hours[other.begins] = IncompleteHour(other.begins, read, read - unseen)
+    return [hour for _, hour in sorted(hours.items())]
+
+
 def whole_hours(since: int, until: int) -> range:
     """The begins of the hours of UTC that end in (since, until]."""
     return range(since - since % HOUR, until - until % HOUR, HOUR)
@@ -105,7 +116,7 @@ def watch(client: PrometheusClient, queries: Queries, *, since: int, until: int)
         if scrapes.scrapes:
             away = shard_outages(client, queries, targets(series), scrapes.interval, since=since, until=until)
             return scrapes.without(away)
-    return _of_minutes(client, queries.selector(metric), since, until)
+    return of_minutes(client, queries.selector(metric), since, until)
 
 
 def _of_up(series: Sequence[Series]) -> Coverage:
@@ -118,7 +129,7 @@ def _of_up(series: Sequence[Series]) -> Coverage:
     return Coverage(sorted(good), median_low(steps) if steps else MINUTE * 1000)
 
 
-def _of_minutes(client: PrometheusClient, selector: str, since: int, until: int) -> Coverage:
+def of_minutes(client: PrometheusClient, selector: str, since: int, until: int) -> Coverage:
     """Where `up` was not kept. Two minutes are looked over, so that scrapes a minute apart leave no holes; what was
     seen in them counts as seen when they began, for nothing is proved from when on."""
     query = f"count(count_over_time({selector}[{span(2 * MINUTE)}]))"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from clusters.connectors.prometheus.options import (
     Scope,
     Utilisation,
 )
+from clusters.connectors.prometheus.token_options import Direction, TokenOptions, TokenServer
 from portal.excerpt import quoted
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -140,6 +142,38 @@ def _parameters(value: object, key: str) -> dict[str, str | list[str]]:
     }
 
 
+def _flag(value: object, key: str) -> bool:
+    if type(value) is not bool:
+        raise _wrong("option-no-flag", key=key)
+    return value
+
+
+def _hour(value: object, key: str) -> datetime:
+    """`2026-12-01T00:00Z`."""
+    try:
+        moment = datetime.fromisoformat(_text(value, key))
+    except ValueError:
+        raise _wrong("option-tokens-since") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _tokens(value: object, key: str) -> TokenOptions:
+    table = _table(value, key)
+    for name in table:
+        if name not in _OF_TOKENS:
+            allowed = ", ".join(sorted(_OF_TOKENS))
+            raise _wrong("option-unknown-key", key=key, name=quoted(name), allowed=allowed)
+    for name in ("server", "since"):
+        if name not in table:
+            raise _wrong("option-tokens-missing", name=name)
+    return TokenOptions(**{name: _OF_TOKENS[name](item, f"{key}.{name}") for name, item in table.items()})
+
+
+_OF_TOKENS: Mapping[str, Callable[[object, str], Any]] = {
+    "server": _choice(TokenServer),
+    "since": _hour,
+    **dict.fromkeys(("meter", "account_label", "user_label", "model_label", "matcher", *Direction), _text),
+}
 _OF_UTILISATION: Mapping[str, Callable[[object, str], Any]] = {
     "scope": _choice(Scope),
     "metric": _text,
@@ -161,5 +195,7 @@ _READERS: Mapping[str, Callable[[object, str], Any]] = {
     "parameters": _parameters,
     "utilisation": _utilisation,
     "preset": _choice(Preset),
+    "pods": _flag,
+    "tokens": _tokens,
 }
-_OF_SAMPLED = ("matcher", "models", "parameters", "preset")
+_OF_SAMPLED = ("matcher", "models", "parameters", "preset", "tokens")

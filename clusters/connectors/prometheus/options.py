@@ -18,9 +18,10 @@ from clusters.connectors.prometheus.catalog import (
     SampledSeries,
     chosen,
 )
+from clusters.connectors.prometheus.matchers import refuse_other
+from clusters.connectors.prometheus.token_options import TokenOptions
 from portal.excerpt import quoted
 
-_MATCHER = re.compile(r'\s*[a-zA-Z_]\w*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"\s*', re.ASCII)
 _LABEL = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
 
 
@@ -109,8 +110,7 @@ class Utilisation:
             )
         if self.divisor is not None and not (self.divisor.is_finite() and self.divisor > 0):
             raise ConnectorError("option-divisor", retry=False)
-        if self.matcher and not is_matcher(self.matcher):
-            raise not_a_matcher(self.matcher)
+        refuse_other(self.matcher or "")
         try:
             chosen(self.metric, self.divisor)
         except KeyError:
@@ -152,15 +152,18 @@ class PrometheusOptions:
     preset: Preset | None = None
     utilisation: Utilisation = field(default_factory=Utilisation)
     energy: bool = False  # the power of devices is read, too
+    pods: bool = True  # False: no usage of pods is read, as where Prometheus watches no Kubernetes
+    tokens: TokenOptions | None = None
 
     def __post_init__(self) -> None:
-        if self.matcher and not is_matcher(self.matcher):
-            raise not_a_matcher(self.matcher)
+        refuse_other(self.matcher)
         spelled = (getattr(self.labels, name) for name in self.labels.__slots__)
         names = (self.account.label, self.user_label, *self.job_labels, *spelled)
         for name in filter(None, names):
             if not _LABEL.fullmatch(name):
                 raise ConnectorError("option-label-name", retry=False, label=quoted(name))
+        if not self.pods and self.tokens is None:
+            raise ConnectorError("option-nothing-read", retry=False)
         if self.account.source is AccountFrom.QUEUE and self.preset not in QUEUES:
             raise ConnectorError("option-preset-missing", retry=False, presets=", ".join(QUEUES))
         if self.account.source not in {AccountFrom.NAMESPACE, AccountFrom.QUEUE} and not self.account.label:
@@ -187,20 +190,3 @@ class PrometheusOptions:
         """That of series that tell how busy devices are."""
         matcher = self.utilisation.matcher
         return self.matcher if matcher is None else matcher
-
-
-def not_a_matcher(text: str) -> ConnectorError:
-    return ConnectorError("option-matcher", retry=False, matcher=quoted(text))
-
-
-def is_matcher(text: str) -> bool:
-    """Whether it can stand between the braces of a selector, and does nothing else there."""
-    at = 0
-    while match := _MATCHER.match(text, at):
-        at = match.end()
-        if at == len(text):
-            return True
-        if text[at] != ",":
-            return False
-        at += 1
-    return False

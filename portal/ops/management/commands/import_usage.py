@@ -18,7 +18,9 @@ from clusters.connectors.accounting.formats import Export
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.mig import own_shares
 from clusters.ledger import Stored
-from clusters.models import Cluster, ClusterKind
+from clusters.meters import load_units
+from clusters.models import Cluster, ClusterKind, FileFormat
+from clusters.sources import refuse_tokens_twice
 from portal.core.audit import acting_as
 from portal.ops import watch_directory
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
@@ -145,6 +147,8 @@ def _refuse_later_than_file(path: Path, as_of: datetime | None) -> None:
 
 
 def _opened(path: Path, cluster: Cluster, options: dict[str, Any]) -> Export:
+    if options["format"] == FileFormat.LITELLM:
+        refuse_tokens_twice(cluster)
     return formats.open_export(
         path,
         options["format"],
@@ -152,6 +156,7 @@ def _opened(path: Path, cluster: Cluster, options: dict[str, Any]) -> Export:
         columns=options["columns"].split(",") if options["columns"] else None,
         delimiter=options["delimiter"],
         shares=own_shares(cluster.shares, "shares"),
+        meters=load_units(),
     )
 
 

@@ -25,6 +25,7 @@ from clusters.connectors.accounting import formats
 from clusters.connectors.base import ConnectorError, UsageFact
 from clusters.connectors.mig import own_shares
 from clusters.energy import EnergySums
+from clusters.meters import load_units
 from clusters.models import Cluster
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress
@@ -145,7 +146,11 @@ def _compare(file: Path, form: str, name: str | None) -> dict[str, Any]:
     """The file's facts against the ledger's records, job by job; at most twenty differences are named."""
     cluster = _cluster(name)
     export = formats.open_export(
-        file, form, zone=ZoneInfo(cluster.timezone), shares=own_shares(cluster.shares, "shares")
+        file,
+        form,
+        zone=ZoneInfo(cluster.timezone),
+        shares=own_shares(cluster.shares, "shares"),
+        meters=load_units(),
     )
     now = int(datetime.now(UTC).timestamp())
     rows = (
@@ -174,7 +179,7 @@ def _usage_text(usage: RecordedUsage | None) -> str:
         return "nothing"
     seconds, amount, quantity = usage.amounts
     if quantity is not None:
-        return f"{quantity} J"
+        return f"{quantity:,} counted"
     text = f"{seconds} s and {seconds_text(amount)} GPU-seconds"
     return f"{text} so far" if usage.runs else text
 

@@ -1,0 +1,177 @@
+"""What counters grew by, from sample to sample: exact, whoever told of them, and whenever they began anew."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from clusters.connectors.prometheus.coverage import HOUR, Coverage
+from clusters.connectors.prometheus.responses import Labels, Series, usual_step
+
+OBSERVER = ("job", "service", "endpoint", "prometheus", "prometheus_replica", "replica")
+"""Labels of who looked: a server that two jobs or two replicas of Prometheus scrape is told of twice."""
+
+Points = list[tuple[int, int]]
+"""Milliseconds of the epoch, and the value; in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """One counter of one server. `named`: what the labels of the connection's choice say; `rest`: all others."""
+
+    named: tuple[str, ...]
+    instance: str
+    rest: frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the best of its observers saw of a counter in one hour."""
+
+    observer: tuple[str, ...]
+    points: Points
+
+
+@dataclass(slots=True)
+class _Stand:
+    """The last sample of a counter."""
+
+    observer: tuple[str, ...]
+    at: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """By server: when it was read, when in vain, and when its process was said to have begun. Milliseconds."""
+
+    good: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    vain: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    began: Mapping[str, Points] = field(default_factory=dict)
+    interval: int = 60_000
+
+    @classmethod
+    def of(cls, up: Sequence[Series], began: Sequence[Series] = ()) -> Scraped:
+        """From samples of `up` and of `process_start_time_seconds`."""
+        good: dict[str, set[int]] = {}
+        vain: dict[str, set[int]] = {}
+        for one in up:
+            for at, value in one.values:
+                target = good if value == 1 else vain
+                target.setdefault(one.metric.get("instance", ""), set()).add(int(at * 1000))
+        starts: dict[str, Points] = {}
+        for one in began:
+            points = starts.setdefault(one.metric.get("instance", ""), [])
+            points += [(int(at * 1000), int(value * 1000)) for at, value in one.values if value.is_finite()]
+        return cls(
+            {name: sorted(at) for name, at in good.items()},
+            {name: sorted(at) for name, at in vain.items()},
+            {name: sorted(points) for name, points in starts.items()},
+            (usual_step(one.values for one in up) or 60) * 1000,
+        )
+
+    def before(self, instance: str, at: int) -> int | None:
+        """When the server was read last before that sample."""
+        times = self.good.get(instance, ())
+        place = bisect_left(times, at)
+        return times[place - 1] if place else None
+
+    def process(self, instance: str, at: int) -> int | None:
+        """When the process began that answered then."""
+        points = self.began.get(instance, [])
+        place = bisect_right(points, at, key=lambda point: point[0])
+        return points[place - 1][1] if place else None
+
+    def unanswered(self, instances: Collection[str], hour: int) -> int:
+        """The most seconds of the hour in which one of these servers, though looked for, did not answer."""
+        most = 0
+        for instance in instances:
+            vain = self.vain.get(instance, ())
+            if vain:
+                gaps = Coverage(self.good.get(instance, ()), self.interval).gaps(hour, hour + HOUR)
+                lost = sum(end - begin for begin, end in gaps if _any_in(vain, begin * 1000, end * 1000))
+                most = max(most, lost)
+        return most
+
+
+class Counters:
+    """The counters of one metric as hour after hour is taken in. `named` gives the labels that matter."""
+
+    def __init__(self, named: Callable[[Labels], tuple[str, ...]]) -> None:
+        self._named = named
+        self._stands: dict[Counter, _Stand] = {}
+
+    @property
+    def jobs(self) -> set[str]:
+        return {stand.observer[0] for stand in self._stands.values()}
+
+    @property
+    def instances(self) -> set[str]:
+        """The servers that are known to count."""
+        return {counter.instance for counter in self._stands}
+
+    def forget(self, *, before: int) -> None:
+        """Those of which nothing was seen since that epoch second: whatever comes of them is new."""
+        self._stands = {counter: stand for counter, stand in self._stands.items() if stand.at > before * 1000}
+
+    def take(self, series: Sequence[Series]) -> dict[Counter, Found]:
+        """Each counter once, as who saw it most often told of it."""
+        found: dict[Counter, Found] = {}
+        for one in series:
+            observer = tuple(one.metric.get(name, "") for name in OBSERVER)
+            rest = frozenset(
+                (name, text)
+                for name, text in one.metric.items()
+                if name not in OBSERVER and name != "__name__"
+            )
+            counter = Counter(self._named(one.metric), one.metric.get("instance", ""), rest)
+            points = [
+                (int(at * 1000), int(value)) for at, value in one.values if value.is_finite() and value >= 0
+            ]
+            other = found.get(counter)
+            if points and (other is None or (len(other.points), observer) < (len(points), other.observer)):
+                found[counter] = Found(observer, points)
+        return found
+
+    def fresh(self, found: Mapping[Counter, Found]) -> list[Counter]:
+        """Those of which no earlier sample is known."""
+        return [counter for counter in found if counter not in self._stands]
+
+    def grow(self, found: Mapping[Counter, Found], scraped: Scraped) -> Iterator[tuple[Counter, int, bool]]:
+        """What each grew by, and whether it began in the dark, so that its first value does not count."""
+        last = {counter: stand.at for counter, stand in self._stands.items()}
+        last |= {counter: one.points[-1][0] for counter, one in found.items()}
+        for counter, one in found.items():
+            stand = self._stands.get(counter)
+            is_new = stand is None and self._began_at_zero(counter, one, scraped, last)
+            value = 0 if stand is None else stand.value
+            grown = 0
+            for number, (_, at_value) in enumerate(one.points):
+                if number == 0 and (stand.observer != one.observer if stand else not is_new):
+                    # Another's clock may be a little behind, which is no new beginning.
+                    grown += max(at_value - value, 0) if stand else 0
+                else:
+                    grown += at_value - value if at_value >= value else at_value
+                value = at_value
+            yield counter, grown, stand is None and not is_new
+            self._stands[counter] = _Stand(one.observer, one.points[-1][0], value)
+
+    def _began_at_zero(
+        self, counter: Counter, one: Found, scraped: Scraped, last: Mapping[Counter, int]
+    ) -> bool:
+        """Whether all that it says was counted since its server was last looked at."""
+        first = one.points[0][0]
+        before = scraped.before(counter.instance, first)
+        process = scraped.process(counter.instance, first)
+        if before is None:
+            return process is not None and first - HOUR * 1000 <= process <= first
+        if process is not None and process > before:
+            return True
+        ended = (other.instance == counter.instance and before <= at < first for other, at in last.items())
+        return not any(ended)  # else its labels were changed: it was counted under others
+
+
+def _any_in(times: Sequence[int], begin: int, end: int) -> bool:
+    place = bisect_left(times, begin)
+    return place < len(times) and times[place] < end
