@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from django.views.decorators.debug import sensitive_variables
@@ -18,6 +19,7 @@ from clusters.connectors.prometheus.client import TIMEOUT as QUERY_TIMEOUT
 from clusters.connectors.prometheus.connector import JobTelemetry
 from clusters.connectors.prometheus.option_parsing import options_from
 from clusters.connectors.prometheus.options import PrometheusOptions
+from clusters.connectors.prometheus.token_options import ServingPlace
 from clusters.connectors.slurm.connector import SlurmConnector
 from clusters.connectors.slurm.login import SlurmLogin
 from clusters.credential_files import present, present_certificates, present_key
@@ -169,6 +171,20 @@ def prometheus_options(connection: Connection) -> PrometheusOptions:
     rows = by_profile(own_shares(connection.cluster.shares, "shares"))
     energy = connection.cluster.energy_meter_id is not None
     return replace(options, shares={**rows, **options.shares}, energy=energy)
+
+
+def serving_places() -> list[ServingPlace]:
+    """Where models are served whose tokens are read, as the connections say it. One query."""
+    places: list[ServingPlace] = []
+    for connection in Connection.objects.filter(cluster__kind=ClusterKind.PROMETHEUS).select_related(
+        "cluster"
+    ):
+        with suppress(ConnectorError):  # options that cannot be read are told of where the cluster is
+            tokens = options_from(connection.options).tokens
+            places += [
+                place for of_model in (tokens.served_by if tokens else {}).values() for place in of_model
+            ]
+    return list(dict.fromkeys(places))
 
 
 def refuse_tokens_twice(cluster: Cluster) -> None:

@@ -50,6 +50,11 @@ SENTENCES: Mapping[str, str] = {
         "The option tokens.since has to be the beginning of an hour, like 2026-12-01T00:00Z: hours before it are not "
         "read."
     ),
+    "option-tokens-served-by": _(
+        "The option {key} has to be the place of the jobs that serve the model: CLUSTER/ACCOUNT or "
+        "CLUSTER/ACCOUNT/JOB."
+    ),
+    "option-tokens-served-twice": _("Two models of tokens.served_by have {place}: name the job of each."),
     "option-tokens-unnamed": _("The options tokens.input and tokens.output have to name metrics."),
     "tokens-meter-changed": _(
         "The meter {meter} was changed or removed while its sums were read; the next sync reads them again."

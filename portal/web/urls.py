@@ -76,6 +76,7 @@ from portal.web.reconciliation import reconciliation
 from portal.web.reports import efficiency, efficiency_csv, reports, reports_csv
 from portal.web.saved_card import confirm, pay_open, pay_saved
 from portal.web.search import operator_search, tenant_search
+from portal.web.served_models import operator_models
 from portal.web.sign_up import sign_up
 from portal.web.sign_ups import let_leave, operator_sign_ups
 from portal.web.signing_keys import signing_keys
@@ -253,6 +254,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/bank-transfers/<int:transfer>/", one_transfer, name="operator_transfer"),
     path("operator/receivables/", receivables, name="operator_receivables"),
     path("operator/reports/", reports, name="operator_reports"),
+    path("operator/reports/models/", operator_models, name="operator_models"),
     path("operator/reports/csv", reports_csv, name="operator_reports_csv"),
     path("operator/reports/waste/<slug:finding>/", operator_waste, name="operator_waste"),
     path("operator/exports/focus", operator_focus_export, name="operator_focus_export"),

@@ -302,6 +302,14 @@ def test_test_connection_counts_what_is_there() -> None:
         ({"tokens": {**OPTIONS["tokens"], "account_label": "a-b"}}, "is no label name"),
         ({"tokens": {**OPTIONS["tokens"], "matcher": "x"}}, "The matcher"),
         ({"tokens": {**OPTIONS["tokens"], "price": "1"}}, "The option tokens has no key"),
+        (
+            {"tokens": {**OPTIONS["tokens"], "served_by": {"a": "kube"}}},
+            "tokens.served_by.a has to be the place",
+        ),
+        (
+            {"tokens": {**OPTIONS["tokens"], "served_by": {"a": "k/x", "b": ["k/x"]}}},
+            "Two models of tokens.served_by",
+        ),
     ],
 )
 def test_options_that_cannot_be_meant(tables: dict[str, Any], sentence: str) -> None:

@@ -43,6 +43,7 @@ PATHS = {
     "/operator/plans/vision-deal/": 25,
     "/operator/clusters/": 20,
     "/operator/reports/": 25,
+    "/operator/reports/models/": 20,
     "/operator/unassigned/": 20,
     "/operator/quarantine/": 20,
     "/operator/reconciliation/": 20,

@@ -21,7 +21,7 @@ from clusters.connectors.prometheus.options import (
     Scope,
     Utilisation,
 )
-from clusters.connectors.prometheus.token_options import Direction, TokenOptions, TokenServer
+from clusters.connectors.prometheus.token_options import Direction, ServingPlace, TokenOptions, TokenServer
 from portal.excerpt import quoted
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -157,6 +157,22 @@ def _hour(value: object, key: str) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
+def _served_by(value: object, key: str) -> dict[str, tuple[ServingPlace, ...]]:
+    """By model `CLUSTER/ACCOUNT` or `CLUSTER/ACCOUNT/JOB`, or a list of them."""
+    places: dict[str, tuple[ServingPlace, ...]] = {}
+    for model, written in _table(value, key).items():
+        texts = (
+            _texts(written, f"{key}.{model}")
+            if isinstance(written, list)
+            else (_text(written, f"{key}.{model}"),)
+        )
+        split = [text.split("/") for text in texts]
+        if not all(2 <= len(parts) <= 3 and all(parts) for parts in split):
+            raise _wrong("option-tokens-served-by", key=f"{key}.{model}")
+        places[model] = tuple(ServingPlace(model, *parts) for parts in split)
+    return places
+
+
 def _tokens(value: object, key: str) -> TokenOptions:
     table = _table(value, key)
     for name in table:
@@ -172,6 +188,7 @@ def _tokens(value: object, key: str) -> TokenOptions:
 _OF_TOKENS: Mapping[str, Callable[[object, str], Any]] = {
     "server": _choice(TokenServer),
     "since": _hour,
+    "served_by": _served_by,
     **dict.fromkeys(("meter", "account_label", "user_label", "model_label", "matcher", *Direction), _text),
 }
 _OF_UTILISATION: Mapping[str, Callable[[object, str], Any]] = {

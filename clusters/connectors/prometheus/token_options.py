@@ -40,6 +40,16 @@ class Direction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ServingPlace:
+    """Where jobs serve a model: all of an account, or those of one name."""
+
+    model: str
+    cluster: str
+    account: str
+    job: str = ""  # "": all of the account
+
+
+@dataclass(frozen=True, slots=True)
 class _Published:
     metrics: Mapping[Direction, str]
     account: str
@@ -93,6 +103,9 @@ class TokenOptions:
     cached: str | None = None
     output: str | None = None
     matcher: str | None = None  # None: the one of the connection
+    served_by: Mapping[str, tuple[ServingPlace, ...]] = field(
+        default_factory=dict
+    )  # by model, for reports alone
     metrics: Mapping[Direction, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -114,6 +127,14 @@ class TokenOptions:
         if self.since.tzinfo is None or int(self.since.timestamp()) % HOUR:
             raise ConnectorError("option-tokens-since", retry=False)
         object.__setattr__(self, "metrics", metrics)
+        places: set[tuple[str, str, str]] = set()
+        for place in (place for of_model in self.served_by.values() for place in of_model):
+            where = place.cluster, place.account, place.job
+            if where in places:
+                raise ConnectorError(
+                    "option-tokens-served-twice", retry=False, place="/".join(filter(None, where))
+                )
+            places.add(where)
 
     @property
     def published(self) -> _Published:
