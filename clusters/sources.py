@@ -24,7 +24,7 @@ from clusters.connectors.slurm.connector import SlurmConnector
 from clusters.connectors.slurm.login import SlurmLogin
 from clusters.credential_files import present, present_certificates, present_key
 from clusters.meters import load_units
-from clusters.models import ApiServer, Cluster, ClusterKind, Connection, Telemetry
+from clusters.models import ApiServer, Cluster, ClusterKind, Connection, FileFormat, Telemetry
 from clusters.models.endpoint import Address, Reach
 from portal.core.vault import Sealed, VaultError
 
@@ -187,8 +187,12 @@ def serving_places() -> list[ServingPlace]:
     return list(dict.fromkeys(places))
 
 
-def refuse_tokens_twice(cluster: Cluster) -> None:
-    """Raise ConnectorError where the cluster's tokens are read from counters: a file's would be billed beside them."""
+def refuse_twice(cluster: Cluster, form: FileFormat) -> None:
+    """Raise ConnectorError for a file whose usage the cluster has otherwise, so that it would be billed twice."""
+    if form == FileFormat.OPENCOST and cluster.kind != ClusterKind.IMPORT:
+        raise ConnectorError("pods-twice", retry=False, cluster=cluster.name)
+    if form != FileFormat.LITELLM:
+        return
     connection = Connection.objects.filter(cluster=cluster, cluster__kind=ClusterKind.PROMETHEUS).first()
     if connection is not None and prometheus_options(connection).tokens is not None:
         raise ConnectorError("tokens-twice", retry=False, cluster=cluster.name)

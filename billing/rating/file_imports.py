@@ -113,10 +113,9 @@ def _ingest(row: UsageFile, path: Path, moment: datetime) -> None:
     from clusters.connectors.accounting import formats  # the connectors load 5 MiB that others do without
     from clusters.connectors.mig import own_shares
     from clusters.meters import load_units
-    from clusters.sources import refuse_tokens_twice
+    from clusters.sources import refuse_twice
 
-    if row.format == FileFormat.LITELLM:
-        refuse_tokens_twice(row.cluster)
+    refuse_twice(row.cluster, FileFormat(row.format))
     with path.open("wb") as file:
         for place in range(row.parts.count()):
             file.write(row.parts.values_list("content", flat=True).get(place=place))

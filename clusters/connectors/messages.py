@@ -325,6 +325,14 @@ SENTENCES: Mapping[str, str] = {
     "log-other-format": _(
         "{file} is no accounting log of {scheduler}: none of its first lines is a record. The first is {line}."
     ),
+    "opencost-other-format": _(
+        "{file} is no answer of OpenCost's /allocation: save it as JSON, with cpuCoreHours, gpuHours and ramByteHours."
+    ),
+    "opencost-too-large": _("{file} has more than {mebibytes} MiB: ask OpenCost for a shorter window."),
+    "pods-twice": _(
+        "{cluster} is no cluster of the kind import: what a file of OpenCost tells would be billed beside its own pods "
+        "and jobs. Make a cluster of the kind import for it."
+    ),
     "spend-logs-other-format": _(
         "{file} is no export of LiteLLM_SpendLogs: write one request a line as a JSON object (of an array: jq -c "
         "'.[]'), or CSV with the table's columns. The first line is {line}."

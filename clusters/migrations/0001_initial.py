@@ -448,7 +448,7 @@ class Migration(migrations.Migration):
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='files', to='clusters.cluster')),
                         ('name', models.CharField(max_length=200)),
-                        ('format', models.CharField(choices=[('sacct', 'sacct, as text'), ('sacct-json', 'sacct, as JSON'), ('pbs', 'PBS or Torque'), ('lsf', 'LSF (lsb.acct)'), ('grid-engine', 'Grid Engine (accounting)'), ('grid-engine-per-slot', 'Grid Engine, GPUs of each slot'), ('litellm', 'LiteLLM (spend logs)')], max_length=24)),
+                        ('format', models.CharField(choices=[('sacct', 'sacct, as text'), ('sacct-json', 'sacct, as JSON'), ('pbs', 'PBS or Torque'), ('lsf', 'LSF (lsb.acct)'), ('grid-engine', 'Grid Engine (accounting)'), ('grid-engine-per-slot', 'Grid Engine, GPUs of each slot'), ('litellm', 'LiteLLM (spend logs)'), ('opencost', 'OpenCost (allocation)')], max_length=24)),
                         ('as_of', models.DateTimeField(help_text='Up to which the source had looked. Empty: as it proves.', null=True)),
                         ('digest', models.CharField(help_text='SHA-256 of its content.', max_length=64)),
                         ('size', models.BigIntegerField(help_text='Bytes.')),
@@ -462,7 +462,7 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'indexes': [models.Index(condition=models.Q(('ended_at__isnull', True)), fields=['id'], name='usage_files_to_import')],
-                        'constraints': [models.UniqueConstraint(condition=models.Q(('error', '')), fields=('cluster', 'name', 'digest'), name='usage_file_is_imported_once'), models.CheckConstraint(condition=models.Q(('format__in', ['sacct', 'sacct-json', 'pbs', 'lsf', 'grid-engine', 'grid-engine-per-slot', 'litellm'])), name='usage_file_format_is_known')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('error', '')), fields=('cluster', 'name', 'digest'), name='usage_file_is_imported_once'), models.CheckConstraint(condition=models.Q(('format__in', ['sacct', 'sacct-json', 'pbs', 'lsf', 'grid-engine', 'grid-engine-per-slot', 'litellm', 'opencost'])), name='usage_file_format_is_known')],
                     },
                 ),
                 migrations.CreateModel(

@@ -21,6 +21,7 @@ class FileFormat(models.TextChoices):
     GRID_ENGINE = "grid-engine", "Grid Engine (accounting)"
     GRID_ENGINE_PER_SLOT = "grid-engine-per-slot", "Grid Engine, GPUs of each slot"
     LITELLM = "litellm", "LiteLLM (spend logs)"
+    OPENCOST = "opencost", "OpenCost (allocation)"
 
 
 class UsageFile(models.Model):

@@ -148,7 +148,7 @@ def test_another_file_is_refused(text: str, code: str, tmp_path: Path) -> None:
 def test_a_file_is_imported_once_and_proved_and_never_beside_counters(tmp_path: Path) -> None:
     sums.tokens()
     gateway = builders.a_cluster("gateway")
-    path = as_json(tmp_path / "spend.jsonl", a_request(), a_request(request_id="chatcmpl-2", prompt_tokens=3))
+    path = as_json(tmp_path / "spend.jsonl", a_request(), a_request(request_id="a\ud800\0b", prompt_tokens=3))
     first = run("import_usage", "gateway", path, "--format", "litellm")
     again = run("import_usage", "gateway", path, "--format", "litellm")
     assert (first["new"], first["quarantined"], again["new"], again["revised"]) == (5, 0, 0, 0)

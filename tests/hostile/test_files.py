@@ -12,6 +12,7 @@ from tests import builders
 from tests.contracts.sacct_exports import COLUMNS, row
 from tests.contracts.slurm_recorded import a_job
 from tests.contracts.test_accounting_logs import GRID_ENGINE, LSF, E, S
+from tests.contracts.test_opencost import an_allocation
 from tests.contracts.test_spend_logs import a_request
 from tests.hostile.mangling import INPUTS, REPEATED, Mangler
 from tests.hostile.shell import refusal
@@ -34,6 +35,7 @@ LOGS = {
     "pbs": f"{S}\n03/02/2026 08:30:00;z;7.pbs;\n03/02/2026 08:40:30;r;7.pbs;\n{E}\n".encode(),
     "lsf": f"{LSF.format(rusage='ngpus_physical=2.00', run=7200, hosts=0)}\n".encode() * 2,
     "grid-engine": GRID_ENGINE.format(job=7, category="-l gpu=2", pe="NONE:1", failed="0").encode() * 2,
+    "opencost": json.dumps({"data": [{"a": an_allocation(), "b": an_allocation()}]}).encode(),
     "litellm": f"{json.dumps(a_request())}\n".encode() * 2,
 }
 JOBS = {

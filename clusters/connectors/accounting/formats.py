@@ -8,13 +8,13 @@ from types import MappingProxyType
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
-from clusters.connectors.accounting import grid_engine, lsf, pbs, spend_logs
+from clusters.connectors.accounting import grid_engine, lsf, opencost, pbs, spend_logs
 from clusters.connectors.base import Reading, Row
 from clusters.connectors.mig import OwnShares
 from clusters.connectors.sacct import json_export, text_export
 from clusters.connectors.sums import MeterUnits
 
-FORMATS = ("sacct", "sacct-json", "pbs", "lsf", "grid-engine", "grid-engine-per-slot", "litellm")
+FORMATS = ("sacct", "sacct-json", "pbs", "lsf", "grid-engine", "grid-engine-per-slot", "litellm", "opencost")
 """`grid-engine-per-slot` is for clusters whose complex of GPUs is consumed by each slot of a parallel job."""
 
 
@@ -42,6 +42,8 @@ def open_export(
     """
     if form == "litellm":
         return spend_logs.open_export(path, meters=meters)
+    if form == "opencost":
+        return opencost.open_export(path)
     if form == "sacct-json":
         return json_export.open_export(path, shares=shares)
     if form == "pbs":

@@ -117,6 +117,11 @@ def whole_number(field: str, text: str | None) -> int:
     return int(text)
 
 
+def plain(text: str) -> str:
+    """Without what no database stores, and JSON can write: half a pair as `\\udc80`, NUL as `\\x00`."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
 def loose_number(text: str) -> int | None:
     """A number above 0 by which nothing is billed; None for anything else."""
     return int(text) or None if _DIGITS.fullmatch(text) else None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from clusters.connectors import sums
-from clusters.connectors.accounting.log import prove, whole_number
+from clusters.connectors.accounting.log import plain, prove, whole_number
 from clusters.connectors.base import BadRow, ConnectorError, Reading, Rejection, Row, UnreadableError
 from clusters.connectors.files import Line, check_same, opened, physical_lines
 from clusters.connectors.prometheus.token_options import METER, Direction
@@ -183,7 +183,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 def _text(record: Record, name: str) -> str:
     value = record.get(name)
-    return "" if value is None else str(value).strip()
+    return "" if value is None else plain(str(value).strip())
 
 
 def _key(record: Record, direction: str) -> str:

@@ -20,7 +20,7 @@ from clusters.connectors.mig import own_shares
 from clusters.ledger import Stored
 from clusters.meters import load_units
 from clusters.models import Cluster, ClusterKind, FileFormat
-from clusters.sources import refuse_tokens_twice
+from clusters.sources import refuse_twice
 from portal.core.audit import acting_as
 from portal.ops import watch_directory
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, instant_text, moment
@@ -147,8 +147,7 @@ def _refuse_later_than_file(path: Path, as_of: datetime | None) -> None:
 
 
 def _opened(path: Path, cluster: Cluster, options: dict[str, Any]) -> Export:
-    if options["format"] == FileFormat.LITELLM:
-        refuse_tokens_twice(cluster)
+    refuse_twice(cluster, FileFormat(options["format"]))
     return formats.open_export(
         path,
         options["format"],
