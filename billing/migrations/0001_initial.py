@@ -2127,6 +2127,7 @@ class Migration(migrations.Migration):
                         ('cost_price', models.ForeignKey(db_constraint=False, help_text='The only price that it has; empty: it has several, or none.', null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='billing.price')),
                         ('cost_units', models.DecimalField(decimal_places=6, help_text='Resource-hours at `cost_price`, or without one the cost, rounded: only to sort by, never shown.', max_digits=30)),
                         ('unpriced', models.BooleanField()),
+                        ('part_of', models.GeneratedField(db_persist=True, expression=models.Value(''), help_text='The job of several parts that it may be one of: of the pod "team/train-0" of train, "team/train".', output_field=models.TextField())),
                     ],
                     options={
                         'db_table': 'billing_ratedjob',

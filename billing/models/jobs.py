@@ -109,6 +109,12 @@ class RatedJob(JobDescription):
         help_text="Resource-hours at `cost_price`, or without one the cost, rounded: only to sort by, never shown.",
     )
     unpriced = models.BooleanField()
+    part_of = models.GeneratedField(
+        expression=models.Value(""),  # portal/schema/months.sql has it
+        output_field=models.TextField(),
+        db_persist=True,
+        help_text='The job of several parts that it may be one of: of the pod "team/train-0" of train, "team/train".',
+    )
 
     objects: ClassVar = RatedJobQuerySet.as_manager()
 

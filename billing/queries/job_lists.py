@@ -16,7 +16,8 @@ from django.db.models import F, Q, QuerySet
 from billing.documents.csv import Cell, rows_to_csv
 from billing.models import RatedJob, Verdict
 from billing.queries.costs import per_currency
-from billing.queries.jobs import COST_RANK, NEWEST_FIRST, PAGE, Job, JobFilter, costed, matching, newest
+from billing.queries.job_parts import JobKey, folded, heads, summed_over_parts
+from billing.queries.jobs import COST_RANK, NEWEST_FIRST, PAGE, Job, JobFilter, all_matching, costed, matching
 from billing.rules.money import Money, rounded_text
 from portal.core import pagination
 from portal.core.tenants.models import Tenant
@@ -54,7 +55,7 @@ class Totals:
 
 
 def listed(tenant: Tenant, filters: JobFilter, order: Order, *, after: str = "") -> tuple[list[Job], str]:
-    """A page of jobs and the cursor of the next one. At most four queries.
+    """A page of jobs and the cursor of the next one. At most six queries.
 
     By cost and GPU-hours only of a period or a range of days: the others have no bound, and are the newest first.
     """
@@ -62,13 +63,47 @@ def listed(tenant: Tenant, filters: JobFilter, order: Order, *, after: str = "")
         order = Order.NEWEST
     if order is Order.NEWEST:
         return newest(tenant, filters, after=after)
-    rows = _in_range(tenant, filters).select_related("project")
+    every = all_matching(tenant, filters)
+    rows = heads(_in_range(tenant, filters), every, filters).select_related("project")
     if order is Order.OLDEST:
         page = pagination.page(rows, "shown_at", "record_id", after=after, size=PAGE)
-        return costed(tenant, page.rows), page.next
+        return folded(tenant, page.rows, every, filters), page.next
     rank: Any = COST_RANK if order is Order.COST else F("gpu_units") * F("share_num") / F("share_den")
-    ranked, more = _ranked(rows.annotate(rank=rank), after)
-    return costed(tenant, ranked), more
+    ranked, more = _ranked(rows.annotate(rank=summed_over_parts(rank, every, filters)), after)
+    return folded(tenant, ranked, every, filters), more
+
+
+def newest(tenant: Tenant, filters: JobFilter, *, after: str = "") -> tuple[list[Job], str]:
+    """A page of jobs, the newest first, and the cursor of the next one. Two queries, four with jobs of several parts;
+    of those that ran in a range two more."""
+    every = all_matching(tenant, filters)
+    chosen = heads(matching(tenant, filters), every, filters).select_related("project")
+    if filters.ran is not None:
+        rows, more = _ran(chosen, *filters.ran, after=after)
+        return folded(tenant, rows, every, filters), more
+    page = pagination.page(chosen, *NEWEST_FIRST, after=after, size=PAGE)
+    return folded(tenant, page.rows, every, filters), page.next
+
+
+def _ran(chosen: QuerySet[RatedJob], since: int, until: int, *, after: str) -> tuple[list[RatedJob], str]:
+    """Those that began in the range, then those that were running when it began.
+
+    Apart, as the index of lists finds the first at once, and the others are few: looked up by their ends.
+    """
+    ran = chosen.filter(started__isnull=False)
+    began = ran.filter(shown_at__gte=since, shown_at__lt=until)
+    page = pagination.page(began, *NEWEST_FIRST, after=after, size=PAGE)
+    if page.next:
+        return page.rows, page.next
+    going_on = Q(ended__gt=since) | Q(ended=None, seen_until__gt=since)
+    ids = list(ran.filter(going_on, shown_at__lt=since).order_by().values_list("record_id", flat=True))
+    rest = PAGE - len(page.rows)
+    if not ids or not rest:
+        more = page.rows[-1] if ids else None
+        return page.rows, f"{more.shown_at}{pagination.BETWEEN}{more.record_id}" if more else ""
+    running = ran.filter(record_id__in=ids)
+    others = pagination.page(running, *NEWEST_FIRST, after=after, size=rest)
+    return [*page.rows, *others.rows], others.next
 
 
 def totals(tenant: Tenant, filters: JobFilter) -> Totals | None:
@@ -78,7 +113,9 @@ def totals(tenant: Tenant, filters: JobFilter) -> Totals | None:
         return None
     jobs = costed(tenant, rows)
     return Totals(
-        len(jobs),
+        len(jobs)
+        if filters.part_of
+        else len({JobKey.of(row) if row.part_of else row.record_id for row in rows}),
         sum((job.gpu_seconds for job in jobs), Fraction(0)),
         per_currency(job.cost for job in jobs if job.cost is not None),
         sum(job.verdict is Verdict.UNPRICED for job in jobs),

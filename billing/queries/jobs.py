@@ -20,9 +20,8 @@ from billing.models.rated import AMOUNT
 from billing.queries.costs import Tag, Tags, cost, per_currency, tag, tags
 from billing.rules.meters import Meter
 from billing.rules.money import Money
-from portal.core import pagination
-from portal.core.tenants.models import Project, Tenant
-from portal.prepared import instances, prepared_cursor
+from portal.core.tenants.models import Tenant
+from portal.prepared import prepared_cursor
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "jobs.sql")
@@ -30,6 +29,7 @@ sql = Statements(__file__, "jobs.sql")
 PAGE = 50
 NEWEST = 300  # jobs that suggestions for a quote are taken from
 MOST_USERS = 200  # suggestions
+RUNNING = "Running"  # of a job in several parts, as Kubernetes says it of each
 EMPTY = "(none)"  # of a filter: those where it is empty
 NEWEST_FIRST = ("-shown_at", "-record_id")
 COST_RANK = ExpressionWrapper(
@@ -46,29 +46,65 @@ METERS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """Those that a job is made of, such as pods: two or more. Moments are epoch seconds."""
+
+    count: int
+    running: int
+    started: int | None  # the first of them
+    finish: int | None  # the last end, or how far one was seen
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
-    """A job and what it costs so far: exact, None where no price was applied to it."""
+    """A job and what it costs so far: exact, None where no price was applied to it.
+
+    Of a job in several parts `row` is one of them, and all else is of all.
+    """
 
     row: RatedJob
     gpu_seconds: Fraction
     cost: Money | None
     verdict: Verdict
     by_total: bool = False  # `cost` is at the first unit's price; the total of the period decides
+    parts: Parts | None = None
 
     @property
     def number(self) -> str:
         """The scheduler's; ours where it has none."""
-        return self.row.job_id or str(self.row.record_id)
+        return self.row.part_of if self.parts else self.row.job_id or str(self.row.record_id)
+
+    @property
+    def name_as_part(self) -> str:
+        """Beside the other parts of its job: a pod without its namespace."""
+        return self.row.job_id.partition("/")[2] or self.number
+
+    @property
+    def state(self) -> str:
+        """The scheduler's word; of several parts that of the newest, but while one of them runs."""
+        return RUNNING if self.parts and self.parts.running else self.row.state
+
+    @property
+    def started(self) -> int | None:
+        return self.parts.started if self.parts else self.row.started
+
+    @property
+    def ended(self) -> int | None:
+        """None while it, or a part of it, runs or waits."""
+        if self.parts:
+            return None if self.parts.running else self.parts.finish
+        return self.row.ended
 
     @property
     def duration(self) -> int | None:
         """Seconds from its start to its end, or as far as it was seen."""
         finish = self.row.ended if self.row.ended is not None else self.row.seen_until
-        return None if self.row.started is None or finish is None else finish - self.row.started
+        finish = self.parts.finish if self.parts else finish
+        return None if self.started is None or finish is None else finish - self.started
 
     @property
     def running(self) -> bool:
-        return self.row.started is not None and self.row.ended is None
+        return self.started is not None and self.ended is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +122,7 @@ class JobFilter:
     qos: str = ""
     ran: tuple[int, int] | None = None  # seconds since 1970 [from, until) in some of which it ran
     users: tuple[str, ...] | None = None  # of these; None: of all
+    part_of: str = ""  # a job of several parts: then its parts are listed
     q: str = ""  # beginning of the job id, or part of the name
 
     @property
@@ -164,48 +201,6 @@ def _users(tenant: Tenant) -> list[str]:
         return [user for (user,) in cursor.fetchall()]
 
 
-def newest(tenant: Tenant, filters: JobFilter, *, after: str = "") -> tuple[list[Job], str]:
-    """A page of jobs, the newest first, and the cursor of the next one. Two queries; of those that ran in a range at
-    most four."""
-    chosen = matching(tenant, filters).select_related("project")
-    if filters.ran is not None:
-        rows, more = _ran(chosen, *filters.ran, after=after)
-        return costed(tenant, rows), more
-    page = pagination.page(chosen, *NEWEST_FIRST, after=after, size=PAGE)
-    return costed(tenant, page.rows), page.next
-
-
-def _ran(chosen: QuerySet[RatedJob], since: int, until: int, *, after: str) -> tuple[list[RatedJob], str]:
-    """Those that began in the range, then those that were running when it began.
-
-    Apart, as the index of lists finds the first at once, and the others are few: looked up by their ends.
-    """
-    ran = chosen.filter(started__isnull=False)
-    began = ran.filter(shown_at__gte=since, shown_at__lt=until)
-    page = pagination.page(began, *NEWEST_FIRST, after=after, size=PAGE)
-    if page.next:
-        return page.rows, page.next
-    going_on = Q(ended__gt=since) | Q(ended=None, seen_until__gt=since)
-    ids = list(ran.filter(going_on, shown_at__lt=since).order_by().values_list("record_id", flat=True))
-    rest = PAGE - len(page.rows)
-    if not ids or not rest:
-        more = page.rows[-1] if ids else None
-        return page.rows, f"{more.shown_at}{pagination.BETWEEN}{more.record_id}" if more else ""
-    running = ran.filter(record_id__in=ids)
-    others = pagination.page(running, *NEWEST_FIRST, after=after, size=rest)
-    return [*page.rows, *others.rows], others.next
-
-
-def top_jobs(tenant: Tenant, period: BillingPeriod, *, limit: int) -> list[Job]:
-    """The jobs that ran in the period and have cost most in all. Two queries."""
-    rows = []
-    with prepared_cursor() as cursor:
-        cursor.execute(sql.TOP_JOBS, {"tenant": tenant.pk, "period": period.pk, "most": limit})
-        for row, row.project in instances(cursor, RatedJob, Project):
-            rows.append(row)
-    return costed(tenant, rows)
-
-
 def seconds_of(period: BillingPeriod) -> tuple[int, int]:
     return int(period.start.timestamp()), int(period.end.timestamp())
 
@@ -223,7 +218,7 @@ def matching(tenant: Tenant, filters: JobFilter) -> QuerySet[RatedJob]:
         jobs = jobs.filter(shown_at__gte=start, shown_at__lt=end)
     if filters.project is not None:
         jobs = jobs.filter(project=filters.project)
-    for name in ("gpu_model", "user", "account", "cluster", "queue", "qos"):
+    for name in ("gpu_model", "user", "account", "cluster", "queue", "qos", "part_of"):
         if value := getattr(filters, name):
             jobs = jobs.filter(**{name: "" if value == EMPTY else value})
     if filters.users is not None:
@@ -235,6 +230,16 @@ def matching(tenant: Tenant, filters: JobFilter) -> QuerySet[RatedJob]:
     if filters.q:
         jobs = jobs.filter(Q(job_id__startswith=filters.q) | Q(name__icontains=filters.q))
     return jobs
+
+
+def all_matching(tenant: Tenant, filters: JobFilter) -> QuerySet[RatedJob]:
+    """All that match, those that ran in a range included: to look some of them up, not to list them."""
+    jobs = matching(tenant, filters)
+    if filters.ran is None:
+        return jobs
+    since, until = filters.ran
+    going_on = Q(ended__gt=since) | Q(ended=None, seen_until__gt=since)
+    return jobs.filter(Q(shown_at__gte=since) | going_on, started__isnull=False, shown_at__lt=until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,24 +269,30 @@ def costed(tenant: Tenant, rows: Sequence[RatedJob]) -> list[Job]:
         for record_id, verdict, share_den, units, *price in cursor.fetchall():
             price_tag = tag(*price) if price[0] is not None else None
             parts[record_id].append((verdict, price_tag, Fraction(int(units), share_den)))
-    return [_costed(row, parts[row.record_id]) for row in rows]
+    return [
+        summed(
+            row, Fraction(row.gpu_units * row.share_num, row.share_den), parts[row.record_id], row.unpriced
+        )
+        for row in rows
+    ]
 
 
-def _costed(row: RatedJob, parts: Sequence[tuple[str, Tag | None, Fraction]]) -> Job:
+def summed(
+    row: RatedJob, gpu_seconds: Fraction, parts: Sequence[tuple[str, Tag | None, Fraction]], unpriced: bool
+) -> Job:
+    """From what it used: verdict, price and resource-seconds."""
     amounts = per_currency(cost(price, seconds) for _, price, seconds in parts if price)
     return Job(
         row,
-        Fraction(row.gpu_units * row.share_num, row.share_den),
+        gpu_seconds,
         amounts[0] if len(amounts) == 1 else None,
-        _verdict(row, {verdict for verdict, _, _ in parts}),
+        Verdict.UNPRICED if unpriced else _verdict(row, {verdict for verdict, _, _ in parts}),
         len(amounts) == 1 and any(price.by_total for _, price, _ in parts if price),
     )
 
 
 def _verdict(row: RatedJob, verdicts: set[str]) -> Verdict:
     """The loudest: a job with an unpriced part is unpriced, one of which nothing is charged is waived."""
-    if row.unpriced:
-        return Verdict.UNPRICED
     if not verdicts:  # what holds no GPU has no row of what is not charged
         finish = row.ended or row.seen_until or 0
         held = row.started is not None and finish > row.started and (row.cpu_milli or row.memory_mib)
@@ -359,12 +370,12 @@ def _span(rows: Sequence[RatedJob]) -> dict[str, Any]:
     ]
     return {
         "records": [row.record_id for row in rows],
-        "first_month": _month(min((since for since, _ in spans), default=0)),
-        "last_month": _month(max((until for _, until in spans), default=0)),
+        "first_month": month_of(min((since for since, _ in spans), default=0)),
+        "last_month": month_of(max((until for _, until in spans), default=0)),
     }
 
 
-def _month(second: int) -> date:
+def month_of(second: int) -> date:
     return datetime.fromtimestamp(second, UTC).date().replace(day=1)
 
 

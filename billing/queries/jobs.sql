@@ -1,7 +1,9 @@
 -- name: TOP_JOBS
 -- The jobs that ran in the period and have cost most in all: the first of those that rating keeps of it, of each price
 -- some. A price that was corrected moves all that it alone made up at once.
-SELECT r.*, p.*
+SELECT r.*, p.*, (
+    SELECT EXISTS (SELECT FROM billing_ratedjob h WHERE h.tenant_id = %(tenant)s AND h.part_of <> '')
+) AS has_parts
 FROM billing_periodtopjob k CROSS JOIN LATERAL (
     SELECT * FROM billing_ratedjob j WHERE j.record_id = k.record_id AND j.tenant_id = k.tenant_id OFFSET 0
 ) r JOIN tenants_project p ON p.id = r.project_id LEFT JOIN billing_price c ON c.id = r.cost_price_id

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from billing.models import BillingPeriod, Resource, Verdict
-from billing.queries import invoices, jobs
+from billing.queries import invoices, job_parts
 from billing.queries.accrued_charges import Accrued
 from billing.queries.costs import Tag, Tags, cost, per_currency, tag
 from billing.queries.jobs import Job
@@ -178,7 +178,7 @@ def overview(
         before=_elapsed(day for day in days if begun <= day.day < elapsed_end) if comparable else None,
         before_period=before,
         started=started,
-        top_jobs=jobs.top_jobs(tenant, period, limit=SHOWN),
+        top_jobs=job_parts.top_jobs(tenant, period, limit=SHOWN),
         balances=balances,
         open=to_pay,
         owed_back=owed_back,

@@ -121,6 +121,11 @@ CREATE TABLE billing_ratedjob (
     cluster text NOT NULL, account text NOT NULL, job_id text NOT NULL, name text NOT NULL, "user" text NOT NULL,
     queue text NOT NULL, qos text NOT NULL, gpu_model text NOT NULL, mig_profile text NOT NULL, state text NOT NULL,
     meter text NOT NULL DEFAULT '',
+    -- What is numbered as a pod is, NAMESPACE/POD, is a part of the job NAMESPACE/NAME.
+    part_of text NOT NULL GENERATED ALWAYS AS (
+        CASE WHEN name <> '' AND meter = '' AND strpos(job_id, '/') > 1 THEN split_part(job_id, '/', 1) || '/' || name
+             ELSE '' END
+    ) STORED,
     -- The record first: rating looks up jobs by it, whoever their tenants are.
     PRIMARY KEY (record_id, tenant_id)
 ) PARTITION BY RANGE (record_id);
@@ -133,6 +138,8 @@ CREATE INDEX open_jobs_of_tenant ON billing_ratedjob (tenant_id, shown_at DESC, 
 -- Those of all tenants that ended lately, which monitoring asks for each minute. Rows come about in the order of their
 -- ends, so that a few kilobytes lead to them.
 CREATE INDEX jobs_by_end ON billing_ratedjob USING brin (ended) WITH (pages_per_range = 32, autosummarize);
+-- The parts of one job; and whether a tenant has any.
+CREATE INDEX parts_of_jobs ON billing_ratedjob (tenant_id, cluster, part_of, shown_at) WHERE part_of <> '';
 -- What a search looks up: compared by bytes, so that no collation of the machine decides what an index is good for.
 CREATE INDEX jobs_by_number ON billing_ratedjob (job_id text_pattern_ops) WHERE meter = '';
 

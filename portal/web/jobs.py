@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from billing.models import RatedJob
-from billing.queries import job_lists
+from billing.queries import job_lists, job_parts
 from billing.queries import jobs as reading
 from billing.queries.cost_explorer import Days
 from billing.queries.job_life import JobLife, life
@@ -50,6 +50,7 @@ MORE = {
     "cluster": gettext_noop("Cluster"),
     "queue": gettext_noop("Queue"),
     "qos": gettext_noop("QOS"),
+    "part_of": gettext_noop("Parts of"),
 }
 STATES = (
     *("COMPLETED", "SUCCEEDED", "RUNNING", "PENDING", "FAILED", "CANCELLED", "TIMEOUT"),
@@ -193,6 +194,7 @@ def job(request: TenantRequest, record: int) -> HttpResponse:
         "strip": shown.strip(job_life, request.zone) if job_life else [],
         "strip_summary": shown.strip_summary(job_life) if job_life and job_life.stretches else "",
         "job": rated_job,
+        "whole": _whole(request, rated_job.row),
         "facts": {**_facts(rated_job.row, request.zone), **_energy(job_life)},
         "pieces": pieces,
         "acts": job_acts.addresses(request.tenant.slug, rated_job.row)
@@ -201,6 +203,24 @@ def job(request: TenantRequest, record: int) -> HttpResponse:
         "formulas": [text for piece in pieces if (text := _formula(piece))],
     }
     return answer(request, request.frame, page, whole="tenant/job.html")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeJob:
+    """The job that a run is a part of."""
+
+    job: Job
+    parts: Sequence[Job]  # the newest
+    address: str  # of the list of all of them
+
+
+def _whole(request: TenantRequest, row: RatedJob) -> WholeJob | None:
+    found = job_parts.whole(request.tenant, row)
+    if found is None:
+        return None
+    job, parts = found
+    query = {"part_of": row.part_of, "cluster": row.cluster, "project": str(row.project_id)}
+    return WholeJob(job=job, parts=parts, address=urlencode(query))
 
 
 def _own_users(request: TenantRequest) -> tuple[str, ...]:
@@ -229,6 +249,7 @@ def _filters(
             cluster=text.get("cluster", ""),
             queue=text.get("queue", ""),
             qos=text.get("qos", ""),
+            part_of=text.get("part_of", ""),
             ran=_seconds(days, zone) if days else None,
             users=own if text.get("mine") else None,
             q=text.get("q", ""),

@@ -14,6 +14,7 @@ NOUNS = (
     _n("invoice", "invoices"),
     _n("sign-up", "sign-ups"),
     _n("job", "jobs"),
+    _n("part", "parts"),
     _n("more row", "more rows"),
     _n("node", "nodes"),
     _n("open invoice", "open invoices"),

@@ -13,7 +13,7 @@ from django.db import DatabaseError, connection, transaction
 from billing.catalog import plans, third_party_payers
 from billing.catalog.plans import PlanError
 from billing.models import Invoice, PlanVersion, Price, PriceCorrection, RatedJob, Wallet, WalletDay
-from billing.queries import jobs
+from billing.queries import job_parts, jobs
 from billing.rating import engine
 from billing.rules.meters import PerUnit, PriceModel
 from billing.rules.money import TOKENS
@@ -190,7 +190,7 @@ def test_lists_of_the_most_expensive_jobs_follow_at_once() -> None:
     period = tenant.periods.get(start__month=3, start__day=1)
 
     def models() -> list[str]:
-        return [job.row.gpu_model for job in jobs.top_jobs(tenant, period, limit=8)]
+        return [job.row.gpu_model for job in job_parts.top_jobs(tenant, period, limit=8)]
 
     assert models() == ["h100", "a100"]
     correct(version, dollars("4"))

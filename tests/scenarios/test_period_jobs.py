@@ -11,7 +11,7 @@ import pytest
 from billing.catalog import plans
 from billing.models import BillingPeriod, PeriodJobs, PeriodTopJob, Price, RatedJob, Subscription
 from billing.proof import checks
-from billing.queries import jobs
+from billing.queries import job_parts, jobs
 from billing.rating import engine, period_jobs
 from billing.rules.meters import PerUnit
 from clusters.connectors.base import UsageFact
@@ -32,7 +32,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def top(tenant: Tenant, month: str, *, limit: int = 8) -> list[str]:
     period = BillingPeriod.objects.get(tenant=tenant, start=at(f"{month}-01"))
-    return [job.row.job_id for job in jobs.top_jobs(tenant, period, limit=limit)]
+    return [job.row.job_id for job in job_parts.top_jobs(tenant, period, limit=limit)]
 
 
 def looked_for(tenant: Tenant, month: str, *, limit: int = 8) -> list[str]:

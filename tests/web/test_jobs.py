@@ -241,3 +241,35 @@ def test_what_a_name_holds_is_never_markup() -> None:
         assert "<img src=x" not in html
         assert "<B>" not in html
         assert '="<' not in html
+
+
+def test_a_pod_shows_the_job_that_it_is_a_part_of_and_what_all_pods_cost() -> None:
+    house = a_house()
+    pod = {"name": "llama", "gpus": 1, "started": "2026-05-01 10:00"}
+    builders.ingest(
+        house.cluster,
+        builders.a_job(
+            **pod, job_id="team/llama-0", source_key="p1", ended="2026-05-01 11:00", state="Failed"
+        ),
+        builders.a_job(
+            **pod, job_id="team/llama-1", source_key="p2", ended="2026-05-01 12:00", state="OOMKilled"
+        ),
+        builders.a_job(
+            job_id="team/lone",
+            source_key="p3",
+            name="lone",
+            started="2026-05-01 09:00",
+            ended="2026-05-01 09:30",
+        ),
+    )
+    assert listed(house.ann) == ["team/llama", "team/lone", "18", "17"]
+    assert "2 parts" in words(page(house.ann, JOBS))
+    assert sorted(listed(house.ann, "?part_of=team/llama")) == ["team/llama-0", "team/llama-1"]
+
+    head = RatedJob.objects.get(job_id="team/llama-1")
+    text = words(page(house.ann, f"{JOBS}{head.record_id}/"))
+    assert "Job team/llama: 2 parts" in text
+    assert "OOMKilled" in text
+    assert "All parts together: 3" in text
+    lone = RatedJob.objects.get(job_id="team/lone")
+    assert "All parts" not in page(house.ann, f"{JOBS}{lone.record_id}/")

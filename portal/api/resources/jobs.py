@@ -11,6 +11,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from billing.models import RatedJob, Verdict
+from billing.queries import job_parts
 from billing.queries import jobs as queries
 from billing.queries.jobs import Job, Piece
 from billing.rules.money import Money
@@ -67,6 +68,10 @@ class JobSerializer(RowSerializer[Job]):
     id = IdField("job", source="row.record_id")
     job_id = serializers.CharField(source="row.job_id", help_text="As its scheduler calls it.")
     name = serializers.CharField(source="row.name")
+    part_of = serializers.CharField(
+        source="row.part_of",
+        help_text="The job that it is a part of, or may be: of a pod its namespace and owner. Empty: none.",
+    )
     cluster = serializers.CharField(source="row.cluster")
     account = serializers.CharField(source="row.account")
     project = serializers.CharField(source="row.project.name")
@@ -128,9 +133,22 @@ class PieceSerializer(serializers.Serializer[Piece]):
         return exact(piece.resource_seconds)
 
 
+class WholeJobSerializer(serializers.Serializer[Job]):
+    """A job of several parts: what they come to together."""
+
+    name = serializers.CharField(source="number", help_text="As `part_of` of its parts has it.")
+    parts = serializers.IntegerField(source="parts.count")
+    running = serializers.IntegerField(source="parts.running", help_text="Parts that run.")
+    started_at = EpochField(source="parts.started", allow_null=True, help_text="The first of them.")
+    gpu_seconds = QuantityField(help_text="Charged or waived so far.")
+    verdict = serializers.ChoiceField(choices=[member.value for member in Verdict])
+    cost = ExactMoneyField(allow_null=True, help_text="Before rounding; null where no price was applied.")
+
+
 class JobDetailSerializer(JobSerializer):
     """A job with the pieces of its cost."""
 
+    whole = WholeJobSerializer(allow_null=True, help_text="The job that it is a part of; null: none.")
     pieces = PieceSerializer(many=True)
 
 
@@ -159,6 +177,7 @@ class Jobs(JobEndpoint):
         parameters.text("state", "State, as the scheduler calls it.", example="COMPLETED"),
         parameters.text("gpu_model", "GPU model.", example="h100"),
         parameters.text("job_id", "Id at the scheduler.", longest=400),
+        parameters.text("part_of", "A job of several parts: its parts.", longest=400),
         parameters.choice("order", [*ORDERS], "Newest or most expensive first.", many=False, default=NEWEST),
         *parameters.LISTS,
     )
@@ -174,7 +193,7 @@ class Jobs(JobEndpoint):
             rows = rows.filter(shown_at__gte=int(query["from"].timestamp()))
         if query["to"]:
             rows = rows.filter(shown_at__lt=int(query["to"].timestamp()))
-        for name in ("user", "account", "cluster", "state", "gpu_model", "job_id"):
+        for name in ("user", "account", "cluster", "state", "gpu_model", "job_id", "part_of"):
             if query[name]:
                 rows = rows.filter(**{f"{name}__in": query[name]})
         if query["project"]:
@@ -199,7 +218,8 @@ class OneJob(JobEndpoint):
         project = self.client.key.project
         if project is not None:  # a job that changed its project has pieces of the other one, too
             pieces = [piece for piece in pieces if piece.project == project.name]
-        return self.one({**_values(job), "pieces": pieces})
+        found = job_parts.whole(self.needed_tenant(), job.row)
+        return self.one({**_values(job), "whole": found[0] if found else None, "pieces": pieces})
 
 
 def _values(job: Job) -> dict[str, Any]:
