@@ -107,6 +107,15 @@ def _classes(worlds: Worlds) -> None:
         "short", since=100, until=2000, created=90, priority_class="preemptible", qos_class="Guaranteed"
     )
     world.pod("plain", since=100)
+    asked = {
+        "namespace": "team",
+        "pod": "plain",
+        "uid": world.uid("plain"),
+        "container": "main",
+        "node": "n-1",
+    }
+    memory = {**asked, "resource": "memory", "unit": "byte"}
+    world.series("kube_pod_container_resource_requests", memory, [(100, None, 1 << 30)])
 
 
 @pytest.fixture(scope="module")

@@ -183,6 +183,7 @@ _CHECKS: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
     ("Account", _account),
     ("Pods", check_pods.attributes),
     ("Outcomes", check_pods.outcomes),
+    ("CPU and memory", check_pods.cpu_memory),
     ("Queues", check_metrics.queues),
     ("DCGM", telemetry),
 )

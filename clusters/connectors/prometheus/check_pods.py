@@ -57,6 +57,21 @@ def outcomes(session: CheckSession, subject: str) -> bool:
     return True
 
 
+def cpu_memory(session: CheckSession, subject: str) -> bool:
+    """Only prices of CPU and memory need it, so nothing of it fails."""
+    queries = session.queries
+    cpu, memory = (
+        _pods(session, queries.pod(metrics.REQUESTS, f'resource="{name}"')) for name in metrics.CPU_MEMORY
+    )
+    initial = _pods(session, queries.pod(metrics.INIT_REQUESTS, 'resource=~"cpu|memory"'))
+    session.ok(
+        subject,
+        f"Of pods that are read in the last hour, {cpu:,} request CPU, {memory:,} memory, and {initial:,} for init "
+        "containers.",
+    )
+    return True
+
+
 def _labelled(session: CheckSession, labels: tuple[str, ...]) -> int:
     selectors = (session.queries.pod(metrics.POD_LABELS, f'{label}!=""') for label in labels)
     return _pods(session, *selectors)

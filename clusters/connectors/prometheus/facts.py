@@ -11,6 +11,7 @@ from clusters.connectors.prometheus.coverage import utc
 from clusters.connectors.prometheus.lifecycle import Life
 from clusters.connectors.prometheus.nodes import PRODUCT, NodeLabels, Shape, fraction, model_of, shape
 from clusters.connectors.prometheus.options import AccountFrom, PrometheusOptions
+from clusters.connectors.prometheus.pod_requests import CpuAndMemory
 from clusters.connectors.prometheus.pods import Attributes, Owners, PodAllocation
 from clusters.connectors.prometheus.responses import Labels, whole
 from portal.excerpt import excerpt
@@ -27,13 +28,23 @@ class Facts:
         self.notes = notes
 
     def row(
-        self, allocation: PodAllocation, life: Life, owners: Owners, attributes: Attributes, *, edge: int
+        self,
+        allocation: PodAllocation,
+        life: Life,
+        owners: Owners,
+        attributes: Attributes,
+        requests: dict[str, CpuAndMemory],
+        *,
+        edge: int,
     ) -> Row:
-        """A running pod is proved to have held its devices until `edge`, an epoch second."""
+        """A running pod is proved to have held its devices until `edge`, an epoch second.
+
+        What its pod asks for is taken out of `requests`, so that it stands in one fact.
+        """
         node = self.labels.at(allocation.node, life.started)
         count = whole(allocation.count)
         try:
-            if count is None or not 1 <= count <= MOST:
+            if count is None or not (allocation.is_bare or 1 <= count <= MOST):
                 raise UnreadableError("impossible-devices", count=excerpt(allocation.count))
             of = self._shape(allocation, node)
         except UnreadableError as error:
@@ -45,6 +56,7 @@ class Facts:
                 ),
                 source_key=allocation.key,
             )
+        asked = requests.pop(allocation.uid, CpuAndMemory())
         account = owners.account(allocation)
         self._note(allocation, life, node, account)
         return UsageFact(
@@ -60,9 +72,11 @@ class Facts:
             gpu_model=of.model,
             mig_profile=of.profile,
             gpu_share=of.share,
+            cpu_milli=asked.cpu_milli,
+            memory_mib=asked.memory_mib,
             nodes=1,
             node_list=allocation.node,
-            requested=f"{of.resource}={allocation.annotated or count}",
+            requested=_requested(allocation, of, asked),
             submitted=attributes.created.get(allocation.uid),
             started=life.started,
             ended=life.ended,
@@ -71,6 +85,8 @@ class Facts:
         )
 
     def _shape(self, allocation: PodAllocation, node: Labels) -> Shape:
+        if allocation.is_bare:
+            return Shape("", "", (1, 1), "")
         if not allocation.annotated:
             return shape(allocation.resource, node, self.options)
         share = fraction(allocation.resource, allocation.annotated, node)
@@ -84,8 +100,14 @@ class Facts:
             self.notes.start_seen[allocation.uid] = pod
         if not account and self.options.account.source is not AccountFrom.NAMESPACE:
             self.notes.without_account[allocation.uid] = pod
-        if PRODUCT not in node:
+        if PRODUCT not in node and not allocation.is_bare:
             self.notes.bare_nodes.add(allocation.node or "a node without a name")
+
+
+def _requested(allocation: PodAllocation, of: Shape, asked: CpuAndMemory) -> str:
+    if allocation.is_bare:
+        return f"cpu={asked.cpu_milli}m,memory={asked.memory_mib}Mi"
+    return f"{of.resource}={allocation.annotated or whole(allocation.count)}"
 
 
 NAMED = 5  # pods or nodes that a sentence names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -66,6 +66,25 @@ def ask_of_pods(
         partial(client.instant, ask(queries.of(some), "", window.length), window.at) for some in parts(left)
     ]
     return [*series, *chain.from_iterable(client.together(asking))]
+
+
+def read_of_pods(
+    client: PrometheusClient,
+    queries: Queries,
+    window: Window,
+    gate: str,
+    lives: Mapping[str, Life],
+    metric: str,
+    ask: Ask,
+) -> list[Series]:
+    """`ask_of_pods`, of those that have ended too. A metric that nobody keeps is looked for once, not pod by pod."""
+
+    def rest(uids: Collection[str]) -> Sequence[str]:
+        left = [uid for uid, life in lives.items() if life.ended is not None and uid not in uids]
+        is_exported = uids or not left or client.instant(queries.any(metric, window.length), window.at)
+        return left if is_exported else ()
+
+    return ask_of_pods(client, queries, window, gate, ask, rest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,14 @@ class ChargeFrom(StrEnum):
     STARTED = "started"
 
 
+class CpuMemory(StrEnum):
+    """Of which pods CPU and memory are read, as they were requested."""
+
+    OFF = "off"
+    DEVICES = "devices"  # of those that hold devices
+    ALL = "all"  # of all pods: those without devices are runs, too
+
+
 class AccountFrom(StrEnum):
     """Where a pod's account is written."""
 
@@ -149,6 +157,7 @@ class PrometheusOptions:
         default_factory=dict
     )  # what to call a product; else as the node says it
     parameters: Mapping[str, str | list[str]] = field(default_factory=dict)  # with every query
+    cpu_memory: CpuMemory = CpuMemory.DEVICES
     preset: Preset | None = None
     utilisation: Utilisation = field(default_factory=Utilisation)
     energy: bool = False  # the power of devices is read, too
@@ -174,6 +183,11 @@ class PrometheusOptions:
         """Labels of pods, the first of which that a pod has names its queue."""
         series = QUEUES.get(self.preset) if self.preset else None
         return series.labels if series else QUEUE_LABELS
+
+    @property
+    def holding(self) -> str:
+        """A regular expression of the resources by which a pod is a run."""
+        return f"({self.resources})|cpu|memory" if self.cpu_memory is CpuMemory.ALL else self.resources
 
     @property
     def account_label(self) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from itertools import chain
 
 from clusters.connectors.prometheus.client import PrometheusClient
-from clusters.connectors.prometheus.lifecycle import Life, Lifecycle, Window, ask_of_pods
-from clusters.connectors.prometheus.options import AccountFrom, LabelNames
+from clusters.connectors.prometheus.lifecycle import Life, Lifecycle, Window, ask_of_pods, read_of_pods
+from clusters.connectors.prometheus.options import AccountFrom, CpuMemory, LabelNames
 from clusters.connectors.prometheus.outcomes import outcomes
 from clusters.connectors.prometheus.pod_jobs import Owner, owners_of
+from clusters.connectors.prometheus.pod_requests import CpuAndMemory, requests_of
 from clusters.connectors.prometheus.queries import (
+    CPU_MEMORY,
     CREATED,
     DEVICES,
     FRACTIONS,
@@ -39,6 +42,11 @@ class PodAllocation:
     resource: str
     count: Decimal
     annotated: str = ""
+
+    @property
+    def is_bare(self) -> bool:
+        """It stands for a pod without devices, by its CPU and memory."""
+        return self.resource in CPU_MEMORY
 
     @property
     def key(self) -> str:
@@ -76,13 +84,14 @@ class PodGroup:
     lives: Mapping[str, Life]
     owners: Owners
     attributes: Attributes
+    requests: Mapping[str, CpuAndMemory]
 
 
 def pod_groups(client: PrometheusClient, queries: Queries, window: Window) -> Iterable[PodGroup]:
     """Pods that request devices, then those that hold parts of devices by an annotation. One at a time."""
     requested = _requested(client, queries, window)
-    uids = {one.uid for one in requested}
-    yield _pod_group(client, queries, window, requested, "")
+    uids = {one.uid for one in requested if not one.is_bare}
+    in_part: list[tuple[str, list[PodAllocation]]] = []
     for annotation in FRACTIONS:
         annotated = {
             one.metric.get("uid", ""): one.metric
@@ -93,7 +102,11 @@ def pod_groups(client: PrometheusClient, queries: Queries, window: Window) -> It
             uids.update(annotated)
             places = client.instant(queries.of(sorted(annotated)).places(window.length), window.at)
             allocations = _in_part(places, annotated, annotation, queries.options.labels)
-            yield _pod_group(client, queries, window, allocations, annotation)
+            in_part.append((annotation, allocations))
+    whole = [one for one in requested if not (one.is_bare and one.uid in uids)]
+    yield _pod_group(client, queries, window, whole, "")
+    for annotation, allocations in in_part:
+        yield _pod_group(client, queries, window, allocations, annotation)
 
 
 def _pod_group(
@@ -104,13 +117,15 @@ def _pod_group(
     pods = dict.fromkeys(one.uid for one in allocations)
     lives = Lifecycle(client, queries, window, holder=holder).read(pods)
     if not allocations:
-        return PodGroup(allocations, lives, _nobody(), Attributes())
+        return PodGroup(allocations, lives, _nobody(), Attributes(), {})
     attributes = attributes_of(client, queries, window, queries.gate(holder), lives)
     pods_themselves = {one.uid: (Owner(one.namespace, "Pod", one.pod),) for one in allocations}
     makers = {uid: (*attributes.owners.get(uid, ()), *pod) for uid, pod in pods_themselves.items()}
     words = outcomes(client, queries, window, lives, makers)
     lives = {uid: replace(life, state=words[uid]) if uid in words else life for uid, life in lives.items()}
-    return PodGroup(allocations, lives, _owners(client, queries, window, holder, lives), attributes)
+    requests = requests_of(client, queries, window, queries.gate(holder), lives)
+    owners = _owners(client, queries, window, holder, lives)
+    return PodGroup(allocations, lives, owners, attributes, requests)
 
 
 def _requested(client: PrometheusClient, queries: Queries, window: Window) -> list[PodAllocation]:
@@ -132,7 +147,18 @@ def _requested(client: PrometheusClient, queries: Queries, window: Window) -> li
         before = rows.get(row.key)
         if before is None or (row.count, row.node) > (before.count, before.node):
             rows[row.key] = row
-    return [row for _, row in sorted(rows.items()) if row.count != 0]
+    asked = [row for _, row in sorted(rows.items()) if row.count != 0]
+    return asked if queries.options.cpu_memory is not CpuMemory.ALL else _with_bare(asked)
+
+
+def _with_bare(asked: Sequence[PodAllocation]) -> list[PodAllocation]:
+    """Devices as they are; of each pod without any, one allocation that holds none."""
+    devices = [row for row in asked if not row.is_bare]
+    held = {row.uid for row in devices}
+    bare = {row.uid: row for row in asked if row.is_bare and row.uid not in held}
+    return devices + [
+        replace(row, container="", resource=CPU_MEMORY[0], count=Decimal(0)) for row in bare.values()
+    ]
 
 
 def _in_part(
@@ -221,17 +247,8 @@ class Attributes:
 def attributes_of(
     client: PrometheusClient, queries: Queries, window: Window, gate: str, lives: Mapping[str, Life]
 ) -> Attributes:
-    """Raises `ConnectorError`. Series that nobody keeps are looked for once a window, not pod by pod."""
-    ended = [uid for uid, life in lives.items() if life.ended is not None]
-
-    def read(metric: str, ask: Callable[[Queries, str, int], str]) -> list[Series]:
-        def rest(uids: Collection[str]) -> Sequence[str]:
-            left = [uid for uid in ended if uid not in uids]
-            is_exported = uids or not left or client.instant(queries.any(metric, window.length), window.at)
-            return left if is_exported else ()
-
-        return ask_of_pods(client, queries, window, gate, ask, rest)
-
+    """Raises `ConnectorError`."""
+    read = partial(read_of_pods, client, queries, window, gate, lives)
     return Attributes(
         _texts(read(POD_INFO, Queries.priority_class), "priority_class"),
         _texts(read(QOS_CLASS, Queries.qos_class), "qos_class"),

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from clusters.connectors.prometheus.options import PrometheusOptions
 
 REQUESTS = "kube_pod_container_resource_requests"
+INIT_REQUESTS = "kube_pod_init_container_resource_requests"
+CPU_MEMORY = ("cpu", "memory")
 PHASE = "kube_pod_status_phase"
 SCHEDULED = "kube_pod_status_scheduled_time"
 STARTED = "kube_pod_start_time"
@@ -68,7 +70,7 @@ class Queries:
     @property
     def requests(self) -> str:
         """Series that stand while a scheduled pod that asks for devices exists."""
-        return self.pod(REQUESTS, f'resource=~"{self.options.resources}"', self._placed)
+        return self.pod(REQUESTS, f'resource=~"{self.options.holding}"', self._placed)
 
     @property
     def placed(self) -> str:
@@ -94,6 +96,11 @@ class Queries:
         """What each container of each pod asks for."""
         by = f"uid,resource,{self.spellings('namespace', 'pod', 'container', 'node')}"
         return most(by, self.requests, seconds)
+
+    def cpu_memory(self, metric: str, gate: str, seconds: int) -> str:
+        """What each container of each pod asks for of the two."""
+        selector = self.pod(metric, f'resource=~"{"|".join(CPU_MEMORY)}"', self._placed)
+        return only(most(f"uid,resource,{self.spellings('container')}", selector, seconds), gate, seconds)
 
     def fractions(self, annotation: str, seconds: int) -> str:
         """Pods that hold a part of a device without asking for one."""

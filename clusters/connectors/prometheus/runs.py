@@ -71,7 +71,7 @@ class Runs:
     """Finds runs by the labels of devices."""
 
     def __init__(self, facts: Iterable[UsageFact]) -> None:
-        self.all = [_run(fact) for fact in facts]
+        self.all = [_run(fact) for fact in facts if fact.gpus]  # a pod without devices has none that work
         self._by_uid: dict[str, list[Run]] = {}
         self._by_name: dict[str, list[Run]] = {}
         for run in self.all:

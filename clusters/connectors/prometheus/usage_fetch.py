@@ -166,10 +166,11 @@ class UsageFetch:
         facts = Facts(queries.options, nodes.labels_in(self.client, self.queries, window), self.notes)
         rows = []
         for group in pod_groups(self.client, queries, window):
+            left = dict(group.requests)  # what a pod asks for stands in the first of its rows
             for allocation in group.allocations:
                 life = group.lives.get(allocation.uid)
                 if life is not None and life.started < window.edge:
-                    row = facts.row(allocation, life, group.owners, group.attributes, edge=window.edge)
+                    row = facts.row(allocation, life, group.owners, group.attributes, left, edge=window.edge)
                     rows.append((allocation.key, row))
         return rows
 

@@ -1,0 +1,75 @@
+"""What pods ask for of CPU and memory: all of their containers together, or the largest of those that initialize them.
+
+Kubernetes itself counts a pod so, and holds that much of a node for it. By the published definitions of
+kube-state-metrics (docs/metrics/workload/pod-metrics.md): `kube_pod_container_resource_requests` and
+`kube_pod_init_container_resource_requests`, `cpu` in cores and `memory` in bytes. Not yet seen from a live source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from math import ceil
+
+from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.lifecycle import Life, Window, read_of_pods
+from clusters.connectors.prometheus.options import CpuMemory
+from clusters.connectors.prometheus.queries import CPU_MEMORY, INIT_REQUESTS, REQUESTS, Queries
+from clusters.connectors.prometheus.responses import Series, first
+
+MIB = 1 << 20
+LARGEST = Decimal(2**53)  # of a number that a sample can hold exactly: beyond it nothing is meant
+
+
+@dataclass(frozen=True, slots=True)
+class CpuAndMemory:
+    """Of one pod, as requested. Parts of a unit count as one."""
+
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+
+def requests_of(
+    client: PrometheusClient, queries: Queries, window: Window, gate: str, lives: Mapping[str, Life]
+) -> dict[str, CpuAndMemory]:
+    """By uid; a pod that asks for nothing is left out. Raises `ConnectorError`."""
+    if queries.options.cpu_memory is CpuMemory.OFF:
+        return {}
+
+    def read(metric: str) -> dict[tuple[str, str], dict[str, Decimal]]:
+        series = read_of_pods(
+            client,
+            queries,
+            window,
+            gate,
+            lives,
+            metric,
+            lambda some, by, seconds: some.cpu_memory(metric, by, seconds),
+        )
+        return _by_pod(series, queries)
+
+    together = {at: sum(values.values(), Decimal(0)) for at, values in read(REQUESTS).items()}
+    for at, values in read(INIT_REQUESTS).items():
+        together[at] = max(together.get(at, Decimal(0)), *values.values())
+    cpu, memory = CPU_MEMORY
+    return {
+        uid: CpuAndMemory(
+            ceil(together.get((uid, cpu), Decimal(0)) * 1000),
+            ceil(together.get((uid, memory), Decimal(0)) / MIB),
+        )
+        for uid in {uid for uid, _ in together}
+    }
+
+
+def _by_pod(series: Iterable[Series], queries: Queries) -> dict[tuple[str, str], dict[str, Decimal]]:
+    """By uid and resource, what each container asks for; replicas and renamed labels fall into one."""
+    spellings = queries.options.labels.spellings("container")
+    asked: dict[tuple[str, str], dict[str, Decimal]] = {}
+    for one in series:
+        if one.value is None or not one.value[1].is_finite() or not 0 < one.value[1] <= LARGEST:
+            continue
+        containers = asked.setdefault((one.metric.get("uid", ""), one.metric.get("resource", "")), {})
+        container = first(one.metric, spellings)
+        containers[container] = max(containers.get(container, Decimal(0)), one.value[1])
+    return asked
