@@ -98,15 +98,18 @@ def load_window(after: int, last: int, account_ids: Sequence[int], *, since: int
         return _loaded(cursor)
 
 
-def load_supposed(account_id: int, run: UsageFact) -> bool:
-    """Have `usage_input` hold one run that never was, as the last record there can be; False without the account."""
-    num, den = run.gpu_share
-    values = {field.name: getattr(run, field.name) for field in fields(run)}
-    values |= {"account": account_id, "share_num": num, "share_den": den}
+def load_supposed(account_id: int, run: UsageFact) -> None:
+    """Have `usage_input` hold one run that never was, as the last record there can be; nothing without the account."""
     with connection.cursor() as cursor:
         temp_tables.prepare(cursor, "USAGE")
-        cursor.execute(sql.SUPPOSE, values)
-        return bool(cursor.rowcount == 1)
+        cursor.execute(sql.SUPPOSE, supposed_values(account_id, run))
+
+
+def supposed_values(account_id: int, run: UsageFact) -> dict[str, Any]:
+    """The placeholders of SUPPOSE."""
+    num, den = run.gpu_share
+    values = {field.name: getattr(run, field.name) for field in fields(run)}
+    return values | {"account": account_id, "share_num": num, "share_den": den}
 
 
 def slices_of_window(

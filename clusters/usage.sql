@@ -38,11 +38,16 @@ SELECT u.*, false FROM clusters_run u WHERE u.account_id = ANY (%(accounts)s) LI
 -- name: SUPPOSE
 -- A run that never was, as the last record there can be.
 INSERT INTO usage_input
-SELECT 9223372036854775807, 1, c.id, c.name, a.id, a.name, %(job_id)s, %(name)s, %(user)s, %(queue)s, %(qos)s,
-       %(priority_class)s, %(gpus)s, %(gpu_model)s, %(mig_profile)s, %(share_num)s, %(share_den)s, %(cpu_milli)s,
-       %(memory_mib)s, %(nodes)s, %(state)s, %(submitted)s::bigint, %(started)s::bigint, %(ended)s::bigint,
-       %(seen_until)s::bigint, coalesce(%(ended)s::bigint, %(seen_until)s::bigint), %(suspended)s, %(gpu_memory_mib)s,
-       %(billing)s, '', NULL, true
+SELECT 9223372036854775807 AS record_id, 1 AS revision, c.id AS cluster_id, c.name AS cluster, a.id AS account_id,
+       a.name AS account, %(job_id)s AS job_id, %(name)s AS name, %(user)s AS "user", %(queue)s AS queue, %(qos)s AS qos,
+       %(priority_class)s AS priority_class, %(gpus)s::int AS gpus, %(gpu_model)s AS gpu_model,
+       %(mig_profile)s AS mig_profile, %(share_num)s::int AS share_num, %(share_den)s::int AS share_den,
+       %(cpu_milli)s::bigint AS cpu_milli, %(memory_mib)s::bigint AS memory_mib, %(nodes)s::int AS nodes,
+       %(state)s AS state, %(submitted)s::bigint AS submitted, %(started)s::bigint AS started,
+       %(ended)s::bigint AS ended, %(seen_until)s::bigint AS seen_until,
+       coalesce(%(ended)s::bigint, %(seen_until)s::bigint) AS finish, %(suspended)s::bigint AS suspended,
+       %(gpu_memory_mib)s::bigint AS gpu_memory_mib, %(billing)s::bigint AS billing, '' AS meter,
+       NULL::bigint AS quantity, true AS fresh
 FROM clusters_account a JOIN clusters_cluster c ON c.id = a.cluster_id WHERE a.id = %(account)s
 
 -- name: ANALYZE_INPUT

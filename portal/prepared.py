@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
-from django.db.models import Model
+from django.db.models import Field, Model
 from psycopg import Cursor
 
 
@@ -29,13 +29,19 @@ def instances(cursor: CursorWrapper, *models: type[Model]) -> Iterator[tuple[Any
     """Each row as objects of these models, all columns of which it begins with, and then the rest of its values."""
     columns = [column.name for column in cursor.description]
     reads: list[tuple[type[Model], list[str], list[int]]] = []
+    converters: list[tuple[int, Field[Any, Any], Any]] = []  # of JSON
     end = 0
     for model in models:
         fields = model._meta.concrete_fields  # in their own order, whatever the table's is
         start, end = end, end + len(fields)
         places = [columns.index(field.column, start, end) for field in fields]
         reads.append((model, [field.attname for field in fields], places))
-    for row in cursor:
+        for place, field in zip(places, fields, strict=True):
+            converters += [(place, field, one) for one in field.get_db_converters(connection)]
+    for values in cursor:
+        row = list(values)
+        for place, field, convert in converters:
+            row[place] = convert(row[place], field.cached_col, connection)
         objects = [
             model.from_db(connection.alias, names, [row[place] for place in places])
             for model, names, places in reads

@@ -9,13 +9,14 @@ from fractions import Fraction
 
 from django.db.models import Q
 
+from billing.admission import check_inputs
 from billing.admission.cost import JobCost, longest_that_fits
 from billing.admission.wallets import WalletNeed, list_wallets
-from billing.models import Quota, QuotaAction, QuotaBlock
-from billing.models.quota_terms import SCOPE
-from billing.quotas import demands, figures, quotas
+from billing.models import Quota, QuotaAction
+from billing.quotas import figures
 from billing.quotas.reservations import seconds_within
 from billing.quotas.status import QuotaStatus
+from billing.simulation.quote_inputs import QuoteInputs
 from billing.simulation.quotes import account_of, read_length
 from clusters.connectors.base import UsageFact
 from clusters.models import Cluster
@@ -99,26 +100,22 @@ def check_job(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime, be
 
     `job.account` is one that the tenant owns, "" for any; quotas of a user, queue, QOS or GPU model count it where it
     says so. `besides`: a reservation that would end with this job's. A fixed number of queries, and where money is
-    counted those of a quote for each length that a period leaves of the job, and of TRIES. Raises QuoteError.
+    counted one more for each length that a period leaves of the job, and of TRIES. Raises QuoteError.
     """
     seconds = read_length(job)
     owner = account_of(tenant, cluster, job.account, datetime.fromtimestamp(job.started or 0, UTC))
-    # Of a wallet the job needs what the wallet has; of a pool its project borrows.
-    listed = quotas.list_quotas(tenant).filter(wallet=None, lends=False)
-    rows = [row for row in listed if _counts(row, owner, job)]
+    rows = check_inputs.load_quotas(tenant, owner, job)
     by_quota = figures.load_figures(rows, moment=now, forecasts=False, besides=besides) if rows else {}
-    released = bool(rows) and tenant.pk in demands.load_released([tenant.pk], now)
-    blocks = demands.list_open(rows) if rows and not released else {}
-    cost = JobCost(tenant, cluster, job, owner, now)
-    paying = list_wallets(owner, cost, job.user, seconds, now, besides=besides)
+    state = check_inputs.load_state(tenant, owner, now)
+    cost = JobCost(tenant, cluster, job, owner, now, QuoteInputs(tenant))
+    paying = list_wallets(owner, cost, job.user, seconds, now, besides=besides) if state.has_wallets else ()
     needs = []
     for row in rows:
         one = QuotaStatus(row, by_quota[row.pk])
         if one.is_open_at(now):
-            acts = not released and decides(row, job)
+            acts = not state.is_released and decides(row, job)
             need = _need(one, cost, seconds, now, decides=acts)
-            stands = acts and any(_stands(block, owner) for block in blocks.get(row.pk, ()))
-            needs.append(replace(need, blocks=stands))
+            needs.append(replace(need, blocks=acts and row.pk in state.blocking))
     needs = _with_longest(needs, cost)
     return JobCheck(owner.account.name, owner.project.name, seconds, needs, cost.unpriced, paying)
 
@@ -143,19 +140,6 @@ def decides(quota: Quota, job: UsageFact) -> bool:
         return False
     every_job = (QuotaAction.NO_SUBMISSIONS, QuotaAction.HOLD_JOBS)
     return quota.action in every_job or bool(quota.user) or job.gpus > 0
-
-
-def _stands(block: QuotaBlock, owner: Ownership) -> bool:
-    return block.account_id == owner.account_id and block.state in demands.BLOCKING
-
-
-def _counts(quota: Quota, owner: Ownership, job: UsageFact) -> bool:
-    """Whether what the job uses is in the quota's scope."""
-    values = {column: getattr(job, column, "") for column in SCOPE}
-    values |= {"account": owner.account.name, "cluster": owner.account.cluster.name}
-    return quota.project_id in (None, owner.project_id) and all(
-        getattr(quota, column) in ("", value) for column, value in values.items()
-    )
 
 
 def _need(status: QuotaStatus, cost: JobCost, seconds: int, now: datetime, *, decides: bool) -> Need:

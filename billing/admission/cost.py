@@ -10,6 +10,7 @@ from billing.models import Quota, QuotaMeasure
 from billing.models.plans import model_of
 from billing.quotas import valued_use
 from billing.rules.tiers import Scale
+from billing.simulation.quote_inputs import QuoteInputs
 from billing.simulation.quotes import Part, Quote, quote
 from clusters.connectors.base import UsageFact
 from portal.core.tenants.models import Ownership, Tenant
@@ -31,6 +32,7 @@ class JobCost:
     job: UsageFact
     owner: Ownership  # of the account that it would run in
     now: datetime
+    inputs: QuoteInputs
     quotes: dict[int, Quote] = field(default_factory=dict)
     tries: int = TRIES  # that are left
 
@@ -71,7 +73,12 @@ class JobCost:
             end = (self.job.started or 0) + seconds
             job = replace(self.job, account=self.owner.account.name, ended=end, seen_until=end)
             self.quotes[seconds] = quote(
-                tenant=self.tenant, cluster=self.cluster, job=job, now=self.now, owner=self.owner
+                tenant=self.tenant,
+                cluster=self.cluster,
+                job=job,
+                now=self.now,
+                owner=self.owner,
+                inputs=self.inputs,
             )
         return self.quotes[seconds]
 

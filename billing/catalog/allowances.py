@@ -6,14 +6,40 @@ end, price and share. It follows from the usage alone, so an allowance is used t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date
 from fractions import Fraction
 from math import lcm
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from django.db import connection
 
 from billing.models import BillingPeriod, PeriodTotal
+
+
+class Cut(NamedTuple):
+    """A stretch [service_from, service_to) of a run that never was, as it would be rated.
+
+    `units` are seconds of one resource in parts of it: `share_num` of `share_den` each.
+    """
+
+    tenant: int
+    payer: int | None  # who pays, where that is another tenant
+    period: int
+    project: str
+    resource: str
+    verdict: str
+    price: int | None
+    gpu_model: str  # of what is unpriced alone
+    service_month: date
+    record: int
+    service_from: int
+    service_to: int
+    units: int
+    share_num: int
+    share_den: int
+
 
 # Whole numbers throughout: each cut is brought to the least common denominator of all shares.
 _IN_ORDER = """
@@ -43,10 +69,7 @@ def in_order(
 
     `payer`: of its use that this tenant pays; None: that it pays itself.
     """
-    shares = PeriodTotal.objects.filter(period=period, price_id__in=prices).values_list(
-        "share_den", flat=True
-    )
-    return _in_order(period, prices, available, shares, "billing_ratedusage", payer)
+    return _in_order(period, prices, available, _shares(period, prices), "billing_ratedusage", payer)
 
 
 def in_order_supposed(
@@ -59,28 +82,35 @@ def in_order_supposed(
     return _in_order(period, prices, available, shares, "suppose_cut", payer)
 
 
-def in_order_with_supposed(
-    period: BillingPeriod, prices: Collection[int], available: Fraction, *, payer: int | None = None
+def in_order_with(
+    period: BillingPeriod,
+    prices: Collection[int],
+    available: Fraction,
+    *,
+    cuts: Sequence[Cut],
+    payer: int | None = None,
 ) -> Mapping[int, Fraction]:
-    """As `in_order`, of what is rated and what is supposed to be used besides."""
-    with connection.cursor() as cursor:
-        cursor.execute(_SHARES, {"period": period.pk, "prices": list(prices)})
-        shares = [share_den for (share_den,) in cursor.fetchall()]
-    return _in_order(period, prices, available, shares, _BOTH, payer)
+    """As `in_order`, of what is rated and of the cuts besides. Two queries."""
+    shares = _shares(period, prices) | {cut.share_den for cut in cuts}
+    values = {f"cut_{name}": [getattr(cut, name) for cut in cuts] for name in Cut._fields}
+    return _in_order(period, prices, available, shares, _BOTH, payer, values)
 
-
-_SHARES = """
-SELECT share_den FROM billing_periodtotal WHERE period_id = %(period)s AND price_id = ANY (%(prices)s)
-UNION SELECT share_den FROM suppose_cut WHERE price_id = ANY (%(prices)s)
-"""
 
 _BOTH = """(
     SELECT tenant_id, payer_id, period_id, price_id, service_month, record_id, service_from, service_to, units,
            share_num, share_den FROM billing_ratedusage
     UNION ALL
-    SELECT tenant_id, payer_id, period_id, price_id, service_month, record_id, service_from, service_to, units,
-           share_num, share_den FROM suppose_cut
+    SELECT * FROM unnest(
+        %(cut_tenant)s::bigint[], %(cut_payer)s::bigint[], %(cut_period)s::bigint[], %(cut_price)s::bigint[],
+        %(cut_service_month)s::date[], %(cut_record)s::bigint[], %(cut_service_from)s::bigint[],
+        %(cut_service_to)s::bigint[], %(cut_units)s::bigint[], %(cut_share_num)s::int[], %(cut_share_den)s::int[])
 ) both_of"""
+
+
+def _shares(period: BillingPeriod, prices: Collection[int]) -> set[int]:
+    """Into how many parts the units are divided that were used at these prices."""
+    totals = PeriodTotal.objects.filter(period=period, price_id__in=prices)
+    return set(totals.values_list("share_den", flat=True))
 
 
 def _in_order(
@@ -90,9 +120,11 @@ def _in_order(
     shares: Iterable[int],
     source: str,
     payer: int | None,
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> Mapping[int, Fraction]:
     unit = lcm(available.denominator, *shares)
     values: dict[str, Any] = {
+        **more,
         "tenant": period.tenant_id,
         "payer": payer,
         "period": period.pk,

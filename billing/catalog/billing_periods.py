@@ -15,6 +15,7 @@ from billing.models import BillingPeriod
 from billing.rules import period as rules
 from billing.rules.days import Days
 from portal.core.tenants.models import Tenant
+from portal.prepared import instances, prepared_cursor
 
 SHORTEST = timedelta(days=2)
 """What a change of zone or anchor leaves over, when it is shorter, joins the period behind it."""
@@ -59,6 +60,21 @@ def ensure_spans(spans: Sequence[tuple[Tenant, datetime, datetime]]) -> None:
             tenant.pk, tenant.timezone, tenant.anchor_day, since, until, reaches.get(tenant.pk)
         )
     )
+
+
+def list_kept(tenants: Iterable[int]) -> dict[int, list[BillingPeriod]]:
+    """By tenant all periods that are kept, in order. One query."""
+    by_tenant: dict[int, list[BillingPeriod]] = {pk: [] for pk in tenants}
+    with prepared_cursor() as cursor:
+        cursor.execute(_KEPT, {"tenants": list(by_tenant)})
+        for (row,) in instances(cursor, BillingPeriod):
+            by_tenant[row.tenant_id].append(row)
+    return by_tenant
+
+
+_KEPT = (
+    "SELECT p.* FROM billing_billingperiod p WHERE p.tenant_id = ANY (%(tenants)s::bigint[]) ORDER BY p.start"
+)
 
 
 def missing_periods(spans: Sequence[tuple[Tenant, datetime, datetime]]) -> list[BillingPeriod]:

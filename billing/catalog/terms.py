@@ -29,6 +29,7 @@ from billing.rules.days import NEVER, Days
 from billing.rules.period import Period
 from billing.rules.statement_lines import TermKind
 from portal.core.tenants.models import Tenant
+from portal.prepared import prepared_cursor
 
 Named = Commitment | Discount | Fee
 AnyTerm = Allowance | Named
@@ -154,6 +155,23 @@ def paid_by(
         for pk, tenant_terms in terms.items()
         if payer is None or pk in by_tenant
     }
+
+
+def list_by_statement(ids: Iterable[int]) -> set[int]:
+    """Those tenants of whom prices of single units do not tell all: no other has terms or is paid for. One query."""
+    tenants = sorted({*ids})
+    if not tenants:
+        return set()
+    with prepared_cursor() as cursor:
+        cursor.execute(_BY_STATEMENT, {"tenants": tenants})
+        return {tenant for (tenant,) in cursor.fetchall()}
+
+
+_BY_STATEMENT = """
+SELECT t.tenant_id FROM unnest(%(tenants)s::bigint[]) AS t (tenant_id)
+WHERE EXISTS (SELECT 1 FROM billing_payer y WHERE y.tenant_id = t.tenant_id OR y.payer_id = t.tenant_id)
+   OR EXISTS (SELECT 1 FROM billing_chargedbytotal c WHERE c.tenant_id = t.tenant_id)
+"""
 
 
 def of_tenants(ids: Iterable[int]) -> Mapping[int, Terms]:

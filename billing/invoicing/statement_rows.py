@@ -14,6 +14,8 @@ from billing.models import (
     InvoiceState,
     LineKind,
     PeriodTotal,
+    Plan,
+    PlanVersion,
     Price,
     Settles,
     Verdict,
@@ -24,6 +26,7 @@ from billing.rules.money import Money
 from billing.rules.period import Period
 from billing.rules.statement_lines import Billed, Key, LineKey, TermKey, TermKind
 from portal.core.tenants.models import Project
+from portal.prepared import instances, prepared_cursor
 
 
 class UsageParties(NamedTuple):
@@ -157,9 +160,24 @@ def load_names(rows: Iterable[Total], issued_lines: Iterable[IssuedLine]) -> Map
 
 
 def load_prices(ids: Iterable[int | None]) -> dict[int, Price]:
-    """By id, with their plans."""
-    price_ids = {pk for pk in ids if pk is not None}
-    return {p.pk: p for p in Price.objects.filter(pk__in=price_ids).select_related("version__plan")}
+    """By id, with their plans. One query, none without any."""
+    price_ids = sorted({pk for pk in ids if pk is not None})
+    if not price_ids:
+        return {}
+    with prepared_cursor() as cursor:
+        cursor.execute(_PRICES, {"prices": price_ids})
+        rows = list(instances(cursor, Price, PlanVersion, Plan))
+    prices = {}
+    for price, version, version.plan in rows:
+        price.version = version
+        prices[price.pk] = price
+    return prices
+
+
+_PRICES = """
+SELECT c.*, v.*, p.* FROM billing_price c JOIN billing_planversion v ON v.id = c.version_id
+JOIN billing_plan p ON p.id = v.plan_id WHERE c.id = ANY (%(prices)s::bigint[])
+"""
 
 
 def sum_usage(

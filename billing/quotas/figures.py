@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 
+from billing.catalog import terms
 from billing.models import BillingPeriod, Quota, QuotaMeasure
 from billing.queries.costs import cost
 from billing.quotas import carry_over, counters, freshness, pools, reservations, valued_use
@@ -249,7 +250,7 @@ def _ranges(tenant: int, window: Window, calendar: Calendar) -> Iterable[Range]:
 def _value_lines(
     plan: _Plan, counts: Sequence[Count], prices: Mapping[int, PriceTag]
 ) -> dict[Range, tuple[Lines, Lines]]:
-    queried = valued_use.list_by_statement(place.span.tenant for place in plan.lines)
+    queried = terms.list_by_statement(place.span.tenant for place in plan.lines)
     periods = [
         (place.period, counts[want])
         for place, want in plan.lines.items()

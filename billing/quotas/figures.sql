@@ -112,12 +112,6 @@ ORDER BY 1, 2, 3, 4, 5;
 SELECT g.price_id, g.meter, g.unit_price, g.currency, g.by_total, w.price_id IS NOT NULL
 FROM billing_pricetag g LEFT JOIN billing_walletprice w USING (price_id) WHERE g.price_id = ANY (%(prices)s);
 
--- name: BY_STATEMENT
--- The tenants of whom prices of single units do not tell all, and whose statements are asked for.
-SELECT t.tenant_id FROM unnest(%(tenants)s::bigint[]) AS t (tenant_id)
-WHERE EXISTS (SELECT 1 FROM billing_payer y WHERE y.tenant_id = t.tenant_id OR y.payer_id = t.tenant_id)
-   OR EXISTS (SELECT 1 FROM billing_chargedbytotal c WHERE c.tenant_id = t.tenant_id);
-
 -- name: READ_THROUGH
 -- By tenant the clusters on which it owns accounts at the moment, up to when each is read, and how often it is pulled.
 SELECT DISTINCT o.tenant_id, c.name, c.complete_through, n.every

@@ -68,12 +68,6 @@ def load_price_tags(prices: Iterable[int | None]) -> dict[int, PriceTag]:
     return {price: PriceTag(tag(*columns), prepaid) for price, *columns, prepaid in price_rows}
 
 
-def list_by_statement(tenants: Iterable[int]) -> set[int]:
-    """Those tenants of whom prices of single units do not tell all. One query."""
-    ids = sorted({*tenants})
-    return {tenant for (tenant,) in rows(sql.BY_STATEMENT, {"tenants": ids})} if ids else set()
-
-
 def load_charges(
     wanted: Sequence[tuple[BillingPeriod, Count]], prices: Mapping[int, PriceTag]
 ) -> dict[int, tuple[Charged, Charged]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -81,9 +80,7 @@ def days_of(period: BillingPeriod) -> tuple[date, date]:
 def load_calendars(quotas: Sequence[Quota]) -> Mapping[int, Calendar]:
     """By tenant. One query."""
     tenants = {quota.tenant_id: quota.tenant for quota in quotas}
-    by_tenant: dict[int, list[BillingPeriod]] = defaultdict(list)
-    for row in BillingPeriod.objects.filter(tenant__in=tenants).order_by("start"):
-        by_tenant[row.tenant_id].append(row)
+    by_tenant = billing_periods.list_kept(tenants)
     return {
         pk: Calendar(billing_periods.days_by(tenant.zone, by_tenant[pk]), by_tenant[pk])
         for pk, tenant in tenants.items()

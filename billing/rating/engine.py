@@ -115,7 +115,7 @@ def _prepare(cursor: Any, *sets: str) -> None:
 
 def _offer(cursor: Any) -> Selected:
     """Find the terms and prices of all that is in `usage_input`; returns what these differ by."""
-    cursor.execute(price_spans.SPANS)
+    cursor.execute(f"{price_spans.SPANS};{price_spans.ANALYZE_SPANS}")
     cursor.execute(price_spans.SELECTED)
     columns = [column.name for column in cursor.description]
     selected = dict(zip(columns, cursor.fetchone(), strict=True))

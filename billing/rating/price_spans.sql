@@ -44,8 +44,8 @@ WITH reach AS (
     SELECT own.*, mark.at, lead(mark.at, 1, own.e) OVER (PARTITION BY own.id ORDER BY mark.at) AS until
     FROM own JOIN mark ON mark.id = own.id
 )
-SELECT s.account_id, s.tenant_id, s.project_id, p.timezone, s.at, s.until, p.id, v.id, v.charges,
-       row_number() OVER (ORDER BY s.at), NULL, y.payer_id
+SELECT s.account_id, s.tenant_id, s.project_id, p.timezone, s.at AS since, s.until, p.id AS period_id,
+       v.id AS version_id, v.charges, row_number() OVER (ORDER BY s.at) AS span_id, NULL::int AS calendar_id, y.payer_id
 FROM span s
 JOIN billing_billingperiod p ON p.tenant_id = s.tenant_id
     AND p.start <= to_timestamp(s.at) AND p."end" > to_timestamp(s.at)
@@ -59,7 +59,9 @@ LEFT JOIN LATERAL (
 ) v ON true
 LEFT JOIN billing_payer y ON y.tenant_id = s.tenant_id AND y.since <= local_day(s.at, p.timezone)
     AND (y.until IS NULL OR y.until > local_day(s.at, p.timezone))
-WHERE s.until > s.at;
+WHERE s.until > s.at
+
+-- name: ANALYZE_SPANS
 ANALYZE rate_span
 
 -- name: SELECTED
@@ -86,14 +88,14 @@ ANALYZE usage_input (cluster, queue, qos, priority_class, gpu_model, mig_profile
 INSERT INTO rate_offer (offer_id, account_id, meter, cluster, queue, qos, priority_class, gpu_model, mig_profile, state,
     since, until, span_id, open_id, use, service_month, resource, tenant_id, project_id, period_id, timezone, version_id,
     payer_id, price_id, unit_price, verdict, counted, second_cost, terms_id)
-SELECT o.*, resource = 'gpu' OR verdict = 'charged',
+SELECT o.*, resource = 'gpu' OR verdict = 'charged' AS counted,
        unit_price / (CASE resource WHEN 'cpu' THEN 3600000 WHEN 'memory' THEN 3686400 WHEN 'gpu-memory' THEN 3686400
-                              ELSE 3600 END)::numeric(30),
+                              ELSE 3600 END)::numeric(30) AS second_cost,
        min(offer_id) OVER (PARTITION BY tenant_id, payer_id, period_id, project_id, version_id, price_id, resource,
-                                        verdict)
+                                        verdict) AS terms_id
 FROM (
     SELECT row_number() OVER (ORDER BY s.since) AS offer_id, h.*, s.since, s.until, s.span_id, w.open_id, n.use,
-           utc_month(s.since), r.resource,
+           utc_month(s.since) AS service_month, r.resource,
            s.tenant_id, s.project_id, s.period_id, s.timezone, s.version_id, s.payer_id,
            CASE WHEN r.resource = ANY (s.charges) THEN c.id END AS price_id,
            CASE WHEN r.resource = ANY (s.charges) THEN c.unit_price END AS unit_price,

@@ -96,10 +96,11 @@ FROM (SELECT (record_id >> 40)::int AS month, bool_or(ended IS NULL) AS grows FR
 -- What should be rated where the price of a span is one for all of it. Zero-length runs hold nothing: they have no cut, but
 -- stay visible as jobs.
 INSERT INTO rate_cut
-SELECT u.record_id, greatest(u.started, o.since), least(u.finish, o.until),
+SELECT u.record_id, greatest(u.started, o.since) AS service_from, least(u.finish, o.until) AS service_to,
        resource_amount(o.resource, u.gpus, u.cpu_milli, u.memory_mib, u.gpu_memory_mib, u.billing, u.meter, u.quantity)
-           * held_seconds(o.since, o.until, u.started, u.finish, u.suspended),
-       o.offer_id, CASE o.resource WHEN 'gpu' THEN u.share_num ELSE 1 END, resource_parts(o.resource, u.share_den), 1
+           * held_seconds(o.since, o.until, u.started, u.finish, u.suspended) AS units,
+       o.offer_id, CASE o.resource WHEN 'gpu' THEN u.share_num ELSE 1 END AS share_num,
+       resource_parts(o.resource, u.share_den) AS share_den, 1 AS place
 FROM usage_input u JOIN rate_offer o
   ON o.account_id = u.account_id AND o.since < u.finish AND o.until > u.started
  AND (NOT %(by_cluster)s OR o.cluster = u.cluster) AND (NOT %(by_queue)s OR o.queue = u.queue)

@@ -8,9 +8,8 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from django.db import connection
-
 from billing.models import Reservation, ReservedAmount
+from portal.prepared import prepared_cursor
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "progress.sql")
@@ -55,7 +54,7 @@ def load_progress(
         "unseen": unseen,
         "besides": besides,
     }
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(sql.PROGRESS, values)
         return {pk: Progress(*columns) for pk, *columns in cursor.fetchall()}
 

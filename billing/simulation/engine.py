@@ -6,7 +6,7 @@ Nobody's lock is taken, so whatever is supposed, usage goes on being taken in an
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from billing.catalog import billing_periods
 from billing.catalog.terms import Terms
 from billing.invoicing import charges
 from billing.invoicing.charges import ChargeInputs, InOrder
-from billing.models import BillingPeriod, PeriodTotal, Price, Verdict
+from billing.models import BillingPeriod, Price
 from billing.models.plans import priced_meter
 from billing.rating import engine
 from billing.rules.money import Money
@@ -25,6 +25,7 @@ from billing.rules.period import Period
 from billing.rules.statement_lines import Key as StatementKey
 from billing.rules.statement_lines import LineKey
 from clusters import temp_tables
+from portal.prepared import prepared_cursor
 
 Ordered = Callable[[BillingPeriod, Collection[int], Fraction], Mapping[int, Fraction]]
 """How an allowance is used in order of time: see `billing.catalog.allowances`."""
@@ -102,7 +103,7 @@ def count_cuts() -> None:
         cursor.execute("ANALYZE suppose_cut")
 
 
-def added(sums: Sequence[Sum]) -> dict[Used, Fraction]:
+def added(sums: Iterable[Sum]) -> dict[Used, Fraction]:
     """By key."""
     totals: dict[Used, Fraction] = {}
     for sum_ in sums:
@@ -120,14 +121,19 @@ class Owing:
 
 def rated_use(periods: Iterable[int]) -> dict[Used, Fraction]:
     """What is charged in these billing periods as it is rated, wallets' use included. One query."""
-    totals = PeriodTotal.objects.filter(
-        period__in=list(periods), verdict=Verdict.CHARGED, price_id__isnull=False
-    )
-    columns = ("tenant", "period", "project__name", "resource", "price_id", "payer", "share_den", "units")
     used: dict[Used, Fraction] = defaultdict(Fraction)
-    for tenant, period, project, resource, price, payer, share_den, units in totals.values_list(*columns):
-        used[Used(tenant, period, project, resource, price, "", payer)] += Fraction(int(units), share_den)
+    with prepared_cursor() as cursor:
+        cursor.execute(_RATED, {"periods": list(periods)})
+        for tenant, period, project, resource, price, payer, share_den, units in cursor.fetchall():
+            used[Used(tenant, period, project, resource, price, "", payer)] += Fraction(int(units), share_den)
     return dict(used)
+
+
+_RATED = """
+SELECT t.tenant_id, t.period_id, p.name, t.resource, t.price_id, t.payer_id, t.share_den, t.units
+FROM billing_periodtotal t JOIN tenants_project p ON p.id = t.project_id
+WHERE t.period_id = ANY (%(periods)s::bigint[]) AND t.verdict = 'charged' AND t.price_id IS NOT NULL
+"""
 
 
 def paid_by(used: Mapping[Used, Fraction], payer: int | None) -> dict[Used, Fraction]:

@@ -14,25 +14,31 @@ from fractions import Fraction
 from functools import partial
 
 from django.db import transaction
-from django.db.models import Min, Q
+from django.db.models import Min
 
-from billing.catalog import allowances, billing_periods, line_descriptions, terms, third_party_payers
+from billing.catalog import allowances, billing_periods, line_descriptions, terms
+from billing.catalog.allowances import Cut
 from billing.catalog.terms import Terms
-from billing.invoicing.statement_rows import load_prices
 from billing.models import BillingPeriod, Price
 from billing.models.rated import Resource
 from billing.queries.costs import per_currency
+from billing.rating import single_run
 from billing.rules.meters import Meter
 from billing.rules.money import Money
 from billing.rules.statement_lines import Key, LineKey
 from billing.simulation import engine
-from billing.simulation.engine import Owing, Used
+from billing.simulation.engine import Owing, Sum, Used
 from billing.simulation.messages import SENTENCES
-from clusters import usage
+from billing.simulation.quote_inputs import QuoteInputs
 from clusters.connectors.base import UsageFact
-from portal.core.tenants.models import Ownership, Tenant
+from clusters.models import Account, Cluster
+from portal.core.tenants.models import Ownership, Project, Tenant
 from portal.errors import CodedError
 from portal.excerpt import quoted
+from portal.prepared import instances, prepared_cursor
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "quotes.sql")
 
 LONGEST = 366 * 86_400
 """Seconds that a job may be quoted for."""
@@ -78,34 +84,51 @@ class Quote:
 
 
 def quote(
-    *, tenant: Tenant, cluster: str, job: UsageFact, now: datetime, owner: Ownership | None = None
+    *,
+    tenant: Tenant,
+    cluster: str,
+    job: UsageFact,
+    now: datetime,
+    owner: Ownership | None = None,
+    inputs: QuoteInputs | None = None,
 ) -> Quote:
     """What the tenant's job would cost that runs from `job.started` to `job.ended`, on the named cluster.
 
-    `job.account` is one that the tenant owns then, "" for any of them; `owner`: as `account_of` says it, for callers
-    that quote several lengths. It starts within two years of `now`, or in
-    a billing period that is kept. Keeps nothing, and waits for nobody who rates. Raises QuoteError.
+    `job.account` is one that the tenant owns then, "" for any of them. It starts within two years of `now`, or in a
+    billing period that is kept. Keeps nothing, and waits for nobody who rates. For callers that quote several lengths:
+    `owner`, as `account_of` says it, and `inputs` of the tenant. Raises QuoteError.
     """
     seconds = read_length(job)
     started = datetime.fromtimestamp(job.started or 0, UTC)
     ended = started + timedelta(seconds=seconds)
     _refuse_far(tenant, started, now)
-    with transaction.atomic():
-        account = owner or account_of(tenant, cluster, job.account, started)
-        billing_periods.ensure(tenant=tenant, since=started, until=ended)
-        if not usage.load_supposed(account.account_id, job):
-            raise QuoteError("account-unknown", account=quoted(job.account), cluster=cluster)
-        engine.prepare()
-        touching = BillingPeriod.objects.filter(tenant=tenant, start__lt=ended, end__gt=started)
-        touched = list(touching.order_by("start"))
-        sums = engine.sums([period.pk for period in touched], in_order=True)
-        added = {key: seconds for key, seconds in engine.added(sums).items() if key.tenant == tenant.pk}
-        owed = _owed(tenant, added, touched, ended)
-        transaction.set_rollback(True)
+    account = owner or account_of(tenant, cluster, job.account, started)
+    inputs = inputs or QuoteInputs(tenant)
+    if touched := inputs.list_covering(started, ended):
+        added, owed = _grow(account, job, touched, inputs)
+    else:
+        with transaction.atomic():
+            billing_periods.ensure(tenant=tenant, since=started, until=ended)
+            inputs = QuoteInputs(tenant)
+            added, owed = _grow(account, job, inputs.list_covering(started, ended), inputs)
+            transaction.set_rollback(True)
     parts, changed = _parts(added, owed)
     unpriced = _unpriced(added)
     total = per_currency([*(part.amount for part in parts), *(amount for _, amount in changed)])
     return Quote(started, ended, account.account.name, account.project.name, parts, changed, unpriced, total)
+
+
+def _grow(
+    account: Ownership, job: UsageFact, touched: Sequence[BillingPeriod], inputs: QuoteInputs
+) -> tuple[dict[Used, Fraction], list[tuple[Owing, Owing]]]:
+    """What the job adds to use, and what is owed without it and with it."""
+    cuts = single_run.cut_run(account.account_id, job)
+    if cuts is None:
+        cluster = account.account.cluster.name
+        raise QuoteError("account-unknown", account=quoted(job.account), cluster=cluster)
+    cuts = [cut for cut in cuts if cut.tenant == inputs.tenant.pk]  # another may own the account later
+    added = engine.added(_sum(cut) for cut in cuts)
+    return added, _owed(added, touched, cuts, inputs)
 
 
 def _refuse_far(tenant: Tenant, started: datetime, now: datetime) -> None:
@@ -130,45 +153,53 @@ def read_length(job: UsageFact) -> int:
 
 def account_of(tenant: Tenant, cluster: str, name: str, at: datetime) -> Ownership:
     """The tenant's account of that name on the cluster at the moment; "" for the first. Raises QuoteError."""
-    rows = (
-        Ownership.objects.filter(
-            Q(since=None) | Q(since__lte=at),
-            Q(until=None) | Q(until__gt=at),
-            tenant=tenant,
-            account__cluster__name=cluster,
-        )
-        .select_related("account__cluster", "project")
-        .order_by("account__name")
-    )
-    chosen = rows.filter(account__name=name).first() if name else rows.first()
-    if chosen is None:
+    values = {"tenant": tenant.pk, "cluster": cluster, "account": name, "moment": at}
+    with prepared_cursor() as cursor:
+        cursor.execute(sql.ACCOUNT, values)
+        row = next(instances(cursor, Ownership, Account, Cluster, Project), None)
+    if row is None:
         code = "account-not-owned" if name else "no-account-owned"
         raise QuoteError(code, tenant=tenant.name, account=quoted(name), cluster=quoted(cluster))
-    return chosen
+    owner: Ownership = row[0]
+    _, owner.account, owner.account.cluster, owner.project = row
+    owner.tenant = tenant
+    return owner
+
+
+def _sum(cut: Cut) -> Sum:
+    """What it adds to what is used under its key."""
+    key = Used(cut.tenant, cut.period, cut.project, cut.resource, cut.price, cut.gpu_model, cut.payer)
+    return Sum(key, Fraction(cut.units * cut.share_num, cut.share_den))
 
 
 def _owed(
-    tenant: Tenant, added: Mapping[Used, Fraction], touched: Sequence[BillingPeriod], ended: datetime
+    added: Mapping[Used, Fraction],
+    touched: Sequence[BillingPeriod],
+    cuts: Sequence[Cut],
+    inputs: QuoteInputs,
 ) -> list[tuple[Owing, Owing]]:
     """What is owed without the job and with it, over all periods that bear on it, by each who pays for it."""
-    terms_by_tenant = terms.of_tenants([tenant.pk])
-    stretches = third_party_payers.stretches_of(tenants=[tenant.pk])
+    tenant, terms_by_tenant = inputs.tenant, inputs.terms
     charging = [period for period in touched if period.pk in {key.period for key in added}] or touched[-1:]
-    periods = _list_earlier(tenant, ended) if _rolls(terms_by_tenant.get(tenant.pk)) else charging
-    rated = engine.rated_use(period.pk for period in periods)
+    rolls = _rolls(terms_by_tenant.get(tenant.pk))
+    periods = [row for row in inputs.periods if row.start < touched[-1].end] if rolls else charging
+    rated = inputs.load_rated(periods)
     charged = {key: seconds for key, seconds in added.items() if key.price is not None}
     both = dict(rated)
     for key, seconds in charged.items():
         both[key] = both.get(key, Fraction(0)) + seconds
-    prices = load_prices(key.price for key in both)
+    prices = inputs.load_prices(key.price for key in both)
     pairs = []
     for payer in sorted({key.payer for key in added} or {None}, key=lambda pk: pk or 0):
-        own = terms.paid_by(terms_by_tenant, payer, stretches)
+        own = terms.paid_by(terms_by_tenant, payer, inputs.stretches)
         pair = [
             engine.owed_by_tenant(
                 periods, engine.paid_by(used, payer), prices, own, partial(in_order, payer=payer)
             )
-            for used, in_order in ((rated, allowances.in_order), (both, allowances.in_order_with_supposed))
+            for used, in_order in (
+                (rated, allowances.in_order),
+                (both, partial(allowances.in_order_with, cuts=cuts)),
+            )
         ]
         pairs.append((pair[0][tenant.pk], pair[1][tenant.pk]))
     return pairs
@@ -179,11 +210,6 @@ def _rolls(own: Terms | None) -> bool:
     return own is not None and any(
         allowance.rollover for listed in own.allowances.values() for allowance in listed
     )
-
-
-def _list_earlier(tenant: Tenant, ended: datetime) -> Sequence[BillingPeriod]:
-    """All periods up to the end of the job."""
-    return list(BillingPeriod.objects.filter(tenant=tenant, start__lt=ended))
 
 
 def _parts(

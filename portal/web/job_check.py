@@ -13,7 +13,7 @@ from billing.admission.check import JobCheck, Need, check_job
 from billing.admission.wording import ask_text, limit_text, other_text, refusal_text
 from billing.queries.jobs import shapes
 from billing.simulation.quotes import QuoteError
-from portal.core.tenants.scope import acting_scope, own_work_tables
+from portal.core.tenants.scope import acting_scope
 from portal.ops import quotes
 from portal.sentences import sentence
 from portal.web.access_decorators import TenantRequest
@@ -70,7 +70,6 @@ def _check(request: TenantRequest, fields: Mapping[str, str]) -> JobCheck:
     job = quotes.job_of(fields, started=now)
     cluster = fields["cluster"] or next((mark.cluster for mark in request.marks), "")
     with acting_scope(request.tenant):
-        own_work_tables()
         return check_job(tenant=request.tenant, cluster=cluster, job=job, now=now)
 
 

@@ -14,7 +14,7 @@ from billing.queries.jobs import Shapes, shapes
 from billing.queries.own_plan import load_own_prices
 from billing.simulation.quotes import Quote, QuoteError, quote
 from portal.core.tenants.access import Action
-from portal.core.tenants.scope import acting_scope, own_work_tables
+from portal.core.tenants.scope import acting_scope
 from portal.ops import quotes
 from portal.ops.cli import BadInputError, moment
 from portal.sentences import sentence
@@ -72,7 +72,6 @@ def _quote(request: TenantRequest, fields: Mapping[str, str]) -> Quote:
     job = quotes.job_of(fields, started=_start(fields["at"], request))
     cluster = fields["cluster"] or next((mark.cluster for mark in request.marks), "")
     with acting_scope(request.tenant):
-        own_work_tables()
         return quote(tenant=request.tenant, cluster=cluster, job=job, now=request.moment)
 
 

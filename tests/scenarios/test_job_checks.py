@@ -15,8 +15,10 @@ from billing.admission.check import JobCheck, check_job
 from billing.admission.wording import answer_text, limit_text
 from billing.models import BillingPeriod, QuotaAction, QuotaEvery, QuotaMeasure, QuotaRelease
 from billing.quotas.terms import QuotaError
+from billing.simulation.quotes import QuoteError
 from clusters.models import Cluster
-from portal.core.tenants.models import Tenant
+from portal.core.tenants import ownership
+from portal.core.tenants.models import Ownership, Tenant
 from tests import builders
 from tests.builders import a_cluster, a_plan, a_tenant, at
 from tests.quota_stories import a_quota, look, shrink, spend
@@ -204,7 +206,31 @@ def test_quota_045_the_queries_are_as_many_for_thirty_budgets_as_for_three(
     few = queries()
     for number in range(3, 30):
         a_quota(vision, f"q{number}", **ACTS)
-    assert queries() == few
+    assert queries() == few <= 15
+
+
+def test_quota_045_what_was_changed_since_the_last_question_counts_in_the_next(
+    vision: Tenant, cluster: Cluster
+) -> None:
+    """However often it was asked on the same connection: price, budget, release, block, and whose the account is."""
+    a_quota(vision, amount=Decimal(100), **ACTS)
+    assert [ask(vision).may_run for _ in range(7)] == [True] * 7  # 96.00
+    a_plan(prices=[("gpu-hour", {}, "3.00", NOW.date())], effective_from=NOW.date())
+    assert str(ask(vision).refusing[0].amount) == "144"
+    a_quota(vision, amount=Decimal(150), **ACTS)
+    assert ask(vision).may_run
+    a_quota(vision, "of-ben", user="ben", amount=Decimal(1), action=QuotaAction.HOLD_JOBS)
+    assert [need.status.quota.name for need in ask(vision, user="ben").refusing] == ["of-ben"]
+    spend(cluster, "10.00", day="2026-03-04")
+    assert [need.status.quota.name for need in ask(vision, user="eve").refusing] == ["monthly"]
+
+    eve = a_tenant("eve", plan=None, accounts=[])
+    account = Ownership.objects.get(tenant=vision).account
+    ownership.assign(account=account, tenant=eve, since=NOW)
+    with pytest.raises(QuoteError):
+        ask(vision, account="vision")
+    a_quota(eve, "eves", measure=QuotaMeasure.GPU_HOURS, amount=Decimal(47), **ACTS)
+    assert [need.status.quota.name for need in ask(eve, account="vision").refusing] == ["eves"]
 
 
 def test_quota_045_the_command_says_it_by_its_exit_code(

@@ -15,7 +15,6 @@ from portal.api.problems import bad_request
 from portal.api.resources.quota_checks import JobToCheck, NeedSerializer, WalletNeedSerializer
 from portal.api.resources.quotes import SHAPE
 from portal.api.views import Endpoint
-from portal.core.tenants.scope import own_work_tables
 from portal.ops import quotes
 from portal.ops.quotas import check_data
 from portal.sentences import sentence
@@ -61,7 +60,6 @@ class JobChecks(Endpoint):
         fields = {name: str(values[name]) for name in (*SHAPE, "user") if name in values}
         try:
             job = quotes.job_of(fields, started=now)
-            own_work_tables()
             check = check_job_of_account(cluster=cluster, job=job, now=now)
         except QuoteError as error:
             raise bad_request(sentence(error)) from error

@@ -22,7 +22,6 @@ from portal.api.problems import ProblemError, bad_request, not_found
 from portal.api.resources.job_checks import ClusterJobCheckSerializer, JobOfCluster, beyond, empty_answer
 from portal.api.resources.quotes import SHAPE
 from portal.api.views import Endpoint
-from portal.core.tenants.scope import own_work_tables
 from portal.ops import quotes
 from portal.sentences import sentence
 
@@ -114,7 +113,6 @@ class JobReservations(ReservingEndpoint):
         fields = {name: str(values[name]) for name in (*SHAPE, "user") if name in values}
         try:
             job = quotes.job_of(fields, started=now)
-            own_work_tables()
             with connection.cursor() as cursor:
                 cursor.execute("SELECT set_config('lock_timeout', %s, true)", [PATIENCE])
             placement = reserve_job(

@@ -16,7 +16,6 @@ from portal.api.fields import MomentField
 from portal.api.problems import bad_request
 from portal.api.resources.quotes import SHAPE, JobShape, first_cluster
 from portal.api.views import TenantEndpoint
-from portal.core.tenants.scope import own_work_tables
 from portal.ops import quotes
 from portal.ops.quotas import check_data
 from portal.sentences import sentence
@@ -117,7 +116,6 @@ class QuotaChecks(TenantEndpoint):
         try:
             job = quotes.job_of(fields, started=now)
             cluster = values.get("cluster") or first_cluster(tenant, at=now)
-            own_work_tables()
             check = check_job(tenant=tenant, cluster=cluster, job=job, now=now)
         except QuoteError as error:
             raise bad_request(sentence(error)) from error

@@ -18,7 +18,6 @@ from portal.api.problems import bad_request
 from portal.api.views import TenantEndpoint
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.ownership import accounts_of
-from portal.core.tenants.scope import own_work_tables
 from portal.ops import quotes
 from portal.sentences import sentence
 
@@ -105,7 +104,6 @@ class Quotes(TenantEndpoint):
         try:
             job = quotes.job_of(fields, started=started)
             cluster = values.get("cluster") or first_cluster(tenant, at=self.moment)
-            own_work_tables()
             result = quote(tenant=tenant, cluster=cluster, job=job, now=self.moment)
         except QuoteError as error:
             raise bad_request(sentence(error)) from error

@@ -72,7 +72,7 @@ def _has_failed() -> bool:
 def own_work_tables() -> None:
     """Let go of the session's working tables, where another role made them: who acts for a tenant makes its own.
 
-    Call it where these are undone with the transaction, as by a quote: nobody else could work in them.
+    Call it in a transaction that is taken back, as for a quote: nobody else could work in the tables that follow.
     """
     with connection.cursor() as cursor:
         cursor.execute(_ANOTHERS)
