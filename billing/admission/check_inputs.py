@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from billing.models import Quota
 from billing.models.quota_terms import SCOPE
@@ -42,7 +43,7 @@ def load_quotas(tenant: Tenant, owner: Ownership, job: UsageFact) -> list[Quota]
 
 def load_state(tenant: Tenant, owner: Ownership, now: datetime) -> AccountState:
     """How the account stands now. One query."""
-    values = {
+    values: dict[str, Any] = {
         "tenant": tenant.pk,
         "account": owner.account_id,
         "moment": now,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Min
@@ -153,7 +154,7 @@ def read_length(job: UsageFact) -> int:
 
 def account_of(tenant: Tenant, cluster: str, name: str, at: datetime) -> Ownership:
     """The tenant's account of that name on the cluster at the moment; "" for the first. Raises QuoteError."""
-    values = {"tenant": tenant.pk, "cluster": cluster, "account": name, "moment": at}
+    values: dict[str, Any] = {"tenant": tenant.pk, "cluster": cluster, "account": name, "moment": at}
     with prepared_cursor() as cursor:
         cursor.execute(sql.ACCOUNT, values)
         row = next(instances(cursor, Ownership, Account, Cluster, Project), None)
