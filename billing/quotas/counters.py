@@ -72,6 +72,11 @@ class Count:
     def keys(self) -> list[Key]:
         return list(dict.fromkeys([*self.rated, *self.grown]))
 
+    @property
+    def whole(self) -> Mapping[Key, Fraction]:
+        """Both together, by key."""
+        return {key: self.seconds(key) for key in self.keys} if self.grown else self.rated
+
 
 class Wants:
     """Spans and scopes that are asked of the database at once: each pair once."""
@@ -144,18 +149,17 @@ def count_edges(edges: Sequence[Edge]) -> list[dict[int, Count]]:
     return counts
 
 
-@dataclass(frozen=True, slots=True)
-class Days:
-    """What whole days used by price and resource, and the first day on which the tenant ever used anything."""
+@dataclass(slots=True)
+class Recent:
+    """What the last whole days used, of all projects together; and the first day on which the tenant used anything."""
 
-    by_day: Mapping[date, Mapping[tuple[int | None, str], Fraction]]
-    begun: date | None
+    use: dict[Key, Fraction] = field(default_factory=dict)
+    begun: date | None = None
 
 
-def count_days(queries: Sequence[tuple[int, Scope, date]], *, back: int) -> list[Days]:
+def count_recent(queries: Sequence[tuple[int, Scope, date]], *, back: int) -> list[Recent]:
     """Of the `back` days before each day, for a tenant and a scope. One query; none where nothing is asked."""
-    by_day: list[dict[date, dict[tuple[int | None, str], Fraction]]] = [defaultdict(dict) for _ in queries]
-    begun: list[date | None] = [None for _ in queries]
+    recent = [Recent() for _ in queries]
     if queries:
         values = {
             "wants": list(range(len(queries))),
@@ -164,11 +168,11 @@ def count_days(queries: Sequence[tuple[int, Scope, date]], *, back: int) -> list
             "end_days": [day for _, _, day in queries],
             **scope_columns([scope for _, scope, _ in queries]),
         }
-        for want, day, price, resource, share_den, units, first in rows(sql.DAYS, values):
-            sums, key = by_day[want][day], (price, resource)
-            sums[key] = sums.get(key, Fraction(0)) + Fraction(int(units), share_den)
-            begun[want] = first
-    return [Days(days, first) for days, first in zip(by_day, begun, strict=True)]
+        for want, price, resource, share_den, units, first in rows(sql.RECENT, values):
+            key, seconds = Key(0, "", price, resource), Fraction(int(units), share_den)
+            use, recent[want].begun = recent[want].use, first
+            use[key] = use[key] + seconds if key in use else seconds
+    return recent
 
 
 def gpu_hours(seconds: Iterable[tuple[Key, Fraction]]) -> Fraction:

@@ -13,7 +13,6 @@ from fractions import Fraction
 
 from billing.catalog import terms
 from billing.models import BillingPeriod, Quota, QuotaMeasure
-from billing.queries.costs import cost
 from billing.quotas import carry_over, counters, freshness, pools, reservations, valued_use
 from billing.quotas.counters import EVERYTHING, Count, Edge, Span, Wants, scope_of
 from billing.quotas.credits import load_credits
@@ -21,7 +20,7 @@ from billing.quotas.debts import load_debts
 from billing.quotas.pools import Loan
 from billing.quotas.valued_use import Lines, PriceTag
 from billing.quotas.windows import DAY, Calendar, Window, days_of, load_calendars
-from billing.rules.forecast import LAST, pace
+from billing.rules.forecast import FEWEST, LAST
 from billing.rules.money import Money
 from billing.rules.quotas import Every
 
@@ -54,15 +53,17 @@ class Figure:
 
     @property
     def used(self) -> Fraction:
-        return self.rated + self.counted_on - self.credited
+        used = self.rated + self.counted_on if self.counted_on else self.rated
+        return used - self.credited if self.credited else used
 
     def amount(self, quota: Quota) -> Fraction:
         """What may be used in the window, of the quota's own."""
-        return max(Fraction(quota.amount) + self.carried, Fraction(0))
+        amount = Fraction(quota.amount)
+        return max(amount + self.carried, Fraction(0)) if self.carried else amount
 
     def limit(self, quota: Quota) -> Fraction:
         """The same with what it may borrow: all of that is used before the quota acts."""
-        return self.amount(quota) + self.borrowable
+        return self.amount(quota) + self.borrowable if self.borrowable else self.amount(quota)
 
     def is_overdrawn(self, quota: Quota) -> bool:
         """Whether the period before left nothing of this one."""
@@ -310,16 +311,16 @@ class _Value:
         return total
 
     def _add(self, total: _Sum, count: Count, valued: tuple[Lines, Lines] | None) -> None:
-        if valued is None:
-            rated = self.plain(count.rated)
-            whole = self.plain({key: count.seconds(key) for key in count.keys})
+        seconds = count.whole
+        plain = self.plain(seconds)
+        if valued is not None:
+            rated, whole = self._in_lines(count.rated, valued[0]), self._in_lines(seconds, valued[1])
         else:
-            rated = self._in_lines(count.rated, valued[0])
-            whole = self._in_lines({key: count.seconds(key) for key in count.keys}, valued[1])
+            rated, whole = self.plain(count.rated) if count.grown else plain, plain
         total.rated += rated
         total.grown += whole - rated
         total.use += whole
-        total.plain += self.plain({key: count.seconds(key) for key in count.keys})
+        total.plain += plain
         total.speed += self.plain(count.speed)
 
     def _in_lines(self, seconds: Mapping[counters.Key, Fraction], valued: Lines) -> Fraction:
@@ -345,7 +346,7 @@ class _Value:
             return Fraction(0)
         if self.quota.measure == QuotaMeasure.CREDITS and not priced.is_prepaid:
             return Fraction(0)
-        return cost(priced.tag, seconds).amount
+        return priced.a_second * seconds
 
     def _of_unit(self, amounts: Iterable[Money]) -> Fraction:
         return sum((money.amount for money in amounts if money.currency == self.quota.unit), Fraction(0))
@@ -369,23 +370,20 @@ def _forecasts(
         if quota.every != Every.ROLLING and windows[quota.pk].start <= moment < windows[quota.pk].end
     ]
     today = {quota.pk: calendars[quota.tenant_id].days.day_of(moment) for quota in queried}
-    days = counters.count_days(
+    recent = counters.count_recent(
         [(quota.tenant_id, scope_of(quota), today[quota.pk]) for quota in queried], back=LAST
     )
     tags = {**prices, **valued_use.load_price_tags(
-        {price for one in days for sums in one.by_day.values() for price, _ in sums} - prices.keys()
+        {key.price for one in recent for key in one.use} - prices.keys()
     )}  # fmt: skip
     results = {}
-    for quota, one in zip(queried, days, strict=True):
+    for quota, one in zip(queried, recent, strict=True):
         value, total = _Value(quota, tags), values[quota.pk]
         first = max(today[quota.pk] - LAST * DAY, one.begun or today[quota.pk])
-        going = pace([
-            value.plain({counters.Key(0, "", price, kind): used
-                         for (price, kind), used in one.by_day.get(first + place * DAY, {}).items()})
-            for place in range((today[quota.pk] - first).days)
-        ])  # fmt: skip
-        if going is not None:
-            rest = Fraction((windows[quota.pk].end - moment) // timedelta(seconds=1), 86400)
+        days = (today[quota.pk] - first).days
+        if days >= FEWEST:
+            rest = (windows[quota.pk].end - moment) // timedelta(seconds=1)
+            coming = value.plain(one.use) * Fraction(rest, days * 86400)  # as much a second as on those days
             mix = total.use / total.plain if total.plain else Fraction(1)
-            results[quota.pk] = total.rated + total.grown + going.coming(rest).expected * mix
+            results[quota.pk] = total.rated + total.grown + coming * mix
     return results

@@ -90,9 +90,9 @@ FROM want w CROSS JOIN LATERAL (
 WHERE w.project_id IS NULL OR r.project_id = w.project_id
 GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 5, 6, 7;
 
--- name: DAYS
--- What the last whole days used, by want and day, for a forecast; and the first day on which the tenant used anything.
-SELECT w.want, d.day, g.price_id, g.resource, g.share_den, sum(d.units),
+-- name: RECENT
+-- What the last whole days used, by want, for a forecast; and the first day on which the tenant used anything.
+SELECT w.want, g.price_id, g.resource, g.share_den, sum(d.units),
        (SELECT min(f.day) FROM billing_dailyusage f WHERE f.tenant_id = w.tenant_id)
 FROM unnest(%(wants)s::int[], %(tenants)s::bigint[], %(first_days)s::date[], %(end_days)s::date[],
             %(projects)s::bigint[], %(users)s::text[], %(accounts)s::text[],
@@ -104,8 +104,8 @@ JOIN billing_usageseries g ON g.tenant_id = d.tenant_id AND g.id = d.series_id
  AND (w.account IS NULL OR g.account = w.account) AND (w.cluster IS NULL OR g.cluster = w.cluster)
  AND (w.queue IS NULL OR g.queue = w.queue) AND (w.qos IS NULL OR g.qos = w.qos)
  AND (w.gpu_model IS NULL OR g.gpu_model = w.gpu_model)
-GROUP BY w.want, w.tenant_id, d.day, g.price_id, g.resource, g.share_den HAVING sum(d.units) <> 0
-ORDER BY 1, 2, 3, 4, 5;
+GROUP BY w.want, w.tenant_id, g.price_id, g.resource, g.share_den HAVING sum(d.units) <> 0
+ORDER BY 1, 2, 3, 4;
 
 -- name: PRICES
 -- With whether wallets pay what they charge.

@@ -84,7 +84,8 @@ def _review(tenants: Collection[int], tally: ReviewTally, moment: datetime) -> N
     changes = list(QuotaChange.objects.filter(tenant__in=tenants).values_list("pk", flat=True))
     changes_of_plans = plan_quotas.follow_plans(tenants, moment=moment)
     debts.follow_debts(tenants, moment=moment)
-    quotas = list(list_quotas().filter(tenant__in=tenants))
+    listed = list_quotas().filter(tenant__in=tenants).select_related(None)
+    quotas = list(listed.prefetch_related("tenant", "project", "borrows_from"))  # each of these once
     now = figures.load_figures(quotas, moment=moment)
     before = _load_newest_periods(quotas)
     crossings = _load_crossings(quotas, now, moment)
@@ -108,6 +109,7 @@ def _review(tenants: Collection[int], tally: ReviewTally, moment: datetime) -> N
 def _load_newest_periods(quotas: Sequence[Quota]) -> dict[int, QuotaPeriod]:
     """By quota the period that was looked at last."""
     rows = QuotaPeriod.objects.filter(quota__in=quotas).order_by("quota", "-start").distinct("quota")
+    rows = rows.only("quota", "start", "evaluated_at")
     return {row.quota_id: row for row in rows}
 
 

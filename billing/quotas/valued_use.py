@@ -25,10 +25,11 @@ from billing.rules.statement_lines import LineKey, Owed, TermKey
 
 @dataclass(frozen=True, slots=True)
 class PriceTag:
-    """A price, and whether it is paid out of wallets."""
+    """A price, whether it is paid out of wallets, and what each second costs by it, in major units."""
 
     tag: Tag
     is_prepaid: bool
+    a_second: Fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,11 @@ def load_price_tags(prices: Iterable[int | None]) -> dict[int, PriceTag]:
     """By id. One query."""
     ids = sorted({price for price in prices if price is not None})
     price_rows = rows(sql.PRICES, {"prices": ids}) if ids else []
-    return {price: PriceTag(tag(*columns), prepaid) for price, *columns, prepaid in price_rows}
+    tags = {}
+    for price, *columns, prepaid in price_rows:
+        one = tag(*columns)
+        tags[price] = PriceTag(one, prepaid, cost(one, Fraction(1)).amount)
+    return tags
 
 
 def load_charges(

@@ -162,7 +162,7 @@ class PerUnit:
             raise RuleError("price-not-finite", price=price)
         if price < 0:
             raise RuleError("price-negative", price=price)
-        if (Fraction(price) * 10**MAX_PRICE_DECIMALS).denominator != 1:
+        if 10**MAX_PRICE_DECIMALS % Fraction(price).denominator:
             raise RuleError("price-decimals", most=MAX_PRICE_DECIMALS, price=price)
 
     def amount(self, resource_seconds: Fraction, currency: str) -> Money:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 
 from billing.rules.errors import RuleError
 from billing.rules.money import decimal_of
@@ -64,12 +65,12 @@ class Threshold:
     """A share of the amount, or an absolute level: `text` is how it was written, and its name."""
 
     text: str
-    percent: Fraction | None
+    share: Fraction | None
     level: Fraction | None
 
     def at(self, amount: Fraction) -> Fraction:
         """The figure that reaches it."""
-        return amount * self.percent / 100 if self.percent is not None else self.level or Fraction(0)
+        return amount * self.share if self.share is not None else self.level or Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class Reached:
     level: Fraction
 
 
+@lru_cache(maxsize=1000)
 def read_threshold(text: str, *, repeats: bool = False, what: str = "threshold") -> Threshold:
     """`"80%"` or `"250.00"`. RuleError for none, for 0 and below, and above 100 % unless it `repeats`."""
     written = text.strip()
@@ -97,7 +99,7 @@ def read_threshold(text: str, *, repeats: bool = False, what: str = "threshold")
         raise RuleError("threshold-beyond", text=quoted(text))
     if value > 1000:
         raise RuleError("threshold-too-far", text=quoted(text))
-    return Threshold(f"{_plain(value)}%", Fraction(value), None)
+    return Threshold(f"{_plain(value)}%", Fraction(value) / 100, None)
 
 
 def read_thresholds(
@@ -109,7 +111,7 @@ def read_thresholds(
     thresholds = [read_threshold(text, repeats=repeats, what=what) for text in texts]
     if len({threshold.text for threshold in thresholds}) < len(thresholds):
         raise RuleError("thresholds-twice")
-    return sorted(thresholds, key=lambda threshold: (threshold.percent is None, threshold.at(Fraction(100))))
+    return sorted(thresholds, key=lambda threshold: (threshold.share is None, threshold.at(Fraction(100))))
 
 
 def reached(
@@ -122,10 +124,10 @@ def reached(
     """
     if figure <= 0:
         return []
-    levels = [read_threshold(text, repeats=True, what="forecast") for text in thresholds]
-    reached_levels = [Reached(one.text, one.at(amount)) for one in levels if figure >= one.at(amount)]
+    levels = [(one.text, one.at(amount)) for one in _read_all(thresholds)]
+    reached_levels = [Reached(text, level) for text, level in levels if figure >= level]
     if repeat_every is not None:
-        last = max([amount, *(one.at(amount) for one in levels)])
+        last = max([amount, *(level for _, level in levels)])
         count = int((figure - last) // Fraction(repeat_every)) if figure > last else 0
         for number in range(max(1, count - REPEATS + 1), count + 1):
             level = last + number * Fraction(repeat_every)
@@ -133,11 +135,16 @@ def reached(
     return sorted(reached_levels, key=lambda one: one.level)
 
 
+def _read_all(thresholds: Sequence[str]) -> list[Threshold]:
+    """Those that are kept: they were checked when they were set."""
+    return [read_threshold(text, repeats=True, what="forecast") for text in thresholds]
+
+
 def next_level(
     figure: Fraction, *, amount: Fraction, thresholds: Sequence[str], repeat_every: Decimal | None = None
 ) -> Fraction | None:
     """The lowest threshold above the figure; None where there is none."""
-    levels = [read_threshold(text, repeats=True, what="forecast").at(amount) for text in thresholds]
+    levels = [one.at(amount) for one in _read_all(thresholds)]
     ahead = [level for level in [*levels, amount] if level > figure]
     if repeat_every is not None and not ahead:
         last, step = max([amount, *levels]), Fraction(repeat_every)
