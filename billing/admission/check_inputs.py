@@ -27,17 +27,20 @@ class AccountState:
 
 
 def load_quotas(tenant: Tenant, owner: Ownership, job: UsageFact) -> list[Quota]:
-    """The quotas in whose scope the job is, in the account of `owner`, by name. One query."""
+    """The quotas in whose scope the job is, in the account of `owner`, by name. One query, one more with pools."""
     values = {column: getattr(job, column, "") for column in SCOPE}
     values |= {"account": owner.account.name, "cluster": owner.account.cluster.name}
     values |= {"tenant": tenant.pk, "project": owner.project_id}
     with prepared_cursor() as cursor:
         cursor.execute(sql.QUOTAS, values)
         rows = [row for (row,) in instances(cursor, Quota)]
+    pools = Quota.objects.in_bulk({row.borrows_from_id for row in rows if row.borrows_from_id is not None})
     for row in rows:
         row.tenant = tenant
         if row.project_id is not None:
             row.project = owner.project
+        if row.borrows_from_id is not None:
+            row.borrows_from = pools[row.borrows_from_id]
     return rows
 
 

@@ -22,6 +22,7 @@ UNSEEN = (
     5400  # seconds behind its cluster's watermark from which a run counts as no longer seen, as on live pages
 )
 FEW = 20
+"""So many spans or scopes the plan that a connection keeps is good for: it is made for an unknown number of them."""
 LONGEST_CUT = 70 * 86400  # seconds that one rated row can last: it ends with its billing period
 
 
