@@ -12,6 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from billing.admission.check import JobCheck, check_job
+from billing.admission.reserve import reserve_job
 from billing.admission.wording import answer_text, limit_text
 from billing.models import BillingPeriod, QuotaAction, QuotaEvery, QuotaMeasure, QuotaRelease
 from billing.quotas.terms import QuotaError
@@ -19,6 +20,7 @@ from billing.simulation.quotes import QuoteError
 from clusters.models import Cluster
 from portal.core.tenants import ownership
 from portal.core.tenants.models import Ownership, Tenant
+from portal.ops.quotas import check_data
 from tests import builders
 from tests.builders import a_cluster, a_plan, a_tenant, at
 from tests.quota_stories import a_quota, look, shrink, spend
@@ -133,6 +135,32 @@ def test_quota_063_the_refusal_names_budget_window_used_left_reset_and_whom_to_a
     a_quota(vision, **ACTS)
     assert answer_text(ask(vision)).endswith(f"ask an owner of {vision.name}.")
     assert [limit_text(seconds) for seconds in (60, 19_980, 95_400)] == ["0:01:00", "5:33:00", "1-02:30:00"]
+
+
+def test_quota_063_it_says_what_is_reserved_and_each_kind_of_budget_has_its_stable_type(
+    vision: Tenant, cluster: Cluster
+) -> None:
+    a_quota(vision, amount=Decimal(100), **ACTS)
+    spend(cluster, "40.00")
+    begin = int(NOW.timestamp())
+    other = builders.a_job(gpus=8, started=begin, ended=begin + 7200)
+    reserve_job(cluster=cluster, key="other", job=other, now=NOW)
+    assert answer_text(ask(vision)).startswith(
+        "Budget monthly (everything, each month): $40.00 of $100.00 used, $32.00 reserved, $28.00 left; this job needs "
+        "up to $96.00. A time limit of 1:45:00 fits. It resets on 2026-04-01 00:00 UTC. To raise it, ask "
+    )
+    scope: dict[str, Any] = {"project": vision.projects.get(), "account": "vision", "cluster": "gpu1"}
+    scope |= {"user": "ben", "qos": "low", "queue": "gpu", "gpu_model": "a100"}
+    for name, value in scope.items():
+        a_quota(vision, f"of-{name}".replace("_", "-"), amount=Decimal(1), **{name: value})
+    a_quota(vision, "of-both", amount=Decimal(1), user="ben", queue="gpu")  # the narrowest says it
+    data = check_data(ask(vision, user="ben", qos="low", queue="gpu"))
+    kinds = {
+        need["name"]: need["type"].removeprefix("urn:clustertab:problem:quota-used-up-")
+        for need in data["quotas"]
+    }
+    names = [name.replace("_", "-") for name in scope]
+    assert kinds == {"monthly": "tenant", "of-both": "user"} | {f"of-{name}": name for name in names}
 
 
 def test_quota_031_only_what_acts_on_such_a_job_keeps_it_from_running(

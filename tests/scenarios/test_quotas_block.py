@@ -22,10 +22,13 @@ from clusters.connectors.base import ConnectorError
 from clusters.enforcement_plan import LimitError, SchedulerPort
 from clusters.models import Act, Cluster
 from portal.core.events.models import Event
+from portal.core.webhooks.models import Delivery
 from tests.builders import a_plan, a_tenant, at, own
+from tests.fakes.receiver import receiving
 from tests.fakes.scheduler_port import a_port, a_world
 from tests.fakes.slurmrestd import StandIn
 from tests.quota_stories import a_quota, spend
+from tests.webhooks import Clock, a_webhook, deliver, inner_networks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -95,6 +98,32 @@ def lab(settings: Any) -> Iterator[Lab]:
 def events() -> list[str]:
     rows = Event.objects.filter(type__in=["quota.blocked", "quota.lifted"]).order_by("pk")
     return list(rows.values_list("type", flat=True))
+
+
+def _refuse(*_: Any, **__: Any) -> None:
+    raise ConnectionRefusedError("mail.example does not answer")
+
+
+def test_quota_029_a_mail_server_and_a_webhook_that_are_down_hold_up_no_block(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_quota(lab.tenant, thresholds=("100%",), **BLOCKS)
+    with inner_networks():
+        with receiving() as receiver:
+            a_webhook(receiver, lab.tenant, "quota.threshold", "quota.blocked")
+        spend(lab.cluster, "1000.00")
+        clock = Clock(lab.now)
+        with monkeypatch.context() as patched:
+            patched.setattr("django.core.mail.backends.locmem.EmailBackend.open", _refuse, raising=False)
+            assert (lab.goes_by().blocked, lab.gpus) == (1, 0)
+            assert deliver(clock) == 2
+            assert mail.outbox == []
+        sent = Delivery.objects.order_by("pk").values_list("type", "state", "attempts")
+        assert list(sent) == [("quota.threshold", "waiting", 1), ("quota.blocked", "waiting", 1)]
+        lab.goes_by(5 * 3600)
+        assert [str(message.subject) for message in mail.outbox] == ["Budget monthly: 100% is used"]
+        lab.raise_to("2000.00")
+        assert (lab.goes_by().lifted, lab.gpus) == (1, 8)
 
 
 def test_quota_032_what_is_used_up_blocks_the_account_within_two_passes_and_says_so(lab: Lab) -> None:

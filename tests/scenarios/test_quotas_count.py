@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from django.db.models import F
 
+from billing.limits import limits
+from billing.limits.limits import LimitTerms
 from billing.models import (
     BillingPeriod,
     DailyUsage,
@@ -26,11 +28,12 @@ from billing.quotas.figures import Figure
 from billing.quotas.proof import prove_quotas
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
+from billing.rules.money import Money
 from billing.wallets import grants, wallet_terms
 from clusters.models import Cluster, Connection
 from portal.config_file import apply, schema
 from portal.core.tenants.models import Tenant
-from tests import builders
+from tests import builders, stories
 
 pytestmark = pytest.mark.django_db
 MONEY = QuotaMeasure.MONEY
@@ -73,6 +76,21 @@ def going_on(cluster: Cluster, *, started: str, seen: str, **fields: Any) -> Non
     fact = builders.a_job(started=started, ended=None, seen_until=seen, state="RUNNING", **fields)
     builders.ingest(cluster, fact, as_of=seen)
     Connection.objects.get_or_create(cluster=cluster, defaults={"base_url": "https://slurm.example"})
+
+
+def test_quota_054_what_counts_is_what_was_used_whatever_a_limit_at_once_let_through(
+    cluster: Cluster, vision: Tenant
+) -> None:
+    """Pods passed the limit of four GPUs for an hour, and a gang waits: the budget has the seconds that are billed."""
+    limits.set_limit(tenant=vision, name="once", terms=LimitTerms(gpus=4), moment=builders.at("2026-03-01"))
+    run(cluster, started="2026-03-02 10:00", ended="2026-03-02 12:00", gpus=4)
+    run(cluster, started="2026-03-02 11:00", ended="2026-03-02 12:00", gpus=3)
+    run(cluster, submitted="2026-03-02 11:00", started=None, ended=None, state="PENDING", gpus=64)
+    hours, money = a_quota(vision, "hours", measure=HOURS, amount=Decimal(11)), a_quota(vision)
+    assert used(hours, "2026-03-05") == 11
+    (bill,) = stories.close("2026-03", vision, accept="only previewed", preview=True)
+    assert bill.total == Money.from_minor(2200, "USD")
+    assert used(money, "2026-03-05") == 22
 
 
 def test_quota_001_used_is_what_the_statement_comes_to_now(cluster: Cluster, vision: Tenant) -> None:
