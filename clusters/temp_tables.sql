@@ -180,3 +180,15 @@ CREATE TEMP TABLE IF NOT EXISTS suppose_cut (
     share_num int NOT NULL, share_den int NOT NULL, payer_id bigint
 ) ON COMMIT DELETE ROWS;
 CREATE INDEX IF NOT EXISTS suppose_cut_of_price ON suppose_cut (price_id, tenant_id, period_id)
+
+-- name: BILL
+-- bill_stage: rows of a provider's bill as they were read; `digest` is of the whole row. bill_row: the same with what
+--     tells equal ones apart. Filled and read by billing.reports.bills.
+CREATE TEMP TABLE IF NOT EXISTS bill_stage (
+    provider text NOT NULL, account text NOT NULL, period date NOT NULL, currency text NOT NULL, digest text NOT NULL,
+    since bigint NOT NULL, until bigint NOT NULL, amount numeric NOT NULL
+) ON COMMIT DELETE ROWS;
+CREATE TEMP TABLE IF NOT EXISTS bill_row (
+    provider text NOT NULL, account text NOT NULL, period date NOT NULL, currency text NOT NULL, charge text NOT NULL,
+    since bigint NOT NULL, until bigint NOT NULL, amount numeric NOT NULL
+) ON COMMIT DELETE ROWS

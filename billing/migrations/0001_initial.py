@@ -293,6 +293,27 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='CostImport',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.cluster')),
+                        ('gpu_model', models.CharField(blank=True, help_text="Whose capacity it pays for; empty: the whole cluster's.", max_length=200)),
+                        ('selection', models.TextField(blank=True, help_text='Which rows were taken: Column=Value, one a line.')),
+                        ('provider', models.CharField(max_length=200)),
+                        ('billing_account', models.CharField(blank=True, max_length=200)),
+                        ('billing_period', models.DateField(help_text='Its first day, in UTC.')),
+                        ('currency', models.CharField(max_length=3)),
+                        ('amount', models.DecimalField(decimal_places=30, help_text='Of all its charges.', max_digits=60)),
+                        ('charges', models.IntegerField()),
+                        ('files', models.TextField(help_text='Names of the files, one a line.')),
+                        ('imported_at', models.DateTimeField()),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('cluster', 'gpu_model', 'selection', 'provider', 'billing_account', 'billing_period'), name='bill_of_a_cluster_is_read_once'), models.CheckConstraint(condition=models.Q(('currency__regex', '^[A-Z]{3}$')), name='cost_import_has_a_currency')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='DunningPolicy',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -1097,6 +1118,23 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'constraints': [models.CheckConstraint(condition=models.Q(('until__isnull', True), ('until__gt', models.F('since')), _connector='OR'), name='subscription_ends_after_it_starts'), django.contrib.postgres.constraints.ExclusionConstraint(expressions=[(models.Func(models.F('tenant'), models.F('tenant'), models.Value('[]'), function='int8range'), '&&'), (models.Func('since', 'until', models.Value('[)'), function='tstzrange'), '&&')], name='tenant_has_one_plan_at_a_time')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='CostCharge',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('source', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rows', to='billing.costimport')),
+                        ('provider', models.CharField(max_length=200)),
+                        ('billing_period', models.DateField()),
+                        ('charge', models.CharField(help_text='SHA-256 of the row as it was read, and its number among equal ones.', max_length=80)),
+                        ('since', models.BigIntegerField()),
+                        ('until', models.BigIntegerField()),
+                        ('amount', models.DecimalField(decimal_places=30, help_text="In major units of the import's currency.", max_digits=60)),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('provider', 'billing_period', 'charge'), name='charge_of_a_bill_counts_once'), models.CheckConstraint(condition=models.Q(('until__gt', models.F('since'))), name='charge_has_a_length')],
                         'indexes': [],
                     },
                 ),

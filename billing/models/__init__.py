@@ -22,7 +22,7 @@ from billing.models.closes import (
 )
 from billing.models.concurrency_limits import ConcurrencyLimit, LimitedAccount, LimitState
 from billing.models.contacts import BillingContact
-from billing.models.costs import OperatingCost
+from billing.models.costs import CostCharge, CostImport, OperatingCost
 from billing.models.debt_terms import DebtTerms
 from billing.models.dunning import DunningPause, DunningPolicy, WriteOff
 from billing.models.evidence import Evidence
@@ -186,6 +186,8 @@ __all__ = [
     "CloseSchedule",
     "Commitment",
     "ConcurrencyLimit",
+    "CostCharge",
+    "CostImport",
     "CreditEntry",
     "CreditKind",
     "CreditsGo",

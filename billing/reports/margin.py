@@ -8,7 +8,8 @@ from datetime import UTC, date, datetime, time
 from fractions import Fraction
 from itertools import pairwise
 
-from billing.models import OperatingCost
+from billing.models import CostImport, OperatingCost
+from billing.reports.bills import Charges, billed
 from billing.reports.capacity import capacity_of
 from billing.reports.messages import SENTENCES
 from billing.reports.shapes import ZERO, Report
@@ -51,30 +52,50 @@ def margin(report: Report, *, operating_cost: Fraction) -> Margin:
 def by_models(report: Report, cluster: Cluster) -> Margin:
     """As `margin`, by what each model costs to run on each UTC day, as it was entered for the cluster or for all.
 
-    A model's own cost wins over that of every model, then the cluster's over that of every cluster. Raises
-    MarginError too where a model that nodes had is without a cost in the currency: it never costs nothing by accident.
+    A model's own cost wins over that of every model, then the cluster's over that of every cluster. As far as a bill
+    that was imported goes, it tells the cost instead. Raises MarginError too where a model that nodes had is without a
+    cost in the currency: it never costs nothing by accident.
     """
     currency, revenue = _revenue(report)
     costs = fitting(OperatingCost.objects.select_related("cluster"), cluster.name, currency)
-    borders = {_second(row) for row in costs}
+    bills = billed(since=report.since, until=report.until, cluster=cluster)
+    borders = {_second(row) for row in costs} | bills.borders(cluster.name)
     ends = sorted({report.since, report.until, *(at for at in borders if report.since < at < report.until)})
-    cost = ZERO
+    cost = charged_by(bills.charges, currency, since=report.since, until=report.until)
     for since, until in pairwise(ends):
         capacity = capacity_of(cluster, since=since, until=until)
         if capacity is None:
             raise MarginError("no-capacity")
         for of in capacity.models:
-            if of.total:
+            if of.total and not bills.covers(cluster.name, of.gpu_model, since):
                 day = datetime.fromtimestamp(since, UTC).date()
                 cost += of.total / HOUR * cost_on(costs, of.gpu_model, day, currency)
     return Margin(currency, revenue, cost)
 
 
 def known(cluster: Cluster) -> bool:
-    """Whether any cost was entered that can be the cluster's."""
-    return OperatingCost.objects.filter(cluster=cluster).exists() or (
-        OperatingCost.objects.filter(cluster=None).exists()
+    """Whether any cost was entered or imported that can be the cluster's."""
+    return (
+        OperatingCost.objects.filter(cluster=cluster).exists()
+        or OperatingCost.objects.filter(cluster=None).exists()
+        or CostImport.objects.filter(cluster=cluster).exists()
     )
+
+
+def charged_by(charges: Iterable[Charges], currency: str, *, since: int, until: int) -> Fraction:
+    """What bills say of [since, until). Raises MarginError where one is in another currency: nothing is converted."""
+    cost = ZERO
+    for one in charges:
+        if one.currency != currency:
+            raise MarginError(
+                "bill-in-other-currency",
+                provider=one.provider,
+                cluster=one.cluster,
+                currency=one.currency,
+                ours=currency,
+            )
+        cost += one.within(since, until)
+    return cost
 
 
 def fitting(rows: Iterable[OperatingCost], cluster: str, currency: str) -> list[OperatingCost]:

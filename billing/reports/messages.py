@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from django.utils.translation import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
+    "bill-in-other-currency": _(
+        "The bill of {provider} for {cluster} is in {currency}, and its revenue in {ours}: amounts are not converted, "
+        "so there is no margin. Import a bill in {ours}."
+    ),
     "ledger-accounts": _("LEDGER_ACCOUNTS has {word}; write NAME=NUMBER, where NAME is one of {allowed}."),
     "no-capacity": _(
         "A margin needs the capacity of the whole period, of all tenants: ask for a period in which passes looked "

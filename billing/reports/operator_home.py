@@ -15,6 +15,7 @@ from django.db.models import Count, F, Q, Sum
 from billing.models import UNDECIDED, Decision, Invoice, OperatingCost, TransferState
 from billing.queries.costs import per_currency
 from billing.reports import margin
+from billing.reports.bills import Billed, billed
 from billing.reports.margin import MarginError
 from billing.rules.money import Money
 from billing.rules.period import shifted
@@ -146,16 +147,17 @@ def receivables(*, today: date) -> list[Receivables]:
 
 
 def earned(*, moment: datetime) -> list[Earned]:
-    """What each model of each cluster earned and cost this month in UTC, by cluster. Four queries."""
+    """What each model of each cluster earned and cost this month in UTC, by cluster. Six queries."""
     today = moment.astimezone(UTC).date()
     first = today.replace(day=1)
     charged = _charged(first, today)
-    had = capacity_days.by_day(
-        since=int(datetime.combine(first, time(), UTC).timestamp()), until=int(moment.timestamp())
+    since, until = int(datetime.combine(first, time(), UTC).timestamp()), int(moment.timestamp())
+    had = capacity_days.by_day(since=since, until=until)
+    costs = Costs(
+        list(OperatingCost.objects.select_related("cluster")), billed(since=since, until=until), since, until
     )
-    costs = list(OperatingCost.objects.select_related("cluster"))
     keys = sorted(charged.keys() | had.keys())
-    return [_earned(key, *charged.get(key, (Fraction(0), [])), had.get(key, {}), costs) for key in keys]
+    return [_earned(key, *charged.get(key, (Fraction(0), [])), had, costs) for key in keys]
 
 
 def _month_before(first: date) -> date:
@@ -197,28 +199,56 @@ def _charged(first: date, last: date) -> dict[tuple[str, str], tuple[Fraction, l
     return {key: (used[key], per_currency(amounts[key])) for key in used}
 
 
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What capacity costs to run in [since, until), epoch seconds: by rates, and by bills as far as they go."""
+
+    rates: Sequence[OperatingCost]
+    bills: Billed
+    since: int
+    until: int
+
+    def currencies(self, cluster: str) -> set[str]:
+        own = {one.currency for one in self.bills.charges if one.cluster == cluster}
+        return own or {row.currency for row in self.rates}
+
+    def of(
+        self, key: tuple[str, str], had: Mapping[tuple[str, str], dict[date, Fraction]], currency: str
+    ) -> Fraction:
+        """The model's own bills, its part of those of the whole cluster by capacity, and rates where no bill goes.
+
+        Raises MarginError.
+        """
+        cluster, model = key
+        days = had.get(key, {})
+        total = sum((sum(one.values()) for (name, _), one in had.items() if name == cluster), Fraction(0))
+        part = Fraction(sum(days.values())) / total if total else Fraction(0)
+        cost = Fraction(0)
+        for of, weight in ((model, Fraction(1)), ("", part)) if model else (("", part),):
+            charges = [one for one in self.bills.charges if (one.cluster, one.gpu_model) == (cluster, of)]
+            cost += weight * margin.charged_by(charges, currency, since=self.since, until=self.until)
+        rates = margin.fitting(self.rates, cluster, currency)
+        for day, seconds in days.items():
+            if not self.bills.covers(cluster, model, int(datetime.combine(day, time(), UTC).timestamp())):
+                cost += seconds / HOUR * margin.cost_on(rates, model, day, currency)
+        return cost
+
+
 def _earned(
     key: tuple[str, str],
     used: Fraction,
     revenue: list[Money],
-    had: dict[date, Fraction],
-    costs: Sequence[OperatingCost],
+    had: Mapping[tuple[str, str], dict[date, Fraction]],
+    costs: Costs,
 ) -> Earned:
     cluster, model = key
-    currencies = {money.currency for money in revenue} or {row.currency for row in costs}
+    days = had.get(key, {})
+    currencies = {money.currency for money in revenue} or costs.currencies(cluster)
     cost = None
-    if len(currencies) == 1 and had:
+    if len(currencies) == 1 and days:
         (currency,) = currencies
-        fitting = margin.fitting(costs, cluster, currency)
         try:
-            amount = sum(
-                (
-                    seconds / HOUR * margin.cost_on(fitting, model, day, currency)
-                    for day, seconds in had.items()
-                ),
-                Fraction(0),
-            )
-            cost = Money(amount, currency)
+            cost = Money(costs.of(key, had, currency), currency)
         except MarginError:
             cost = None
-    return Earned(cluster, model, used, sum(had.values(), Fraction(0)), revenue, cost)
+    return Earned(cluster, model, used, sum(days.values(), Fraction(0)), revenue, cost)

@@ -53,6 +53,7 @@ OPERATORS_CODE = (
         "api_reference",
         "api_server",
         "bank_transfer",
+        "bills",
         "blocks",
         "brand",
         "close_",

@@ -14,6 +14,7 @@ from portal.web.billing_settings import (
     change_billing_settings,
     operator_billing_settings,
 )
+from portal.web.bills import cluster_bills
 from portal.web.blocks import account_blocks
 from portal.web.brand import brand_logo, brand_styles, operator_brand
 from portal.web.budgets import budgets, change_budget, operator_budgets
@@ -240,6 +241,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/clusters/<path:name>/api-server/", api_server, name="operator_api_server"),
     path("operator/clusters/<path:name>/nodes/", cluster_nodes, name="operator_nodes"),
     path("operator/clusters/<path:name>/watermark/", reset_watermark, name="operator_watermark"),
+    path("operator/clusters/<path:name>/bills/", cluster_bills, name="operator_bills"),
     path("operator/clusters/<path:name>/files/", usage_files, name="operator_usage_files"),
     path("operator/clusters/<path:name>/blocks/", account_blocks, name="operator_blocks"),
     path("operator/clusters/<path:name>/", cluster, name="operator_cluster"),

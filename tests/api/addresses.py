@@ -253,6 +253,7 @@ ADDRESSES = (
     _writing("POST", "clusters/<str:name>/pulls", "clusters:write", 409),  # only files feed it
     _writing("POST", "clusters/<str:name>/acts", "jobs:act", 400),
     _writing("PUT", "clusters/<str:name>/files/<str:file>", "imports:write", 415),
+    _writing("PUT", "clusters/<str:name>/bills/<str:file>", "imports:write", 415),
     _operating("clusters/<str:name>/connection", 404),  # only files feed it
     _writing("PUT", "clusters/<str:name>/connection", "clusters:write", 409),
     Address("GET", "history", "", "audit:read"),

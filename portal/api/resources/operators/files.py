@@ -41,20 +41,12 @@ class ClusterFile(WritingEndpoint):
     refusals = (FileRefusedError,)
 
     def put(self, request: Any, name: str, file: str) -> HttpResponse:
-        if not request.content_type.startswith(BINARY):
-            raise ProblemError(415, "unsupported-media-type", "Send the file", f"Send the file as {BINARY}.")
-        if len(file.encode()) > 200 or not file.isprintable() or file in {".", ".."}:
-            raise bad_request("A file's name has 1 to 200 printable bytes.")
-        size = request.META.get("CONTENT_LENGTH") or ""
-        if not size.isdecimal():
-            raise bad_request("Send Content-Length: the size of the file in bytes.")
-        if int(size) > LARGEST:
-            raise ProblemError(413, "too-large", "The file is too large", f"Send at most {LARGEST} bytes.")
+        size = size_of(request, file)
         row = file_imports.store_file(
             cluster=Cluster.objects.get(name=name),
             name=file,
             kind=FileFormat(self.query["format"]),
-            pieces=_pieces(request, int(size)),
+            pieces=pieces_of(request, size),
             as_of=self.query["as_of"],
             by=self.client.name,
             moment=self.moment.replace(microsecond=0),
@@ -63,7 +55,22 @@ class ClusterFile(WritingEndpoint):
         return as_json(of_file(row), status=202)
 
 
-def _pieces(request: Any, size: int) -> Iterator[bytes]:
+def size_of(request: Any, file: str) -> int:
+    """Bytes of the file that comes. Raises ProblemError where it or its name is none that is taken."""
+    if not request.content_type.startswith(BINARY):
+        raise ProblemError(415, "unsupported-media-type", "Send the file", f"Send the file as {BINARY}.")
+    if len(file.encode()) > 200 or not file.isprintable() or file in {".", ".."}:
+        raise bad_request("A file's name has 1 to 200 printable bytes.")
+    size = request.META.get("CONTENT_LENGTH") or ""
+    if not size.isdecimal():
+        raise bad_request("Send Content-Length: the size of the file in bytes.")
+    if int(size) > LARGEST:
+        raise ProblemError(413, "too-large", "The file is too large", f"Send at most {LARGEST} bytes.")
+    return int(size)
+
+
+def pieces_of(request: Any, size: int) -> Iterator[bytes]:
+    """The file, a piece at a time. Raises ProblemError where it breaks off."""
     rest = size
     try:
         while rest > 0 and (piece := request.read(min(PIECE, rest))):

@@ -6,6 +6,7 @@ from django.urls import URLPattern, path
 
 from portal.api.resources.operators import (
     acts,
+    bills,
     closes,
     clusters,
     connections,
@@ -70,6 +71,7 @@ routes: list[URLPattern] = [
     path("clusters", clusters.Clusters.as_view(), name="api_clusters"),
     path("clusters/<str:name>", clusters.OneCluster.as_view(), name="api_cluster"),
     path("clusters/<str:name>/pulls", clusters.ClusterPulls.as_view(), name="api_cluster_pulls"),
+    path("clusters/<str:name>/bills/<str:file>", bills.ClusterBill.as_view(), name="api_cluster_bill"),
     path("clusters/<str:name>/files/<str:file>", files.ClusterFile.as_view(), name="api_cluster_file"),
     path(
         "clusters/<str:name>/connection", connections.OneConnection.as_view(), name="api_cluster_connection"
