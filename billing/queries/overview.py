@@ -150,11 +150,11 @@ def overview(
     """
     first, end = days_of(period)
     running = today < end
-    rows, prices = _totals(tenant, [p for p in (period, before) if p])
+    rows, prices = load_totals(tenant, [p for p in (period, before) if p])
     own = [row for row in rows if row.period == period.pk]
     currencies = _currencies(own, prices)
     currency = currencies.pop() if len(currencies) == 1 else ""
-    uses, series = _uses(own, prices, accrued)
+    uses, series = uses_of(own, prices, accrued)
     terms = accrued.terms if accrued else []
     begun = days_of(before)[0] if before else first
     days = _days(tenant, min(begun, first - DAYS_BEFORE), end, [pk for pk, _ in series])
@@ -191,7 +191,7 @@ def days_of(period: BillingPeriod) -> tuple[date, date]:
     return period.start.astimezone(zone).date(), period.end.astimezone(zone).date()
 
 
-def _totals(tenant: Tenant, periods: list[BillingPeriod]) -> tuple[list[Row], Tags]:
+def load_totals(tenant: Tenant, periods: list[BillingPeriod]) -> tuple[list[Row], Tags]:
     """The totals of these periods, and the prices that they were rated by."""
     rows, prices = [], dict[int, Tag]()
     with prepared_cursor() as cursor:
@@ -208,7 +208,7 @@ def _currencies(rows: Sequence[Row], prices: Tags) -> set[str]:
     return {prices[row.price].currency for row in rows if row.price is not None and row.price in prices}
 
 
-def _uses(
+def uses_of(
     rows: Sequence[Row], prices: Tags, accrued: Accrued | None
 ) -> tuple[list[Use], list[tuple[int, str]]]:
     hours: dict[Key, Fraction] = defaultdict(Fraction)

@@ -13,7 +13,7 @@ from portal.api import keys, limits
 from portal.api.models import ApiKey
 from portal.api.problems import ProblemError, missing_scope
 from portal.api.scopes import CLUSTER_SCOPES, OPERATOR_SCOPES, READING, TENANT_SCOPES
-from portal.core.tenants.access import allowed_in, rights_of
+from portal.core.tenants.access import narrow, rights_of
 from portal.core.tenants.models import Tenant, User
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="ClusterTab"'}
@@ -100,5 +100,5 @@ def _scopes(key: ApiKey) -> frozenset[str]:
         return frozenset(scope for scope in key.scopes if valid.get(scope) in rights)
     if key.is_service:
         return frozenset(key.scopes)
-    allowed = allowed_in(key.tenant, maker) if maker.is_active else frozenset()
+    allowed = narrow(key.tenant, maker) if maker.is_active else frozenset()
     return frozenset(scope for scope in key.scopes if TENANT_SCOPES.get(scope) in allowed)

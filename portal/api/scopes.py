@@ -12,7 +12,7 @@ TENANT_SCOPES: Mapping[str, Action] = {
     "invoices:read": Action.READ_INVOICES,
     "wallets:read": Action.READ_INVOICES,
     "payments:write": Action.PAY,
-    "quotas:read": Action.READ,
+    "quotas:read": Action.READ_ALL,
     "quotas:write": Action.MANAGE,
     "webhooks:write": Action.MANAGE,
     "keys:write": Action.MANAGE,

@@ -74,6 +74,7 @@ class Endpoint(APIView):
     largest_body: ClassVar[int] = LARGEST
     longest_query: ClassVar[str] = "10s"
     beyond_tenant: ClassVar[bool] = False  # it reads more than the tenant's rows, and chooses them itself
+    of_everybody: ClassVar[bool] = False  # of all users: not for a member who sees the own usage alone
     whole_tenant: ClassVar[bool] = False  # more than one project's: a key of a project does not reach it
     allotment: ClassVar[tuple[str, int] | None] = None  # a limit of its own: name, and how often a minute
     needs_idempotency: ClassVar[bool] = False  # of its POST: it moves money or issues documents
@@ -132,6 +133,9 @@ class Endpoint(APIView):
         if self.whole_tenant and self.client.key.project_id is not None:
             detail = "This belongs to the whole tenant: use a key without a project."
             raise ProblemError(403, "one-project", "The key is limited to one project", detail)
+        if self.of_everybody and self.client.tenant is not None and self.client.tenant.only_users is not None:
+            detail = "Members of this tenant see their own jobs and the totals of their projects alone."
+            raise ProblemError(403, "own-usage", "This shows usage of everybody", detail)
         if any("\0" in str(name) for name in self.kwargs.values()):  # which no text of the database holds
             raise not_found()
         self.query = parameters.read(request.GET, self.parameters if is_read else self.write_parameters)

@@ -281,6 +281,7 @@ def _tenant(row: Tenant) -> Mapping[str, Any]:
     columns = {"name": row.name, "timezone": row.timezone, "anchor_day": row.anchor_day} | buyer_fields(row)
     others = ("tax_rate", "payment_terms_days", "corrections", "zero_invoices", "country", "region")
     columns |= {name: getattr(row, name) for name in (*others, "tax_treatment", "tax_reason")}
+    columns |= {name: getattr(row, name) or "" for name in ("second_factor", "members_see_own")}
     columns["tax_category"] = "" if row.tax_category == "standard" else row.tax_category
     return {name: value for name, value in columns.items() if name != "slug"}
 

@@ -119,6 +119,7 @@ class TenantEntry(PartyEntry, frozen=True, kw_only=True):
     corrections: Annotated[str, Rule(choices=("", *Corrections.values))] | None = None
     zero_invoices: Annotated[str, Rule(choices=("", *ZeroInvoices.values))] | None = None
     second_factor: bool | None = None
+    members_see_own: bool | None = None
     language: Annotated[str, Rule(choices=Language.values)] | None = None
     plan: str | None = None
     plan_from: Moment | None = None

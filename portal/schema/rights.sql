@@ -138,13 +138,13 @@ CREATE FUNCTION history_beginnings(tables text[], keys text[]) RETURNS TABLE ("t
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
     SELECT e."table", e.key, e.after FROM unnest(tables, keys) AS k ("table", key)
     JOIN audit_entry e ON e."table" = k."table" AND e.key = k.key AND e.operation = 'insert'
-    WHERE current_setting('role') NOT IN ('clustertab_portal', 'clustertab_agent')
+    WHERE current_setting('role') NOT IN ('clustertab_portal', 'clustertab_member', 'clustertab_agent')
        OR e.tenant_id = nullif(current_setting('app.tenant_id', true), '')::bigint
 $$;
 CREATE FUNCTION history_people(numbers bigint[]) RETURNS TABLE (id bigint, email text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
     SELECT u.id, u.email FROM tenants_user u WHERE u.id = ANY (numbers) AND (
-        current_setting('role') NOT IN ('clustertab_portal', 'clustertab_agent')
+        current_setting('role') NOT IN ('clustertab_portal', 'clustertab_member', 'clustertab_agent')
         OR u.id IN (SELECT (coalesce(e.after, e.before) ->> 'user_id')::bigint FROM audit_entry e
                     WHERE e."table" = 'tenants_membership'
                       AND e.tenant_id = nullif(current_setting('app.tenant_id', true), '')::bigint)

@@ -144,6 +144,7 @@ def _admit(request: HttpRequest, slug: str, action: Action, area: Area) -> Tenan
         frame_of(user, area=area),
         tenant=TenantLink(slug=tenant.slug, name=tenant.name),
         invoices=Action.READ_INVOICES in may,
+        everybody=Action.READ_ALL in may,
         tabs=tabs(slug=tenant.slug, area=area, may=may),
         wallets=wallets,
     )

@@ -97,7 +97,7 @@ class BudgetRow:
     as_of: datetime | None = None
 
 
-@tenant_page(Action.READ, area="budgets")
+@tenant_page(Action.READ_ALL, area="budgets")
 def budgets(request: TenantRequest) -> HttpResponse:
     fields = budget_form.typed_in(request.GET)
     manages = Action.MANAGE in request.may

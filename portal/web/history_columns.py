@@ -98,6 +98,7 @@ COLUMNS = frozenset(
         _("queue"),
         _("quota"),
         _("ran until"),
+        _("members see own"),
         _("reason"),
         _("receipts"),
         _("recipients"),

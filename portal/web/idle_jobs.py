@@ -121,7 +121,7 @@ def operator_idle_jobs(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     return answer(request, frame, page, whole="operator/idle_jobs.html")
 
 
-@tenant_page(Action.READ, area="efficiency")
+@tenant_page(Action.READ_ALL, area="efficiency")
 def idle_jobs_page(request: TenantRequest) -> HttpResponse:
     """Which rules hold for the tenant's jobs, what they found and did."""
     moment = datetime.now(UTC).replace(microsecond=0)

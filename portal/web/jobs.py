@@ -132,6 +132,7 @@ class Selection:
     error: str  # a sentence where the days that were typed are none
     choices: Choices
     own: tuple[str, ...]  # what the person is called on the clusters
+    only_own: bool  # others' jobs are not the person's to see
 
 
 def _selection(request: TenantRequest) -> Selection:
@@ -146,8 +147,11 @@ def _selection(request: TenantRequest) -> Selection:
         error, order = str(refusal), Order.NEWEST
     except ValueError as unknown:
         raise Http404("no such order") from unknown
-    filters = _filters(choices, query, own, days, request.zone)
-    return Selection(filters=filters, order=order, days=days, error=error, choices=choices, own=own)
+    only_own = Action.READ_ALL not in request.may
+    filters = _filters(choices, query, own, days, request.zone, only_own)
+    return Selection(
+        filters=filters, order=order, days=days, error=error, choices=choices, own=own, only_own=only_own
+    )
 
 
 def _offered(selection: Selection) -> dict[str, object]:
@@ -159,6 +163,7 @@ def _offered(selection: Selection) -> dict[str, object]:
     return {
         "users": choices.users,
         "own_users": selection.own,
+        "only_own": selection.only_own,
         "projects": options(choices.projects, filters.project),
         "gpu_models": options([(name, name) for name in models], filters.gpu_model),
         "states": options([(name, _(job_badge(name).label)) for name in states], state),
@@ -232,9 +237,17 @@ def _own_users(request: TenantRequest) -> tuple[str, ...]:
 
 
 def _filters(
-    choices: Choices, query: QueryDict, own: tuple[str, ...], days: Days | None, zone: ZoneInfo
+    choices: Choices,
+    query: QueryDict,
+    own: tuple[str, ...],
+    days: Days | None,
+    zone: ZoneInfo,
+    only_own: bool,
 ) -> JobFilter:
-    """What the address selects by. A period or project that is not the tenant's is no choice: 404."""
+    """What the address selects by, of the own jobs where the person sees no others.
+
+    A period or project that is not the tenant's is no choice: 404.
+    """
     text = {name: query.get(name, "").replace("\0", "").strip()[:LONGEST] for name in query}
     periods = {say.period_key(period): period for period in choices.periods}
     projects = {str(pk): pk for pk, _ in choices.projects}
@@ -251,7 +264,7 @@ def _filters(
             qos=text.get("qos", ""),
             part_of=text.get("part_of", ""),
             ran=_seconds(days, zone) if days else None,
-            users=own if text.get("mine") else None,
+            users=own if text.get("mine") or only_own else None,
             q=text.get("q", ""),
         )
     except KeyError as unknown:

@@ -24,6 +24,7 @@ from portal.core.tenants.access import Action
 from portal.core.tenants.scope import acting_scope
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
+from portal.web.own_overview import own_overview
 from portal.web.period_forecast import forecast
 from portal.web.tiles import overview_tiles
 from portal.web.usage_chart import usage_chart
@@ -38,6 +39,8 @@ def overview(request: TenantRequest) -> HttpResponse:
     around = reading.around(request.tenant, moment=request.moment, day=day)
     if around is None and day:
         raise Http404("no such period")
+    if Action.READ_ALL not in request.may:
+        return own_overview(request, around)
     page = _page(request, around) if around else {}
     return answer(request, request.frame, page, whole="tenant/overview.html")
 

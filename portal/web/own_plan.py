@@ -68,7 +68,7 @@ class IncludedRow:
     percent: int  # that is used
 
 
-@tenant_page(Action.READ, area="plan")
+@tenant_page(Action.READ_ALL, area="plan")
 def own_plan(request: TenantRequest) -> HttpResponse:
     around = reading.around(request.tenant, moment=request.moment)
     with acting_scope(request.tenant):

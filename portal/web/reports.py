@@ -107,7 +107,7 @@ def reports_csv(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     )
 
 
-@tenant_page(Action.READ, area="efficiency")
+@tenant_page(Action.READ_ALL, area="efficiency")
 def efficiency(request: TenantRequest) -> HttpResponse:
     selection = selection_of_tenant(request)
     slug = request.tenant.slug
@@ -122,7 +122,7 @@ def efficiency(request: TenantRequest) -> HttpResponse:
     return answer(request, request.frame, page, whole="tenant/efficiency.html")
 
 
-@tenant_page(Action.READ, area="efficiency")
+@tenant_page(Action.READ_ALL, area="efficiency")
 def efficiency_csv(request: TenantRequest) -> HttpResponse:
     selection = selection_of_tenant(request)
     if selection.error:

@@ -48,7 +48,7 @@ LINES = {
 Jobs = Callable[[Days, tuple[str, ...]], str]
 
 
-@tenant_page(Action.READ, area="explorer")
+@tenant_page(Action.READ_ALL, area="explorer")
 def spend_change(request: TenantRequest) -> HttpResponse:
     selection = CostSelection.of(request.GET, today=request.today, by=(Grouping.USER, Grouping.GPU_MODEL))
     slug = request.tenant.slug

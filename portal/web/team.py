@@ -150,6 +150,8 @@ def _change(request: HttpRequest, tenant: Tenant, *, as_operator: bool = False) 
             done = _invite(request, tenant, act, as_operator=as_operator)
         elif act == "second_factor":
             done = _require_second_factor(request, tenant)
+        elif act == "member_view":
+            done = _show_members_own(request, tenant)
         else:
             done = _change_member(request.POST, tenant, cast("User", request.user), act)
         messages.success(request, done)
@@ -191,6 +193,16 @@ def _require_second_factor(request: HttpRequest, tenant: Tenant) -> str:
     if required:
         return _("Members of %(tenant)s need a second factor from now on.") % {"tenant": tenant.name}
     return _("Members of %(tenant)s need no second factor any more.") % {"tenant": tenant.name}
+
+
+def _show_members_own(request: HttpRequest, tenant: Tenant) -> str:
+    own = request.POST.get("own") == "yes"
+    team.show_members_own(tenant=tenant, own=own)
+    if own:
+        return _("Members of %(tenant)s see their own jobs and the totals of their projects from now on.") % {
+            "tenant": tenant.name
+        }
+    return _("Members of %(tenant)s see everything from now on.") % {"tenant": tenant.name}
 
 
 def _change_member(form: QueryDict, tenant: Tenant, user: User, act: str) -> str:

@@ -25,7 +25,7 @@ from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.tiles import Tile
 
 
-@tenant_page(Action.READ, area="wallet")
+@tenant_page(Action.READ_ALL, area="wallet")
 def wallets(request: TenantRequest) -> HttpResponse:
     listed = reading.wallets(request.tenant, after=request.GET.get("after", ""))
     free = available(listed.rows, day=request.today)
@@ -37,7 +37,7 @@ def wallets(request: TenantRequest) -> HttpResponse:
     return answer(request, request.frame, page, whole="tenant/wallets.html")
 
 
-@tenant_page(Action.READ, area="wallet")
+@tenant_page(Action.READ_ALL, area="wallet")
 def wallet(request: TenantRequest, wallet: int) -> HttpResponse:
     before = _number(request.GET.get("before", ""))
     wallet_statement = reading.statement(request.tenant, wallet, before=before)
@@ -55,7 +55,7 @@ def wallet(request: TenantRequest, wallet: int) -> HttpResponse:
     return answer(request, request.frame, page, whole="tenant/wallet.html")
 
 
-@tenant_page(Action.READ, area="wallet")
+@tenant_page(Action.READ_ALL, area="wallet")
 def statement(request: TenantRequest, wallet: int) -> HttpResponse:
     month = request.GET.get("month") or f"{request.today:%Y-%m}"
     month_statement = _month(request, wallet, month, limit=ROWS)
@@ -74,7 +74,7 @@ def statement(request: TenantRequest, wallet: int) -> HttpResponse:
     return answer(request, request.frame, page, whole="tenant/statement.html")
 
 
-@tenant_page(Action.READ, area="wallet")
+@tenant_page(Action.READ_ALL, area="wallet")
 def statement_csv(request: TenantRequest, wallet: int) -> HttpResponse:
     month = request.GET.get("month") or f"{request.today:%Y-%m}"
     month_statement = _month(request, wallet, month, limit=ROWS_IN_CSV)

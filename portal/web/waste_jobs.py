@@ -37,7 +37,7 @@ class WasteJob:
     money: Sequence[Money]
 
 
-@tenant_page(Action.READ, area="efficiency")
+@tenant_page(Action.READ_ALL, area="efficiency")
 def efficiency_waste(request: TenantRequest, finding: str) -> HttpResponse:
     chosen, selection = _kind(finding), selection_of_tenant(request)
     if selection.error:

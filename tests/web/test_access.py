@@ -242,9 +242,9 @@ def test_each_role_may_do_what_it_is_for() -> None:
         for person in (house.ann, house.carla, house.ben, house.eve)
     }
     assert may == {
-        "ann": {"READ", "READ_INVOICES", "PAY", "MANAGE"},
-        "carla": {"READ", "READ_INVOICES", "PAY"},
-        "ben": {"READ"},
+        "ann": {"READ", "READ_ALL", "READ_INVOICES", "PAY", "MANAGE"},
+        "carla": {"READ", "READ_ALL", "READ_INVOICES", "PAY"},
+        "ben": {"READ", "READ_ALL"},
         "eve": set(),
     }
 

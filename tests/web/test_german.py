@@ -32,6 +32,7 @@ pytestmark = pytest.mark.django_db
 
 NAMES = """
     Vision Lab Northern Compute GmbH Gate Berlin Hamburg Visa English Deutsch WALL GPU time COMPLETED
+    Evicted NodeLost OOMKilled
     API BIC CPU CSV ClusterTab FOCUS GPUs GiB IBAN JSON MIG MiB PDF Parquet QOS SHA Stripe TOML USD UTC VIES XML ZIP
     gpu ada ann ben carla eve hook lab op train vision
 """

@@ -83,6 +83,7 @@ class Answer:
 class Forecast(TenantEndpoint):
     """What the running billing period has come to and will come to: the figures of the overview."""
 
+    of_everybody = True
     scope = "usage:read"
     whole_tenant = True
     serializer = ForecastSerializer

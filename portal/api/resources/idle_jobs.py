@@ -55,6 +55,7 @@ class IdleJobSerializer(serializers.Serializer[Any]):
 class IdleJobs(TenantEndpoint):
     """Running jobs that held GPUs without using them, as waste rules found them, the newest first."""
 
+    of_everybody = True
     scope = "jobs:read"
     whole_tenant = True
     serializer = IdleJobSerializer

@@ -85,6 +85,7 @@ class UsageChange(TenantEndpoint):
     What is no usage needs `invoices:read` as well, and a key of the whole tenant.
     """
 
+    of_everybody = True
     scope = "usage:read"
     acts = True
     serializer = UsageChangeSerializer

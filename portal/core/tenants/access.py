@@ -24,13 +24,15 @@ class DeniedError(Http404):
 class Action(Enum):
     """What somebody can want in a tenant."""
 
-    READ = auto()  # usage and what it costs
+    READ = auto()  # usage and what it costs: one's own
+    READ_ALL = auto()  # that of everybody in the tenant
     READ_INVOICES = auto()
     PAY = auto()
     MANAGE = auto()  # people, their roles and API keys
 
 
-_USE = frozenset({Action.READ})
+_OWN = frozenset({Action.READ})
+_USE = _OWN | {Action.READ_ALL}
 _VIEW = _USE | {Action.READ_INVOICES}
 _BILLING = _VIEW | {Action.PAY}
 
@@ -40,15 +42,19 @@ ALLOWED: Mapping[Role, frozenset[Action]] = {
     Role.BILLING: _BILLING,
     Role.OWNER: _BILLING | {Action.MANAGE},
 }
-"""The one table of what each role may do in its tenant: for pages, API keys, and the team page, which shows it."""
+"""The one table of what each role may do in its tenant: for pages, API keys, and the team page, which shows it.
+
+A tenant can have its members see less (`Tenant.members_see_own`).
+"""
 
 LABELS: Mapping[Action, str] = {
-    Action.READ: gettext_noop("See usage, its cost, jobs and wallets"),
+    Action.READ: gettext_noop("See the own jobs, and what they cost"),
+    Action.READ_ALL: gettext_noop("See usage of everybody, its cost, jobs and wallets"),
     Action.READ_INVOICES: gettext_noop("See invoices and payments"),
     Action.PAY: gettext_noop("Pay, top up wallets, save and remove cards, switch automatic payment"),
     Action.MANAGE: gettext_noop("Invite and remove people, change roles, make and revoke API keys"),
 }
-STAFF = frozenset({Action.READ, Action.READ_INVOICES})
+STAFF = frozenset({Action.READ, Action.READ_ALL, Action.READ_INVOICES})
 """Whoever runs the machines may look into any tenant, but neither pays nor manages in its name."""
 
 
@@ -88,13 +94,18 @@ def rights_of(user: User | AnonymousUser) -> frozenset[Right]:
 
 
 def entered(*, user: User | AnonymousUser, slug: str, action: Action) -> tuple[Tenant, frozenset[Action]]:
-    """The tenant in which `user` may do `action`, with all that they may; raises DeniedError. One query."""
+    """The tenant in which `user` may do `action`, with all that they may; raises DeniedError. One query.
+
+    What is read in its scope is what the person may see: `only_users` is set where that is the own usage alone.
+    """
     if not isinstance(user, User) or not user.is_active:
         raise DeniedError("nobody is signed in")
     with prepared_cursor() as cursor:
         cursor.execute(sql.ENTERED, {"slug": slug, "user": user.pk})
-        for tenant, role in instances(cursor, Tenant):
-            if action in (allowed := _allowed(user, role)):
+        for tenant, role, names in instances(cursor, Tenant):
+            allowed = _allowed(user, tenant, role)
+            if action in allowed:
+                tenant.only_users = None if Action.READ_ALL in allowed else tuple(names)
                 return tenant, allowed
     raise DeniedError("no such tenant for this person")
 
@@ -107,9 +118,19 @@ def tenants_of(user: User) -> QuerySet[Tenant]:
 
 def allowed_in(tenant: Tenant, user: User) -> frozenset[Action]:
     """All that the person may do in the tenant. One query."""
-    return _allowed(user, tenant.memberships.filter(user=user).values_list("role", flat=True).first())
+    return _allowed(user, tenant, tenant.memberships.filter(user=user).values_list("role", flat=True).first())
 
 
-def _allowed(user: User, role: str | None) -> frozenset[Action]:
+def narrow(tenant: Tenant, user: User) -> frozenset[Action]:
+    """As `allowed_in`, and have the tenant's scope show what the person may see, as `entered` does. One query."""
+    row = tenant.memberships.filter(user=user).values_list("role", "scheduler_users").first()
+    allowed = _allowed(user, tenant, row[0] if row else None)
+    tenant.only_users = None if Action.READ_ALL in allowed else tuple(row[1] if row else ())
+    return allowed
+
+
+def _allowed(user: User, tenant: Tenant, role: str | None) -> frozenset[Action]:
     allowed = ALLOWED[Role(role)] if role else frozenset()
+    if role == Role.MEMBER and tenant.members_see_own:
+        allowed = _OWN
     return allowed | STAFF if user.operator_role else allowed

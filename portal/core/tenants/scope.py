@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,22 +18,26 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SET = "SELECT set_config('role', %s, true), set_config('app.tenant_id', %s, true)"
-_settings: ContextVar[tuple[str, str]] = ContextVar("_settings", default=("none", ""))
-"""Role and tenant of the transaction, to which it returns from a scope within it."""
+_SET = "SELECT set_config('role', %s, true), set_config('app.tenant_id', %s, true), set_config('app.users', %s, true)"
+_settings: ContextVar[tuple[str, str, str]] = ContextVar("_settings", default=("none", "", ""))
+"""Role, tenant and users of the transaction, to which it returns from a scope within it."""
 
 
 @contextmanager
 def tenant_scope(tenant: Tenant) -> Iterator[None]:
     """A transaction in which only rows of `tenant` can be read, and nothing can be written.
 
+    For a member who sees the own usage alone (`only_users`), jobs of these users, and totals of their projects.
     Both settings end with the transaction; inside an outer one they are reset at the end of the block, and a failure
     resets them with the savepoint.
     """
     inside, outer = connection.in_atomic_block, _settings.get()
     with transaction.atomic():
-        _set("clustertab_portal", str(tenant.pk))
-        _settings.set(("clustertab_portal", str(tenant.pk)))
+        role, users = "clustertab_portal", ""
+        if tenant.only_users is not None:
+            role, users = "clustertab_member", json.dumps(tenant.only_users)
+        _set(role, str(tenant.pk), users)
+        _settings.set((role, str(tenant.pk), users))
         try:
             yield
         finally:
@@ -59,9 +64,9 @@ def acting_scope(tenant: Tenant) -> Iterator[None]:
             _set(*_settings.get())
 
 
-def _set(role: str, tenant: str) -> None:
+def _set(role: str, tenant: str, users: str) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(_SET, [role, tenant])
+        cursor.execute(_SET, [role, tenant, users])
 
 
 def _has_failed() -> bool:
@@ -86,7 +91,7 @@ SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = pg_my_temp_schema() AND
 
 
 def _scoped(role: str, tenant: Tenant) -> Callable[..., Any]:
-    settings = _SET % (f"'{role}'", f"'{tenant.pk:d}'") + ";"
+    settings = _SET % (f"'{role}'", f"'{tenant.pk:d}'", "''") + ";"
 
     def scoped(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         cursor = context["cursor"]

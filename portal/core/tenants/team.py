@@ -199,6 +199,15 @@ def require_second_factor(*, tenant: Tenant, required: bool) -> None:
         row.save(update_fields=["second_factor"])
 
 
+@transaction.atomic
+def show_members_own(*, tenant: Tenant, own: bool) -> None:
+    """Have members see their own jobs and the totals of their projects alone, or everything. Again, nothing changes."""
+    row = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    if row.members_see_own != own:
+        row.members_see_own = own
+        row.save(update_fields=["members_see_own"])
+
+
 def lock(tenant: Tenant) -> None:
     """Changes of one team wait for each other: of two owners who leave at once, one stays."""
     Tenant.objects.select_for_update(no_key=True).only("pk").get(pk=tenant.pk)

@@ -27,7 +27,7 @@ COLUMNS = (
     *("slug", "name", "timezone", "anchor_day", "address", "postcode", "city", "country", "region"),
     *("vat_id", "email", "electronic_address", "buyer_reference", "purchase_order", "tax_rate"),
     *("tax_treatment", "tax_category", "tax_reason", "payment_terms_days", "corrections", "zero_invoices"),
-    *("second_factor", "language"),
+    *("second_factor", "members_see_own", "language"),
 )
 """Of a tenant, as a file for `apply` calls them."""
 

@@ -215,6 +215,13 @@ class Tenant(models.Model):
     second_factor = models.BooleanField(
         default=False, help_text="Its members need a second factor to sign in: an app, a passkey or a key."
     )
+    members_see_own = models.BooleanField(
+        default=False,
+        help_text="Those with the role member see their own jobs and the totals of their projects alone.",
+    )
+
+    only_users: tuple[str, ...] | None = None
+    """Whose usage can be read in the tenant's scope; None: everybody's. Of the instance, not stored."""
 
     class Meta:
         constraints: ClassVar = [
