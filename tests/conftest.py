@@ -153,7 +153,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     from tests.integration import slurm_lab
 
-    gc.freeze()  # what was imported and collected stays: nothing is gained by looking through it again and again
+    # What was imported and collected stays, and what tests leave is small: nothing is gained by looking often.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
     config = session.config
     if not (

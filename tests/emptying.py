@@ -1,4 +1,4 @@
-"""Emptying the test database after a test that committed."""
+"""Emptying the test database after a test that committed, and the session that all tests of a process share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import cache
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 
+from clusters import temp_tables
 from tests.owner import as_owner
 
 TABLES = """
@@ -19,6 +20,7 @@ ALTER TABLE audit_entry DISABLE TRIGGER USER; ALTER TABLE audit_commit DISABLE T
 TRUNCATE {}, billing_proofmark CASCADE;
 ALTER TABLE audit_entry ENABLE TRIGGER USER; ALTER TABLE audit_commit ENABLE TRIGGER USER
 """
+SESSION = "RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all()"
 FILLED = "CASE WHEN EXISTS (SELECT FROM {0}) THEN '{0}' END"
 
 
@@ -41,9 +43,17 @@ def _may_skip_triggers() -> bool:
 
 
 def prepare() -> None:
-    """Have tests that commit end in `empty`."""
+    """Have tests that commit end in `empty`, and all tests share one session with its working tables.
+
+    A process of the site keeps its session, too. A new one after each test that committed would look up and plan
+    everything anew, and what is made within a test that does not commit is gone with it: 26 tables in each.
+    """
     _tables_to_empty()
-    setattr(TransactionTestCase, "_fixture_teardown", lambda case: empty())  # noqa: B010 - no stub knows it
+    with connection.cursor() as cursor:
+        temp_tables.prepare(cursor, *temp_tables.TABLES)
+    # No stub knows them.
+    setattr(TransactionTestCase, "_fixture_teardown", lambda case: empty())  # noqa: B010
+    setattr(TransactionTestCase, "_should_reload_connections", lambda case: False)  # noqa: B010
 
 
 def empty() -> None:
@@ -53,6 +63,7 @@ def empty() -> None:
     """
     rows = "SELECT array_remove(ARRAY[{}], NULL)"
     with connection.cursor() as cursor:
+        cursor.execute(SESSION)
         cursor.execute(rows.format(", ".join(map(FILLED.format, _tables_to_empty()))))
         filled: list[str] = cursor.fetchone()[0]
         if not filled:
