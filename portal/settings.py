@@ -106,7 +106,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = ENV.redis_url or instance.broker_url(ENV.home)
 CACHES = {
     "default": {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "BACKEND": "portal.core.redis_cache.RedisCache",
         "LOCATION": REDIS_URL,
         "KEY_PREFIX": "clustertab",
     }

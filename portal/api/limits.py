@@ -44,12 +44,18 @@ def count(name: str, who: str, *, most: int, moment: datetime) -> Allotment:
     minute, second = divmod(int(moment.timestamp()), WINDOW)
     key = f"api:{name}:{who}:{minute}"
     try:
-        cache.add(key, 0, timeout=2 * WINDOW)
-        used = cache.incr(key)
-    except (RedisError, OSError, ValueError):  # ValueError: gone between both
+        used = _one_more(key)
+    except (RedisError, OSError, ValueError):  # ValueError: gone meanwhile
         log.warning("rate limits are not counted: Redis does not answer")
         used = 0
     return Allotment(name, most, used, WINDOW - second)
+
+
+def _one_more(key: str) -> int:
+    try:
+        return cache.incr(key)
+    except ValueError:  # the first of this minute
+        return 1 if cache.add(key, 1, timeout=2 * WINDOW) else cache.incr(key)
 
 
 def refuse(allotment: Allotment) -> ProblemError:

@@ -176,7 +176,7 @@ def test_api_025_limits_are_told_and_waiting_as_long_as_told_is_enough(
 def test_api_025_without_redis_everything_is_served(ann: Door) -> None:
     away = {
         "default": {
-            "BACKEND": "django.core.cache.backends.redis.RedisCache",
+            "BACKEND": "portal.core.redis_cache.RedisCache",
             "LOCATION": "redis://127.0.0.1:1/0",
         }
     }
