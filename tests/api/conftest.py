@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.core.cache import cache
 
+from tests import sharing
 from tests.api.door import Door, door
 from tests.web.house import House, a_house
 
@@ -15,9 +16,7 @@ def _nothing_counted() -> None:
     cache.clear()
 
 
-@pytest.fixture
-def house(db: None) -> House:
-    return a_house()
+begun, house = sharing.fixtures(a_house, "house")
 
 
 @pytest.fixture

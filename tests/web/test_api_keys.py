@@ -11,6 +11,7 @@ from django.test import Client
 
 from portal.api.models import ApiKey
 from portal.core.audit.models import AuditEntry
+from tests import sharing
 from tests.api.door import Door
 from tests.web.house import House, a_house, page, signed_in
 
@@ -20,9 +21,7 @@ PAGE = "/t/vision-lab/api-keys/"
 OPERATORS = "/operator/api-keys/"
 
 
-@pytest.fixture
-def house() -> House:
-    return a_house()
+begun, house = sharing.fixtures(a_house, "house")
 
 
 def acts(browser: Client, path: str, **fields: object) -> str:

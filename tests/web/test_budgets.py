@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import partial
 from urllib.parse import urlencode
 
 import pytest
@@ -13,7 +14,7 @@ from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
 from clusters.enforcement_plan import LimitError, SchedulerPort
 from clusters.models import Cluster
-from tests import builders
+from tests import builders, sharing
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_overview import words
 
@@ -30,9 +31,7 @@ MARCH = {
 }
 
 
-@pytest.fixture
-def house() -> House:
-    return a_house(close=False)
+begun, house = sharing.fixtures(partial(a_house, close=False), "house")
 
 
 def save(house: House, **change: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from pypdf import PdfReader
 
 from billing.models import ApprovalLimit, Invoice
-from tests import builders, stories
+from tests import builders, sharing, stories
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, Theme, chromium, visit
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_closing import MARCH, post, work
@@ -23,9 +24,7 @@ DRAFT = "/operator/close/2026-03/vision-lab/"
 PDF = f"{DRAFT}1/pdf"
 
 
-@pytest.fixture
-def house() -> House:
-    return a_house(close=False)
+begun, house = sharing.fixtures(partial(a_house, close=False), "house")
 
 
 @pytest.mark.django_db

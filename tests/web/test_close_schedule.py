@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 
 import pytest
 from django.db import connection
@@ -10,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from billing.invoicing import close_reports, close_runs, close_schedules
 from billing.models import CloseSchedule
-from tests import builders
+from tests import builders, sharing
 from tests.history import history
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_overview import words
@@ -22,9 +23,7 @@ OFF = "Scheduled close is off: preview and issue manually."
 FORM = {"tenant": "", "preview_day": "3", "issue_day": "5", "since": "2026-03-01"}
 
 
-@pytest.fixture
-def house() -> House:
-    return a_house(close=False)
+begun, house = sharing.fixtures(partial(a_house, close=False), "house")
 
 
 def test_op_sets_changes_and_removes_schedules_after_a_preview(house: House) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime
+from functools import partial
 
 import pytest
 from django.db import connection
@@ -12,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from billing.invoicing import close_runs, close_schedules
 from billing.models import ApprovalLimit, CloseKind, CloseRun, Invoice, PendingApproval, Seller
-from tests import builders, stories
+from tests import builders, sharing, stories
 from tests.builders import at
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_overview import words
@@ -35,9 +36,7 @@ def work() -> None:
         close_runs.perform_run(run.pk, clock=lambda: datetime.now(UTC))
 
 
-@pytest.fixture
-def house() -> House:
-    return a_house(close=False)
+begun, house = sharing.fixtures(partial(a_house, close=False), "house")
 
 
 def test_op_previews_issues_and_finds_the_invoices(house: House) -> None:

@@ -8,7 +8,7 @@ from html import unescape
 
 import pytest
 
-from tests import builders
+from tests import builders, sharing
 from tests.web.house import House, a_house, page, signed_in
 
 pytestmark = pytest.mark.django_db
@@ -18,9 +18,7 @@ COSTS = "/t/vision-lab/costs/"
 CHANGE = "/t/vision-lab/costs/change/"
 
 
-@pytest.fixture
-def house() -> House:
-    return a_house()
+begun, house = sharing.fixtures(a_house, "house")
 
 
 def text_of(html: str) -> str:

@@ -8,14 +8,13 @@ import io
 import pytest
 from django.test import Client
 
+from tests import sharing
 from tests.web.house import House, a_house, page, signed_in
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def house(db: None) -> House:
-    return a_house()
+begun, house = sharing.fixtures(a_house, "house")
 
 
 def accounts(client: Client, path: str) -> set[str]:

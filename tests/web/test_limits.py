@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from urllib.parse import urlencode
 
 import pytest
@@ -10,7 +11,7 @@ from billing.limits import limits
 from billing.models import ConcurrencyLimit, LimitedAccount
 from clusters.models import ClusterKind, Connection
 from portal.core.audit.models import AuditEntry
-from tests import builders
+from tests import builders, sharing
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_overview import words
 
@@ -19,9 +20,7 @@ PATH = "/operator/limits/"
 LIMIT = {"tenant": "vision-lab", "name": "once", "gpus": "16", "gpu_model": "h100", "jobs": "40"}
 
 
-@pytest.fixture
-def house() -> House:
-    return a_house(close=False)
+begun, house = sharing.fixtures(partial(a_house, close=False), "house")
 
 
 def test_op_sets_changes_and_ends_a_limit_after_a_preview(house: House) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from portal.core.audit.models import AuditEntry
 from portal.core.tenants import team
 from portal.core.tenants.models import OperatorRole, User
 from portal.core.tenants.tasks import send_account_mails
+from tests import sharing
 from tests.api.door import door
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_team import does, member
@@ -19,9 +21,7 @@ from tests.web.test_team import does, member
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def house() -> House:
-    return a_house(close=False)
+begun, house = sharing.fixtures(partial(a_house, close=False), "house")
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from portal.config_file.export import plan_text
 from portal.config_file.schema import parse
 from portal.core.audit.models import AuditEntry
 from portal.core.outbox.models import OutboxMessage
-from tests import builders, stories
+from tests import builders, sharing, stories
 from tests.scenarios.test_simulate_plan import STANDARD
 from tests.terms import VOLUME, a_version
 from tests.web.house import House, a_house, page, signed_in
@@ -36,9 +36,7 @@ tiers = [{ up_to = 100, unit_price = "3.00" }, { unit_price = "2.50" }]
 """
 
 
-@pytest.fixture
-def house() -> House:
-    return a_house()
+begun, house = sharing.fixtures(a_house, "house")
 
 
 @pytest.fixture

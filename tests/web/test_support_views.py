@@ -15,7 +15,7 @@ from portal.core.tenants.access import DeniedError
 from portal.core.tenants.models import Membership, OperatorRole, SupportView, Tenant, User
 from portal.core.tenants.team import TeamError
 from portal.web.read_only import read_only
-from tests import builders
+from tests import builders, sharing
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_access import ACTS, NOT_YET, TENANTS, address
 
@@ -25,9 +25,7 @@ LOOK, END = "/operator/tenants/vision-lab/look/", "/operator/look/end/"
 BANNER = "You look at Vision Lab as its owner sees it"
 
 
-@pytest.fixture
-def house() -> House:
-    return a_house()
+begun, house = sharing.fixtures(a_house, "house")
 
 
 def looks(person: User, reason: str = "ticket 4711") -> Client:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from portal.core.tenants.models import Invitation, Membership, OperatorRole, Rol
 from portal.core.tenants.operators import set_operator_role
 from portal.core.tenants.tasks import send_account_mails
 from portal.core.tenants.team import TeamError
-from tests import builders
+from tests import builders, sharing
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_second_factor import enters, long_ago
 from tests.web.test_team import CHANGE, DAN, LEAVE, OPERATORS_TEAM, SECRET, does, invited, link, member
@@ -29,9 +30,7 @@ BOSS = "boss@ops.example"
 PASSWORDS = {"password1": SECRET, "password2": SECRET}
 
 
-@pytest.fixture
-def house() -> House:
-    return a_house(close=False)
+begun, house = sharing.fixtures(partial(a_house, close=False), "house")
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from django.test import Client
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import OperatorRole, User
 from portal.core.webhooks.models import Delivery, Webhook, WebhookState
-from tests import builders
+from tests import builders, sharing
 from tests.fakes.receiver import Receiver, Reply
 from tests.web.house import House, a_house, page, signed_in
 from tests.webhooks import Clock, a_clock, a_webhook, an_endpoint, deliver, happens
@@ -25,9 +25,7 @@ HOOK = PAGE + "at/hook/"
 OPERATORS = "/operator/webhooks/"
 
 
-@pytest.fixture
-def house() -> House:
-    return a_house()
+begun, house = sharing.fixtures(a_house, "house")
 
 
 @pytest.fixture
