@@ -141,7 +141,7 @@ def _refuse(groups: Iterable[Sequence[Any]]) -> None:
             )
         if new + own < count:
             wrong.append(
-                f"{bill} has {count - new - own} charges that are counted for {other} already: select rows so that "
+                f"{bill}: charges that are counted for {other} already: {count - new - own}. Select rows so that "
                 "each is of one cluster and model."
             )
     if wrong:

@@ -23,6 +23,7 @@ from portal.core.tenants.access import Right
 from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.page_frame import PageFrame
+from portal.web.plan_controls import gpu_models
 
 LARGEST = 64 << 20  # bytes that are read before the page answers
 SHOWN = 60
@@ -49,6 +50,7 @@ def cluster_bills(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpR
                 return redirect("operator_bills", name)
     rows = CostImport.objects.filter(cluster=cluster).order_by("-billing_period", "provider", "pk")[:SHOWN]
     page: dict[str, Any] = {"cluster": cluster, "form": form, "error": error}
+    page["models"] = gpu_models()
     page["bills"] = [(row, Money.of(row.amount, row.currency)) for row in rows]
     return answer(request, frame, page, whole="operator/bills.html")
 
@@ -81,7 +83,7 @@ def _import(request: HttpRequest, cluster: Cluster, *, preview: bool) -> str:
         )
         for bill in imported.bills
     ]
-    left_out = _("Left out: {taxes} taxes and {others} rows that were not selected.").format(
+    left_out = _("Left out: taxes {taxes}, rows that were not selected {others}.").format(
         taxes=say.whole(imported.taxes), others=say.whole(imported.others)
     )
     text = f"{'; '.join(parts)}. {left_out}"

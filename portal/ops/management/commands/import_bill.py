@@ -70,5 +70,5 @@ def _text(imported: bills.Imported, cluster: str, *, preview: bool) -> str:
         f"{bill.currency} in {bill.charges:,} charges for {cluster}, {bill.new:,} new, {bill.gone:,} gone."
         for bill in imported.bills
     ]
-    lines.append(f"Left out: {imported.taxes:,} taxes, {imported.others:,} rows that were not selected.")
+    lines.append(f"Left out: taxes {imported.taxes:,}, rows that were not selected {imported.others:,}.")
     return "\n".join([*lines, "Nothing is kept: this was a preview."] if preview else lines)
