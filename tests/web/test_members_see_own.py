@@ -88,6 +88,8 @@ def test_each_page_shows_ben_his_own_or_is_not_there(house: House) -> None:
     assert "Wallets" not in overview
     assert ZOE in page(house.ann, "/t/vision-lab/jobs/")  # an owner sees all, and so does who pays
     assert ZOE in page(house.carla, "/t/vision-lab/jobs/")
+    Membership.objects.filter(user=house.ben).update(scheduler_users=[])
+    assert "No user name of the clusters is linked to you" in page(house.ben, "/t/vision-lab/jobs/")
 
 
 def test_a_key_of_ben_reads_no_more_than_he_does(house: House) -> None:

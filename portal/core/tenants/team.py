@@ -128,7 +128,9 @@ def set_role(*, member: Membership, role: Role, through: str = "") -> Membership
 
 @transaction.atomic
 def set_scheduler_users(*, member: Membership, names: Collection[str]) -> Membership:
-    """What the person is called on the clusters: their jobs are *mine* on the page of jobs. It gives no right.
+    """What the person is called on the clusters: their jobs are *mine* on the page of jobs.
+
+    It gives no right but to see these jobs, where members see their own alone.
 
     Asked again, nothing changes. Raises TeamError for too many names, and for one that is too long.
     """
