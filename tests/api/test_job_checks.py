@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from django.core.cache import cache
 from django.core.management import call_command
 from django.db import IntegrityError, transaction
 
@@ -65,6 +66,7 @@ def test_api_019_a_key_of_a_cluster_can_do_nothing_but_ask(
     plugin: Door, house: House, op: Door, ann: Door
 ) -> None:
     for address in ADDRESSES:
+        cache.clear()  # there are more of them than a key may write to in a minute
         answer = plugin.send(
             address.method, "/" + re.sub("<[^>]+>", "any", address.route) + address.query, address.body
         )
