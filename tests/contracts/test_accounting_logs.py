@@ -260,7 +260,7 @@ def test_what_is_only_wished_for_and_memory_of_gpus_are_no_gpus(tmp_path: Path) 
 def test_a_file_of_another_program_is_refused_whole(form: str, tmp_path: Path) -> None:
     path = tmp_path / "other"
     path.write_text("JobIDRaw|User|State\n1|ben|COMPLETED\n")
-    with pytest.raises(ConnectorError, match="^other is no (accounting log|export|answer) of "):
+    with pytest.raises(ConnectorError, match=r"^other is no (accounting log|export|answer) of "):
         open_export(path, form, zone=UTC)
     path.write_bytes(gzip.compress(b"\n\n"))
     with pytest.raises(ConnectorError, match="is empty"):
