@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 VIEWS = {str(route.pattern): route.callback.view_class for route in routes}  # type: ignore[attr-defined]
 READ = [address for address in ADDRESSES if address.method == "GET"]
 POSTED = [address for address in ADDRESSES if address.method == "POST"]
-NO_JSON = {"clusters/<str:name>/files/<str:file>"}  # takes a file
+NO_JSON = {"clusters/<str:name>/files/<str:file>", "clusters/<str:name>/bills/<str:file>"}  # take a file
 EVENTS = "usage-events"  # answers for each event of its own
 
 
