@@ -74,7 +74,7 @@ class Endpoint(APIView):
     largest_body: ClassVar[int] = LARGEST
     longest_query: ClassVar[str] = "10s"
     beyond_tenant: ClassVar[bool] = False  # it reads more than the tenant's rows, and chooses them itself
-    of_everybody: ClassVar[bool] = False  # of all users: not for a member who sees the own usage alone
+    of_everybody: ClassVar[bool] = False  # of all users: not for a member who sees their own usage alone
     whole_tenant: ClassVar[bool] = False  # more than one project's: a key of a project does not reach it
     allotment: ClassVar[tuple[str, int] | None] = None  # a limit of its own: name, and how often a minute
     needs_idempotency: ClassVar[bool] = False  # of its POST: it moves money or issues documents

@@ -2,7 +2,7 @@
 -- a member of four roles, none of which owns anything or bypasses row level security.
 --   clustertab_operator  whoever runs the machines, the workers and what Stripe sends: every row, no change of a table
 --   clustertab_portal    tenant pages: reads the rows of one tenant (`tenant_scope`)
---   clustertab_member    the same for a member who sees the own usage alone: narrower policies come to those of the above
+--   clustertab_member    the same for a member who sees their own usage alone: narrower policies come to those of the above
 --   clustertab_agent     what is done for one tenant, and computed for its pages by plans (`acting_scope`)
 -- A query that forgets its filter shows or changes only the tenant's own rows; without a tenant it finds none.
 DO $$

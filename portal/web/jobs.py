@@ -244,7 +244,7 @@ def _filters(
     zone: ZoneInfo,
     only_own: bool,
 ) -> JobFilter:
-    """What the address selects by, of the own jobs where the person sees no others.
+    """What the address selects by, of their own jobs where the person sees no others.
 
     A period or project that is not the tenant's is no choice: 404.
     """

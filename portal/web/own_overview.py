@@ -1,4 +1,4 @@
-"""The overview of a member who sees the own jobs and the totals of their projects alone."""
+"""The overview of a member who sees their own jobs and the totals of their projects alone."""
 
 from __future__ import annotations
 

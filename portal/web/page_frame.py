@@ -69,7 +69,7 @@ class PageFrame:
     more_tenants: bool = False  # there are more than these
     tenant: TenantLink | None
     invoices: bool = False  # the person may see the tenant's invoices
-    everybody: bool = False  # and usage of everybody, not the own alone
+    everybody: bool = False  # and usage of everybody, not their own alone
     audits: bool = False  # an operator whose role reads the history
     rights: frozenset[str] = (
         frozenset()

@@ -48,7 +48,7 @@ A tenant can have its members see less (`Tenant.members_see_own`).
 """
 
 LABELS: Mapping[Action, str] = {
-    Action.READ: gettext_noop("See the own jobs, and what they cost"),
+    Action.READ: gettext_noop("See their own jobs, and what they cost"),
     Action.READ_ALL: gettext_noop("See usage of everybody, its cost, jobs and wallets"),
     Action.READ_INVOICES: gettext_noop("See invoices and payments"),
     Action.PAY: gettext_noop("Pay, top up wallets, save and remove cards, switch automatic payment"),
@@ -96,7 +96,7 @@ def rights_of(user: User | AnonymousUser) -> frozenset[Right]:
 def entered(*, user: User | AnonymousUser, slug: str, action: Action) -> tuple[Tenant, frozenset[Action]]:
     """The tenant in which `user` may do `action`, with all that they may; raises DeniedError. One query.
 
-    What is read in its scope is what the person may see: `only_users` is set where that is the own usage alone.
+    What is read in its scope is what the person may see: `only_users` is set where that is their own usage alone.
     """
     if not isinstance(user, User) or not user.is_active:
         raise DeniedError("nobody is signed in")

@@ -27,7 +27,7 @@ _settings: ContextVar[tuple[str, str, str]] = ContextVar("_settings", default=("
 def tenant_scope(tenant: Tenant) -> Iterator[None]:
     """A transaction in which only rows of `tenant` can be read, and nothing can be written.
 
-    For a member who sees the own usage alone (`only_users`), jobs of these users, and totals of their projects.
+    For a member who sees their own usage alone (`only_users`), jobs of these users, and totals of their projects.
     Both settings end with the transaction; inside an outer one they are reset at the end of the block, and a failure
     resets them with the savepoint.
     """
