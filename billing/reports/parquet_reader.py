@@ -33,11 +33,11 @@ def text(value: Any) -> str:
     return str(value)
 
 
-def read(path: str, wanted: Sequence[str], out: Any) -> None:
+def read(path: str, columns: Sequence[str], out: Any) -> None:
     """Raises what pyarrow raises for a file that is none."""
     pa.set_cpu_count(1)
     file = pq.ParquetFile(path, buffer_size=1 << 16)
-    names = [name for name in file.schema_arrow.names if name in set(wanted)]
+    names = [name for name in file.schema_arrow.names if name in set(columns)]
     writer = csv.writer(out)
     writer.writerow(names)
     if not names:

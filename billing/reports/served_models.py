@@ -26,7 +26,7 @@ from portal.sql_files import Statements
 sql = Statements(__file__, "served_models.sql")
 
 HOUR = 3600
-UNTOLD = "unknown"
+UNKNOWN = "unknown"
 Served = dict[tuple[str, str, date], Fraction]
 """GPU-seconds by cluster, GPU model and UTC day."""
 
@@ -80,9 +80,9 @@ def _earned(first: date, end: date) -> dict[str, _Earned]:
     with connection.cursor() as cursor:
         cursor.execute(sql.TOKENS, {"first_day": first, "end": end, "meters": meters})
         for text, share_den, currency, units, amount in cursor.fetchall():
-            said = dimensions_of(text)
-            model = models[said.get("model", UNTOLD)]
-            model.tokens[said.get("direction", "")] += int(units) // HOUR
+            dimensions = dimensions_of(text)
+            model = models[dimensions.get("model", UNKNOWN)]
+            model.tokens[dimensions.get("direction", "")] += int(units) // HOUR
             if currency is not None:
                 model.amounts.append(Money(Fraction(amount) / (share_den * HOUR), currency))
     return models

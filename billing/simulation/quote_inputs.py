@@ -20,7 +20,7 @@ from portal.core.tenants.models import Tenant
 
 @dataclass
 class QuoteInputs:
-    """Of one tenant, as it is when each is asked for first. Not to be kept beyond the question that it is made for."""
+    """Of one tenant, as it is when each is read first. Not to be kept beyond the question that it is made for."""
 
     tenant: Tenant
     _rated: dict[int, dict[Used, Fraction]] = field(default_factory=dict)  # by period
@@ -52,16 +52,16 @@ class QuoteInputs:
         return touched if touched and touched[0].start <= since and until <= touched[-1].end else []
 
     def load_rated(self, periods: Iterable[BillingPeriod]) -> dict[Used, Fraction]:
-        """What is charged in these as it is rated. One query for all that were not asked for before."""
-        wanted = [period.pk for period in periods]
-        if lacking := [pk for pk in wanted if pk not in self._rated]:
+        """What is charged in these as it is rated. One query for all that were not read before."""
+        ids = [period.pk for period in periods]
+        if lacking := [pk for pk in ids if pk not in self._rated]:
             self._rated |= {pk: {} for pk in lacking}
             for key, seconds in engine.rated_use(lacking).items():
                 self._rated[key.period][key] = seconds
-        return {key: seconds for pk in wanted for key, seconds in self._rated[pk].items()}
+        return {key: seconds for pk in ids for key, seconds in self._rated[pk].items()}
 
     def load_prices(self, ids: Iterable[int | None]) -> Mapping[int, Price]:
-        """By id, with their plans. One query for all that were not asked for before."""
+        """By id, with their plans. One query for all that were not read before."""
         if lacking := {pk for pk in ids if pk is not None} - self._prices.keys():
             self._prices |= load_prices(lacking)
         return self._prices

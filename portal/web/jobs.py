@@ -156,8 +156,8 @@ def _selection(request: TenantRequest) -> Selection:
 
 def _offered(selection: Selection) -> dict[str, object]:
     choices, filters = selection.choices, selection.filters
-    known = {state.upper(): state for state in STATES}
-    state = known.get(filters.state.upper(), filters.state.upper())
+    spelling = {state.upper(): state for state in STATES}
+    state = spelling.get(filters.state.upper(), filters.state.upper())
     states = (*STATES, *({state} - {"", *STATES}))
     models = [*choices.gpu_models, *({filters.gpu_model} - {"", *choices.gpu_models})]
     return {
@@ -220,10 +220,10 @@ class WholeJob:
 
 
 def _whole(request: TenantRequest, row: RatedJob) -> WholeJob | None:
-    found = job_parts.whole(request.tenant, row)
-    if found is None:
+    whole = job_parts.whole(request.tenant, row)
+    if whole is None:
         return None
-    job, parts = found
+    job, parts = whole
     query = {"part_of": row.part_of, "cluster": row.cluster, "project": str(row.project_id)}
     return WholeJob(job=job, parts=parts, address=urlencode(query))
 

@@ -1,4 +1,4 @@
-"""How pods end is told by more than their phase, so that who was preempted or lost a node is priced by it.
+"""How pods end is seen by more than their phase, so that who was preempted or lost a node is priced by it.
 
 The series are those that kube-state-metrics publishes in docs/metrics/workload/pod-metrics.md and generates in
 internal/store/pod.go: `kube_pod_status_reason{namespace,pod,uid,reason}` is 0 or 1 for each of its five reasons, and
@@ -95,12 +95,14 @@ def _endings(worlds: Worlds) -> None:
         world.series("kube_job_owner", {**owned, "owner_is_controller": "true"}, [(0, None, 1)])
     for kind, name, namespace, reason, second in EVICTIONS:
         labels = {"namespace": namespace, "owner_kind": kind, "owner_name": name, "type": "Evicted"}
-        told = {**labels, "reason": reason, "status": "True"}
+        condition = {**labels, "reason": reason, "status": "True"}
         # Kueue admits it again soon, and then evicts it once more, when other pods run.
-        world.series(WORKLOAD_CONDITION, told, [(second, second + 90, world.begin + second)])
+        world.series(WORKLOAD_CONDITION, condition, [(second, second + 90, world.begin + second)])
         again = {**labels, "reason": "QuotaReserved", "status": "False"}
         world.series(WORKLOAD_CONDITION, again, [(second + 90, 5000, world.begin + second + 90)])
-        world.series(WORKLOAD_CONDITION, told | {"reason": "Preempted"}, [(5000, None, world.begin + 5000)])
+        world.series(
+            WORKLOAD_CONDITION, condition | {"reason": "Preempted"}, [(5000, None, world.begin + 5000)]
+        )
 
 
 @story
@@ -157,18 +159,18 @@ def test_two_owners_and_two_replicas_of_the_exporter_fail_no_pull(worlds: Worlds
 
 
 def test_outcomes_cost_a_fixed_number_of_queries(worlds: Worlds) -> None:
-    asked: list[str] = []
+    queries: list[str] = []
     source = connector(worlds.url, matcher='cluster="outcomes"', utilisation=Utilisation(scope=Scope.OFF))
     instant = source.client.instant
 
     def noted(query: str, at: int) -> list[Series]:
-        asked.append(query)
+        queries.append(query)
         return instant(query, at)
 
     with mock.patch.object(source.client, "instant", noted):
         list(source.usage(since=worlds.begin, until=worlds.begin + World.LENGTH - 600, open_keys=()))
 
-    of_outcomes = [query for query in asked if "reason" in query or "workload_condition" in query]
+    of_outcomes = [query for query in queries if "reason" in query or "workload_condition" in query]
     assert (
         len(of_outcomes) == 7
     )  # whether there is each of four metrics, and the values of three; Kueue's is a range
@@ -177,8 +179,8 @@ def test_outcomes_cost_a_fixed_number_of_queries(worlds: Worlds) -> None:
 def test_the_connection_test_counts_what_tells_of_outcomes(worlds: Worlds) -> None:
     now = worlds.begin + ENDS + 600
     with present(worlds.url, now) as url:
-        told = findings_of(url, now, {"matcher": 'cluster="outcomes"'})["Outcomes"]
-    assert told == Finding(
+        outcomes = findings_of(url, now, {"matcher": 'cluster="outcomes"'})["Outcomes"]
+    assert outcomes == Finding(
         Level.OK,
         "Outcomes",
         "Of pods with devices in the last hour, and of conditions of Kueue, there were: kube_pod_status_reason 14, "

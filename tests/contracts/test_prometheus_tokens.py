@@ -72,7 +72,7 @@ class Scrapes:
                     self.series.add(metric, own, at, reached[-1])
 
     @contextmanager
-    def asked(self, now: int) -> Iterator[StandIn]:
+    def served(self, now: int) -> Iterator[StandIn]:
         with StandIn(self.series.answer, now=now) as prometheus:
             yield prometheus
 
@@ -81,22 +81,23 @@ class Scrapes:
     ) -> tuple[dict[str, int], PrometheusConnector]:
         """Tokens by `account/user/model/direction@hour`."""
         rows, source = self.rows(since, until, now, **options)
-        told: dict[str, int] = {}
+        tokens_by_hour: dict[str, int] = {}
         for row in rows:
             assert isinstance(row, UsageFact)
             assert row.started is not None
             assert row.quantity is not None
             assert row.ended == row.started + HOUR
-            said = dict(pair.split("=") for pair in row.gpu_model.split(", "))
+            dimensions = dict(pair.split("=") for pair in row.gpu_model.split(", "))
             hour = f"{datetime.fromtimestamp(row.started, UTC):%H}"
-            told[
-                "/".join(filter(None, (row.account, row.user, said["model"], said["direction"]))) + f"@{hour}"
+            tokens_by_hour[
+                "/".join(filter(None, (row.account, row.user, dimensions["model"], dimensions["direction"])))
+                + f"@{hour}"
             ] = row.quantity
-        assert len(told) == len({row.source_key for row in rows}) == len(rows)
-        return told, source
+        assert len(tokens_by_hour) == len({row.source_key for row in rows}) == len(rows)
+        return tokens_by_hour, source
 
     def rows(self, since: int, until: int, now: int, **options: Any) -> tuple[list[Any], PrometheusConnector]:
-        with self.asked(now) as prometheus:
+        with self.served(now) as prometheus:
             source = PrometheusConnector(
                 Endpoint(base_url=prometheus.url),
                 login=PrometheusLogin(),
@@ -115,9 +116,9 @@ def test_each_token_is_in_one_hour_and_one_direction_and_replicas_add_up() -> No
     )
     scrapes.server({PROMPT: {-120: 5_000, 30: 5_500, 40: 300, 70: 301}}, pod="large-1")
 
-    told, source = scrapes.read()
+    tokens_by_hour, source = scrapes.read()
 
-    assert told == {
+    assert tokens_by_hour == {
         "vision/large/input@10": (1_007 - 900) + (500 + 300) - 40,
         "vision/large/cached@10": 40,
         "vision/large/input@11": 1,
@@ -125,11 +126,11 @@ def test_each_token_is_in_one_hour_and_one_direction_and_replicas_add_up() -> No
         "vision/large/output@11": 8,
     }
     assert source.reading.complete_through == TEN + 2 * HOUR  # 12:50 is the end of no hour that has settled
-    assert source.reading.unasked == ["100@1"]  # of pods nothing is said
+    assert source.reading.unasked == ["100@1"]  # of pods nothing is read
     assert (source.reading.incomplete, source.reading.notes) == ([], [])
     for since, until in ((TEN, TEN + HOUR), (TEN + HOUR + 900, TEN + 2 * HOUR)):
         again, _ = scrapes.read(since, until)
-        assert again.items() <= told.items()  # whatever is read together, an hour is the same
+        assert again.items() <= tokens_by_hour.items()  # whatever is read together, an hour is the same
 
 
 def test_where_counting_begins() -> None:
@@ -144,9 +145,9 @@ def test_where_counting_begins() -> None:
     scrapes.server({PROMPT: {-120: 10**8}}, minutes=range(-120, 40), **relabelled)
     scrapes.server({PROMPT: {40: 10**8 + 2, 45: 10**8 + 9}}, minutes=range(40, 180), team="c", **relabelled)
 
-    told, source = scrapes.read(until=TEN + HOUR)
+    tokens_by_hour, source = scrapes.read(until=TEN + HOUR)
 
-    assert told == {"vision/large/input@10": 70 + 400 + 3 + 5 + 7}
+    assert tokens_by_hour == {"vision/large/input@10": 70 + 400 + 3 + 5 + 7}
     assert source.reading.notes == [
         (
             "3 counters of tokens were there before Prometheus looked at them, or changed their labels: they count "
@@ -159,9 +160,9 @@ def test_what_was_not_seen_is_incomplete_and_comes_with_the_next_sample() -> Non
     scrapes = Scrapes()
     scrapes.server({PROMPT: {-120: 0, 5: 100, 50: 700, 80: 900}}, down=range(20, 65))
 
-    told, source = scrapes.read()
+    tokens_by_hour, source = scrapes.read()
 
-    assert told == {"vision/large/input@10": 100, "vision/large/input@11": 800}
+    assert tokens_by_hour == {"vision/large/input@10": 100, "vision/large/input@11": 800}
     assert source.reading.incomplete == [
         IncompleteHour(TEN, HOUR, HOUR - (40 * 60 - 30)),
         IncompleteHour(TEN + HOUR, HOUR, HOUR - (5 * 60 + 30)),
@@ -176,8 +177,8 @@ def test_what_was_not_seen_is_incomplete_and_comes_with_the_next_sample() -> Non
     )  # a server that was taken away is no gap, nor is an hour without any; Prometheus's own is one
     gone.server({PROMPT: {-120: 0, 5: 100}}, minutes=range(-120, 30))
     gone.series.samples.update(_watched(range(-120, 60), range(90, 180)))
-    told, source = gone.read()
-    assert told == {"vision/large/input@10": 100}
+    tokens_by_hour, source = gone.read()
+    assert tokens_by_hour == {"vision/large/input@10": 100}
     assert source.reading.incomplete == [IncompleteHour(TEN + HOUR, HOUR, HOUR - 29 * 60)]
     assert source.reading.complete_through == TEN + 2 * HOUR
 
@@ -200,9 +201,9 @@ def test_a_server_that_two_jobs_scrape_counts_once() -> None:
     scrapes.server({PROMPT: {-120: 0, 5: 100, 65: 160}})
     scrapes.server({PROMPT: {-120: 0, 5: 100, 65: 160}}, job="vllm-again", minutes=range(-120, 62))
 
-    told, _ = scrapes.read(until=TEN + 2 * HOUR)
+    tokens_by_hour, _ = scrapes.read(until=TEN + 2 * HOUR)
 
-    assert told == {"vision/large/input@10": 100, "vision/large/input@11": 60}
+    assert tokens_by_hour == {"vision/large/input@10": 100, "vision/large/input@11": 60}
 
 
 def test_litellm_tells_the_team_the_key_and_what_was_cached() -> None:
@@ -222,8 +223,8 @@ def test_litellm_tells_the_team_the_key_and_what_was_cached() -> None:
         scrapes.server({metric: steps}, pod="proxy", job="litellm", **{**key, "team": team})
     litellm = {"server": "litellm", "since": "2026-03-02T10:00Z"}
 
-    told, _ = scrapes.read(until=TEN + HOUR, tokens=litellm)
-    assert told == {
+    tokens_by_hour, _ = scrapes.read(until=TEN + HOUR, tokens=litellm)
+    assert tokens_by_hour == {
         "vision/db567a0d/meta/large/cached@10": 1_000,
         "vision/db567a0d/meta/large/output@10": 30,
         "db567a0d/meta/large/output@10": 7,  # a key without a team is of the account ""
@@ -257,26 +258,26 @@ def test_test_connection_counts_what_is_there() -> None:
     scrapes.server({PROMPT: {-120: 0}, WRITTEN: {-120: 0}})
     scrapes.server({PROMPT: {-120: 0}}, pod="lone", namespace="", model_name="small")
     with (
-        scrapes.asked(TEN + 2 * HOUR) as prometheus,
+        scrapes.served(TEN + 2 * HOUR) as prometheus,
         PrometheusClient(
             Endpoint(base_url=prometheus.url), PrometheusLogin(), clock=lambda: TEN + 2 * HOUR
         ) as client,
     ):
-        found = [
+        findings = [
             [
                 (one.level, one.sentence)
                 for one in examine(client, options_from(OPTIONS), now=TEN, meters=meters)
             ]
             for meters in (METERS, {}, {"llm-tokens": MeterUnit("llm-tokens", 0, 1, ("model",))})
         ]
-    assert found[0][1:] == [
+    assert findings[0][1:] == [
         (Level.OK, f"{PROMPT} tells of 2 models (large, small), 2 accounts and 0 users in the last hour."),
         (Level.WARN, f'Some series of {PROMPT} have no namespace: their tokens go to the account "".'),
         (Level.WARN, f"There was no {CACHED} in the last hour: no tokens of cached are billed."),
         (Level.OK, f"{WRITTEN} tells of 1 model (large), 1 account and 0 users in the last hour."),
         (Level.OK, "They are sums of the meter llm-tokens."),
     ]
-    assert [found[1][-1], found[2][-1]] == [
+    assert [findings[1][-1], findings[2][-1]] == [
         (Level.FAIL, "No meter is called llm-tokens: all tokens would be kept aside."),
         (Level.FAIL, "The meter llm-tokens has no dimension direction: all tokens would be kept aside."),
     ]

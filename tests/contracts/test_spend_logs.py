@@ -70,7 +70,7 @@ def rows_of(path: Path) -> list[Any]:
     return list(spend_logs.open_export(path, meters=METERS).rows())
 
 
-def told(rows: Sequence[Any]) -> dict[str, tuple[int | None, str]]:
+def tokens_of(rows: Sequence[Any]) -> dict[str, tuple[int | None, str]]:
     return {row.source_key: (row.quantity, row.gpu_model) for row in rows if isinstance(row, UsageFact)}
 
 
@@ -87,7 +87,7 @@ def test_a_request_is_its_tokens_and_not_its_spend(write: Any, tmp_path: Path) -
     )
     export = spend_logs.open_export(path, meters=METERS)
     rows: list[Any] = list(export.rows())
-    assert told(rows) == {
+    assert tokens_of(rows) == {
         "spend/chatcmpl-1/input": (800, "direction=input, model=meta/large"),
         "spend/chatcmpl-1/cached": (200, "direction=cached, model=meta/large"),
         "spend/chatcmpl-1/output": (50, "direction=output, model=meta/large"),
@@ -114,7 +114,7 @@ def test_what_cannot_be_read_is_kept_with_its_reason(tmp_path: Path) -> None:
     path = as_json(tmp_path / "spend", a_request(), *bad)
     path.write_bytes(path.read_bytes() + b'{"request_id": "cut')
     rows = rows_of(path)
-    assert len(told(rows)) == 3
+    assert len(tokens_of(rows)) == 3
     codes = [row.code for row in rows if isinstance(row, BadRow)]
     assert list(dict.fromkeys(codes)) == [
         *("log-field", "sum-without-length", "sum-too-long", "log-field-missing", "dimension-text"),
@@ -124,7 +124,7 @@ def test_what_cannot_be_read_is_kept_with_its_reason(tmp_path: Path) -> None:
 
     text = as_csv(tmp_path / "table", a_request(), a_request(request_id="b")).read_text()
     (tmp_path / "table").write_text(text.removesuffix("\n")[:-1])  # cut within the last record
-    assert set(told(rows_of(tmp_path / "table"))) == {
+    assert set(tokens_of(rows_of(tmp_path / "table"))) == {
         f"spend/chatcmpl-1/{name}" for name in ("input", "cached", "output")
     }
 

@@ -31,9 +31,10 @@ class Series:
     def answer(self, request: Request) -> Reply:
         query = request.query
         if raw := _RAW.fullmatch(query):
-            found = self._in(raw, int(request.form["time"][0]))
+            series = self._in(raw, int(request.form["time"][0]))
             matrix: list[Any] = [
-                {"metric": labels | {"__name__": raw["metric"]}, "values": points} for labels, points in found
+                {"metric": labels | {"__name__": raw["metric"]}, "values": points}
+                for labels, points in series
             ]
             return success(matrix, "matrix")
         count = _COUNT.fullmatch(query)
@@ -56,20 +57,20 @@ class Series:
 
     def _in(self, selector: re.Match[str], at: int) -> list[tuple[dict[str, str], list[list[Any]]]]:
         seconds = int(selector["span"]) / (1000 if selector["unit"] == "ms" else 1)
-        found = []
+        matches = []
         for (metric, frozen), points in self.samples.items():
             labels = dict(frozen)
             inside = [[when, value] for when, value in points if at - seconds < when <= at]
             if metric == selector["metric"] and inside and _fits(labels, selector["matchers"]):
-                found.append((labels, inside))
-        return found
+                matches.append((labels, inside))
+        return matches
 
 
 def _fits(labels: Mapping[str, str], matchers: str) -> bool:
     for name, operator, text in _MATCHER.findall(matchers):
-        value, wanted = labels.get(name, ""), text.replace("\\\\", "\\")
-        if operator == "=~" and not re.fullmatch(wanted, value):
+        value, pattern = labels.get(name, ""), text.replace("\\\\", "\\")
+        if operator == "=~" and not re.fullmatch(pattern, value):
             return False
-        if operator != "=~" and (value == wanted) is not (operator == "="):
+        if operator != "=~" and (value == pattern) is not (operator == "="):
             return False
     return True

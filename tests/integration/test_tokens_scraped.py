@@ -89,9 +89,9 @@ class Quick:
 
     @property
     def now(self) -> int:
-        return int(self.told(time.time()))
+        return int(self.faster(time.time()))
 
-    def told(self, at: float) -> float:
+    def faster(self, at: float) -> float:
         return TEN + (at - self.began) * QUICK
 
     def meant(self, at: str) -> str:
@@ -111,8 +111,8 @@ class Quick:
         for one in answer["data"]["result"]:
             is_moment = one["metric"].get("__name__") == "process_start_time_seconds"
             for sample in [*one.get("values", ()), *([one["value"]] if "value" in one else ())]:
-                sample[0] = round(self.told(sample[0]), 3)
-                sample[1] = str(self.told(float(sample[1]))) if is_moment else sample[1]
+                sample[0] = round(self.faster(sample[0]), 3)
+                sample[1] = str(self.faster(float(sample[1]))) if is_moment else sample[1]
         return Reply(body=json.dumps(answer).encode())
 
 
@@ -130,13 +130,13 @@ def _read(url: str, began: float, server: str) -> dict[str, int]:
             clock=lambda: now,
             meters=METERS,
         )
-        told: dict[str, int] = {}
+        tokens: dict[str, int] = {}
         for row in connector.usage(since=begin, until=now, open_keys=()):
             assert isinstance(row, UsageFact)
             assert row.quantity is not None
             key = f"{row.account}/{row.user[:8]}/{row.gpu_model}"
-            told[key] = told.get(key, 0) + row.quantity
-    return told
+            tokens[key] = tokens.get(key, 0) + row.quantity
+    return tokens
 
 
 def _waits_for(url: str, query: str, value: str) -> None:
@@ -158,9 +158,9 @@ def test_a_scraped_page_is_read_to_the_token(prom_lab: Lab) -> None:
         _waits_for(url, "vllm:prompt_tokens_total", "900")
         page.counted, page.began = {"prompt": 34, "generation": 2}, time.time()  # the server is started anew
         _waits_for(url, "vllm:prompt_tokens_total", "34")
-        told = _read(url, began, "vllm")
+        tokens = _read(url, began, "vllm")
     page.server.shutdown()
-    assert told == {
+    assert tokens == {
         "vision//direction=input, model=meta/large": 934,
         "vision//direction=output, model=meta/large": 42,
     }
@@ -220,9 +220,9 @@ def test_the_proxy_of_litellm_is_read_to_the_token(prom_lab: Lab, tmp_path: Path
         read, written = (sum(one[name] for one in answers) for name in ("prompt_tokens", "completion_tokens"))
         _waits_for(url, "litellm_input_tokens_metric_total", str(read))
         _waits_for(url, "litellm_output_tokens_metric_total", str(written))
-        told = _read(url, began, "litellm")
+        tokens = _read(url, began, "litellm")
     assert read > 0
-    assert told == {
+    assert tokens == {
         "/db567a0d/direction=input, model=small": read,  # the master key is of no team
         "/db567a0d/direction=output, model=small": written,
     }

@@ -63,7 +63,7 @@ def test_the_tokens_of_an_hour_are_billed_once_and_corrected_when_samples_come_l
     scrapes = Scrapes()
     counted = {PROMPT: {-120: 0, 5: 12_000_000, 65: 14_000_000}, CACHED: {-120: 0, 5: 2_000_000}}
     scrapes.server({**counted, WRITTEN: {-120: 0, 5: 1_000_000, 66: 1_500_000}}, minutes=range(-120, 170))
-    with scrapes.asked(0) as prometheus:
+    with scrapes.served(0) as prometheus:
         done = _pulled(served, prometheus, "2026-03-02 11:40")
         assert (done.outcome, done.stored.new, done.complete_through) == (
             PullOutcome.DONE,
@@ -99,7 +99,7 @@ def test_without_a_meter_tokens_wait_in_quarantine_and_are_billed_when_it_is_dec
 ) -> None:
     scrapes = Scrapes()
     scrapes.server({PROMPT: {-120: 0, 5: 100}}, minutes=range(-120, 170), down=range(20, 50))
-    with scrapes.asked(0) as prometheus:
+    with scrapes.served(0) as prometheus:
         assert _pulled(served, prometheus, "2026-03-02 11:40").stored.quarantined == 1
         assert "llm-tokens" in Quarantined.objects.get(resolved_at=None).reason
         clock = int(at("2026-03-02 11:40").timestamp())

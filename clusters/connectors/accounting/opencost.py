@@ -118,11 +118,11 @@ def _steps(path: Path, seen: os.stat_result) -> list[Mapping[str, object]]:
     steps = answer.get("data") if isinstance(answer, dict) else answer
     if not isinstance(steps, list) or not all(isinstance(step, dict) or step is None for step in steps):
         raise ConnectorError("opencost-other-format", retry=False, file=path.name)
-    known = [step for step in steps if step]
-    allocations = [one for step in known for one in step.values()]
+    filled = [step for step in steps if step]
+    allocations = [one for step in filled for one in step.values()]
     if allocations and not any(isinstance(one, dict) and "cpuCoreHours" in one for one in allocations):
         raise ConnectorError("opencost-other-format", retry=False, file=path.name)
-    return known
+    return filled
 
 
 def _text(of: Mapping[str, Any], name: str) -> str:

@@ -25,7 +25,7 @@ from clusters.connectors.sums import MeterUnits
 from portal.excerpt import excerpt, quoted
 
 NEEDED = ("request_id", "prompt_tokens", "completion_tokens", "startTime", "endTime", "model")
-UNTOLD = "unknown"
+UNKNOWN = "unknown"
 _SECOND = timedelta(seconds=1)
 
 Record = Mapping[str, Any]
@@ -94,7 +94,7 @@ class SpendLogs:
             quantity=number,
             start=span[0],
             end=span[1],
-            dimensions={"model": _text(record, "model") or UNTOLD, "direction": direction.value},
+            dimensions={"model": _text(record, "model") or UNKNOWN, "direction": direction.value},
         )
         key = _key(record, direction)
         row = sums.fact_of(one, event_id=_text(record, "request_id"), key=key, raw=raw, meters=self._meters)
@@ -201,7 +201,7 @@ def _moment(record: Record, name: str) -> datetime:
 
 
 def _cached(record: Record) -> int:
-    """Of the prompt, what the model's server had in its cache; 0 where LiteLLM was not told."""
+    """Of the prompt, what the model's server had in its cache; 0 where LiteLLM does not know."""
     value: Any = record.get("metadata")
     value = _object(value) if isinstance(value, str) else value
     for name in ("usage_object", "prompt_tokens_details", "cached_tokens"):

@@ -27,12 +27,12 @@ def tokens(session: CheckSession, subject: str) -> bool:
             )
             continue
         models = sorted({one.get(chosen.model, "") for one in series})
-        told = f"{metric} tells of {count_of(len(models), 'model')} ({naming(models)})"
+        counted = f"{metric} tells of {count_of(len(models), 'model')} ({naming(models)})"
         accounts = {one.get(chosen.account, "") for one in series}
         users = {one.get(chosen.user, "") for one in series} - {""}
         session.ok(
             subject,
-            f"{told}, {count_of(len(accounts), 'account')} and {count_of(len(users), 'user')} in the last hour.",
+            f"{counted}, {count_of(len(accounts), 'account')} and {count_of(len(users), 'user')} in the last hour.",
         )
         if "" in accounts:
             session.warn(

@@ -1,4 +1,4 @@
-"""What counters grew by, from sample to sample: exact, whoever told of them, and whenever they began anew."""
+"""What counters grew by, from sample to sample: exact, whichever observer read them, however often they were reset."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clusters.connectors.prometheus.coverage import HOUR, Coverage
 from clusters.connectors.prometheus.responses import Labels, Series, usual_step
 
 OBSERVER = ("job", "service", "endpoint", "prometheus", "prometheus_replica", "replica")
-"""Labels of who looked: a server that two jobs or two replicas of Prometheus scrape is told of twice."""
+"""Labels of the observer: a server that two jobs or two replicas of Prometheus scrape is there twice."""
 
 Points = list[tuple[int, int]]
 """Milliseconds of the epoch, and the value; in order."""
@@ -26,7 +26,7 @@ class Counter:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Samples:
     """What the best of its observers saw of a counter in one hour."""
 
     observer: tuple[str, ...]
@@ -44,7 +44,7 @@ class _Stand:
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """By server: when it was read, when in vain, and when its process was said to have begun. Milliseconds."""
+    """By server: when it was read, when in vain, and when its process began, as it says. Milliseconds."""
 
     good: Mapping[str, Sequence[int]] = field(default_factory=dict)
     vain: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -108,16 +108,16 @@ class Counters:
 
     @property
     def instances(self) -> set[str]:
-        """The servers that are known to count."""
+        """The servers that count something."""
         return {counter.instance for counter in self._stands}
 
     def forget(self, *, before: int) -> None:
         """Those of which nothing was seen since that epoch second: whatever comes of them is new."""
         self._stands = {counter: stand for counter, stand in self._stands.items() if stand.at > before * 1000}
 
-    def take(self, series: Sequence[Series]) -> dict[Counter, Found]:
-        """Each counter once, as who saw it most often told of it."""
-        found: dict[Counter, Found] = {}
+    def take(self, series: Sequence[Series]) -> dict[Counter, Samples]:
+        """Each counter once, by the observer with the most samples."""
+        samples: dict[Counter, Samples] = {}
         for one in series:
             observer = tuple(one.metric.get(name, "") for name in OBSERVER)
             rest = frozenset(
@@ -129,20 +129,22 @@ class Counters:
             points = [
                 (int(at * 1000), int(value)) for at, value in one.values if value.is_finite() and value >= 0
             ]
-            other = found.get(counter)
+            other = samples.get(counter)
             if points and (other is None or (len(other.points), observer) < (len(points), other.observer)):
-                found[counter] = Found(observer, points)
-        return found
+                samples[counter] = Samples(observer, points)
+        return samples
 
-    def fresh(self, found: Mapping[Counter, Found]) -> list[Counter]:
+    def fresh(self, samples: Mapping[Counter, Samples]) -> list[Counter]:
         """Those of which no earlier sample is known."""
-        return [counter for counter in found if counter not in self._stands]
+        return [counter for counter in samples if counter not in self._stands]
 
-    def grow(self, found: Mapping[Counter, Found], scraped: Scraped) -> Iterator[tuple[Counter, int, bool]]:
+    def grow(
+        self, samples: Mapping[Counter, Samples], scraped: Scraped
+    ) -> Iterator[tuple[Counter, int, bool]]:
         """What each grew by, and whether it began in the dark, so that its first value does not count."""
         last = {counter: stand.at for counter, stand in self._stands.items()}
-        last |= {counter: one.points[-1][0] for counter, one in found.items()}
-        for counter, one in found.items():
+        last |= {counter: one.points[-1][0] for counter, one in samples.items()}
+        for counter, one in samples.items():
             stand = self._stands.get(counter)
             is_new = stand is None and self._began_at_zero(counter, one, scraped, last)
             value = 0 if stand is None else stand.value
@@ -158,7 +160,7 @@ class Counters:
             self._stands[counter] = _Stand(one.observer, one.points[-1][0], value)
 
     def _began_at_zero(
-        self, counter: Counter, one: Found, scraped: Scraped, last: Mapping[Counter, int]
+        self, counter: Counter, one: Samples, scraped: Scraped, last: Mapping[Counter, int]
     ) -> bool:
         """Whether all that it says was counted since its server was last looked at."""
         first = one.points[0][0]

@@ -56,7 +56,7 @@ class Facts:
                 ),
                 source_key=allocation.key,
             )
-        asked = requests.pop(allocation.uid, CpuAndMemory())
+        request = requests.pop(allocation.uid, CpuAndMemory())
         account = owners.account(allocation)
         self._note(allocation, life, node, account)
         return UsageFact(
@@ -72,11 +72,11 @@ class Facts:
             gpu_model=of.model,
             mig_profile=of.profile,
             gpu_share=of.share,
-            cpu_milli=asked.cpu_milli,
-            memory_mib=asked.memory_mib,
+            cpu_milli=request.cpu_milli,
+            memory_mib=request.memory_mib,
             nodes=1,
             node_list=allocation.node,
-            requested=_requested(allocation, of, asked),
+            requested=_requested(allocation, of, request),
             submitted=attributes.created.get(allocation.uid),
             started=life.started,
             ended=life.ended,
@@ -104,9 +104,9 @@ class Facts:
             self.notes.bare_nodes.add(allocation.node or "a node without a name")
 
 
-def _requested(allocation: PodAllocation, of: Shape, asked: CpuAndMemory) -> str:
+def _requested(allocation: PodAllocation, of: Shape, request: CpuAndMemory) -> str:
     if allocation.is_bare:
-        return f"cpu={asked.cpu_milli}m,memory={asked.memory_mib}Mi"
+        return f"cpu={request.cpu_milli}m,memory={request.memory_mib}Mi"
     return f"{of.resource}={allocation.annotated or whole(allocation.count)}"
 
 

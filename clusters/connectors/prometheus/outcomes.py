@@ -2,7 +2,7 @@
 
 By the published definitions of kube-state-metrics (docs/metrics/workload/pod-metrics.md): `kube_pod_status_reason`,
 `kube_pod_container_status_terminated_reason` and `kube_pod_container_status_last_terminated_reason`, each 1 for the
-`reason` that holds. What Kueue did is told by a configuration of kube-state-metrics that the operators' documentation
+`reason` that holds. What Kueue did comes by a configuration of kube-state-metrics that the operators' documentation
 gives: of each workload the seconds since 1970 at which a condition turned. Not yet seen from a live source.
 """
 
@@ -52,7 +52,7 @@ def outcomes(
     lives: Mapping[str, Life],
     owners: Mapping[str, Sequence[Owner]],
 ) -> dict[str, str]:
-    """By uid the word for how a pod ended, where more is told than its phase. `owners`: what Kueue may call the pod by:
+    """By uid the word for how a pod ended, if there is more than its phase. `owners`: what Kueue may call the pod by:
     itself, and what made it.
 
     Raises `ConnectorError`. A pod that succeeded is not asked after.
@@ -72,20 +72,20 @@ def _reasons(
     queries: Queries,
     window: Window,
     metric: str,
-    known: Sequence[str],
+    reasons: Sequence[str],
     uids: Sequence[str],
 ) -> dict[str, str]:
     if not uids or not client.instant(queries.any(metric, window.length), window.at):
         return {}
     asking = [
-        partial(client.instant, queries.of(some).reasons(metric, known, window.length), window.at)
+        partial(client.instant, queries.of(some).reasons(metric, reasons, window.length), window.at)
         for some in parts(uids)
     ]
     words: dict[str, str] = {}
     for one in chain.from_iterable(client.together(asking)):
         uid, reason = one.metric.get("uid", ""), one.metric.get("reason", "")
-        if reason in known:
-            words[uid] = min(words.get(uid, reason), reason, key=known.index)
+        if reason in reasons:
+            words[uid] = min(words.get(uid, reason), reason, key=reasons.index)
     return words
 
 

@@ -65,11 +65,11 @@ def requests_of(
 def _by_pod(series: Iterable[Series], queries: Queries) -> dict[tuple[str, str], dict[str, Decimal]]:
     """By uid and resource, what each container asks for; replicas and renamed labels fall into one."""
     spellings = queries.options.labels.spellings("container")
-    asked: dict[tuple[str, str], dict[str, Decimal]] = {}
+    requests: dict[tuple[str, str], dict[str, Decimal]] = {}
     for one in series:
         if one.value is None or not one.value[1].is_finite() or not 0 < one.value[1] <= LARGEST:
             continue
-        containers = asked.setdefault((one.metric.get("uid", ""), one.metric.get("resource", "")), {})
+        containers = requests.setdefault((one.metric.get("uid", ""), one.metric.get("resource", "")), {})
         container = first(one.metric, spellings)
         containers[container] = max(containers.get(container, Decimal(0)), one.value[1])
-    return asked
+    return requests

@@ -147,15 +147,15 @@ def _requested(client: PrometheusClient, queries: Queries, window: Window) -> li
         before = rows.get(row.key)
         if before is None or (row.count, row.node) > (before.count, before.node):
             rows[row.key] = row
-    asked = [row for _, row in sorted(rows.items()) if row.count != 0]
-    return asked if queries.options.cpu_memory is not CpuMemory.ALL else _with_bare(asked)
+    claims = [row for _, row in sorted(rows.items()) if row.count != 0]
+    return claims if queries.options.cpu_memory is not CpuMemory.ALL else _with_bare(claims)
 
 
-def _with_bare(asked: Sequence[PodAllocation]) -> list[PodAllocation]:
+def _with_bare(claims: Sequence[PodAllocation]) -> list[PodAllocation]:
     """Devices as they are; of each pod without any, one allocation that holds none."""
-    devices = [row for row in asked if not row.is_bare]
+    devices = [row for row in claims if not row.is_bare]
     held = {row.uid for row in devices}
-    bare = {row.uid: row for row in asked if row.is_bare and row.uid not in held}
+    bare = {row.uid: row for row in claims if row.is_bare and row.uid not in held}
     return devices + [
         replace(row, container="", resource=CPU_MEMORY[0], count=Decimal(0)) for row in bare.values()
     ]

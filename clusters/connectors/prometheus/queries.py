@@ -148,9 +148,9 @@ class Queries:
         """Pods that have ended, with their phase."""
         return only(f"{most('uid,phase', self.pod(PHASE, OVER), seconds)} == 1", gate, seconds)
 
-    def reasons(self, metric: str, known: Sequence[str], seconds: int) -> str:
+    def reasons(self, metric: str, words: Sequence[str], seconds: int) -> str:
         """Which of these reasons pods or their containers had."""
-        selector = self.pod(metric, f'reason=~"{"|".join(known)}"')
+        selector = self.pod(metric, f'reason=~"{"|".join(words)}"')
         return f"{most('uid,reason', selector, seconds)} == 1"
 
     def evictions(self, names: Sequence[str], seconds: int) -> str:

@@ -55,7 +55,7 @@ class _Published:
     account: str
     user: str
     model: str
-    untold: str = ""  # what a label says where there is nothing to say
+    empty: str = ""  # what a label says where there is nothing to say
 
 
 PUBLISHED: Mapping[TokenServer, _Published] = MappingProxyType(
@@ -79,7 +79,7 @@ PUBLISHED: Mapping[TokenServer, _Published] = MappingProxyType(
             account="team",
             user="hashed_api_key",
             model="model",
-            untold="None",
+            empty="None",
         ),
     }
 )
@@ -155,8 +155,8 @@ class TokenOptions:
         return self.published.model if self.model_label is None else self.model_label
 
     @property
-    def untold(self) -> str:
-        return self.published.untold
+    def empty(self) -> str:
+        return self.published.empty
 
     @property
     def first_hour(self) -> int:

@@ -28,7 +28,7 @@ from msgspec import structs
 from clusters.connectors import sums
 from clusters.connectors.base import IncompleteHour, Rejection, Row
 from clusters.connectors.prometheus.client import PrometheusClient
-from clusters.connectors.prometheus.counters import Counter, Counters, Found, Scraped
+from clusters.connectors.prometheus.counters import Counter, Counters, Samples, Scraped
 from clusters.connectors.prometheus.coverage import HOUR, Coverage, of_minutes, utc
 from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.connectors.prometheus.queries import alternatives, span
@@ -38,7 +38,7 @@ from clusters.connectors.sums import MeterUnits
 
 SETTLE = 600  # seconds after an hour in which its last samples come
 PROCESS = "process_start_time_seconds"
-UNTOLD = "unknown"  # the model of a counter without its label
+UNKNOWN = "unknown"  # the model of a counter without its label
 LONGEST_PARTS = 200  # characters of a key
 BEFORE = 2  # hours before those that are asked for in which a counter's last sample is looked for
 
@@ -110,7 +110,7 @@ class TokenSums:
             hours = f"{len(self.incomplete)} hours from {utc(self.incomplete[0].begins)} on"
             notes.append(
                 f"Counters of tokens were not seen for {unseen} s in {hours}: what a server counted "
-                "then comes with its next sample, unless it was started anew meanwhile."
+                "then comes with its next sample, unless it was restarted meanwhile."
             )
         return notes
 
@@ -138,24 +138,24 @@ class TokenSums:
             counters.forget(before=hour - BEFORE * HOUR)
             taken.append(counters.take(series))
         result = _Hour(scraped=self._scraped(hour, taken) if is_counted else Scraped())
-        for direction, found in zip(self.tokens.metrics, taken, strict=True):
-            for counter, grown, in_the_dark in self._counters[direction].grow(found, result.scraped):
+        for direction, samples in zip(self.tokens.metrics, taken, strict=True):
+            for counter, grown, in_the_dark in self._counters[direction].grow(samples, result.scraped):
                 account, user, model = counter.named
                 by = result.grown.setdefault((account, user, model), {})
                 by[direction] = by.get(direction, 0) + grown
                 result.unknown += in_the_dark
         return result
 
-    def _scraped(self, hour: int, taken: Sequence[Mapping[Counter, Found]]) -> Scraped:
+    def _scraped(self, hour: int, taken: Sequence[Mapping[Counter, Samples]]) -> Scraped:
         """When servers of tokens were read in this hour and the one before, and when new ones of them began."""
-        jobs = {one.observer[0] for found in taken for one in found.values()}
+        jobs = {one.observer[0] for samples in taken for one in samples.values()}
         jobs = jobs.union(*(counters.jobs for counters in self._counters.values()))
         if not jobs:
             return Scraped()
         fresh = {
             counter.instance
-            for counters, found in zip(self._counters.values(), taken, strict=True)
-            for counter in counters.fresh(found)
+            for counters, samples in zip(self._counters.values(), taken, strict=True)
+            for counter in counters.fresh(samples)
         }
         selectors = [self.selector("up", f'job=~"{alternatives(sorted(jobs))}"')]
         if fresh:
@@ -176,8 +176,8 @@ class TokenSums:
 
     def _labels(self, labels: Labels) -> tuple[str, ...]:
         names = (self.tokens.account, self.tokens.user, self.tokens.model)
-        told = (labels.get(name, "") if name else "" for name in names)
-        return tuple("" if text == self.tokens.untold else text for text in told)
+        texts = (labels.get(name, "") if name else "" for name in names)
+        return tuple("" if text == self.tokens.empty else text for text in texts)
 
     def _rows(self, hour: int, read: _Hour, before: _Hour) -> Iterator[Row]:
         """One row for each group and direction that has tokens, or had some in the hour before: what came late may have
@@ -202,11 +202,11 @@ class TokenSums:
             quantity=quantity,
             start=begin,
             end=begin + timedelta(hours=1),
-            dimensions={"model": model or UNTOLD, "direction": direction.value},
+            dimensions={"model": model or UNKNOWN, "direction": direction.value},
         )
         row = sums.fact_of(
             one,
-            event_id=f"{model or UNTOLD} {stamp}",
+            event_id=f"{model or UNKNOWN} {stamp}",
             key=f"tokens/{parts}/{direction}/{stamp}",
             raw=json.dumps({**structs.asdict(one), "start": stamp, "end": None}, sort_keys=True),
             meters=self.meters,
