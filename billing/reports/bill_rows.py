@@ -305,7 +305,7 @@ def _parquet(path: Path, selection: Mapping[str, str]) -> Iterator[Iterator[list
         command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         try:
-            assert process.stdout is not None  # noqa: S101 - it was asked for
+            assert process.stdout is not None  # noqa: S101 - of a pipe
             cells = csv.reader(TextIOWrapper(process.stdout, "utf-8", newline=""))
             header = next(cells, None)
             if header is not None:
