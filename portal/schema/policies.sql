@@ -151,9 +151,6 @@ CREATE POLICY billing_billingperiod_of_payer ON billing_billingperiod FOR SELECT
 -- A member of a tenant that shows members their own usage alone: of jobs those of the users in `app.users`, of totals
 -- those of the projects that these used. These policies come to those above. Counts, rankings and documents of the
 -- whole tenant show nothing; pages that are made of them are not the member's (`Action.READ_ALL`).
-CREATE FUNCTION own_users() RETURNS text[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT ARRAY(SELECT jsonb_array_elements_text(nullif(current_setting('app.users', true), '')::jsonb))
-$$;
 CREATE POLICY billing_ratedjob_of_member ON billing_ratedjob AS RESTRICTIVE FOR SELECT TO clustertab_member
     USING ("user" = ANY ((SELECT own_users())::text[]));
 CREATE POLICY billing_usageseries_of_member ON billing_usageseries AS RESTRICTIVE FOR SELECT TO clustertab_member
@@ -172,10 +169,12 @@ BEGIN
                        name, name || '_of_member');
     END LOOP;
     FOREACH name IN ARRAY ARRAY[
-        'audit_entry', 'billing_billedjob', 'billing_evidence', 'billing_invoice', 'billing_invoicedocument',
-        'billing_invoiceline', 'billing_jobuser', 'billing_linejobs', 'billing_payment', 'billing_periodjobs',
-        'billing_periodtopjob', 'billing_reservation', 'billing_wallet', 'billing_walletentry', 'billing_wastefinding',
-        'events_event'
+        'audit_entry', 'billing_billedjob', 'billing_concurrencylimit', 'billing_evidence', 'billing_invoice',
+        'billing_invoicedocument', 'billing_invoiceline', 'billing_jobuser', 'billing_linejobs', 'billing_notice',
+        'billing_payment', 'billing_periodjobs', 'billing_periodtopjob', 'billing_quota', 'billing_quotablock',
+        'billing_quotacrossing', 'billing_quotaending', 'billing_quotaperiod', 'billing_reservation',
+        'billing_reservationrun', 'billing_reservedamount', 'billing_wallet', 'billing_walletentry',
+        'billing_wallethold', 'billing_wastefinding', 'events_event'
     ] LOOP
         EXECUTE format('CREATE POLICY %2$I ON %1$I AS RESTRICTIVE FOR SELECT TO clustertab_member USING (false)',
                        name, name || '_of_member');

@@ -111,22 +111,27 @@ JOIN billing_plan p ON p.id = v.plan_id WHERE p.settles = 'wallet';
 GRANT SELECT ON billing_chargedbytotal, clusters_declaredmeter, billing_anyresource TO clustertab_agent;
 GRANT SELECT ON billing_resource, billing_invoicebalance, billing_pricetag TO clustertab_portal, clustertab_agent;
 
--- What a tenant may know of tables that it has no right on. The views read them as their owner and name the tenant as
--- the policies of row level security do.
+-- What a tenant may know of tables that it has no right on. The views read them as their owner, for whom the policies of
+-- row level security are no limit: they name the tenant, and the users in `app.users`, as these do.
+CREATE FUNCTION own_users() RETURNS text[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT ARRAY(SELECT jsonb_array_elements_text(nullif(current_setting('app.users', true), '')::jsonb))
+$$;
 
 -- The jobs of its own that run or wait: what they were asked for, and what a MIG slice counts on their cluster.
 CREATE VIEW billing_openjob WITH (security_barrier = true) AS
 SELECT j.tenant_id, j.record_id, u.requested, u.time_limit, c.shares
 FROM billing_ratedjob j JOIN clusters_usagerecord u ON u.id = j.record_id
 JOIN clusters_cluster c ON c.id = u.cluster_id
-WHERE j.ended IS NULL AND j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint);
+WHERE j.ended IS NULL AND j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
+  AND ((SELECT nullif(current_setting('app.users', true), '')) IS NULL OR j."user" = ANY ((SELECT own_users())::text[]));
 GRANT SELECT ON billing_openjob TO clustertab_portal, clustertab_agent;
 
 -- Those of them that the scheduler no longer knows.
 CREATE VIEW billing_vanishedjob WITH (security_barrier = true) AS
 SELECT j.tenant_id, j.record_id, v.since
 FROM clusters_vanishedrun v JOIN billing_ratedjob j ON j.record_id = v.record_id
-WHERE j.ended IS NULL AND j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint);
+WHERE j.ended IS NULL AND j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
+  AND ((SELECT nullif(current_setting('app.users', true), '')) IS NULL OR j."user" = ANY ((SELECT own_users())::text[]));
 GRANT SELECT ON billing_vanishedjob TO clustertab_portal;
 
 -- Its own runs and how busy they were. A run that changed its owner is seen by both; its hours each sees only as far
@@ -136,7 +141,8 @@ SELECT j.tenant_id, j.record_id, j.cluster, j.account, j."user", j.job_id, j.nam
        j.share_den, u.started, coalesce(u.ended, u.seen_until) AS finish, u.suspended, u.submitted, u.eligible, u.ended,
        u.time_limit, j.state
 FROM billing_ratedjob j JOIN clusters_usagerecord u ON u.id = j.record_id
-WHERE j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint);
+WHERE j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
+  AND ((SELECT nullif(current_setting('app.users', true), '')) IS NULL OR j."user" = ANY ((SELECT own_users())::text[]));
 
 CREATE VIEW billing_ownhour WITH (security_barrier = true) AS
 SELECT o.tenant_id, h.record_id, h.hour, h.busy, h.covered, h.source, h.metric
@@ -147,7 +153,8 @@ FROM (
 ) o
 JOIN clusters_usagerecord u ON u.account_id = o.account_id
 JOIN clusters_utilisationhour h ON h.record_id = u.id
-WHERE o.owned && int8range(h.hour, h.hour + 3600);
+WHERE o.owned && int8range(h.hour, h.hour + 3600)
+  AND ((SELECT nullif(current_setting('app.users', true), '')) IS NULL OR u."user" = ANY ((SELECT own_users())::text[]));
 
 GRANT SELECT ON billing_ownrun, billing_ownhour TO clustertab_portal;
 
@@ -173,6 +180,7 @@ JOIN clusters_usagerecord u ON u.id = j.record_id
 JOIN clusters_cluster c ON c.id = u.cluster_id
 JOIN clusters_declaredmeter m ON m.name = c.energy_meter_id
 WHERE j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
+  AND ((SELECT nullif(current_setting('app.users', true), '')) IS NULL OR j."user" = ANY ((SELECT own_users())::text[]))
   AND u.meter = '' AND u.started IS NOT NULL;
 GRANT SELECT ON billing_ownenergy TO clustertab_portal;
 
@@ -215,6 +223,7 @@ FROM (
     JOIN billing_chargedtime t ON t.tenant_id = j.tenant_id
     JOIN billing_resource r ON NOT r.is_measure AND NOT resource_is_rated(r.resource, r.is_measure, t.charges)
     WHERE j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
+      AND ((SELECT nullif(current_setting('app.users', true), '')) IS NULL OR j."user" = ANY ((SELECT own_users())::text[]))
 ) part WHERE service_to > service_from AND amount > 0;
 GRANT SELECT ON billing_waivedpart TO clustertab_portal;
 

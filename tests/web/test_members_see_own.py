@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from billing.models import DayTotal, Invoice, PeriodTotal, RatedJob, RatedUsage, UsageSeries
+from billing.models import (
+    DayTotal,
+    Invoice,
+    PeriodTotal,
+    QuotaEvery,
+    QuotaMeasure,
+    RatedJob,
+    RatedUsage,
+    UsageSeries,
+)
+from billing.quotas import quotas
+from billing.quotas.quotas import Setter
+from billing.quotas.terms import QuotaTerms
 from portal.api import identifiers
 from portal.config_file.apply import apply
 from portal.config_file.schema import parse
@@ -136,6 +150,46 @@ def test_the_database_keeps_what_is_not_bens_even_without_a_filter(house: House)
     assert "No user name of the clusters is linked to you" in page(
         house.ben, "/t/vision-lab/?period=2026-03-01"
     )
+
+
+READABLE = """
+SELECT c.oid::regclass::text, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm')
+  AND has_column_privilege(c.oid, a.attnum, 'SELECT')
+GROUP BY c.oid
+"""
+
+
+def test_no_table_and_no_view_that_ben_may_read_tells_of_another_users_jobs(house: House) -> None:
+    shape = {"user": ZOE, "cpu_milli": 4000, "memory_mib": 4096, "started": "2026-04-19 10:00", "ended": None}
+    running = builders.a_job(
+        job_id="43", name="zoes-third", state="RUNNING", seen_until="2026-04-19 12:00", **shape
+    )
+    hour = builders.busy(running.source_key, "2026-04-19 10:00", "1800")
+    builders.ingest(house.cluster, running, hour, as_of="2026-04-20")
+    terms = QuotaTerms(measure=QuotaMeasure.MONEY, amount=Decimal(100), every=QuotaEvery.MONTH, user=ZOE)
+    begun = builders.at("2026-04-01")
+    quotas.set_quota(tenant=house.vision, name="zoes", terms=terms, by=Setter.OWNER, moment=begun)
+    limited(house)
+    others = {str(house.record(job)) for job in ("18", "41", "42", "43")}
+
+    def telling() -> set[str]:
+        tables = set()
+        with connection.cursor() as cursor:
+            cursor.execute(READABLE)
+            for table, columns in cursor.fetchall():
+                cursor.execute(f"SELECT {columns} FROM {table}")
+                for row in cursor.fetchall():
+                    if ZOE in str(row) or others & {str(value) for value in row}:
+                        tables.add(table)
+        return tables
+
+    with tenant_scope(entered(user=house.ann, slug="vision-lab", action=Action.READ)[0]):
+        views = {"billing_ownrun", "billing_openjob", "billing_ownhour", "billing_waivedpart"}
+        assert {*views, "billing_ratedjob", "billing_quota"} <= telling()
+    with tenant_scope(entered(user=house.ben, slug="vision-lab", action=Action.READ)[0]):
+        assert telling() == set()
 
 
 def house_record(job: str) -> int:
