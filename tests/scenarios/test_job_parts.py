@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 
 import pytest
@@ -11,11 +12,13 @@ from django.test.utils import CaptureQueriesContext
 from billing.models import BillingPeriod, RatedJob
 from billing.queries import job_lists, job_parts
 from billing.queries.job_lists import Order
-from billing.queries.jobs import Job, JobFilter
+from billing.queries.jobs import NEWEST_FIRST, Job, JobFilter, matching
 from clusters.connectors.base import UsageFact
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import tenant_scope
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest
+from tests.owner import as_owner
+from tests.scenarios.test_wallet_pages import nodes
 
 pytestmark = pytest.mark.django_db
 
@@ -137,3 +140,27 @@ def test_pages_of_many_jobs_with_parts_miss_none_and_repeat_none_at_a_fixed_numb
                 break
         assert sorted(numbers) == sorted(f"team/job-{job}" for job in range(120)), order
         assert len(counts) == 1, order
+
+
+def test_a_job_of_many_parts_is_listed_without_comparing_each_of_them_with_all() -> None:
+    kube, many = a_cluster("kube"), 300
+    tenant = a_tenant("vision", plan=a_plan(), accounts=[(kube, "team")])
+    pods = [
+        a_pod(number, f"serve-{number}", "serve", f"{number // 60:02}:{number % 60:02}", "12:00")
+        for number in range(many)
+    ]
+    ingest(kube, *pods)
+    with as_owner() as cursor:
+        cursor.execute("ANALYZE billing_ratedjob")
+        cursor.execute("SET LOCAL enable_seqscan = off")
+    filters = JobFilter()
+    every = matching(tenant, filters)
+    newest = job_parts.heads(every, every, filters).order_by(*NEWEST_FIRST)
+    assert [row.job_id for row in newest] == [f"team/serve-{many - 1}"]
+    (plan,) = json.loads(newest.explain(format="json", analyze=True))
+    read = sum(
+        (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+        for node in nodes(plan["Plan"])
+        if "Scan" in node["Node Type"]
+    )
+    assert many <= read <= 5 * many
