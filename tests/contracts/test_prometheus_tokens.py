@@ -54,13 +54,16 @@ class Scrapes:
         minutes: range = range(-120, 180),
         down: range = range(0),
         job: str = "vllm",
+        replica: str = "",
+        second: int = 30,
         **labels: str,
     ) -> None:
         """One server of a model. `counted`: by metric what it counts to from a minute after ten on."""
         target = {"job": job, "instance": f"{pod}:8000"}
+        target |= {"prometheus_replica": replica} if replica else {}
         own = {**target, "namespace": "vision", "pod": pod, "model_name": "large", "engine": "0", **labels}
         for minute in minutes:
-            at = TEN + minute * 60 + 30
+            at = TEN + minute * 60 + second
             self.series.add("up", target, at, int(minute not in down))
             if minute in down:
                 continue
@@ -204,6 +207,23 @@ def test_a_server_that_two_jobs_scrape_counts_once() -> None:
     tokens_by_hour, _ = scrapes.read(until=TEN + 2 * HOUR)
 
     assert tokens_by_hour == {"vision/large/input@10": 100, "vision/large/input@11": 60}
+
+
+@pytest.mark.parametrize(("label", "later"), [("replica", 0), ("replica", 3), ("job", 3)])
+def test_a_server_that_is_scraped_twice_does_not_count_anew_when_its_labels_change(
+    label: str, later: int
+) -> None:
+    """Who reads at the other seconds has the new label at once, or minutes later."""
+    scrapes = Scrapes()
+    for name, second, change in (("a", 30, 40 + later), ("b", 10, 40)):
+        same: dict[str, Any] = {label: name, "second": second}
+        scrapes.server({PROMPT: {-120: 10**8}}, minutes=range(-120, change), **same)
+        scrapes.server({PROMPT: {40: 10**8, 50: 10**8 + 9}}, minutes=range(change, 180), team="c", **same)
+
+    told, source = scrapes.read(until=TEN + HOUR)
+
+    assert told == {"vision/large/input@10": 9}
+    assert source.reading.notes[0].startswith("1 counters of tokens were there before")
 
 
 def test_litellm_tells_the_team_the_key_and_what_was_cached() -> None:

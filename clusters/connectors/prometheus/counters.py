@@ -12,6 +12,9 @@ from clusters.connectors.prometheus.responses import Labels, Series, usual_step
 OBSERVER = ("job", "service", "endpoint", "prometheus", "prometheus_replica", "replica")
 """Labels of the observer: a server that two jobs or two replicas of Prometheus scrape is there twice."""
 
+Observer = tuple[str, ...]
+"""What those labels say."""
+
 Points = list[tuple[int, int]]
 """Milliseconds of the epoch, and the value; in order."""
 
@@ -27,36 +30,45 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What the best of its observers saw of a counter in one hour."""
+    """What the best of its observers saw of a counter in one hour. `ends`: the last sample of each, milliseconds."""
 
-    observer: tuple[str, ...]
+    observer: Observer
     points: Points
+    ends: dict[Observer, int]
 
 
 @dataclass(slots=True)
 class _Stand:
     """The last sample of a counter."""
 
-    observer: tuple[str, ...]
+    observer: Observer
     at: int
     value: int
+    ends: Mapping[Observer, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """By server: when it was read, when in vain, and when its process began, as it says. Milliseconds."""
+    """By server: when it was read, when in vain, and when its process began, as it says. Milliseconds.
+
+    `by_observer`: when each of its observers read a server.
+    """
 
     good: Mapping[str, Sequence[int]] = field(default_factory=dict)
     vain: Mapping[str, Sequence[int]] = field(default_factory=dict)
     began: Mapping[str, Points] = field(default_factory=dict)
     interval: int = 60_000
+    by_observer: Mapping[tuple[str, Observer], Sequence[int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, up: Sequence[Series], began: Sequence[Series] = ()) -> Scraped:
         """From samples of `up` and of `process_start_time_seconds`."""
         good: dict[str, set[int]] = {}
         vain: dict[str, set[int]] = {}
+        by_observer: dict[tuple[str, Observer], set[int]] = {}
         for one in up:
+            theirs = by_observer.setdefault((one.metric.get("instance", ""), observer_of(one.metric)), set())
+            theirs.update(int(at * 1000) for at, value in one.values if value == 1)
             for at, value in one.values:
                 target = good if value == 1 else vain
                 target.setdefault(one.metric.get("instance", ""), set()).add(int(at * 1000))
@@ -69,11 +81,12 @@ class Scraped:
             {name: sorted(at) for name, at in vain.items()},
             {name: sorted(points) for name, points in starts.items()},
             (usual_step(one.values for one in up) or 60) * 1000,
+            {key: sorted(at) for key, at in by_observer.items()},
         )
 
-    def before(self, instance: str, at: int) -> int | None:
-        """When the server was read last before that sample."""
-        times = self.good.get(instance, ())
+    def before(self, instance: str, observer: Observer, at: int) -> int | None:
+        """When the server was read last before that sample: by its observer, or by any if `up` has not that one."""
+        times = self.by_observer.get((instance, observer)) or self.good.get(instance, ())
         place = bisect_left(times, at)
         return times[place - 1] if place else None
 
@@ -93,6 +106,11 @@ class Scraped:
                 lost = sum(end - begin for begin, end in gaps if _any_in(vain, begin * 1000, end * 1000))
                 most = max(most, lost)
         return most
+
+
+def observer_of(labels: Labels) -> Observer:
+    """Who read a series."""
+    return tuple(labels.get(name, "") for name in OBSERVER)
 
 
 class Counters:
@@ -119,7 +137,7 @@ class Counters:
         """Each counter once, by the observer with the most samples."""
         samples: dict[Counter, Samples] = {}
         for one in series:
-            observer = tuple(one.metric.get(name, "") for name in OBSERVER)
+            observer = observer_of(one.metric)
             rest = frozenset(
                 (name, text)
                 for name, text in one.metric.items()
@@ -129,9 +147,14 @@ class Counters:
             points = [
                 (int(at * 1000), int(value)) for at, value in one.values if value.is_finite() and value >= 0
             ]
+            if not points:
+                continue
             other = samples.get(counter)
-            if points and (other is None or (len(other.points), observer) < (len(points), other.observer)):
-                samples[counter] = Samples(observer, points)
+            ends = {**(other.ends if other else {}), observer: points[-1][0]}
+            if other is None or (len(other.points), observer) < (len(points), other.observer):
+                samples[counter] = Samples(observer, points, ends)
+            else:
+                samples[counter] = Samples(other.observer, other.points, ends)
         return samples
 
     def fresh(self, samples: Mapping[Counter, Samples]) -> list[Counter]:
@@ -142,8 +165,8 @@ class Counters:
         self, samples: Mapping[Counter, Samples], scraped: Scraped
     ) -> Iterator[tuple[Counter, int, bool]]:
         """What each grew by, and whether it began in the dark, so that its first value does not count."""
-        last = {counter: stand.at for counter, stand in self._stands.items()}
-        last |= {counter: one.points[-1][0] for counter, one in samples.items()}
+        last = {counter: stand.ends for counter, stand in self._stands.items()}
+        last |= {counter: {**last.get(counter, {}), **one.ends} for counter, one in samples.items()}
         for counter, one in samples.items():
             stand = self._stands.get(counter)
             is_new = stand is None and self._began_at_zero(counter, one, scraped, last)
@@ -157,20 +180,23 @@ class Counters:
                     grown += at_value - value if at_value >= value else at_value
                 value = at_value
             yield counter, grown, stand is None and not is_new
-            self._stands[counter] = _Stand(one.observer, one.points[-1][0], value)
+            self._stands[counter] = _Stand(one.observer, one.points[-1][0], value, last[counter])
 
     def _began_at_zero(
-        self, counter: Counter, one: Samples, scraped: Scraped, last: Mapping[Counter, int]
+        self, counter: Counter, one: Samples, scraped: Scraped, last: Mapping[Counter, Mapping[Observer, int]]
     ) -> bool:
-        """Whether all that it says was counted since its server was last looked at."""
+        """Whether all that it says was counted since its observer last read the server."""
         first = one.points[0][0]
-        before = scraped.before(counter.instance, first)
+        before = scraped.before(counter.instance, one.observer, first)
         process = scraped.process(counter.instance, first)
         if before is None:
             return process is not None and first - HOUR * 1000 <= process <= first
         if process is not None and process > before:
             return True
-        ended = (other.instance == counter.instance and before <= at < first for other, at in last.items())
+        ended = (
+            other.instance == counter.instance and before <= ends.get(one.observer, 0) < first
+            for other, ends in last.items()
+        )
         return not any(ended)  # else its labels were changed: it was counted under others
 
 
