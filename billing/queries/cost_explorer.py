@@ -171,5 +171,6 @@ def _order(group: GroupUse) -> tuple[Any, ...]:
 def filter_choices(tenant: Tenant) -> Mapping[str, Sequence[str]]:
     """What the filters offer, by grouping. One query over what the tenant's usage was ever described by."""
     with connection.cursor() as cursor:
-        cursor.execute(sql.CHOICES, {"tenant": tenant.pk, "most": MOST_CHOICES})
+        everybody = tenant.only_users is None
+        cursor.execute(sql.CHOICES, {"tenant": tenant.pk, "everybody": everybody, "most": MOST_CHOICES})
         return dict(cursor.fetchall())

@@ -85,7 +85,7 @@ WHERE NOT (b.id = ANY (%(accrued)s) AND l.kind IN ('fee', 'commitment', 'discoun
 GROUP BY 1, 2, 3 HAVING sum(l.amount) <> 0 ORDER BY 2, 3, 1;
 
 -- name: CHOICES
--- What filters offer: the first values of each kind, by name.
+-- What filters offer: the first values of each kind, by name. Not of everybody: what a member used who sees no more.
 SELECT 'account', array(SELECT DISTINCT account FROM billing_usageseries WHERE tenant_id = %(tenant)s ORDER BY 1 LIMIT %(most)s)
 UNION ALL
 SELECT 'cluster', array(SELECT DISTINCT cluster FROM billing_usageseries WHERE tenant_id = %(tenant)s ORDER BY 1 LIMIT %(most)s)
@@ -99,4 +99,6 @@ SELECT 'qos', array(SELECT DISTINCT qos FROM billing_usageseries WHERE tenant_id
 UNION ALL
 SELECT 'state', array(SELECT DISTINCT state FROM billing_usageseries WHERE tenant_id = %(tenant)s ORDER BY 1 LIMIT %(most)s)
 UNION ALL
-SELECT 'project', array(SELECT name FROM tenants_project WHERE tenant_id = %(tenant)s ORDER BY 1 LIMIT %(most)s);
+SELECT 'project', array(SELECT name FROM tenants_project WHERE tenant_id = %(tenant)s AND (
+                            %(everybody)s OR id IN (SELECT project_id FROM billing_usageseries WHERE tenant_id = %(tenant)s)
+                        ) ORDER BY 1 LIMIT %(most)s);

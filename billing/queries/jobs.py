@@ -18,6 +18,7 @@ from django.db.models.functions import Coalesce
 from billing.models import BillingPeriod, PeriodTotal, RatedJob, Resource, Verdict
 from billing.models.rated import AMOUNT
 from billing.queries.costs import Tag, Tags, cost, per_currency, tag, tags
+from billing.queries.visible_projects import list_projects
 from billing.rules.meters import Meter
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
@@ -188,7 +189,7 @@ def choices(tenant: Tenant) -> Choices:
     models = PeriodTotal.objects.filter(tenant=tenant, resource__in=Resource.values).exclude(gpu_model="")
     return Choices(
         list(BillingPeriod.objects.filter(tenant=tenant).order_by("-start")),
-        list(tenant.projects.order_by("name").values_list("pk", "name")),
+        list(list_projects(tenant).values_list("pk", "name")),
         list(models.order_by("gpu_model").values_list("gpu_model", flat=True).distinct()),
         _users(tenant),
     )

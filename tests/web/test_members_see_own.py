@@ -82,8 +82,12 @@ def test_each_page_shows_ben_his_own_or_is_not_there(house: House) -> None:
             raw = b"".join(response.streaming_content) if response.streaming else response.content  # type: ignore[attr-defined]
             texts[route] = raw.decode()
     for route, text in texts.items():
-        for other in (ZOE, "zoes-", "speech"):
+        for other in (ZOE, "zoes-", "speech", SECRET):
             assert other not in text, (route, other)
+    secret = house.vision.projects.get(name=SECRET)
+    assert ben.get(f"/t/vision-lab/jobs/?project={secret.pk}").status_code == 404
+    assert SECRET in page(house.ann, "/t/vision-lab/jobs/")
+    assert SECRET in page(house.ann, "/t/vision-lab/costs/")
     for job in ("18", "41", "42"):
         assert ben.get(f"/t/vision-lab/jobs/{house.record(job)}/").status_code == 404
         assert ">No" in page(house.ben, f"/t/vision-lab/search/?q={job}") or job == "18"
