@@ -17,6 +17,7 @@ from billing.models import CostImport
 from billing.reports.bill_rows import BillError, BillFile, BillRow
 from clusters import temp_tables
 from clusters.models import Cluster
+from portal.core import locks
 from portal.excerpt import quoted
 from portal.sql_files import Statements
 
@@ -38,12 +39,18 @@ class Bill:
     new: int
     gone: int
 
+    @property
+    def amount_text(self) -> str:
+        """All its decimals, without zeros at the end."""
+        whole, _, part = f"{self.amount:f}".partition(".")
+        return f"{whole}.{part.rstrip('0')}".rstrip(".")
+
     def as_data(self) -> dict[str, Any]:
         """For programs: the amount as text, the period by its first day."""
         return {
             **dataclasses.asdict(self),
             "period": self.period.isoformat(),
-            "amount": f"{self.amount.normalize():f}",
+            "amount": self.amount_text,
         }
 
 
@@ -82,12 +89,11 @@ def import_bills(
     """Have what these files say be the cluster's costs, or those of one GPU model of it; all files or none.
 
     Files of one delivery come together: what an earlier delivery of the same bill said for the same selection, and
-    this one does not say, goes. Imported again, nothing changes. Without `keep` all of that is undone: a preview.
+    this one does not say, goes. Imported again, only its moment changes. Without `keep` all of that is undone: a preview.
     Raises BillError, also where another import counts one of the charges already.
     """
     if len(gpu_model) > LONGEST_MODEL or not gpu_model.isprintable():
         raise BillError("That is no name of a GPU model that a scheduler gives.")
-    Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
     chosen = dict(sorted((selection or {}).items()))
     sources = [BillFile(path, chosen) for path in files]
     scope: dict[str, Any] = {
@@ -114,6 +120,7 @@ def import_bills(
         cursor.execute(sql.ANALYZE_BILL)
         cursor.execute(sql.NUMBER_ROWS)
         cursor.execute(sql.ANALYZE_ROWS)
+        locks.hold(locks.Work.IMPORTING_BILLS)  # whatever the cluster: a charge is of one of them
         cursor.execute(sql.GROUPS, scope)
         groups = cursor.fetchall()
         if not groups:
@@ -157,11 +164,10 @@ def _write(cursor: Any, scope: dict[str, Any], group: Sequence[Any], names: str,
     ).first() or CostImport(
         cluster_id=scope["cluster"], gpu_model=scope["gpu_model"], selection=scope["selection"], **key
     )
-    if new or row.charges != charges:
-        row.files, row.imported_at = names, moment
-        for name, value in values.items():
-            setattr(row, name, value)
-        row.save()
+    row.files, row.imported_at = names, moment  # also of a delivery that is the same: the bill goes so far
+    for name, value in values.items():
+        setattr(row, name, value)
+    row.save()
     places = {"source": row.pk, "provider": provider, "account": account, "period": period}
     cursor.execute(sql.DROP_CHARGES, places)
     gone = cursor.rowcount

@@ -29,6 +29,7 @@ class Work(IntEnum):
     PROVING = 0x9200F
     MIGRATING = 0x5C4E3A
     SIGNING_UP = 0x516A
+    IMPORTING_BILLS = 0xB111
 
 
 @contextmanager

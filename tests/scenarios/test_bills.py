@@ -10,15 +10,18 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 
 from billing.models import CostCharge, CostImport
-from billing.reports import operator_home
-from billing.reports.bill_rows import snake
+from billing.reports import bills, operator_home
+from billing.reports.bill_rows import BillError, snake
 from clusters import capacity
 from clusters.connectors.base import NodeSeen, NodeState
 from clusters.models import Cluster
@@ -26,6 +29,7 @@ from portal.ops.cli import BadInputError, RefusedError
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, ingest
 from tests.scenarios.real import run
 from tests.scenarios.test_operating_costs import APRIL
+from tests.scenarios.test_transfers_at_once import somebody_waits_for_a_lock
 from tests.stories import close
 from tests.web.house import signed_in
 from tests.web.test_overview import words
@@ -169,6 +173,52 @@ def test_what_is_no_bill_or_no_whole_one_is_refused_whole(lab: Cluster, tmp_path
         margin()
     (home,) = operator_home.earned(moment=datetime(2026, 4, 30, tzinfo=UTC))
     assert home.cost is None
+
+
+def imports(cluster: Cluster, file: Path, day: str, **options: Any) -> bills.Imported:
+    moment = datetime.fromisoformat(day).replace(tzinfo=UTC)
+    return bills.import_bills(cluster=cluster, files=[file], moment=moment, keep=True, **options)
+
+
+def test_a_bill_that_comes_again_unchanged_goes_as_far_as_it_came(lab: Cluster, tmp_path: Path) -> None:
+    """A fee for the month: with rates as well, the days after its first delivery would be paid twice."""
+    bill = a_bill(tmp_path, charge(1, "2880", ChargePeriodEnd="2026-05-01T00:00:00Z"))
+    (tmp_path / "rates.csv").write_text("gpu_model,currency,per_gpu_hour,from\n,USD,0.50,2026-01-01\n")
+    run("import_costs", tmp_path / "rates.csv")
+    imports(lab, bill, "2026-04-11")
+
+    (again,) = imports(lab, bill, "2026-05-02").bills
+
+    assert (again.new, again.gone) == (0, 0)
+    assert margin()[0] == "2880"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_bill_that_two_clusters_take_at_once_is_of_the_first(tmp_path: Path) -> None:
+    one, other = a_cluster(), a_cluster("gpu2")
+    bill = a_bill(tmp_path, charge(1, "5"))
+    troubles: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            imports(other, bill, "2026-05-02")
+        except BaseException as error:  # noqa: BLE001 - told below
+            troubles.append(error)
+        finally:
+            connection.close()
+
+    second = threading.Thread(target=work)
+    with transaction.atomic():
+        imports(one, bill, "2026-05-02")
+        second.start()
+        until = time.monotonic() + 30
+        while not somebody_waits_for_a_lock() and time.monotonic() < until:
+            time.sleep(0.02)
+    second.join()
+    (refusal,) = troubles
+    assert isinstance(refusal, BillError)
+    assert "charges that are counted for gpu1 already: 1" in str(refusal)
+    assert CostImport.objects.get().cluster == one
 
 
 CUR = (

@@ -66,7 +66,7 @@ class Command(OperatorCommand):
 
 def _text(imported: bills.Imported, cluster: str, *, preview: bool) -> str:
     lines = [
-        f"{bill.provider}, account {bill.account or 'without a name'}, from {bill.period}: {bill.amount.normalize():f} "
+        f"{bill.provider}, account {bill.account or 'without a name'}, from {bill.period}: {bill.amount_text} "
         f"{bill.currency} in {bill.charges:,} charges for {cluster}, {bill.new:,} new, {bill.gone:,} gone."
         for bill in imported.bills
     ]
