@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from hashlib import sha256
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
+from typing import BinaryIO
 
 from billing.rules.money import is_currency
 from portal.excerpt import quoted
@@ -33,6 +34,8 @@ ROOT = Path(__file__).parents[2]
 MOST_SENTENCES = 20
 MOST_DECIMALS = 30
 LARGEST = Decimal(10**15)
+_EXACT = Context(prec=60)
+_SMALLEST = Decimal(1).scaleb(-MOST_DECIMALS)
 FIRST, LAST = date(2001, 1, 1), date(2095, 1, 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -88,14 +91,14 @@ def _cur_amount(row: Row) -> Decimal:
         return _decimal(row, "savings_plan_savings_plan_effective_cost")
     if kind == "SavingsPlanRecurringFee":
         used = _decimal(row, "savings_plan_used_commitment")
-        return _decimal(row, "savings_plan_total_commitment_to_date") - used
+        return _EXACT.subtract(_decimal(row, "savings_plan_total_commitment_to_date"), used)
     if kind in {"SavingsPlanNegation", "SavingsPlanUpfrontFee"}:
         return Decimal(0)
     if kind == "DiscountedUsage":
         return _decimal(row, "reservation_effective_cost")
     if kind == "RIFee":
         upfront = _decimal(row, "reservation_unused_amortized_upfront_fee_for_billing_period")
-        return upfront + _decimal(row, "reservation_unused_recurring_fee")
+        return _EXACT.add(upfront, _decimal(row, "reservation_unused_recurring_fee"))
     if kind == "Fee" and row.get("reservation_reservation_a_r_n"):
         return Decimal(0)
     return _decimal(row, "line_item_unblended_cost")
@@ -111,6 +114,7 @@ FOCUS = Layout(
         "ProviderName", "ServiceProviderName", "InvoiceIssuerName", "BilledCost", "ChargeClass", "ChargeFrequency",
         "ChargeDescription", "SubAccountId", "ResourceId", "SkuId", "SkuPriceId", "RegionId", "ServiceName",
         "PricingCategory", "PricingQuantity", "ConsumedQuantity", "CommitmentDiscountId", "CommitmentDiscountStatus",
+        "Tags",
     ),
     provider=lambda row: next(
         filter(None, (row.get(name) for name in ("ServiceProviderName", "ProviderName", "InvoiceIssuerName"))), ""
@@ -245,8 +249,10 @@ def _decimal(row: Row, name: str) -> Decimal:
         value = Decimal(text)
     except InvalidOperation:
         raise ValueError(f"its {name} is {quoted(text)}, which is no amount.") from None
-    if not value.is_finite() or abs(value) >= LARGEST or -int(value.as_tuple().exponent) > MOST_DECIMALS:
+    if not value.is_finite() or abs(value) >= LARGEST:
         raise ValueError(f"its {name} is {quoted(text)}, which no bill has.")
+    if -int(value.as_tuple().exponent) > MOST_DECIMALS:  # noise of providers that reckon in floats
+        value = value.quantize(_SMALLEST, context=_EXACT)
     return value
 
 
@@ -266,6 +272,16 @@ def _day(second: int) -> date:
     return datetime.fromtimestamp(second, UTC).date()
 
 
+def _refuse_cut(path: Path, raw: BinaryIO) -> None:
+    """Raise BillError for a last line without an end: cut in its last cell, it would be read as another amount."""
+    raw.seek(-1, os.SEEK_END)
+    if raw.read(1) not in {b"\n", b"\r"}:
+        raise BillError(
+            f"{path.name} may be cut: its last line has no end. Fetch it again, or end that line if it is whole."
+        )
+    raw.seek(0)
+
+
 @contextmanager
 def _opened(path: Path, selection: Mapping[str, str]) -> Iterator[Iterator[list[str]]]:
     """The file's cells, the header first. Raises BillError for what is no CSV and no Parquet."""
@@ -277,7 +293,10 @@ def _opened(path: Path, selection: Mapping[str, str]) -> Iterator[Iterator[list[
                 with _parquet(path, selection) as cells:
                     yield cells
                 return
-            stream = gzip.GzipFile(fileobj=raw) if magic[:2] == b"\x1f\x8b" else raw
+            is_gzip = magic[:2] == b"\x1f\x8b"
+            if not is_gzip and magic:
+                _refuse_cut(path, raw)
+            stream = gzip.GzipFile(fileobj=raw) if is_gzip else raw
             yield csv.reader(TextIOWrapper(stream, "utf-8-sig", newline=""), strict=True)
     except OSError as error:
         raise BillError(

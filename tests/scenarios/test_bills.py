@@ -152,7 +152,9 @@ def test_what_is_no_bill_or_no_whole_one_is_refused_whole(lab: Cluster, tmp_path
         "is no whole Parquet file": tmp_path / "i.parquet",
         "is no whole CSV": tmp_path / "j.csv.gz",
         "cannot be read": tmp_path / "none.csv",
+        "its last line has no end": tmp_path / "k.csv",
     }
+    (tmp_path / "k.csv").write_text(f"Tags,{HEADER[:-5]}\n," + charge(1, "5", SubAccountId="12345")[:-5])
     (tmp_path / "g.csv").write_text("JobID|State\n1|COMPLETED\n")
     (tmp_path / "i.parquet").write_bytes(b"PAR1 and then nothing")
     whole = gzip.compress((HEADER + "\n" + good * 500).encode())
@@ -219,6 +221,21 @@ def test_a_bill_that_two_clusters_take_at_once_is_of_the_first(tmp_path: Path) -
     assert isinstance(refusal, BillError)
     assert "charges that are counted for gpu1 already: 1" in str(refusal)
     assert CostImport.objects.get().cluster == one
+
+
+def test_amounts_are_exact_and_noise_of_floats_is_no_reason_to_refuse(lab: Cluster, tmp_path: Path) -> None:
+    """Providers reckon in floats, and tell what is left of a subtraction as it is."""
+    smallest = "0." + "0" * 29 + "1"
+    bill = a_bill(tmp_path, charge(1, "12345678"), charge(2, smallest), charge(3, "5.551115123125783e-17"))
+    (imported,) = imports(lab, bill, "2026-05-02").bills
+    assert imported.as_data()["amount"] == "12345678.000000000000000055511151231259"  # to 30 decimals
+
+
+def test_rows_that_only_tags_tell_apart_are_two_charges(tmp_path: Path) -> None:
+    bill = a_bill(tmp_path, *(charge(1, "5", Tags=f'{{"cluster": "{name}"}}') for name in ("gpu1", "gpu2")))
+    for name in ("gpu1", "gpu2"):
+        (imported,) = imports(a_cluster(name), bill, "2026-05-02", selection={"Tags.cluster": name}).bills
+        assert (imported.charges, imported.new) == (1, 1)
 
 
 CUR = (
