@@ -89,7 +89,7 @@ def import_bills(
     """Have what these files say be the cluster's costs, or those of one GPU model of it; all files or none.
 
     Files of one delivery come together: what an earlier delivery of the same bill said for the same selection, and
-    this one does not say, goes. Imported again, only its moment changes. Without `keep` all of that is undone: a preview.
+    this one does not say, goes. Imported again, only its moment changes. Without `keep` all is undone: a preview.
     Raises BillError, also where another import counts one of the charges already.
     """
     if len(gpu_model) > LONGEST_MODEL or not gpu_model.isprintable():
