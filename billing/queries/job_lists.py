@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -113,13 +113,18 @@ def totals(tenant: Tenant, filters: JobFilter) -> Totals | None:
         return None
     jobs = costed(tenant, rows)
     return Totals(
-        len(jobs)
-        if filters.part_of
-        else len({JobKey.of(row) if row.part_of else row.record_id for row in rows}),
+        _count(rows, filters),
         sum((job.gpu_seconds for job in jobs), Fraction(0)),
         per_currency(job.cost for job in jobs if job.cost is not None),
-        sum(job.verdict is Verdict.UNPRICED for job in jobs),
+        _count([job.row for job in jobs if job.verdict is Verdict.UNPRICED], filters),
     )
+
+
+def _count(rows: Sequence[RatedJob], filters: JobFilter) -> int:
+    """How many jobs, as lists show them: parts of one are one job, but where its parts are listed."""
+    if filters.part_of:
+        return len(rows)
+    return len({JobKey.of(row) if row.part_of else row.record_id for row in rows})
 
 
 def as_csv(tenant: Tenant, filters: JobFilter) -> Iterator[bytes]:

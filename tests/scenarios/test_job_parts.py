@@ -16,7 +16,7 @@ from billing.queries.jobs import NEWEST_FIRST, Job, JobFilter, matching
 from clusters.connectors.base import UsageFact
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import tenant_scope
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.owner import as_owner
 from tests.scenarios.test_wallet_pages import nodes
 
@@ -110,6 +110,21 @@ def test_a_filter_and_a_range_look_at_parts_and_the_parts_of_one_job_are_a_list_
     ]  # fmt: skip
     assert whole is not None
     assert (shown([whole[0]]), len(whole[1]), alone) == ([TRAIN], 3, None)
+
+
+def test_totals_count_an_unpriced_job_once_however_many_parts_it_has() -> None:
+    kube = a_cluster("kube")
+    plan = a_plan(prices=[("gpu-hour", {"gpu_model": ["h100"]}, "2.00", LONG_AGO)])
+    tenant = a_tenant("vision", plan=plan, accounts=[(kube, "team")])
+    unpriced = [a_pod(n, f"train-{n}", "train", "08:00", "10:00", gpu_model="mi300") for n in range(3)]
+    ingest(kube, *unpriced, a_pod(4, "serve-x", "serve", "09:00", "12:00"))
+    with tenant_scope(tenant):
+        totals = job_lists.totals(tenant, JobFilter())
+        of_parts = job_lists.totals(tenant, JobFilter(part_of="team/train"))
+    assert totals is not None
+    assert of_parts is not None
+    assert (totals.jobs, totals.unpriced) == (2, 1)
+    assert (of_parts.jobs, of_parts.unpriced) == (3, 3)
 
 
 def second(clock: str) -> int:
