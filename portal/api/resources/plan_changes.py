@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.http import HttpResponse
@@ -178,79 +179,77 @@ class OnePlanChoice(OwnerEndpoint):
         }
 
 
-class PlanChange(OwnerEndpoint):
+class OwnerDecision(OwnerEndpoint):
+    """What an owner decided and is still to come: one of a kind, or none."""
+
+    def decision(self, tenant: Tenant) -> Any:
+        """None where there is none."""
+        raise NotImplementedError
+
+    def decide(self, tenant: Tenant, moment: datetime) -> Any:
+        """As the body says, in place of what was decided before."""
+        raise NotImplementedError
+
+    def take_back(self, tenant: Tenant, moment: datetime) -> None:
+        raise NotImplementedError
+
+    def get(self, request: Any) -> HttpResponse:
+        del request
+        return self.one(self.existing(self.needed_tenant()))
+
+    def put(self, request: Any) -> HttpResponse:
+        del request
+        tenant = self.locked()
+        row = self.decision(tenant)
+        if row is None:
+            self.match_new()
+        else:
+            self.match(row)
+        return self.one(self.decide(tenant, self.moment.replace(microsecond=0)))
+
+    def delete(self, request: Any) -> HttpResponse:
+        del request
+        tenant = self.locked()
+        self.match(self.existing(tenant))
+        self.take_back(tenant, self.moment.replace(microsecond=0))
+        return HttpResponse(status=204)
+
+    def existing(self, tenant: Tenant) -> Any:
+        row = self.decision(tenant)
+        if row is None:
+            raise not_found()
+        return row
+
+
+class PlanChange(OwnerDecision):
     """The change that is planned. PUT plans one in its place, DELETE stays on the present plan."""
 
     serializer = PlannedChangeSerializer
     request_serializer = PlanChangeFields
 
-    def planned(self, tenant: Tenant) -> Subscription | None:
+    def decision(self, tenant: Tenant) -> Subscription | None:
         choice = plan_changes.load_choice(tenant, moment=self.moment)
         return choice.planned if choice else None
 
-    def get(self, request: Any) -> HttpResponse:
-        del request
-        row = self.planned(self.needed_tenant())
-        if row is None:
-            raise not_found()
-        return self.one(row)
+    def decide(self, tenant: Tenant, moment: datetime) -> Subscription:
+        return plan_changes.change_plan(tenant=tenant, moment=moment, **self.body())
 
-    def put(self, request: Any) -> HttpResponse:
-        del request
-        tenant = self.locked()
-        row = self.planned(tenant)
-        if row is None:
-            self.match_new()
-        else:
-            self.match(row)
-        return self.one(
-            plan_changes.change_plan(tenant=tenant, moment=self.moment.replace(microsecond=0), **self.body())
-        )
-
-    def delete(self, request: Any) -> HttpResponse:
-        del request
-        tenant = self.locked()
-        row = self.planned(tenant)
-        if row is None:
-            raise not_found()
-        self.match(row)
-        plan_changes.withdraw_change(tenant=tenant, moment=self.moment)
-        return HttpResponse(status=204)
+    def take_back(self, tenant: Tenant, moment: datetime) -> None:
+        plan_changes.withdraw_change(tenant=tenant, moment=moment)
 
 
-class OwnDeparture(OwnerEndpoint):
+class OwnDeparture(OwnerDecision):
     """That the tenant asks to leave. PUT asks, or changes the day; DELETE takes it back."""
 
     serializer = OwnDepartureSerializer
     request_serializer = DepartureFields
 
-    def get(self, request: Any) -> HttpResponse:
-        del request
-        row = departures.departure_of(self.needed_tenant())
-        if row is None:
-            raise not_found()
-        return self.one(row)
+    def decision(self, tenant: Tenant) -> Departure | None:
+        return departures.departure_of(tenant)
 
-    def put(self, request: Any) -> HttpResponse:
-        del request
-        tenant = self.locked()
-        row = departures.departure_of(tenant)
-        if row is None:
-            self.match_new()
-        else:
-            self.match(row)
+    def decide(self, tenant: Tenant, moment: datetime) -> Departure:
         values = {"reason": "", **self.body()}
-        asked = departures.ask_to_leave(
-            tenant=tenant, by=self.client.name, moment=self.moment.replace(microsecond=0), **values
-        )
-        return self.one(asked)
+        return departures.ask_to_leave(tenant=tenant, by=self.client.name, moment=moment, **values)
 
-    def delete(self, request: Any) -> HttpResponse:
-        del request
-        tenant = self.locked()
-        row = departures.departure_of(tenant)
-        if row is None:
-            raise not_found()
-        self.match(row)
-        departures.withdraw(tenant=tenant, moment=self.moment.replace(microsecond=0))
-        return HttpResponse(status=204)
+    def take_back(self, tenant: Tenant, moment: datetime) -> None:
+        departures.withdraw(tenant=tenant, moment=moment)
