@@ -172,6 +172,21 @@ def test_running_jobs_grow_end_and_are_restated(web: WebProcess, tmp_path: Path)
     assert not own.filter(ended=None).exists()
 
 
+def test_of_two_looks_in_one_second_the_later_one_counts(web: WebProcess, tmp_path: Path) -> None:
+    twins = Twins("vision")
+    agent = Agent(tmp_path / "agent", web.url, twins.secret)
+    day = int(time.time()) // 86_400 * 86_400 - 10 * 86_400
+    jobs = [str(number) for number in range(1, 9)]
+    running = [_row((job, job, "RUNNING", 0, HOUR, None, HOUR, 0), day) for job in jobs]
+    ended = [_row((job, job, "COMPLETED", 0, HOUR, 2 * HOUR, HOUR, 0), day) for job in jobs]
+    moment = time.strftime("%Y-%m-%dT%H%M%SZ", time.gmtime(day + 2 * HOUR))
+    for name, rows in (("first", running), ("second", ended)):
+        (agent.inbox / f"{name}.as-of-{moment}.sacct").write_text("\n".join([HEADER, *rows]) + "\n")
+        agent.does("--once")
+    assert records() == len(jobs)
+    assert not UsageRecord.objects.filter(cluster__name="own", ended=None).exists()
+
+
 HEADER = (
     "JobIDRaw|JobID|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|Suspended|AllocTRES|NodeList"
 )
