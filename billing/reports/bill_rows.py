@@ -21,13 +21,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal, InvalidOperation
+from fractions import Fraction
 from hashlib import sha256
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from billing.rules.money import is_currency
+from billing.rules.money import is_currency, rounded_text
 from portal.excerpt import quoted
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +36,6 @@ MOST_SENTENCES = 20
 MOST_DECIMALS = 30
 LARGEST = Decimal(10**15)
 _EXACT = Context(prec=60)
-_SMALLEST = Decimal(1).scaleb(-MOST_DECIMALS)
 FIRST, LAST = date(2001, 1, 1), date(2095, 1, 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -251,9 +251,11 @@ def _decimal(row: Row, name: str) -> Decimal:
         raise ValueError(f"its {name} is {quoted(text)}, which is no amount.") from None
     if not value.is_finite() or abs(value) >= LARGEST:
         raise ValueError(f"its {name} is {quoted(text)}, which no bill has.")
-    if -int(value.as_tuple().exponent) > MOST_DECIMALS:  # noise of providers that reckon in floats
-        value = value.quantize(_SMALLEST, context=_EXACT)
-    return value
+    if -int(value.as_tuple().exponent) <= MOST_DECIMALS:
+        return value
+    if value.adjusted() < -MOST_DECIMALS - 1:  # 1e-999999999 as a fraction takes days
+        return Decimal(0)
+    return Decimal(rounded_text(Fraction(value), MOST_DECIMALS))  # noise of providers that reckon in floats
 
 
 def _instant(row: Row, name: str) -> int:
