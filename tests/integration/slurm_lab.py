@@ -137,7 +137,11 @@ class Lab:
 
     def has_ended(self, job: str) -> None:
         """Wait until slurmdbd has the job's end."""
-        until(lambda: "Unknown" not in self.slurm("sacct", "-nXPD", "-j", job, "-o", "End"))
+
+        def ends() -> list[str]:
+            return self.slurm("sacct", "-nXPD", "-j", job, "-o", "End").split()
+
+        until(lambda: "Unknown" not in (ends() or ["Unknown"]))
 
     def has_rested(self, seconds: int) -> None:
         """Wait until no job, of the set or of another test, came or ended in so many seconds."""

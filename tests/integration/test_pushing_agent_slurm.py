@@ -79,10 +79,11 @@ def test_a_job_is_pushed_while_it_waits_and_runs_and_when_it_has_ended(
     assert (running.state, running.gpus, running.gpu_model, running.ended) == ("RUNNING", 3, "h100", None)
     slurm_lab.slurm("scancel", job)
     slurm_lab.has_ended(job)
-    agent.does("--once")
+    said = agent.does("--once")
+    assert "rejected" not in said
     (ended,) = UsageRecord.objects.filter(cluster__name="own", job_id=job)
     elapsed, state = slurm_lab.slurm("sacct", "-nXPD", "-j", job, "-o", "ElapsedRaw,State").strip().split("|")
     assert ended.started is not None
-    assert ended.ended is not None
+    assert ended.ended is not None, said
     assert (ended.ended - ended.started, ended.state) == (int(elapsed), state.split()[0])
     prove()
