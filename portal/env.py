@@ -328,7 +328,7 @@ def email(url: str) -> dict[str, Any]:
     if parts.scheme == "console":
         return {"EMAIL_BACKEND": f"{backends}.console.EmailBackend"}
     if parts.scheme == "file" and parts.path:
-        return {"EMAIL_BACKEND": f"{backends}.filebased.EmailBackend", "EMAIL_FILE_PATH": parts.path}
+        return {"EMAIL_BACKEND": f"{backends}.filebased.EmailBackend", "EMAIL_FILE_PATH": unquote(parts.path)}
     if parts.scheme in {"smtp", "smtps", "smtp+tls"} and parts.hostname:
         return {
             "EMAIL_BACKEND": "portal.smtp.EmailBackend",

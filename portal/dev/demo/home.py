@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from portal import env
 from portal.dev.demo import DemoError
@@ -45,6 +46,7 @@ def environment(home: Path, port: int, peers: list[Peer]) -> dict[str, str]:
     environ.setdefault("COOKIE_SUFFIX", f"_{port}")
     environ.setdefault("STATIC_ROOT", str(home / "static"))
     environ.setdefault("PORTAL_URL", f"http://127.0.0.1:{port}")
+    environ.setdefault("EMAIL_URL", f"file:{quote(str(home / 'mail'))}")  # none leaves this machine
     environ.setdefault("WEBHOOK_ALLOW_HTTP", "yes")  # to try webhooks out with a program on this machine
     environ.setdefault("WEBHOOK_ALLOWED_NETWORKS", "127.0.0.0/8,::1/128")
     environ["PYTHONUNBUFFERED"] = "1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -38,10 +39,11 @@ def demo(home: Path, port: int) -> None:
             for peer in peers:
                 stack.enter_context(peer)
         (home / "logs").mkdir(exist_ok=True)
+        mail = not os.environ.get("EMAIL_URL")
         children = Children(home, environment(home, port, peers), owner(peers))
         started = stack.enter_context(_together())
         sandbox = _start(children, steps, peers, started)
-        _greet(home, port, sandbox=sandbox)
+        _greet(home, port, sandbox=sandbox, mail=mail)
         stack.callback(_say, "Stopping ...")
         while True:
             time.sleep(0.5)
@@ -99,13 +101,18 @@ def _launch(child: Child, group: list[Child]) -> Child:
     return child
 
 
-def _greet(home: Path, port: int, *, sandbox: bool) -> None:
+def _greet(home: Path, port: int, *, sandbox: bool, mail: bool) -> None:
     logins = home / "logins.txt"
     lines = [f"ClusterTab is at http://127.0.0.1:{port}/"]
     if logins.exists():
         lines += ["", logins.read_text().rstrip()]
     if sandbox:
         lines += ["", "Cards are charged in a sandbox: no money moves. 4242 4242 4242 4242 pays."]
+    if mail:
+        lines += [
+            "",
+            f"E-mails are saved in {home / 'mail'}, with the links that confirm addresses and invite people.",
+        ]
     lines += ["", f"Data and logs are in {home}. Ctrl-C stops it."]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()

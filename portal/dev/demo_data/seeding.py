@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from allauth.account.models import EmailAddress
 from django.contrib.auth.hashers import make_password
+from django.db import transaction
 
 from billing.bank_transfers import statement_import
 from billing.bank_transfers.entities import ReadOptions
@@ -87,7 +89,10 @@ def _set_passwords() -> None:
     password = make_password(PASSWORD)
     for email, _ in LOGINS[1:]:
         User.objects.filter(email=email).update(password=password)
-    User.objects.create(email=OPERATOR, password=password, operator_role=OperatorRole.ADMIN)
+    with transaction.atomic():
+        User.objects.create(email=OPERATOR, password=password, operator_role=OperatorRole.ADMIN)
+        for person in User.objects.filter(email__in=[email for email, _ in LOGINS]):
+            EmailAddress.objects.create(user=person, email=person.email, verified=True, primary=True)
 
 
 def logins() -> str:
