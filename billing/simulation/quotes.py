@@ -76,7 +76,7 @@ class Quote:
 
     started: datetime
     ended: datetime
-    account: str
+    account: str  # as the project "" for whoever sees their own usage alone, and names no account
     project: str
     parts: list[Part]
     terms: list[tuple[str, Money]]
@@ -116,7 +116,10 @@ def quote(
     parts, changed = _parts(added, owed)
     unpriced = _unpriced(added)
     total = per_currency([*(part.amount for part in parts), *(amount for _, amount in changed)])
-    return Quote(started, ended, account.account.name, account.project.name, parts, changed, unpriced, total)
+    named, project = account.account.name, account.project.name
+    if tenant.only_users is not None and not job.account:  # it may be one of others
+        named = project = ""
+    return Quote(started, ended, named, project, parts, changed, unpriced, total)
 
 
 def _grow(
@@ -154,7 +157,14 @@ def read_length(job: UsageFact) -> int:
 
 def account_of(tenant: Tenant, cluster: str, name: str, at: datetime) -> Ownership:
     """The tenant's account of that name on the cluster at the moment; "" for the first. Raises QuoteError."""
-    values: dict[str, Any] = {"tenant": tenant.pk, "cluster": cluster, "account": name, "moment": at}
+    users = None if tenant.only_users is None else list(tenant.only_users)
+    values: dict[str, Any] = {
+        "tenant": tenant.pk,
+        "cluster": cluster,
+        "account": name,
+        "moment": at,
+        "users": users,
+    }
     with prepared_cursor() as cursor:
         cursor.execute(sql.ACCOUNT, values)
         row = next(instances(cursor, Ownership, Account, Cluster, Project), None)

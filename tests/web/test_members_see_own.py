@@ -27,7 +27,7 @@ from portal.config_file.schema import parse
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants import ownership, team
 from portal.core.tenants.access import Action, entered
-from portal.core.tenants.models import Membership, OperatorRole
+from portal.core.tenants.models import Membership, OperatorRole, Project
 from portal.core.tenants.scope import tenant_scope
 from tests import builders
 from tests.api.door import door
@@ -133,6 +133,30 @@ def test_a_key_of_ben_reads_no_more_than_he_does(house: House) -> None:
     assert len(service.all("/jobs")) == 4
 
 
+def test_the_calculator_names_ben_no_account_and_no_project_of_others(house: House) -> None:
+    ownership.assign(
+        account=house.cluster.accounts.create(name="a-first"), tenant=house.vision, project="a-team"
+    )
+    limited(house)
+    job = {"hours": "1", "gpus": "1", "gpu_model": "a100"}
+    ask = "/t/vision-lab/quote/?hours=1&gpus=1&gpu_model=a100&account="
+    for account in ("", "vision"):
+        text = page(house.ben, ask + account)
+        assert "$2.00" in text
+        assert "a-first" not in text
+    for account in ("hidden", "missing"):  # the same refusal
+        text = page(house.ben, ask + account)
+        assert f"does not own the account &#x27;{account}&#x27; on &#x27;gpu1&#x27;" in text
+        assert "$2.00" not in text
+    key = door(house.ben, house.vision)
+    quoted = key.writes("/quotes", job, status=200)
+    assert (quoted["account"], quoted["project"]) == ("", "")
+    quoted = key.writes("/quotes", job | {"account": "vision"}, status=200)
+    assert (quoted["account"], quoted["project"]) == ("vision", "vision")
+    assert key.post("/quotes", job | {"account": "hidden"}).status == 400
+    assert "$2.00" in page(house.ann, ask + "hidden")
+
+
 def test_the_database_keeps_what_is_not_bens_even_without_a_filter(house: House) -> None:
     limited(house)
     tenant, may = entered(user=house.ben, slug="vision-lab", action=Action.READ)
@@ -144,9 +168,12 @@ def test_the_database_keeps_what_is_not_bens_even_without_a_filter(house: House)
         for totals in (PeriodTotal, DayTotal):
             assert {*totals.objects.values_list("project__name", flat=True)} == {"vision"}
         assert not Invoice.objects.exists()
+        assert [project.name for project in Project.objects.all()] == ["vision"]
         with connection.cursor() as cursor:
             cursor.execute("SELECT count(*) FROM billing_periodtopjob")
             assert cursor.fetchone() == (0,)
+            cursor.execute(DEFINERS)
+            assert cursor.fetchall() == []
     Membership.objects.filter(user=house.ben).update(scheduler_users=[])
     tenant, _may = entered(user=house.ben, slug="vision-lab", action=Action.READ)
     with tenant_scope(tenant):
@@ -156,6 +183,11 @@ def test_the_database_keeps_what_is_not_bens_even_without_a_filter(house: House)
     )
 
 
+DEFINERS = """
+SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosecdef
+  AND prorettype <> 'trigger'::regtype AND has_function_privilege(oid, 'EXECUTE')
+"""
+"""What would read with the rights of the tables' owner."""
 READABLE = """
 SELECT c.oid::regclass::text, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
