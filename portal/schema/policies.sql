@@ -157,6 +157,9 @@ CREATE POLICY billing_usageseries_of_member ON billing_usageseries AS RESTRICTIV
     USING ("user" = ANY ((SELECT own_users())::text[]));
 CREATE POLICY billing_ratedusage_of_member ON billing_ratedusage AS RESTRICTIVE FOR SELECT TO clustertab_member
     USING (EXISTS (SELECT FROM billing_ratedjob j WHERE j.record_id = billing_ratedusage.record_id));
+CREATE POLICY tenants_project_of_member ON tenants_project AS RESTRICTIVE FOR SELECT TO clustertab_member
+    USING (id IN (SELECT s.project_id FROM billing_usageseries s)
+           OR id IN (SELECT j.project_id FROM billing_ratedjob j WHERE j.ended IS NULL));
 CREATE POLICY billing_dailyusage_of_member ON billing_dailyusage AS RESTRICTIVE FOR SELECT TO clustertab_member
     USING (series_id IN (SELECT s.id FROM billing_usageseries s));
 DO $$
@@ -168,14 +171,14 @@ BEGIN
                             USING (project_id IN (SELECT s.project_id FROM billing_usageseries s))',
                        name, name || '_of_member');
     END LOOP;
-    FOREACH name IN ARRAY ARRAY[
-        'audit_entry', 'billing_billedjob', 'billing_concurrencylimit', 'billing_evidence', 'billing_invoice',
-        'billing_invoicedocument', 'billing_invoiceline', 'billing_jobuser', 'billing_linejobs', 'billing_notice',
-        'billing_payment', 'billing_periodjobs', 'billing_periodtopjob', 'billing_quota', 'billing_quotablock',
-        'billing_quotacrossing', 'billing_quotaending', 'billing_quotaperiod', 'billing_reservation',
-        'billing_reservationrun', 'billing_reservedamount', 'billing_wallet', 'billing_walletentry',
-        'billing_wallethold', 'billing_wastefinding', 'events_event'
-    ] LOOP
+    -- All else that the pages of the tenant read and that is of the whole tenant, also what comes to be later.
+    FOR name IN SELECT DISTINCT p.tablename FROM pg_policies p
+                WHERE p.schemaname = 'public' AND 'clustertab_portal' = ANY (p.roles)
+                  AND p.tablename NOT IN ('billing_billingperiod', 'billing_dunningpolicy', 'billing_plan', 'billing_planversion',
+                                          'billing_price', 'billing_pricecorrection', 'billing_subscription', 'tenants_tenant')
+                  AND NOT EXISTS (SELECT FROM pg_policies m WHERE m.schemaname = 'public' AND m.tablename = p.tablename
+                                  AND 'clustertab_member' = ANY (m.roles))
+    LOOP
         EXECUTE format('CREATE POLICY %2$I ON %1$I AS RESTRICTIVE FOR SELECT TO clustertab_member USING (false)',
                        name, name || '_of_member');
     END LOOP;

@@ -153,4 +153,4 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
 $$;
 REVOKE EXECUTE ON FUNCTION history_beginnings(text[], text[]), history_people(bigint[]) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION history_beginnings(text[], text[]), history_people(bigint[])
-    TO clustertab_operator, clustertab_portal, clustertab_agent;
+    TO clustertab_operator, clustertab_agent;  -- not to the pages' role, of which members are who see their own usage alone
