@@ -26,6 +26,7 @@ from hashlib import sha256
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from billing.rules.money import is_currency, rounded_text
@@ -175,7 +176,7 @@ class BillFile:
                 except ValueError as error:
                     wrong.append(f"{self.path.name}, row {number}: {error}")
                     if len(wrong) == MOST_SENTENCES:
-                        break
+                        raise BillError(*wrong) from error
         if wrong:
             raise BillError(*wrong)
 
@@ -322,19 +323,20 @@ def _parquet(path: Path, selection: Mapping[str, str]) -> Iterator[Iterator[list
     ]
     environ = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     environ |= {"PYTHONUTF8": "1", "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with (
+        TemporaryFile() as log,  # of a pipe that nobody reads before the rows, a warning a row would fill it
+        subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=log) as process,
+    ):
         try:
             assert process.stdout is not None  # noqa: S101 - of a pipe
             cells = csv.reader(TextIOWrapper(process.stdout, "utf-8", newline=""))
             header = next(cells, None)
             if header is not None:
                 yield chain([header], cells)
-            _, errors = process.communicate()
         except BaseException:
             process.kill()
             raise
-    if process.returncode:
-        last = errors.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise BillError(f"{path.name} is no whole Parquet file: {''.join(last)[:200]}.")
+        if process.wait():
+            log.seek(0)
+            last = log.read().decode("utf-8", "replace").strip().splitlines()[-1:]
+            raise BillError(f"{path.name} is no whole Parquet file: {''.join(last)[:200]}.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import sys
 import threading
 import time
 from datetime import UTC, datetime
@@ -279,6 +280,26 @@ def test_aws_is_counted_as_its_commitments_are_used(lab: Cluster, tmp_path: Path
     ]
     assert snake("reservation/ReservationARN") == "reservation_reservation_a_r_n"
     assert snake("savingsPlan/SavingsPlanEffectiveCost") == "savings_plan_savings_plan_effective_cost"
+
+
+def test_what_the_reader_of_parquet_warns_of_holds_up_no_row(
+    lab: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, bill = tmp_path / "reader", tmp_path / "april.parquet"
+    bill.write_bytes(b"PAR1")
+    (tmp_path / "rows").write_text(f"{HEADER}\n{charge(1, '5')}")
+    reader.write_text(f"#!/bin/sh\nhead -c 200000 /dev/zero >&2\ncat {tmp_path}/rows\n")
+    reader.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(reader))
+    answer = run("import_bill", "gpu1", bill, "--preview")
+    assert [one["amount"] for one in answer["bills"]] == ["5"]
+    (tmp_path / "rows").write_text(f"{HEADER}\n" + charge(1, "much") * 100_000)
+    with pytest.raises(BadInputError, match="row 21: its EffectiveCost is 'much'"):
+        run("import_bill", "gpu1", bill)
+    reader.write_text(f"#!/bin/sh\ncat {tmp_path}/rows\necho Cut. >&2\nexit 1\n")
+    (tmp_path / "rows").write_text(f"{HEADER}\n{charge(1, '5')}")
+    with pytest.raises(BadInputError, match="is no whole Parquet file: Cut"):
+        run("import_bill", "gpu1", bill)
 
 
 @pytest.mark.peers
