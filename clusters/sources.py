@@ -17,6 +17,8 @@ from clusters.connectors.mig import by_profile, own_shares
 from clusters.connectors.prometheus import AwsKeys, PrometheusConnector, PrometheusLogin
 from clusters.connectors.prometheus.client import TIMEOUT as QUERY_TIMEOUT
 from clusters.connectors.prometheus.connector import JobTelemetry
+from clusters.connectors.prometheus.gpu_errors import GpuErrors
+from clusters.connectors.prometheus.gpu_errors import connect as connect_gpu_errors
 from clusters.connectors.prometheus.option_parsing import options_from
 from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.connectors.prometheus.token_options import ServingPlace
@@ -95,6 +97,24 @@ def job_telemetry(row: Telemetry, *, clock: Clock) -> JobTelemetry:
         endpoint(row, timeout=QUERY_TIMEOUT),
         login=prometheus_login(row),
         options=options_from(row.options),
+        clock=clock,
+    )
+
+
+def gpu_errors(connection: Connection, *, clock: Clock) -> GpuErrors | None:
+    """What reads the errors of a cluster's GPUs; None where no Prometheus watches them. Raises ConnectorError."""
+    is_prometheus = connection.cluster.kind == ClusterKind.PROMETHEUS
+    reach = (
+        connection
+        if is_prometheus
+        else Telemetry.objects.filter(cluster=connection.cluster, enabled=True).first()
+    )
+    if reach is None:
+        return None
+    return connect_gpu_errors(
+        endpoint(reach, timeout=QUERY_TIMEOUT),
+        login=prometheus_login(reach),
+        options=options_from(reach.options),
         clock=clock,
     )
 

@@ -302,6 +302,41 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='GpuError',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('cluster', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='gpu_errors', to='clusters.cluster')),
+                        ('uuid', models.CharField(help_text='Of the GPU.', max_length=255)),
+                        ('gpu_slice', models.CharField(blank=True, help_text='Of MIG; empty: the whole GPU.', max_length=20)),
+                        ('xid', models.IntegerField(help_text="NVIDIA's number of the error.")),
+                        ('at', models.DateTimeField(help_text='The first sample that told of it.')),
+                        ('clean_until', models.DateTimeField(help_text='The last sample before it: it happened in between.')),
+                        ('node', models.CharField(blank=True, max_length=255)),
+                        ('gpu_model', models.CharField(blank=True, max_length=255)),
+                        ('jobs', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=700), help_text='Who held it around then, as the exporter named them.', size=None)),
+                        ('record_id', models.BigIntegerField(help_text='The run that held it; empty: none, or not one alone.', null=True)),
+                    ],
+                    options={
+                        'indexes': [models.Index(fields=['at'], name='gpu_errors_by_time'), models.Index(fields=['record_id'], name='gpu_errors_of_run')],
+                        'constraints': [models.UniqueConstraint(fields=('cluster', 'uuid', 'gpu_slice', 'xid', 'at'), name='gpu_error_is_stored_once'), models.CheckConstraint(condition=models.Q(('at__gte', models.F('clean_until'))), name='gpu_error_comes_after_its_absence'), models.CheckConstraint(condition=models.Q(('xid__gt', 0)), name='gpu_error_is_one')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='GpuErrorReading',
+                    fields=[
+                        ('cluster', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, primary_key=True, related_name='gpu_error_reading', serialize=False, to='clusters.cluster')),
+                        ('complete_through', models.DateTimeField(help_text='Whole hours before this moment have been read.', null=True)),
+                        ('next_at', models.DateTimeField(help_text='Not due before; empty: due now.', null=True)),
+                        ('failures', models.PositiveIntegerField(default=0, help_text='Readings that failed in a row.')),
+                        ('last_error', models.TextField(blank=True)),
+                        ('notes', models.TextField(blank=True, help_text='What the last reading noticed, a sentence a line.')),
+                    ],
+                    options={
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='PushedRun',
                     fields=[
                         ('pk', models.CompositePrimaryKey('cluster_id', 'source_key', blank=True, editable=False, primary_key=True, serialize=False)),

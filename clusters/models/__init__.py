@@ -12,6 +12,7 @@ from clusters.models.connection import Connection
 from clusters.models.coverage import IncompleteHour
 from clusters.models.declared import DeclaredNode
 from clusters.models.files import FileFormat, UsageFile, UsageFilePart
+from clusters.models.gpu_errors import GpuError, GpuErrorReading
 from clusters.models.meters import DeclaredMeter
 from clusters.models.pulls import Pull, Quarantined
 from clusters.models.pushed import PushedRun
@@ -38,6 +39,8 @@ __all__ = [
     "DeclaredMeter",
     "DeclaredNode",
     "FileFormat",
+    "GpuError",
+    "GpuErrorReading",
     "IncompleteHour",
     "Pull",
     "PushedRun",

@@ -1,0 +1,97 @@
+"""XIDs of GPUs: what an exporter told, pushed into a real Prometheus, and which errors that makes.
+
+`DCGM_FI_DEV_XID_ERRORS, gauge, Value of the last XID error encountered.` is a line of dcgm-exporter's
+default-counters.csv; its labels are those of the recorded utilisation, with `err_code` and `err_msg` as later versions
+add them. Not yet seen from a live source.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusters.connectors.base import ConnectorError
+from clusters.connectors.http import Endpoint
+from clusters.connectors.prometheus import PrometheusLogin, PrometheusOptions
+from clusters.connectors.prometheus.gpu_errors import XID, GpuError, GpuErrors, connect
+from tests.contracts.prometheus_reading import HOUR
+from tests.contracts.prometheus_worlds import Stories, World, Worlds
+from tests.integration.prom_lab import Lab
+
+BLANK = 2147483632.0
+STEP = 30  # seconds from scrape to scrape, at most
+story = Stories()
+
+
+@pytest.fixture(scope="module")
+def worlds(pushed_lab: Lab) -> Worlds:
+    return story.pushed(pushed_lab)
+
+
+def source(url: str, **options: Any) -> GpuErrors:
+    return connect(
+        Endpoint(base_url=url), login=PrometheusLogin(), options=PrometheusOptions(**options), clock=lambda: 0
+    )
+
+
+def errors_of(worlds: Worlds, name: str) -> tuple[list[GpuError], GpuErrors]:
+    with source(worlds.url, matcher=f'cluster="{name}"') as reader:
+        errors = list(reader.read(since=worlds.begin, until=worlds.begin + World.LENGTH))
+        return errors, reader
+
+
+@story
+def _gpus(worlds: Worlds) -> None:
+    world = worlds.new("xids")
+
+    def told(gpu: int, *parts: tuple[int, int | None, int], **labels: str) -> None:
+        """Each number is a series of its own, as its label differs."""
+        for since, until, xid in parts:
+            coded = {"err_code": str(xid), "err_msg": "Unknown Error", "modelName": "NVIDIA H100"} | labels
+            world.dcgm([(since, until, float(xid))], metric=XID, gpu=gpu, **coded)
+
+    pod = {"exported_namespace": "team", "exported_pod": "trains", "exported_container": "main"}
+    told(0, (0, 1800, 0), **pod)
+    told(0, (1800, None, 79))  # its pod is gone before the next scrape
+    told(1, (0, None, 0))
+    told(2, (0, 4000, 31), (4000, None, 48), hpc_job="17")  # the first was there all along
+    told(3, (0, 900, 0), (900, 5400, 94), (5400, None, 0), hpc_job="18")
+    for job in ("dcgm", "dcgm-again"):  # two that scrape one GPU
+        told(4, (0, 3600 - 15, 0), (3600 - 15, None, 119), job=job)
+    told(5, (0, 1000, 0), hpc_job="19")
+    world.dcgm([(1000, None, BLANK)], metric=XID, gpu=5, hpc_job="19")
+
+
+def test_each_change_of_a_gpu_is_one_error_with_who_held_it(worlds: Worlds) -> None:
+    errors, reader = errors_of(worlds, "xids")
+    begin = worlds.begin
+    told = {error.uuid.rpartition("-")[2]: error for error in errors}
+    assert {gpu: (error.xid, error.jobs) for gpu, error in told.items()} == {
+        "0": (79, ("team/trains/main", "gpu-operator/dcgm-exporter-x/dcgm-exporter")),
+        "2": (48, ("17",)),
+        "3": (94, ("18",)),
+        "4": (119, ("gpu-operator/dcgm-exporter-x/dcgm-exporter",)),
+    }
+    assert len(errors) == len(told)  # once each
+    for gpu, moment in (("0", 1800), ("2", 4000), ("3", 900), ("4", 3585)):
+        assert told[gpu].clean_until < begin + moment <= told[gpu].at + 1
+        assert told[gpu].at - told[gpu].clean_until <= 2 * STEP
+    assert (told["0"].node, told["0"].gpu_model, told["0"].gpu_slice) == ("n-1", "NVIDIA H100", "")
+    assert len(reader.undated) == 1  # GPU 2, whose 31 the first sample told
+    assert reader.complete_through == begin + World.LENGTH
+
+
+def test_read_hour_by_hour_it_is_the_same(worlds: Worlds) -> None:
+    whole, _ = errors_of(worlds, "xids")
+    parts = []
+    for hour in range(worlds.begin, worlds.begin + World.LENGTH, HOUR):
+        with source(worlds.url, matcher='cluster="xids"') as reader:
+            parts += list(reader.read(since=hour, until=hour + HOUR))
+    assert parts == whole
+
+
+def test_a_prometheus_that_is_not_there_or_knows_no_gpus_gives_no_errors(worlds: Worlds) -> None:
+    assert errors_of(worlds, "none")[0] == []
+    with source("http://127.0.0.1:9") as reader, pytest.raises(ConnectorError):
+        list(reader.read(since=0, until=HOUR))
