@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import structlog
 from celery import shared_task
@@ -16,9 +17,18 @@ from clusters import pull_schedule
 from clusters.models import Cluster, UsageFile
 from portal.core.tenants.models import Tenant
 
+if TYPE_CHECKING:
+    from clusters.enforcement_plan import SchedulerPort
+
 SILENCE = timedelta(hours=1)
 
 log = structlog.get_logger("billing.tasks")
+
+
+def _open_port(cluster: Cluster) -> SchedulerPort:
+    from clusters import enforcement_plan  # the door to a scheduler, which only tasks that act on one load
+
+    return enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time()))
 
 
 @shared_task
@@ -302,32 +312,23 @@ def enforce_blocks(**_: object) -> None:
     """Block and unblock what suspensions and quotas want and is not so yet; what fails is tried again later."""
     from billing.dunning import scheduler_blocks
     from billing.quotas import blocks
-    from clusters import enforcement_plan  # the door to Slurm, which only this sends through
 
     for whose, enforce in (
         ("suspensions", scheduler_blocks.enforce_blocks),
         ("quotas", blocks.enforce_blocks),
     ):
-        done = enforce(
-            moment=datetime.now(UTC).replace(microsecond=0),
-            opens=lambda cluster: enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time())),
-        )
+        done = enforce(moment=datetime.now(UTC).replace(microsecond=0), opens=_open_port)
         if done.blocked or done.lifted or done.troubles:
-            log.info(
-                "blocks", of=whose, blocked=done.blocked, lifted=done.lifted, troubles=len(done.troubles)
-            )
+            troubles = len(done.troubles)
+            log.info("blocks", of=whose, blocked=done.blocked, lifted=done.lifted, troubles=troubles)
 
 
 @shared_task
 def enforce_limits(**_: object) -> None:
     """Have schedulers hold what tenants may hold at once; missed, doubled or killed, the next one does the same."""
     from billing.limits import enforcement
-    from clusters import enforcement_plan
 
-    done = enforcement.enforce_limits(
-        moment=datetime.now(UTC).replace(microsecond=0),
-        opens=lambda cluster: enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time())),
-    )
+    done = enforcement.enforce_limits(moment=datetime.now(UTC).replace(microsecond=0), opens=_open_port)
     if done.set or done.lifted or done.troubles:
         log.info("limits", set=done.set, lifted=done.lifted, troubles=len(done.troubles))
 
@@ -336,12 +337,8 @@ def enforce_limits(**_: object) -> None:
 def end_jobs(**_: object) -> None:
     """End the running jobs whose quota had them announced, after a pull of their cluster; what fails is tried again."""
     from billing.quotas import ending_run
-    from clusters import enforcement_plan
 
-    done = ending_run.end_jobs(
-        moment=datetime.now(UTC).replace(microsecond=0),
-        opens=lambda cluster: enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time())),
-    )
+    done = ending_run.end_jobs(moment=datetime.now(UTC).replace(microsecond=0), opens=_open_port)
     if done.warned or done.ended or done.troubles:
         log.info("jobs ended", warned=done.warned, ended=done.ended, troubles=len(done.troubles))
 
@@ -376,14 +373,18 @@ def review_waste(**_: object) -> None:
 def end_waste(**_: object) -> None:
     """End idle jobs whose grace is over, after a pull of their cluster; what fails is tried again."""
     from billing.waste import end_run
-    from clusters import enforcement_plan
 
-    done = end_run.end_waste(
-        moment=datetime.now(UTC).replace(microsecond=0),
-        opens=lambda cluster: enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time())),
-    )
+    done = end_run.end_waste(moment=datetime.now(UTC).replace(microsecond=0), opens=_open_port)
     if done.warned or done.ended or done.troubles:
         log.info("idle jobs ended", warned=done.warned, ended=done.ended, troubles=len(done.troubles))
+
+
+@shared_task
+def review_failures(**_: object) -> None:
+    """Read the errors of GPUs that are due, and credit by the rules; missed, doubled or killed, the next does it."""
+    from billing.service_credits import review
+
+    review.read_and_review(clock=lambda: int(time.time()))
 
 
 @shared_task

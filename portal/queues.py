@@ -32,6 +32,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.tasks.import_file",
         "billing.tasks.forget_passes",
         "billing.tasks.flag_silent_runs",
+        "billing.tasks.review_failures",
     ),
     "rate": (
         "billing.tasks.rate_accounts",

@@ -139,6 +139,11 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 60.0,
         "options": {"expires": 60},
     },
+    "read errors of GPUs, and credit jobs that failed by them": {
+        "task": "billing.tasks.review_failures",
+        "schedule": 900.0,  # each cluster's errors are read once an hour
+        "options": {"expires": 900},
+    },
     "forget pulls that read nothing new": {
         "task": "billing.tasks.forget_passes",
         "schedule": 3600.0,  # not once a day: the time counts from the scheduler's start

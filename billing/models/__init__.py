@@ -118,6 +118,7 @@ from billing.models.reconciliation import (
 )
 from billing.models.reservations import Reservation, ReservationEnd, ReservationRun, ReservedAmount
 from billing.models.sellers import InvoiceSeries, Seller, TaxRate
+from billing.models.service_credits import CreditedPart, CreditState, FailureRule, ServiceCredit
 from billing.models.sign_ups import WAITING, Departure, SignUp, SignUpPolicy, SignUpState
 from billing.models.signing import SigningKey
 from billing.models.subscriptions import Subscription
@@ -190,6 +191,8 @@ __all__ = [
     "CostImport",
     "CreditEntry",
     "CreditKind",
+    "CreditState",
+    "CreditedPart",
     "CreditsGo",
     "DailyUsage",
     "DayTotal",
@@ -206,6 +209,7 @@ __all__ = [
     "EntrySide",
     "EventState",
     "Evidence",
+    "FailureRule",
     "Fee",
     "GatewayAccount",
     "GatewayEvent",
@@ -287,6 +291,7 @@ __all__ = [
     "SavedMethod",
     "ScheduledClose",
     "Seller",
+    "ServiceCredit",
     "Settles",
     "SignUp",
     "SignUpPolicy",

@@ -16,9 +16,11 @@ from billing.models import (
     InvoiceLine,
     InvoiceState,
     InvoiceTax,
+    LineKind,
     Notice,
     NoticeState,
     Payment,
+    ServiceCredit,
     Voiding,
     WalletGrant,
 )
@@ -87,6 +89,7 @@ class Detail:
     balance: Balance
     lines: list[InvoiceLine]  # by position
     jobs: dict[int, int]  # how many stand behind each line, by position
+    credited_jobs: dict[int, int]  # records of jobs whose hardware failed, by the position of their credit
     payments: list[Payment]
     taxes: list[InvoiceTax]  # the highest rate first
     notes: list[Invoice]  # the credit notes that take back from it
@@ -144,7 +147,7 @@ def line(tenant: Tenant, number: str, position: int) -> InvoiceLine:
 
 
 def detail(tenant: Tenant, number: str, *, on: date) -> Detail:
-    """Raises Invoice.DoesNotExist. Eleven queries at most."""
+    """Raises Invoice.DoesNotExist. Twelve queries at most."""
     return _detail(_visible(tenant).filter(number=number), on=on)
 
 
@@ -165,6 +168,7 @@ def _detail(rows: InvoiceQuerySet, *, on: date) -> Detail:
         compute_balance(invoice=invoice, on=on),
         lines,
         line_usage.counts(invoice, lines),
+        _credited_jobs(lines),
         list(invoice.payments.order_by("received_on", "pk")),
         list(invoice.taxes.order_by("-rate", "category")),
         list(invoice.credit_notes.issued().order_by("pk")),
@@ -177,6 +181,13 @@ def _detail(rows: InvoiceQuerySet, *, on: date) -> Detail:
             Notice.objects.filter(invoice=invoice, state__in=SENT).defer("text", "html").order_by("-sent_at")
         ),
     )
+
+
+def _credited_jobs(lines: Sequence[InvoiceLine]) -> dict[int, int]:
+    """By position the job whose hardware failed. One query; none without a line by hand."""
+    added = {line.term_id: line.position for line in lines if line.kind == LineKind.MANUAL}
+    rows = ServiceCredit.objects.filter(line__in=added) if added else ServiceCredit.objects.none()
+    return {added[line]: record for line, record in rows.values_list("line", "record_id")}
 
 
 def document(invoice: Invoice) -> bytes | None:

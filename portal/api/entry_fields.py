@@ -97,6 +97,9 @@ def _text_field(field: Field, options: Mapping[str, Any]) -> serializers.Field[A
     kind, rule = field.kind, field.rule
     if kind is int:
         return serializers.IntegerField(min_value=rule.lowest, max_value=rule.highest, **options)
+    if kind == list[int]:
+        number = serializers.IntegerField(min_value=rule.lowest, max_value=rule.highest)
+        return serializers.ListField(child=number, **options)
     if kind == list[str]:
         return serializers.ListField(child=serializers.CharField(), **options)
     if rule.choices:

@@ -21,6 +21,7 @@ from billing.receivables.dunning_policies import PolicyError
 from billing.reports import operating_costs
 from billing.reports.operating_costs import OperatingCostError
 from billing.rules.errors import RuleError
+from billing.service_credits.rules import FailureRuleError
 from billing.sign_up.policy import SignUpError
 from billing.wallets.entries import WalletError
 from billing.waste.rules import WasteRuleError
@@ -62,6 +63,7 @@ REFUSALS = (
     QuotaError,
     LimitTermsError,
     WasteRuleError,
+    FailureRuleError,
     SignUpError,
     BrandError,
     RuleError,
@@ -143,6 +145,9 @@ class _Writer:
         for rule in file.waste_rules:
             with self.refusals(rule.label):
                 rule.write(moment=self.moment)
+        for failure_rule in file.failure_rules:
+            with self.refusals(failure_rule.label):
+                failure_rule.write(moment=self.moment)
         with self.refusals("operating_cost"):
             operating_costs.set_costs([entry.cost for entry in file.costs])
         for tenant in file.tenants:

@@ -28,6 +28,7 @@ from billing.models import (
     DebtTerms,
     Discount,
     DunningPolicy,
+    FailureRule,
     Fee,
     GrantRule,
     OperatingCost,
@@ -49,7 +50,7 @@ from billing.rules.dunning_defaults import Policy
 from billing.rules.money import Money
 from clusters.declared_nodes import in_order
 from clusters.models import Account, ApiServer, Cluster, ClusterKind, Connection, DeclaredMeter, Telemetry
-from portal.config_file import limits, plans, quotas, waste
+from portal.config_file import failures, limits, plans, quotas, waste
 from portal.config_file.identity_providers import described
 from portal.config_file.wallets import debt_described
 from portal.core.tenants.models import Brand, IdentityProvider, Membership, Ownership, Tenant, User
@@ -252,8 +253,7 @@ def _version(row: PlanVersion) -> Mapping[str, Any]:
 
 
 def _price_label(row: Price) -> str:
-    selector = row.selector or "for any use"
-    return f"plan {row.version}, price of {row.meter} {selector} from {row.valid_from}"
+    return f"plan {row.version}, price of {row.meter} {row.selector or 'for any use'} from {row.valid_from}"
 
 
 def _price(row: Price) -> Mapping[str, Any]:
@@ -395,5 +395,6 @@ KINDS = (
     ),
     Kind("quota", Quota, "quota {0.name} of {1}", quotas.described, "tenant project borrows_from"),
     Kind("waste rule", WasteRule, "waste rule {0.name}", waste.described),
+    Kind("failure rule", FailureRule, "failure rule {0.name}", failures.described),
     Kind("limit", ConcurrencyLimit, "limit {0.name} of {1}", limits.described, "tenant project"),
 )

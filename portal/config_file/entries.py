@@ -157,6 +157,8 @@ def _reader(kind: Any, rule: Rule, *, filled: bool) -> Callable[[Any], Any]:
         return partial(toml_values.text, filled=filled, longest=rule.longest, check=rule.check)
     if kind is int:
         return partial(toml_values.whole, lowest=rule.lowest, highest=rule.highest)
+    if kind == list[int]:
+        return partial(toml_values.wholes, lowest=rule.lowest, highest=rule.highest)
     if kind is Decimal:
         return partial(toml_values.decimal, check=rule.check)
     return READERS[kind]

@@ -8,6 +8,7 @@ from portal.config_file.brand import BrandEntry
 from portal.config_file.clusters import ClusterEntry
 from portal.config_file.costs import CostEntry
 from portal.config_file.entries import Entry, key, read
+from portal.config_file.failures import FailureRuleEntry
 from portal.config_file.identity_providers import IdentityProviderEntry
 from portal.config_file.meters import MeterEntry
 from portal.config_file.plan_entries import PlanEntry
@@ -37,6 +38,7 @@ class File(Entry, frozen=True, kw_only=True):
     meters: list[MeterEntry] = key(name="meter", default_factory=list)
     plans: list[PlanEntry] = key(name="plan", default_factory=list)
     waste_rules: list[WasteRuleEntry] = key(name="waste_rule", default_factory=list)
+    failure_rules: list[FailureRuleEntry] = key(name="failure_rule", default_factory=list)
     tenants: list[TenantEntry] = key(name="tenant", default_factory=list)
     identity_providers: list[IdentityProviderEntry] = key(name="identity_provider", default_factory=list)
 

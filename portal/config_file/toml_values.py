@@ -75,6 +75,13 @@ def texts(value: Any) -> list[str]:
     return [line.strip() for line in values]
 
 
+def wholes(value: Any, *, lowest: int, highest: int) -> list[int]:
+    """One whole number or a list of them."""
+    return [
+        whole(one, lowest=lowest, highest=highest) for one in (value if isinstance(value, list) else [value])
+    ]
+
+
 def lines(value: Any) -> str:
     """Text of several lines: a list of texts, or one with line breaks in it."""
     return "\n".join(filter(None, texts(value.splitlines() if kind_of(value) == "text" else value)))

@@ -22,6 +22,7 @@ class Work(IntEnum):
     COLLECTING = 0xC011EC7
     REVIEWING_QUOTAS = 0x900A5
     REVIEWING_WASTE = 0x3A57E
+    REVIEWING_FAILURES = 0xFA17
     LIMITING = 0x11317
     ENDING_JOBS = 0xE4D  # on one cluster
     PRICING_JOBS = 0x9B1CE  # of one cluster

@@ -40,6 +40,7 @@ OPERATORS_CODE = (
         "billing/bank_transfers/",
         "billing/limits/obstacles.py",
         "billing/waste/messages.py",
+        "billing/service_credits/",
         "billing/catalog/messages.py",
         "billing/invoicing/messages.py",
     ),

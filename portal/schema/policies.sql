@@ -15,7 +15,7 @@ BEGIN
         'billing_ratedjob', 'billing_ratedusage', 'billing_reservation', 'billing_reservationrun', 'billing_reservedamount',
         'billing_savedmethod', 'billing_subscription', 'billing_suspension', 'billing_topup',
         'billing_transferpart', 'billing_usageseries', 'billing_voiding', 'billing_wallet', 'billing_walletentry',
-        'billing_walletgrant', 'billing_wallethold', 'billing_walletscheme', 'billing_wastechoice', 'billing_wastefinding', 'billing_writeoff',
+        'billing_walletgrant', 'billing_wallethold', 'billing_walletscheme', 'billing_wastechoice', 'billing_wastefinding', 'billing_writeoff', 'billing_servicecredit',
         'events_event', 'tenants_ownership', 'tenants_project',
         'billing_manualline', 'audit_entry'  -- the first without a right on it, the second with one on columns alone, below
     ] LOOP

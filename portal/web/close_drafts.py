@@ -93,7 +93,8 @@ def _page(row: Invoice, now: datetime) -> InvoicePage:
     """Without its number, and without links that cannot be opened yet."""
     page = shown(reading.draft_detail(row.pk, on=billing_periods.day_of(now, row.period)))
     groups = tuple(
-        replace(group, lines=tuple(replace(line, jobs="") for line in group.lines)) for group in page.groups
+        replace(group, lines=tuple(replace(line, jobs="", credited_job=None) for line in group.lines))
+        for group in page.groups
     )
     facts = tuple(Fact(label=other.label, value=other.number) for other in page.related)
     return replace(

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import connection
 from django.utils.translation import gettext as _
 
-from billing.models import Invoice, Plan, Quota, Wallet, WasteRule
+from billing.models import FailureRule, Invoice, Plan, Quota, Wallet, WasteRule
 from clusters.models import Account, Cluster
 from portal.core.audit.models import Exact
 from portal.core.tenants.models import Project, Tenant
@@ -35,6 +35,7 @@ class Names:
     invoices: Mapping[int, str]
     clusters: Mapping[int, str]
     rules: Mapping[int, str]  # about idle jobs
+    failure_rules: Mapping[int, str]
     wallets: Mapping[int, tuple[str, str]]  # name and unit
     rows: Mapping[tuple[str, str], Mapping[str, Any]]  # what is known of each
 
@@ -71,6 +72,7 @@ class Names:
             "invoice_id": self.invoices,
             "cluster_id": self.clusters,
             "rule_id": self.rules,
+            "failure_rule_id": self.failure_rules,
             "wallet_id": {pk: name for pk, (name, _unit) in self.wallets.items()},
         }
         table = self.people if column in PEOPLE else by_column.get(column)
@@ -123,6 +125,9 @@ def names_of(entries: Sequence[Mapping[str, Any]]) -> Names:
         invoices={row.pk: row.number or "" for row in Invoice.objects.filter(pk__in=numbers("invoice_id"))},
         clusters=dict(Cluster.objects.filter(pk__in=numbers("cluster_id")).values_list("pk", "name")),
         rules=dict(WasteRule.objects.filter(pk__in=numbers("rule_id")).values_list("pk", "name")),
+        failure_rules=dict(
+            FailureRule.objects.filter(pk__in=numbers("failure_rule_id")).values_list("pk", "name")
+        ),
         wallets={row.pk: (f"{row}", row.unit) for row in _wallets(numbers("wallet_id"))},
         rows=rows,
     )

@@ -50,6 +50,7 @@ class Line:
     unit_price: str
     amount: str
     jobs: str  # "1,204 jobs"; "" where the line is an amount alone
+    credited_job: int | None = None  # whose hardware failed, where the line is a service credit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,6 +217,7 @@ def _groups(detail: Detail) -> tuple[LineGroup, ...]:
                     row,
                     currency,
                     opens_to(row, detail.jobs.get(row.position, 0)),
+                    detail.credited_jobs.get(row.position),
                 )
                 for row in group
             ),
@@ -231,7 +233,7 @@ def opens_to(row: InvoiceLine, jobs: int) -> str:
     return "how" if row.terms or row.seconds_num else ""
 
 
-def shown_line(row: InvoiceLine, currency: str, jobs: str) -> Line:
+def shown_line(row: InvoiceLine, currency: str, jobs: str, credited_job: int | None = None) -> Line:
     seconds = seconds_of(row)
     span = "{period}" if row.kind == LineKind.CREDIT else _("correction of {period}")
     if row.first_charge:
@@ -251,6 +253,7 @@ def shown_line(row: InvoiceLine, currency: str, jobs: str) -> Line:
         unit_price=say.price(row.unit_price, currency) if seconds else "",
         amount=say.minor(row.amount, currency),
         jobs=jobs,
+        credited_job=credited_job,
     )
 
 

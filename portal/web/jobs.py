@@ -22,9 +22,11 @@ from billing.queries.job_lists import Order
 from billing.queries.jobs import Choices, Job, JobFilter, Piece
 from billing.rules.formatting import localized
 from billing.rules.period import midnight
+from billing.service_credits import listing
 from portal.core.tenants.access import Action, Right
 from portal.core.tenants.models import Membership, User
 from portal.core.tenants.scope import acting_scope
+from portal.ops.service_credits import amount_of
 from portal.web import format as say
 from portal.web import job_acts
 from portal.web import job_life as shown
@@ -202,6 +204,7 @@ def job(request: TenantRequest, record: int) -> HttpResponse:
         "whole": _whole(request, rated_job.row),
         "facts": {**_facts(rated_job.row, request.zone), **_energy(job_life)},
         "pieces": pieces,
+        "credits": [(row, amount_of(row)) for row in listing.of_run(request.tenant, record)],
         "acts": job_acts.addresses(request.tenant.slug, rated_job.row)
         if Right.JOBS.name.lower() in request.frame.rights
         else [],

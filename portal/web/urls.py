@@ -44,6 +44,7 @@ from portal.web.notifications import (
 )
 from portal.web.onboarding import onboarding
 from portal.web.operator import clusters, quarantine, unassigned
+from portal.web.operator_failures import operator_service_credits
 from portal.web.operator_home import operator_home
 from portal.web.operator_tenant import operator_tenant
 from portal.web.operators import operator_people
@@ -235,6 +236,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/webhooks/<slug:hook>/", operator_webhook, name="operator_webhook"),
     path("operator/budgets/", operator_budgets, name="operator_budgets"),
     path("operator/limits/", operator_limits, name="operator_limits"),
+    path("operator/service-credits/", operator_service_credits, name="operator_service_credits"),
     path("operator/idle-jobs/", operator_idle_jobs, name="operator_idle_jobs"),
     path("operator/clusters/", clusters, name="operator_clusters"),
     path("operator/clusters/<path:name>/connection/", connection, name="operator_connection"),

@@ -139,6 +139,7 @@ ADDRESSES = (
     ),
     Address("DELETE", "keys/<str:name>", "keys:write", answer=204, whole_tenant=True),
     _reading("idle-jobs", "jobs:read", whole=True),
+    _reading("service-credits", "jobs:read", whole=True),
     _reading("limits", "quotas:read"),
     _reading("limits/<str:name>", "quotas:read", op=400),  # of which tenant?
     Address("PUT", "limits/<str:name>", "", "tenants:write", 400),
@@ -200,6 +201,10 @@ ADDRESSES = (
     _operating("waste-rules/<str:name>"),
     _writing("PUT", "waste-rules/<str:name>", "jobs:act", 200, '{"hours":4}'),
     _writing("DELETE", "waste-rules/<str:name>", "jobs:act", 204),
+    _operating("failure-rules"),
+    _operating("failure-rules/<str:name>"),
+    _writing("PUT", "failure-rules/<str:name>", "credits:write", 200, '{"percent":50}'),
+    _writing("DELETE", "failure-rules/<str:name>", "credits:write", 204),
     _operating("meters"),
     _operating("meters/<str:name>"),
     _writing("PUT", "meters/<str:name>", "plans:write", 200, '{"title":"Storage","unit":"GB-month"}'),

@@ -13,7 +13,15 @@ from typing import Any
 
 from billing.catalog import plans
 from billing.invoicing import close_runs
-from billing.models import CloseRun, PaymentLink, PendingApproval, WasteFinding, WasteRule
+from billing.models import (
+    CloseRun,
+    FailureRule,
+    PaymentLink,
+    PendingApproval,
+    ServiceCredit,
+    WasteFinding,
+    WasteRule,
+)
 from billing.receivables import manual_payments, pauses
 from billing.rules.money import Money
 from billing.sign_up import departures, plan_changes
@@ -102,7 +110,7 @@ def a_world_of_examples() -> Iterator[World]:
         slurm.world.add(Job(11), Job(12, state="RUNNING", reason="None", started=1_772_000_100))
         connected(slurm, name="rhea")
         names = named(house)
-        idle = _an_idle_job(house, moment)
+        idle, failed = _an_idle_job(house, moment), _a_failed_job(house, moment)
         close_runs.perform_run(CloseRun.objects.get().pk, clock=lambda: builders.at("2026-05-02"))
         own = Cluster.objects.create(name="own", kind="push", complete_through=builders.at(APRIL))
         meters.declare_meter(
@@ -133,6 +141,7 @@ def a_world_of_examples() -> Iterator[World]:
             identifiers.write("ivt", 1): identifiers.write("ivt", invitation.pk),
             identifiers.write("inv", 1): identifiers.write("inv", house.invoice.pk),
             identifiers.write("wst", 1): identifiers.write("wst", idle),
+            identifiers.write("svc", 1): identifiers.write("svc", failed),
         }
         _choices_of_plans(house, moment)
         ann, op = a_key(house.ann, house.vision), a_key(house.op, None)
@@ -191,6 +200,29 @@ def _an_idle_job(house: House, moment: datetime) -> int:
         due_at=moment + timedelta(hours=2),
         hour_cost=Decimal(4),
         currency="USD",
+    )
+    return row.pk
+
+
+def _a_failed_job(house: House, moment: datetime) -> int:
+    """One that waits for its invoice."""
+    row = ServiceCredit.objects.create(
+        tenant=house.vision,
+        failure_rule=FailureRule.objects.get(),
+        record_id=2,
+        job_id="18",
+        job_name="train",
+        user="ben",
+        cluster="gpu1",
+        failed_at=moment - timedelta(hours=5),
+        ended_at=moment - timedelta(hours=4),
+        cause="XID 79",
+        gpu="GPU-5fd4f7ce-1b2a-4c3d-8e9f-0a1b2c3d4e5f",
+        node="gpu1-07",
+        part="run",
+        percent=100,
+        state="waiting",
+        began_at=moment - timedelta(hours=3),
     )
     return row.pk
 

@@ -54,6 +54,7 @@ DEARER = SPARE | {"price": [{"meter": "gpu-hour", "unit_price": "1.75"}]}
 QUOTA = {"measure": "money", "amount": "10.00", "every": "month"}
 LIMIT = {"jobs": 40}
 WASTE = {"hours": 4, "action": "notify"}
+FAILURES = {"percent": 50}
 PHASE = {"plan": "vision-deal", "from": "2017-01-01"}
 
 OBJECTS = {
@@ -97,6 +98,7 @@ OBJECTS = {
         None, None, tenant=True, meanwhile=lambda: PaymentLink.objects.update(maker="somebody else")
     ),
     "waste-rules/<str:name>": Object(WASTE | {"hours": 6}, WASTE, make=WASTE),
+    "failure-rules/<str:name>": Object(FAILURES | {"percent": 60}, FAILURES, make=FAILURES),
     "sign-up-policy": Object({"open": True}, {"open": True, "approval": False}),
     "plan-change": Object({"plan": "starter"}, {"plan": "growth"}, tenant=True, make={"plan": "growth"}),
     "departure": Object(

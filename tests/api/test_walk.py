@@ -43,6 +43,7 @@ from tests.api.addresses import ADDRESSES, Address, filled
 from tests.api.door import Answer, Door, a_key, door
 from tests.hostile.filters import filters_removed
 from tests.scenarios.test_reservations import reserve
+from tests.scenarios.test_service_credits import a_rule as a_failure_rule
 from tests.waste_stories import a_rule
 from tests.web.house import House
 from tests.webhooks import inner_networks
@@ -288,6 +289,7 @@ def named(house: House) -> dict[str, str]:
         "quotas": a_yearly_quota(house).name,
         "limits": a_limit(house).name,
         "waste-rules": a_rule().name,
+        "failure-rules": a_failure_rule().name,
         "job-reservations": a_reservation(house).key,
         "sign-ups": identifiers.write("sgn", a_sign_up(house).pk),
         "plan-choices": "starter",

@@ -33,6 +33,8 @@ TABLES = {
     "[[plan.price]]": ("[[plan]]\n[[plan.price]]\n{}", "plan 1, price 1"),
     "where": ("[[plan]]\n[[plan.price]]\n[plan.price.where]\n{}", "plan 1, price 1, where"),
     "hours": ("[[plan]]\n[[plan.price]]\n[plan.price.hours]\n{}", "plan 1, price 1, hours"),
+    "[[waste_rule]]": ("[[waste_rule]]\n{}", "waste_rule 1"),
+    "[[failure_rule]]": ("[[failure_rule]]\n{}", "failure_rule 1"),
     "[[operating_cost]]": ("[[operating_cost]]\n{}", "operating_cost 1"),
     "[[tenant.wallet]]": ("[[tenant]]\n[[tenant.wallet]]\n{}", "tenant 1, wallet 1"),
     "[[tenant]]": ("[[tenant]]\n{}", "tenant 1"),
