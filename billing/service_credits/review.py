@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import structlog
 from django.db import transaction
@@ -32,6 +32,8 @@ from portal.core.locks import Work
 from portal.sentences import sentence
 
 OPEN = (CreditState.WAITING, CreditState.WATCHED)
+LATEST = timedelta(days=62)
+"""So long after its end a run can become known and still be credited: no pass looks through all that ever ran."""
 AT_ONCE = 500
 """Runs whose credit a pass looks up at most."""
 
@@ -81,7 +83,7 @@ def _find(rule: FailureRule, moment: datetime) -> int:
     if current is None:
         return 0
     state = CreditState.WATCHED if current.watch else CreditState.WAITING
-    runs = load_failed(current, since=current.applies_from, until=moment)
+    runs = load_failed(current, since=max(current.applies_from, moment - LATEST), until=moment)
     ServiceCredit.objects.bulk_create([_row(current, run, state, moment) for run in runs])
     return len(runs)
 

@@ -7,15 +7,22 @@ add them. Not yet seen from a live source.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from billing.models import ServiceCredit
+from billing.service_credits import review, rules
+from billing.service_credits.rules import FailureTerms
+from clusters import gpu_errors, models
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.http import Endpoint
-from clusters.connectors.prometheus import PrometheusLogin, PrometheusOptions
+from clusters.connectors.prometheus import PrometheusLogin, PrometheusOptions, Scope, Utilisation
 from clusters.connectors.prometheus.gpu_errors import XID, GpuError, GpuErrors, connect
-from tests.contracts.prometheus_reading import HOUR
+from clusters.models import ClusterKind, Connection, UsageRecord
+from tests import builders
+from tests.contracts.prometheus_reading import HOUR, connector, present
 from tests.contracts.prometheus_worlds import Stories, World, Worlds
 from tests.integration.prom_lab import Lab
 
@@ -54,6 +61,9 @@ def _gpus(worlds: Worlds) -> None:
     pod = {"exported_namespace": "team", "exported_pod": "trains", "exported_container": "main"}
     told(0, (0, 1800, 0), **pod)
     told(0, (1800, None, 79))  # its pod is gone before the next scrape
+    world.node("n-1", product="NVIDIA-H100-80GB-HBM3")
+    world.pod("trains", until=1800)
+    world.pod("idles")
     told(1, (0, None, 0))
     told(2, (0, 4000, 31), (4000, None, 48), hpc_job="17")  # the first was there all along
     told(3, (0, 900, 0), (900, 5400, 94), (5400, None, 0), hpc_job="18")
@@ -95,3 +105,30 @@ def test_a_prometheus_that_is_not_there_or_knows_no_gpus_gives_no_errors(worlds:
     assert errors_of(worlds, "none")[0] == []
     with source("http://127.0.0.1:9") as reader, pytest.raises(ConnectorError):
         list(reader.read(since=0, until=HOUR))
+
+
+@pytest.mark.django_db
+def test_a_pod_whose_gpu_failed_is_met_by_what_the_same_prometheus_tells(worlds: Worlds) -> None:
+    begin, end = worlds.begin, worlds.begin + World.LENGTH
+    cluster = builders.a_cluster("kube", kind=ClusterKind.PROMETHEUS)
+    tenant = builders.a_tenant("vision", plan=builders.a_plan(), accounts=[(cluster, "team")])
+    terms = FailureTerms(xids=[79], states=(), watch=False)
+    rules.set_rule(name="failed", terms=terms, moment=datetime.fromtimestamp(begin, UTC))
+    pods = connector(worlds.url, matcher='cluster="xids"', utilisation=Utilisation(scope=Scope.OFF))
+    builders.ingest(cluster, *pods.usage(since=begin, until=end, open_keys=()))
+    with present(worlds.url, end + 700) as url:
+        connection = Connection.objects.create(
+            cluster=cluster,
+            base_url=url,
+            options={"matcher": 'cluster="xids"'},
+            first_usage_from=datetime.fromtimestamp(begin, UTC),
+        )
+        assert [gpu_errors.read(connection, clock=lambda: end + 700) for _ in range(2)] == [4, 0]
+
+    run = UsageRecord.objects.get(job_id="team/trains")
+    rows = dict(models.GpuError.objects.values_list("xid", "record_id"))
+    assert rows == {79: run.pk, 48: None, 94: None, 119: None}
+    review.review_failures(moment=datetime.fromtimestamp(end, UTC))
+    credit = ServiceCredit.objects.get()
+    assert (credit.tenant, credit.cause, credit.gpu) == (tenant, "XID 79", "GPU-xids-0")
+    assert credit.ended_at.timestamp() == run.ended
