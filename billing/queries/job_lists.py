@@ -158,18 +158,18 @@ def _csv_row(job: Job) -> list[Cell]:
         ),
         *(row.gpus, row.gpu_model),
         *(_moment(second) for second in (row.submitted, row.started, row.ended)),
-        *(waited(row), job.duration),
+        *(waited(job), job.duration),
         Decimal(rounded_text(job.gpu_seconds / 3600, 6)),
         None if job.cost is None else Decimal(rounded_text(job.cost.amount, 6)),
         "" if job.cost is None else job.cost.currency,
     ]
 
 
-def waited(row: RatedJob) -> int | None:
+def waited(job: Job) -> int | None:
     """Seconds from its submission to its start."""
-    if row.submitted is None or row.started is None:
+    if job.submitted is None or job.started is None:
         return None
-    return max(row.started - row.submitted, 0)
+    return max(job.started - job.submitted, 0)
 
 
 def _moment(second: int | None) -> str:

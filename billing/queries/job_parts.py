@@ -47,6 +47,7 @@ class _Sum:
 
     records: list[int]
     gpu_seconds: Fraction
+    submitted: int | None
     started: int | None
     finish: int | None
     running: int
@@ -162,6 +163,7 @@ def _sums(listed: QuerySet[RatedJob], keys: Mapping[JobKey, int]) -> dict[JobKey
         .annotate(
             records=ArrayAgg("record_id"),
             units=Sum("gpu_units"),
+            first_submitted=Min("submitted"),
             began=Min("started"),
             finish=Max(Coalesce("ended", "seen_until", "started")),
             running=Count("record_id", filter=Q(started__isnull=False, ended=None)),
@@ -169,10 +171,13 @@ def _sums(listed: QuerySet[RatedJob], keys: Mapping[JobKey, int]) -> dict[JobKey
         )
     )
     sums: dict[JobKey, _Sum] = {}
-    for project, cluster, name, num, den, records, units, began, finish, running, missing in rows:
-        one = sums.setdefault(JobKey(project, cluster, name), _Sum([], Fraction(0), None, None, 0, False))
+    for project, cluster, name, num, den, records, units, submitted, began, finish, running, missing in rows:
+        one = sums.setdefault(
+            JobKey(project, cluster, name), _Sum([], Fraction(0), None, None, None, 0, False)
+        )
         one.records += records
         one.gpu_seconds += Fraction(int(units) * num, den)
+        one.submitted = min(filter(None, (one.submitted, submitted)), default=None)
         one.started = min(filter(None, (one.started, began)), default=None)
         one.finish = max(filter(None, (one.finish, finish)), default=None)
         one.running += running
@@ -206,5 +211,5 @@ def _costs(tenant: Tenant, sums: Mapping[int, _Sum]) -> Mapping[int, Costs]:
 
 
 def _whole(job: Job, one: _Sum, costs: Costs) -> Job:
-    parts = Parts(len(one.records), one.running, one.started, one.finish)
+    parts = Parts(len(one.records), one.running, one.submitted, one.started, one.finish)
     return replace(summed(job.row, one.gpu_seconds, costs, unpriced=one.unpriced), parts=parts)

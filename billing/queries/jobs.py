@@ -52,6 +52,7 @@ class Parts:
 
     count: int
     running: int
+    submitted: int | None  # the first of them
     started: int | None  # the first of them
     finish: int | None  # the last end, or how far one was seen
 
@@ -86,12 +87,16 @@ class Job:
         return RUNNING if self.parts and self.parts.running else self.row.state
 
     @property
+    def submitted(self) -> int | None:
+        return self.parts.submitted if self.parts else self.row.submitted
+
+    @property
     def started(self) -> int | None:
         return self.parts.started if self.parts else self.row.started
 
     @property
     def ended(self) -> int | None:
-        """None while it, or a part of it, runs or waits."""
+        """None while it, or a part of it, runs; of a single one also while it waits."""
         if self.parts:
             return None if self.parts.running else self.parts.finish
         return self.row.ended

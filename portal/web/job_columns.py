@@ -54,10 +54,10 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "queue": Column(gettext_noop("Queue"), lambda job, _zone: job.row.queue),
     "qos": Column(gettext_noop("QOS"), lambda job, _zone: job.row.qos),
     "gpus": Column(gettext_noop("GPUs"), _gpus, style="ct-nowrap"),
-    "submitted": _moment(gettext_noop("Submitted"), lambda job: job.row.submitted),
+    "submitted": _moment(gettext_noop("Submitted"), lambda job: job.submitted),
     "started": _moment(gettext_noop("Started"), lambda job: job.started),
     "ended": _moment(gettext_noop("Ended"), lambda job: job.ended),
-    "waited": Column(gettext_noop("Waited"), lambda job, _zone: _duration(waited(job.row)), style="ct-num"),
+    "waited": Column(gettext_noop("Waited"), lambda job, _zone: _duration(waited(job)), style="ct-num"),
     "duration": Column(gettext_noop("Duration"), lambda job, _zone: _duration(job.duration), style="ct-num"),
     "state": Column(gettext_noop("State"), lambda job, _zone: job.state),
     "gpu-hours": Column(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import connection
@@ -16,13 +17,14 @@ from billing.queries.jobs import NEWEST_FIRST, Job, JobFilter, matching
 from clusters.connectors.base import UsageFact
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import tenant_scope
+from portal.web.job_columns import cells
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.owner import as_owner
 from tests.scenarios.test_wallet_pages import nodes
 
 pytestmark = pytest.mark.django_db
 
-BEGIN = "2026-03-02"
+BEGIN, UTC = "2026-03-02", ZoneInfo("UTC")
 
 
 def a_pod(number: int, pod: str, job: str, start: str, end: str, **more: object) -> UsageFact:
@@ -110,6 +112,20 @@ def test_a_filter_and_a_range_look_at_parts_and_the_parts_of_one_job_are_a_list_
     ]  # fmt: skip
     assert whole is not None
     assert (shown([whole[0]]), len(whole[1]), alone) == ([TRAIN], 3, None)
+
+
+def test_a_job_of_parts_was_submitted_with_its_first_part_and_waited_for_its_first_start() -> None:
+    kube = a_cluster("kube")
+    tenant = a_tenant("vision", plan=a_plan(), accounts=[(kube, "team")])
+    ingest(
+        kube,
+        a_pod(1, "serve-0", "serve", "08:00", "12:00", submitted=f"{BEGIN} 07:50"),
+        a_pod(2, "serve-1", "serve", "11:00", "12:00", submitted=f"{BEGIN} 10:59"),
+    )
+    with tenant_scope(tenant):
+        [[serve], _] = job_lists.listed(tenant, JobFilter(), Order.NEWEST)
+    columns = [cell.text for cell in cells(serve, ("submitted", "started", "waited"), UTC)]
+    assert columns == ["2 Mar 2026, 07:50", "2 Mar 2026, 08:00", "00:10:00"]
 
 
 def test_totals_count_an_unpriced_job_once_however_many_parts_it_has() -> None:
