@@ -22,7 +22,7 @@ from clusters.connectors.prometheus import PrometheusLogin, PrometheusOptions, S
 from clusters.connectors.prometheus.gpu_errors import XID, GpuError, GpuErrors, connect
 from clusters.models import ClusterKind, Connection, UsageRecord
 from tests import builders
-from tests.contracts.prometheus_reading import HOUR, connector, present
+from tests.contracts.prometheus_reading import HOUR, connector, findings_of, present
 from tests.contracts.prometheus_worlds import Stories, World, Worlds
 from tests.integration.prom_lab import Lab
 
@@ -99,6 +99,13 @@ def test_read_hour_by_hour_it_is_the_same(worlds: Worlds) -> None:
         with source(worlds.url, matcher='cluster="xids"') as reader:
             parts += list(reader.read(since=hour, until=hour + HOUR))
     assert parts == whole
+
+
+def test_the_connection_test_counts_what_is_there(worlds: Worlds) -> None:
+    now = worlds.begin + World.LENGTH
+    with present(worlds.url, now) as url:
+        found = findings_of(url, now, {"matcher": 'cluster="xids"'})["GPU errors"]
+    assert found.sentence.startswith(f"{XID} has ")
 
 
 def test_a_prometheus_that_is_not_there_or_knows_no_gpus_gives_no_errors(worlds: Worlds) -> None:

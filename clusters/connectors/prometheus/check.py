@@ -186,6 +186,7 @@ _CHECKS: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
     ("CPU and memory", check_pods.cpu_memory),
     ("Queues", check_metrics.queues),
     ("DCGM", telemetry),
+    ("GPU errors", check_metrics.gpu_errors),
 )
 _CHECKS_OF_SAMPLED: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
     ("Address", _reach),

@@ -13,6 +13,7 @@ from clusters.connectors.prometheus.catalog import CATALOGUE, PREFERRED, QUEUES,
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, utc, watch
 from clusters.connectors.prometheus.facts import count_of, naming
+from clusters.connectors.prometheus.gpu_errors import XID
 from clusters.connectors.prometheus.lifecycle import Window
 from clusters.connectors.prometheus.options import Scope
 from clusters.connectors.prometheus.queries import Queries
@@ -158,6 +159,18 @@ def telemetry(session: CheckSession, subject: str) -> bool:
     _spellings(session, subject, telling, hour)
     _coverage(session, hour)
     _doubts(session, hour)
+    return True
+
+
+def gpu_errors(session: CheckSession, subject: str) -> bool:
+    """Bills need none of it: where it is not there, no rule credits jobs for their GPUs' failures."""
+    gpus = session.count(f"{XID}{{{session.queries.options.busy_matcher}}}")
+    told = (
+        f"{XID} has {gpus:,} series in the last hour."
+        if gpus
+        else f"There is no {XID}: no failed GPU is seen."
+    )
+    session.ok(subject, told)
     return True
 
 
