@@ -311,7 +311,8 @@ class Collector:
                 "these columns are missing: {}; see docs/reference/sacct.md.".format(", ".join(missing))
             )
         whole, before, rows = True, -1, rows_of(lines, len(names))
-        number = self.spool.one("SELECT value FROM meta WHERE name = 'rows'") or 0  # of two looks in one second, too
+        # Through all looks, since of two in one second the later one is to count.
+        number = self.spool.one("SELECT value FROM meta WHERE name = 'rows'") or 0
         while number != before:
             before = number
             with self.spool.saved():
