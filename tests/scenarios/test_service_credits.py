@@ -6,6 +6,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from django.core.management import CommandError
 
 from billing.catalog import third_party_payers
 from billing.invoicing import manual_lines
@@ -16,6 +17,7 @@ from clusters.models import Cluster, GpuError, UsageRecord
 from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 from tests.configuring_terms import apply
+from tests.scenarios.real import run
 from tests.scenarios.test_rating_prices import gpu
 from tests.stories import closed, invoice_of, lines_of, prove
 
@@ -263,3 +265,28 @@ def test_what_another_tenant_pays_for_is_for_a_person_to_decide(gpu1: Cluster, v
     assert credit.state == CreditState.BY_HAND
     assert credit.error == "Another tenant pays for it (funder): add a line there by hand."
     assert not ManualLine.objects.exists()
+
+
+def test_commands_set_show_and_end_as_pages_do(gpu1: Cluster, vision: Tenant) -> None:
+    row = run("set_failure_rule", "gpu-lost", "--xid", "79", "--part", "rest", "--act", "--why", "Contract.")
+    assert row == {
+        "name": "gpu-lost", "cluster": "", "xids": [79], "states": [], "part": "rest", "percent": 100, "watch": False,
+    }  # fmt: skip
+    FailureRule.objects.update(applies_from=at("2026-03-01"))
+    an_error(gpu1, ran(gpu1, job_id="17", state="FAILED"), 79)
+    closed("2026-03", vision)
+    reviewed("2026-04-02")
+    shown = run("show_service_credits", "--days", "36500")
+    (credit,), (error,) = shown["credits"], shown["gpu_errors"]
+    assert [rule["name"] for rule in shown["rules"]] == ["gpu-lost"]
+    assert (credit["job"], credit["cause"], credit["gpu"], credit["state"]) == (
+        "17",
+        "XID 79",
+        UUID,
+        "credited",
+    )
+    assert credit["amount"] == {"amount": "8.00", "currency": "USD"}
+    assert (error["xid"], error["matched"]) == (79, True)
+    assert run("set_failure_rule", "gpu-lost", "--end") == {"name": "gpu-lost", "ended": True}
+    with pytest.raises(CommandError, match="XID 13 comes of the application"):
+        run("set_failure_rule", "wrong", "--xid", "13")
