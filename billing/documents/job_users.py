@@ -11,6 +11,8 @@ from portal.core.tenants.models import Tenant
 SLICE = 10_000  # records renamed by one statement
 _WALLETS = ("billing_wallettotal", "billing_wallet")
 """Each user may have one, and what is charged to it has to go on finding it."""
+_FINDINGS = ("billing_wastefinding", "billing_servicecredit")
+"""Of jobs, which name their users."""
 
 _NUMBER = """
 INSERT INTO billing_jobuser (tenant_id, name)
@@ -64,7 +66,7 @@ def erase_users(tenant: Tenant) -> int:
             ledger.rename_users(rows)
         with pgtrigger.ignore(trigger):  # the old name is not to be kept
             cursor.execute(_RENAME.format(table="billing_ratedjob"), [tenant.pk])
-        for table in ("billing_billedjob", "billing_usageseries", *_WALLETS):
+        for table in ("billing_billedjob", "billing_usageseries", *_WALLETS, *_FINDINGS):
             cursor.execute(_RENAME.format(table=table), [tenant.pk])
         cursor.execute(_SERIES_DIGESTS, [tenant.pk])
         cursor.execute(_FORGET, [tenant.pk])

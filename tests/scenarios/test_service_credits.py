@@ -9,8 +9,9 @@ import pytest
 from django.core.management import CommandError
 
 from billing.catalog import third_party_payers
+from billing.documents import job_users
 from billing.invoicing import manual_lines
-from billing.models import CreditedPart, CreditState, FailureRule, ManualLine, ServiceCredit
+from billing.models import CreditedPart, CreditState, FailureRule, ManualLine, RatedJob, ServiceCredit
 from billing.service_credits import review, rules
 from billing.service_credits.rules import FailureRuleError, FailureTerms
 from clusters.models import Cluster, GpuError, UsageRecord
@@ -290,3 +291,13 @@ def test_commands_set_show_and_end_as_pages_do(gpu1: Cluster, vision: Tenant) ->
     assert run("set_failure_rule", "gpu-lost", "--end") == {"name": "gpu-lost", "ended": True}
     with pytest.raises(CommandError, match="XID 13 comes of the application"):
         run("set_failure_rule", "wrong", "--xid", "13")
+
+
+def test_erased_users_are_erased_of_their_failed_jobs(gpu1: Cluster, vision: Tenant) -> None:
+    a_rule()
+    ran(gpu1, state="NODE_FAIL", user="ben")
+    reviewed("2026-03-03")
+    job_users.erase_users(vision)
+    user = ServiceCredit.objects.get().user
+    assert user != "ben"
+    assert user == RatedJob.objects.get().user
