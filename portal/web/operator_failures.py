@@ -16,7 +16,7 @@ from billing.models import CreditedPart, CreditState, FailureRule, ServiceCredit
 from billing.rules.money import Money
 from billing.service_credits import failures, listing, rules
 from billing.service_credits.rules import HARDWARE_XIDS, MOST, FailureRuleError, columns_of
-from clusters.models import GpuError
+from clusters.models import Cluster, GpuError
 from portal.config_file.entries import read
 from portal.config_file.failures import FailureRuleEntry
 from portal.config_file.toml_table import Table
@@ -191,9 +191,10 @@ def _form(values: Mapping[str, str]) -> list[dict[str, Any]]:
         (CreditedPart.REST.value, _("From the failure to its end")),
     ]
     modes = [
-        ("", _("Watch: only write down what it would credit")),
-        (ACTS, _("Act: credit on the next invoice")),
+        ("", _("Watch only")),
+        (ACTS, _("Credit on the next invoice")),
     ]
+    clusters = [("", _("All clusters")), *((name, name) for name in _cluster_names(values["cluster"]))]
     return [
         one(
             "name",
@@ -201,13 +202,18 @@ def _form(values: Mapping[str, str]) -> list[dict[str, Any]]:
             _("Lower-case letters, digits and hyphens, such as failed-hardware"),
             required=True,
         ),
-        one("cluster", _("Cluster"), _("Blank = all")),
+        one("cluster", _("Cluster"), choices=options(clusters, values["cluster"])),
         one("xids", _("XIDs"), _("Separated by commas. Both blank = all errors of the hardware")),
         one("states", _("States"), _("Separated by commas, such as NODE_FAIL")),
         one("part", _("What is credited"), choices=options(parts, values["part"])),
         one("percent", _("Percent"), _("Of what that was billed; blank = 100"), numeric=True),
         one("watch", _("Mode"), choices=options(modes, values["watch"])),
     ]
+
+
+def _cluster_names(chosen: str) -> list[str]:
+    """Those that there are, and the one that the form shows, should it be gone."""
+    return sorted({*Cluster.objects.values_list("name", flat=True), *filter(None, [chosen])})
 
 
 def _rule_row(row: FailureRule) -> RuleRow:
