@@ -39,7 +39,7 @@ class Outcome:
     cleared: Sequence[QuotaCrossing]
     dropped: Sequence[QuotaCrossing]
     stands: bool  # a threshold of what is used is reached
-    silent: bool  # it was made just now: what is passed already is no news
+    silent: bool  # it was made just now
     late_level: Fraction | None = None  # what the days before the last pass come to by now
 
     @property
@@ -59,7 +59,12 @@ class Outcome:
         )
 
     def is_silent(self, one: Crossed) -> bool:
-        return self.silent and one.watched == QuotaWatched.USED
+        """What a new quota has passed already is no news, but that all of it is used: the highest threshold says it."""
+        if not self.silent or one.watched != QuotaWatched.USED:
+            return False
+        return self.figure.used < self.limit or one.level < max(
+            other.level for other in self.crossed if other.watched == QuotaWatched.USED
+        )
 
     @property
     def news(self) -> list[Crossed]:

@@ -205,6 +205,7 @@ def _preview(tenant: Tenant, fields: Mapping[str, str], moment: datetime) -> dic
         "is_new": before is None,
         "before": amount_text(before.amount, before.unit) if before and before.amount != quota.amount else "",
         "passed": ", ".join(level.text for level in passed),
+        "used_up": one.state is QuotaState.OVER,
         "refusing": list_refusing_clusters(quota, moment),
         "holding": list_holding_clusters(quota, moment),
         "parents": [parent.name for parent in quotas.parents_of(quota, list(quotas.list_quotas(tenant)))],

@@ -86,8 +86,10 @@ def test_quota_020_one_leap_is_one_mail_and_an_event_each(cluster: Cluster, visi
 
 def test_quota_021_fifty_projects_are_one_mail_with_a_table(cluster: Cluster, vision: Tenant) -> None:
     for number in range(50):
-        a_quota(vision, f"user-{number}", user=f"user-{number}", amount=Decimal(10))
-    facts = [builders.a_job(user=f"user-{number}", gpus=10) for number in range(50)]
+        builders.own(vision, cluster, f"account-{number}", project=f"project-{number}")
+    for number, project in enumerate(vision.projects.filter(name__startswith="project-")):
+        a_quota(vision, f"of-{number}", project=project, amount=Decimal(10))
+    facts = [builders.a_job(account=f"account-{number}", gpus=10) for number in range(50)]
     builders.ingest(cluster, *facts)
     look("2026-03-03")
     (message,) = mail.outbox
@@ -178,6 +180,19 @@ def test_quota_017_what_was_passed_before_it_was_made_is_not_told(cluster: Clust
     spend(cluster, "150", user="ann")
     look("2026-03-16")
     assert told_events() == ["used 80%"]
+
+
+def test_quota_017_that_all_of_a_new_budget_is_used_already_is_told_once(
+    cluster: Cluster, vision: Tenant
+) -> None:
+    spend(cluster, "1300")
+    a_quota(vision, made="2026-03-15", thresholds=ALL)
+    look("2026-03-16")
+    assert subjects() == ["Budget monthly: 100% is used"]
+    assert "$1,300.00 of the $1,000.00 of budget monthly are used" in str(mail.outbox[0].body)
+    assert told_events() == ["used 100%"]
+    listed = QuotaCrossing.objects.order_by("pk").values_list("threshold", "silent")
+    assert list(listed) == [("50%", True), ("80%", True), ("100%", False)]
 
 
 def test_quota_018_a_new_period_tells_anew_and_the_old_one_nothing(cluster: Cluster, vision: Tenant) -> None:

@@ -48,6 +48,8 @@ def test_quota_015_the_form_says_what_a_budget_would_be_and_keeps_nothing(house:
         in text
     )
     assert "Thresholds passed already: 50%. Nobody is notified of these." in text
+    text = words(page(house.ann, f"{PATH}?{urlencode(MARCH | {'act': 'preview', 'amount': '13.00'})}"))
+    assert "Thresholds passed already: 50%. All of it is used: one e-mail says so" in text
     assert not Quota.objects.exists()
     save(house)
     lower = urlencode(MARCH | {"act": "preview", "amount": "13.00"})
