@@ -157,7 +157,9 @@ def _lift(port: SchedulerPort, row: BlockRow, moment: datetime) -> BlockState:
     del moment
     if not _is_demanded_again(row):
         plan = enforcement_plan.plan_unblock(port=port, account=row.account.name, source=row.source)
-        carry_out_plan(port, plan, f"nothing demands it any more: {row.cause}", who=row.source)
+        # With what somebody has changed meanwhile: nobody looks at this plan before it is carried out.
+        why = "; ".join((f"nothing demands it any more: {row.cause}", *plan.notes))
+        carry_out_plan(port, plan, why, who=row.source)
     return BlockState.LIFTED
 
 

@@ -262,10 +262,13 @@ def test_quota_038_a_limit_that_somebody_changed_meanwhile_is_left_as_it_is(lab:
     lab.goes_by()
     lab.slurm.world.limits("vision").tres["total"]["gres/gpu"] = 2
     lab.goes_by()
-    assert lab.gpus == 2
+    assert (lab.gpus, Act.objects.count()) == (2, 1)
     lab.raise_to("1500")
     lab.goes_by()
     assert (lab.gpus, lab.states) == (2, ["lifted"])
+    assert Act.objects.latest("pk").why.endswith(
+        "; GrpTRES=gres/gpu is 2 and not our 0 any more: it is left as it is."
+    )
 
 
 def test_quota_039_a_scheduler_that_was_away_is_told_what_is_wanted_now_and_nothing_else(lab: Lab) -> None:
