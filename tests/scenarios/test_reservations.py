@@ -13,7 +13,15 @@ from django.db import connection, transaction
 
 from billing.admission import follow
 from billing.admission.reserve import Array, Placement, release_key, reserve_job, take_turn
-from billing.models import QuotaAction, QuotaMeasure, Reservation, ReservationEnd
+from billing.models import (
+    QuotaAction,
+    QuotaBlock,
+    QuotaChange,
+    QuotaMeasure,
+    Reservation,
+    ReservationEnd,
+)
+from billing.quotas import review
 from billing.quotas.status import QuotaStatus, load_statuses
 from clusters.connectors.base import UsageFact
 from clusters.models import Cluster
@@ -101,7 +109,18 @@ def test_quota_046_the_worst_case_is_held_and_what_does_not_fit_is_refused(
     assert figures(vision) == ["0", "96", "4"]
     assert reserve(cluster, 2, 1, "b").reservation is not None
     assert figures(vision) == ["0", "100", "0"]
-    assert Event.objects.filter(type=EventType.QUOTA_THRESHOLD).count() == 0  # 49: nothing is used yet
+
+
+def test_quota_049_what_is_only_reserved_reaches_no_threshold_and_blocks_nobody(
+    vision: Tenant, cluster: Cluster
+) -> None:
+    a_quota(vision, amount=Decimal(100), **ACTS)
+    assert reserve(cluster).reservation is not None
+    QuotaChange.objects.create(tenant=vision)
+    assert review.review_quotas(moment=NOW).quotas == 1
+    assert figures(vision) == ["0", "96", "4"]
+    assert not Event.objects.filter(type=EventType.QUOTA_THRESHOLD).exists()
+    assert not QuotaBlock.objects.exists()
 
 
 def test_quota_047_it_shrinks_as_the_job_runs_and_no_second_counts_twice(
