@@ -35,8 +35,8 @@ from portal.core.events.events import Fact
 from portal.core.events.models import EventType
 from portal.core.locks import Work, alone
 
-BATCH = 200
-"""Tenants of one transaction."""
+BATCH = 50
+"""Tenants of one transaction: what it holds of each is given back with it."""
 LONGEST = timedelta(hours=1)
 """After so long quotas are looked at though nothing was rated: another price may hold, or credit was given."""
 SHORTEST = timedelta(seconds=20)
