@@ -18,7 +18,8 @@ NAMES = (
     "grow", "growrate", "close", "growclose", "dashboard", "page", "growpage", "busy", "web", "worker",
     "csv", "parquet", "pdf20", "pdf500", "pull", "kube", "kubehours", "history", "historyone", "bytes",
     "webhooks", "webhooksdead", "apilist", "apideep", "apicost", "apirare", "apiusage", "apiquote", "apikey",
-    "push", "pushsums", "quotas", "mayrun", "walk",
+    "push", "pushsums", "quotas", "mayrun", "ratequotas", "workerquotas",
+    "walk",
 )  # fmt: skip
 
 
@@ -91,6 +92,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
         million,
         pulling,
         pushing,
+        quota_costs,
         quotas,
         rating,
         set_up,
@@ -115,6 +117,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     yield from webhooks.works(scale, postmaster, names)
     yield from pushing.works(scale, postmaster, names)
     yield from quotas.works(scale, postmaster, names)
+    yield from quota_costs.works(scale, postmaster, names)
     yield from walk.works(scale, postmaster, names)
     yield from api.works(scale, postmaster, names)
     yield from years.works(scale, postmaster, names)

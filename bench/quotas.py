@@ -55,20 +55,20 @@ WHERE q.tenant_id = ANY (%s) GROUP BY q.id
 def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     if not names & set(NAMES):
         return
-    tenants = _build(scale, 1)
+    tenants = build(scale, 1)
     few = _Passes(tenants, postmaster, scale)
     if "quotas" in names:
         few.run()
     if "mayrun" in names:
         yield _questions(tenants, postmaster, scale)
     if "quotas" in names:
-        many = _Passes(_build(scale, MORE_JOBS), postmaster, scale)
+        many = _Passes(build(scale, MORE_JOBS), postmaster, scale)
         many.run()
         yield few.result(many)
     instance.drop(RUN)
 
 
-def _build(scale: Scale, more: int) -> list[Tenant]:
+def build(scale: Scale, more: int) -> list[Tenant]:
     """The tenants; the first of them have all the jobs that run on."""
     instance.copy(instance.EMPTY, RUN)
     count = scale.of(TENANTS)
@@ -90,14 +90,14 @@ def _build(scale: Scale, more: int) -> list[Tenant]:
         cursor.execute(RUNS_ON, [now - 120, now - 3600, newest])
     engine.rate_accounts(usage.account_ids())
     tenants = list(Tenant.objects.order_by("pk"))
-    _set_quotas(tenants)
+    set_quotas(tenants)
     review.review_quotas(moment=NOW)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     return tenants
 
 
-def _set_quotas(tenants: list[Tenant]) -> None:
+def set_quotas(tenants: list[Tenant]) -> None:
     """Ten each: of all in money and in GPU-hours, and of users, GPU models and queues."""
     users: list[dict[str, Any]] = [{"user": f"user{number:05d}"} for number in range(3)]
     models: list[dict[str, Any]] = [{"gpu_model": model} for model in jobs.MODELS]
@@ -121,7 +121,7 @@ def _set_quotas(tenants: list[Tenant]) -> None:
     QuotaChange.objects.bulk_create(QuotaChange(tenant=tenant) for tenant in tenants)
 
 
-def _pass(moment: datetime, *, times: int = 1) -> None:
+def pass_over(moment: datetime, *, times: int = 1) -> None:
     """As the task has it."""
     for _ in range(times):
         follow.follow_reservations(moment=moment)
@@ -143,17 +143,17 @@ class _Passes:
     def run(self) -> None:
         moment = NOW + timedelta(seconds=1)
         with CaptureQueriesContext(connection) as queries:
-            _pass(moment)
+            pass_over(moment)
         texts = [query["sql"] for query in queries.captured_queries]
         self.queries = sum(text not in {"BEGIN", "COMMIT"} for text in texts)
-        whole = measure(partial(_pass, moment, times=IDLE_PASSES), self.postmaster)
+        whole = measure(partial(pass_over, moment, times=IDLE_PASSES), self.postmaster)
         self.idle = whole.cpu / IDLE_PASSES * 1_000
         ids = [tenant.pk for tenant in self.tenants[:CHANGED]]
         costs = []
         for turn in range(2, 2 + max(self.scale.rounds, 3)):
             QuotaChange.objects.bulk_create(QuotaChange(tenant_id=pk) for pk in ids)
             then = NOW + timedelta(seconds=turn)
-            costs.append(measure(partial(_pass, then), self.postmaster))
+            costs.append(measure(partial(pass_over, then), self.postmaster))
             looked_at = QuotaPeriod.objects.filter(evaluated_at=then).count()
             if looked_at != 10 * len(ids):
                 raise DifferentWorkError(f"{looked_at} quotas were looked at, not {10 * len(ids)}")

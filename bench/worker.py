@@ -33,10 +33,10 @@ def memory() -> Result:
         try:
             began = time.perf_counter()
             app.send_task("bench.worker_tasks.close_january")
-            _until(lambda: CloseProof.objects.count() == tenants, worker)
+            until(lambda: CloseProof.objects.count() == tenants, worker)
             for pk in OutboxMessage.objects.order_by("pk").values_list("pk", flat=True)[:DOCUMENTS]:
                 app.send_task("portal.core.outbox.tasks.consume", kwargs={"message_id": pk})
-            _until(lambda: InvoiceDocument.objects.count() == DOCUMENTS, worker)
+            until(lambda: InvoiceDocument.objects.count() == DOCUMENTS, worker)
             wall, spent = time.perf_counter() - began, family_cpu(worker.pid)
             size = max(resident(pid) for pid in (worker.pid, *children(worker.pid)))
         finally:
@@ -51,7 +51,7 @@ def memory() -> Result:
     return result
 
 
-def _until(done: Callable[[], bool], worker: subprocess.Popen[bytes]) -> None:
+def until(done: Callable[[], bool], worker: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + PATIENCE
     while not done():
         if time.monotonic() > end or worker.poll() is not None:
