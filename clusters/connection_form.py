@@ -11,7 +11,7 @@ from django import forms
 from django.views.decorators.debug import sensitive_variables
 
 from clusters import credential_files
-from clusters.models import Cluster, Connection
+from clusters.models import Cluster, ClusterKind, Connection
 from clusters.models.connection import FITTING, SECRETS
 from clusters.models.endpoint import Address
 from clusters.models.secrets_guard import entered_for_elsewhere
@@ -30,7 +30,8 @@ LABELS = {
     "aws": "AWS keys",
 }
 HELP = {
-    "token": "Slurm: a JWT, as `scontrol token` prints it. Prometheus, Kubernetes: a bearer token.",
+    "token": "Slurm: a JWT, as `scontrol token` prints it. Prometheus, Kubernetes: a bearer token. "
+    "GPUStack: an administrator's API key.",
     "jwt_key": "Instead of a token: the bytes of jwt_hs256.key in base64 (base64 -w0 jwt_hs256.key).",
     "client_key": "PEM.",
     "headers": "For an authenticating proxy, or a tenant's name (X-Scope-OrgID), one a line: Name: value.",
@@ -44,7 +45,8 @@ HELP = {
 
 def misfits(kind: str) -> list[str]:
     """Fields that a cluster of this kind has no use for."""
-    other = [name for of, columns in FITTING.items() if of != kind for name in columns]
+    fitting = FITTING.get(ClusterKind(kind), ())
+    other = {name: None for columns in FITTING.values() for name in columns if name not in fitting}
     return [f"new_{name}" if name in SECRETS else name for name in other]
 
 

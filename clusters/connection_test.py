@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from clusters import watermark
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.findings import Finding, Level
+from clusters.connectors.gpustack import check as gpustack_check
 from clusters.connectors.kubernetes import check as kubernetes_check
 from clusters.connectors.prometheus import check as prometheus_check
 from clusters.connectors.prometheus.client import TIMEOUT, PrometheusClient
@@ -19,6 +20,7 @@ from clusters.scheduler_clients import kubernetes, slurm
 from clusters.sources import (
     Clock,
     endpoint,
+    gpustack,
     job_telemetry,
     prometheus_login,
     prometheus_options,
@@ -33,6 +35,8 @@ def examine(*, cluster: Cluster, clock: Clock) -> list[Finding]:
     connection = Connection.objects.filter(cluster=cluster).first()
     if cluster.kind == ClusterKind.PROMETHEUS:
         findings = [*_prometheus(cluster, clock), *_kubernetes(cluster)]
+    elif cluster.kind == ClusterKind.GPUSTACK:
+        findings = _gpustack(connection, clock)
     else:
         findings = _slurm(cluster, clock)
     findings = [*_ahead(cluster, clock), *findings]
@@ -114,6 +118,18 @@ def _prometheus(cluster: Cluster, clock: Clock) -> list[Finding]:
         return [Finding(Level.FAIL, "Connection", sentence(error))]
     with PrometheusClient(end, who, clock=clock, parameters=options.parameters) as client:
         return prometheus_check.examine(client, options, now=clock(), meters=load_units())
+
+
+def _gpustack(connection: Connection | None, clock: Clock) -> list[Finding]:
+    if connection is None:
+        sentence_ = "It has no connection to a GPUStack: docs/how-to/connect-gpustack.md tells how."
+        return [Finding(Level.FAIL, "Connection", sentence_)]
+    try:
+        connector = gpustack(connection, clock)
+    except ConnectorError as error:
+        return [Finding(Level.FAIL, "Connection", sentence(error))]
+    used = {kind: meter for kind, meter in connection.options.items() if meter}
+    return gpustack_check.examine(connector, now=clock(), used=used, meters=load_units())
 
 
 def _kubernetes(cluster: Cluster) -> list[Finding]:

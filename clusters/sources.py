@@ -6,10 +6,14 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from zoneinfo import ZoneInfo
 
 from django.views.decorators.debug import sensitive_variables
 
 from clusters.connectors.base import Connector, ConnectorError, Secret
+from clusters.connectors.gpustack.client import TIMEOUT as GPUSTACK_TIMEOUT
+from clusters.connectors.gpustack.connector import GpuStackConnector
+from clusters.connectors.gpustack.options import options_from as gpustack_options
 from clusters.connectors.http import TIMEOUT, Endpoint
 from clusters.connectors.kubernetes.api import TIMEOUT as API_TIMEOUT
 from clusters.connectors.kubernetes.api import KubernetesApi
@@ -185,6 +189,18 @@ def _prometheus(connection: Connection, clock: Clock) -> Connector:
     )
 
 
+def gpustack(connection: Connection, clock: Clock) -> GpuStackConnector:
+    """What reads a GPUStack; it calls nobody yet. Raises ConnectorError as `connect` does."""
+    return GpuStackConnector(
+        endpoint(connection, timeout=GPUSTACK_TIMEOUT),
+        key=present(opened(connection.token), what="token"),
+        options=gpustack_options(connection.options),
+        zone=ZoneInfo(connection.cluster.timezone),
+        clock=clock,
+        meters=load_units(),
+    )
+
+
 def prometheus_options(connection: Connection) -> PrometheusOptions:
     """Those of the connection come before those of the cluster."""
     options = options_from(connection.options)
@@ -221,5 +237,6 @@ def refuse_twice(cluster: Cluster, form: FileFormat) -> None:
 KINDS: dict[ClusterKind, Callable[[Connection, Clock], Connector]] = {
     ClusterKind.SLURM: _slurm,
     ClusterKind.PROMETHEUS: _prometheus,
+    ClusterKind.GPUSTACK: gpustack,
 }
 """Kinds that are pulled, and what makes the connector of each."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from clusters.connectors.gpustack.messages import SENTENCES as GPUSTACK
 from clusters.connectors.kubernetes.messages import SENTENCES as KUBERNETES
 from clusters.connectors.prometheus_messages import SENTENCES as OPTIONS
 
@@ -17,6 +18,7 @@ def _(text: str) -> str:
 
 
 SENTENCES: Mapping[str, str] = {
+    **GPUSTACK,
     **KUBERNETES,
     **OPTIONS,
     # of any source over HTTP

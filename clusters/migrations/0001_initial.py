@@ -89,7 +89,7 @@ class Migration(migrations.Migration):
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('name', models.CharField(max_length=100, unique=True)),
-                        ('kind', models.CharField(choices=[('import', 'Accounting files'), ('slurm', 'Slurm over slurmrestd'), ('prometheus', 'Kubernetes over Prometheus'), ('push', 'Usage that a program pushes')], default='import', max_length=20)),
+                        ('kind', models.CharField(choices=[('import', 'Accounting files'), ('slurm', 'Slurm over slurmrestd'), ('prometheus', 'Kubernetes over Prometheus'), ('gpustack', 'GPUStack over its usage API'), ('push', 'Usage that a program pushes')], default='import', max_length=20)),
                         ('timezone', models.CharField(default='UTC', help_text='IANA zone in which accounting files print their times.', max_length=64)),
                         ('shares', models.JSONField(blank=True, default=dict, help_text='Parts of a GPU by model and MIG profile, before the known ones: {"a100": {"1g.10gb": "1/4"}}.', verbose_name='shares of MIG slices')),
                         ('may_end_jobs', models.BooleanField(default=False, help_text="An operator's leave: without it, a quota that ends jobs only keeps new ones from starting here, and a waste rule only notifies.", verbose_name='running jobs may be ended')),

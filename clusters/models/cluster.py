@@ -19,6 +19,7 @@ class ClusterKind(models.TextChoices):
     IMPORT = "import", "Accounting files"
     SLURM = "slurm", "Slurm over slurmrestd"
     PROMETHEUS = "prometheus", "Kubernetes over Prometheus"
+    GPUSTACK = "gpustack", "GPUStack over its usage API"
     PUSH = "push", "Usage that a program pushes"
 
 

@@ -10,7 +10,13 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.models.cluster import Cluster, ClusterKind
-from clusters.models.endpoint import Reach, refuse_wrong_options, stamps, validate_address
+from clusters.models.endpoint import (
+    Reach,
+    refuse_wrong_meters,
+    refuse_wrong_options,
+    stamps,
+    validate_address,
+)
 from clusters.models.secrets_guard import refuse_private_keys
 from portal.core.audit import track
 from portal.core.vault import SealedField
@@ -21,10 +27,15 @@ SECRETS = ("client_key", "headers", "token", "jwt_key", "password", "aws")
 FITTING = {
     ClusterKind.SLURM: ("jwt_key", "slurm_cluster"),
     ClusterKind.PROMETHEUS: ("password", "aws", "options", "coverage_needed"),
+    ClusterKind.GPUSTACK: ("options",),
 }
-"""Columns that mean something for clusters of one kind only."""
+"""Columns that mean something for clusters of some kinds only."""
 
-WHERE = {ClusterKind.SLURM: "slurmrestd", ClusterKind.PROMETHEUS: "Prometheus"}
+WHERE = {
+    ClusterKind.SLURM: "slurmrestd",
+    ClusterKind.PROMETHEUS: "Prometheus",
+    ClusterKind.GPUSTACK: "GPUStack",
+}
 """What listens at the address."""
 
 STATE = (
@@ -36,7 +47,7 @@ STATE = (
 
 @track(exclude=[*SECRETS, *STATE])
 class Connection(Reach):
-    """Where a cluster's slurmrestd or Prometheus listens, what it wants to see of us, and how often it is read.
+    """Where a cluster's slurmrestd, Prometheus or GPUStack listens, what it wants to see, and how often it is read.
 
     The history has every change of it but no secret: of those it has who changed one, and when.
     """
@@ -119,9 +130,18 @@ class Connection(Reach):
         refuse_private_keys(self)
         if kind == ClusterKind.PROMETHEUS:
             refuse_wrong_options(self.options)
+        elif kind == ClusterKind.GPUSTACK:
+            refuse_wrong_meters(self.options)
         if misfit := self.misfit(kind):
             raise ValidationError(misfit)
 
     def misfit(self, kind: str) -> str:
         """What in it contradicts itself, for a cluster of that kind: a sentence, or ""."""
-        return self.prometheus_misfit() if kind == ClusterKind.PROMETHEUS else ""
+        if kind not in {ClusterKind.PROMETHEUS, ClusterKind.GPUSTACK}:
+            return ""
+        is_prometheus = kind == ClusterKind.PROMETHEUS
+        try:
+            (refuse_wrong_options if is_prometheus else refuse_wrong_meters)(self.options)
+        except ValidationError as error:
+            return str(error.messages[0])
+        return self.prometheus_misfit() if is_prometheus else ""

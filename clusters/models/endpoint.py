@@ -40,6 +40,18 @@ def refuse_wrong_options(options: object) -> None:
         raise ValidationError({"options": sentence(error)}) from None
 
 
+def refuse_wrong_meters(options: object) -> None:
+    """As `refuse_wrong_options`, of a GPUStack."""
+    from clusters.connectors.base import ConnectorError  # not for every process: it loads the client
+    from clusters.connectors.gpustack.options import options_from
+    from portal.sentences import sentence
+
+    try:
+        options_from(options)
+    except ConnectorError as error:
+        raise ValidationError({"options": sentence(error)}) from None
+
+
 def stamps(name: str, secrets: Sequence[str]) -> pgtrigger.Trigger:
     """Has the database write when one of the secrets was last changed."""
     return pgtrigger.Trigger(

@@ -159,13 +159,13 @@ class ConnectionEntry(TelemetryEntry, frozen=True, kw_only=True):
 
     def _refuse_columns_of_other_kinds(self, cluster: Cluster) -> None:
         filled = {name for name, value in self.columns().items() if value}
-        for kind, columns in FITTING.items():
-            for name in columns:
-                if name in filled and cluster.kind != kind:
-                    raise ClusterError(
-                        f"its connection has {name}, which is for clusters of the kind {quoted(kind.value)}; "
-                        f"this one is {quoted(cluster.kind)}."
-                    )
+        for name in filled.difference(FITTING.get(ClusterKind(cluster.kind), ())):
+            kinds = " or ".join(quoted(kind.value) for kind, columns in FITTING.items() if name in columns)
+            if kinds:
+                raise ClusterError(
+                    f"its connection has {name}, which is for clusters of the kind {kinds}; "
+                    f"this one is {quoted(cluster.kind)}."
+                )
 
 
 class NodeEntry(Entry, frozen=True, kw_only=True):

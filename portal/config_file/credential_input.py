@@ -110,10 +110,13 @@ def headers(table: Table, key: str) -> Secret | None:
 
 
 def options(table: Table, key: str) -> dict[str, Any] | None:
-    """As the connector of the kind reads them."""
+    """As a connector reads them; whether it is that of the cluster's kind is known once they are written."""
+    from clusters.connectors.gpustack import options as gpustack
     from clusters.connectors.prometheus.option_parsing import options_from  # loads the client
 
-    return table.data[key] if _read_by(table, key, options_from) else None
+    is_gpustack = gpustack.are_meters(table.data.get(key))
+    reader = gpustack.options_from if is_gpustack else options_from
+    return table.data[key] if _read_by(table, key, reader) else None
 
 
 def shares(table: Table, key: str) -> dict[str, Any] | None:

@@ -128,6 +128,7 @@ def kinds() -> tuple[tuple[str, str], ...]:
     return (
         (ClusterKind.SLURM.value, _("Slurm, by slurmrestd")),
         (ClusterKind.PROMETHEUS.value, _("Kubernetes, by Prometheus")),
+        (ClusterKind.GPUSTACK.value, _("GPUStack, by its usage API")),
         (ClusterKind.IMPORT.value, _("Accounting files (sacct, PBS, LSF, Grid Engine)")),
     )
 

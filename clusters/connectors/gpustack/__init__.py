@@ -1,0 +1,1 @@
+"""GPUStack: usage that its own server has metered."""
