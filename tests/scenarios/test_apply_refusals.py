@@ -31,7 +31,7 @@ def op(tmp_path: Path) -> Op:
         (
             'kind = "import"',
             'kind = "magic"',
-            "cluster \"philly\": kind is 'magic'; allowed: import, slurm, prometheus, push.",
+            "cluster \"philly\": kind is 'magic'; allowed: import, slurm, prometheus, gpustack, push.",
         ),
         (
             'kind = "import"',

@@ -178,7 +178,7 @@ def test_an_option_that_cannot_be_meant_is_refused_by_its_name(op: Op, line: str
         ('user = "4711"', "", "There is a password without a user."),
         ('user = "4711"', 'user = "4711"\nslurm_cluster = "x"', "which is for clusters of the kind 'slurm'"),
         ('kind = "prometheus"', 'kind = "slurm"', "has password, which is for clusters of the kind 'prometheus'"),
-        ('kind = "prometheus"', "", "its kind has to be 'slurm' or 'prometheus'."),
+        ('kind = "prometheus"', "", "its kind has to be 'slurm' or 'prometheus' or 'gpustack'."),
         ('url = "https://mimir.example.org/prometheus"', "", "write where Prometheus listens."),
         ('password = "env:MIMIR_PASSWORD"', 'aws = { region = "eu" }', "aws: access_key is missing; write"),
     ],
