@@ -48,17 +48,17 @@ def a_lab(timezone: str) -> tuple[Tenant, Door]:
         accounts=[(cluster, "nlp"), (cluster, "cv")],
     )  # fmt: skip
     dice = random.Random(34)
+    jobs = []
     for n in range(30):
         day, hour = dice.randrange(20, 31), dice.randrange(24)
         end = builders.at(f"2026-03-{day} {hour:02d}:17").timestamp() + dice.randrange(60, 200_000)
-        builders.ingest(
-            cluster,
-            builders.a_job(
-                job_id=str(n), source_key=str(n), account=dice.choice(["nlp", "cv"]), user=f"u{dice.randrange(4)}",
-                queue=dice.choice(["", "long", "short"]), gpus=dice.randrange(5), cpu_milli=1000 * dice.randrange(9),
-                gpu_share=(1, dice.choice([1, 7])), started=f"2026-03-{day} {hour:02d}:17", ended=int(end),
-            ),
+        job = builders.a_job(
+            job_id=str(n), source_key=str(n), account=dice.choice(["nlp", "cv"]), user=f"u{dice.randrange(4)}",
+            queue=dice.choice(["", "long", "short"]), gpus=dice.randrange(5), cpu_milli=1000 * dice.randrange(9),
+            gpu_share=(1, dice.choice([1, 7])), started=f"2026-03-{day} {hour:02d}:17", ended=int(end),
         )  # fmt: skip
+        jobs.append(job)
+    builders.ingest(cluster, *jobs)
     ann = builders.a_person("ann@busy.example", lab, Role.OWNER)
     return lab, door(ann, lab)
 
