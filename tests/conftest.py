@@ -16,7 +16,7 @@ from django.test.utils import teardown_databases
 from hypothesis import HealthCheck, settings
 from pytest_django import DjangoDbBlocker
 
-from tests import keepers, scheduling, tiers
+from tests import keepers, scheduling, sharing, tiers
 from tests.peers import HOME, LOCK, POSTGRES, TEMPORARY
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers.select(config, items)
+    sharing.order(items)
     if hasattr(config, "workerinput"):
         scheduling.order(items)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -12,27 +13,28 @@ from django.db import connection, transaction
 from pytest_django import DjangoDbBlocker
 
 T = TypeVar("T")
+BEGUN = "begun"
 
 
 def fixtures(build: Callable[[], Any], name: str) -> tuple[Any, Any]:
     """The fixtures `begun` and `name`: what `build` makes in the database, made once for each file where it can be.
 
-    It can where all tests of the file that use the database begin with it, and none commits. Each test has a copy.
+    It can where none of the tests that begin with it commits. Each test has a copy.
     """
 
-    @pytest.fixture(scope="module", name="begun")
+    @pytest.fixture(scope="module", name=BEGUN)
     def begun(
         request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker: DjangoDbBlocker
-    ) -> Iterator[Any]:
+    ) -> Iterator[list[Any]]:
         if not _begin_together(request, name):
-            yield None
+            yield []
             return
         with _around(build, django_db_blocker) as built:
-            yield built
+            yield [built]
 
     @pytest.fixture(name=name)
-    def of_one_test(begun: Any, db: None) -> Any:
-        return build() if begun is None else deepcopy(begun)
+    def of_one_test(begun: list[Any], db: None) -> Any:
+        return deepcopy(begun[0]) if begun else build()
 
     return begun, of_one_test
 
@@ -64,12 +66,24 @@ def _check_constraints() -> None:
 
 
 def _begin_together(request: pytest.FixtureRequest, fixture: str) -> bool:
-    for item in request.session.items:
-        if item.path != request.path:
-            continue
-        marker, used = item.get_closest_marker("django_db"), set(getattr(item, "fixturenames", ()))
-        if (marker and marker.kwargs.get("transaction")) or "transactional_db" in used:
-            return False
-        if (marker or "db" in used) and fixture not in used:
-            return False
-    return True
+    return not any(
+        item.path == request.path and fixture in _used(item) and _commits(item)
+        for item in request.session.items
+    )
+
+
+def order(items: list[pytest.Item]) -> None:
+    """In each file those tests come last that share what they begin with: once it is made, it stays until the end."""
+    places: dict[Path, int] = {}
+    for item in items:
+        places.setdefault(item.path, len(places))
+    items.sort(key=lambda item: (places[item.path], BEGUN in _used(item)))
+
+
+def _used(item: pytest.Item) -> set[str]:
+    return set(getattr(item, "fixturenames", ()))
+
+
+def _commits(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("django_db")
+    return bool(marker and marker.kwargs.get("transaction")) or "transactional_db" in _used(item)
