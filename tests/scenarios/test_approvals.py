@@ -26,6 +26,7 @@ from billing.models import (
 )
 from portal.core.tenants.models import Tenant
 from portal.ops.cli import BadInputError, RefusedError
+from tests import sharing
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, ingest, own
 from tests.history import history
 from tests.scenarios.configuring import Op
@@ -34,8 +35,7 @@ from tests.stories import close, closed, invoice_of, prove, total
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def vision() -> Tenant:
+def a_lab() -> Tenant:
     """One A100 for an hour, 2.00 USD, in each of March, April and May; read through July."""
     cluster = a_cluster(complete_through="2026-08-01")
     tenant = a_tenant("vision-lab", plan=a_plan(), accounts=[(cluster, "vision")])
@@ -43,6 +43,9 @@ def vision() -> Tenant:
         used(f"2026-{month}-02 10:00", f"2026-{month}-02 11:00")
         assert closed(f"2026-{month}", tenant).outcome == "issued"
     return tenant
+
+
+begun, vision = sharing.fixtures(a_lab, "vision")
 
 
 def used(started: str, ended: str, **fields: Any) -> None:

@@ -13,6 +13,7 @@ from billing.invoicing import close_runs, month_close
 from billing.invoicing.close_runs import RunError
 from billing.models import BillingPeriod, CloseKind, CloseResult, CloseRun, Invoice, InvoiceSeries
 from portal.core.tenants.models import Tenant
+from tests import sharing
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest
 
 pytestmark = pytest.mark.django_db
@@ -24,8 +25,7 @@ def clock(text: str = APRIL) -> Callable[[], datetime]:
     return lambda: at(text)
 
 
-@pytest.fixture
-def labs() -> list[Tenant]:
+def thirty_labs() -> list[Tenant]:
     """Thirty labs that used a GPU for an hour in March, at 2.00, and one that has no plan."""
     cluster, plan = a_cluster(complete_through="2026-04-02"), a_plan()
     tenants = [
@@ -37,6 +37,9 @@ def labs() -> list[Tenant]:
         cluster, *(a_job(account=f"account-{number:02d}") for number in range(30)), a_job(account="planless")
     )
     return tenants
+
+
+begun, labs = sharing.fixtures(thirty_labs, "labs")
 
 
 def ask_for_close(

@@ -10,19 +10,22 @@ from billing.models import BillingPeriod, CloseProof, Invoice, InvoiceDocument, 
 from portal.core.outbox import outbox
 from portal.core.outbox.models import OutboxMessage
 from portal.core.tenants.models import Project, Tenant
+from tests import sharing
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 from tests.stories import close, closed, hours, invoice_of, printed, prove, total
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def vision() -> Tenant:
+def a_lab() -> Tenant:
     """Used one GPU-hour in March; the cluster is read through April."""
     cluster = a_cluster(complete_through="2026-05-01")
     tenant = a_tenant("vision-lab", plan=a_plan(), accounts=[(cluster, "vision")])
     ingest(cluster, a_job())
     return tenant
+
+
+begun, vision = sharing.fixtures(a_lab, "vision")
 
 
 def used_in_april() -> None:

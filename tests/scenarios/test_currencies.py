@@ -22,6 +22,7 @@ from billing.rules.money import Money
 from billing.wallets import booking, grants, wallet_terms
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
+from tests import sharing
 from tests.builders import LATER, a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 from tests.stories import close, closed, invoice_of, lines_of, prove, total
 from tests.web.house import page
@@ -37,8 +38,7 @@ def a_price(name: str, currency: str, unit_price: str = "2.00") -> Plan:
     return a_plan(name, currency, prices=[("gpu-hour", {}, unit_price, date(2017, 1, 1))])
 
 
-@pytest.fixture
-def lab() -> Tenant:
+def a_lab() -> Tenant:
     """In dollars until April, in euros from then on; used 2 hours in March, one in April."""
     a_seller()
     cluster = a_cluster(complete_through="2027-01-01")
@@ -47,6 +47,9 @@ def lab() -> Tenant:
     subscriptions.subscribe(tenant=lab, plan=euros, since=at("2026-04-01"))
     ingest(cluster, a_job(**MARCH, ended="2026-03-10 12:00"), a_job(**APRIL))
     return lab
+
+
+begun, lab = sharing.fixtures(a_lab, "lab")
 
 
 def gpu1() -> Cluster:

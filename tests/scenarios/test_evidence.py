@@ -25,18 +25,12 @@ from billing.rules.money import Money
 from billing.rules.tiers import Graduated, Tier
 from portal.core.tenants.models import Tenant
 from portal.ops.cli import RefusedError
-from tests import stories
+from tests import sharing, stories
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, ingest, own
 from tests.configuring_terms import apply
 from tests.evidence import agrees, bundle, changed, files_of, in_invoice, in_usage, rows_of, verified
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def lab() -> Tenant:
-    """Slices of a seventh, halves of cents, two projects."""
-    return a_lab()
 
 
 def a_lab(*, tiers: Graduated | None = None) -> Tenant:
@@ -65,6 +59,9 @@ def a_lab(*, tiers: Graduated | None = None) -> Tenant:
         as_of="2026-05-01",
     )
     return tenant
+
+
+begun, lab = sharing.fixtures(a_lab, "lab")
 
 
 def test_an_invoice_is_recomputed_to_the_cent_with_nothing_of_ours(lab: Tenant, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from billing.receivables.credit_balance import CreditBalanceError
 from billing.receivables.manual_payments import RecordedTransfer
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
+from tests import sharing
 from tests.builders import a_cluster, a_job, ingest
 from tests.statements import APRIL, Line, a_lab, camt, imported
 from tests.stories import close, invoice_of, prove
@@ -20,9 +21,7 @@ from tests.stories import close, invoice_of, prove
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def lab() -> Tenant:
-    return a_lab()
+begun, lab = sharing.fixtures(a_lab, "lab")  # owes 20.00 EUR for March
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from django.db import connection
 from billing.models import DailyUsage, DayTotal, PeriodTotal, RatedUsage, UsageSeries
 from billing.proof import checks
 from clusters.models import UsageRecord
+from tests import sharing
 from tests.builders import LATER, a_bad_row, a_cluster, a_job, a_plan, a_tenant, ingest, own
 from tests.owner import as_owner
 from tests.stories import closed, hours
@@ -21,14 +22,16 @@ pytestmark = pytest.mark.django_db
 JOBS = "every job is rated for whom it was, in full"
 
 
-@pytest.fixture
-def books() -> None:
+def march() -> None:
     """March: 3 GPU-hours billed, 1 nobody's, and from March into April 24 pending, 12 in each."""
     cluster = a_cluster(complete_through="2026-04-01")
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     ingest(cluster, a_job(gpus=3, cpu_milli=4000), a_job(account="stray"), a_bad_row())
     closed("2026-03", vision)
     ingest(cluster, a_job(started="2026-03-31 12:00", ended="2026-04-01 12:00"))
+
+
+begun, books = sharing.fixtures(march, "books")
 
 
 def gpu(month: date | None = None) -> dict[str, Fraction]:

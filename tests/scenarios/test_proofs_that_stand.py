@@ -20,6 +20,7 @@ from clusters.models import Account, UsageRecord
 from portal.core.outbox import outbox
 from portal.core.tenants import ownership
 from portal.core.tenants.models import Tenant
+from tests import sharing
 from tests.builders import LATER, LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest, own
 from tests.owner import as_owner
 from tests.stories import close, closed, hours, invoice_of, prove
@@ -29,8 +30,7 @@ pytestmark = pytest.mark.django_db
 JANUARY, FEBRUARY, MARCH = (date(2026, month, 1) for month in (1, 2, 3))
 
 
-@pytest.fixture
-def lab() -> Tenant:
+def a_lab() -> Tenant:
     """A job of four GPUs for an hour in each of January, February and March, billed and proved."""
     cluster = a_cluster(complete_through="2026-04-01")
     lab = a_tenant("lab", plan=a_plan(), accounts=[(cluster, "vision")])
@@ -41,6 +41,9 @@ def lab() -> Tenant:
     UsageRecord.objects.update(last_seen=at("2026-04-03"))
     assert checks.prove(moment=LATER).recomputed == [JANUARY, FEBRUARY, MARCH]
     return lab
+
+
+begun, lab = sharing.fixtures(a_lab, "lab")
 
 
 def a_month(month: int, **fields: Any) -> UsageFact:

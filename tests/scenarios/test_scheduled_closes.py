@@ -27,6 +27,7 @@ from billing.models import (
 from clusters.models import Cluster
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import Tenant
+from tests import sharing
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, an_operator, at, ingest
 from tests.history import history
 from tests.scenarios.configuring import Op
@@ -44,8 +45,7 @@ def sends(settings: Any) -> None:
     settings.PORTAL_URL = "https://billing.example.org"
 
 
-@pytest.fixture
-def labs() -> list[Tenant]:
+def three_labs() -> list[Tenant]:
     """Three labs used a GPU in March: for an hour at 2.00, for ten hours, and one without a plan."""
     an_operator()
     cluster, plan = a_cluster(complete_through="2026-04-01"), a_plan()
@@ -62,6 +62,9 @@ def labs() -> list[Tenant]:
     )
     ApprovalLimit.objects.create(metric="total", currency="USD", limit=10)
     return tenants
+
+
+begun, labs = sharing.fixtures(three_labs, "labs")
 
 
 def scheduled(

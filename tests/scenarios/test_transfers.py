@@ -9,6 +9,7 @@ from billing.models import CreditEntry, Invoice, Payment, Transfer
 from billing.receivables import credit_balance
 from billing.rules.references import creditor_reference
 from portal.core.tenants.models import Tenant
+from tests import sharing
 from tests.builders import a_cluster, a_job, ingest
 from tests.statements import IBAN, PAYER, Line, a_lab, camt, imported, march, reference, stands, transfers
 from tests.stories import close, invoice_of, prove
@@ -16,10 +17,7 @@ from tests.stories import close, invoice_of, prove
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def lab() -> Tenant:
-    """Owes 20.00 EUR for March."""
-    return a_lab()
+begun, lab = sharing.fixtures(a_lab, "lab")  # owes 20.00 EUR for March
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from billing.rules.references import creditor_reference
 from billing.wallets import wallet_terms
 from portal.core.audit import acting_as
 from portal.core.tenants.models import Tenant
+from tests import sharing
 from tests.builders import at
 from tests.statements import APRIL, Line, a_lab, camt, imported, leaves, march, stands, transfers
 from tests.stories import prove
@@ -53,10 +54,7 @@ def is_erased(lab: Tenant, moment: str = "2026-06-02 09:00") -> None:
     offboarding.erase_tenant(tenant=lab, moment=at(moment))
 
 
-@pytest.fixture
-def lab() -> Tenant:
-    """Owes 20.00 EUR for March."""
-    return a_lab()
+begun, lab = sharing.fixtures(a_lab, "lab")  # owes 20.00 EUR for March
 
 
 def test_case_086_who_paid_is_found_nowhere_in_the_database(lab: Tenant) -> None:

@@ -13,6 +13,7 @@ from billing.models import Invoice, Payment, Transfer
 from billing.receivables import credit_balance
 from billing.rules.money import Money
 from portal.core.tenants.models import Tenant
+from tests import sharing
 from tests.statements import APRIL, Line, a_lab, camt, imported, march, reference, stands, transfers
 from tests.stories import prove
 
@@ -24,10 +25,7 @@ PAID_BACK = (
 )
 
 
-@pytest.fixture
-def lab() -> Tenant:
-    """Owes 20.00 EUR for March."""
-    return a_lab()
+begun, lab = sharing.fixtures(a_lab, "lab")  # owes 20.00 EUR for March
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from billing.models import Invoice, Transfer, Wallet, WalletScope
 from billing.rules.references import creditor_reference
 from billing.wallets import wallet_terms
 from portal.core.tenants.models import Tenant
+from tests import sharing
 from tests.builders import at
 from tests.statements import APRIL, PAYER, Line, a_lab, camt, imported, march, stands, transfers
 
@@ -21,10 +22,7 @@ DUPLICATE = (
 )
 
 
-@pytest.fixture
-def lab() -> Tenant:
-    """Owes 20.00 EUR for March."""
-    return a_lab()
+begun, lab = sharing.fixtures(a_lab, "lab")  # owes 20.00 EUR for March
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from clusters.connectors.base import UsageFact
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import tenant_scope
+from tests import sharing
 from tests.builders import LATER, LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest, own
 
 pytestmark = pytest.mark.django_db
@@ -64,11 +65,13 @@ def a_long_job(hours: int, gpus: int, model: str, **fields: object) -> UsageFact
     )
 
 
-@pytest.fixture
-def lab() -> tuple[Cluster, Tenant]:
+def a_lab() -> tuple[Cluster, Tenant]:
     cluster = a_cluster()
     tenant = a_tenant(plan=a_token_plan(), accounts=[(cluster, "vision")])
     return cluster, tenant
+
+
+begun, lab = sharing.fixtures(a_lab, "lab")
 
 
 def balances() -> dict[str, str]:

@@ -23,7 +23,7 @@ from portal.core.tenants.scope import acting_scope, tenant_scope
 from portal.core.webhooks.models import Webhook
 from portal.env import ROOT
 from portal.web.history import TENANT_TABLES
-from tests import builders
+from tests import builders, sharing
 from tests.scenarios.test_quotas_count import a_quota
 from tests.web.house import House, a_house, page, signed_in
 
@@ -33,9 +33,7 @@ HISTORY, ALL = "/t/vision-lab/history/", "/operator/history/"
 TEAM = "/t/vision-lab/team/change/"
 
 
-@pytest.fixture
-def house() -> House:
-    return a_house()
+begun, house = sharing.fixtures(a_house, "house")
 
 
 def rows(text: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from portal.api.models import ApiKey
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import Tenant, User
 from portal.core.vault.sealing import Sealed
-from tests import builders
+from tests import builders, sharing
 from tests.web.house import House, a_house, signed_in
 
 pytestmark = pytest.mark.django_db
@@ -31,10 +32,12 @@ OVERVIEW, KEYS = "/t/vision-lab/", "/t/vision-lab/api-keys/change/"
 NEW_KEY = {"act": "create", "name": "export", "scopes": ["usage:read"]}
 
 
-@pytest.fixture
-def house() -> House:
+begun, house = sharing.fixtures(partial(a_house, close=False), "house")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_counted() -> None:
     cache.clear()
-    return a_house(close=False)
 
 
 def enters(person: User, password: str = builders.PASSWORD) -> Client:

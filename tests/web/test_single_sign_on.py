@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from portal.core.tenants.tasks import send_account_mails
 from portal.env import ROOT
 from portal.ops.cli import RefusedError
 from portal.web.single_sign_on import claims_of
-from tests import builders
+from tests import builders, sharing
 from tests.web.house import House, a_house, page, signed_in
 from tests.web.test_history_page import rows
 from tests.web.test_team import does, member
@@ -71,9 +72,7 @@ group = "auditors"
 DAN = "dan@vision.example"
 
 
-@pytest.fixture
-def house() -> House:
-    return a_house(close=False)
+begun, house = sharing.fixtures(partial(a_house, close=False), "house")
 
 
 @pytest.fixture(autouse=True)

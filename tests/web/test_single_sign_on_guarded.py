@@ -22,7 +22,7 @@ from portal.core.tenants.single_sign_on import SignOnError
 from portal.web.single_sign_on import Providers
 from tests.web.house import House, signed_in
 from tests.web.test_second_factor import long_ago
-from tests.web.test_single_sign_on import DAN, _world, comes, house, roles, uni
+from tests.web.test_single_sign_on import DAN, _world, begun, comes, house, roles, uni
 from tests.web.test_team import CHANGE, does, member
 
 pytestmark = pytest.mark.django_db

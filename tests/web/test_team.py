@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import smtplib
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from portal.core.tenants.access import ALLOWED, LABELS, Action
 from portal.core.tenants.models import AccountMail, Invitation, Membership, OperatorRole, Role, User
 from portal.core.tenants.tasks import forget_account_mails, send_account_mails
 from portal.core.tenants.team import TeamError
-from tests import builders
+from tests import builders, sharing
 from tests.api.door import Door, a_key, door
 from tests.web.house import House, a_house, page, signed_in
 
@@ -34,9 +35,7 @@ DAN = "dan@vision.example"
 SECRET = "a much longer secret"
 
 
-@pytest.fixture
-def house() -> House:
-    return a_house(close=False)
+begun, house = sharing.fixtures(partial(a_house, close=False), "house")
 
 
 @pytest.fixture(autouse=True)

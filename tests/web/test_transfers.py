@@ -14,6 +14,7 @@ from billing.models import Invoice, Transfer
 from billing.receivables import credit_balance
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import Tenant
+from tests import sharing
 from tests.builders import a_cluster, a_job, a_person, an_operator, ingest
 from tests.statements import Line, a_lab, camt, imported, march, stands
 from tests.stories import close, invoice_of
@@ -25,9 +26,7 @@ pytestmark = pytest.mark.django_db
 PATH = "/operator/bank-transfers/"
 
 
-@pytest.fixture
-def lab() -> Tenant:
-    return a_lab()
+begun, lab = sharing.fixtures(a_lab, "lab")  # owes 20.00 EUR for March
 
 
 @pytest.fixture
