@@ -133,9 +133,8 @@ def test_what_cannot_be_meant_is_refused_without_a_word_of_the_secret(
 
 def test_a_connection_belongs_to_a_live_cluster_and_has_an_address(op: Op) -> None:
     (refused,) = op.is_refused(SLURM.replace('kind = "slurm"\n', ""))
-    assert (
-        refused == """cluster "boreas": it has a connection, so its kind has to be 'slurm' or 'prometheus' or 'gpustack'."""
-    )
+    kinds = "'slurm' or 'prometheus' or 'gpustack'"
+    assert refused == f'cluster "boreas": it has a connection, so its kind has to be {kinds}.'
     (refused,) = op.is_refused("\n".join(line for line in SLURM.splitlines() if not line.startswith("url")))
     assert refused == (
         'cluster "boreas": its connection has neither url nor unix_socket; write where slurmrestd listens.'
