@@ -50,7 +50,7 @@ SELECT t.needs_tables, c.* FROM (
     FROM rate_cut w JOIN rate_offer o USING (offer_id) JOIN usage_input u USING (record_id)
     JOIN tenants_project p ON p.id = o.project_id
     WHERE o.verdict <> 'waived'
-) c ON %s
+) c ON %s ORDER BY c.service_from, c.resource, c.price_id
 """
 
 
