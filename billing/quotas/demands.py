@@ -75,11 +75,14 @@ def list_open(quotas: Sequence[Quota]) -> dict[int, list[QuotaBlock]]:
 
 
 def is_demanded(one: Outcome, *, stands: bool, moment: datetime) -> bool:
-    """Whether all of the quota is used; one whose block stands is lifted a little below, and after its term."""
+    """Whether all of the quota is used. A block is lifted with the first cent that is left, and after its term.
+
+    It stands while a window empties because nothing is read.
+    """
     if one.quota.every == QuotaEvery.TERM and not one.figure.window.start <= moment < one.figure.window.end:
         return False
-    used, amount = one.figure.used, one.limit
-    return is_over(one) or (stands and used > 0 and not rules.is_left(used, level=amount, amount=amount))
+    is_unread = one.quota.every == QuotaEvery.ROLLING and one.figure.stale_since is not None
+    return is_over(one) or (stands and is_unread)
 
 
 def is_over(one: Outcome) -> bool:
