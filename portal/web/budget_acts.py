@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from billing.admission.wording import ask_text
 from billing.models import Quota, QuotaAction, QuotaBlock, QuotaBlockState, QuotaEnding, QuotaEndingState
 from billing.quotas import demands, endings, holds, running
 from billing.quotas.running import RunningCost
@@ -32,13 +33,15 @@ class Acts:
     running: Mapping[int, RunningCost] = field(default_factory=dict)
 
     def sentences(self, quota: Quota, zone: ZoneInfo) -> list[str]:
-        """What was read back is told apart from what is only asked for."""
+        """What was read back is told apart from what is only asked for; then the way out."""
         blocks = self.blocks.get(quota.pk, ())
         rows = [
             *_block_sentences(quota, [row for row in blocks if not (row.holds or row.holds_instead)]),
             *_hold_sentences([row for row in blocks if row.holds or row.holds_instead]),
             *_ending_sentences(self.endings.get(quota.pk, ()), zone),
         ]
+        if rows and not quota.watch:
+            rows.append(_("To raise it, ask %(whom)s.") % {"whom": ask_text(quota)})
         cost = self.running.get(quota.pk)
         return [*rows, _running_sentence(quota, cost)] if cost else rows
 

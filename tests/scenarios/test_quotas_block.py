@@ -13,14 +13,14 @@ from django.core.management import call_command
 
 from billing.dunning.scheduler_blocks import BlockTally
 from billing.emails import delivery
-from billing.models import QuotaAction, QuotaBlock, QuotaBlockState, QuotaEvery, QuotaPeriod
+from billing.models import QuotaAction, QuotaBlock, QuotaBlockState, QuotaPeriod
 from billing.quotas import blocks, quotas, review
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaError
 from clusters import enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
 from clusters.enforcement_plan import LimitError, SchedulerPort
-from clusters.models import Act, Cluster, Connection
+from clusters.models import Act, Cluster
 from portal.core.events.models import Event
 from portal.core.webhooks.models import Delivery
 from tests.builders import a_plan, a_tenant, at, own
@@ -183,43 +183,6 @@ def test_quota_010_used_again_below_lifts_and_above_blocks_again(lab: Lab) -> No
     spend(lab.cluster, "30.00", day="2026-03-04")
     lab.goes_by()
     assert (lab.gpus, lab.states) == (0, ["lifted", "blocked"])
-
-
-def test_quota_064_a_block_goes_with_the_first_cent_that_is_left_and_nobody_is_told(lab: Lab) -> None:
-    a_quota(lab.tenant, **BLOCKS)
-    job = spend(lab.cluster, "1000.00")
-    lab.goes_by()
-    assert lab.gpus == 0
-    sent = len(mail.outbox)
-    spend(lab.cluster, "999.56", job_id=job)
-    lab.goes_by()
-    assert lab.gpus == 8
-    assert len(mail.outbox) == sent
-
-
-def test_quota_037_a_small_raise_lifts_the_block_too(lab: Lab) -> None:
-    a_quota(lab.tenant, **BLOCKS)
-    spend(lab.cluster, "1000.00")
-    lab.goes_by()
-    assert lab.gpus == 0
-    lab.raise_to("1000.01")
-    lab.goes_by()
-    assert lab.gpus == 8
-
-
-def test_quota_027_a_window_that_empties_unread_lifts_nothing(lab: Lab) -> None:
-    Connection.objects.create(cluster=lab.cluster, base_url="https://slurm.example")
-    window: dict[str, Any] = {"every": QuotaEvery.ROLLING, "hours": 24, "made": "2026-03-05"}
-    a_quota(lab.tenant, **BLOCKS, **window)
-    spend(lab.cluster, "1000.00", "2026-03-05")
-    Cluster.objects.update(complete_through=lab.now)
-    lab.goes_by()
-    assert lab.gpus == 0
-    lab.goes_by(2 * 86_400)  # and the cluster was not read since
-    assert lab.gpus == 0
-    Cluster.objects.update(complete_through=lab.now)
-    lab.goes_by()
-    assert lab.gpus == 8
 
 
 def test_quota_023_a_budget_of_nothing_blocks_from_the_first_second_and_none_blocks_never(lab: Lab) -> None:

@@ -82,7 +82,9 @@ def test_ann_has_new_jobs_wait_once_it_is_used_and_an_edit_keeps_what_it_does(ho
     text = words(page(house.ann, PATH))
     assert "Used up No new GPU job starts Not blocked yet: vision" in text  # nothing was read back
     QuotaBlock.objects.update(state=QuotaBlockState.BLOCKED)
-    assert "No new GPU job starts Blocked: vision" in words(page(house.ann, PATH))
+    blocked = words(page(house.ann, PATH))
+    assert "No new GPU job starts Blocked: vision" in blocked
+    assert "To raise it, ask an owner of" in blocked
     form = page(house.ann, PATH + "?edit=march")
     assert '<option value="no-gpu-jobs" selected>' in form
     save(house, amount="10.00", action="no-gpu-jobs", watch="yes")
