@@ -124,7 +124,7 @@ def way_out_text(need: Need) -> str:
     """What would fit, when there is more, and whom to ask for it."""
     one = need.status
     if need.blocks:
-        fits = _("It blocks the account until a little less than its amount is used.")
+        fits = _("It still blocks the account.")
     elif need.longest:
         fits = _("A time limit of {limit} fits.").format(limit=limit_text(need.longest))
     else:

@@ -302,12 +302,13 @@ def test_a_budget_that_still_blocks_keeps_a_job_out_though_a_little_is_left(
     job = spend(cluster, "1000")
     look("2026-03-04")
     shrink(cluster, job, "995")
-    look("2026-03-05")
 
     check = ask(vision, hours=1, gpus=1)
 
     assert not check.may_run
-    assert "It blocks the account until a little less than its amount is used." in answer_text(check)
+    assert "It still blocks the account." in answer_text(check)
+    look("2026-03-05")
+    assert ask(vision, hours=1, gpus=1).may_run
 
 
 def test_a_budget_that_stops_gpu_jobs_says_of_others_that_it_does_not_stop_them(
