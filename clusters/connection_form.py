@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import re
+from dataclasses import fields
 from typing import Any, ClassVar, TypeVar, cast
 
 from django import forms
 from django.views.decorators.debug import sensitive_variables
 
 from clusters import credential_files
-from clusters.models import Cluster, ClusterKind, Connection
+from clusters.connectors.gpustack.options import GpuStackOptions
+from clusters.models import Cluster, ClusterKind, Connection, DeclaredMeter
 from clusters.models.connection import FITTING, SECRETS
 from clusters.models.endpoint import Address
 from clusters.models.secrets_guard import entered_for_elsewhere
@@ -20,6 +22,7 @@ from portal.excerpt import NO_CHOICE
 
 A = TypeVar("A", bound=Address)
 HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+METERS = [field.name for field in fields(GpuStackOptions)]
 AWS = {"region", "access_key", "secret_key"}
 LABELS = {
     "token": "Token",
@@ -236,3 +239,28 @@ class ConnectionForm(AddressForm[Connection]):
         """What was wrong with it may be right now, so it is due at once."""
         self.instance.next_pull_at = None
         return super().save(commit)
+
+
+class GpuStackForm(ConnectionForm):
+    """How usage of a GPUStack is read: what each kind is counted as is chosen among the declared meters."""
+
+    gpu = forms.ChoiceField(required=False, label="Instances with GPUs", help_text="In GPU-hours.")
+    cpu = forms.ChoiceField(required=False, label="Instances without GPUs", help_text="In unit-hours.")
+    storage = forms.ChoiceField(required=False, label="Volumes", help_text="In GiB-hours.")
+    tokens = forms.ChoiceField(required=False, label="Tokens", help_text="By model and direction.")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        meters = DeclaredMeter.objects.order_by("name").values_list("name", flat=True)
+        choices = [("", "Not read"), *((name, name) for name in meters)]
+        for name in METERS:
+            cast("forms.ChoiceField", self.fields[name]).choices = choices
+            self.initial[name] = self.instance.options.get(name, "")
+        self.fields["options"].widget = forms.HiddenInput()
+        self.order_fields(METERS)  # before the options, which are made of them
+
+    def clean_options(self) -> dict[str, Any]:
+        options = {name: meter for name in METERS if (meter := self.cleaned_data.get(name))}
+        if not options:
+            self.add_error("gpu", "Choose what is read: at least one kind of usage needs a meter.")
+        return options

@@ -17,7 +17,7 @@ from django.utils.translation import gettext_noop
 
 from clusters import declared_nodes, pull_schedule, status, watermark
 from clusters.capacity import ModelCapacity
-from clusters.connection_form import ConnectionForm
+from clusters.connection_form import METERS, ConnectionForm, GpuStackForm
 from clusters.models import ApiServer, ClusterKind, Connection, Pull, Telemetry
 from clusters.models.connection import SECRETS, WHERE
 from clusters.status import ClusterDetail
@@ -52,6 +52,11 @@ GROUPS = (
         ("ca", "client_certificate", "new_client_key"),
     ),
     (gettext_noop("Metrics"), "", ("options",)),
+    (
+        gettext_noop("Meters"),
+        gettext_noop("What usage is counted as. Meters are declared under Administration → Declared meters."),
+        tuple(METERS),
+    ),
     (gettext_noop("Schedule"), "", ("first_usage_from", "every", "look_back", "coverage_needed")),
     (gettext_noop("Remove secrets"), "", ("forget",)),
 )
@@ -83,7 +88,8 @@ def connection(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResp
         detail.cluster.kind = ClusterKind(kind) if kind in WHERE else ClusterKind.SLURM
     row = detail.connection or Connection()
     row.cluster = detail.cluster
-    form = ConnectionForm(request.POST or None, instance=row)
+    of_kind = GpuStackForm if detail.cluster.kind == ClusterKind.GPUSTACK else ConnectionForm
+    form = of_kind(request.POST or None, instance=row)
     del form.fields["cluster"]
     if request.method == "POST" and form.is_valid():
         with transaction.atomic():
@@ -99,9 +105,9 @@ def connection(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResp
         "listener": WHERE[ClusterKind(detail.cluster.kind)],
         "form": form,
         "groups": [
-            (title, hint, [form[field] for field in names if field in form.fields])
+            (title, hint, shown)
             for title, hint, names in GROUPS
-            if any(field in form.fields for field in names)
+            if (shown := [form[name] for name in names if name in form.fields and not form[name].is_hidden])
         ],
     }
     return render(request, "operator/connection.html", {"frame": frame, "page": page})

@@ -10,7 +10,7 @@ import pytest
 
 from billing.rating import pulls
 from clusters import connection_test
-from clusters.connection_form import ConnectionForm
+from clusters.connection_form import ConnectionForm, GpuStackForm
 from clusters.connectors.findings import Level
 from clusters.models import Cluster, Connection, Quarantined, UsageRecord
 from tests import builders
@@ -123,6 +123,14 @@ def test_the_form_takes_meters_and_refuses_what_is_of_other_kinds(applied: Clust
     values = {"base_url": connection.base_url, "every": 300, "look_back": 48}
     wrong = ConnectionForm({**values, "options": '{"preset": "kueue"}'}, instance=connection)
     assert "There is no option" in str(wrong.errors)
+    connection.refresh_from_db()
+    meter = connection.options["gpu"]
+    page = GpuStackForm({**values, "tokens": ""}, instance=connection)
+    assert "at least one kind of usage needs a meter" in str(page.errors)
+    page = GpuStackForm({**values, "gpu": meter}, instance=connection)
+    del page.fields["cluster"]
+    assert page.is_valid(), page.errors
+    assert page.save().options == {"gpu": meter}
 
 
 @pytest.mark.parametrize(
