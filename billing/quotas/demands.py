@@ -36,7 +36,7 @@ def demand_blocks(outcomes: Sequence[Outcome], *, tenants: Collection[int], mome
     in_use = debts.load_use_of_clusters([one.quota for one in acting], accounts)
     demands: dict[tuple[int, int], Demand] = {}
     for one in acting:
-        stands = any(quota == one.quota.pk for quota, _ in current)
+        stands = any(row.quota_id == one.quota.pk and row.state != LIFTING for row in current.values())
         if one.quota.tenant_id not in released and is_demanded(one, stands=stands, moment=moment):
             demands |= {
                 (one.quota.pk, owner.account_id): Demand(one, owner.account)
