@@ -11,6 +11,7 @@ SENTENCES: Mapping[str, str] = {
         "XID {xid} comes of the application, by NVIDIA's catalog, not of the hardware: leave it out."
     ),
     "failure-cluster": _("There is no cluster {cluster}: name another one, or leave it out for all."),
+    "failure-faultless": _("A job in state {state} did not fail: leave the state out."),
     "failure-name": _(
         "Name a rule by lower-case letters, digits and hyphens, at most 50, such as failed-hardware."
     ),

@@ -25,6 +25,8 @@ APPLICATION_XIDS = frozenset({8, 11, 13, 31, 32, 43, 45, 68, 69})
 """Those whose first cause there is the program that ran."""
 NODE_STATES = ("NODE_FAIL", "NodeLost")
 """Slurm's word for a job whose node failed, and Kubernetes' for such a pod."""
+FAULTLESS_STATES = frozenset({"COMPLETED", "SUCCEEDED", "PENDING", "RUNNING", "SUSPENDED"})
+"""Those of jobs that did not fail, in capitals: a slip of the hand would credit nearly all that was invoiced."""
 HIGHEST_XID = 999
 MOST = 100
 """XIDs, and states, of one rule."""
@@ -58,6 +60,9 @@ class FailureTerms:
                 raise FailureRuleError("failure-application", xid=xid)
         if len(self.states) > MOST or not all(0 < len(state) <= LONGEST_TEXT for state in self.states):
             raise FailureRuleError("failure-state", most=MOST)
+        for state in self.states:
+            if state.upper() in FAULTLESS_STATES:
+                raise FailureRuleError("failure-faultless", state=quoted(state))
         if self.states and self.part == CreditedPart.REST:
             raise FailureRuleError("failure-rest", state=quoted(self.states[0]))
         if not 1 <= self.percent <= 100:

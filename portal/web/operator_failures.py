@@ -111,9 +111,11 @@ def _change(request: HttpRequest) -> None:
             if request.POST.get("act") == "end":
                 if rules.end_rule(name=fields["name"], moment=moment):
                     messages.success(request, _("Rule %(name)s is ended.") % {"name": fields["name"]})
-                return
-            row = _entry_of(fields).write(moment=moment)
-        messages.success(request, _("Rule %(name)s is saved.") % {"name": row.name})
+                else:
+                    messages.info(request, _("There is no such rule any more."))
+            elif request.POST.get("act") == "save":
+                row = _entry_of(fields).write(moment=moment)
+                messages.success(request, _("Rule %(name)s is saved.") % {"name": row.name})
     except (FailureRuleError, ValueError) as refusal:
         messages.error(request, sentence(refusal))
 

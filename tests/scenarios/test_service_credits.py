@@ -187,6 +187,7 @@ def test_a_credit_that_an_operator_takes_off_is_not_given_again(gpu1: Cluster, v
         ({"percent": 101}, "not 101"),
         ({"cluster": "none"}, "There is no cluster .none."),
         ({"states": ("",)}, "A state has 1 to 255 characters"),
+        ({"states": ("NODE_FAIL", "Completed")}, "A job in state 'Completed' did not fail"),
     ],
 )
 def test_a_rule_that_cannot_be_so_says_why(gpu1: Cluster, terms: dict[str, Any], sentence: str) -> None:
