@@ -75,11 +75,13 @@ def _billed(piece: Piece, lines: Lines) -> Money:
         return cost
     seconds = Fraction(line.seconds_num) / line.seconds_den
     return (
-        Money.from_minor(line.amount, cost.currency) * (piece.resource_seconds / seconds) * _kept(line, lines)
+        Money.from_minor(line.amount, cost.currency)
+        * (piece.resource_seconds / seconds)
+        * _after_discounts(line, lines)
     )
 
 
-def _kept(line: InvoiceLine, lines: Lines) -> Fraction:
+def _after_discounts(line: InvoiceLine, lines: Lines) -> Fraction:
     """The part of a line that discounts leave of it: they are off all that its invoice charges for its period."""
     period = [
         other

@@ -241,12 +241,12 @@ def test_connection_test_counts_what_the_source_fills() -> None:
     with GpuStack(NOON) as source:
         source.instance(TEN, 3600)
         findings = check.examine(connected(source), now=NOON, used=USED, meters=METERS)
-    said = {finding.subject: (finding.level, finding.sentence) for finding in findings}
-    assert said["gpu"] == (
+    by_subject = {finding.subject: (finding.level, finding.sentence) for finding in findings}
+    assert by_subject["gpu"] == (
         Level.OK,
         "1 sums of 1 organizations, 1 of them with a user, in the last two days.",
     )
-    assert said["storage"][0] == Level.WARN
+    assert by_subject["storage"][0] == Level.WARN
     with GpuStack(NOON, administrator=False) as source:
         assert check.examine(connected(source), now=NOON, used=USED, meters=METERS)[-1].level == Level.FAIL
 

@@ -52,42 +52,42 @@ def errors_of(worlds: Worlds, name: str) -> tuple[list[GpuError], GpuErrors]:
 def _gpus(worlds: Worlds) -> None:
     world = worlds.new("xids")
 
-    def told(gpu: int, *parts: tuple[int, int | None, int], **labels: str) -> None:
+    def shows(gpu: int, *parts: tuple[int, int | None, int], **labels: str) -> None:
         """Each number is a series of its own, as its label differs."""
         for since, until, xid in parts:
             coded = {"err_code": str(xid), "err_msg": "Unknown Error", "modelName": "NVIDIA H100"} | labels
             world.dcgm([(since, until, float(xid))], metric=XID, gpu=gpu, **coded)
 
     pod = {"exported_namespace": "team", "exported_pod": "trains", "exported_container": "main"}
-    told(0, (0, 1800, 0), **pod)
-    told(0, (1800, None, 79))  # its pod is gone before the next scrape
+    shows(0, (0, 1800, 0), **pod)
+    shows(0, (1800, None, 79))  # its pod is gone before the next scrape
     world.node("n-1", product="NVIDIA-H100-80GB-HBM3")
     world.pod("trains", until=1800)
     world.pod("idles")
-    told(1, (0, None, 0))
-    told(2, (0, 4000, 31), (4000, None, 48), hpc_job="17")  # the first was there all along
-    told(3, (0, 900, 0), (900, 5400, 94), (5400, None, 0), hpc_job="18")
+    shows(1, (0, None, 0))
+    shows(2, (0, 4000, 31), (4000, None, 48), hpc_job="17")  # the first was there all along
+    shows(3, (0, 900, 0), (900, 5400, 94), (5400, None, 0), hpc_job="18")
     for job in ("dcgm", "dcgm-again"):  # two that scrape one GPU
-        told(4, (0, 3600 - 15, 0), (3600 - 15, None, 119), job=job)
-    told(5, (0, 1000, 0), hpc_job="19")
+        shows(4, (0, 3600 - 15, 0), (3600 - 15, None, 119), job=job)
+    shows(5, (0, 1000, 0), hpc_job="19")
     world.dcgm([(1000, None, BLANK)], metric=XID, gpu=5, hpc_job="19")
 
 
 def test_each_change_of_a_gpu_is_one_error_with_who_held_it(worlds: Worlds) -> None:
     errors, reader = errors_of(worlds, "xids")
     begin = worlds.begin
-    told = {error.uuid.rpartition("-")[2]: error for error in errors}
-    assert {gpu: (error.xid, error.jobs) for gpu, error in told.items()} == {
+    by_gpu = {error.uuid.rpartition("-")[2]: error for error in errors}
+    assert {gpu: (error.xid, error.jobs) for gpu, error in by_gpu.items()} == {
         "0": (79, ("team/trains/main", "gpu-operator/dcgm-exporter-x/dcgm-exporter")),
         "2": (48, ("17",)),
         "3": (94, ("18",)),
         "4": (119, ("gpu-operator/dcgm-exporter-x/dcgm-exporter",)),
     }
-    assert len(errors) == len(told)  # once each
+    assert len(errors) == len(by_gpu)  # once each
     for gpu, moment in (("0", 1800), ("2", 4000), ("3", 900), ("4", 3585)):
-        assert told[gpu].clean_until < begin + moment <= told[gpu].at + 1
-        assert told[gpu].at - told[gpu].clean_until <= 2 * STEP
-    assert (told["0"].node, told["0"].gpu_model, told["0"].gpu_slice) == ("n-1", "NVIDIA H100", "")
+        assert by_gpu[gpu].clean_until < begin + moment <= by_gpu[gpu].at + 1
+        assert by_gpu[gpu].at - by_gpu[gpu].clean_until <= 2 * STEP
+    assert (by_gpu["0"].node, by_gpu["0"].gpu_model, by_gpu["0"].gpu_slice) == ("n-1", "NVIDIA H100", "")
     assert len(reader.undated) == 1  # GPU 2, whose 31 the first sample told
     assert reader.complete_through == begin + World.LENGTH
 

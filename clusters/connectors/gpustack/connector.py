@@ -84,7 +84,7 @@ class GpuStackConnector(Connected):
         """Rows of the days that touch [begin, end]; returns the second through which all is read."""
         for day in _days(_moment(begin).astimezone(self._zone), _moment(end).astimezone(self._zone)):
             interval = self._midnight(day), self._midnight(day + timedelta(days=1))
-            if interval[1].timestamp() > settled:
+            if interval[1] > _moment(settled):
                 return min(end, max(begin, int(interval[0].timestamp())))
             items = self.client.items(TOKENS, day, *TOKENS_BY)
             self.reading.clocks = self.client.clocks

@@ -140,9 +140,9 @@ class RowReader:
                 yield self._direction(tokens, direction, f"{key}/{direction}", day, interval)
 
     def _add_tokens(self, by_key: dict[str, _Tokens], item: Item, day: date) -> None:
-        said = _text(_mapping(_mapping(item, "item").get("date"), "date"), "value")
-        if said != day.isoformat():
-            raise UnreadableError("log-field", field="date", text=quoted(said))
+        label = _text(_mapping(_mapping(item, "item").get("date"), "date"), "value")
+        if label != day.isoformat():
+            raise UnreadableError("log-field", field="date", text=quoted(label))
         read, cached, written = (
             _whole(item, f"{name}_tokens") for name in ("input", "input_cached", "output")
         )

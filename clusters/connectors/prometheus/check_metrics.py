@@ -165,12 +165,12 @@ def telemetry(session: CheckSession, subject: str) -> bool:
 def gpu_errors(session: CheckSession, subject: str) -> bool:
     """Bills need none of it: where it is not there, no rule credits jobs for their GPUs' failures."""
     gpus = session.count(f"{XID}{{{session.queries.options.busy_matcher}}}")
-    told = (
+    summary = (
         f"{XID} has {gpus:,} series in the last hour."
         if gpus
         else f"There is no {XID}: no failed GPU is seen."
     )
-    session.ok(subject, told)
+    session.ok(subject, summary)
     return True
 
 
