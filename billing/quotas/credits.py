@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 
 from billing.models import Quota, QuotaCredits
@@ -12,22 +12,22 @@ from billing.quotas.windows import Window
 from billing.rules.money import Money
 
 
-def load_credits(quotas: Sequence[Quota], windows: Mapping[int, Window]) -> dict[int, Fraction]:
-    """By quota that is net of credits what was given or paid in, in its window. One query, none without such."""
-    net = [quota for quota in quotas if quota.credits != QuotaCredits.GROSS]
+def load_credits(views: Mapping[int, tuple[Quota, Window]]) -> dict[int, Fraction]:
+    """By key of a quota net of credits what was given or paid in, in its window. One query, none without such."""
+    net = {key: view for key, view in views.items() if view[0].credits != QuotaCredits.GROSS}
     if not net:
         return {}
     values = {
-        "wants": [quota.pk for quota in net],
-        "tenants": [quota.tenant_id for quota in net],
-        "units": [quota.unit for quota in net],
-        "with_top_ups": [quota.credits == QuotaCredits.PAID for quota in net],
-        "since": [windows[quota.pk].start for quota in net],
-        "until": [windows[quota.pk].end for quota in net],
-        "first_days": [windows[quota.pk].first for quota in net],
-        "end_days": [windows[quota.pk].end_day for quota in net],
+        "wants": list(net),
+        "tenants": [quota.tenant_id for quota, _ in net.values()],
+        "units": [quota.unit for quota, _ in net.values()],
+        "with_top_ups": [quota.credits == QuotaCredits.PAID for quota, _ in net.values()],
+        "since": [window.start for _, window in net.values()],
+        "until": [window.end for _, window in net.values()],
+        "first_days": [window.first for _, window in net.values()],
+        "end_days": [window.end_day for _, window in net.values()],
     }
-    units = {quota.pk: quota.unit for quota in net}
     return {
-        pk: Money.from_minor(int(sum_), units[pk]).amount for pk, sum_ in counters.rows(sql.CREDITS, values)
+        key: Money.from_minor(int(sum_), net[key][0].unit).amount
+        for key, sum_ in counters.rows(sql.CREDITS, values)
     }

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from billing.catalog import terms
-from billing.models import BillingPeriod, Quota, QuotaMeasure
+from billing.models import BillingPeriod, Quota, QuotaCredits, QuotaMeasure
 from billing.quotas import carry_over, counters, freshness, pools, reservations, valued_use
 from billing.quotas.counters import EVERYTHING, Count, Edge, Span, Wants, scope_of
 from billing.quotas.credits import load_credits
@@ -95,7 +95,12 @@ class _Plan:
     wants: Wants = field(default_factory=Wants)
     edges: list[Edge] = field(default_factory=list)
     lines: dict[Range, int] = field(default_factory=dict)  # the want of all of a range's use
-    pieces: dict[int, list[_Piece]] = field(default_factory=dict)  # by quota
+    pieces: dict[int, list[_Piece]] = field(default_factory=dict)  # by view
+    billed: set[int] = field(default_factory=set)  # tenants of whom what is billed is counted
+
+
+View = tuple[Quota, Window]
+"""A quota in one of its periods."""
 
 
 def load_figures(
@@ -111,8 +116,12 @@ def load_figures(
     # Before what is used: of a pull between the two, seconds are counted twice for a moment, and never lost.
     reserved = reservations.load_reserved(quotas, windows, moment=moment, besides=besides)
     missing = load_debts(quotas)
-    counting = [quota for quota in quotas if quota.wallet_id is None and not quota.lends]
-    results = _load(counting, windows, calendars, moment, forecasts=forecasts) if counting else {}
+    views = {
+        quota.pk: (quota, windows[quota.pk])
+        for quota in quotas
+        if quota.wallet_id is None and not quota.lends
+    }
+    results = load_views(views, calendars, moment, forecasts=forecasts) if views else {}
     nothing = Fraction(0)
     missing |= {quota.pk: nothing for quota in quotas if quota.lends}
     for pk, lack in missing.items():
@@ -125,16 +134,15 @@ def load_figures(
 
 def load_figures_until(wanted: Sequence[tuple[Quota, Window, datetime]]) -> dict[int, Fraction]:
     """By quota what is rated by now of the days of its window before that of a moment."""
-    quotas = [quota for quota, _, _ in wanted]
-    calendars = load_calendars(quotas)
-    windows = {}
+    calendars = load_calendars([quota for quota, _, _ in wanted])
+    views = {}
     for quota, window, moment in wanted:
         days = calendars[quota.tenant_id].days
         end_day = max(window.first, days.day_of(moment))
         end = max(window.start + timedelta(seconds=1), days.between(end_day, None)[0][0])
-        windows[quota.pk] = replace(window, end_day=end_day, end=end)
+        views[quota.pk] = quota, replace(window, end_day=end_day, end=end)
     moment = max(moment for _, _, moment in wanted)
-    results = _load(quotas, windows, calendars, moment, forecasts=False)
+    results = load_views(views, calendars, moment, forecasts=False)
     return {pk: figure.rated for pk, figure in results.items()}
 
 
@@ -143,17 +151,6 @@ def plain_value(
 ) -> Fraction:
     """What seconds of use are worth to the quota without tiers and allowances."""
     return _Value(quota, prices).plain(seconds)
-
-
-def load_figures_of(pairs: Sequence[tuple[Quota, datetime]], *, moment: datetime) -> list[Figure]:
-    """How each quota stood in the period that holds a moment of its own, as it is known by now."""
-    results = []
-    for quota, at in pairs:
-        calendars = load_calendars([quota])
-        windows = {quota.pk: calendars[quota.tenant_id].window(quota, at)}
-        result = _load([quota], windows, calendars, moment, forecasts=False)
-        results.append((result | _with_carried([quota], result, calendars, moment))[quota.pk])
-    return results
 
 
 def _with_carried(
@@ -166,48 +163,47 @@ def _with_carried(
     carried = {chain.quota.pk: Fraction(0) for chain in chains}
     for turn in range(max((len(chain.windows) for chain in chains), default=0)):
         listed = [chain for chain in chains if turn < len(chain.windows)]
-        windows = {chain.quota.pk: chain.windows[turn] for chain in listed}
-        then = _load([chain.quota for chain in listed], windows, calendars, moment, forecasts=False)
+        views = {chain.quota.pk: (chain.quota, chain.windows[turn]) for chain in listed}
+        then = load_views(views, calendars, moment, forecasts=False)
         for chain in listed:
             pk = chain.quota.pk
             carried[pk] = chain.carried(turn, before=carried[pk], used=then[pk].used)
     return {pk: replace(now[pk], carried=value) for pk, value in carried.items()}
 
 
-def _load(
-    quotas: Sequence[Quota],
-    windows: Mapping[int, Window],
-    calendars: Mapping[int, Calendar],
-    moment: datetime,
-    *,
-    forecasts: bool,
+def load_views(
+    views: Mapping[int, View], calendars: Mapping[int, Calendar], moment: datetime, *, forecasts: bool
 ) -> dict[int, Figure]:
+    """By key how each quota stands in its window, without what is carried, reserved or lent."""
     plan = _Plan()
-    for quota in quotas:
-        plan.pieces[quota.pk] = list(_pieces(plan, quota, windows[quota.pk], calendars[quota.tenant_id]))
+    for key, (quota, window) in views.items():
+        if quota.is_of_whole_tenant and quota.credits != QuotaCredits.GROSS:
+            plan.billed.add(quota.tenant_id)
+        plan.pieces[key] = list(_pieces(plan, quota, window, calendars[quota.tenant_id]))
     counts = plan.wants.count(moment)
     edges = counters.count_edges(plan.edges)
     keys = {key.price for count in counts for key in count.keys}
     keys |= {key.price for edge in edges for count in edge.values() for key in count.keys}
     prices = valued_use.load_price_tags(keys)
     valued = _value_lines(plan, counts, prices)
-    credited = load_credits(quotas, windows)
-    marks = freshness.load_marks(quotas, moment)
+    credited = load_credits(views)
+    marks = freshness.load_marks([quota for quota, _ in views.values()], moment)
     values = {
-        quota.pk: _Value(quota, prices).sum(plan.pieces[quota.pk], counts, edges, valued) for quota in quotas
+        key: _Value(quota, prices).sum(plan.pieces[key], counts, edges, valued)
+        for key, (quota, _) in views.items()
     }
-    expected = _forecasts(quotas, windows, calendars, values, prices, moment) if forecasts and quotas else {}
+    expected = _forecasts(views, calendars, values, prices, moment) if forecasts and views else {}
     return {
-        quota.pk: Figure(
-            windows[quota.pk],
-            values[quota.pk].rated,
-            values[quota.pk].grown,
-            credited.get(quota.pk, Fraction(0)),
-            values[quota.pk].speed,
-            expected.get(quota.pk),
+        key: Figure(
+            window,
+            values[key].rated,
+            values[key].grown,
+            credited.get(key, Fraction(0)),
+            values[key].speed,
+            expected.get(key),
             *freshness.read_through(quota, marks.get(quota.tenant_id, {}), moment),
         )
-        for quota in quotas
+        for key, (quota, window) in views.items()
     }
 
 
@@ -251,7 +247,7 @@ def _ranges(tenant: int, window: Window, calendar: Calendar) -> Iterable[Range]:
 def _value_lines(
     plan: _Plan, counts: Sequence[Count], prices: Mapping[int, PriceTag]
 ) -> dict[Range, tuple[Lines, Lines]]:
-    queried = terms.list_by_statement(place.span.tenant for place in plan.lines)
+    queried = plan.billed | terms.list_by_statement(place.span.tenant for place in plan.lines)
     periods = [
         (place.period, counts[want])
         for place, want in plan.lines.items()
@@ -308,6 +304,8 @@ class _Value:
                 total.grown += self._of_unit(after.terms) - terms
                 if self.quota.with_paid:
                     total.rated += self._of_unit(after.paid)
+                if self.quota.credits != QuotaCredits.GROSS:
+                    total.rated += self._of_unit(after.corrections)
         return total
 
     def _add(self, total: _Sum, count: Count, valued: tuple[Lines, Lines] | None) -> None:
@@ -353,8 +351,7 @@ class _Value:
 
 
 def _forecasts(
-    quotas: Sequence[Quota],
-    windows: Mapping[int, Window],
+    views: Mapping[int, View],
     calendars: Mapping[int, Calendar],
     values: Mapping[int, _Sum],
     prices: Mapping[int, PriceTag],
@@ -366,8 +363,8 @@ def _forecasts(
     """
     queried = [
         quota
-        for quota in quotas
-        if quota.every != Every.ROLLING and windows[quota.pk].start <= moment < windows[quota.pk].end
+        for quota, window in views.values()
+        if quota.every != Every.ROLLING and window.start <= moment < window.end
     ]
     today = {quota.pk: calendars[quota.tenant_id].days.day_of(moment) for quota in queried}
     recent = counters.count_recent(
@@ -382,7 +379,7 @@ def _forecasts(
         first = max(today[quota.pk] - LAST * DAY, one.begun or today[quota.pk])
         days = (today[quota.pk] - first).days
         if days >= FEWEST:
-            rest = (windows[quota.pk].end - moment) // timedelta(seconds=1)
+            rest = (views[quota.pk][1].end - moment) // timedelta(seconds=1)
             coming = value.plain(one.use) * Fraction(rest, days * 86400)  # as much a second as on those days
             mix = total.use / total.plain if total.plain else Fraction(1)
             results[quota.pk] = total.rated + total.grown + coming * mix

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
@@ -16,7 +16,7 @@ from billing.proof.checks import Check
 from billing.quotas import counters
 from billing.quotas.counters import Key, Span, Wants, scope_of
 from billing.quotas.quotas import list_quotas
-from billing.quotas.windows import load_calendars
+from billing.quotas.windows import Calendar, load_calendars
 from billing.reservations.progress import left_of, load_progress
 from billing.reservations.progress import sql as reservations_sql
 from billing.rules.quotas import Every
@@ -28,20 +28,22 @@ ROUNDED = Decimal("1e-12")
 
 
 def prove_quotas(*, moment: datetime) -> Check:
-    """Of each quota in force, its present period: what its days count is what rated rows of its jobs add up to.
+    """Of each quota in force, its present period or window and the period before: what its days count is what rated
+    rows of its jobs add up to. All days before are days of the proof that daily usage equals rated usage.
 
     The days are read as the figure reads them, the rows job by job; and pools lend what is used beyond own amounts.
     Names up to ten places where the two differ.
     """
-    rows = [quota for quota in list_quotas() if quota.every != Every.ROLLING]
-    calendars = load_calendars(rows)
-    wants, numbers, edges = Wants(), [], []
-    for quota in rows:
-        window, scope = calendars[quota.tenant_id].window(quota, moment), scope_of(quota)
-        span = Span(quota.tenant_id, window.first, window.end_day, window.start, window.end)
-        numbers.append(wants.add(span, scope))
-        since, until = int(window.start.timestamp()), int(window.end.timestamp())
-        edges.append(counters.Edge(quota.tenant_id, since, until, scope))
+    quotas = list(list_quotas())
+    calendars = load_calendars(quotas)
+    wants, numbers, edges, rows = Wants(), [], [], []
+    for quota in quotas:
+        for span in _spans(quota, calendars[quota.tenant_id], moment):
+            scope = scope_of(quota)
+            rows.append(quota)
+            numbers.append(wants.add(span, scope))
+            since, until = int(span.start.timestamp()), int(span.end.timestamp())
+            edges.append(counters.Edge(quota.tenant_id, since, until, scope))
     counts = wants.count(moment)
     broken = []
     for quota, number, by_period in zip(rows, numbers, counters.count_edges(edges), strict=True):
@@ -50,8 +52,23 @@ def prove_quotas(*, moment: datetime) -> Check:
             for key, seconds in count.rated.items():
                 rated[key] += seconds
         broken += _differences(quota, counts[number].rated, rated)
-    broken += _loan_differences([quota for quota in list_quotas() if quota.lends])
+    broken += _loan_differences([quota for quota in quotas if quota.lends])
     return Check("quotas count the rated usage in their scope", broken[:SHOWN])
+
+
+def _spans(quota: Quota, calendar: Calendar, moment: datetime) -> Iterator[Span]:
+    """The days that are proved of it; of a rolling window those that are counted whole."""
+    window = calendar.window(quota, moment)
+    if quota.every == Every.ROLLING:
+        stretches = calendar.days.between(window.first, window.end_day)
+        if stretches:
+            start, end = stretches[0][0], stretches[-1][1]
+            yield Span(quota.tenant_id, window.first, window.end_day, start, end)
+        return
+    yield Span(quota.tenant_id, window.first, window.end_day, window.start, window.end)
+    if quota.every != Every.TERM and window.start > quota.counts_since:
+        before = calendar.window(quota, window.start - timedelta(seconds=1))
+        yield Span(quota.tenant_id, before.first, before.end_day, before.start, before.end)
 
 
 def _loan_differences(pools: Sequence[Quota]) -> list[str]:

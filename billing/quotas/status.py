@@ -11,7 +11,7 @@ from fractions import Fraction
 from django.utils.translation import gettext as _
 
 from billing.models import PlanQuota, Quota, QuotaCredits, QuotaEvery, QuotaMeasure
-from billing.quotas import figures, quotas
+from billing.quotas import figures
 from billing.quotas.figures import Figure
 from billing.rules import quotas as rules
 from billing.rules.formatting import grouped, money_text
@@ -124,11 +124,13 @@ def counts_sentence(quota: Quota) -> str:
         )
     if quota.credits == QuotaCredits.NET:
         return _(
-            "Counts what the invoice comes to so far, before tax, less credit that was given in the period."
+            "Counts what is billed: what the invoice comes to so far, before tax, with corrections of earlier periods, "
+            "less credit that was given in the period."
         )
     if quota.credits == QuotaCredits.PAID:
         return _(
-            "Counts what the invoice comes to so far, before tax, less credit that was given or paid in, in the period."
+            "Counts what is billed: what the invoice comes to so far, before tax, with corrections of earlier periods, "
+            "less credit that was given or paid in, in the period."
         )
     return _("Counts what the invoice comes to so far, before tax: use, fees, and discounts of the plan.")
 
@@ -176,8 +178,3 @@ def scope_text(quota: Quota | PlanQuota) -> str:
     parts = [f"{_('project')} {project.name or _('(none)')}"] if project else []
     parts += [f"{label} {value}" for column, label in names.items() if (value := getattr(quota, column, ""))]
     return ", ".join(parts) or _("everything")
-
-
-def list_children(quota: Quota, others: Sequence[Quota]) -> list[Quota]:
-    """Quotas that count a part of what this one counts."""
-    return [other for other in others if other.pk != quota.pk and quota in quotas.parents_of(other, [quota])]

@@ -51,6 +51,7 @@ class Lines:
     lines: Mapping[Key, Line]
     terms: Sequence[Money] = ()
     paid: Sequence[Money] = ()  # for other tenants
+    corrections: Sequence[Money] = ()  # of earlier periods, billed with this one
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Charged:
     use: Mapping[tuple[str, int], Money]
     terms: Sequence[Money]
     paid: Sequence[Money] = field(default_factory=tuple)
+    corrections: Sequence[Money] = field(default_factory=tuple)
 
 
 def load_price_tags(prices: Iterable[int | None]) -> dict[int, PriceTag]:
@@ -101,6 +103,7 @@ def _charges_of_round(
     rated = close_inputs.load_rated_periods(periods)
     outcomes = statements.make_statements(periods, rated, lacking=Lacking.SUPPOSED)
     others = statements.load_paid_statements(periods)
+    billed = _load_billed_corrections(periods)
     charged = {}
     for period, count in wanted:
         own = outcomes[period.tenant_id]
@@ -109,8 +112,29 @@ def _charges_of_round(
         whole = [own, *(other for _, other in others.get(period.tenant_id, []))]
         grown = _grown_lines(own.charge_inputs.period, count, prices)
         paid = [money for one in _by_user(own) for money in _amounts(one, {})]
-        charged[period.pk] = (_charged(whole, {}, paid), _charged(whole, grown, paid))
+        corrections = billed[period.pk]
+        if all(row.closed for row in rated.get(period.tenant_id, []) if row.period != period.pk):
+            corrections += _pending_corrections(own, period)
+        charged[period.pk] = (
+            replace(_charged(whole, {}, paid), corrections=corrections),
+            replace(_charged(whole, grown, paid), corrections=corrections),
+        )
     return charged
+
+
+def _load_billed_corrections(periods: Sequence[BillingPeriod]) -> Mapping[int, list[Money]]:
+    """By period what its close has billed or given back of earlier ones. One query."""
+    corrections: dict[int, list[Money]] = defaultdict(list)
+    for period, amount, currency in rows(sql.CORRECTIONS, {"periods": [period.pk for period in periods]}):
+        corrections[period].append(Money.from_minor(int(amount), currency))
+    return corrections
+
+
+def _pending_corrections(own: Statement, period: BillingPeriod) -> list[Money]:
+    """What the period's close would bill now of earlier ones; what is late for a closed one waits for the next."""
+    if period.closed_at is not None:
+        return []
+    return [line.amount for one in (own, *own.others) for line in one.lines if line.correction]
 
 
 def _charged(whole: Sequence[Statement], grown: Mapping[LineKey, Fraction], paid: Sequence[Money]) -> Charged:
@@ -224,4 +248,6 @@ def _lines(seconds: Mapping[Key, Fraction], prices: Mapping[int, PriceTag], char
             continue
         amount = charged.use.get((key.name, key.price)) if charged else None
         lines[key] = Line(used, cost(priced.tag, used).rounded() if amount is None else amount)
-    return Lines(lines, charged.terms if charged else (), charged.paid if charged else ())
+    if charged is None:
+        return Lines(lines)
+    return Lines(lines, charged.terms, charged.paid, charged.corrections)

@@ -45,6 +45,7 @@ routes: list[URLPattern] = [
     path("quotas", quotas.Quotas.as_view(), name="api_quotas"),
     path("quotas/check", quota_checks.QuotaChecks.as_view(), name="api_quota_checks"),
     path("quotas/<str:name>", quotas.OneQuota.as_view(), name="api_quota"),
+    path("quotas/<str:name>/periods", quotas.QuotaPeriods.as_view(), name="api_quota_periods"),
     path("quotes", quotes.Quotes.as_view(), name="api_quotes"),
     path("events", events.Events.as_view(), name="api_events"),
     path("forecast", forecast.Forecast.as_view(), name="api_forecast"),

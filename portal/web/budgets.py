@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -91,8 +92,10 @@ class BudgetRow:
     state_label: str
     effect: str  # what it does while all is used
     acts: Sequence[str]  # what it does to accounts now, and what runs on, in sentences
+    has_page: bool  # which shows it period by period
     origin: str  # what it comes and goes with, as the plan; "" of one that somebody has set
     loans: str = ""  # what it borrowed, or of a pool who did
+    parts: str = ""  # budgets whose usage also counts in it
     tenant: str = ""
     as_of: datetime | None = None
 
@@ -109,7 +112,11 @@ def budgets(request: TenantRequest) -> HttpResponse:
         acts = load_acts(
             rows, over=[one.quota for one in statuses if one.state is QuotaState.OVER], moment=moment
         )
-        listed = [_row(one, acts, request.tenant.zone) for one in statuses]
+        parts = _names_of_parts(rows)
+        listed = [
+            replace(_row(one, acts, request.tenant.zone), parts=", ".join(parts[one.quota.pk]))
+            for one in statuses
+        ]
         limits_now = limit_rows(list(list_limits(request.tenant)), moment=moment, inner=False)
         preview, error = None, ""
         if manages and request.GET.get("act") == "preview":
@@ -212,6 +219,15 @@ def _preview(tenant: Tenant, fields: Mapping[str, str], moment: datetime) -> dic
     }
 
 
+def _names_of_parts(rows: Sequence[Quota]) -> Mapping[int, list[str]]:
+    """By quota the names of those that count a part of what it counts."""
+    parts: dict[int, list[str]] = defaultdict(list)
+    for row in rows:
+        for parent in quotas.parents_of(row, rows):
+            parts[parent.pk].append(row.name)
+    return parts
+
+
 def _row(one: QuotaStatus, acts: Acts, zone: ZoneInfo) -> BudgetRow:
     quota, figure, percent = one.quota, one.figure, one.percent
     return BudgetRow(
@@ -284,6 +300,7 @@ def _common(
         "badge": BADGES[state],
         "state_label": labels[state],
         "effect": effect_text(quota),
+        "has_page": quota.wallet_id is None,
         "origin": str(ORIGINS.get(quota.set_by, "")),
     }
 

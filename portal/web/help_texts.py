@@ -45,6 +45,15 @@ HELP: Final[Mapping[str, HelpText]] = {
         "how-to/cost-explorer",
         "how-the-parts-are-computed",
     ),
+    "budget-past": HelpText(
+        gettext_noop("A period that has ended"),
+        gettext_noop(
+            "Usage that arrives late, or is corrected, counts in the period of its seconds. It never counts in the "
+            "running one, except for budgets on what is billed, which count a correction where it is billed."
+        ),
+        "explanation/quotas",
+        "periods-that-have-ended",
+    ),
     "budget-used": HelpText(
         gettext_noop("Used of a budget"),
         gettext_noop(

@@ -17,6 +17,7 @@ from portal.web.billing_settings import (
 from portal.web.bills import cluster_bills
 from portal.web.blocks import account_blocks
 from portal.web.brand import brand_logo, brand_styles, operator_brand
+from portal.web.budget_periods import budget_periods
 from portal.web.budgets import budgets, change_budget, operator_budgets
 from portal.web.close_drafts import draft_pdf, drafts
 from portal.web.close_schedule import close_schedule
@@ -134,6 +135,7 @@ tenant_patterns: list[URLPattern] = [
     path("webhooks/at/<slug:hook>/", webhook, name="webhook"),
     path("budgets/", budgets, name="budgets"),
     path("budgets/change/", change_budget, name="change_budget"),
+    path("budgets/at/<slug:name>/", budget_periods, name="budget_periods"),
     path("efficiency/", efficiency, name="efficiency"),
     path("efficiency/csv", efficiency_csv, name="efficiency_csv"),
     path("efficiency/waste/<slug:finding>/", efficiency_waste, name="efficiency_waste"),

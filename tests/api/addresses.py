@@ -156,6 +156,7 @@ ADDRESSES = (
         text='{"hours":"1"}',
     ),
     _reading("quotas/<str:name>", "quotas:read", op=400),  # of which tenant?
+    _reading("quotas/<str:name>/periods", "quotas:read", op=400),  # of which tenant?
     Address("PUT", "quotas/<str:name>", "quotas:write", "quotas:write", 400, own=True),  # of nothing
     Address("DELETE", "quotas/<str:name>", "quotas:write", "quotas:write", 204, answer_to_operator=400),
     _webhook("GET", "webhooks", 200),

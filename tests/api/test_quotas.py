@@ -10,7 +10,7 @@ import pytest
 
 from billing.limits import limits
 from billing.models import LimitedAccount, Quota, QuotaEvery, QuotaMeasure
-from billing.quotas import quotas
+from billing.quotas import quotas, review
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
 from tests import builders
@@ -121,7 +121,7 @@ def test_quota_058_members_read_owners_set_and_operators_cap(ann: Door, op: Door
 
 def test_others_see_nothing_of_it(ann: Door, op: Door, house: House) -> None:
     ann.send("PUT", "/quotas/march", BODY)
-    eve = door(house.eve, house.speech)
+    eve = door(house.eve, house.eve, house.speech)
     assert eve.reads("/quotas")["data"] == []
     assert eve.get("/quotas/march").problem == (404, "not-found")
     assert eve.send("DELETE", "/quotas/march").problem == (404, "not-found")
@@ -194,7 +194,7 @@ def test_api_038_what_cannot_be_asked_is_a_sentence(ann: Door, wrong: dict[str, 
 
 def test_api_038_nobody_asks_for_somebody_else(ann: Door, op: Door, house: House) -> None:
     ann.send("PUT", "/quotas/daily", YEAR)
-    eve = door(house.eve, house.speech)
+    eve = door(house.eve, house.eve, house.speech)
     assert eve.post("/quotas/check?tenant=vision-lab", JOB).problem == (404, "not-found")
     assert eve.writes("/quotas/check", JOB, status=200)["quotas"] == []
     assert [
@@ -221,3 +221,21 @@ def test_why_a_limit_could_not_be_set_is_for_operators(ann: Door, op: Door, hous
         (one,) = (body["data"][0] if "data" in body else body)["accounts"]
         assert (one["note"], one["error"]) == ("", "It could not be set yet, and is tried again.")
     assert op.reads("/limits?tenant=vision-lab")["data"][0]["accounts"][0]["error"] == error
+
+
+def test_quota_009_periods_that_have_ended_are_read_by_what_is_known_now(ann: Door, house: House) -> None:
+    monthly = {"measure": "money", "amount": "20.00", "every": "month"}
+    assert ann.send("PUT", "/quotas/monthly", monthly).status == 200
+    assert ann.reads("/quotas/monthly/periods") == {"periods": []}
+    Quota.objects.update(counts_since=builders.at("2026-03-01"))
+    review.review_quotas(moment=builders.at("2026-03-31 12:00"))
+    (march,) = ann.reads("/quotas/monthly/periods")["periods"]
+    assert march == {
+        "start": "2026-03-01T00:00:00Z",
+        "end": "2026-04-01T00:00:00Z",
+        "amount": "20.00",
+        "used": "13.00",
+        "loans": [],
+    }
+    eve = door(house.eve, house.speech)
+    assert eve.get("/quotas/monthly/periods").status == 404

@@ -24,6 +24,7 @@ from billing.models import (
     Quota,
     QuotaEvery,
     QuotaMeasure,
+    QuotaPeriod,
     Reservation,
     SignUp,
     SignUpState,
@@ -219,10 +220,21 @@ def an_approval(house: House) -> PendingApproval:
 
 def a_yearly_quota(house: House) -> Quota:
     terms = QuotaTerms(measure=QuotaMeasure.MONEY, amount=Decimal(100), every=QuotaEvery.YEAR)
-    moment = builders.at("2026-03-01")
-    return quotas.set_quota(
+    moment = builders.at("2025-12-01")
+    quota = quotas.set_quota(
         tenant=house.vision, name="yearly", terms=terms, by=Setter.OPERATOR, moment=moment
     )
+    QuotaPeriod.objects.create(
+        tenant=house.vision,
+        quota=quota,
+        start=builders.at("2025-01-01"),
+        end=builders.at("2026-01-01"),
+        amount=100,
+        used=0,
+        counted_on=0,
+        evaluated_at=moment,
+    )
+    return quota
 
 
 def a_limit(house: House) -> ConcurrencyLimit:

@@ -23,8 +23,9 @@ from billing.models import (
     WalletScope,
 )
 from billing.queries.accrued_charges import accrued
-from billing.quotas import figures, quotas
+from billing.quotas import figures, quotas, review
 from billing.quotas.figures import Figure
+from billing.quotas.past_periods import load_past_periods
 from billing.quotas.proof import prove_quotas
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
@@ -346,8 +347,9 @@ def test_quota_018_a_period_is_its_own_key_so_nothing_is_reset(cluster: Cluster,
     quota = a_quota(vision)
     assert used(quota, "2026-03-31 23:59") == 4
     assert used(quota, "2026-04-01 03:00") == 6  # nobody looked at midnight
-    march = figures.load_figures_of([(quota, builders.at("2026-03-15"))], moment=builders.at("2026-04-02"))
-    assert march[0].used == 4
+    review.review_quotas(moment=builders.at("2026-03-15"))
+    (march,) = load_past_periods(quota, moment=builders.at("2026-04-02"))
+    assert march.used == 4
 
 
 def test_quota_025_the_pace_of_the_last_whole_days_is_carried_on(cluster: Cluster, vision: Tenant) -> None:
@@ -389,3 +391,17 @@ def test_quota_061_the_counter_is_the_sum_of_the_rated_rows_in_scope(
     DailyUsage.objects.filter(day=date(2026, 3, 2)).update(units=F("units") + 1)
     broken = prove_quotas(moment=builders.at("2026-03-02 12:00")).broken
     assert [text.split(",")[0] for text in broken] == ["vision/daily-a100", "vision/monthly"]
+
+
+def test_quota_061_of_the_period_before_and_of_rolling_windows_too(cluster: Cluster, vision: Tenant) -> None:
+    for day in (25, 26, 27):
+        run(cluster, started=f"2026-02-{day} 22:00", ended=f"2026-02-{day + 1} 03:00", gpus=3, suspended=77)
+    a_quota(vision)
+    a_quota(vision, "made-today", made="2026-03-02", user="ben")
+    a_quota(vision, "week", every=QuotaEvery.ROLLING, hours=168)
+    a_quota(vision, "hour", every=QuotaEvery.ROLLING, hours=1)
+    moment = builders.at("2026-03-02 12:00")
+    assert prove_quotas(moment=moment).broken == []
+    DailyUsage.objects.filter(day=date(2026, 2, 26)).update(units=F("units") + 1)
+    broken = prove_quotas(moment=moment).broken
+    assert [text.split(",")[0] for text in broken] == ["vision/monthly", "vision/week"]

@@ -215,3 +215,63 @@ def test_quota_063_ben_reads_on_the_page_whether_his_job_may_run(house: House) -
     assert (
         page(house.ben, f"{PATH}?{urlencode(asked | {'job_account': 'speech'})}").count("does not own") == 1
     )
+
+
+COUNTS = {
+    "money": (
+        {"name": "money"},
+        "Counts what the invoice comes to so far, before tax: use, fees, and discounts",
+    ),
+    "net": (
+        {"name": "net", "credits": "net"},
+        "before tax, with corrections of earlier periods, less credit",
+    ),
+    "part": (
+        {"name": "part", "user": "ben"},
+        "Counts the cost of use before tax: of each invoice line its part",
+    ),
+    "hours": (
+        {"name": "hours", "measure": "gpu-hours"},
+        "Counts the GPU-hours that jobs held, free ones too",
+    ),
+    "credits": (
+        {"name": "tokens", "measure": "credits"},
+        "Counts what wallets are charged for use, before any grant.",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", COUNTS)
+def test_quota_002_each_says_in_a_sentence_what_it_counts(house: House, what: str) -> None:
+    change, sentence = COUNTS[what]
+    save(house, **change)
+    assert sentence in words(page(house.ann, PATH))
+    assert sentence in words(page(house.ann, f"{PATH}at/{change['name']}/"))
+
+
+def test_quota_006_parts_may_together_exceed_the_whole_and_the_page_says_so(house: House) -> None:
+    save(house)
+    for user in ("ben", "carla"):
+        saved = save(house, name=user, user=user, amount="15.00")
+        assert f"Budget {user} is saved." in saved
+    assert "Usage of ben, carla also counts here. Together they may exceed this budget" in saved
+    refused = save(house, name="more", user="dora", amount="20.01")
+    assert "Budget more is saved." not in refused
+    assert "20.01" in refused
+
+
+def test_quota_009_a_period_that_has_ended_has_its_figure_on_the_budgets_page(house: House) -> None:
+    save(house, name="monthly", every="month", until="", **{"from": ""})
+    Quota.objects.update(counts_since=builders.at("2026-03-01"))
+    review.review_quotas(moment=builders.at("2026-03-31 12:00"))
+    text = words(page(house.ann, f"{PATH}at/monthly/"))
+    assert "March 2026 Within budget $13.00 65 % $20.00" in text
+    assert "what arrived late is in it, and nobody is notified of that." in text
+    builders.ingest(
+        house.cluster,
+        builders.a_job(started="2026-03-20 10:00", ended="2026-03-20 14:00", gpus=1, account="vision"),
+    )
+    assert "March 2026 Within budget $13.00" not in words(page(house.ann, f"{PATH}at/monthly/"))
+    assert "Budgets" in page(house.ben, f"{PATH}at/monthly/")
+    for path, person in ((f"{PATH}at/monthly/", house.eve), (f"{PATH}at/yearly/", house.ann)):
+        assert signed_in(person).get(path).status_code == 404

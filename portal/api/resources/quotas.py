@@ -11,12 +11,15 @@ from rest_framework import serializers
 from billing.catalog.tenant_lock import lock
 from billing.models import Quota, QuotaAction, QuotaSetBy
 from billing.quotas import quotas
+from billing.quotas.past_periods import PastPeriod, load_past_periods
+from billing.quotas.pools import Loan
 from billing.quotas.quotas import Setter
 from billing.quotas.status import QuotaStatus, counts_sentence, load_statuses, plain_text
 from billing.quotas.terms import QuotaError
 from billing.rules.errors import RuleError
 from billing.rules.money import rounded_text
 from billing.rules.quotas import QuotaState
+from portal.api.answers import as_json
 from portal.api.entry_fields import body_of, entry_of
 from portal.api.fields import MomentField
 from portal.api.problems import not_found, refused
@@ -144,6 +147,22 @@ class QuotaSerializer(serializers.Serializer[Any]):
         return {**super().get_fields(), "from": first}
 
 
+class QuotaPeriodSerializer(serializers.Serializer[Any]):
+    """A period of a quota that has ended. Amounts are decimal strings in the quota's unit, or GPU-hours."""
+
+    start = MomentField()
+    end = MomentField()
+    amount = serializers.CharField(help_text="What might be used, as it was set when the period ended.")
+    used = serializers.CharField(help_text="By what is known now: usage that came late is in it.")
+    loans = LoanSerializer(many=True, help_text="Of a pool, what each project had of it.")
+
+
+class QuotaPeriodsSerializer(serializers.Serializer[Any]):
+    """The newest first."""
+
+    periods = QuotaPeriodSerializer(many=True)
+
+
 class QuotaFields(body_of(QuotaEntry, without=("name",))):  # type: ignore[misc]  # those of the file
     """What PUT says of a quota; the address has its name."""
 
@@ -209,6 +228,46 @@ class OneQuota(OneNamed, QuotaEndpoint):
         return HttpResponse(status=204)
 
 
+class QuotaPeriods(NamedEndpoint):
+    """The periods of a quota that have ended, the newest first, 24 at most; none of a rolling window or a term."""
+
+    scope = "quotas:read"
+    serializer = QuotaPeriodsSerializer
+
+    def in_force(self, tenant: Tenant | None) -> Any:
+        return quotas.list_quotas(tenant)
+
+    def get(self, request: Any, name: str) -> HttpResponse:
+        del request
+        row = self.row(name)
+        if row is None:
+            raise not_found()
+        past = load_past_periods(row, moment=self.moment.replace(microsecond=0))
+        return as_json(self.representation({"periods": [_past_data(row, one) for one in past]}))
+
+
+def _past_data(quota: Quota, one: PastPeriod) -> dict[str, Any]:
+    return {
+        "start": one.period.start,
+        "end": one.period.end,
+        "amount": plain_text(one.amount, quota.unit),
+        "used": plain_text(one.used, quota.unit),
+        "loans": _loans_data(one.loans, quota.unit),
+    }
+
+
+def _loans_data(loans: Sequence[Loan], unit: str) -> list[dict[str, str]]:
+    return [
+        {
+            "quota": loan.quota,
+            "project": loan.project,
+            "used": plain_text(loan.used, unit),
+            "reserved": plain_text(loan.reserved, unit),
+        }
+        for loan in loans
+    ]
+
+
 def _pool_of(row: Quota | None) -> str:
     return row.borrows_from.name if row is not None and row.borrows_from is not None else ""
 
@@ -228,15 +287,7 @@ def as_data(status: QuotaStatus) -> dict[str, Any]:
         "reserved": plain_text(figure.reserved, quota.unit),
         "left": plain_text(status.left, quota.unit),
         "borrowed": plain_text(status.borrows, quota.unit),
-        "loans": [
-            {
-                "quota": loan.quota,
-                "project": loan.project,
-                "used": plain_text(loan.used, quota.unit),
-                "reserved": plain_text(loan.reserved, quota.unit),
-            }
-            for loan in figure.loans
-        ],
+        "loans": _loans_data(figure.loans, quota.unit),
         "forecast": None if figure.forecast is None else plain_text(figure.forecast, quota.unit),
         "percent": None if status.percent is None else rounded_text(status.percent, 2),
         "state": status.state.value,
