@@ -189,8 +189,8 @@ def load_views(
     credited = load_credits(views)
     marks = freshness.load_marks([quota for quota, _ in views.values()], moment)
     values = {
-        key: _Value(quota, prices).sum(plan.pieces[key], counts, edges, valued)
-        for key, (quota, _) in views.items()
+        key: _Value(quota, prices).sum(plan.pieces[key], counts, edges, valued, window)
+        for key, (quota, window) in views.items()
     }
     expected = _forecasts(views, calendars, values, prices, moment) if forecasts and views else {}
     return {
@@ -286,6 +286,7 @@ class _Value:
         counts: Sequence[Count],
         edges: Sequence[Mapping[int, Count]],
         valued: Mapping[Range, tuple[Lines, Lines]],
+        window: Window,
     ) -> _Sum:
         total = _Sum()
         for piece in pieces:
@@ -304,8 +305,10 @@ class _Value:
                 total.grown += self._of_unit(after.terms) - terms
                 if self.quota.with_paid:
                     total.rated += self._of_unit(after.paid)
-                if self.quota.credits != QuotaCredits.GROSS:
-                    total.rated += self._of_unit(after.corrections)
+                if self.quota.credits != QuotaCredits.GROSS:  # what lies in the window, its use says already
+                    total.rated += self._of_unit(
+                        amount for end, amount in after.corrections if end <= window.start
+                    )
         return total
 
     def _add(self, total: _Sum, count: Count, valued: tuple[Lines, Lines] | None) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from fractions import Fraction
+from typing import NamedTuple
 
 from billing.catalog.billing_periods import Lacking
 from billing.invoicing import charges, close_inputs, statements
@@ -44,6 +46,13 @@ class Line:
         return self.amount.amount * min(seconds, self.seconds) / self.seconds if self.seconds else Fraction(0)
 
 
+class Correction(NamedTuple):
+    """Billed of an earlier period: when that ended, and how much."""
+
+    end: datetime
+    amount: Money
+
+
 @dataclass(frozen=True, slots=True)
 class Lines:
     """The lines of a billing period so far, and what its plans charge or take off besides use."""
@@ -51,7 +60,7 @@ class Lines:
     lines: Mapping[Key, Line]
     terms: Sequence[Money] = ()
     paid: Sequence[Money] = ()  # for other tenants
-    corrections: Sequence[Money] = ()  # of earlier periods, billed with this one
+    corrections: Sequence[Correction] = ()  # billed with this one
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,7 @@ class Charged:
     use: Mapping[tuple[str, int], Money]
     terms: Sequence[Money]
     paid: Sequence[Money] = field(default_factory=tuple)
-    corrections: Sequence[Money] = field(default_factory=tuple)
+    corrections: Sequence[Correction] = field(default_factory=tuple)
 
 
 def load_price_tags(prices: Iterable[int | None]) -> dict[int, PriceTag]:
@@ -122,19 +131,26 @@ def _charges_of_round(
     return charged
 
 
-def _load_billed_corrections(periods: Sequence[BillingPeriod]) -> Mapping[int, list[Money]]:
+def _load_billed_corrections(periods: Sequence[BillingPeriod]) -> Mapping[int, list[Correction]]:
     """By period what its close has billed or given back of earlier ones. One query."""
-    corrections: dict[int, list[Money]] = defaultdict(list)
-    for period, amount, currency in rows(sql.CORRECTIONS, {"periods": [period.pk for period in periods]}):
-        corrections[period].append(Money.from_minor(int(amount), currency))
+    corrections: dict[int, list[Correction]] = defaultdict(list)
+    for period, end, amount, currency in rows(
+        sql.CORRECTIONS, {"periods": [period.pk for period in periods]}
+    ):
+        corrections[period].append(Correction(end, Money.from_minor(int(amount), currency)))
     return corrections
 
 
-def _pending_corrections(own: Statement, period: BillingPeriod) -> list[Money]:
+def _pending_corrections(own: Statement, period: BillingPeriod) -> list[Correction]:
     """What the period's close would bill now of earlier ones; what is late for a closed one waits for the next."""
     if period.closed_at is not None:
         return []
-    return [line.amount for one in (own, *own.others) for line in one.lines if line.correction]
+    return [
+        Correction(line.key.service.end, line.amount)
+        for one in (own, *own.others)
+        for line in one.lines
+        if line.correction
+    ]
 
 
 def _charged(whole: Sequence[Statement], grown: Mapping[LineKey, Fraction], paid: Sequence[Money]) -> Charged:

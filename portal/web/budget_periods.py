@@ -36,10 +36,10 @@ class PeriodRow:
 
 
 @tenant_page(Action.READ_ALL, area="budgets")
-def budget_periods(request: TenantRequest, name: str) -> HttpResponse:
+def budget_periods(request: TenantRequest, budget: str) -> HttpResponse:
     moment = request.moment.replace(microsecond=0)
     with acting_scope(request.tenant):
-        quota = quotas.list_quotas(request.tenant).filter(name=name, wallet=None).first()
+        quota = quotas.list_quotas(request.tenant).filter(name=budget, wallet=None).first()
         if quota is None:
             raise Http404("no such budget")
         (now,) = status.load_statuses([quota], moment=moment)

@@ -121,7 +121,7 @@ def test_quota_058_members_read_owners_set_and_operators_cap(ann: Door, op: Door
 
 def test_others_see_nothing_of_it(ann: Door, op: Door, house: House) -> None:
     ann.send("PUT", "/quotas/march", BODY)
-    eve = door(house.eve, house.eve, house.speech)
+    eve = door(house.eve, house.speech)
     assert eve.reads("/quotas")["data"] == []
     assert eve.get("/quotas/march").problem == (404, "not-found")
     assert eve.send("DELETE", "/quotas/march").problem == (404, "not-found")
@@ -194,7 +194,7 @@ def test_api_038_what_cannot_be_asked_is_a_sentence(ann: Door, wrong: dict[str, 
 
 def test_api_038_nobody_asks_for_somebody_else(ann: Door, op: Door, house: House) -> None:
     ann.send("PUT", "/quotas/daily", YEAR)
-    eve = door(house.eve, house.eve, house.speech)
+    eve = door(house.eve, house.speech)
     assert eve.post("/quotas/check?tenant=vision-lab", JOB).problem == (404, "not-found")
     assert eve.writes("/quotas/check", JOB, status=200)["quotas"] == []
     assert [

@@ -391,17 +391,3 @@ def test_quota_061_the_counter_is_the_sum_of_the_rated_rows_in_scope(
     DailyUsage.objects.filter(day=date(2026, 3, 2)).update(units=F("units") + 1)
     broken = prove_quotas(moment=builders.at("2026-03-02 12:00")).broken
     assert [text.split(",")[0] for text in broken] == ["vision/daily-a100", "vision/monthly"]
-
-
-def test_quota_061_of_the_period_before_and_of_rolling_windows_too(cluster: Cluster, vision: Tenant) -> None:
-    for day in (25, 26, 27):
-        run(cluster, started=f"2026-02-{day} 22:00", ended=f"2026-02-{day + 1} 03:00", gpus=3, suspended=77)
-    a_quota(vision)
-    a_quota(vision, "made-today", made="2026-03-02", user="ben")
-    a_quota(vision, "week", every=QuotaEvery.ROLLING, hours=168)
-    a_quota(vision, "hour", every=QuotaEvery.ROLLING, hours=1)
-    moment = builders.at("2026-03-02 12:00")
-    assert prove_quotas(moment=moment).broken == []
-    DailyUsage.objects.filter(day=date(2026, 2, 26)).update(units=F("units") + 1)
-    broken = prove_quotas(moment=moment).broken
-    assert [text.split(",")[0] for text in broken] == ["vision/monthly", "vision/week"]

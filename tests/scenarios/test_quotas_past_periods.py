@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from django.core import mail
 from django.db import connection
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from billing.models import Quota, QuotaCredits, QuotaEvery, QuotaMeasure
+from billing.models import DailyUsage, Quota, QuotaCredits, QuotaEvery, QuotaMeasure
 from billing.quotas import figures, quotas
 from billing.quotas.past_periods import PastPeriod, load_past_periods
+from billing.quotas.proof import prove_quotas
 from clusters.models import Cluster
 from portal.core.tenants.models import Corrections, Tenant
 from tests import builders, stories
@@ -31,6 +33,15 @@ def cluster() -> Cluster:
 @pytest.fixture
 def vision(cluster: Cluster) -> Tenant:
     return a_vision(cluster)
+
+
+def dollars(period: PastPeriod) -> tuple[str, str]:
+    """Used and amount."""
+    return f"{period.used}", f"{period.amount}"
+
+
+def lent(period: PastPeriod) -> list[tuple[str, str]]:
+    return [(loan.project, f"{loan.used}") for loan in period.loans]
 
 
 def past(quota: Quota, moment: str) -> list[PastPeriod]:
@@ -65,10 +76,11 @@ def test_quota_009_late_usage_of_a_closed_period_is_in_its_figure_and_sends_noth
     look("2026-03-05")
     assert not any("udget" in subject for subject in subjects())
     assert told_events() == []
-    assert [(one.used, one.amount) for one in past(gross, "2026-03-05")] == [(130, 120)]
+    assert [dollars(one) for one in past(gross, "2026-03-05")] == [("130", "120")]
     assert [one.used for one in past(net, "2026-03-05")] == [130]
     # The correction comes with March's invoice: what is billed counts it there, what is used does not.
-    assert (used(gross, "2026-03-05"), used(net, "2026-03-05")) == (7, 37)
+    assert used(gross, "2026-03-05") == 7
+    assert used(net, "2026-03-05") == 37
 
 
 def test_quota_009_what_is_billed_of_it_stays_in_the_period_whose_invoice_brought_it(
@@ -76,7 +88,8 @@ def test_quota_009_what_is_billed_of_it_stays_in_the_period_whose_invoice_brough
 ) -> None:
     gross, net, _ = february(vision, cluster)
     spend(cluster, "30", "2026-02-20")
-    assert (used(gross, "2026-03-31"), used(net, "2026-03-31")) == (7, 37)
+    assert used(gross, "2026-03-31") == 7
+    assert used(net, "2026-03-31") == 37
     look("2026-03-31")
     stories.close("2026-03", vision, accept="the lab's")
     look("2026-04-04")
@@ -109,6 +122,18 @@ def test_quota_009_while_a_month_is_open_its_late_usage_is_no_correction_of_the_
     assert used(net, "2026-03-02") == 7
 
 
+def test_quota_009_what_lies_in_the_same_year_is_in_it_by_its_use_and_no_correction(
+    cluster: Cluster, vision: Tenant
+) -> None:
+    february(vision, cluster)
+    year = a_quota(vision, "year", made="2026-02-01", every=QuotaEvery.YEAR, credits=QuotaCredits.NET)
+    spend(cluster, "30", "2026-02-20")
+    assert used(year, "2026-03-31") == 137
+    look("2026-03-31")
+    stories.close("2026-03", vision, accept="the lab's")
+    assert used(year, "2026-04-04") == 137
+
+
 def test_quota_062_what_a_pool_lent_stands_by_project_and_period(cluster: Cluster) -> None:
     vision = builders.a_tenant("vision", plan=builders.a_plan())
     for name in ("nlp", "robots"):
@@ -124,11 +149,12 @@ def test_quota_062_what_a_pool_lent_stands_by_project_and_period(cluster: Cluste
     spend(cluster, "310", "2026-03-02", account="nlp")
     look("2026-03-20")
     (of_february,) = past(pool, "2026-03-20")
-    assert [(loan.project, loan.used) for loan in of_february.loans] == [("nlp", 50), ("robots", 20)]
-    assert (of_february.used, of_february.amount) == (70, 200)
-    assert [[(loan.project, loan.used) for loan in one.loans] for one in past(pool, "2026-04-20")] == [
-        [("nlp", 10), ("robots", 0)],
-        [("nlp", 50), ("robots", 20)],
+    assert lent(of_february) == [("nlp", "50"), ("robots", "20")]
+    assert dollars(of_february) == ("70", "200")
+    of_both = past(pool, "2026-04-20")
+    assert [lent(one) for one in of_both] == [
+        [("nlp", "10"), ("robots", "0")],
+        [("nlp", "50"), ("robots", "20")],
     ]
 
 
@@ -159,3 +185,18 @@ def test_many_periods_take_as_many_queries_as_one(cluster: Cluster, vision: Tena
             assert len(past(quota, moment)) == periods
         counts.append(len(queries))
     assert counts[0] == counts[1]
+
+
+def test_quota_061_of_the_period_before_and_of_rolling_windows_too(cluster: Cluster, vision: Tenant) -> None:
+    for day in (25, 26, 27):
+        times = {"started": f"2026-02-{day} 22:00", "ended": f"2026-02-{day + 1} 03:00"}
+        builders.ingest(cluster, builders.a_job(**times, gpus=3, suspended=77))
+    a_quota(vision, made="2026-02-01")
+    a_quota(vision, "made-today", made="2026-03-02", user="ben")
+    a_quota(vision, "week", every=QuotaEvery.ROLLING, hours=168)
+    a_quota(vision, "hour", every=QuotaEvery.ROLLING, hours=1)
+    moment = builders.at("2026-03-02 12:00")
+    assert prove_quotas(moment=moment).broken == []
+    DailyUsage.objects.filter(day=date(2026, 2, 26)).update(units=F("units") + 1)
+    broken = prove_quotas(moment=moment).broken
+    assert [text.split(",")[0] for text in broken] == ["vision/monthly", "vision/week"]

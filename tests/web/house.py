@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 
 from django.test import Client
 
@@ -11,12 +12,18 @@ from billing.models import (
     GatewayPayout,
     Invoice,
     Plan,
+    Quota,
+    QuotaEvery,
+    QuotaMeasure,
     RatedJob,
     SavedMethod,
     Transfer,
     Wallet,
     WalletScope,
 )
+from billing.quotas import quotas
+from billing.quotas.quotas import Setter
+from billing.quotas.terms import QuotaTerms
 from billing.wallets import wallet_terms
 from clusters.models import Cluster, Quarantined
 from portal.core.tenants.models import Role, Tenant, User
@@ -56,6 +63,15 @@ class House:
             since=builders.at("2026-03-01"),
         )
         return Wallet.objects.get(tenant=self.vision)
+
+    @property
+    def budget(self) -> Quota:
+        """Vision Lab's of the year; set when it is first asked for."""
+        terms = QuotaTerms(measure=QuotaMeasure.MONEY, amount=Decimal(100), every=QuotaEvery.YEAR)
+        moment = builders.at("2026-03-01")
+        return quotas.set_quota(
+            tenant=self.vision, name="gpu", terms=terms, by=Setter.OPERATOR, moment=moment
+        )
 
     @property
     def webhook(self) -> Webhook:

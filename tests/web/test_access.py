@@ -99,6 +99,7 @@ def address(route: str, house: House, slug: str = "vision-lab") -> str:
         .replace("<path:name>", house.cluster.name)
         .replace("<slug:name>", "vision-deal")
         .replace("<slug:hook>", house.webhook.name)
+        .replace("<slug:budget>", house.budget.name)
         .replace("<str:payout>", house.payout.pk)
         .replace("<int:transfer>", str(house.transfer.pk))
         .replace("<str:month>", "2026-03")
