@@ -237,6 +237,22 @@ def test_quota_045_the_queries_are_as_many_for_thirty_budgets_as_for_three(
     assert queries() == few <= 15
 
 
+def test_quota_045_the_queries_are_as_many_for_many_jobs_as_for_one(vision: Tenant, cluster: Cluster) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            ask(vision)
+        return len(seen)
+
+    a_quota(vision, **ACTS)
+    spend(cluster, "1.00")
+    ask(vision)
+    one = queries()
+    for _ in range(20):
+        spend(cluster, "1.00")
+    ask(vision)
+    assert queries() == one
+
+
 def test_quota_045_what_was_changed_since_the_last_question_counts_in_the_next(
     vision: Tenant, cluster: Cluster
 ) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from django.core import mail
+from django.db import connection
 from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
 
 from billing.emails import delivery
 from billing.models import (
@@ -211,6 +213,29 @@ def test_quota_059_a_pass_without_news_asks_a_few_questions(
     with django_assert_max_num_queries(30):
         assert review.review_quotas(moment=builders.at("2026-03-02 00:02")).quotas == 30
     assert not QuotaChange.objects.exists()
+
+
+@pytest.mark.parametrize("what", ["quotas", "jobs"])
+def test_quota_059_a_pass_takes_as_many_queries_for_many_quotas_and_jobs_as_for_one(
+    cluster: Cluster, vision: Tenant, what: str
+) -> None:
+    def queries(minute: int) -> int:
+        with CaptureQueriesContext(connection) as seen:
+            review.review_quotas(moment=builders.at(f"2026-03-02 00:{minute:02}"))
+        return len(seen)
+
+    a_quota(vision)
+    spend(cluster, "1")
+    queries(1)
+    spend(cluster, "1")
+    few = queries(2)
+    for number in range(20):
+        if what == "quotas":
+            a_quota(vision, f"user-{number}", user=f"user-{number}")
+        else:
+            spend(cluster, "1")
+    spend(cluster, "1")
+    assert queries(3) == few
 
 
 def test_quota_032_the_next_look_comes_before_what_runs_can_reach_a_threshold(
