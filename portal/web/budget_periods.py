@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from billing.models import Quota
 from billing.quotas import quotas, status
-from billing.quotas.past_periods import MOST, load_past_periods
+from billing.quotas.past_periods import MOST, PastPeriod, load_lent, load_past_periods
 from billing.quotas.pools import Loan
 from billing.quotas.status import amount_text, counts_sentence, period_text, scope_text
 from billing.rules import quotas as rules
@@ -33,6 +33,7 @@ class PeriodRow:
     state_label: str
     badge: str
     loans: Sequence[tuple[str, str]]  # project and amount
+    borrowed: str  # of what is used, what its pool lent; "" for nothing
 
 
 @tenant_page(Action.READ_ALL, area="budgets")
@@ -45,11 +46,10 @@ def budget_periods(request: TenantRequest, budget: str) -> HttpResponse:
         (now,) = status.load_statuses([quota], moment=moment)
         past = load_past_periods(quota, moment=moment)
     present = _label(now.figure.window.start, now.figure.window.end, request)
-    rows = [_row(quota, present, now.figure.used, now.amount, now.figure.loans, ended=False)]
-    rows += [
-        _row(quota, _label(one.period.start, one.period.end, request), one.used, one.amount, one.loans)
-        for one in past
-    ]
+    is_over = now.state is rules.QuotaState.OVER
+    state = _("Running: used up") if is_over else _("Running")
+    rows = [_row(quota, present, now.figure.used, now.amount, now.figure.loans, state, is_over)]
+    rows += [_past_row(one, request) for one in past]
     page = {
         "name": quota.name,
         "scope": scope_text(quota),
@@ -67,15 +67,22 @@ def _label(start: datetime, end: datetime | None, request: TenantRequest) -> str
     return say.span(start, end or start, request.tenant.timezone)
 
 
+def _past_row(one: PastPeriod, request: TenantRequest) -> PeriodRow:
+    label = _label(one.period.start, one.period.end, request)
+    state = _("Used up") if one.is_used_up else _("Within budget")
+    return _row(one.period.quota, label, one.used, one.amount, one.loans, state, one.is_used_up)
+
+
 def _row(
-    quota: Quota, label: str, used: Fraction, amount: Fraction, loans: Sequence[Loan], *, ended: bool = True
+    quota: Quota,
+    label: str,
+    used: Fraction,
+    amount: Fraction,
+    loans: Sequence[Loan],
+    state_label: str,
+    is_over: bool,
 ) -> PeriodRow:
     percent = rules.share(used, amount)
-    is_over = used >= amount
-    if ended:
-        state_label = _("Used up") if is_over else _("Within budget")
-    else:
-        state_label = _("Running: used up") if is_over else _("Running")
     return PeriodRow(
         label,
         amount_text(used, quota.unit),
@@ -84,4 +91,41 @@ def _row(
         state_label,
         "ct-late" if is_over else "ct-ok",
         [(loan.project, amount_text(loan.used, quota.unit)) for loan in loans],
+        _borrowed_text(quota, used - amount),
     )
+
+
+def _borrowed_text(quota: Quota, excess: Fraction) -> str:
+    if quota.borrows_from is None or excess <= 0:
+        return ""
+    amount = amount_text(excess, quota.unit)
+    return _("{amount} of it from {pool}").format(amount=amount, pool=quota.borrows_from.name)
+
+
+@dataclass(frozen=True, slots=True)
+class LentRow:
+    """What one pool lent in one of its periods."""
+
+    pool: str
+    label: str
+    lent: str
+    loans: Sequence[tuple[str, str]]  # project and amount
+
+
+def list_lent(request: TenantRequest, *, since: datetime, until: datetime) -> list[LentRow]:
+    """Of the tenant's pools, in their periods that ended with the service period of an invoice."""
+    with acting_scope(request.tenant):
+        listed = load_lent(request.tenant, since=since, until=until, moment=request.moment)
+    return [
+        LentRow(
+            one.period.quota.name,
+            _label(one.period.start, one.period.end, request),
+            amount_text(one.used, one.period.quota.unit),
+            [
+                (loan.project, amount_text(loan.used, one.period.quota.unit))
+                for loan in one.loans
+                if loan.used
+            ],
+        )
+        for one in listed
+    ]

@@ -122,6 +122,7 @@ class InvoicePage:
     notices: tuple[NoticeRow, ...] = ()  # the newest first
     related: tuple[Related, ...] = ()
     transfer: BankTransfer | None = None  # while something is due
+    lent: Sequence[object] = ()  # by pool, what it lent to projects in the service period
     note: str = ""  # why it is void, what it corrects
     links: Sequence[object] | None = None  # payment links that are valid; None: not this visitor's to see
     link_days: tuple[int, ...] = ()  # for how many days a new one can be valid

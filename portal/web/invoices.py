@@ -12,7 +12,7 @@ from django.http import Http404, HttpResponse
 from django.utils.translation import gettext as _
 
 from billing.catalog import line_descriptions
-from billing.models import Invoice, InvoiceLine
+from billing.models import DocumentKind, Invoice, InvoiceLine
 from billing.payments import payment_links
 from billing.queries import invoices as reading
 from billing.queries import line_usage
@@ -21,6 +21,7 @@ from billing.rules.meters import PerUnit, is_built_in, meter_of
 from portal.core.tenants.access import Action
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
+from portal.web.budget_periods import list_lent
 from portal.web.downloads import get_line
 from portal.web.invoice_document import InvoicePage, opens_to, seconds_of, shown, shown_line
 from portal.web.pay_offers import offer, open_offer
@@ -61,9 +62,12 @@ def _page(request: TenantRequest, number: str) -> InvoicePage:
         detail = reading.detail(request.tenant, number, on=request.today)
     except Invoice.DoesNotExist as missing:
         raise Http404("no such invoice") from missing
-    page = shown(detail)
+    page, row = shown(detail), detail.invoice
     return replace(
         page,
+        lent=list_lent(request, since=row.period_start, until=row.period_end)
+        if row.kind == DocumentKind.INVOICE
+        else (),
         offer=offer(request, detail.invoice, detail.balance, due=bool(page.due)),
         links=links_of(request, detail.invoice, due=bool(page.due)),
         link_days=payment_links.DAYS,

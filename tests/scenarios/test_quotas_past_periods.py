@@ -158,6 +158,22 @@ def test_quota_062_what_a_pool_lent_stands_by_project_and_period(cluster: Cluste
     ]
 
 
+def test_quota_009_the_end_state_is_by_the_rule_of_the_running_period(
+    cluster: Cluster, vision: Tenant
+) -> None:
+    """Of nothing, by the first second; with what could be borrowed."""
+    nothing = a_quota(vision, "nothing", made="2026-02-01", user="eve", amount=Decimal(0))
+    pool = a_quota(vision, "shared", made="2026-02-01", amount=Decimal(200), lends=True)
+    project = vision.projects.get()
+    own = a_quota(vision, "own", made="2026-02-01", amount=Decimal(300), project=project, borrows_from=pool)
+    spend(cluster, "350", "2026-02-02")
+    look("2026-02-20")
+    assert [past(quota, "2026-03-02")[0].is_used_up for quota in (nothing, own, pool)] == [False] * 3
+    spend(cluster, "1", "2026-02-03", user="eve")
+    spend(cluster, "149", "2026-02-04")
+    assert [past(quota, "2026-03-02")[0].is_used_up for quota in (nothing, own, pool)] == [True] * 3
+
+
 def test_a_rolling_window_has_no_past_and_a_changed_measure_begins_anew(
     cluster: Cluster, vision: Tenant
 ) -> None:

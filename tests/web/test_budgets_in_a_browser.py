@@ -17,10 +17,11 @@ from billing.models import QuotaAction, QuotaEvery, QuotaMeasure
 from billing.quotas import quotas, review
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
-from tests import builders
+from tests import builders, stories
 from tests.scenarios.test_reservations import reserve
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, chromium, visit
 from tests.web.house import a_house
+from tests.web.test_lent import a_house_that_lends
 from tests.web.test_reports_in_a_browser import sign_in
 
 if TYPE_CHECKING:
@@ -87,3 +88,28 @@ def test_the_pages_fit_every_window(live_server: LiveServer) -> None:
                                 path = Path(shots) / f"{name}-{width}-{theme}.png"
                                 at.page.screenshot(path=path, full_page=True)
                         assert at.complaints() == []
+
+
+def test_a_pools_periods_and_the_invoice_with_what_it_lent_fit_every_window(live_server: LiveServer) -> None:
+    house = a_house_that_lends()
+    invoice = stories.closed("2026-03", house.vision, accept="the lab's")
+    pages = {
+        "lent": f"/t/vision-lab/invoices/{invoice.number}/",
+        "pool": "/t/vision-lab/budgets/at/shared/",
+        "borrower": "/t/vision-lab/budgets/at/own/",
+    }
+    shots = os.environ.get("SHOTS", "")
+    with chromium() as browser:
+        for width in WIDTHS:
+            for theme in THEMES:
+                with visit(browser, width=width, theme=theme) as at:
+                    sign_in(at.page, live_server.url, house.ann.email, pages["lent"])
+                    for name, path in pages.items():
+                        at.page.goto(live_server.url + path)
+                        assert at.overflow() <= 0, (name, width)
+                        assert at.clipped() == [], (name, width)
+                        if shots:
+                            at.page.screenshot(
+                                path=Path(shots) / f"{name}-{width}-{theme}.png", full_page=True
+                            )
+                    assert at.complaints() == []
