@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.utils.translation import gettext as _
 
+from billing.admission.wording import blocked_text
 from billing.models import QuotaBlock, QuotaBlockState
 from billing.models.quota_blocks import QUOTA_SOURCE
 from billing.models.quota_endings import DRAIN_SOURCE
+from billing.quotas.quotas import list_quotas
+from billing.quotas.status import load_statuses
 from clusters import blocks
 from clusters.models import BlockReason, Cluster
 
@@ -29,33 +33,34 @@ OF_BUDGETS = (QUOTA_SOURCE, DRAIN_SOURCE)
 """How the sources of what budgets demand begin."""
 
 
-def list_blocked_accounts(cluster: Cluster) -> Sequence[BlockedAccount]:
+def list_blocked_accounts(cluster: Cluster, *, moment: datetime) -> Sequence[BlockedAccount]:
     """By name: those that are blocked, and those that a budget demands to be, whether or not that can be done.
 
     A budget that holds jobs by its terms blocks none: others may be submitted, and wait. One that holds them instead,
-    because the scheduler takes no limits, does: what runs at submission needs none.
+    because the scheduler takes no limits, does: what runs at submission needs none. A fixed number of queries.
     """
     refuses: dict[str, bool] = {}
     causes: dict[str, list[str]] = {}
-    rows = QuotaBlock.objects.filter(
+    demanded = QuotaBlock.objects.filter(
         account__cluster=cluster, holds=False, ended_at=None, state__in=DEMANDING
     )
-    for row in rows.select_related("account", "quota", "tenant").order_by("account__name", "pk"):
+    rows = list(demanded.select_related("account").order_by("account__name", "pk"))
+    quotas = list_quotas().filter(pk__in={row.quota_id for row in rows})
+    standing = {one.quota.pk: blocked_text(one) for one in load_statuses(list(quotas), moment=moment)}
+    for row in rows:
         name = row.account.name
         refuses[name] = refuses.get(name, False) or row.submits
-        causes.setdefault(name, []).append(_("budget {name} is used up").format(name=row.quota.name))
+        causes.setdefault(name, []).append(standing[row.quota_id])
     for block in blocks.with_reasons(cluster):
-        standing: Sequence[BlockReason] = block.standing  # type: ignore[attr-defined]  # of the prefetch
-        others = [reason for reason in standing if not reason.source.startswith(OF_BUDGETS)]
+        reasons: Sequence[BlockReason] = block.standing  # type: ignore[attr-defined]  # of the prefetch
+        others = [reason for reason in reasons if not reason.source.startswith(OF_BUDGETS)]
         if others and not block.user:
             name = block.account
             refuses[name] = refuses.get(name, False) or any(reason.submits for reason in others)
-            causes.setdefault(name, []).append(_("blocked by the operators of the cluster"))
+            causes.setdefault(name, []).append(_("The operators of the cluster have blocked it."))
     return [
         BlockedAccount(
-            name,
-            refuses[name],
-            _("Account {name}: {causes}.").format(name=name, causes=", ".join(causes[name])),
+            name, refuses[name], " ".join([_("Account {name} is blocked.").format(name=name), *causes[name]])
         )
         for name in sorted(causes)
     ]

@@ -73,10 +73,23 @@ def other_text(need: Need) -> str:
 
 def refusal_text(need: Need) -> str:
     """Which budget, how it stands, and what the job needs of it."""
-    one = need.status
+    return _("{standing}; this job needs up to {needs}.").format(
+        standing=standing_text(need.status), needs=need.status.text(need.reserves)
+    )
+
+
+def blocked_text(one: QuotaStatus) -> str:
+    """Of a budget that blocks accounts: how it stands, when it resets, and whom to ask; for users of the scheduler."""
+    if one.quota.wallet_id is not None:
+        return _("Its wallet is {amount} below zero: top it up.").format(amount=one.text(one.figure.used))
+    ask = _("To raise it, ask {whom}.").format(whom=ask_text(one.quota))
+    return f"{standing_text(one)}. {window_text(one, one.quota.tenant.zone)} {ask}"
+
+
+def standing_text(one: QuotaStatus) -> str:
+    """Which budget, and how it stands."""
     return _(
-        "Budget {name} ({scope}, {period}): {used} of {amount} used{reserved}{pool}, {left} left; "
-        "this job needs up to {needs}."
+        "Budget {name} ({scope}, {period}): {used} of {amount} used{reserved}{pool}, {left} left"
     ).format(
         reserved=_reserved(one),
         pool=_pool(one),
@@ -86,7 +99,6 @@ def refusal_text(need: Need) -> str:
         used=one.text(one.figure.used),
         amount=one.text(one.amount),
         left=one.text(max(one.left, Fraction(0))),
-        needs=one.text(need.reserves),
     )
 
 

@@ -76,6 +76,10 @@ QUEUE = (
 )
 RUNS = ("R", "CF", "S", "SO", "ST")
 
+OTHER_GROUP = (
+    "The user of this service has to be in group {} of slurmctld's user: docs/how-to/slurm-plugins.md."
+)
+
 
 class Trouble(Exception):
     """A sentence for the operator: what is wrong, and what to do."""
@@ -156,9 +160,11 @@ def read_key(path):
     return key
 
 
-def write_whole(path, text, mode):
+def write_whole(path, text, mode, group=-1):
     """Replace a file in one step: whoever reads it sees the old or the new one."""
     with open(path + ".new", "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        os.fchown(file.fileno(), -1, group)
         os.fchmod(file.fileno(), mode)
         file.write(text)
     os.rename(path + ".new", path)
@@ -260,6 +266,21 @@ class Slurm:
             partitions[name] = (models[0] if len(models) == 1 else "", hours, most)
             default = name if values.get("Default") == "YES" else default
         self.partitions, self.default_partition = partitions, default
+
+    def group_of_controller(self):
+        """The number of the group of SlurmUser. Raises SilenceError."""
+        for line in self.run("scontrol", "show", "config"):
+            match = re.match(r"SlurmUser\s*=\s*\S*\((\d+)\)", line)
+            with contextlib.suppress(KeyError):
+                if match:
+                    return pwd.getpwuid(int(match.group(1))).pw_gid
+        raise SilenceError("scontrol does not say which user of this host runs slurmctld.")
+
+    def members_of(self, account):
+        """The numbers of its users on this host."""
+        for user in sorted(user for user, accounts in self.accounts.items() if account in accounts):
+            with contextlib.suppress(KeyError):
+                yield pwd.getpwnam(user).pw_uid
 
     def jobs(self):
         """Rows of the queue, as dicts by the names of QUEUE, with blanks for what is not set."""
@@ -516,19 +537,29 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 class Blocked:
     """Keeps the file of blocked accounts. What ClusterTab does not confirm any more goes out of date by itself."""
 
-    def __init__(self, config, portal):
-        self.settings, self.portal = config["blocked"], portal
+    def __init__(self, config, portal, slurm):
+        self.settings, self.portal, self.slurm = config["blocked"], portal, slurm
+        self.group = None  # of the user of slurmctld: nobody else reads what is left of whose budget
 
     def look(self):
+        if self.group is None:
+            self.group = self.slurm.group_of_controller()
         rows = self.portal.ask("blocked-accounts").get("data")
         if not isinstance(rows, list):
             raise SilenceError("ClusterTab does not answer with accounts.")
-        lines = ["clustertab 1 {}".format(int(time.time()) + 60 * self.settings["valid_minutes"])]
+        with contextlib.suppress(SilenceError):  # without members, each is told the least
+            self.slurm.refresh()
+        lines = ["clustertab 2 {}".format(int(time.time()) + 60 * self.settings["valid_minutes"])]
         gpu = "tell" if self.settings["gpu_jobs"] == "wait" else "gpu"
         for row in rows:
             word = "all" if row["refuses"] else gpu
-            lines.append("\t".join((word, plain(row["account"]).lower(), plain(row["message"]))))
-        write_whole(self.settings["file"], "\n".join(lines) + "\n", 0o644)
+            account = plain(row["account"])
+            members = " ".join(map(str, self.slurm.members_of(account)))
+            lines.append("\t".join((word, account.lower(), members, plain(row["message"]))))
+        try:
+            write_whole(self.settings["file"], "\n".join(lines) + "\n", 0o640, self.group)
+        except PermissionError as error:
+            raise SilenceError("{}. {}".format(error, OTHER_GROUP.format(self.group)))
 
 
 class Queue:
@@ -627,6 +658,11 @@ def check(config, portal, slurm):
     """Try everything, reserve nothing, and print what works."""
     portal.ask("blocked-accounts")
     print("ClusterTab answers, and the key may reserve.")
+    if "blocked" in config["on"]:
+        group = slurm.group_of_controller()
+        if os.geteuid() != 0 and group not in [os.getegid(), *os.getgroups()]:
+            raise Trouble(OTHER_GROUP.format(group))
+        print("slurmctld will be able to read the file of blocked accounts.")
     if "ask" in config["on"]:
         slurm.refresh()
         print("Slurm has {} users and {} partitions.".format(len(slurm.accounts), len(slurm.partitions)))
@@ -641,7 +677,9 @@ def run(config, is_check):
         return check(config, portal, slurm)
     works = []
     if "blocked" in config["on"]:
-        works.append(("Blocked accounts", Blocked(config, portal).look, config["blocked"]["every_seconds"]))
+        works.append(
+            ("Blocked accounts", Blocked(config, portal, slurm).look, config["blocked"]["every_seconds"])
+        )
     if "queue" in config["on"]:
         works.append(("Queue", Queue(config, portal, slurm).look, config["queue"]["every_seconds"]))
     if "ask" in config["on"]:

@@ -26,6 +26,7 @@ import pwd, runpy, sys
 rows = [line.split(":") for line in open(sys.argv[1])]
 users = {int(row[2]): pwd.struct_passwd([*row[:2], int(row[2]), int(row[3]), *row[4:]]) for row in rows}
 pwd.getpwuid = users.__getitem__
+pwd.getpwnam = {user.pw_name: user for user in users.values()}.__getitem__
 sys.argv[:] = sys.argv[2:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -115,8 +116,17 @@ def test_quota_050_job_submit_refuses_by_a_small_file_whoever_goes_past_the_cli_
             is_blocked(globex, QuotaAction.NO_GPU_JOBS, "yearly")
             until(lambda: "globex" in file.read_text())
             waits = Attempt(lab, "cyd", *EIGHT)
-            reason = "ClusterTab: Account globex: budget yearly is used up."
-            assert (waits.code, waits.message) == (0, f"{reason} Its GPU jobs wait until then.")
+            assert waits.code == 0
+            reason = waits.message.removesuffix(" Until then its GPU jobs wait.")
+            assert re.fullmatch(
+                r"ClusterTab: Account globex is blocked\. Budget yearly \(everything, each \w+\): "
+                r"[\d.]+ GPU-hours of 0 GPU-hours used, 0 GPU-hours left\. "
+                r"It resets on 20\d\d-\d\d-\d\d 00:00 UTC\. To raise it, ask an owner of Globex\.",
+                reason,
+            )
+            stranger = Attempt(lab, "dot", *EIGHT, "-A", "globex")
+            assert "This account is blocked." in stranger.message
+            assert "yearly" not in stranger.message
             without = Attempt(lab, "cyd", *cpu)
             assert (without.code, without.message) == (0, "")
             daemon.kill()
@@ -130,11 +140,11 @@ def test_quota_050_job_submit_refuses_by_a_small_file_whoever_goes_past_the_cli_
             assert Attempt(lab, "cyd", *cpu).code == 0
             is_blocked(globex, QuotaAction.NO_SUBMISSIONS, "daily")
             until(lambda: "all\tglobex" in file.read_text())
-            assert "budget daily is used up" in Attempt(lab, "cyd", *cpu).message
+            assert "Budget daily (everything" in Attempt(lab, "cyd", *cpu).message
             assert Attempt(lab, "dot", "-A", "initech", "-p", "cpu").code == 0
             daemon.kill()
             for text in (
-                file.read_text().replace("clustertab 1 ", "clustertab 1 1 "),
+                file.read_text().replace("clustertab 2 ", "clustertab 2 1 "),
                 "",
                 "all\tglobex\tx\n",
             ):

@@ -70,7 +70,7 @@ def test_quota_040_a_slurm_that_takes_no_limits_has_its_gpu_jobs_held_on_each_pa
         ]  # fmt: skip
         row = QuotaBlock.objects.get()
         assert (row.state, row.holds_instead, lab.gpus) == ("blocked", True, 8)
-        listed = [(one.account, one.refuses) for one in list_blocked_accounts(lab.cluster)]
+        listed = [(one.account, one.refuses) for one in list_blocked_accounts(lab.cluster, moment=lab.now)]
         assert listed == [("vision", False)]  # a plugin at submission can do what the scheduler cannot
         assert "cannot have its limits set over REST" in row.error
         assert "one that starts in between runs" in words(page(an_operator(), "/operator/budgets/"))
@@ -110,7 +110,9 @@ def test_quota_042_above_somebody_elses_account_its_own_waiting_jobs_are_held_un
     row = QuotaBlock.objects.get()
     assert (row.state, row.holds_instead) == ("blocked", True)
     assert "speech" in row.error
-    assert [(one.account, one.refuses) for one in list_blocked_accounts(lab.cluster)] == [("acme", True)]
+    assert [(one.account, one.refuses) for one in list_blocked_accounts(lab.cluster, moment=lab.now)] == [
+        ("acme", True)
+    ]
 
     Ownership.objects.filter(tenant=other).update(until=lab.now)  # then nobody else lies below it
     lab.goes_by(61)
@@ -239,7 +241,7 @@ def test_quota_041_the_limit_goes_on_the_association_of_the_user_and_back_with_i
     assert (lab.gpus, lab.slurm.world.jobs[2].reason, lab.states) == (8, "Priority", ["blocked", "blocked"])
     block = AccountBlock.objects.get(ended_at=None)
     assert (block.account, block.user, block.limits) == ("vision", "ben", {"GrpTRES=gres/gpu": [3, 0]})
-    assert list(list_blocked_accounts(lab.cluster)) == []  # others may run
+    assert list(list_blocked_accounts(lab.cluster, moment=lab.now)) == []  # others may run
     assert "only ben" in words(page(an_operator(), "/operator/clusters/gpu1/blocks/"))
     acts = Act.objects.count()
     lab.goes_by(61)

@@ -154,7 +154,7 @@ class BlockedAccounts(ReservingEndpoint):
 
     def get(self, request: Any) -> HttpResponse:
         del request
-        rows = list_blocked_accounts(self.cluster)
+        rows = list_blocked_accounts(self.cluster, moment=self.moment.replace(microsecond=0))
         data = [{"account": row.account, "refuses": row.refuses, "message": row.text} for row in rows]
         return as_json(self.representation({"data": data}))
 
