@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from django.db.models import Q
 
 from billing.models import Quota, QuotaAction, QuotaBlock, QuotaBlockState, QuotaEvery, QuotaRelease
-from billing.quotas import debts, endings
+from billing.quotas import debts, endings, figures
 from billing.quotas.jobs import Demand
 from billing.quotas.thresholds import Outcome
 from billing.rules import quotas as rules
@@ -34,10 +35,11 @@ def demand_blocks(outcomes: Sequence[Outcome], *, tenants: Collection[int], mome
         return
     accounts, released = _load_accounts(tenants, moment), load_released(tenants, moment)
     in_use = debts.load_use_of_clusters([one.quota for one in acting], accounts)
+    standing = {row.quota_id for row in current.values() if row.state != LIFTING}
+    unread = _list_over_when_read([one for one in acting if one.quota.pk in standing])
     demands: dict[tuple[int, int], Demand] = {}
     for one in acting:
-        stands = any(row.quota_id == one.quota.pk and row.state != LIFTING for row in current.values())
-        if one.quota.tenant_id not in released and is_demanded(one, stands=stands, moment=moment):
+        if one.quota.tenant_id not in released and is_demanded(one, unread=unread, moment=moment):
             demands |= {
                 (one.quota.pk, owner.account_id): Demand(one, owner.account)
                 for owner in _in_scope(one.quota, accounts)
@@ -74,15 +76,29 @@ def list_open(quotas: Sequence[Quota]) -> dict[int, list[QuotaBlock]]:
     return by_quota
 
 
-def is_demanded(one: Outcome, *, stands: bool, moment: datetime) -> bool:
+def is_demanded(one: Outcome, *, unread: Collection[int], moment: datetime) -> bool:
     """Whether all of the quota is used. A block is lifted with the first cent that is left, and after its term.
 
-    It stands while a window empties because nothing is read.
+    It stands while a window empties because nothing is read: `unread` are quotas of such.
     """
     if one.quota.every == QuotaEvery.TERM and not one.figure.window.start <= moment < one.figure.window.end:
         return False
-    is_unread = one.quota.every == QuotaEvery.ROLLING and one.figure.stale_since is not None
-    return is_over(one) or (stands and is_unread)
+    return is_over(one) or one.quota.pk in unread
+
+
+def _list_over_when_read(standing: Sequence[Outcome]) -> set[int]:
+    """Of quotas that block, those whose window only emptied since a cluster was last read: what they may use now was
+    all used then. One figure more for each moment up to which a cluster is read; none where all are.
+    """
+    by_moment: dict[datetime, list[Outcome]] = defaultdict(list)
+    for one in standing:
+        if one.quota.every == QuotaEvery.ROLLING and one.figure.stale_since is not None and not is_over(one):
+            by_moment[one.figure.stale_since].append(one)
+    over = set()
+    for read, rows in by_moment.items():
+        then = figures.load_figures([one.quota for one in rows], moment=read, forecasts=False)
+        over |= {one.quota.pk for one in rows if is_over(replace(one, figure=then[one.quota.pk]))}
+    return over
 
 
 def is_over(one: Outcome) -> bool:

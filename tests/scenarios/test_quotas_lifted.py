@@ -52,3 +52,21 @@ def test_quota_027_a_window_that_empties_unread_lifts_nothing(lab: Lab) -> None:
     Cluster.objects.update(complete_through=lab.now)
     lab.goes_by()
     assert lab.gpus == 8
+
+
+def test_quota_037_a_raise_frees_though_the_cluster_is_not_read_if_it_was_enough_when_it_was(
+    lab: Lab,
+) -> None:
+    Connection.objects.create(cluster=lab.cluster, base_url="https://slurm.example")
+    window: dict[str, Any] = {"every": QuotaEvery.ROLLING, "hours": 24, "made": "2026-03-05"}
+    a_quota(lab.tenant, **BLOCKS, **window)
+    spend(lab.cluster, "1200.00", "2026-03-05")
+    Cluster.objects.update(complete_through=lab.now)
+    lab.goes_by()
+    lab.goes_by(2 * 86_400)
+    lab.raise_to("1100.00")
+    lab.goes_by()
+    assert lab.gpus == 0  # when it was read last, more than that was used
+    lab.raise_to("1200.01")
+    lab.goes_by()
+    assert lab.gpus == 8
