@@ -131,12 +131,12 @@ WHERE o.tenant_id = %(tenant)s AND c.kind = 'slurm' AND (o.since IS NULL OR o.si
 -- name: CORRECTIONS
 -- By billing period what its close has billed, or given back by credit notes, of earlier periods; and when these ended.
 SELECT p.id, s."end", sum(l.amount), i.currency
-FROM unnest(%(periods)s::bigint[]) AS p (id)
-JOIN billing_invoice i ON i.state = 'issued'
+FROM billing_billingperiod p
+JOIN billing_invoice i ON i.tenant_id = p.tenant_id AND i.state = 'issued'
  AND (i.period_id = p.id AND i.kind <> 'credit-note' OR (i.terms ->> 'closed_period')::bigint = p.id)
 JOIN billing_invoiceline l ON l.invoice_id = i.id AND l.correction AND l.service_period_id <> p.id
 JOIN billing_billingperiod s ON s.id = l.service_period_id
-GROUP BY 1, 2, 4;
+WHERE p.id = ANY (%(periods)s) GROUP BY 1, 2, 4;
 
 -- name: CREDITS
 -- Credit that was given to tenants, in whole smallest units: gifts to their wallets, and credit notes; where it is asked
