@@ -312,15 +312,14 @@ def enforce_blocks(**_: object) -> None:
     """Block and unblock what suspensions and quotas want and is not so yet; what fails is tried again later."""
     from billing.dunning import scheduler_blocks
     from billing.quotas import blocks
+    from clusters.block_review import review_blocks
 
-    for whose, enforce in (
-        ("suspensions", scheduler_blocks.enforce_blocks),
-        ("quotas", blocks.enforce_blocks),
-    ):
-        done = enforce(moment=datetime.now(UTC).replace(microsecond=0), opens=_open_port)
+    for whose, rows in (("suspensions", scheduler_blocks), ("quotas", blocks)):
+        done = rows.enforce_blocks(moment=datetime.now(UTC).replace(microsecond=0), opens=_open_port)
         if done.blocked or done.lifted or done.troubles:
             troubles = len(done.troubles)
             log.info("blocks", of=whose, blocked=done.blocked, lifted=done.lifted, troubles=troubles)
+    review_blocks(moment=datetime.now(UTC).replace(microsecond=0), opens=_open_port)
 
 
 @shared_task

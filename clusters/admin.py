@@ -292,7 +292,17 @@ class ActAdmin(ReadOnly[Act]):
 
 @admin.register(AccountBlock)
 class AccountBlockAdmin(ReadOnly[AccountBlock]):
-    list_display = ("id", "cluster", "account", "user", "limits", "blocked_by", "lifted_by", "ended_at")
+    list_display = (
+        "id",
+        "cluster",
+        "account",
+        "user",
+        "limits",
+        "changed",
+        "blocked_by",
+        "lifted_by",
+        "ended_at",
+    )
     list_filter = ("cluster", ("ended_at", admin.EmptyFieldListFilter))
     list_select_related = ("cluster", "blocked_by__cluster", "lifted_by__cluster")
     search_fields = ("=account",)

@@ -77,14 +77,25 @@ def lifted(
         if name in still:
             continue
         if now.get(name) != ours:
-            notes.append(
-                f"{name} is {now.get(name, 'none')} and not our {ours} any more: it is left as it is."
-            )
+            notes.append(_change(name, now.get(name), ours))
         elif before is None:
             limits.pop(name)
         else:
             limits[name] = before
     return limits, notes
+
+
+def list_changes(block: AccountBlock) -> list[str]:
+    """In sentences what somebody has changed of it in the scheduler, as it was read back last."""
+    return [
+        _change(name, now, block.limits[name][1])
+        for name, now in sorted(block.changed.items())
+        if name in block.limits
+    ]
+
+
+def _change(name: str, now: Any, ours: Any) -> str:
+    return f"{name} is {'none' if now is None else now} and not our {ours} any more: it is left as it is."
 
 
 def place(act: Act, *, source: str, submits: bool, restores: Limits, drains: bool = False) -> None:

@@ -450,6 +450,8 @@ class Migration(migrations.Migration):
                         ('account', models.CharField(max_length=255)),
                         ('user', models.CharField(blank=True, help_text='Who alone is blocked there; empty: all.', max_length=255)),
                         ('limits', models.JSONField(help_text='Of each limit that was set: what it was (null: none) and what we set, as [8, 0].')),
+                        ('changed', models.JSONField(default=dict, help_text='Limits that somebody has changed in the scheduler since, as they are; null: none. Left as they are.')),
+                        ('read_back_at', models.DateTimeField(help_text='When it was last compared with the scheduler.', null=True)),
                         ('blocked_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.act')),
                         ('lifted_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.act')),
                         ('ended_at', models.DateTimeField(help_text='When it was lifted, or was seen never to have taken effect.', null=True)),

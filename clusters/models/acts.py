@@ -102,7 +102,7 @@ class Act(models.Model):
         return f"{self.get_kind_display()} {self.target} on {self.cluster.name}: {self.outcome}"
 
 
-@track(personal=["user"])
+@track(exclude=["read_back_at"], personal=["user"])
 class AccountBlock(models.Model):
     """What the limits of an account, or of a user in it, were before: lifting the block gives exactly that back.
 
@@ -115,6 +115,11 @@ class AccountBlock(models.Model):
     limits = models.JSONField(
         help_text="Of each limit that was set: what it was (null: none) and what we set, as [8, 0]."
     )
+    changed = models.JSONField(
+        default=dict,
+        help_text="Limits that somebody has changed in the scheduler since, as they are; null: none. Left as they are.",
+    )
+    read_back_at = models.DateTimeField(null=True, help_text="When it was last compared with the scheduler.")
     blocked_by = models.ForeignKey(Act, on_delete=models.PROTECT, related_name="+")
     lifted_by = models.ForeignKey(Act, on_delete=models.PROTECT, related_name="+", null=True)
     ended_at = models.DateTimeField(

@@ -163,7 +163,6 @@ def read_key(path):
 def write_whole(path, text, mode, group=-1):
     """Replace a file in one step: whoever reads it sees the old or the new one."""
     with open(path + ".new", "w") as file:
-        os.fchmod(file.fileno(), 0o600)
         os.fchown(file.fileno(), -1, group)
         os.fchmod(file.fileno(), mode)
         file.write(text)
@@ -268,19 +267,15 @@ class Slurm:
         self.partitions, self.default_partition = partitions, default
 
     def group_of_controller(self):
-        """The number of the group of SlurmUser. Raises SilenceError."""
-        for line in self.run("scontrol", "show", "config"):
-            match = re.match(r"SlurmUser\s*=\s*\S*\((\d+)\)", line)
-            with contextlib.suppress(KeyError):
-                if match:
-                    return pwd.getpwuid(int(match.group(1))).pw_gid
-        raise SilenceError("scontrol does not say which user of this host runs slurmctld.")
-
-    def members_of(self, account):
-        """The numbers of its users on this host."""
-        for user in sorted(user for user, accounts in self.accounts.items() if account in accounts):
-            with contextlib.suppress(KeyError):
-                yield pwd.getpwnam(user).pw_uid
+        """The number of the group of SlurmUser, in which the service is, too. Raises SilenceError."""
+        match = re.search(
+            r"\nSlurmUser\s*=\s*\S*\((\d+)\)", "\n".join(self.run("scontrol", "show", "config"))
+        )
+        group = pwd.getpwuid(int(match.group(1))).pw_gid if match else -1
+        if os.geteuid() != 0 and group not in [os.getegid(), *os.getgroups()]:
+            text = "The user of this service has to be in group {} of slurmctld's user: docs/how-to/slurm-plugins.md."
+            raise SilenceError(text.format(group))
+        return group
 
     def jobs(self):
         """Rows of the queue, as dicts by the names of QUEUE, with blanks for what is not set."""
@@ -539,10 +534,10 @@ class Blocked:
 
     def __init__(self, config, portal, slurm):
         self.settings, self.portal, self.slurm = config["blocked"], portal, slurm
-        self.group = None  # of the user of slurmctld: nobody else reads what is left of whose budget
+        self.group = None
 
     def look(self):
-        if self.group is None:
+        if self.group is None:  # nobody else reads what is left of whose budget
             self.group = self.slurm.group_of_controller()
         rows = self.portal.ask("blocked-accounts").get("data")
         if not isinstance(rows, list):
@@ -554,12 +549,18 @@ class Blocked:
         for row in rows:
             word = "all" if row["refuses"] else gpu
             account = plain(row["account"])
-            members = " ".join(map(str, self.slurm.members_of(account)))
-            lines.append("\t".join((word, account.lower(), members, plain(row["message"]))))
-        try:
-            write_whole(self.settings["file"], "\n".join(lines) + "\n", 0o640, self.group)
-        except PermissionError as error:
-            raise SilenceError("{}. {}".format(error, OTHER_GROUP.format(self.group)))
+            members = [user for user, accounts in self.slurm.accounts.items() if account in accounts]
+            lines.append("\t".join((word, account.lower(), numbers_of(members), plain(row["message"]))))
+        write_whole(self.settings["file"], "\n".join(lines) + "\n", 0o640, self.group)
+
+
+def numbers_of(users):
+    """Those whom this host knows."""
+    numbers = []
+    for user in users:
+        with contextlib.suppress(KeyError):
+            numbers.append(str(pwd.getpwnam(user).pw_uid))
+    return " ".join(numbers)
 
 
 class Queue:
@@ -659,9 +660,7 @@ def check(config, portal, slurm):
     portal.ask("blocked-accounts")
     print("ClusterTab answers, and the key may reserve.")
     if "blocked" in config["on"]:
-        group = slurm.group_of_controller()
-        if os.geteuid() != 0 and group not in [os.getegid(), *os.getgroups()]:
-            raise Trouble(OTHER_GROUP.format(group))
+        slurm.group_of_controller()
         print("slurmctld will be able to read the file of blocked accounts.")
     if "ask" in config["on"]:
         slurm.refresh()
@@ -677,9 +676,8 @@ def run(config, is_check):
         return check(config, portal, slurm)
     works = []
     if "blocked" in config["on"]:
-        works.append(
-            ("Blocked accounts", Blocked(config, portal, slurm).look, config["blocked"]["every_seconds"])
-        )
+        look = Blocked(config, portal, slurm).look
+        works.append(("Blocked accounts", look, config["blocked"]["every_seconds"]))
     if "queue" in config["on"]:
         works.append(("Queue", Queue(config, portal, slurm).look, config["queue"]["every_seconds"]))
     if "ask" in config["on"]:

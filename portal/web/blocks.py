@@ -162,6 +162,7 @@ def _row(block: AccountBlock) -> dict[str, object]:
     return {
         "account": block.account,
         "user": block.user,
+        "changes": blocks.list_changes(block),
         "reasons": [
             (
                 row,

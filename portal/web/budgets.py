@@ -35,6 +35,8 @@ from billing.rules.errors import RuleError
 from billing.rules.formatting import localized
 from billing.rules.money import rounded_text
 from billing.rules.quotas import QuotaState
+from clusters import blocks
+from clusters.models import AccountBlock
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope
@@ -185,13 +187,21 @@ def operator_budgets(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     acts = load_acts([period.quota for period in shown], over=(), moment=moment)
     reserved = _load_reserved(shown, moment)
     rows = [_stored_row(period, acts, reserved.get(period.quota_id, Fraction(0))) for period in shown]
-    blocks = QuotaBlock.objects.filter(ended_at=None).exclude(error="").select_related("account__cluster")
+    failed = QuotaBlock.objects.filter(ended_at=None).exclude(error="").select_related("account__cluster")
     endings = QuotaEnding.objects.filter(closed_at=None).exclude(error="").select_related("account__cluster")
     page = {
         "rows": [row for row in rows if row.state is not QuotaState.OK],
         "failures": [
-            *blocks.order_by("pk")[:SHOWN_FAILURES],
+            *failed.order_by("pk")[:SHOWN_FAILURES],
             *endings.order_by("pk")[:SHOWN_FAILURES],
+        ],
+        "changed": [
+            f"{block}: {change}"
+            for block in AccountBlock.objects.filter(ended_at=None)
+            .exclude(changed={})
+            .select_related("cluster")
+            .order_by("pk")[:SHOWN_FAILURES]
+            for change in blocks.list_changes(block)
         ],
         "others": periods.count() - sum(row.state is not QuotaState.OK for row in rows),
         "moment": moment,

@@ -6,14 +6,16 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from urllib.request import Request, urlopen
+from uuid import uuid4
 
 import pytest
 import yaml
 from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
-from clusters.models import Cluster, ClusterKind, Connection
+from clusters.models import AccountBlock, Act, ActKind, Cluster, ClusterKind, Connection
 from portal.core.outbox import outbox
 from portal.env import ROOT
 from portal.ops.grafana.dashboards import billing
@@ -37,6 +39,7 @@ OURS = (
         "clustertab_unpriced_gpu_seconds",
     ),
     *("clustertab_cluster_watermark_lag_seconds", "clustertab_cluster_last_success_seconds"),
+    "clustertab_changed_blocks",
     *("clustertab_cluster_failed_passes", "clustertab_quarantined_rows", "clustertab_unassigned_gpu_seconds"),
     *("clustertab_webhooks_waiting", "clustertab_webhooks_lag_seconds"),
     *("clustertab_webhooks_failing", "clustertab_webhooks_given_up"),
@@ -85,6 +88,20 @@ def a_site() -> None:
     )
     slurm = Cluster.objects.create(name="slurm", kind=ClusterKind.SLURM)
     Connection.objects.create(cluster=slurm, base_url="http://127.0.0.1:1", failures=4)
+    block = Act.objects.create(
+        cluster=slurm,
+        kind=ActKind.BLOCK,
+        target="account vision",
+        account="vision",
+        errand=uuid4(),
+        who="op",
+        intended_at=datetime.now(UTC),
+        before={},
+        intended={},
+    )
+    AccountBlock.objects.create(
+        cluster=slurm, account="vision", limits={"x": [None, 0]}, changed={"x": 8}, blocked_by=block
+    )
     outbox.add("django.core.management.call_command")
 
 
@@ -152,6 +169,7 @@ def test_the_alerts_go_off_for_what_is_wrong(served: LiveServer, pushed_lab: Lab
         "ClusterTabBrokerDown",
         "ClusterTabClusterBehind",
         "ClusterTabPassesFail",
+        "ClusterTabBlocksChanged",
         "ClusterTabUnpriced",
         "ClusterTabQuarantineGrows",
     }

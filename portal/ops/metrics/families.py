@@ -14,7 +14,7 @@ from prometheus_client.core import Metric
 from billing.payments import gateway_access
 from billing.queries import gateway_reconciliation, spending
 from billing.rules.money import Money
-from clusters import status
+from clusters import block_review, status
 from clusters.status import ClusterHealth
 from portal.core.outbox.backlog import backlog
 from portal.core.tenants.unassigned import unassigned
@@ -158,6 +158,13 @@ def _clusters(cluster_health: list[ClusterHealth], moment: datetime) -> Iterator
         "Passes over the cluster that failed in a row.",
         ("cluster",),
         [((vital.cluster,), vital.failures or 0) for vital in pulled],
+    )
+    changed = block_review.count_changed()
+    yield gauge(
+        "clustertab_changed_blocks",
+        "Blocked accounts of the cluster whose limits somebody has changed in the scheduler since.",
+        ("cluster",),
+        [((vital.cluster,), changed.get(vital.cluster, 0)) for vital in cluster_health],
     )
 
 
