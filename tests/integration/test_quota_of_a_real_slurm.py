@@ -14,11 +14,11 @@ from billing.models import QuotaAction, QuotaBlock, QuotaEvery, QuotaMeasure, Ra
 from billing.quotas import blocks, quotas, review
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
-from clusters import enforcement_plan
+from clusters import block_review, enforcement_plan
 from clusters.connectors.acts import ActRefusedError
 from clusters.connectors.slurm.acts import SlurmActs
 from clusters.enforcement_plan import SchedulerPort
-from clusters.models import Cluster
+from clusters.models import AccountBlock, Cluster
 from portal.core.tenants.models import Tenant
 from tests.builders import a_plan, a_tenant
 from tests.integration.slurm_lab import Lab, until
@@ -57,7 +57,13 @@ def allow(tenant: Tenant, hours: int, **fields: Any) -> None:
     quotas.set_quota(tenant=tenant, name="yearly", terms=terms, by=Setter.OPERATOR, moment=moment)
 
 
-def test_quota_032_037_a_real_slurm_starts_no_gpu_job_until_the_budget_is_raised(every_slurm: Lab) -> None:
+def modify_by_hand(lab: Lab, limits: str) -> None:
+    lab.slurm("sacctmgr", "-i", "modify", "account", "globex", "set", f"GrpTRES={limits}")
+
+
+def test_quota_032_037_038_a_real_slurm_starts_no_gpu_job_until_the_budget_is_raised(
+    every_slurm: Lab,
+) -> None:
     cluster = connected(every_slurm)
     if not takes_limits(cluster):
         pytest.skip(f"Slurm {every_slurm.version} takes no limits over REST: the next test is of such.")
@@ -78,6 +84,15 @@ def test_quota_032_037_a_real_slurm_starts_no_gpu_job_until_the_budget_is_raised
         waits = every_slurm.submits("cyd", "globex", "sleep 300", *gpu)
         jobs.append(waits)
         until(lambda: "Assoc" in job_state(every_slurm, waits))
+        modify_by_hand(every_slurm, "gres/gpu=0,cpu=7")  # another limit is nobody's business
+        assert block_review.review_blocks(moment=datetime.now(UTC), opens=port) == []
+        modify_by_hand(every_slurm, "gres/gpu=1,cpu=-1")
+        AccountBlock.objects.update(read_back_at=None)  # five minutes have gone by
+        (sentence,) = block_review.review_blocks(moment=datetime.now(UTC), opens=port)
+        assert sentence.endswith(": GrpTRES=gres/gpu is 1 and not our 0 any more: it is left as it is.")
+        looks()
+        assert group_limits(every_slurm, "globex").startswith("gres/gpu=1|")
+        modify_by_hand(every_slurm, "gres/gpu=0")
         allow(globex, 10**6)
         looks()
         assert group_limits(every_slurm, "globex") == before
