@@ -41,7 +41,7 @@ HELP = {
     "password": "Prometheus: the user's, for basic authentication.",
     "aws": (
         "Prometheus of AWS, one a line: region: eu-central-1, then access_key:, secret_key: and, where there is one, "
-        "session_token:."
+        "session_token:. The region alone: the identity that AWS gives the pod of the workers."
     ),
 }
 
@@ -208,10 +208,10 @@ class ConnectionForm(AddressForm[Connection]):
 
     @sensitive_variables()
     def clean_new_aws(self) -> str:
-        message = "Write region, access_key and secret_key, one a line, as name: value."
+        message = "Write region, access_key and secret_key, one a line, as name: value; or region alone."
         text = _lines(self.cleaned_data["new_aws"], message)
         names = set(json.loads(text)) if text else AWS
-        if names - {"session_token"} != AWS:
+        if names != {"region"} and names - {"session_token"} != AWS:
             raise forms.ValidationError(message)
         return text
 

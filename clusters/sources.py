@@ -18,7 +18,7 @@ from clusters.connectors.http import TIMEOUT, Endpoint
 from clusters.connectors.kubernetes.api import TIMEOUT as API_TIMEOUT
 from clusters.connectors.kubernetes.api import KubernetesApi
 from clusters.connectors.mig import by_profile, own_shares
-from clusters.connectors.prometheus import AwsKeys, PrometheusConnector, PrometheusLogin
+from clusters.connectors.prometheus import AwsIdentity, AwsKeys, PrometheusConnector, PrometheusLogin
 from clusters.connectors.prometheus.client import TIMEOUT as QUERY_TIMEOUT
 from clusters.connectors.prometheus.connector import JobTelemetry
 from clusters.connectors.prometheus.gpu_errors import GpuErrors
@@ -148,7 +148,7 @@ def _headers(text: Secret) -> dict[str, Secret]:
 
 
 @sensitive_variables()
-def _aws(text: Secret) -> AwsKeys | None:
+def _aws(text: Secret) -> AwsKeys | AwsIdentity | None:
     if not text:
         return None
     try:
@@ -159,6 +159,8 @@ def _aws(text: Secret) -> AwsKeys | None:
         region = str(values["region"])
     except (ValueError, KeyError, TypeError, AttributeError):  # without the cause, which holds the text
         raise ConnectorError("aws-keys-unreadable", retry=False) from None
+    if not any(secrets.values()):
+        return AwsIdentity(region)
     keys = {name: present(secret, what=f"aws, {name}") for name, secret in secrets.items()}
     return AwsKeys(
         region=region,

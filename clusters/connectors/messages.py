@@ -96,6 +96,12 @@ SENTENCES: Mapping[str, str] = {
     "headers-unreadable": _("The extra headers that are kept cannot be read: enter them anew."),
     "header-control-characters": _("The header {header} has line breaks or other control characters."),
     "aws-keys-unreadable": _("The AWS keys that are kept cannot be read: enter them anew."),
+    "aws-no-identity": _(
+        "AWS gives this process no identity: neither AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE nor "
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI is set. Give the service account of the workers a role, or enter keys."
+    ),
+    "aws-no-token": _("{path}, which AWS_WEB_IDENTITY_TOKEN_FILE or its like names, cannot be read."),
+    "aws-identity-refused": _("{address} gives no AWS keys to this process: {reason}"),
     "secret-unreadable": _("{reason}"),
     "watermark-ahead": _("{sentence}"),
     # of a Prometheus

@@ -140,11 +140,11 @@ SecretText = Annotated[Secret, Rule(value=secret, missing=f"; {WRITE}.")]
 
 
 class AwsEntry(Entry, frozen=True, kw_only=True):
-    """Region and keys are of use together only, so they rest together."""
+    """Region and keys are of use together only, so they rest together. Without keys: the identity of the pod."""
 
     region: str
-    access_key: SecretText
-    secret_key: SecretText
+    access_key: SecretText | None = None
+    secret_key: SecretText | None = None
     session_token: SecretText | None = None
 
 
@@ -158,6 +158,9 @@ def aws(table: Table, key: str) -> Secret | None:
         return Secret("")
     entry = read(within, AwsEntry)
     if entry is None:
+        return None
+    if (entry.access_key is None) != (entry.secret_key is None):
+        within.wrong("access_key", "goes with secret_key; without both, the identity of the pod is used.")
         return None
     values = {"region": entry.region}
     for name, value in entry.columns("region").items():

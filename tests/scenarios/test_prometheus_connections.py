@@ -14,6 +14,7 @@ from clusters.connectors.base import Secret
 from clusters.connectors.findings import Level
 from clusters.connectors.prometheus import (
     KUEUE,
+    AwsIdentity,
     AwsKeys,
     ChargeFrom,
     PrometheusConnector,
@@ -123,6 +124,8 @@ def test_keys_of_aws_rest_together_and_encrypted(op: Op, monkeypatch: pytest.Mon
         region="eu-central-1", access_key="AKIAEXAMPLE", secret_key=Secret("aws-secret-key")
     )
     assert "aws-secret-key" not in all_rows()
+    op.applies(KUBE.split("user =", maxsplit=1)[0] + 'aws = { region = "eu-central-1" }\n')
+    assert sources.prometheus_login(Connection.objects.get()).aws == AwsIdentity("eu-central-1")
     op.applies(KUBE.split("user =", maxsplit=1)[0] + "aws = {}\n")
     assert not Connection.objects.get().aws
 
@@ -180,7 +183,8 @@ def test_an_option_that_cannot_be_meant_is_refused_by_its_name(op: Op, line: str
         ('kind = "prometheus"', 'kind = "slurm"', "has password, which is for clusters of the kind 'prometheus'"),
         ('kind = "prometheus"', "", "its kind has to be 'slurm' or 'prometheus' or 'gpustack'."),
         ('url = "https://mimir.example.org/prometheus"', "", "write where Prometheus listens."),
-        ('password = "env:MIMIR_PASSWORD"', 'aws = { region = "eu" }', "aws: access_key is missing; write"),
+        ('password = "env:MIMIR_PASSWORD"', 'aws = { region = "eu", access_key = "env:MIMIR_PASSWORD" }',
+         "access_key goes with secret_key; without both, the identity of the pod is used."),
     ],
 )  # fmt: skip
 def test_a_connection_that_contradicts_itself_is_refused(

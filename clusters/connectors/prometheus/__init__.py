@@ -3,7 +3,7 @@ for how busy it was."""
 
 from clusters.connectors.prometheus.catalog import Preset
 from clusters.connectors.prometheus.connector import PrometheusConnector
-from clusters.connectors.prometheus.login import AwsKeys, PrometheusLogin
+from clusters.connectors.prometheus.login import AwsIdentity, AwsKeys, PrometheusLogin
 from clusters.connectors.prometheus.options import (
     KAI,
     KUEUE,
@@ -23,6 +23,7 @@ __all__ = [
     "VOLCANO",
     "AccountFrom",
     "Attribution",
+    "AwsIdentity",
     "AwsKeys",
     "ChargeFrom",
     "LabelNames",

@@ -1,5 +1,5 @@
-"""Who we are to a Prometheus: nobody, a user with a password, the bearer of a token, or an AWS key (Signature
-Version 4)."""
+"""Who we are to a Prometheus: nobody, a user with a password, the bearer of a token, or an AWS key or identity
+(Signature Version 4)."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ class PrometheusLogin:
     user: str = ""
     password: Secret = field(default_factory=_none)
     bearer: Secret = field(default_factory=_none)
-    aws: AwsKeys | None = None
+    aws: AwsKeys | AwsIdentity | None = None
 
     def headers(self, url: str, body: bytes, *, clock: Callable[[], int]) -> dict[str, Secret]:
         """What goes with a POST of this form. Raises `ConnectorError` for two ways at once."""
         if sum((bool(self.user), bool(self.bearer), self.aws is not None)) > 1:
             raise ConnectorError("prometheus-logins", retry=False)
         if self.aws is not None:
-            signed_headers = signed("POST", url, body, {"content-type": FORM}, keys=self.aws, now=clock())
+            keys = self.aws if isinstance(self.aws, AwsKeys) else self.aws.keys(now=clock())
+            signed_headers = signed("POST", url, body, {"content-type": FORM}, keys=keys, now=clock())
             return {name: Secret(value) for name, value in signed_headers.items()}
         headers = {"content-type": Secret(FORM)}
         if self.user:
@@ -57,6 +58,20 @@ class AwsKeys:
     secret_key: Secret
     session_token: Secret = field(default_factory=lambda: Secret(""))
     service: str = "aps"
+
+
+@dataclass(frozen=True, slots=True)
+class AwsIdentity:
+    """What AWS says of the pod in which this runs, and the region of the workspace."""
+
+    region: str
+
+    def keys(self, *, now: int) -> AwsKeys:
+        """Temporary ones, renewed before they end. Raises `ConnectorError`."""
+        from clusters.connectors.prometheus.aws_identity import given_keys  # few need it, and its XML
+
+        access_key, secret_key, token, _ = given_keys(self.region, now=now)
+        return AwsKeys(region=self.region, access_key=access_key, secret_key=secret_key, session_token=token)
 
 
 def signed(

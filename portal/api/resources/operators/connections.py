@@ -54,7 +54,7 @@ class ConnectionFields(Body):
     )
     aws = serializers.DictField(
         child=serializers.CharField(), required=False, allow_null=True, write_only=True,
-        help_text="region, access_key, secret_key and, where there is one, session_token.",
+        help_text="region, access_key, secret_key and, where there is one, session_token; or region alone.",
     )  # fmt: skip
 
 
