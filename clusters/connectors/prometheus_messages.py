@@ -55,6 +55,7 @@ SENTENCES: Mapping[str, str] = {
         "CLUSTER/ACCOUNT/JOB."
     ),
     "option-tokens-served-twice": _("Two models of tokens.served_by have {place}: name the job of each."),
+    "option-volumes-alone": _("The option volumes needs pods: both are of the same kube-state-metrics."),
     "option-tokens-unnamed": _("The options tokens.input and tokens.output have to name metrics."),
     "tokens-meter-changed": _(
         "The meter {meter} was changed or removed while its sums were read; the next sync reads them again."

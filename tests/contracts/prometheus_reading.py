@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 from clusters.connectors.base import BusyHour, UsageFact
@@ -14,6 +15,7 @@ from clusters.connectors.prometheus import PrometheusConnector, PrometheusLogin,
 from clusters.connectors.prometheus.check import examine
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.option_parsing import options_from
+from clusters.connectors.sums import MeterUnits
 from tests.fakes.prometheus import Reply, Request, StandIn
 
 HOUR = 3600
@@ -21,13 +23,18 @@ ADMITTED = 1_772_600_000  # what our own clock says; a connector decides nothing
 
 
 def connector(
-    url: str, *, clock: Callable[[], int] = lambda: ADMITTED, **options: Any
+    url: str,
+    *,
+    clock: Callable[[], int] = lambda: ADMITTED,
+    meters: MeterUnits = MappingProxyType({}),
+    **options: Any,
 ) -> PrometheusConnector:
     return PrometheusConnector(
         Endpoint(base_url=url),
         login=PrometheusLogin(),
         options=PrometheusOptions(**options),
         clock=clock,
+        meters=meters,
     )
 
 

@@ -25,6 +25,7 @@ from clusters.connectors.prometheus.token_options import TokenOptions
 from clusters.connectors.prometheus.tokens import TokenSums
 from clusters.connectors.prometheus.usage_fetch import SETTLE, UsageFetch
 from clusters.connectors.prometheus.utilisation import Telemetry
+from clusters.connectors.prometheus.volumes import VolumeSums
 from clusters.connectors.sums import MeterUnits
 
 
@@ -91,6 +92,8 @@ class PrometheusConnector(Connected):
             yield from busy
             if energy is not None:
                 yield from energy.rows(facts.values(), hours)
+            if self.options.volumes:
+                yield from VolumeSums(self.client, fetch.queries, self.meters).rows(hours)
             self.reading.complete_through = through
             self.reading.missing, self.reading.unasked = fetch.missing, fetch.unasked
             self.reading.nodes = fetch.nodes

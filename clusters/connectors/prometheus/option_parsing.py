@@ -216,5 +216,6 @@ _READERS: Mapping[str, Callable[[object, str], Any]] = {
     "preset": _choice(Preset),
     "pods": _flag,
     "tokens": _tokens,
+    "volumes": _text,
 }
 _OF_SAMPLED = ("matcher", "models", "parameters", "preset", "tokens")

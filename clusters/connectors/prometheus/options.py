@@ -163,6 +163,9 @@ class PrometheusOptions:
     energy: bool = False  # the power of devices is read, too
     pods: bool = True  # False: no usage of pods is read, as where Prometheus watches no Kubernetes
     tokens: TokenOptions | None = None
+    volumes: str = (
+        ""  # the declared meter whose sums are GiB-hours of persistent volumes; "": they are not read
+    )
 
     def __post_init__(self) -> None:
         refuse_other(self.matcher)
@@ -171,6 +174,8 @@ class PrometheusOptions:
         for name in filter(None, names):
             if not _LABEL.fullmatch(name):
                 raise ConnectorError("option-label-name", retry=False, label=quoted(name))
+        if self.volumes and not self.pods:
+            raise ConnectorError("option-volumes-alone", retry=False)
         if not self.pods and self.tokens is None:
             raise ConnectorError("option-nothing-read", retry=False)
         if self.account.source is AccountFrom.QUEUE and self.preset not in QUEUES:

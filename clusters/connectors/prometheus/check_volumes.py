@@ -1,0 +1,49 @@
+"""Test connection, for volumes: which claims there are, and whether a meter takes their GiB-hours."""
+
+from __future__ import annotations
+
+from clusters.connectors.prometheus.check_metrics import CheckSession
+from clusters.connectors.prometheus.volumes import INFO, PHASE, REQUESTED, VolumeSums
+
+FEWEST_DECIMALS = 3
+
+
+def volumes(session: CheckSession, subject: str) -> bool:
+    """Each of the series in the last hour, what their product comes to now, then the meter."""
+    options = session.queries.options
+    if not options.volumes:
+        return True
+    reader = VolumeSums(session.client, session.queries, session.meters)
+    for metric in (REQUESTED, PHASE, *((INFO,) if reader.by_class else ())):
+        if not session.count(session.queries.selector(metric)):
+            session.warn(
+                subject,
+                f"There was no {metric} in the last hour: no volumes are billed.",
+                "Right, if there are no claims. Else let kube-state-metrics read persistentvolumeclaims.",
+            )
+            return _meter(session, subject)
+    held = session.client.instant(reader.expression(), session.now)
+    gib = sum(int(one.value[1]) for one in held if one.value is not None) >> 30
+    claims = session.count(session.queries.selector(REQUESTED))
+    session.ok(subject, f"{claims:,} claims; those that are bound request {gib:,} GiB now.")
+    return _meter(session, subject)
+
+
+def _meter(session: CheckSession, subject: str) -> bool:
+    name = session.queries.options.volumes
+    meter = session.meters.get(name)
+    if meter is None:
+        session.fail(
+            subject,
+            f"No meter is called {name}: all volumes would be kept aside.",
+            "Declare it, or name another one with the option volumes.",
+        )
+    elif meter.decimals < FEWEST_DECIMALS:
+        session.warn(
+            subject,
+            f"The meter {name} has {meter.decimals} decimals: what an hour of small volumes comes to is rounded down.",
+            "Declare a meter with six decimals.",
+        )
+    else:
+        session.ok(subject, f"They are sums of the meter {name}.")
+    return True

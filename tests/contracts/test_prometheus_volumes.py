@@ -1,0 +1,133 @@
+"""Persistent volumes of claims that are bound: pushed into a real Prometheus, GiB-hours computed by hand.
+
+Names and labels are those of kube-state-metrics, docs/metrics/storage/persistentvolumeclaim-metrics.md. Not yet seen
+from a live source.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from clusters.connectors.base import BadRow, ConnectorError, UsageFact
+from clusters.connectors.findings import Level
+from clusters.connectors.http import Endpoint
+from clusters.connectors.prometheus import AccountFrom, Attribution, PrometheusLogin, PrometheusOptions, Scope
+from clusters.connectors.prometheus import Utilisation as Busy
+from clusters.connectors.prometheus.check_metrics import CheckSession
+from clusters.connectors.prometheus.check_volumes import volumes
+from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.queries import Queries
+from clusters.connectors.sums import MeterUnit
+from tests.contracts.prometheus_reading import HOUR, connector
+from tests.contracts.prometheus_worlds import Stories, World, Worlds
+from tests.integration.prom_lab import Lab
+
+GIB = 1 << 30
+METER = "volume-gib-hours"
+PLAIN = {METER: MeterUnit(METER, 6, 10**6, ())}
+BY_CLASS = {METER: MeterUnit(METER, 6, 10**6, ("storage_class",))}
+REQUESTED = "kube_persistentvolumeclaim_resource_requests_storage_bytes"
+OPTIONS: dict[str, Any] = {
+    "matcher": 'cluster="volumes"',
+    "utilisation": Busy(scope=Scope.OFF),
+    "volumes": METER,
+}
+story = Stories()
+
+
+@pytest.fixture(scope="module")
+def worlds(pushed_lab: Lab) -> Worlds:
+    return story.pushed(pushed_lab)
+
+
+def claim(
+    world: World,
+    name: str,
+    *sizes: tuple[int, int | None, int],
+    namespace: str,
+    phase: str = "Bound",
+    of: str = "fast",
+) -> None:
+    """What kube-state-metrics tells of a claim, with its sizes in bytes from second to second."""
+    identity = {"namespace": namespace, "persistentvolumeclaim": name}
+    begin, end = sizes[0][0], sizes[-1][1]
+    world.series(REQUESTED, identity, [(since, until, float(size)) for since, until, size in sizes])
+    info = {**identity, "storageclass": of, "volumename": f"pvc-{name}", "volumemode": "Filesystem"}
+    world.series("kube_persistentvolumeclaim_info", info, [(begin, end, 1)])
+    for one in ("Bound", "Lost", "Pending"):
+        labels = {**identity, "phase": one}
+        world.series("kube_persistentvolumeclaim_status_phase", labels, [(begin, end, float(one == phase))])
+
+
+@story
+def _claims(worlds: Worlds) -> None:
+    world = worlds.new("volumes")
+    world.node("n-1", product="NVIDIA-H100-80GB-HBM3")
+    claim(world, "home", (0, None, 100 * GIB), namespace="team")
+    claim(world, "grows", (0, 1800, 10 * GIB), (1800, None, 30 * GIB), namespace="team", of="slow")
+    claim(world, "waits", (0, None, 500 * GIB), namespace="team", phase="Pending")
+    claim(world, "decimal", (0, None, 10**9), namespace="other")  # 1 GB
+    claim(world, "gone", (0, 1800, 60 * GIB), namespace="short")
+    for name, label in (("team", "vision"), ("other", "speech")):
+        world.series("kube_namespace_labels", {"namespace": name, "label_owner": label}, [(0, None, 1)])
+
+
+def sums(worlds: Worlds, meters: Any = PLAIN, **options: Any) -> dict[str, str]:
+    """GiB-hours of the first hour, by account and dimensions."""
+    source = connector(worlds.url, meters=meters, **OPTIONS | options)
+    rows = list(source.usage(since=worlds.begin, until=worlds.begin + World.LENGTH - 600, open_keys=()))
+    assert not [row for row in rows if isinstance(row, BadRow)]
+    facts = [row for row in rows if isinstance(row, UsageFact) and row.meter == METER]
+    assert len({row.source_key for row in facts}) == len(facts)
+    return {
+        f"{row.account} {row.gpu_model}".strip(): f"{Decimal(row.quantity or 0).scaleb(-6)}"
+        for row in facts
+        if (row.started, row.ended) == (worlds.begin, worlds.begin + HOUR)
+    }
+
+
+def test_bound_claims_are_gib_hours_of_their_namespace_whether_or_not_a_pod_uses_them(worlds: Worlds) -> None:
+    assert sums(worlds) == {
+        "team": "120.000000",  # 100 × 1 h, 10 × ½ h and 30 × ½ h; what waits for a volume holds none
+        "other": f"{Decimal(10**9 * HOUR * 10**6 // (GIB * HOUR)).scaleb(-6)}",  # rounded down, once an hour
+        "short": "30.000000",  # it was deleted after half an hour
+    }
+
+
+def test_a_meter_with_classes_tells_them_apart(worlds: Worlds) -> None:
+    by_class = sums(worlds, BY_CLASS)
+    assert by_class["team storage_class=fast"] == "100.000000"
+    assert by_class["team storage_class=slow"] == "20.000000"
+
+
+def test_the_account_can_be_a_label_of_the_namespace(worlds: Worlds) -> None:
+    account = Attribution(source=AccountFrom.NAMESPACE_LABEL, label="label_owner")
+    by_owner = sums(worlds, account=account)
+    assert by_owner["vision"] == "120.000000"
+    assert by_owner[""] == "30.000000"  # of a namespace without the label: nobody's
+
+
+def test_a_meter_that_is_not_declared_keeps_the_sums_aside(worlds: Worlds) -> None:
+    source = connector(worlds.url, **OPTIONS)
+    rows = list(source.usage(since=worlds.begin, until=worlds.begin + HOUR + 600, open_keys=()))
+    assert {row.code for row in rows if isinstance(row, BadRow)} == {"meter-not-declared"}
+
+
+def test_test_connection_says_what_it_found(worlds: Worlds) -> None:
+    now = worlds.begin + World.LENGTH - 60
+    with PrometheusClient(Endpoint(base_url=worlds.url), PrometheusLogin(), clock=lambda: now) as client:
+        session = CheckSession(client, Queries(PrometheusOptions(**OPTIONS)), now, PLAIN)
+        session.now = now
+        assert volumes(session, "Volumes")
+    assert [(one.level, one.sentence) for one in session.findings] == [
+        (Level.OK, "4 claims; those that are bound request 130 GiB now."),
+        (Level.OK, f"They are sums of the meter {METER}."),
+    ]
+
+
+def test_volumes_without_pods_are_refused() -> None:
+    with pytest.raises(ConnectorError, match="The option volumes needs pods"):
+        PrometheusOptions(volumes=METER, pods=False)
