@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters import enforcement_plan, job_control
+from clusters import block_review, enforcement_plan, job_control
 from clusters.connectors.base import ConnectorError
 from clusters.enforcement_plan import SchedulerPort, StalePlanError
 from clusters.job_control import CarriedOut, carry_out
 from clusters.models import AccountBlock, Act, ActKind, BlockReason, Cluster
+from tests.builders import at
 from tests.fakes.kubernetes import StandIn
 from tests.fakes.kubernetes_http import Call
 from tests.fakes.kubernetes_port import a_port, a_world, connected
@@ -170,6 +171,11 @@ def test_quota_038_what_op_opened_by_hand_meanwhile_is_left_so(newest: StandIn) 
         "stopPolicy of LocalQueue vision/day is None and not our Hold any more: it is left as it is.",
     )
     writes = len(newest.writes())
+    assert block_review.review_blocks(moment=at("2026-03-05"), opens=a_port) == [
+        f"{cluster.name}/vision: stopPolicy of LocalQueue vision/day is None and not our Hold any more: it is left "
+        "as it is."
+    ]
+    assert len(newest.writes()) == writes
     assert carried(port, plan).good
     assert len(newest.writes()) == writes + 1  # of the other one
     assert newest.objects["localqueues", "vision", "day"].owners["kubectl-edit", "Update"]
