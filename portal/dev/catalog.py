@@ -69,6 +69,7 @@ OPERATORS_CODE = (
         "invoice_acts",
         "job_acts",
         "limits",
+        "meters",
         "nodes",
         "onboarding",
         "operator",

@@ -37,6 +37,7 @@ from portal.web.job_acts import act_on_job
 from portal.web.jobs import job, jobs, jobs_csv
 from portal.web.limits import operator_limits
 from portal.web.live import live
+from portal.web.meters import operator_meters
 from portal.web.nodes import cluster_nodes
 from portal.web.notifications import (
     change_notifications,
@@ -238,6 +239,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/webhooks/<slug:hook>/", operator_webhook, name="operator_webhook"),
     path("operator/budgets/", operator_budgets, name="operator_budgets"),
     path("operator/limits/", operator_limits, name="operator_limits"),
+    path("operator/meters/", operator_meters, name="operator_meters"),
     path("operator/service-credits/", operator_service_credits, name="operator_service_credits"),
     path("operator/idle-jobs/", operator_idle_jobs, name="operator_idle_jobs"),
     path("operator/clusters/", clusters, name="operator_clusters"),
