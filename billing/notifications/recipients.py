@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from billing.models import BillingContact, Notice, NoticeKind
+from django.db.models import Q
+
+from billing.models import BillingContact, Notice, NoticeKind, Quota, QuotaEnding
 from billing.models.contacts import TOPICS
 from portal.core.tenants.models import Membership, Role, Tenant
 
@@ -61,17 +63,31 @@ def _choose(topic: str, contacts: list[str], email: str, payers: Callable[[], li
 
 
 def _list_quota_recipients(notice: Notice) -> list[str]:
-    """The members that the quota names, as far as they are members still; else as for any budget.
+    """The members that the quota names, as far as they are members still and may read it; else as for any budget.
 
     Of idle jobs first the members who are their user on the clusters.
     """
     people = Membership.objects.filter(tenant=notice.tenant, user__is_active=True).order_by("pk")
     if named := notice.details.get("members"):
-        return list(people.filter(user__email__in=named).values_list("user__email", flat=True))
-    own: list[str] = []
+        people = people.filter(user__email__in=named)
+        if notice.tenant.members_see_own:
+            users = _list_counted_users(notice)
+            own = Q(scheduler_users__contains=users) if all(users) else Q(pk=None)
+            people = people.filter(~Q(role=Role.MEMBER) | own)
+        return list(people.values_list("user__email", flat=True))
+    own_jobs: list[str] = []
     if notice.kind == NoticeKind.WASTE and (user := notice.details["user"]):
-        own += people.filter(scheduler_users__contains=[user]).values_list("user__email", flat=True)
-    return list(dict.fromkeys([*own, *list_recipients(notice.tenant, notice.kind)]))
+        own_jobs += people.filter(scheduler_users__contains=[user]).values_list("user__email", flat=True)
+    return list(dict.fromkeys([*own_jobs, *list_recipients(notice.tenant, notice.kind)]))
+
+
+def _list_counted_users(notice: Notice) -> list[str]:
+    """Whose use the notice's budgets count: who sees their own jobs alone is told of those alone. "": everybody's."""
+    if notice.kind == NoticeKind.QUOTA_ENDING:
+        endings = QuotaEnding.objects.filter(pk__in=notice.details["rows"])
+        return sorted({*endings.values_list("quota__user", flat=True)})
+    named = [row["quota"] for row in notice.details.get("quotas", ())]
+    return sorted({*Quota.objects.filter(pk__in=named).values_list("user", flat=True)})
 
 
 def _list_payers(tenant: Tenant) -> list[str]:

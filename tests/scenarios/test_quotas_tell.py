@@ -141,6 +141,32 @@ def test_quota_028_owners_and_billing_or_named_members_are_told(cluster: Cluster
     }
 
 
+def test_quota_028_a_member_who_sees_own_jobs_alone_is_told_of_budgets_of_these_alone(
+    cluster: Cluster, vision: Tenant
+) -> None:
+    Tenant.objects.filter(pk=vision.pk).update(members_see_own=True)
+    Membership.objects.filter(user__email="ben@vision.example").update(scheduler_users=["ben"])
+    both = ("ann@vision.example", "ben@vision.example")
+    a_quota(vision, thresholds=("50%",), recipients=both)
+    a_quota(vision, "bens", user="ben", thresholds=("50%",), recipients=("ben@vision.example",))
+    a_quota(
+        vision,
+        "doras",
+        user="dora",
+        thresholds=("50%",),
+        recipients=("ben@vision.example", "ann@vision.example"),
+    )
+    spend(cluster, "900")
+    spend(cluster, "600", "2026-03-03", user="dora")
+    look("2026-03-04")
+    told = [(tuple(message.to), str(message.subject)) for message in mail.outbox]
+    assert sorted(told) == [
+        (("ann@vision.example",), "Budget doras: 50% is used"),
+        (("ann@vision.example",), "Budget monthly: 50% is used"),
+        (("ben@vision.example",), "Budget bens: 50% is used"),
+    ]
+
+
 def test_quota_028_the_e_mail_says_that_no_job_can_be_submitted(cluster: Cluster, vision: Tenant) -> None:
     a_quota(vision, thresholds=("50%", "100%"), action=QuotaAction.NO_SUBMISSIONS)
     spend(cluster, "600")
