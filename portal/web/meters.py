@@ -28,7 +28,7 @@ NAMES = (*TEXTS, *NUMBERS, "dimensions")
 LONGEST = 500
 
 
-@operator_page("operator_plans", acts=Right.PLANS)
+@operator_page("plans", acts=Right.PLANS)
 def operator_meters(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     if request.method == "POST":
         _change(request)

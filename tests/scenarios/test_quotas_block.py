@@ -145,10 +145,14 @@ def test_quota_032_what_is_used_up_blocks_the_account_within_two_passes_and_says
 def test_quota_035_no_limit_that_ends_running_jobs_is_ever_written(lab: Lab) -> None:
     a_quota(lab.tenant, action=QuotaAction.NO_SUBMISSIONS)
     before = dict(lab.slurm.world.limits("vision").tres["group.minutes"])
+    count = len(lab.slurm.world.associations)
     spend(lab.cluster, "1000.00")
     lab.goes_by()
     assert (lab.gpus, lab.submits) == (0, 0)
     assert lab.slurm.world.limits("vision").tres["group.minutes"] == before
+    lab.raise_to("2000", action=QuotaAction.NO_SUBMISSIONS)
+    lab.goes_by()
+    assert len(lab.slurm.world.associations) == count  # none was deleted, which would cancel its jobs
 
 
 def test_quota_037_raised_it_is_free_by_itself_with_the_limits_from_before(lab: Lab) -> None:
