@@ -10,7 +10,15 @@ from django.db import models
 from django.db.models import F, Q
 
 from billing.models.notices import Notice
-from billing.models.quota_terms import AMOUNT, LONGEST_NAME, LONGEST_TEXT, SCOPE, QuotaColumns
+from billing.models.quota_terms import (
+    AMOUNT,
+    LONGEST_NAME,
+    LONGEST_TEXT,
+    SCOPE,
+    QuotaColumns,
+    QuotaCredits,
+    QuotaMeasure,
+)
 from billing.models.wallets import Wallet
 from billing.rules.quotas import THRESHOLD_TEXT, Watched
 from portal.core.audit import track
@@ -152,6 +160,12 @@ class Quota(QuotaColumns):
     def is_of_whole_tenant(self) -> bool:
         """Whether nothing narrows what it counts."""
         return self.project_id is None and not any(getattr(self, column) for column in SCOPE)
+
+    @property
+    def counts_corrections(self) -> bool:
+        """Whether it is on what is billed: corrections of earlier periods count where an invoice brings them."""
+        is_money = self.measure == QuotaMeasure.MONEY and self.is_of_whole_tenant
+        return is_money and self.credits != QuotaCredits.GROSS
 
 
 class QuotaPeriod(models.Model):

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from billing.catalog import terms
-from billing.models import BillingPeriod, Quota, QuotaCredits, QuotaMeasure
+from billing.models import BillingPeriod, Quota, QuotaMeasure
 from billing.quotas import carry_over, counters, freshness, pools, reservations, valued_use
 from billing.quotas.counters import EVERYTHING, Count, Edge, Span, Wants, scope_of
 from billing.quotas.credits import load_credits
@@ -111,7 +111,7 @@ def load_figures(
     that is left out."""
     keys = [quota.pk for quota in quotas]
     quotas = [*quotas, *pools.load_relatives(quotas)]
-    calendars = load_calendars(quotas)
+    calendars = load_calendars(quotas, moment=moment)
     windows = {quota.pk: calendars[quota.tenant_id].window(quota, moment) for quota in quotas}
     # Before what is used: of a pull between the two, seconds are counted twice for a moment, and never lost.
     reserved = reservations.load_reserved(quotas, windows, moment=moment, besides=besides)
@@ -177,7 +177,7 @@ def load_views(
     """By key how each quota stands in its window, without what is carried, reserved or lent."""
     plan = _Plan()
     for key, (quota, window) in views.items():
-        if quota.is_of_whole_tenant and quota.credits != QuotaCredits.GROSS:
+        if quota.counts_corrections:
             plan.billed.add(quota.tenant_id)
         plan.pieces[key] = list(_pieces(plan, quota, window, calendars[quota.tenant_id]))
     counts = plan.wants.count(moment)
@@ -305,7 +305,7 @@ class _Value:
                 total.grown += self._of_unit(after.terms) - terms
                 if self.quota.with_paid:
                     total.rated += self._of_unit(after.paid)
-                if self.quota.credits != QuotaCredits.GROSS:  # what lies in the window, its use says already
+                if self.quota.counts_corrections:  # what lies in the window, its use says already
                     total.rated += self._of_unit(
                         amount for end, amount in after.corrections if end <= window.start
                     )

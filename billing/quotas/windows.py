@@ -14,6 +14,7 @@ from billing.rules.days import Days
 from billing.rules.quotas import Every
 
 DAY = timedelta(days=1)
+SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +78,15 @@ def days_of(period: BillingPeriod) -> tuple[date, date]:
     return period.start.astimezone(zone).date(), rules.last_day(period.end, zone=zone) + DAY
 
 
-def load_calendars(quotas: Sequence[Quota]) -> Mapping[int, Calendar]:
-    """By tenant. One query."""
+def load_calendars(quotas: Sequence[Quota], *, moment: datetime | None = None) -> Mapping[int, Calendar]:
+    """By tenant. One query; another where some count what is billed at a moment, whose period may not be kept yet."""
     tenants = {quota.tenant_id: quota.tenant for quota in quotas}
     by_tenant = billing_periods.list_kept(tenants)
+    billed = {quota.tenant_id for quota in quotas if quota.counts_corrections}
+    if moment is not None and billed:
+        spans = [(tenants[pk], moment, moment + SECOND) for pk in sorted(billed)]
+        for period in billing_periods.missing_periods(spans):
+            by_tenant[period.tenant_id].append(period)
     return {
         pk: Calendar(billing_periods.days_by(tenant.zone, by_tenant[pk]), by_tenant[pk])
         for pk, tenant in tenants.items()

@@ -113,6 +113,20 @@ def test_quota_009_usage_that_turns_out_less_lowers_what_is_billed_next(
     assert [one.used for one in past(net, "2026-04-04")] == [30, 90]
 
 
+def test_quota_009_a_correction_counts_before_anything_is_used_in_the_month(
+    cluster: Cluster, vision: Tenant
+) -> None:
+    net = a_quota(vision, made="2026-02-01", credits=QuotaCredits.NET)
+    spend(cluster, "100", "2026-02-10")
+    assert stories.closed("2026-02", vision, accept="the lab's").number
+    assert used(net, "2026-03-05") == 0
+    spend(cluster, "30", "2026-02-20")
+    assert used(net, "2026-03-05") == 30
+    assert not vision.periods.filter(start=builders.at("2026-03-01")).exists()
+    spend(cluster, "7", "2026-03-06")
+    assert used(net, "2026-03-07") == 37
+
+
 def test_quota_009_while_a_month_is_open_its_late_usage_is_no_correction_of_the_next(
     cluster: Cluster, vision: Tenant
 ) -> None:
