@@ -120,14 +120,17 @@ def make_statements(
     rated: Mapping[int, Sequence[RatedPeriod]],
     *,
     lacking: Lacking = Lacking.CREATED,
+    besides: Sequence[BillingPeriod] = (),
 ) -> dict[int, Statement | MixedCurrenciesError]:
     """As `make_statement`, by tenant, of whom each has one of the periods; `rated` is `load_rated_periods` of them.
+
+    What is `owed` of earlier periods that are named `besides` is told, too, whether or not they have changed.
 
     Eight queries at most, however many they are, where plans have prices alone and nobody pays for another.
     `lacking` says what becomes of periods in which terms of plans hold and that there are not yet.
     """
     books, supposed = payer_statements.load_payer_statements(periods, rated, lacking=lacking)
-    outcomes = _compute_statements(books, rated, supposed)
+    outcomes = _compute_statements(books, rated, supposed, besides)
     return {period.tenant_id: _add_paid(period.tenant_id, outcomes) for period in periods}
 
 
@@ -150,6 +153,7 @@ def _compute_statements(
     books: Mapping[UsageParties, payer_statements.PayerStatement],
     rated: Mapping[int, Sequence[RatedPeriod]],
     supposed: Sequence[BillingPeriod],
+    besides: Sequence[BillingPeriod] = (),
 ) -> dict[UsageParties, Statement | MixedCurrenciesError]:
     """By whose use it is, and who pays. `supposed`: periods that are not kept, and count as if they were."""
     reach = billed_usage.of_tenants(rated)
@@ -160,11 +164,15 @@ def _compute_statements(
         for parties, payer_statement in books.items()
     }
     earlier = BillingPeriod.objects.in_bulk({pk for ids in news.values() for pk in ids})
+    more: dict[int, list[BillingPeriod]] = defaultdict(list)
+    for period in besides:
+        more[period.tenant_id].append(period)
     touched = {
-        parties: [*(earlier[pk] for pk in news[parties]), payer_statement.period]
+        parties: [*(earlier[pk] for pk in news[parties]), *more[parties.tenant], payer_statement.period]
         for parties, payer_statement in books.items()
     }
-    touched |= _load_term_periods(books, touched, supposed)
+    for parties, periods in _load_term_periods(books, touched, supposed).items():
+        touched[parties] = [*periods, books[parties].period]  # which may be supposed by the caller alone
     totals, lines = rows.load_totals(touched), rows.load_lines(touched)
     names = rows.load_names(totals, lines)
     prices = rows.load_prices({row.price_id for row in totals} | {line.price_id for line in lines})

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from fractions import Fraction
-from typing import NamedTuple
 
+from billing.catalog import billing_periods, third_party_payers
 from billing.catalog.billing_periods import Lacking
 from billing.invoicing import charges, close_inputs, statements
 from billing.invoicing.charges import ChargeInputs, InOrder
 from billing.invoicing.statements import MixedCurrenciesError, Statement
 from billing.models import BillingPeriod
 from billing.queries.costs import Tag, cost, tag
+from billing.quotas import corrections
+from billing.quotas.corrections import Correction
 from billing.quotas.counters import Count, Key, rows, sql
 from billing.rules.money import Money
 from billing.rules.period import Period
@@ -44,13 +45,6 @@ class Line:
     def part(self, seconds: Fraction) -> Fraction:
         """What so much of it is worth."""
         return self.amount.amount * min(seconds, self.seconds) / self.seconds if self.seconds else Fraction(0)
-
-
-class Correction(NamedTuple):
-    """Billed of an earlier period: when that ended, and how much."""
-
-    end: datetime
-    amount: Money
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +83,18 @@ def load_charges(
 ) -> dict[int, tuple[Charged, Charged]]:
     """By billing period what its statement comes to as rated, and with what running jobs have used since.
 
-    As many queries as for a close of each tenant's first period, and again of each's second, and so on.
+    As many queries as for a close, however many periods there are; where one tenant pays for another, as many again for
+    the second periods of these, and so on.
     """
-    rounds: list[list[tuple[BillingPeriod, Count]]] = []
-    seen: dict[int, int] = defaultdict(int)
+    paying = third_party_payers.list_involved({period.tenant_id for period, _ in wanted})
+    rounds: list[dict[int, list[tuple[BillingPeriod, Count]]]] = []
+    turns: dict[int, int] = defaultdict(int)
     for period, count in wanted:
-        place = seen[period.tenant_id]
-        seen[period.tenant_id] += 1
-        if place == len(rounds):
-            rounds.append([])
-        rounds[place].append((period, count))
+        turn = turns[period.tenant_id]
+        turns[period.tenant_id] += period.tenant_id in paying
+        if turn == len(rounds):
+            rounds.append(defaultdict(list))
+        rounds[turn][period.tenant_id].append((period, count))
     charged: dict[int, tuple[Charged, Charged]] = {}
     for one in rounds:
         charged |= _charges_of_round(one, prices)
@@ -106,56 +102,44 @@ def load_charges(
 
 
 def _charges_of_round(
-    wanted: Sequence[tuple[BillingPeriod, Count]], prices: Mapping[int, PriceTag]
+    wanted: Mapping[int, Sequence[tuple[BillingPeriod, Count]]], prices: Mapping[int, PriceTag]
 ) -> dict[int, tuple[Charged, Charged]]:
-    periods = [period for period, _ in wanted]
-    rated = close_inputs.load_rated_periods(periods)
-    outcomes = statements.make_statements(periods, rated, lacking=Lacking.SUPPOSED)
-    others = statements.load_paid_statements(periods)
-    billed = _load_billed_corrections(periods)
+    """The statement of a tenant's newest period says what is owed of those before it, too."""
+    newest = [max((period for period, _ in own), key=lambda one: one.start) for own in wanted.values()]
+    besides = [period for own in wanted.values() for period, _ in own]
+    rated = close_inputs.load_rated_periods(newest)
+    outcomes = statements.make_statements(newest, rated, lacking=Lacking.SUPPOSED, besides=besides)
+    others = statements.load_paid_statements(newest)
+    corrected = corrections.load_corrections(besides, newest, rated, outcomes)
     charged = {}
-    for period, count in wanted:
-        own = outcomes[period.tenant_id]
+    for tenant, listed in wanted.items():
+        own = outcomes[tenant]
         if isinstance(own, MixedCurrenciesError) or own.charge_inputs is None:
             continue
-        whole = [own, *(other for _, other in others.get(period.tenant_id, []))]
-        grown = _grown_lines(own.charge_inputs.period, count, prices)
-        paid = [money for one in _by_user(own) for money in _amounts(one, {})]
-        corrections = billed[period.pk]
-        if all(row.closed for row in rated.get(period.tenant_id, []) if row.period != period.pk):
-            corrections += _pending_corrections(own, period)
-        charged[period.pk] = (
-            replace(_charged(whole, {}, paid), corrections=corrections),
-            replace(_charged(whole, grown, paid), corrections=corrections),
-        )
+        whole = [own, *(other for _, other in others.get(tenant, []))]
+        services = {period.pk: billing_periods.as_rule(period) for period, _ in listed}
+        grown: dict[LineKey, Fraction] = {}
+        for period, count in listed:
+            grown |= _grown_lines(services[period.pk], count, prices)
+        before = _owed_by_all(whole, {})
+        after = _owed_by_all(whole, grown) if grown else before
+        paid = _paid_amounts(own)
+        for pk, service in services.items():
+            charged[pk] = (
+                _charged(before.get(service, ()), paid, corrected.get(pk, ())),
+                _charged(after.get(service, ()), paid, corrected.get(pk, ())),
+            )
     return charged
 
 
-def _load_billed_corrections(periods: Sequence[BillingPeriod]) -> Mapping[int, list[Correction]]:
-    """By period what its close has billed or given back of earlier ones. One query."""
-    corrections: dict[int, list[Correction]] = defaultdict(list)
-    for period, end, amount, currency in rows(
-        sql.CORRECTIONS, {"periods": [period.pk for period in periods]}
-    ):
-        corrections[period].append(Correction(end, Money.from_minor(int(amount), currency)))
-    return corrections
+OwedAmounts = Sequence[tuple[LineKey | TermKey, Money]]
 
 
-def _pending_corrections(own: Statement, period: BillingPeriod) -> list[Correction]:
-    """What the period's close would bill now of earlier ones; what is late for a closed one waits for the next."""
-    if period.closed_at is not None:
-        return []
-    return [
-        Correction(line.key.service.end, line.amount)
-        for one in (own, *own.others)
-        for line in one.lines
-        if line.correction
-    ]
-
-
-def _charged(whole: Sequence[Statement], grown: Mapping[LineKey, Fraction], paid: Sequence[Money]) -> Charged:
-    use: dict[tuple[str, int], Money] = {}
-    terms: list[Money] = []
+def _owed_by_all(
+    whole: Sequence[Statement], grown: Mapping[LineKey, Fraction]
+) -> Mapping[Period, OwedAmounts]:
+    """By service period what all who pay for the tenant's use owe, with so much use more."""
+    amounts: dict[Period, list[tuple[LineKey | TermKey, Money]]] = defaultdict(list)
     left = dict(grown)
     for place, one in enumerate(whole):
         known = one.charge_inputs.used if one.charge_inputs else {}
@@ -165,13 +149,46 @@ def _charged(whole: Sequence[Statement], grown: Mapping[LineKey, Fraction], paid
             for key in list(left)
             if key in known or (is_last and key.price_id in one.prices)
         }
-        for key, amount in _owed_of_period(one, own):
-            if isinstance(key, LineKey):
-                name = key.project, key.price_id
-                use[name] = use[name] + amount if name in use else amount
-            else:
-                terms.append(amount)
-    return Charged(use, terms, paid)
+        for service, part in _owed(one, own).items():
+            amounts[service] += part
+    return amounts
+
+
+def _owed(one: Statement, grown: Mapping[LineKey, Fraction]) -> Mapping[Period, OwedAmounts]:
+    """By service period what one of them owes."""
+    amounts: dict[Period, list[tuple[LineKey | TermKey, Money]]] = defaultdict(list)
+    inputs = one.charge_inputs
+    if inputs is None:
+        return amounts
+    owed = charges.calculate_charges(_with_growth(inputs, grown)) if grown else one.owed
+    for key, entry in owed.items():
+        amount = _amount(key, entry, one)
+        if amount is not None:
+            amounts[key.service].append((key, amount))
+    return amounts
+
+
+def _paid_amounts(own: Statement) -> list[Money]:
+    """What the tenant pays for others, of each once: its statements of other currencies tell of the same use."""
+    by_user = {one.user.pk: one for one in reversed(own.paid) if one.user}
+    return [
+        amount
+        for one in by_user.values()
+        if one.charge_inputs is not None
+        for _, amount in _owed(one, {}).get(one.charge_inputs.period, ())
+    ]
+
+
+def _charged(owed: OwedAmounts, paid: Sequence[Money], corrected: Sequence[Correction]) -> Charged:
+    use: dict[tuple[str, int], Money] = {}
+    terms: list[Money] = []
+    for key, amount in owed:
+        if isinstance(key, LineKey):
+            name = key.project, key.price_id
+            use[name] = use[name] + amount if name in use else amount
+        else:
+            terms.append(amount)
+    return Charged(use, terms, paid, corrected)
 
 
 def _grown_lines(service: Period, count: Count, prices: Mapping[int, PriceTag]) -> dict[LineKey, Fraction]:
@@ -183,54 +200,30 @@ def _grown_lines(service: Period, count: Count, prices: Mapping[int, PriceTag]) 
     return grown
 
 
-def _owed_of_period(
-    one: Statement, grown: Mapping[LineKey, Fraction]
-) -> list[tuple[LineKey | TermKey, Money]]:
-    """What is owed for the statement's own period, with so much use more."""
-    inputs = one.charge_inputs
-    if inputs is None:
-        return []
-    owed = charges.calculate_charges(_with_growth(inputs, grown)) if grown else one.owed
-    owed_amounts = []
-    for key, entry in owed.items():
-        if key.service == inputs.period:
-            amount = _amount(key, entry, one)
-            if amount is not None:
-                owed_amounts.append((key, amount))
-    return owed_amounts
-
-
 def _amount(key: LineKey | TermKey, entry: Owed, one: Statement) -> Money | None:
     if isinstance(key, LineKey):
         return entry.amount(one.prices[key.price_id].version.plan.currency)
     return entry.share.amount if entry.share is not None else None
 
 
-def _amounts(one: Statement, grown: Mapping[LineKey, Fraction]) -> list[Money]:
-    return [amount for _, amount in _owed_of_period(one, grown)]
-
-
-def _by_user(own: Statement) -> list[Statement]:
-    """One of each whom the tenant pays for: its statements of other currencies tell of the same use."""
-    return list({one.user.pk: one for one in reversed(own.paid) if one.user}.values())
-
-
 def _with_growth(inputs: ChargeInputs, grown: Mapping[LineKey, Fraction]) -> ChargeInputs:
     used = {**inputs.used}
     for key, seconds in grown.items():
         used[key] = used.get(key, Fraction(0)) + seconds
-    return replace(inputs, used=used, in_order=_grown_last(inputs.in_order, inputs.period, grown))
+    return replace(inputs, used=used, in_order=_grown_last(inputs.in_order, grown))
 
 
-def _grown_last(in_order: InOrder, period: Period, grown: Mapping[LineKey, Fraction]) -> InOrder:
+def _grown_last(in_order: InOrder, grown: Mapping[LineKey, Fraction]) -> InOrder:
     """An allowance covers what is rated first, in its order; what has grown since is later than all of it."""
+    by_service: dict[Period, dict[int, Fraction]] = {}
+    for key, seconds in grown.items():
+        later = by_service.setdefault(key.service, defaultdict(Fraction))
+        later[key.price_id] += seconds
 
     def ordered(service: Period, use: Mapping[int, Fraction], available: Fraction) -> Mapping[int, Fraction]:
-        if service != period:
+        if service not in by_service:
             return in_order(service, use, available)
-        later: dict[int, Fraction] = defaultdict(Fraction)
-        for key, seconds in grown.items():
-            later[key.price_id] += seconds
+        later = by_service[service]
         rated = {price: seconds - later.get(price, Fraction(0)) for price, seconds in use.items()}
         rated_sum = sum(rated.values(), Fraction(0))
         if available >= rated_sum:
