@@ -39,13 +39,15 @@ def review_blocks(*, moment: datetime, opens: Callable[[Cluster], SchedulerPort]
     # One that is away is tried again after as long.
     AccountBlock.objects.filter(pk__in=[row.pk for row in rows]).update(read_back_at=moment)
     sentences = []
-    for cluster, blocked in groupby(sorted(rows, key=lambda row: row.cluster_id), lambda row: row.cluster):
+    for cluster, group in groupby(sorted(rows, key=lambda row: row.cluster_id), lambda row: row.cluster):
         try:
             with opens(cluster) as port:
-                for row in blocked:
-                    sentences += _review(row, _limits(port, row))
+                for row in group:
+                    sentences += _review(port, row)
         except (LimitError, ConnectorError) as error:
             log.info("blocks not read back", cluster=cluster.name, why=str(error))
+        except Exception:  # and no other cluster's
+            log.exception("blocks not read back", cluster=cluster.name)
     for sentence in sentences:
         log.warning("a blocked account was changed by hand", change=sentence)
     return sentences
@@ -57,14 +59,17 @@ def count_changed() -> Mapping[str, int]:
     return dict(rows.annotate(Count("pk")).order_by("cluster__name"))
 
 
-def _limits(port: SchedulerPort, row: AccountBlock) -> Mapping[str, Any]:
+def _review(port: SchedulerPort, row: AccountBlock) -> list[str]:
+    """Raises ConnectorError where the scheduler is away; what it refuses of one account stops no other."""
     try:
-        return port.acts.limits(row.account, row.user)
+        now: Mapping[str, Any] = port.acts.limits(row.account, row.user)
     except NoAccountError:
-        return {}
-
-
-def _review(row: AccountBlock, now: Mapping[str, Any]) -> list[str]:
+        now = {}
+    except ConnectorError as error:
+        if error.retry:
+            raise
+        log.info("block not read back", account=str(row), why=str(error))
+        return []
     changed = {name: now.get(name) for name, (_, ours) in row.limits.items() if now.get(name) != ours}
     if changed == row.changed:
         return []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch
 from django.db.models.functions import Now
 
 from clusters.models import AccountBlock, Act, ActKind, ActOutcome, BlockReason, Cluster
@@ -53,11 +53,14 @@ def is_in_force(cluster: Cluster, account: str, *, source: str, user: str = "") 
     return rows.filter(placed_by__outcome=ActOutcome.DONE).exists()
 
 
-def with_reasons(cluster: Cluster) -> QuerySet[AccountBlock]:
-    """The cluster's blocks by account, each with its reasons as `standing`. Two queries."""
+def list_blocks(cluster: Cluster) -> list[tuple[AccountBlock, list[BlockReason]]]:
+    """The cluster's blocks by account, each with what stands beneath it, the oldest first. Two queries."""
     rows = BlockReason.objects.filter(ended_at=None).select_related("placed_by").order_by("pk")
     blocks = AccountBlock.objects.filter(cluster=cluster, ended_at=None).order_by("account", "user")
-    return blocks.prefetch_related(Prefetch("reasons", queryset=rows, to_attr="standing"))
+    return [
+        (block, list(block.reasons.all()))
+        for block in blocks.prefetch_related(Prefetch("reasons", queryset=rows))
+    ]
 
 
 def demanded_by(rows: Iterable[BlockReason], names: Iterable[str]) -> set[str]:
@@ -110,6 +113,7 @@ def place(act: Act, *, source: str, submits: bool, restores: Limits, drains: boo
         ours = act.intended[name]
         if name not in block.limits or act.before.get(name) != ours:
             block.limits[name] = [before, ours]  # somebody may have changed it since: that comes back
+        block.changed.pop(name, None)
     block.save()
     # A reason that stands is placed again where somebody has opened what it closed.
     BlockReason.objects.get_or_create(

@@ -15,7 +15,7 @@ from billing.models.quota_endings import DRAIN_SOURCE
 from billing.quotas.quotas import list_quotas
 from billing.quotas.status import load_statuses
 from clusters import blocks
-from clusters.models import BlockReason, Cluster
+from clusters.models import Cluster
 
 DEMANDING = (QuotaBlockState.REQUESTED, QuotaBlockState.BLOCKED)
 
@@ -42,17 +42,16 @@ def list_blocked_accounts(cluster: Cluster, *, moment: datetime) -> Sequence[Blo
     refuses: dict[str, bool] = {}
     causes: dict[str, list[str]] = {}
     demanded = QuotaBlock.objects.filter(
-        account__cluster=cluster, holds=False, ended_at=None, state__in=DEMANDING
+        account__cluster=cluster, holds=False, ended_at=None, state__in=DEMANDING, quota__ended_at=None
     )
     rows = list(demanded.select_related("account").order_by("account__name", "pk"))
     quotas = list_quotas().filter(pk__in={row.quota_id for row in rows})
-    standing = {one.quota.pk: blocked_text(one) for one in load_statuses(list(quotas), moment=moment)}
+    texts = {one.quota.pk: blocked_text(one) for one in load_statuses(list(quotas), moment=moment)}
     for row in rows:
         name = row.account.name
         refuses[name] = refuses.get(name, False) or row.submits
-        causes.setdefault(name, []).append(standing[row.quota_id])
-    for block in blocks.with_reasons(cluster):
-        reasons: Sequence[BlockReason] = block.standing  # type: ignore[attr-defined]  # of the prefetch
+        causes.setdefault(name, []).append(texts[row.quota_id])
+    for block, reasons in blocks.list_blocks(cluster):
         others = [reason for reason in reasons if not reason.source.startswith(OF_BUDGETS)]
         if others and not block.user:
             name = block.account

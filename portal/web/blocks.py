@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from django.contrib import messages
@@ -73,7 +74,7 @@ def account_blocks(request: HttpRequest, frame: PageFrame, *, name: str) -> Http
     blocking = bool(error) and request.POST.get("kind") == "block"
     page = {
         "name": name,
-        "rows": [_row(block) for block in blocks.with_reasons(cluster)],
+        "rows": [_row(block, reasons) for block, reasons in blocks.list_blocks(cluster)],
         "may_act": hasattr(cluster, "connection")
         and (cluster.kind == ClusterKind.SLURM or hasattr(cluster, "api_server")),
         "may_end_jobs": cluster.may_end_jobs,
@@ -157,8 +158,7 @@ def _why(form: QueryDict) -> str:
     return form.get("why", "").replace("\0", "").strip()[:500]
 
 
-def _row(block: AccountBlock) -> dict[str, object]:
-    rows: list[BlockReason] = block.standing  # type: ignore[attr-defined]  # of `with_reasons`
+def _row(block: AccountBlock, rows: Sequence[BlockReason]) -> dict[str, object]:
     return {
         "account": block.account,
         "user": block.user,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from clusters import block_review
+from clusters import block_review, enforcement_plan, job_control
+from clusters.connectors.acts import ActRefusedError
+from clusters.connectors.slurm.acts import SlurmActs
 from clusters.models import AccountBlock, Act, Cluster
 from tests import builders
 from tests.fakes.scheduler_port import a_world
@@ -82,3 +85,47 @@ def test_a_scheduler_that_is_away_is_read_back_later_and_keeps_no_other_waiting(
     assert block_review.review_blocks(moment=lab.now, opens=opens) == [SENTENCE]
     assert not AccountBlock.objects.filter(read_back_at=None).exists()
     assert AccountBlock.objects.get(cluster=other).changed == {}
+
+
+def test_what_a_scheduler_refuses_of_one_account_keeps_no_other_from_its_turn(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act, limits = Act.objects.get(), SlurmActs.limits
+    odd = AccountBlock.objects.create(
+        cluster=lab.cluster, account="odd", limits={"x": [None, 0]}, blocked_by=act
+    )
+    AccountBlock.objects.exclude(pk=odd.pk).update(
+        read_back_at=lab.now - timedelta(hours=1)
+    )  # odd is the first
+
+    def refuses(acts: SlurmActs, account: str, user: str = "") -> dict[str, int]:
+        if account == "odd":
+            raise ActRefusedError("slurm-user-partitions", retry=False, account=account)
+        return limits(acts, account, user)
+
+    monkeypatch.setattr(SlurmActs, "limits", refuses)
+    lab.slurm.world.limits("vision").tres["total"]["gres/gpu"] = 2
+    assert review(lab) == [SENTENCE]
+
+
+def test_an_error_that_nobody_foresaw_keeps_no_other_cluster_from_its_turn(lab: Lab) -> None:
+    other = Cluster.objects.create(name="other", timezone="UTC")
+    act = Act.objects.get()
+    AccountBlock.objects.create(cluster=other, account="a", limits={"x": [None, 0]}, blocked_by=act)
+
+    def opens(cluster: Cluster) -> Any:
+        if cluster == other:
+            raise ZeroDivisionError
+        return lab.opens(cluster)
+
+    lab.slurm.world.limits("vision").tres["total"]["gres/gpu"] = 2
+    assert block_review.review_blocks(moment=lab.now, opens=opens) == [SENTENCE]
+
+
+def test_what_another_reason_has_blocked_again_is_told_no_more(lab: Lab) -> None:
+    lab.slurm.world.limits("vision").tres["total"]["gres/gpu"] = 2
+    assert review(lab) == [SENTENCE]
+    with lab.opens(lab.cluster) as port:
+        plan = enforcement_plan.plan_block(port=port, account="vision")
+        assert job_control.carry_out(port=port, plan=plan, who="op").good
+    assert (lab.gpus, block_review.count_changed()) == (0, {})

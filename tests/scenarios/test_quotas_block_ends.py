@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from billing.admission.blocked_accounts import list_blocked_accounts
 from billing.models import (
     GrantKind,
     Quota,
@@ -20,6 +21,7 @@ from billing.models import (
     WalletScope,
 )
 from billing.quotas import blocks, quotas, review
+from billing.quotas.quotas import Setter
 from billing.wallets import clawback, grants, wallet_terms
 from clusters import enforcement_plan, job_control
 from clusters.enforcement_plan import SchedulerPort
@@ -148,3 +150,13 @@ def test_quota_003_a_note_of_a_close_is_not_taken_off_a_net_quota_again() -> Non
     gross = a_quota(lab, "gross", every=QuotaEvery.YEAR)
     net = a_quota(lab, "net", every=QuotaEvery.YEAR, credits=QuotaCredits.NET)
     assert figure(net, "2026-08-01").used == figure(gross, "2026-08-01").used == 8
+
+
+def test_a_budget_that_was_ended_blocks_no_submission_while_its_block_is_being_lifted(lab: Lab) -> None:
+    a_quota(lab.tenant, **BLOCKS)
+    spend(lab.cluster, "1000.00")
+    lab.goes_by()
+    (listed,) = list_blocked_accounts(lab.cluster, moment=lab.now)
+    assert "Budget monthly (everything, each month): $1,000.00 of $1,000.00 used, $0.00 left." in listed.text
+    quotas.end_quota(tenant=lab.tenant, name="monthly", by=Setter.OPERATOR, moment=lab.now)
+    assert list(list_blocked_accounts(lab.cluster, moment=lab.now)) == []
