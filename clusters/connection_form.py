@@ -12,7 +12,9 @@ from django import forms
 from django.views.decorators.debug import sensitive_variables
 
 from clusters import credential_files
+from clusters.connectors.base import ConnectorError
 from clusters.connectors.gpustack.options import GpuStackOptions
+from clusters.connectors.prometheus.login import AwsIdentity
 from clusters.models import Cluster, ClusterKind, Connection, DeclaredMeter
 from clusters.models.connection import FITTING, SECRETS
 from clusters.models.endpoint import Address
@@ -210,8 +212,13 @@ class ConnectionForm(AddressForm[Connection]):
     def clean_new_aws(self) -> str:
         message = "Write region, access_key and secret_key, one a line, as name: value; or region alone."
         text = _lines(self.cleaned_data["new_aws"], message)
-        names = set(json.loads(text)) if text else AWS
-        if names != {"region"} and names - {"session_token"} != AWS:
+        values: dict[str, str] = json.loads(text) if text else dict.fromkeys(AWS, "")
+        if values.keys() == {"region"}:
+            try:
+                AwsIdentity(values["region"])
+            except ConnectorError as error:
+                raise forms.ValidationError(str(error)) from error
+        elif values.keys() - {"session_token"} != AWS:
             raise forms.ValidationError(message)
         return text
 

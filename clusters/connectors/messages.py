@@ -96,6 +96,7 @@ SENTENCES: Mapping[str, str] = {
     "headers-unreadable": _("The extra headers that are kept cannot be read: enter them anew."),
     "header-control-characters": _("The header {header} has line breaks or other control characters."),
     "aws-keys-unreadable": _("The AWS keys that are kept cannot be read: enter them anew."),
+    "aws-region": _("{region} is no region of AWS: write it as eu-central-1."),
     "aws-no-identity": _(
         "AWS gives this process no identity: neither AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE nor "
         "AWS_CONTAINER_CREDENTIALS_FULL_URI is set. Give the service account of the workers a role, or enter keys."

@@ -18,6 +18,7 @@ from django.views.decorators.debug import sensitive_variables
 from clusters import credential_files
 from clusters.connectors.base import ConnectorError, Secret
 from clusters.connectors.mig import own_shares
+from clusters.connectors.prometheus.login import AwsIdentity
 from clusters.credential_files import CredentialFileError
 from clusters.models.secrets_guard import holds_private_key
 from portal.config_file.entries import Entry, Rule, read
@@ -162,6 +163,12 @@ def aws(table: Table, key: str) -> Secret | None:
     if (entry.access_key is None) != (entry.secret_key is None):
         within.wrong("access_key", "goes with secret_key; without both, the identity of the pod is used.")
         return None
+    if entry.access_key is None:
+        try:
+            AwsIdentity(entry.region)
+        except ConnectorError as error:
+            within.wrong("region", f"cannot be so: {error}")
+            return None
     values = {"region": entry.region}
     for name, value in entry.columns("region").items():
         if value:

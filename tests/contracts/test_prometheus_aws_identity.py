@@ -27,7 +27,7 @@ VARIABLES = (
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(aws_identity, "_given", {})
+    monkeypatch.setattr(aws_identity, "_cache", {})
     with StandIn(ends=NOW + 3600) as aws:
         yield aws
 
@@ -48,7 +48,7 @@ def role(aws: StandIn, token: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return token
 
 
-def asked(at: int = NOW) -> Request:
+def request_at(at: int = NOW) -> Request:
     """How a question came to a Prometheus."""
     login = PrometheusLogin(aws=AwsIdentity("eu-central-1"))
     with prometheus.StandIn(lambda _: success()) as server:
@@ -59,18 +59,18 @@ def asked(at: int = NOW) -> Request:
 
 @pytest.mark.usefixtures("role")
 def test_a_role_of_a_service_account_signs_and_is_asked_for_once(aws: StandIn) -> None:
-    headers = asked().headers
+    headers = request_at().headers
     assert "Credential=ASIA1/20250227/eu-central-1/aps/aws4_request" in headers["authorization"]
     assert headers["x-amz-security-token"] == "session1"
-    asked(NOW + 3000)
-    assert aws.given == 1
+    request_at(NOW + 3000)
+    assert aws.count == 1
 
 
 @pytest.mark.usefixtures("role")
 def test_keys_are_renewed_before_they_end(aws: StandIn) -> None:
-    asked()
+    request_at()
     aws.ends = NOW + 7200
-    assert asked(NOW + 3300).headers["x-amz-security-token"] == "session2"
+    assert request_at(NOW + 3300).headers["x-amz-security-token"] == "session2"
 
 
 def test_the_agent_of_pod_identity_gives_keys_too(
@@ -78,16 +78,16 @@ def test_the_agent_of_pod_identity_gives_keys_too(
 ) -> None:
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{aws.url}/v1/credentials")
     monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(token))
-    assert asked().headers["x-amz-security-token"] == "session1"
-    aws_identity._given.clear()
+    assert request_at().headers["x-amz-security-token"] == "session1"
+    aws_identity._cache.clear()
     token.write_text("old")
     with pytest.raises(ConnectorError, match="gives no AWS keys to this process: 401: The token is invalid"):
-        asked()
+        request_at()
 
 
 def test_a_process_without_an_identity_says_what_is_missing() -> None:
     with pytest.raises(ConnectorError, match="neither AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE nor"):
-        asked()
+        request_at()
 
 
 def test_what_aws_refuses_is_said_in_its_words_and_without_the_token(
@@ -95,16 +95,25 @@ def test_what_aws_refuses_is_said_in_its_words_and_without_the_token(
 ) -> None:
     role.write_text("expired-token")
     with pytest.raises(ConnectorError, match="InvalidIdentityToken: The token is expired") as failure:
-        asked()
+        request_at()
     assert "expired-token" not in str(failure.value)
     role.unlink()
     with pytest.raises(ConnectorError, match="cannot be read"):
-        asked()
+        request_at()
     role.write_text(TOKEN)
     monkeypatch.setenv("AWS_ROLE_ARN", ROLE + "-2")
     with pytest.raises(ConnectorError, match="AccessDenied: Not authorized"):
-        asked()
+        request_at()
     aws.broken = True
     with pytest.raises(ConnectorError, match="gives no AWS keys to this process: 503") as failure:
-        asked()
+        request_at()
     assert failure.value.retry
+
+
+@pytest.mark.parametrize(
+    "region", ["evil.example:443/a", "x@evil.example", "eu-central-1.evil.example", "", "EU-1"]
+)
+def test_a_region_sends_the_token_nowhere_else(role: Path, region: str) -> None:
+    assert role.exists()
+    with pytest.raises(ConnectorError, match="is no region of AWS"):
+        AwsIdentity(region)

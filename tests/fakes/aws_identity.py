@@ -36,7 +36,7 @@ class StandIn:
     """`with StandIn(ends=…) as aws` serves `aws.url`; keys are numbered in the order in which they were given."""
 
     def __init__(self, *, ends: int) -> None:
-        self.ends, self.given = ends, 0
+        self.ends, self.count = ends, 0
         self.broken = False
 
     def __enter__(self) -> Self:
@@ -93,11 +93,11 @@ class StandIn:
             return 400, FAILURE.format(code="InvalidIdentityToken", message="The token is expired")
         if form["RoleArn"] != [ROLE]:
             return 403, FAILURE.format(code="AccessDenied", message="Not authorized to perform it")
-        self.given += 1
+        self.count += 1
         keys = {
-            "access": f"ASIA{self.given}",
-            "secret": f"secret{self.given}",
-            "session": f"session{self.given}",
+            "access": f"ASIA{self.count}",
+            "secret": f"secret{self.count}",
+            "session": f"session{self.count}",
         }
         return 200, SUCCESS.format(role=ROLE, end=self._end, **keys)
 
@@ -106,6 +106,6 @@ class StandIn:
             return 404, ""
         if authorization != TOKEN:
             return 401, json.dumps({"message": "The token is invalid"})
-        self.given += 1
-        keys = {"AccessKeyId": f"ASIA{self.given}", "SecretAccessKey": f"secret{self.given}"}
-        return 200, json.dumps(keys | {"Token": f"session{self.given}", "Expiration": self._end})
+        self.count += 1
+        keys = {"AccessKeyId": f"ASIA{self.count}", "SecretAccessKey": f"secret{self.count}"}
+        return 200, json.dumps(keys | {"Token": f"session{self.count}", "Expiration": self._end})

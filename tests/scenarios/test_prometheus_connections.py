@@ -185,6 +185,8 @@ def test_an_option_that_cannot_be_meant_is_refused_by_its_name(op: Op, line: str
         ('url = "https://mimir.example.org/prometheus"', "", "write where Prometheus listens."),
         ('password = "env:MIMIR_PASSWORD"', 'aws = { region = "eu", access_key = "env:MIMIR_PASSWORD" }',
          "access_key goes with secret_key; without both, the identity of the pod is used."),
+        ('user = "4711"\npassword = "env:MIMIR_PASSWORD"', 'aws = { region = "evil.example:443/a" }',
+         "'evil.example:443/a' is no region of AWS"),
     ],
 )  # fmt: skip
 def test_a_connection_that_contradicts_itself_is_refused(
@@ -213,7 +215,13 @@ def test_op_connects_one_with_the_form_of_its_kind(browser: Client) -> None:
     assert "The option account_from is" in refused
     assert "aws-secret-key" not in refused
     assert Cluster.objects.get().kind == ClusterKind.IMPORT
-    answer = browser.post(path, form_data | {"options": '{"charge_from": "started"}'})
+    form_data["options"] = '{"charge_from": "started"}'
+    for aws, sentence in (
+        ("region: evil.example:443/a", "is no region of AWS"),
+        ("access_key: AKIA", "as name: value; or region alone."),
+    ):
+        assert sentence in words(browser.post(path, form_data | {"new_aws": aws}).content.decode())
+    answer = browser.post(path, form_data)
     assert answer.headers["Location"] == "/operator/clusters/kube/"
     assert Cluster.objects.get().kind == ClusterKind.PROMETHEUS
     with connector() as source:

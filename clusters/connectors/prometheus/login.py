@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 from urllib.parse import SplitResult, quote, urlsplit
 
 from clusters.connectors.base import ConnectorError, Secret
+from portal.excerpt import quoted
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -60,18 +62,31 @@ class AwsKeys:
     service: str = "aps"
 
 
+_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}", re.ASCII)
+
+
 @dataclass(frozen=True, slots=True)
 class AwsIdentity:
-    """What AWS says of the pod in which this runs, and the region of the workspace."""
+    """What AWS says of the pod in which this runs, and the region of the workspace. Raises `ConnectorError`."""
 
     region: str
 
+    def __post_init__(self) -> None:
+        # A part of the address to which the pod's token goes.
+        if not _REGION.fullmatch(self.region):
+            raise ConnectorError("aws-region", retry=False, region=quoted(self.region))
+
     def keys(self, *, now: int) -> AwsKeys:
         """Temporary ones, renewed before they end. Raises `ConnectorError`."""
-        from clusters.connectors.prometheus.aws_identity import given_keys  # few need it, and its XML
+        from clusters.connectors.prometheus.aws_identity import temporary_keys  # few need it, and its XML
 
-        access_key, secret_key, token, _ = given_keys(self.region, now=now)
-        return AwsKeys(region=self.region, access_key=access_key, secret_key=secret_key, session_token=token)
+        keys = temporary_keys(self.region, now=now)
+        return AwsKeys(
+            region=self.region,
+            access_key=keys.access_key,
+            secret_key=keys.secret_key,
+            session_token=keys.session_token,
+        )
 
 
 def signed(
