@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from hashlib import sha256
+from types import MappingProxyType
 from typing import Annotated
+from urllib.parse import quote
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
-from clusters.connectors.base import BadRow, Rejection, UsageFact
+from clusters.connectors.base import BadRow, Rejection, Row, UsageFact
 
 LONGEST = timedelta(hours=25)  # the longest day of any zone
+LONGEST_KEY = 200  # characters of names in a key
 LONGEST_DIMENSIONS = 255  # characters of all together
 MOST_PARTS = 10**12  # of the smallest quantity; an hour's share of a day's total stays far below 63 bits
 _SECOND = timedelta(seconds=1)
@@ -72,6 +77,41 @@ def fact_of(sum_: Sum, *, event_id: str, key: str, raw: str, meters: MeterUnits)
         meter=meter.name,
         quantity=int(Decimal(sum_.quantity).scaleb(meter.decimals)),
     )
+
+
+def key_of(*names: str) -> str:
+    """Names as a part of a source key: told apart whatever is in them, and never too long."""
+    text = "/".join(quote(name, safe="") for name in names)
+    return text if len(text) <= LONGEST_KEY else sha256(text.encode()).hexdigest()
+
+
+def row_of_hour(
+    hour: int,
+    *,
+    meter: str,
+    account: str,
+    quantity: str | int,
+    key: str,
+    event: str,
+    meters: MeterUnits,
+    user: str = "",
+    dimensions: Mapping[str, str] = MappingProxyType({}),
+) -> Row:
+    """What was used in the hour of UTC that begins at this epoch second, under a key that names the hour, too."""
+    begin = datetime.fromtimestamp(hour, UTC)
+    stamp = f"{begin:%Y-%m-%dT%HZ}"
+    one = Sum(
+        meter=meter,
+        account=account,
+        user=user,
+        quantity=quantity,
+        start=begin,
+        end=begin + timedelta(hours=1),
+        dimensions=dict(dimensions),
+    )
+    raw = json.dumps({**structs.asdict(one), "start": stamp, "end": None}, sort_keys=True)
+    row = fact_of(one, event_id=f"{event} {stamp}", key=f"{key}/{stamp}", raw=raw, meters=meters)
+    return row.row if isinstance(row, Rejection) else row
 
 
 Problem = tuple[str, str, Mapping[str, object]]

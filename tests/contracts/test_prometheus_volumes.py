@@ -6,6 +6,7 @@ from a live source.
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import Decimal
 from typing import Any
 
@@ -35,6 +36,7 @@ OPTIONS: dict[str, Any] = {
     "utilisation": Busy(scope=Scope.OFF),
     "volumes": METER,
 }
+OWNER = Attribution(source=AccountFrom.NAMESPACE_LABEL, label="label_owner")
 story = Stories()
 
 
@@ -49,14 +51,15 @@ def claim(
     *sizes: tuple[int, int | None, int],
     namespace: str,
     phase: str = "Bound",
-    of: str = "fast",
+    of: str | None = "fast",
 ) -> None:
-    """What kube-state-metrics tells of a claim, with its sizes in bytes from second to second."""
+    """What kube-state-metrics tells of a claim, with its sizes in bytes from second to second; None: no info."""
     identity = {"namespace": namespace, "persistentvolumeclaim": name}
     begin, end = sizes[0][0], sizes[-1][1]
     world.series(REQUESTED, identity, [(since, until, float(size)) for since, until, size in sizes])
-    info = {**identity, "storageclass": of, "volumename": f"pvc-{name}", "volumemode": "Filesystem"}
-    world.series("kube_persistentvolumeclaim_info", info, [(begin, end, 1)])
+    if of is not None:
+        info = {**identity, "storageclass": of, "volumename": f"pvc-{name}", "volumemode": "Filesystem"}
+        world.series("kube_persistentvolumeclaim_info", info, [(begin, end, 1)])
     for one in ("Bound", "Lost", "Pending"):
         labels = {**identity, "phase": one}
         world.series("kube_persistentvolumeclaim_status_phase", labels, [(begin, end, float(one == phase))])
@@ -70,44 +73,56 @@ def _claims(worlds: Worlds) -> None:
     claim(world, "grows", (0, 1800, 10 * GIB), (1800, None, 30 * GIB), namespace="team", of="slow")
     claim(world, "waits", (0, None, 500 * GIB), namespace="team", phase="Pending")
     claim(world, "decimal", (0, None, 10**9), namespace="other")  # 1 GB
+    claim(world, "bare", (0, None, 5 * GIB), namespace="team", of=None)
     claim(world, "gone", (0, 1800, 60 * GIB), namespace="short")
     for name, label in (("team", "vision"), ("other", "speech")):
         world.series("kube_namespace_labels", {"namespace": name, "label_owner": label}, [(0, None, 1)])
 
 
-def sums(worlds: Worlds, meters: Any = PLAIN, **options: Any) -> dict[str, str]:
-    """GiB-hours of the first hour, by account and dimensions."""
+def facts_of(worlds: Worlds, meters: Any = PLAIN, **options: Any) -> list[UsageFact]:
+    """The sums of the first hour."""
     source = connector(worlds.url, meters=meters, **OPTIONS | options)
     rows = list(source.usage(since=worlds.begin, until=worlds.begin + World.LENGTH - 600, open_keys=()))
     assert not [row for row in rows if isinstance(row, BadRow)]
     facts = [row for row in rows if isinstance(row, UsageFact) and row.meter == METER]
     assert len({row.source_key for row in facts}) == len(facts)
-    return {
-        f"{row.account} {row.gpu_model}".strip(): f"{Decimal(row.quantity or 0).scaleb(-6)}"
-        for row in facts
-        if (row.started, row.ended) == (worlds.begin, worlds.begin + HOUR)
-    }
+    return [row for row in facts if (row.started, row.ended) == (worlds.begin, worlds.begin + HOUR)]
+
+
+def gib_hours(worlds: Worlds, meters: Any = PLAIN, **options: Any) -> dict[str, Decimal]:
+    """Of the first hour, by account and dimensions."""
+    held: Counter[str] = Counter()
+    for row in facts_of(worlds, meters, **options):
+        held[f"{row.account} {row.gpu_model}".strip()] += row.quantity or 0
+    return {name: Decimal(parts).scaleb(-6) for name, parts in held.items()}
 
 
 def test_bound_claims_are_gib_hours_of_their_namespace_whether_or_not_a_pod_uses_them(worlds: Worlds) -> None:
-    assert sums(worlds) == {
-        "team": "120.000000",  # 100 × 1 h, 10 × ½ h and 30 × ½ h; what waits for a volume holds none
-        "other": f"{Decimal(10**9 * HOUR * 10**6 // (GIB * HOUR)).scaleb(-6)}",  # rounded down, once an hour
-        "short": "30.000000",  # it was deleted after half an hour
+    assert gib_hours(worlds) == {
+        # 100 × 1 h, 10 × ½ h, 30 × ½ h, and 5 × 1 h of no known class; what waits for a volume holds none
+        "team": Decimal(125),
+        "other": Decimal(10**9 * HOUR * 10**6 // (GIB * HOUR)).scaleb(-6),  # rounded down, once an hour
+        "short": Decimal(30),  # it was deleted after half an hour
     }
 
 
 def test_a_meter_with_classes_tells_them_apart(worlds: Worlds) -> None:
-    by_class = sums(worlds, BY_CLASS)
-    assert by_class["team storage_class=fast"] == "100.000000"
-    assert by_class["team storage_class=slow"] == "20.000000"
+    by_class = gib_hours(worlds, BY_CLASS)
+    assert by_class["team storage_class=fast"] == 100
+    assert by_class["team storage_class=slow"] == 20
+    assert by_class["team storage_class=none"] == 5
 
 
 def test_the_account_can_be_a_label_of_the_namespace(worlds: Worlds) -> None:
-    account = Attribution(source=AccountFrom.NAMESPACE_LABEL, label="label_owner")
-    by_owner = sums(worlds, account=account)
-    assert by_owner["vision"] == "120.000000"
-    assert by_owner[""] == "30.000000"  # of a namespace without the label: nobody's
+    by_owner = gib_hours(worlds, account=OWNER)
+    assert by_owner["vision"] == 125
+    assert by_owner[""] == 30  # of a namespace without the label: nobody's
+
+
+def test_an_hour_that_is_read_again_with_other_accounts_or_classes_is_the_same_sum(worlds: Worlds) -> None:
+    keys = {row.source_key: row.quantity for row in facts_of(worlds)}
+    assert {row.source_key: row.quantity for row in facts_of(worlds, BY_CLASS)} == keys
+    assert {row.source_key: row.quantity for row in facts_of(worlds, account=OWNER)} == keys
 
 
 def test_a_meter_that_is_not_declared_keeps_the_sums_aside(worlds: Worlds) -> None:
@@ -123,7 +138,7 @@ def test_test_connection_says_what_it_found(worlds: Worlds) -> None:
         session.now = now
         assert volumes(session, "Volumes")
     assert [(one.level, one.sentence) for one in session.findings] == [
-        (Level.OK, "4 claims; those that are bound request 130 GiB now."),
+        (Level.OK, "5 claims; those that are bound request 135 GiB now."),
         (Level.OK, f"They are sums of the meter {METER}."),
     ]
 

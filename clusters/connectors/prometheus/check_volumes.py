@@ -14,7 +14,7 @@ def volumes(session: CheckSession, subject: str) -> bool:
     if not options.volumes:
         return True
     reader = VolumeSums(session.client, session.queries, session.meters)
-    for metric in (REQUESTED, PHASE, *((INFO,) if reader.by_class else ())):
+    for metric in (REQUESTED, PHASE):
         if not session.count(session.queries.selector(metric)):
             session.warn(
                 subject,
@@ -22,6 +22,8 @@ def volumes(session: CheckSession, subject: str) -> bool:
                 "Right, if there are no claims. Else let kube-state-metrics read persistentvolumeclaims.",
             )
             return _meter(session, subject)
+    if reader.by_class and not session.count(session.queries.selector(INFO)):
+        session.warn(subject, f"There was no {INFO} in the last hour: no class of a volume is known.", "")
     held = session.client.instant(reader.expression(), session.now)
     gib = sum(int(one.value[1]) for one in held if one.value is not None) >> 30
     claims = session.count(session.queries.selector(REQUESTED))

@@ -15,18 +15,12 @@ Not yet seen from a live vLLM: its input is made from its published definitions.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from functools import partial
-from hashlib import sha256
-from urllib.parse import quote
-
-from msgspec import structs
 
 from clusters.connectors import sums
-from clusters.connectors.base import IncompleteHour, Rejection, Row
+from clusters.connectors.base import IncompleteHour, Row
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.counters import Counter, Counters, Samples, Scraped
 from clusters.connectors.prometheus.coverage import HOUR, Coverage, of_minutes, utc
@@ -39,7 +33,6 @@ from clusters.connectors.sums import MeterUnits
 SETTLE = 600  # seconds after an hour in which its last samples come
 PROCESS = "process_start_time_seconds"
 UNKNOWN = "unknown"  # the model of a counter without its label
-LONGEST_PARTS = 200  # characters of a key
 BEFORE = 2  # hours before those that are asked for in which a counter's last sample is looked for
 
 Group = tuple[str, str, str]
@@ -190,28 +183,17 @@ class TokenSums:
 
     def _row(self, group: Group, direction: Direction, hour: int, quantity: int) -> Row:
         account, user, model = group
-        begin = datetime.fromtimestamp(hour, UTC)
-        parts = "/".join(quote(part, safe="") for part in group)
-        if len(parts) > LONGEST_PARTS:
-            parts = sha256(parts.encode()).hexdigest()
-        stamp = f"{begin:%Y-%m-%dT%HZ}"
-        one = sums.Sum(
+        return sums.row_of_hour(
+            hour,
             meter=self.tokens.meter,
             account=account,
             user=user,
             quantity=quantity,
-            start=begin,
-            end=begin + timedelta(hours=1),
+            key=f"tokens/{sums.key_of(*group)}/{direction}",
+            event=model or UNKNOWN,
+            meters=self.meters,
             dimensions={"model": model or UNKNOWN, "direction": direction.value},
         )
-        row = sums.fact_of(
-            one,
-            event_id=f"{model or UNKNOWN} {stamp}",
-            key=f"tokens/{parts}/{direction}/{stamp}",
-            raw=json.dumps({**structs.asdict(one), "start": stamp, "end": None}, sort_keys=True),
-            meters=self.meters,
-        )
-        return row.row if isinstance(row, Rejection) else row
 
 
 def _split(grown: Mapping[Direction, int]) -> dict[Direction, int]:

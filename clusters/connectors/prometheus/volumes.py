@@ -8,16 +8,11 @@ storage class. Each minute of an hour is looked at, and stands for 60 seconds.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from urllib.parse import quote
-
-from msgspec import structs
 
 from clusters.connectors import sums
-from clusters.connectors.base import Rejection, Row
+from clusters.connectors.base import Row
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, MINUTE
 from clusters.connectors.prometheus.options import AccountFrom
@@ -30,6 +25,7 @@ PHASE = "kube_persistentvolumeclaim_status_phase"
 INFO = "kube_persistentvolumeclaim_info"
 CLASS = "storage_class"
 """The dimension that a meter may have."""
+NO_CLASS = "none"
 GIB_HOUR = (1 << 30) * HOUR  # byte-seconds
 
 
@@ -46,36 +42,49 @@ class VolumeSums:
         self.decimals = meter.decimals if meter is not None else 0
 
     def rows(self, hours: range) -> Iterator[Row]:
-        """A sum for each account, and each class where the meter tells them apart, of the hours that begin there; of
-        bytes rounded down to the meter's decimals. Raises `ConnectorError`."""
+        """A sum for each namespace and storage class of the hours that begin there, rounded down to the meter's
+        decimals. Raises `ConnectorError`.
+
+        Its key is the same whatever the account of the namespace, and whether or not the meter tells classes apart:
+        when either is changed, an hour that is read again is the same sum, and none is billed twice.
+        """
         for hour in hours:
-            for (account, storage_class), byte_seconds in sorted(self._held(hour).items()):
-                yield self._row(account, storage_class, hour, byte_seconds)
+            accounts = self._accounts(hour)
+            for (namespace, storage_class), byte_seconds in sorted(self._held(hour).items()):
+                parts = byte_seconds * 10**self.decimals // GIB_HOUR
+                yield sums.row_of_hour(
+                    hour,
+                    meter=self.meter,
+                    account=namespace if accounts is None else accounts.get(namespace, ""),
+                    quantity=f"{Decimal(parts).scaleb(-self.decimals):f}",
+                    key=f"volumes/{sums.key_of(namespace, storage_class)}",
+                    event=f"volumes of {namespace}",
+                    meters=self.meters,
+                    dimensions={CLASS: storage_class or NO_CLASS} if self.by_class else {},
+                )
 
     def expression(self) -> str:
-        """Bytes of bound claims by namespace. Replicas of kube-state-metrics tell of the same claims."""
+        """Bytes of bound claims by namespace and class. Replicas of kube-state-metrics tell of the same claims."""
         claim = f"{self.queries.spellings('namespace')},persistentvolumeclaim"
         # A claim that is gone is told by staleness at once, and after two minutes where a store knows none.
         requested = (
             f"max by ({claim}) (last_over_time({self.queries.selector(REQUESTED)}[{span(2 * MINUTE)}]))"
         )
         bound = self.queries.selector(PHASE, 'phase="Bound"')
-        held = f"{requested} * on ({claim}) (max by ({claim}) ({bound}) == 1)"
-        by = self.queries.spellings("namespace")
-        if self.by_class:
-            info = f"max by ({claim},storageclass) ({self.queries.selector(INFO)})"
-            held, by = f"{held} * on ({claim}) group_left (storageclass) {info}", f"{by},storageclass"
-        return f"sum by ({by}) ({held})"
+        held = f"({requested} * on ({claim}) (max by ({claim}) ({bound}) == 1))"
+        info = f"max by ({claim},storageclass) ({self.queries.selector(INFO)})"
+        classed = f"{held} * on ({claim}) group_left (storageclass) {info}"
+        return (
+            f"sum by ({self.queries.spellings('namespace')},storageclass) "
+            f"({classed} or {held} unless on ({claim}) {info})"
+        )
 
     def _held(self, hour: int) -> dict[tuple[str, str], int]:
-        """Byte-seconds by account and class."""
-        accounts = self._accounts(hour)
+        """Byte-seconds by namespace and class."""
         held: dict[tuple[str, str], int] = {}
-        series = self.client.range(self.expression(), start=hour + MINUTE, end=hour + HOUR, step=MINUTE)
-        for one in series:
+        for one in self.client.range(self.expression(), start=hour + MINUTE, end=hour + HOUR, step=MINUTE):
             namespace = spelled(one, "namespace", self.queries.options.labels)
-            account = namespace if accounts is None else accounts.get(namespace, "")
-            key = account, one.metric.get("storageclass", "") if self.by_class else ""
+            key = namespace, one.metric.get("storageclass", "")
             total = sum(int(value) for _, value in one.values if value.is_finite()) * MINUTE
             held[key] = held.get(key, 0) + total
         return held
@@ -91,24 +100,3 @@ class VolumeSums:
         series = self.client.instant(self.queries.namespaces(account.label, HOUR), hour + HOUR)
         labels = self.queries.options.labels
         return {spelled(one, "namespace", labels): one.metric.get(account.label, "") for one in series}
-
-    def _row(self, account: str, storage_class: str, hour: int, byte_seconds: int) -> Row:
-        begin = datetime.fromtimestamp(hour, UTC)
-        stamp = f"{begin:%Y-%m-%dT%HZ}"
-        parts = byte_seconds * 10**self.decimals // GIB_HOUR
-        one = sums.Sum(
-            meter=self.meter,
-            account=account,
-            quantity=f"{Decimal(parts).scaleb(-self.decimals):f}",
-            start=begin,
-            end=begin + timedelta(hours=1),
-            dimensions={CLASS: storage_class or "none"} if self.by_class else {},
-        )
-        row = sums.fact_of(
-            one,
-            event_id=f"volumes {stamp}",
-            key=f"volumes/{quote(account, safe='')}/{quote(storage_class, safe='')}/{stamp}",
-            raw=json.dumps({**structs.asdict(one), "start": stamp, "end": None}, sort_keys=True),
-            meters=self.meters,
-        )
-        return row.row if isinstance(row, Rejection) else row
