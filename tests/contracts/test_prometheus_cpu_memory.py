@@ -2,7 +2,8 @@
 
 The series are those that kube-state-metrics publishes in docs/metrics/workload/pod-metrics.md:
 `kube_pod_container_resource_requests` and `kube_pod_init_container_resource_requests{namespace,pod,uid,container,node,
-resource,unit}`, in cores and bytes. They stand in a real Prometheus; no cluster of these operators was at hand.
+resource,unit}`, in cores and bytes, and `kube_pod_init_container_info{namespace,pod,uid,container,image,…,
+restart_policy}`. They stand in a real Prometheus; no cluster of these operators was at hand.
 """
 
 from __future__ import annotations
@@ -34,7 +35,14 @@ ASKED = (  # pod, container, whether it initializes the pod, cores, bytes
     ("api", "proxy", False, 0.05, GIB // 2),
     ("half", "main", False, 2, GIB),
     ("endless", "main", False, float("inf"), 2 * GIB),
+    ("mesh", "main", False, 2, 4 * GIB),
+    ("mesh", "proxy", True, 0.5, GIB),  # a sidecar, as the next one
+    ("mesh", "logs", True, 0.25, GIB // 2),
+    ("mesh", "fetch", True, 2.5, 8 * GIB),  # less CPU than all that stays, and more memory
+    ("mesh", "odd", True, float("nan"), GIB),
+    ("beside", "proxy", True, 1, GIB),  # a sidecar, whose container itself asks for nothing
 )
+SIDECARS = (("mesh", "proxy"), ("mesh", "logs"), ("beside", "proxy"))
 
 
 @story
@@ -47,6 +55,8 @@ def _pods(worlds: Worlds) -> None:
         ("two", ("a", "b")),
         ("over", ("main",)),
         ("endless", ("main",)),
+        ("mesh", ("main",)),
+        ("beside", ("main",)),
     ):
         end = ends.get(pod)
         over = [] if end is None else [(end, 2400, "Succeeded")]
@@ -71,6 +81,14 @@ def _pods(worlds: Worlds) -> None:
             for resource, unit, value in (("cpu", "core", cores), ("memory", "byte", size)):
                 kind = {"resource": resource, "unit": unit, **replica}
                 world.series(metric, {**labels, **kind}, [(60, until, value)])
+    for pod, container in {(pod, container) for pod, container, initializes, *_ in ASKED if initializes}:
+        policy = "Always" if (pod, container) in SIDECARS else ""
+        labels = {"namespace": "team", "pod": pod, "uid": world.uid(pod), "container": container}
+        world.series(
+            "kube_pod_init_container_info",
+            {**labels, "image": "busybox", "restart_policy": policy},
+            [(60, None, 1)],
+        )
     waits = {"namespace": "team", "pod": "waits", "uid": world.uid("waits"), "container": "main", "node": ""}
     world.series(
         "kube_pod_container_resource_requests", {**waits, "resource": "cpu", "unit": "core"}, [(60, None, 1)]
@@ -105,6 +123,8 @@ DEVICES = {
     "over/main": (1, 4_000, 8_192),
     "half/": (1, 2_000, 1_024),
     "endless/main": (1, 0, 2_048),  # a number that is none is nothing that was asked for
+    "mesh/main": (1, 2_750, 8_192),  # 2 + 0.5 + 0.25 cores; of memory 4 + 1 + 0.5 GiB are less than 8
+    "beside/main": (1, 1_000, 1_024),
 }
 
 
@@ -128,5 +148,6 @@ def test_the_connection_test_counts_pods_that_ask_for_cpu_and_memory(worlds: Wor
     assert finding == Finding(
         Level.OK,
         "CPU and memory",
-        "Of pods that are read in the last hour, 4 request CPU, 4 memory, and 1 for init containers.",
+        "Of pods that are read in the last hour, 5 request CPU, 5 memory, and 3 for init containers; 2 have sidecars "
+        "that start as such.",
     )

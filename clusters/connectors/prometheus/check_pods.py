@@ -64,10 +64,11 @@ def cpu_memory(session: CheckSession, subject: str) -> bool:
         _pods(session, queries.pod(metrics.REQUESTS, f'resource="{name}"')) for name in metrics.CPU_MEMORY
     )
     initial = _pods(session, queries.pod(metrics.INIT_REQUESTS, 'resource=~"cpu|memory"'))
+    sidecars = _pods(session, queries.pod(metrics.INIT_INFO, 'restart_policy="Always"'))
     session.ok(
         subject,
         f"Of pods that are read in the last hour, {cpu:,} request CPU, {memory:,} memory, and {initial:,} for init "
-        "containers.",
+        f"containers; {sidecars:,} have sidecars that start as such.",
     )
     return True
 

@@ -1,8 +1,14 @@
-"""What pods ask for of CPU and memory: all of their containers together, or the largest of those that initialize them.
+"""What pods ask for of CPU and memory, as Kubernetes keeps it of a node for as long as they live.
 
-Kubernetes itself counts a pod so, and holds that much of a node for it. By the published definitions of
-kube-state-metrics (docs/metrics/workload/pod-metrics.md): `kube_pod_container_resource_requests` and
-`kube_pod_init_container_resource_requests`, `cpu` in cores and `memory` in bytes. Not yet seen from a live source.
+That is the larger of two: what their containers and sidecars ask for together, and what any other init container asks
+for beside the sidecars that are listed before it (kubernetes.io, "Effective Pod requests and limits"). No metric tells
+the order of init containers, so that here no sidecar counts beside another one: never more than Kubernetes keeps, and
+less only where an init container asks for more than all containers do, and has sidecars before it.
+
+By the published definitions of kube-state-metrics (docs/metrics/workload/pod-metrics.md):
+`kube_pod_container_resource_requests` and `kube_pod_init_container_resource_requests`, `cpu` in cores and `memory` in
+bytes, and since its release 2.11 `kube_pod_init_container_info`, whose `restart_policy` "Always" is a sidecar. Not yet
+seen from a live source.
 """
 
 from __future__ import annotations
@@ -10,12 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from math import ceil
 
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.lifecycle import Life, Window, read_of_pods
 from clusters.connectors.prometheus.options import CpuMemory
-from clusters.connectors.prometheus.queries import CPU_MEMORY, INIT_REQUESTS, REQUESTS, Queries
+from clusters.connectors.prometheus.queries import CPU_MEMORY, INIT_INFO, INIT_REQUESTS, REQUESTS, Queries
 from clusters.connectors.prometheus.responses import Series, first
 
 MIB = 1 << 20
@@ -37,21 +44,21 @@ def requests_of(
     if queries.options.cpu_memory is CpuMemory.OFF:
         return {}
 
-    def read(metric: str) -> dict[tuple[str, str], dict[str, Decimal]]:
-        series = read_of_pods(
-            client,
-            queries,
-            window,
-            gate,
-            lives,
-            metric,
-            lambda some, by, seconds: some.cpu_memory(metric, by, seconds),
-        )
-        return _by_pod(series, queries)
+    read = partial(read_of_pods, client, queries, window, gate, lives)
 
-    together = {at: sum(values.values(), Decimal(0)) for at, values in read(REQUESTS).items()}
-    for at, values in read(INIT_REQUESTS).items():
-        together[at] = max(together.get(at, Decimal(0)), *values.values())
+    def requests(metric: str) -> dict[tuple[str, str], dict[str, Decimal]]:
+        return _by_pod(
+            read(metric, lambda some, by, seconds: some.cpu_memory(metric, by, seconds)),
+            queries,
+        )
+
+    together = {at: sum(values.values(), Decimal(0)) for at, values in requests(REQUESTS).items()}
+    initial = requests(INIT_REQUESTS)
+    sidecars = sidecars_in(read(INIT_INFO, Queries.sidecars), queries) if initial else frozenset()
+    for at, values in initial.items():
+        beside = {name: value for name, value in values.items() if (at[0], name) in sidecars}
+        held = sum(beside.values(), together.get(at, Decimal(0)))
+        together[at] = max(held, *(value for name, value in values.items() if name not in beside), Decimal(0))
     cpu, memory = CPU_MEMORY
     return {
         uid: CpuAndMemory(
@@ -60,6 +67,12 @@ def requests_of(
         )
         for uid in {uid for uid, _ in together}
     }
+
+
+def sidecars_in(series: Iterable[Series], queries: Queries) -> frozenset[tuple[str, str]]:
+    """Uids of pods with the names of their containers."""
+    spellings = queries.options.labels.spellings("container")
+    return frozenset((one.metric.get("uid", ""), first(one.metric, spellings)) for one in series)
 
 
 def _by_pod(series: Iterable[Series], queries: Queries) -> dict[tuple[str, str], dict[str, Decimal]]:

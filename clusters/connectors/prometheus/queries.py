@@ -11,6 +11,7 @@ from clusters.connectors.prometheus.options import PrometheusOptions
 
 REQUESTS = "kube_pod_container_resource_requests"
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
+INIT_INFO = "kube_pod_init_container_info"
 CPU_MEMORY = ("cpu", "memory")
 PHASE = "kube_pod_status_phase"
 SCHEDULED = "kube_pod_status_scheduled_time"
@@ -96,6 +97,11 @@ class Queries:
         """What each container of each pod asks for."""
         by = f"uid,resource,{self.spellings('namespace', 'pod', 'container', 'node')}"
         return most(by, self.requests, seconds)
+
+    def sidecars(self, gate: str, seconds: int) -> str:
+        """The init containers that run beside the others for as long as their pod lives."""
+        selector = self.pod(INIT_INFO, 'restart_policy="Always"')
+        return only(most(f"uid,{self.spellings('container')}", selector, seconds), gate, seconds)
 
     def cpu_memory(self, metric: str, gate: str, seconds: int) -> str:
         """What each container of each pod asks for of the two."""
