@@ -76,10 +76,6 @@ QUEUE = (
 )
 RUNS = ("R", "CF", "S", "SO", "ST")
 
-OTHER_GROUP = (
-    "The user of this service has to be in group {} of slurmctld's user: docs/how-to/slurm-plugins.md."
-)
-
 
 class Trouble(Exception):
     """A sentence for the operator: what is wrong, and what to do."""
@@ -219,6 +215,7 @@ class Slurm:
     def __init__(self, settings):
         self.settings, self.read_at = settings, None
         self.accounts, self.default_account, self.partitions, self.default_partition = {}, {}, {}, ""
+        self.members = {}
 
     def run(self, name, *arguments):
         """The lines that a command prints. Raises SilenceError."""
@@ -240,14 +237,16 @@ class Slurm:
         if self.read_at is not None and time.monotonic() - self.read_at < SLURM_SECONDS:
             return
         try:
-            accounts = {}
+            accounts, members = {}, {}
             for line in self.run("sacctmgr", "-nP", "show", "assoc", "format=user,account"):
                 user, _, account = line.partition("|")
                 if user:
                     accounts.setdefault(user, set()).add(account)
+                    members.setdefault(account.lower(), set()).add(user)
             lines = self.run("sacctmgr", "-nP", "show", "user", "format=user,defaultaccount")
             self.default_account = dict(line.split("|")[:2] for line in lines if "|" in line)
             self.read_partitions()
+            self.members = {account: numbers_of(users) for account, users in members.items()}
             self.accounts, self.read_at = accounts, time.monotonic()
         except SilenceError as error:
             if self.read_at is None:
@@ -548,16 +547,17 @@ class Blocked:
         gpu = "tell" if self.settings["gpu_jobs"] == "wait" else "gpu"
         for row in rows:
             word = "all" if row["refuses"] else gpu
-            account = plain(row["account"])
-            members = [user for user, accounts in self.slurm.accounts.items() if account in accounts]
-            lines.append("\t".join((word, account.lower(), numbers_of(members), plain(row["message"]))))
+            account = plain(row["account"]).lower()
+            lines.append(
+                "\t".join((word, account, self.slurm.members.get(account, ""), plain(row["message"])))
+            )
         write_whole(self.settings["file"], "\n".join(lines) + "\n", 0o640, self.group)
 
 
 def numbers_of(users):
-    """Those whom this host knows."""
+    """Of the users that this host has."""
     numbers = []
-    for user in users:
+    for user in sorted(users):
         with contextlib.suppress(KeyError):
             numbers.append(str(pwd.getpwnam(user).pw_uid))
     return " ".join(numbers)

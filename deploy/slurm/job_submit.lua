@@ -6,7 +6,7 @@ local FILE = "/run/clustertab-slurm/blocked-accounts"
 local function row_of(account, uid)
   local file = io.open(FILE)
   if not file then return nil end
-  local text = file:read(1048576) or ""
+  local text = file:read(8388608) or ""
   file:close()
   local valid_until = tonumber(text:match("^clustertab 2 (%d+)\n"))
   if not valid_until or os.time() > valid_until then return nil end
