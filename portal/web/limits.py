@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
@@ -24,20 +24,19 @@ from billing.limits.status import (
     state_text,
 )
 from billing.models import ConcurrencyLimit, LimitState
-from portal.config_file.entries import read
 from portal.config_file.limits import LimitEntry
-from portal.config_file.toml_table import Table
+from portal.config_file.toml_table import ConfigError
 from portal.core.audit import acting_as
 from portal.core.tenants.access import Right
 from portal.core.tenants.models import Tenant
 from portal.sentences import sentence
 from portal.web.access_decorators import answer, operator_page
+from portal.web.entry_form import entry_of, read_fields, values_of
 from portal.web.page_frame import PageFrame
 
 TEXTS = ("name", "gpu_model", "project", "account", "cluster")
 NUMBERS = ("gpus", "jobs")
 NAMES = ("tenant", *TEXTS, *NUMBERS)
-LONGEST = 255
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,13 +88,13 @@ def operator_limits(request: HttpRequest, frame: PageFrame) -> HttpResponse:
         _change(request)
         return redirect("operator_limits")
     moment = datetime.now(UTC).replace(microsecond=0)
-    fields = _typed_in(request.GET)
+    fields = read_fields(request.GET, NAMES)
     rows = list(limits.list_limits())
     preview, error = None, ""
     if request.GET.get("act") == "preview":
         try:
             preview = _preview(fields, moment)
-        except (LimitTermsError, ValueError) as refusal:
+        except (LimitTermsError, ConfigError) as refusal:
             error = sentence(refusal)
     chosen = (request.GET.get("tenant", ""), request.GET.get("end") or request.GET.get("edit"))
     row = next((row for row in rows if (row.tenant.slug, row.name) == chosen), None)
@@ -114,7 +113,7 @@ def operator_limits(request: HttpRequest, frame: PageFrame) -> HttpResponse:
 
 def _change(request: HttpRequest) -> None:
     """Save or end one; what is refused says why, and nothing is kept."""
-    fields = _typed_in(request.POST)
+    fields = read_fields(request.POST, NAMES)
     moment, name = datetime.now(UTC).replace(microsecond=0), fields["name"]
     try:
         tenant = _tenant(fields)
@@ -130,32 +129,20 @@ def _change(request: HttpRequest) -> None:
         messages.success(
             request, _("Limit %(name)s is saved, and written to the schedulers in a moment.") % {"name": name}
         )
-    except (LimitTermsError, ValueError) as refusal:
+    except (LimitTermsError, ConfigError) as refusal:
         messages.error(request, sentence(refusal))
-
-
-def _typed_in(form: QueryDict) -> dict[str, str]:
-    return {name: form.get(name, "").replace("\0", "").strip()[:LONGEST] for name in NAMES}
 
 
 def _tenant(fields: Mapping[str, str]) -> Tenant:
     tenant = Tenant.objects.filter(slug=fields["tenant"]).first()
     if tenant is None:
-        raise ValueError(_("There is no tenant of that slug."))
+        raise ConfigError(_("There is no tenant of that slug."))
     return tenant
 
 
 def _entry(fields: Mapping[str, str]) -> LimitEntry:
-    """What a file would say. Raises ValueError with the sentences that a file would get."""
-    values: dict[str, Any] = {name: fields[name] for name in TEXTS if fields[name]}
-    for name in NUMBERS:
-        if text := fields[name]:
-            values[name] = int(text[:9]) if text.isascii() and text.isdecimal() else text
-    table = Table("limit", values, [])
-    entry = read(table, LimitEntry)
-    if entry is None:
-        raise ValueError(" ".join(table.errors))
-    return entry
+    """Raises ConfigError."""
+    return entry_of(LimitEntry, values_of(fields, TEXTS, NUMBERS), "limit")
 
 
 def _preview(fields: Mapping[str, str], moment: datetime) -> dict[str, Any]:

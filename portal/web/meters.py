@@ -6,26 +6,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import messages
+from django.db import transaction
 from django.db.models import ProtectedError
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from clusters.meters import MeterError, remove_meter
 from clusters.models import DeclaredMeter
-from portal.config_file.entries import read
 from portal.config_file.meters import MeterEntry, meter_entry
-from portal.config_file.toml_table import Table
+from portal.config_file.toml_table import ConfigError
 from portal.core.audit import acting_as
 from portal.core.tenants.access import Right
 from portal.sentences import sentence
 from portal.web.access_decorators import answer, operator_page
+from portal.web.entry_form import entry_of, read_fields, values_of
 from portal.web.page_frame import PageFrame
 
 TEXTS = ("name", "title", "unit", "counted", "unit_code")
 NUMBERS = ("per_unit", "decimals")
 NAMES = (*TEXTS, *NUMBERS, "dimensions")
-LONGEST = 500
 
 
 @operator_page("plans", acts=Right.PLANS)
@@ -34,13 +34,13 @@ def operator_meters(request: HttpRequest, frame: PageFrame) -> HttpResponse:
         _change(request)
         return redirect("operator_meters")
     rows = list(DeclaredMeter.objects.order_by("name"))
-    fields = _typed_in(request.GET)
+    fields = read_fields(request.GET, NAMES)
     preview, error = None, ""
     if request.GET.get("act") == "preview":
         try:
             preview = _preview(_entry(fields), rows)
-        except ValueError as refusal:
-            error = str(refusal)
+        except (MeterError, ConfigError) as refusal:
+            error = sentence(refusal)
     by_name = {row.name: row for row in rows}
     edited = by_name.get(request.GET.get("edit", ""))
     page = {
@@ -57,7 +57,7 @@ def operator_meters(request: HttpRequest, frame: PageFrame) -> HttpResponse:
 
 def _change(request: HttpRequest) -> None:
     """Declare or remove one; what is refused says why, and nothing is kept."""
-    fields = _typed_in(request.POST)
+    fields = read_fields(request.POST, NAMES)
     name = fields["name"]
     try:
         with acting_as(through="meters"):
@@ -70,31 +70,23 @@ def _change(request: HttpRequest) -> None:
         messages.success(request, _("Meter {name} is declared.").format(name=name))
     except ProtectedError:
         messages.error(request, _("Plans charge meter {name}, so it stays.").format(name=name))
-    except (MeterError, ValueError) as refusal:
+    except (MeterError, ConfigError) as refusal:
         messages.error(request, sentence(refusal))
 
 
-def _typed_in(form: QueryDict) -> dict[str, str]:
-    return {name: form.get(name, "").replace("\0", "").strip()[:LONGEST] for name in NAMES}
-
-
-def _entry(fields: Mapping[str, str]) -> MeterEntry:
-    """What a file would say. Raises ValueError with the sentences that a file would get."""
-    values: dict[str, Any] = {name: fields[name] for name in TEXTS if fields[name]}
-    for name in NUMBERS:
-        if text := fields[name].replace("_", ""):
-            values[name] = int(text[:12]) if text.isascii() and text.isdecimal() else text
+def _entry(fields: dict[str, str]) -> MeterEntry:
+    """Raises ConfigError."""
+    values = values_of(fields | {name: fields[name].replace("_", "") for name in NUMBERS}, TEXTS, NUMBERS)
     if names := fields["dimensions"].replace(",", " ").split():
         values["dimensions"] = names
-    table = Table("meter", values, [])
-    entry = read(table, MeterEntry)
-    if entry is None:
-        raise ValueError(" ".join(table.errors))
-    return entry
+    return entry_of(MeterEntry, values, "meter")
 
 
 def _preview(entry: MeterEntry, rows: list[DeclaredMeter]) -> dict[str, Any]:
-    """How a quantity would be read and priced."""
+    """How a quantity would be read and priced. Raises MeterError where it cannot be declared so."""
+    with transaction.atomic():
+        entry.write()
+        transaction.set_rollback(True)
     before = next((row for row in rows if row.name == entry.name), None)
     return {
         "entry": entry,

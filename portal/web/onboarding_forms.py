@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import date
-from typing import Any, TypeVar
+from typing import Any
 
 from django.db import transaction
 from django.http import QueryDict
@@ -17,16 +17,14 @@ from billing.rules.period import midnight
 from clusters.models import Account, Cluster, ClusterKind
 from portal.config_file.clusters import ClusterEntry
 from portal.config_file.drafts import publish_entry
-from portal.config_file.entries import Entry, read
 from portal.config_file.plan_entries import PlanEntry
 from portal.config_file.sellers import SellerEntry
 from portal.config_file.tenants import TenantEntry
-from portal.config_file.toml_table import ConfigError, Table
+from portal.config_file.toml_table import ConfigError
 from portal.core.outbox import outbox
 from portal.core.tenants import ownership
 from portal.core.tenants.models import Ownership, Tenant
-
-E = TypeVar("E", bound=Entry)
+from portal.web.entry_form import entry_of
 
 SELLER = ("name", "address", "postcode", "city", "country", "vat_id", "email", "invoice_prefix")
 NEW = "+"
@@ -39,7 +37,7 @@ LONGEST = 1000  # characters of a field
 def save_seller(form: QueryDict) -> str:
     """Raises ConfigError."""
     values = {name: text for name in SELLER if (text := _text(form, name))}
-    _entry(SellerEntry, values, "seller").write()
+    entry_of(SellerEntry, values, "seller").write()
     return _("The seller is saved.")
 
 
@@ -50,7 +48,7 @@ def save_cluster(form: QueryDict) -> Cluster:
     if Cluster.objects.filter(name=name).exists():
         raise ConfigError(_("There is a cluster of this name already."))
     values = {"name": name, "kind": kind, "timezone": _text(form, "timezone")}
-    _entry(ClusterEntry, {key: text for key, text in values.items() if text}, "cluster").write()
+    entry_of(ClusterEntry, {key: text for key, text in values.items() if text}, "cluster").write()
     return Cluster.objects.get(name=name)
 
 
@@ -100,7 +98,7 @@ def publish_plan(form: QueryDict, models: Iterable[str]) -> tuple[Plan, int]:
         "from": _day(_text(form, "since")),
         "price": prices,
     }
-    entry = _entry(PlanEntry, values, "plan")
+    entry = entry_of(PlanEntry, values, "plan")
     if Plan.objects.filter(name=entry.name).exists():
         raise ConfigError(
             _("There is a plan {plan} already: choose another name, or change that one on its page.").format(
@@ -144,7 +142,7 @@ def _new_tenant(name: str, account: Account, country: str, made: dict[str, Tenan
                 _("There is a tenant {slug} already: choose it, or another name.").format(slug=slug)
             )
         values = {"slug": slug, "name": name, "timezone": account.cluster.timezone, "country": country}
-        entry = _entry(TenantEntry, {key: text for key, text in values.items() if text}, f'tenant "{slug}"')
+        entry = entry_of(TenantEntry, {key: text for key, text in values.items() if text}, f'tenant "{slug}"')
         made[slug] = entry.write()
     return made[slug]
 
@@ -154,15 +152,6 @@ def _tenant(slug: str) -> Tenant:
     if tenant is None:
         raise ConfigError(_("Choose a tenant of the list."))
     return tenant
-
-
-def _entry(kind: type[E], values: Mapping[str, Any], label: str) -> E:
-    """As a file would say it. Raises ConfigError with every sentence that a file would get."""
-    table = Table(label, dict(values), [])
-    entry = read(table, kind)
-    if entry is None or table.errors:
-        raise ConfigError(*table.errors)
-    return entry
 
 
 def _text(form: QueryDict, name: str) -> str:

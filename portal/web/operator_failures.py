@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
@@ -17,15 +17,15 @@ from billing.rules.money import Money
 from billing.service_credits import failures, listing, rules
 from billing.service_credits.rules import HARDWARE_XIDS, MOST, FailureRuleError, columns_of
 from clusters.models import Cluster, GpuError
-from portal.config_file.entries import read
 from portal.config_file.failures import FailureRuleEntry
-from portal.config_file.toml_table import Table
+from portal.config_file.toml_table import ConfigError
 from portal.core.audit import acting_as
 from portal.core.tenants.access import Right
 from portal.core.tenants.models import Tenant
 from portal.ops.service_credits import amount_of
 from portal.sentences import sentence
 from portal.web.access_decorators import answer, operator_page
+from portal.web.entry_form import entry_of, number, read_fields, values_of
 from portal.web.form_input import options
 from portal.web.page_frame import PageFrame
 
@@ -77,13 +77,13 @@ def operator_service_credits(request: HttpRequest, frame: PageFrame) -> HttpResp
         _change(request)
         return redirect("operator_service_credits")
     moment = datetime.now(UTC).replace(microsecond=0)
-    fields = _typed_in(request.GET)
+    fields = read_fields(request.GET, NAMES, longest=LONGEST)
     listed = list(rules.list_rules())
     preview, error = None, ""
     if request.GET.get("act") == "preview":
         try:
             preview = _preview(fields, moment)
-        except (FailureRuleError, ValueError) as refusal:
+        except (FailureRuleError, ConfigError) as refusal:
             error = sentence(refusal)
     by_name = {row.name: row for row in listed}
     edited, since = by_name.get(request.GET.get("edit", "")), moment - listing.SPAN
@@ -105,7 +105,10 @@ def operator_service_credits(request: HttpRequest, frame: PageFrame) -> HttpResp
 
 def _change(request: HttpRequest) -> None:
     """Save or end one; what is refused says why, and nothing is kept."""
-    fields, moment = _typed_in(request.POST), datetime.now(UTC).replace(microsecond=0)
+    fields, moment = (
+        read_fields(request.POST, NAMES, longest=LONGEST),
+        datetime.now(UTC).replace(microsecond=0),
+    )
     try:
         with acting_as(through="service credits"):
             if request.POST.get("act") == "end":
@@ -116,7 +119,7 @@ def _change(request: HttpRequest) -> None:
             elif request.POST.get("act") == "save":
                 row = _entry_of(fields).write(moment=moment)
                 messages.success(request, _("Rule %(name)s is saved.") % {"name": row.name})
-    except (FailureRuleError, ValueError) as refusal:
+    except (FailureRuleError, ConfigError) as refusal:
         messages.error(request, sentence(refusal))
 
 
@@ -141,34 +144,18 @@ def _preview(fields: Mapping[str, str], moment: datetime) -> dict[str, Any]:
     }
 
 
-def _typed_in(form: QueryDict) -> dict[str, str]:
-    """By field what a form says."""
-    return {name: form.get(name, "").replace("\0", "").strip()[:LONGEST] for name in NAMES}
-
-
 def _entry_of(fields: Mapping[str, str]) -> FailureRuleEntry:
-    """What a file would say. Raises ValueError with the sentences that a file would get."""
-    values: dict[str, Any] = {name: fields[name] for name in ("name", "cluster", "part") if fields[name]}
-    if percent := fields["percent"]:
-        values["percent"] = _number(percent)
+    """Raises ConfigError."""
+    values = values_of(fields, ("name", "cluster", "part"), ("percent",))
     if xids := _parts(fields["xids"]):
-        values["xids"] = [_number(text) for text in xids]
+        values["xids"] = [number(text) for text in xids]
     if states := _parts(fields["states"]):
         values["states"] = states
-    table = Table("failure_rule", values | {"watch": fields["watch"] != ACTS}, [])
-    entry = read(table, FailureRuleEntry)
-    if entry is None:
-        raise ValueError(" ".join(table.errors))
-    return entry
+    return entry_of(FailureRuleEntry, values | {"watch": fields["watch"] != ACTS}, "failure_rule")
 
 
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _number(text: str) -> int | str:
-    """As a file would have it: what is no number is refused there."""
-    return int(text[:9]) if text.isascii() and text.isdecimal() else text
 
 
 def _values_of(row: FailureRule) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from urllib.parse import urlencode
 
@@ -64,6 +65,13 @@ def test_op_previews_declares_changes_and_removes_a_meter(house: House) -> None:
     ]
 
 
+def assert_preview_refuses(house: House, change: Mapping[str, str], sentence: str) -> None:
+    """Before anything is said to be possible, not when it is saved."""
+    shown = page(house.op, f"{PATH}?{urlencode(TOKENS | change | {'act': 'preview'})}")
+    assert sentence in words(shown)
+    assert 'id="preview-title"' not in shown
+
+
 def test_what_cannot_be_meant_or_is_used_is_refused_in_a_sentence(house: House) -> None:
     for change, sentence in (
         ({"name": "GPU"}, "name"),
@@ -76,11 +84,13 @@ def test_what_cannot_be_meant_or_is_used_is_refused_in_a_sentence(house: House) 
         text = sends(house, "save", **TOKENS | change)
         assert sentence in text
         assert "is declared." not in text
+        assert_preview_refuses(house, change, sentence)
     assert not DeclaredMeter.objects.exists()
     sends(house, "save", **TOKENS)
     meters.mark_used(["llm-tokens"], moment=builders.at("2026-03-05"))
     assert "Sums of it have come" in words(page(house.op, f"{PATH}?{urlencode(TOKENS | {'act': 'preview'})}"))
     assert "is declared." not in sends(house, "save", **TOKENS | {"unit": "tokens"})
+    assert_preview_refuses(house, {"unit": "tokens"}, "only dimensions can be added")
     assert "is removed." not in sends(house, "remove", name="llm-tokens")
     assert DeclaredMeter.objects.get().unit == "million tokens"
 

@@ -228,14 +228,10 @@ class OneQuota(OneNamed, QuotaEndpoint):
         return HttpResponse(status=204)
 
 
-class QuotaPeriods(NamedEndpoint):
+class QuotaPeriods(QuotaEndpoint):
     """The periods of a quota that have ended, the newest first, 24 at most; none of a rolling window or a term."""
 
-    scope = "quotas:read"
     serializer = QuotaPeriodsSerializer
-
-    def in_force(self, tenant: Tenant | None) -> Any:
-        return quotas.list_quotas(tenant)
 
     def get(self, request: Any, name: str) -> HttpResponse:
         del request
