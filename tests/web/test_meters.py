@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from urllib.parse import urlencode
 
@@ -65,7 +64,7 @@ def test_op_previews_declares_changes_and_removes_a_meter(house: House) -> None:
     ]
 
 
-def assert_preview_refuses(house: House, change: Mapping[str, str], sentence: str) -> None:
+def assert_preview_refuses(house: House, change: dict[str, str], sentence: str) -> None:
     """Before anything is said to be possible, not when it is saved."""
     shown = page(house.op, f"{PATH}?{urlencode(TOKENS | change | {'act': 'preview'})}")
     assert sentence in words(shown)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from django.http import HttpResponse
 from rest_framework import serializers
@@ -170,7 +170,7 @@ class QuotaFields(body_of(QuotaEntry, without=("name",))):  # type: ignore[misc]
 class QuotaEndpoint(NamedEndpoint):
     scope = "quotas:read"
     write_scope = "quotas:write"
-    serializer = QuotaSerializer
+    serializer: ClassVar[type[serializers.Serializer[Any]]] = QuotaSerializer
 
     def in_force(self, tenant: Tenant | None) -> Any:
         return quotas.list_quotas(tenant)
