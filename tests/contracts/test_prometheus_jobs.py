@@ -122,6 +122,6 @@ def test_the_connection_test_counts_what_pods_really_tell(worlds: Worlds) -> Non
     assert finding == Finding(
         Level.OK,
         "Pods",
-        "Of 15 pods with devices in the last hour, 12 tell their owner, 0 their creation, 0 a priority class, 1 a "
-        "queue, 1 a user.",
+        "Of 15 pods with devices in the last hour, 0 request them by init containers, 12 tell their owner, 0 their "
+        "creation, 0 a priority class, 1 a queue, 1 a user.",
     )

@@ -11,12 +11,12 @@ from clusters.connectors.findings import Finding
 from clusters.connectors.mig import UnknownShareError
 from clusters.connectors.prometheus import check_metrics, check_pods, check_tokens, check_volumes, nodes
 from clusters.connectors.prometheus import queries as metrics
+from clusters.connectors.prometheus.allocations import spelled
 from clusters.connectors.prometheus.check_metrics import CHECK_WINDOW, CheckSession, telemetry
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import watch
 from clusters.connectors.prometheus.nodes import PRODUCT, shape
 from clusters.connectors.prometheus.options import AccountFrom, PrometheusOptions
-from clusters.connectors.prometheus.pods import spelled
 from clusters.connectors.prometheus.queries import Queries, most
 from clusters.connectors.sums import MeterUnits
 from portal.excerpt import excerpt

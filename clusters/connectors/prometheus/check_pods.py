@@ -11,13 +11,15 @@ from clusters.connectors.prometheus.pod_jobs import NOBODY
 def attributes(session: CheckSession, subject: str) -> bool:
     """Bills need none of it, so nothing of it fails; without owners each pod is its own job."""
     queries, options = session.queries, session.queries.options
-    pods = _pods(session, queries.requests)
+    initial = queries.requesting(metrics.INIT_REQUESTS)
+    pods = _pods(session, queries.requests, initial)
     if not pods:
         session.ok(subject, "No pod had devices in the last hour.")
         return True
     owners = _pods(session, queries.pod(metrics.POD_OWNER, f'owner_kind!~"{"|".join(sorted(NOBODY))}"'))
     classed = queries.pod(metrics.POD_INFO, 'priority_class!=""')
     counts = [
+        f"{_pods(session, initial):,} request them by init containers",
         f"{owners:,} tell their owner",
         f"{_pods(session, queries.pod(metrics.CREATED)):,} their creation",
         f"{_pods(session, classed):,} a priority class",
@@ -81,9 +83,10 @@ def _labelled(session: CheckSession, labels: tuple[str, ...]) -> int:
 def _pods(session: CheckSession, *selectors: str) -> int:
     """Pods with devices that one of the selectors has a series of."""
     span = metrics.span(CHECK_WINDOW)
-    either = " or ".join(f"count by (uid) (count_over_time({one}[{span}]))" for one in selectors)
-    series = session.client.instant(
-        f"count(({either}) and on (uid) count by (uid) (count_over_time({session.queries.requests}[{span}])))",
-        session.now,
-    )
+
+    def any_of(*some: str) -> str:
+        return " or ".join(f"count by (uid) (count_over_time({one}[{span}]))" for one in some)
+
+    holders = any_of(session.queries.requests, session.queries.requesting(metrics.INIT_REQUESTS))
+    series = session.client.instant(f"count(({any_of(*selectors)}) and on (uid) ({holders}))", session.now)
     return int(series[0].value[1]) if series and series[0].value else 0

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from clusters.connectors.base import BadRow, Row, UnreadableError, UsageFact
+from clusters.connectors.prometheus.allocations import PodAllocation
 from clusters.connectors.prometheus.coverage import utc
 from clusters.connectors.prometheus.lifecycle import Life
 from clusters.connectors.prometheus.nodes import PRODUCT, NodeLabels, Shape, fraction, model_of, shape
 from clusters.connectors.prometheus.options import AccountFrom, PrometheusOptions
 from clusters.connectors.prometheus.pod_requests import CpuAndMemory
-from clusters.connectors.prometheus.pods import Attributes, Owners, PodAllocation
+from clusters.connectors.prometheus.pods import Attributes, Owners
 from clusters.connectors.prometheus.responses import Labels, whole
 from portal.excerpt import excerpt
 

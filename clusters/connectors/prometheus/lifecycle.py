@@ -105,7 +105,7 @@ class Life:
 
 
 class Lifecycle:
-    """Reads lives of pods that hold devices by request, or in part by an annotation named `holder`."""
+    """Reads lives of pods that hold devices; `holder` as `Queries.presence` has it."""
 
     def __init__(
         self, client: PrometheusClient, queries: Queries, window: Window, *, holder: str = ""

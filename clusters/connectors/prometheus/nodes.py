@@ -13,10 +13,10 @@ from math import ceil
 from clusters.connectors.base import NodeSeen, NodeState
 from clusters.connectors.mig import Share, UnknownShareError, slice_share
 from clusters.connectors.prometheus import queries as metrics
+from clusters.connectors.prometheus.allocations import spelled
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.lifecycle import Window
 from clusters.connectors.prometheus.options import PrometheusOptions
-from clusters.connectors.prometheus.pods import spelled
 from clusters.connectors.prometheus.queries import Queries, alternatives, most, span
 from clusters.connectors.prometheus.responses import Labels, Series, whole
 from portal.excerpt import excerpt, quoted

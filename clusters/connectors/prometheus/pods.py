@@ -4,54 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from functools import partial
 from itertools import chain
 
+from clusters.connectors.prometheus.allocations import PodAllocation, in_part, requested, spelled
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.lifecycle import Life, Lifecycle, Window, ask_of_pods, read_of_pods
-from clusters.connectors.prometheus.options import AccountFrom, CpuMemory, LabelNames
+from clusters.connectors.prometheus.options import AccountFrom
 from clusters.connectors.prometheus.outcomes import outcomes
 from clusters.connectors.prometheus.pod_jobs import Owner, owners_of
 from clusters.connectors.prometheus.pod_requests import CpuAndMemory, requests_of
 from clusters.connectors.prometheus.queries import (
-    CPU_MEMORY,
     CREATED,
-    DEVICES,
     FRACTIONS,
+    INIT_REQUESTS,
     POD_INFO,
     POD_OWNER,
     QOS_CLASS,
     Queries,
 )
 from clusters.connectors.prometheus.responses import Series, first, whole
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodAllocation:
-    """What one container of a pod holds: `count` of a resource, or with an annotation, parts of devices.
-
-    `resource` is as kube-state-metrics spells it, or the annotation's name; `annotated` is what that says.
-    """
-
-    uid: str
-    namespace: str
-    pod: str
-    node: str
-    container: str
-    resource: str
-    count: Decimal
-    annotated: str = ""
-
-    @property
-    def is_bare(self) -> bool:
-        """It stands for a pod without devices, by its CPU and memory."""
-        return self.resource in CPU_MEMORY
-
-    @property
-    def key(self) -> str:
-        """Unique for ever within the cluster: a uid never comes back."""
-        return f"{self.uid}/{self.container}/{self.resource}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +60,11 @@ class PodGroup:
 
 
 def pod_groups(client: PrometheusClient, queries: Queries, window: Window) -> Iterable[PodGroup]:
-    """Pods that request devices, then those that hold parts of devices by an annotation. One at a time."""
-    requested = _requested(client, queries, window)
-    uids = {one.uid for one in requested if not one.is_bare}
-    in_part: list[tuple[str, list[PodAllocation]]] = []
+    """Pods whose containers ask for devices, those whose init containers alone do, then those that hold parts of them
+    by an annotation. One group at a time."""
+    claims = requested(client, queries, window)
+    uids = claims.holders
+    groups: list[tuple[str, Sequence[PodAllocation]]] = []
     for annotation in FRACTIONS:
         annotated = {
             one.metric.get("uid", ""): one.metric
@@ -101,16 +74,21 @@ def pod_groups(client: PrometheusClient, queries: Queries, window: Window) -> It
         if annotated:
             uids.update(annotated)
             places = client.instant(queries.of(sorted(annotated)).places(window.length), window.at)
-            allocations = _in_part(places, annotated, annotation, queries.options.labels)
-            in_part.append((annotation, allocations))
-    whole = [one for one in requested if not (one.is_bare and one.uid in uids)]
-    yield _pod_group(client, queries, window, whole, "")
-    for annotation, allocations in in_part:
+            groups.append((annotation, in_part(places, annotated, annotation, queries.options.labels)))
+    for holder, rows in (("", claims.by_containers), (INIT_REQUESTS, claims.by_init_containers)):
+        whole = [one for one in rows if not (one.is_bare and one.uid in uids)]
+        if whole or not holder:
+            yield _pod_group(client, queries, window, whole, holder)
+    for annotation, allocations in groups:
         yield _pod_group(client, queries, window, allocations, annotation)
 
 
 def _pod_group(
-    client: PrometheusClient, queries: Queries, window: Window, allocations: list[PodAllocation], holder: str
+    client: PrometheusClient,
+    queries: Queries,
+    window: Window,
+    allocations: Sequence[PodAllocation],
+    holder: str,
 ) -> PodGroup:
     reserved = queries.options.reservations
     allocations = [one for one in allocations if one.namespace not in reserved]
@@ -126,65 +104,6 @@ def _pod_group(
     requests = requests_of(client, queries, window, queries.gate(holder), lives)
     owners = _owners(client, queries, window, holder, lives)
     return PodGroup(allocations, lives, owners, attributes, requests)
-
-
-def _requested(client: PrometheusClient, queries: Queries, window: Window) -> list[PodAllocation]:
-    """Replicas, rollouts and renamed labels give one row each; they fall into one."""
-    names = queries.options.labels
-    rows: dict[str, PodAllocation] = {}
-    for one in client.instant(queries.requested(window.length), window.at):
-        if one.value is None:
-            continue
-        row = PodAllocation(
-            uid=one.metric.get("uid", ""),
-            namespace=spelled(one, "namespace", names),
-            pod=spelled(one, "pod", names),
-            node=spelled(one, "node", names),
-            container=spelled(one, "container", names),
-            resource=one.metric.get("resource", ""),
-            count=one.value[1],
-        )
-        before = rows.get(row.key)
-        if before is None or (row.count, row.node) > (before.count, before.node):
-            rows[row.key] = row
-    claims = [row for _, row in sorted(rows.items()) if row.count != 0]
-    return claims if queries.options.cpu_memory is not CpuMemory.ALL else _with_bare(claims)
-
-
-def _with_bare(claims: Sequence[PodAllocation]) -> list[PodAllocation]:
-    """Devices as they are; of each pod without any, one allocation that holds none."""
-    devices = [row for row in claims if not row.is_bare]
-    held = {row.uid for row in devices}
-    bare = {row.uid: row for row in claims if row.is_bare and row.uid not in held}
-    return devices + [
-        replace(row, container="", resource=CPU_MEMORY[0], count=Decimal(0)) for row in bare.values()
-    ]
-
-
-def _in_part(
-    places: Iterable[Series], annotated: Mapping[str, Mapping[str, str]], annotation: str, names: LabelNames
-) -> list[PodAllocation]:
-    rows: dict[str, PodAllocation] = {}
-    for one in places:
-        labels = annotated.get(one.metric.get("uid", ""))
-        if labels is None:  # a pod that nobody asked for
-            continue
-        row = PodAllocation(
-            uid=one.metric.get("uid", ""),
-            namespace=spelled(one, "namespace", names),
-            pod=spelled(one, "pod", names),
-            node=spelled(one, "node", names),
-            container="",
-            resource=annotation.removeprefix("annotation_"),
-            count=_devices(labels.get(DEVICES, "")),
-            annotated=labels.get(annotation, ""),
-        )
-        rows[row.key] = row
-    return [row for _, row in sorted(rows.items())]
-
-
-def _devices(text: str) -> Decimal:
-    return Decimal(text) if text.isascii() and text.isdecimal() else Decimal(1)
 
 
 def _nobody() -> Owners:
@@ -223,11 +142,6 @@ def _owners(
             namespace = spelled(one, "namespace", options.labels)
             namespaces[namespace] = max(one.metric.get(attribution.label, ""), namespaces.get(namespace, ""))
     return Owners(pods, namespaces, queues, users, jobs, attribution.source)
-
-
-def spelled(series: Series, what: str, names: LabelNames) -> str:
-    """A label under whichever name it has here."""
-    return first(series.metric, names.spellings(what))
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,12 @@ class Queries:
 
     @property
     def requests(self) -> str:
-        """Series that stand while a scheduled pod that asks for devices exists."""
-        return self.pod(REQUESTS, f'resource=~"{self.options.holding}"', self._placed)
+        """Series that stand while a scheduled pod exists whose containers ask for devices."""
+        return self.requesting(REQUESTS)
+
+    def requesting(self, metric: str) -> str:
+        """What containers or init containers of scheduled pods ask for of devices."""
+        return self.pod(metric, f'resource=~"{self.options.holding}"', self._placed)
 
     @property
     def placed(self) -> str:
@@ -79,12 +83,17 @@ class Queries:
         return self.pod(POD_INFO, self._placed)
 
     def presence(self, holder: str) -> str:
-        """Series of pods that hold devices: by request, or in part by an annotation named `holder`."""
-        return self.placed if holder else self.requests
+        """Series of pods that hold devices: by request, also of init containers alone, or in part by an annotation.
+
+        `holder`: "", `INIT_REQUESTS`, or the annotation's name.
+        """
+        return self.placed if holder in FRACTIONS else self.requesting(holder or REQUESTS)
 
     def gate(self, holder: str) -> str:
         """What tells those pods from all others."""
-        return self.pod(POD_ANNOTATIONS, f'{holder}!=""') if holder else self.requests
+        if holder in FRACTIONS:
+            return self.pod(POD_ANNOTATIONS, f'{holder}!=""')
+        return self.requesting(holder or REQUESTS)
 
     @property
     def _placed(self) -> str:
@@ -93,10 +102,10 @@ class Queries:
     def spellings(self, *whats: str) -> str:
         return ",".join(name for what in whats for name in self.options.labels.spellings(what))
 
-    def requested(self, seconds: int) -> str:
-        """What each container of each pod asks for."""
+    def requested(self, metric: str, seconds: int) -> str:
+        """What each container, or each init container, asks for of devices."""
         by = f"uid,resource,{self.spellings('namespace', 'pod', 'container', 'node')}"
-        return most(by, self.requests, seconds)
+        return most(by, self.requesting(metric), seconds)
 
     def sidecars(self, gate: str, seconds: int) -> str:
         """The init containers that run beside the others for as long as their pod lives."""

@@ -13,10 +13,10 @@ from decimal import Decimal
 
 from clusters.connectors import sums
 from clusters.connectors.base import Row
+from clusters.connectors.prometheus.allocations import spelled
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, MINUTE
 from clusters.connectors.prometheus.options import AccountFrom
-from clusters.connectors.prometheus.pods import spelled
 from clusters.connectors.prometheus.queries import Queries, span
 from clusters.connectors.sums import MeterUnits
 
