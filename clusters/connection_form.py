@@ -14,7 +14,6 @@ from django.views.decorators.debug import sensitive_variables
 from clusters import credential_files
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.gpustack.options import GpuStackOptions
-from clusters.connectors.prometheus.login import AwsIdentity
 from clusters.models import Cluster, ClusterKind, Connection, DeclaredMeter
 from clusters.models.connection import FITTING, SECRETS
 from clusters.models.endpoint import Address
@@ -214,6 +213,8 @@ class ConnectionForm(AddressForm[Connection]):
         text = _lines(self.cleaned_data["new_aws"], message)
         values: dict[str, str] = json.loads(text) if text else dict.fromkeys(AWS, "")
         if values.keys() == {"region"}:
+            from clusters.connectors.prometheus.login import AwsIdentity  # loads the client
+
             try:
                 AwsIdentity(values["region"])
             except ConnectorError as error:

@@ -18,7 +18,6 @@ from django.views.decorators.debug import sensitive_variables
 from clusters import credential_files
 from clusters.connectors.base import ConnectorError, Secret
 from clusters.connectors.mig import own_shares
-from clusters.connectors.prometheus.login import AwsIdentity
 from clusters.credential_files import CredentialFileError
 from clusters.models.secrets_guard import holds_private_key
 from portal.config_file.entries import Entry, Rule, read
@@ -164,6 +163,8 @@ def aws(table: Table, key: str) -> Secret | None:
         within.wrong("access_key", "goes with secret_key; without both, the identity of the pod is used.")
         return None
     if entry.access_key is None:
+        from clusters.connectors.prometheus.login import AwsIdentity  # loads the client
+
         try:
             AwsIdentity(entry.region)
         except ConnectorError as error:
