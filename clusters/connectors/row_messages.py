@@ -109,15 +109,13 @@ SENTENCES: Mapping[str, str] = {
     "sum-without-length": _("It ends at {end}, not after its start {start}."),
     # of Prometheus
     "impossible-devices": _("It asks for {count} devices, which is no count."),
-    "impossible-fraction": _("The annotation {annotation}={text} is not a part of one GPU."),
+    "impossible-fraction": _("{annotation}={text} is not a part of one GPU."),
     "negative-use": _("{metric} is below 0 in this hour, which no use can be."),
     "too-fine-fraction": _(
-        "The annotation {annotation}={text} is a finer part of a GPU than is kept: write it with nine decimals or "
-        "fewer."
+        "{annotation}={text} is a finer part of a GPU than is kept: write it with nine decimals or fewer."
     ),
     "unknown-fraction": _(
-        "The annotation {annotation}={text} gives no share of a GPU; for memory the node's label "
-        "nvidia.com/gpu.memory is needed too."
+        "{annotation}={text} gives no share of a GPU; for memory the node's label nvidia.com/gpu.memory is needed too."
     ),
     "unknown-mig-profile": _("The MIG profile {profile} is not known: add its share of a {model}."),
     "unknown-replicas": _(

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.hami import OF_VGPUS, VGPUS
 from clusters.connectors.prometheus.lifecycle import Window
-from clusters.connectors.prometheus.options import CpuMemory, LabelNames
+from clusters.connectors.prometheus.options import CpuMemory, Hami, LabelNames
 from clusters.connectors.prometheus.pod_requests import sidecars_in
 from clusters.connectors.prometheus.queries import CPU_MEMORY, DEVICES, INIT_REQUESTS, REQUESTS, Queries
 from clusters.connectors.prometheus.responses import Series, first, whole
@@ -24,7 +25,8 @@ from clusters.connectors.prometheus.responses import Series, first, whole
 class PodAllocation:
     """What one container of a pod holds: `count` of a resource, or with an annotation, parts of devices.
 
-    `resource` is as kube-state-metrics spells it, or the annotation's name; `annotated` is what that says.
+    `resource` is as kube-state-metrics spells it, or the annotation's name; `annotated` is what that says. `of_each` is
+    what is requested of each of HAMi's vGPUs.
     """
 
     uid: str
@@ -35,6 +37,7 @@ class PodAllocation:
     resource: str
     count: Decimal
     annotated: str = ""
+    of_each: Mapping[str, Decimal] = field(default_factory=dict)
 
     @property
     def is_bare(self) -> bool:
@@ -66,10 +69,14 @@ def requested(client: PrometheusClient, queries: Queries, window: Window) -> Req
     rows = _rows(client.instant(queries.requested(REQUESTS, window.length), window.at), names)
     initial = _rows(client.instant(queries.requested(INIT_REQUESTS, window.length), window.at), names)
     gated = {row.uid for row in rows}
+    are_parts = queries.options.hami is not Hami.OFF
     claims = [row for row in rows if row.count != 0]
     if initial:
         query = queries.sidecars(queries.gate(INIT_REQUESTS), window.length)
-        claims += _beyond(claims, initial, sidecars_in(client.instant(query, window.at), queries))
+        sidecars = sidecars_in(client.instant(query, window.at), queries)
+        claims += _beyond(claims, initial, sidecars, are_parts=are_parts)
+    if are_parts:
+        claims = _with_parts(client, queries, window, claims)
     if queries.options.cpu_memory is CpuMemory.ALL:
         claims = _with_bare(claims)
     return Requested(
@@ -102,9 +109,12 @@ def _beyond(
     claims: Sequence[PodAllocation],
     initial: Sequence[PodAllocation],
     sidecars: Collection[tuple[str, str]],
+    *,
+    are_parts: bool,
 ) -> list[PodAllocation]:
     """What sidecars hold, and what the largest other init container asks for beyond that and what `claims` hold.
 
+    Of parts of devices nothing is told beyond others: they differ, and HAMi gives up those of init containers.
     A count that is none stays in a row of its own, which is kept aside; beyond it nothing can be told.
     """
     held: dict[tuple[str, str], int | None] = defaultdict(int)
@@ -125,9 +135,26 @@ def _beyond(
             largest[at] = row
     for at, row in largest.items():
         before = held[at]
-        if before is not None and row.count > before:
+        if before is not None and row.count > before and not (are_parts and before):
             rows.append(replace(row, count=row.count - before))
     return [row for row in rows if row.count != 0]
+
+
+def _with_parts(
+    client: PrometheusClient, queries: Queries, window: Window, claims: Sequence[PodAllocation]
+) -> list[PodAllocation]:
+    """With what each container requests of each of its vGPUs."""
+    of_each: dict[tuple[str, str], dict[str, Decimal]] = defaultdict(dict)
+    for metric in (REQUESTS, INIT_REQUESTS):
+        for one in client.instant(queries.of_vgpus(metric, OF_VGPUS, window.length), window.at):
+            if one.value is not None:
+                at = one.metric.get("uid", ""), spelled(one, "container", queries.options.labels)
+                resource = one.metric.get("resource", "")
+                of_each[at][resource] = max(one.value[1], of_each[at].get(resource, one.value[1]))
+    return [
+        replace(row, of_each=of_each.get((row.uid, row.container), {})) if row.resource == VGPUS else row
+        for row in claims
+    ]
 
 
 def _number(row: PodAllocation) -> int | None:

@@ -184,6 +184,7 @@ _CHECKS: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
     ("Pods", check_pods.attributes),
     ("Outcomes", check_pods.outcomes),
     ("CPU and memory", check_pods.cpu_memory),
+    ("HAMi", check_pods.hami),
     ("Queues", check_metrics.queues),
     ("DCGM", telemetry),
     ("GPU errors", check_metrics.gpu_errors),

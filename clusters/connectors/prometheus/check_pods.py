@@ -5,6 +5,8 @@ from __future__ import annotations
 from clusters.connectors.prometheus import queries as metrics
 from clusters.connectors.prometheus.check_metrics import CHECK_WINDOW, CheckSession
 from clusters.connectors.prometheus.facts import count_of
+from clusters.connectors.prometheus.hami import MEMORY, NODE_GPUS, NODE_MEMORY, OF_VGPUS
+from clusters.connectors.prometheus.options import Hami
 from clusters.connectors.prometheus.pod_jobs import NOBODY
 
 
@@ -72,6 +74,46 @@ def cpu_memory(session: CheckSession, subject: str) -> bool:
         f"Of pods that are read in the last hour, {cpu:,} request CPU, {memory:,} memory, and {initial:,} for init "
         f"containers; {sidecars:,} have sidecars that start as such.",
     )
+    return True
+
+
+def hami(session: CheckSession, subject: str) -> bool:
+    """What is requested of each vGPU, and whether nodes tell what that is a part of."""
+    queries, by = session.queries, session.queries.options.hami
+    counts = {
+        name: _pods(
+            session,
+            *(
+                queries.pod(metric, f'resource="{resource}"')
+                for metric in (metrics.REQUESTS, metrics.INIT_REQUESTS)
+            ),
+        )
+        for resource, name in OF_VGPUS.items()
+    }
+    listed = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    sentence = f"Of pods with devices in the last hour, there request: {listed}."
+    labels = (NODE_GPUS,) if by is Hami.CORES and not counts[OF_VGPUS[MEMORY]] else (NODE_GPUS, NODE_MEMORY)
+    if by is Hami.OFF:
+        if any(counts.values()):
+            session.warn(
+                subject,
+                f"{sentence} Each vGPU is billed as a whole GPU.",
+                "Set the option hami to cores, memory or larger.",
+            )
+        return True
+    missing = [
+        label for label in labels if not session.count(queries.selector(metrics.NODE_LABELS, f'{label}!=""'))
+    ]
+    if missing:
+        session.warn(
+            subject,
+            f"{sentence} No node has {' or '.join(missing)}: without the first its GPUs are not counted, without the "
+            "memory of a GPU nvidia.com/gpumem cannot be read.",
+            "Run NVIDIA's GPU feature discovery, and kube-state-metrics with "
+            "--metric-labels-allowlist=nodes=[nvidia.com/*].",
+        )
+    else:
+        session.ok(subject, sentence)
     return True
 
 

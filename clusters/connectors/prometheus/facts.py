@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from clusters.connectors.base import BadRow, Row, UnreadableError, UsageFact
 from clusters.connectors.prometheus.allocations import PodAllocation
 from clusters.connectors.prometheus.coverage import utc
+from clusters.connectors.prometheus.hami import VGPUS, vgpu_share, written
 from clusters.connectors.prometheus.lifecycle import Life
 from clusters.connectors.prometheus.nodes import PRODUCT, NodeLabels, Shape, fraction, model_of, shape
-from clusters.connectors.prometheus.options import AccountFrom, PrometheusOptions
+from clusters.connectors.prometheus.options import AccountFrom, Hami, PrometheusOptions
 from clusters.connectors.prometheus.pod_requests import CpuAndMemory
 from clusters.connectors.prometheus.pods import Attributes, Owners
 from clusters.connectors.prometheus.responses import Labels, whole
@@ -88,6 +89,9 @@ class Facts:
     def _shape(self, allocation: PodAllocation, node: Labels) -> Shape:
         if allocation.is_bare:
             return Shape("", "", (1, 1), "")
+        if self.options.hami is not Hami.OFF and allocation.resource == VGPUS:
+            share = vgpu_share(allocation.of_each, node, self.options.hami)
+            return replace(shape(VGPUS, node, self.options), share=share)
         if not allocation.annotated:
             return shape(allocation.resource, node, self.options)
         share = fraction(allocation.resource, allocation.annotated, node)
@@ -108,7 +112,7 @@ class Facts:
 def _requested(allocation: PodAllocation, of: Shape, request: CpuAndMemory) -> str:
     if allocation.is_bare:
         return f"cpu={request.cpu_milli}m,memory={request.memory_mib}Mi"
-    return f"{of.resource}={allocation.annotated or whole(allocation.count)}"
+    return f"{of.resource}={allocation.annotated or whole(allocation.count)}{written(allocation.of_each)}"
 
 
 NAMED = 5  # pods or nodes that a sentence names

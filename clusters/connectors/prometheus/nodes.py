@@ -15,8 +15,9 @@ from clusters.connectors.mig import Share, UnknownShareError, slice_share
 from clusters.connectors.prometheus import queries as metrics
 from clusters.connectors.prometheus.allocations import spelled
 from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.hami import VGPUS, gpus_of
 from clusters.connectors.prometheus.lifecycle import Window
-from clusters.connectors.prometheus.options import PrometheusOptions
+from clusters.connectors.prometheus.options import Hami, PrometheusOptions
 from clusters.connectors.prometheus.queries import Queries, alternatives, most, span
 from clusters.connectors.prometheus.responses import Labels, Series, whole
 from portal.excerpt import excerpt, quoted
@@ -121,7 +122,8 @@ def _gpus(counts: Mapping[str, int], labels: Labels, options: PrometheusOptions)
             of = shape(resource, labels, options)
         except UnknownShareError:
             continue
-        totals[of.model] = totals.get(of.model, Fraction(0)) + count * Fraction(*of.share)
+        number = gpus_of(labels) if options.hami is not Hami.OFF and resource == VGPUS else count
+        totals[of.model] = totals.get(of.model, Fraction(0)) + number * Fraction(*of.share)
     return {model: ceil(gpus) for model, gpus in totals.items() if gpus > 0}
 
 

@@ -40,6 +40,15 @@ class CpuMemory(StrEnum):
     ALL = "all"  # of all pods: those without devices are runs, too
 
 
+class Hami(StrEnum):
+    """By what a vGPU of HAMi counts as a part of its GPU."""
+
+    OFF = "off"  # there is no HAMi: nvidia.com/gpu are GPUs
+    CORES = "cores"  # where none are requested, by memory
+    MEMORY = "memory"  # where none is requested it has all of it
+    LARGER = "larger"  # of the two
+
+
 class AccountFrom(StrEnum):
     """Where a pod's account is written."""
 
@@ -158,6 +167,7 @@ class PrometheusOptions:
     )  # what to call a product; else as the node says it
     parameters: Mapping[str, str | list[str]] = field(default_factory=dict)  # with every query
     cpu_memory: CpuMemory = CpuMemory.DEVICES
+    hami: Hami = Hami.OFF
     preset: Preset | None = None
     utilisation: Utilisation = field(default_factory=Utilisation)
     energy: bool = False  # the power of devices is read, too

@@ -4,7 +4,7 @@ closed on the left before Prometheus 3 and open after it, and so both answer the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from clusters.connectors.prometheus.options import PrometheusOptions
@@ -106,6 +106,11 @@ class Queries:
         """What each container, or each init container, asks for of devices."""
         by = f"uid,resource,{self.spellings('namespace', 'pod', 'container', 'node')}"
         return most(by, self.requesting(metric), seconds)
+
+    def of_vgpus(self, metric: str, resources: Iterable[str], seconds: int) -> str:
+        """What each container, or each init container, asks for of each of its vGPUs."""
+        selector = self.pod(metric, f'resource=~"{"|".join(resources)}"', self._placed)
+        return most(f"uid,resource,{self.spellings('container')}", selector, seconds)
 
     def sidecars(self, gate: str, seconds: int) -> str:
         """The init containers that run beside the others for as long as their pod lives."""
