@@ -187,7 +187,7 @@ def _prometheus(connection: Connection, clock: Clock) -> Connector:
         login=prometheus_login(connection),
         options=options,
         clock=clock,
-        meters=load_units() if options.tokens is not None or options.volumes else {},
+        meters=load_units() if options.has_sums else {},
     )
 
 

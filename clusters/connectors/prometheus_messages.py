@@ -56,6 +56,10 @@ SENTENCES: Mapping[str, str] = {
     ),
     "option-tokens-served-twice": _("Two models of tokens.served_by have {place}: name the job of each."),
     "option-volumes-alone": _("The option volumes needs pods: both are of the same kube-state-metrics."),
+    "option-use-alone": _(
+        "The option use needs pods and cpu_memory: it counts what pods use beyond what is read of their requests."
+    ),
+    "option-use-unnamed": _("The option use has to name a declared meter: cpu, memory or both."),
     "option-tokens-unnamed": _("The options tokens.input and tokens.output have to name metrics."),
     "tokens-meter-changed": _(
         "The meter {meter} was changed or removed while its sums were read; the next sync reads them again."

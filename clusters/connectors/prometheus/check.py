@@ -9,7 +9,14 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.clocks import MEND, Clocks
 from clusters.connectors.findings import Finding
 from clusters.connectors.mig import UnknownShareError
-from clusters.connectors.prometheus import check_metrics, check_pods, check_tokens, check_volumes, nodes
+from clusters.connectors.prometheus import (
+    check_metrics,
+    check_pods,
+    check_tokens,
+    check_use,
+    check_volumes,
+    nodes,
+)
 from clusters.connectors.prometheus import queries as metrics
 from clusters.connectors.prometheus.allocations import spelled
 from clusters.connectors.prometheus.check_metrics import CHECK_WINDOW, CheckSession, telemetry
@@ -196,6 +203,7 @@ _CHECKS_OF_SAMPLED: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] 
 _CHECKS_OF_VOLUMES: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
     ("Volumes", check_volumes.volumes),
 )
+_CHECKS_OF_USE: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (("Use", check_use.use),)
 _CHECKS_OF_TOKENS: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
     ("Tokens", check_tokens.tokens),
 )
@@ -204,6 +212,7 @@ _CHECKS_OF_TOKENS: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] =
 def _checks(options: PrometheusOptions) -> tuple[tuple[str, Callable[[CheckSession, str], bool]], ...]:
     """Of what the connection is read for."""
     checks = _CHECKS_OF_SAMPLED if options.sampled else _CHECKS if options.pods else _CHECKS[:1]
+    checks = checks if options.use is None else (*checks, *_CHECKS_OF_USE)
     checks = (*checks, *_CHECKS_OF_VOLUMES) if options.volumes else checks
     return checks if options.tokens is None else (*checks, *_CHECKS_OF_TOKENS)
 

@@ -21,31 +21,36 @@ def volumes(session: CheckSession, subject: str) -> bool:
                 f"There was no {metric} in the last hour: no volumes are billed.",
                 "Right, if there are no claims. Else let kube-state-metrics read persistentvolumeclaims.",
             )
-            return _meter(session, subject)
+            break
+    else:
+        _held(session, subject, reader)
+    meter(session, subject, options.volumes, what="all volumes", option="volumes")
+    return True
+
+
+def _held(session: CheckSession, subject: str, reader: VolumeSums) -> None:
     if reader.by_class and not session.count(session.queries.selector(INFO)):
         session.warn(subject, f"There was no {INFO} in the last hour: no class of a volume is known.", "")
     held = session.client.instant(reader.expression(), session.now)
     gib = sum(int(one.value[1]) for one in held if one.value is not None) >> 30
     claims = session.count(session.queries.selector(REQUESTED))
     session.ok(subject, f"{claims:,} claims; those that are bound request {gib:,} GiB now.")
-    return _meter(session, subject)
 
 
-def _meter(session: CheckSession, subject: str) -> bool:
-    name = session.queries.options.volumes
-    meter = session.meters.get(name)
-    if meter is None:
+def meter(session: CheckSession, subject: str, name: str, *, what: str, option: str) -> None:
+    """Whether the meter of that name is declared, and fine enough for sums of an hour."""
+    unit = session.meters.get(name)
+    if unit is None:
         session.fail(
             subject,
-            f"No meter is called {name}: all volumes would be kept aside.",
-            "Declare it, or name another one with the option volumes.",
+            f"No meter is called {name}: {what} would be kept aside.",
+            f"Declare it, or name another one with the option {option}.",
         )
-    elif meter.decimals < FEWEST_DECIMALS:
+    elif unit.decimals < FEWEST_DECIMALS:
         session.warn(
             subject,
-            f"The meter {name} has {meter.decimals} decimals: what an hour of small volumes comes to is rounded down.",
+            f"The meter {name} has {unit.decimals} decimals: what a small amount comes to in an hour is rounded down.",
             "Declare a meter with six decimals.",
         )
     else:
         session.ok(subject, f"They are sums of the meter {name}.")
-    return True

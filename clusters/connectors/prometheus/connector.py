@@ -18,6 +18,7 @@ from clusters.connectors.prometheus.coverage import HOUR, incomplete_hours, merg
 from clusters.connectors.prometheus.energy import PodEnergy
 from clusters.connectors.prometheus.login import PrometheusLogin
 from clusters.connectors.prometheus.options import PrometheusOptions, Scope
+from clusters.connectors.prometheus.pod_use import PodUse
 from clusters.connectors.prometheus.queries import Queries
 from clusters.connectors.prometheus.sampled_usage import SampledUsage
 from clusters.connectors.prometheus.samples import ByParts, Samples, Tallies, left_out
@@ -77,6 +78,11 @@ class PrometheusConnector(Connected):
         fetch = UsageFetch(self.client, Queries(self.options))
         telemetry = Telemetry(self.client, self.options)
         energy = PodEnergy(self.client, self.options) if self.options.energy else None
+        use = (
+            PodUse(self.client, fetch.queries, self.options.use, self.meters)
+            if self.options.use is not None
+            else None
+        )
         facts: dict[str, UsageFact] = {}
         try:
             for row in fetch.ended(since=since, until=until, open_keys=open_keys, now=now):
@@ -92,6 +98,8 @@ class PrometheusConnector(Connected):
             yield from busy
             if energy is not None:
                 yield from energy.rows(facts.values(), hours)
+            if use is not None:
+                yield from use.rows(facts.values(), hours)
             if self.options.volumes:
                 yield from VolumeSums(self.client, fetch.queries, self.meters).rows(hours)
             self.reading.complete_through = through
@@ -105,6 +113,7 @@ class PrometheusConnector(Connected):
             )
             self.reading.notes += telemetry.gaps.sentences()
             self.reading.notes += energy.notes() if energy is not None else ()
+            self.reading.notes += use.notes() if use is not None else ()
 
     def _sampled(
         self, series: SampledSeries, *, since: int, until: int, open_keys: Collection[str], now: int

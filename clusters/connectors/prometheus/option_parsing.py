@@ -21,12 +21,15 @@ from clusters.connectors.prometheus.options import (
     LabelNames,
     PrometheusOptions,
     Scope,
+    UseOptions,
     Utilisation,
 )
 from clusters.connectors.prometheus.token_options import Direction, ServingPlace, TokenOptions, TokenServer
 from portal.excerpt import quoted
 
 Choice = TypeVar("Choice", bound=StrEnum)
+Readers = Mapping[str, Callable[[object, str], Any]]
+"""By key, what reads its value."""
 
 _NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
 _SPELLED = re.compile(
@@ -99,14 +102,21 @@ def _labels(value: object, key: str) -> LabelNames:
     return LabelNames(**{name: _text(item, f"{key}.{name}") for name, item in table.items()})
 
 
-def _utilisation(value: object, key: str) -> Utilisation:
-    table = _table(value, key)
+def _read(table: Mapping[str, Any], key: str, readers: Readers) -> dict[str, Any]:
+    """What the keys of a table mean. Raises `ConnectorError` for another one."""
     for name in table:
-        if name not in _OF_UTILISATION:
-            raise _wrong(
-                "option-unknown-key", key=key, name=quoted(name), allowed=", ".join(sorted(_OF_UTILISATION))
-            )
-    return Utilisation(**{name: _OF_UTILISATION[name](item, f"{key}.{name}") for name, item in table.items()})
+        if name not in readers:
+            allowed = ", ".join(sorted(readers))
+            raise _wrong("option-unknown-key", key=key, name=quoted(name), allowed=allowed)
+    return {name: readers[name](item, f"{key}.{name}") for name, item in table.items()}
+
+
+def _utilisation(value: object, key: str) -> Utilisation:
+    return Utilisation(**_read(_table(value, key), key, _OF_UTILISATION))
+
+
+def _use(value: object, key: str) -> UseOptions:
+    return UseOptions(**_read(_table(value, key), key, _OF_USE))
 
 
 def _divisor(value: object, key: str) -> Decimal:
@@ -177,29 +187,26 @@ def _served_by(value: object, key: str) -> dict[str, tuple[ServingPlace, ...]]:
 
 def _tokens(value: object, key: str) -> TokenOptions:
     table = _table(value, key)
-    for name in table:
-        if name not in _OF_TOKENS:
-            allowed = ", ".join(sorted(_OF_TOKENS))
-            raise _wrong("option-unknown-key", key=key, name=quoted(name), allowed=allowed)
     for name in ("server", "since"):
-        if name not in table:
+        if name not in table and table.keys() <= _OF_TOKENS.keys():
             raise _wrong("option-tokens-missing", name=name)
-    return TokenOptions(**{name: _OF_TOKENS[name](item, f"{key}.{name}") for name, item in table.items()})
+    return TokenOptions(**_read(table, key, _OF_TOKENS))
 
 
-_OF_TOKENS: Mapping[str, Callable[[object, str], Any]] = {
+_OF_TOKENS: Readers = {
     "server": _choice(TokenServer),
     "since": _hour,
     "served_by": _served_by,
     **dict.fromkeys(("meter", "account_label", "user_label", "model_label", "matcher", *Direction), _text),
 }
-_OF_UTILISATION: Mapping[str, Callable[[object, str], Any]] = {
+_OF_USE: Readers = dict.fromkeys(("cpu", "memory", "matcher"), _text)
+_OF_UTILISATION: Readers = {
     "scope": _choice(Scope),
     "metric": _text,
     "divisor": _divisor,
     "matcher": _text,
 }
-_READERS: Mapping[str, Callable[[object, str], Any]] = {
+_READERS: Readers = {
     "matcher": _text,
     "labels": _labels,
     "account_from": _choice(AccountFrom),
@@ -214,6 +221,7 @@ _READERS: Mapping[str, Callable[[object, str], Any]] = {
     "shares": _shares,
     "models": _models,
     "parameters": _parameters,
+    "use": _use,
     "utilisation": _utilisation,
     "preset": _choice(Preset),
     "pods": _flag,

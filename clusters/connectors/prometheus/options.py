@@ -145,6 +145,23 @@ class Utilisation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UseOptions:
+    """Declared meters of what pods use beyond what they request; "": it is not read. Raises `ConnectorError` for none.
+
+    `matcher` is that of cAdvisor's series; None: the one of the connection.
+    """
+
+    cpu: str = ""  # core-hours
+    memory: str = ""  # GiB-hours
+    matcher: str | None = None
+
+    def __post_init__(self) -> None:
+        refuse_other(self.matcher or "")
+        if not (self.cpu or self.memory):
+            raise ConnectorError("option-use-unnamed", retry=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusOptions:
     """Raises `ConnectorError` for a matcher or label name that is none."""
 
@@ -168,6 +185,7 @@ class PrometheusOptions:
     parameters: Mapping[str, str | list[str]] = field(default_factory=dict)  # with every query
     cpu_memory: CpuMemory = CpuMemory.DEVICES
     hami: Hami = Hami.OFF
+    use: UseOptions | None = None  # pods cost the larger of request and use; None: what they request
     preset: Preset | None = None
     utilisation: Utilisation = field(default_factory=Utilisation)
     energy: bool = False  # the power of devices is read, too
@@ -186,6 +204,8 @@ class PrometheusOptions:
                 raise ConnectorError("option-label-name", retry=False, label=quoted(name))
         if self.volumes and not self.pods:
             raise ConnectorError("option-volumes-alone", retry=False)
+        if self.use is not None and (not self.pods or self.cpu_memory is CpuMemory.OFF):
+            raise ConnectorError("option-use-alone", retry=False)
         if not self.pods and self.tokens is None:
             raise ConnectorError("option-nothing-read", retry=False)
         if self.account.source is AccountFrom.QUEUE and self.preset not in QUEUES:
@@ -208,6 +228,11 @@ class PrometheusOptions:
     def account_label(self) -> str:
         """The label that holds the account; "" where it is the namespace's name."""
         return self.queue_labels[0] if self.account.source is AccountFrom.QUEUE else self.account.label
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether something is read that declared meters count."""
+        return self.tokens is not None or self.use is not None or bool(self.volumes)
 
     @property
     def sampled(self) -> SampledSeries | None:

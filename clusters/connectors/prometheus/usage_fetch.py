@@ -66,13 +66,13 @@ class UsageFetch:
 
         `now` is Prometheus's own present.
 
-        With utilisation or energy, the hour in which `since` lies is read from its begin; what ended before `since` is
-        not given but kept in `earlier`.
+        With utilisation, energy or use, the hour in which `since` lies is read from its begin; what ended before
+        `since` is not given but kept in `earlier`.
         """
         end = min(until, now - SETTLE)
         work = _PullState(since, frozenset(open_keys), now)
         options = self.queries.options
-        by_hour = options.energy or options.utilisation.scope is not Scope.OFF
+        by_hour = options.energy or options.use is not None or options.utilisation.scope is not Scope.OFF
         whole = whole_hours(since, end) if by_hour else None
         yield from self._windows(work, min(whole.start if whole else since, end - SETTLE), end)
         if work.through is None:

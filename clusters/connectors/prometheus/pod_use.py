@@ -1,0 +1,338 @@
+"""What pods used of CPU and memory beyond what they requested: sums of declared meters by pod and hour of UTC.
+
+A run costs what its pod requests. Where an hour shall cost the larger of request and use (OpenCost's specification,
+"Workload Costs"), the rest is a sum of that hour beside the run, which stays as it is: its CPU-seconds are what the
+counters grew by, less the request for all seconds that the pod held its node. What nobody measured is request alone.
+
+By cAdvisor's published definitions (docs/storage/prometheus.md): `container_cpu_usage_seconds_total`, "Cumulative cpu
+time consumed", and `container_memory_working_set_bytes`, "Current working set". Their labels are the kubelet's
+(pkg/kubelet/server/server.go, `containerPrometheusLabelsFunc`): namespace, pod and container, no uid, and `id` and
+`name` of the cgroup. A pod's own cgroup has no container, and the one of its sandbox is called POD in some runtimes:
+both are left out, since a pod's cgroup holds what its containers use. *Not yet seen from a live source.*
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+
+from msgspec import structs
+
+from clusters.connectors import sums
+from clusters.connectors.base import Rejection, Row, UsageFact
+from clusters.connectors.prometheus.allocations import spelled
+from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.coverage import HOUR, MINUTE
+from clusters.connectors.prometheus.facts import count_of, naming
+from clusters.connectors.prometheus.options import UseOptions
+from clusters.connectors.prometheus.pod_requests import LARGEST, MIB
+from clusters.connectors.prometheus.queries import Queries, alternatives, parts, span
+from clusters.connectors.prometheus.responses import Sample, Series
+from clusters.connectors.prometheus.runs import SHORT
+from clusters.connectors.prometheus.samples import HALF, ByParts
+from clusters.connectors.sums import MeterUnits
+
+CPU = "container_cpu_usage_seconds_total"
+MEMORY = "container_memory_working_set_bytes"
+CORE_HOUR = HOUR * 10**6  # core-microseconds
+GIB_HOUR = (1 << 30) * HOUR  # byte-seconds
+LOOK_BACK = (
+    300  # seconds before an instant in which Prometheus takes a series' last sample for its value there
+)
+
+
+@dataclass(slots=True)
+class Used:
+    """By one pod in one hour, as far as it was measured. `span`: milliseconds between the samples of its CPU."""
+
+    core_micros: int | None = None
+    span: int = 0
+    byte_minutes: int | None = None
+    minutes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A pod and what it requests, by that of its records which has it. Epoch seconds."""
+
+    fact: UsageFact
+    started: int
+    until: int
+
+    @property
+    def uid(self) -> str:
+        return self.fact.source_key.partition("/")[0]
+
+    def within(self, hour: int) -> int:
+        """Seconds of the hour."""
+        return max(min(self.until, hour + HOUR) - max(self.started, hour), 0)
+
+    def cpu_beyond(self, used: Used, hour: int) -> tuple[int, int]:
+        """Core-microseconds, below 0 where it requested more; and those that it requested in a minute."""
+        request = self.fact.cpu_milli
+        return (used.core_micros or 0) - request * max(used.span, self.within(hour) * 1000), request * 60_000
+
+    def memory_beyond(self, used: Used, hour: int) -> tuple[int, int]:
+        """Byte-seconds likewise. Minutes in which it began and ended count for as much of them as it held."""
+        request, held = self.fact.memory_mib * MIB, self.within(hour)
+        total = (used.byte_minutes or 0) * MINUTE
+        if used.minutes * MINUTE > held:
+            total = total * held // (used.minutes * MINUTE)
+        return total - request * held, request * MINUTE
+
+
+class PodUse:
+    """Reads whole hours of UTC. After `rows`, `notes` say of which pods nothing was measured."""
+
+    def __init__(
+        self, client: PrometheusClient, queries: Queries, options: UseOptions, meters: MeterUnits
+    ) -> None:
+        self.client = client
+        self.options = options
+        self.meters = meters
+        self.labels = queries.options.labels
+        self.matcher = queries.options.matcher if options.matcher is None else options.matcher
+        self.by_pod = queries.spellings("namespace", "pod")
+        self.by_name = queries.spellings("namespace", "pod", "container")
+        self.unmeasured: dict[str, str] = {}
+        self.measured: set[str] = set()
+
+    def rows(self, facts: Iterable[UsageFact], hours: range) -> Iterator[Row]:
+        """Sums of those pods that used more than they requested, in order of hours. Raises `ConnectorError`.
+
+        Also of those that came within a minute of it, as 0: samples that came late may have brought them there.
+        """
+        pods = _pods(facts)
+        for rows in ByParts(self.client, hours, partial(self._read, pods)):
+            yield from rows
+
+    def notes(self) -> list[str]:
+        """A sentence for the operator."""
+        silent = [name for uid, name in self.unmeasured.items() if uid not in self.measured]
+        who = f"{count_of(len(silent), 'pod')}, which cost what they request and no use: {naming(silent)}"
+        return [f"cAdvisor tells nothing of {who}."] if silent else []
+
+    def selector(self, metric: str, pods: Sequence[str] = ()) -> str:
+        """Series of containers: neither of whole pods nor of their sandboxes."""
+        names = f'{self.labels.pod or "pod"}=~"{alternatives(pods)}"' if pods else ""
+        container = f'{self.labels.container or "container"}!~"|POD"'
+        return f"{metric}{{{','.join(filter(None, (container, names, self.matcher)))}}}"
+
+    def growth(self) -> str:
+        """Core-seconds of each pod in the hour before.
+
+        Of a container that stood at both ends: from its last sample of the hour before to that of this one. Of others
+        from their first sample to their last. Each is there once, whoever else scrapes it.
+        """
+        cpu = self.selector(CPU)
+        hour = f"{cpu}[{span(HOUR)}]"
+        grown = f"({cpu} - {cpu} offset 1h) or (max_over_time({hour}) - min_over_time({hour}))"
+        return f"sum by ({self.by_pod}) (max by ({self.by_name},id,name,cpu) ({grown}))"
+
+    def _spans(self) -> str:
+        cpu = self.selector(CPU)
+        return f"max by ({self.by_pod}) (timestamp({cpu}) - timestamp({cpu} offset 1h))"
+
+    def _resets(self) -> str:
+        """Pods with a counter that fell: only its single samples tell what it grew by."""
+        return f"count by ({self.by_pod}) (resets({self.selector(CPU)}[{span(HOUR + LOOK_BACK)}]) > 0)"
+
+    def bytes_now(self, pods: Sequence[str] = ()) -> str:
+        """Of each pod in the minute before. Of a container that was started anew in it, the larger."""
+        now = f"last_over_time({self.selector(MEMORY, pods)}[{span(MINUTE)}])"
+        return f"sum by ({self.by_pod}) (max by ({self.by_name}) ({now}))"
+
+    def _queries(self) -> dict[str, str]:
+        """What hours tell, each of all pods at once."""
+        queries: dict[str, str] = {}
+        if self.options.cpu:
+            queries |= {"growth": self.growth(), "span": self._spans(), "reset": self._resets()}
+        if self.options.memory:
+            minutes = f"({self.bytes_now()})[{span(HOUR)}:1m]"
+            queries |= {"bytes": f"sum_over_time({minutes})", "minutes": f"count_over_time({minutes})"}
+        return queries
+
+    def _read(self, pods: Mapping[str, Sequence[Held]], hours: range) -> list[Row]:
+        ends = {"start": hours.start + HOUR, "end": hours.stop, "step": HOUR}
+        queries = self._queries()
+        answers = self.client.together(
+            partial(self.client.range, query, **ends) for query in queries.values()
+        )
+        told = {what: self._by_pod(series) for what, series in zip(queries, answers, strict=True)}
+        rows: list[Row] = []
+        for hour in hours:
+            used, cut, fallen = _used(pods, hour, told)
+            self._cut_cpu(hour, {**cut, **fallen}, used)
+            self._cut_memory(hour, cut, used)
+            for name, those in pods.items():
+                for pod in those:
+                    if pod.within(hour):
+                        rows += self._rows(pod, hour, used.get(pod.uid, Used()), name)
+        return rows
+
+    def _by_pod(self, series: Iterable[Series]) -> dict[tuple[int, str], Decimal]:
+        """By the begin of an hour and a pod's namespace and name. What can be no amount is none."""
+        values: dict[tuple[int, str], Decimal] = {}
+        for one in series:
+            name = self.name(one)
+            for at, value in one.values:
+                if value.is_finite() and 0 <= value <= LARGEST:
+                    key = int(at) - HOUR, name
+                    values[key] = max(value, values.get(key, value))
+        return values
+
+    def name(self, series: Series) -> str:
+        """The pod's namespace and name."""
+        return f"{spelled(series, 'namespace', self.labels)}/{spelled(series, 'pod', self.labels)}"
+
+    def _cut_cpu(self, hour: int, cut: Mapping[str, Sequence[Held]], used: dict[str, Used]) -> None:
+        """From single samples of the hour: of pods that had one name in it, and where counters fell."""
+        if not self.options.cpu:
+            return
+        best: dict[tuple[str, ...], dict[str, int]] = {}
+        for some in parts(_pod_names(cut)):
+            for one in self.client.instant(f"{self.selector(CPU, some)}[{span(HOUR)}]", hour + HOUR):
+                name = self.name(one)
+                if name in cut:
+                    grown = _grown(one.values, cut[name])
+                    own = (
+                        spelled(one, "container", self.labels),
+                        *(one.metric.get(of, "") for of in ("id", "name", "cpu")),
+                    )
+                    container = (name, *own)
+                    if sum(grown.values()) >= sum(best.get(container, {}).values()):
+                        best[container] = grown
+        for grown in best.values():
+            for uid, micros in grown.items():
+                one_used = used.setdefault(uid, Used())
+                one_used.core_micros = (one_used.core_micros or 0) + micros
+
+    def _cut_memory(self, hour: int, cut: Mapping[str, Sequence[Held]], used: dict[str, Used]) -> None:
+        """From single minutes: each is of the pod that had begun last."""
+        if not self.options.memory:
+            return
+        for some in parts(_pod_names(cut)):
+            series = self.client.range(
+                self.bytes_now(some), start=hour + MINUTE, end=hour + HOUR, step=MINUTE
+            )
+            for one in series:
+                for at, value in one.values:
+                    uid = _last(cut.get(self.name(one), ()), at)
+                    if uid and value.is_finite() and 0 <= value <= LARGEST:
+                        one_used = used.setdefault(uid, Used())
+                        one_used.byte_minutes = (one_used.byte_minutes or 0) + int(value)
+                        one_used.minutes += 1
+
+    def _rows(self, pod: Held, hour: int, used: Used, name: str) -> Iterator[Row]:
+        if used.core_micros is not None or used.byte_minutes is not None:
+            self.measured.add(pod.uid)
+        elif pod.within(hour) >= SHORT:
+            self.unmeasured[pod.uid] = name
+        if self.options.cpu and used.core_micros is not None:
+            beyond, minute = pod.cpu_beyond(used, hour)
+            if beyond + minute > 0:
+                yield self._row(pod, hour, "cpu", self.options.cpu, beyond, CORE_HOUR)
+        if self.options.memory and used.byte_minutes is not None:
+            beyond, minute = pod.memory_beyond(used, hour)
+            if beyond + minute > 0:
+                yield self._row(pod, hour, "memory", self.options.memory, beyond, GIB_HOUR)
+
+    def _row(self, pod: Held, hour: int, what: str, meter: str, beyond: int, per_unit: int) -> Row:
+        """Rounded down to the meter's decimals. Its key is the same whatever the account of the pod."""
+        unit = self.meters.get(meter)
+        decimals = unit.decimals if unit else 0
+        quantity = Decimal(max(beyond, 0) * 10**decimals // per_unit).scaleb(-decimals)
+        fact = pod.fact
+        one = sums.Sum(
+            meter=meter,
+            account=fact.account,
+            user=fact.user,
+            quantity=f"{quantity:f}",
+            start=datetime.fromtimestamp(max(pod.started, hour), UTC),
+            end=datetime.fromtimestamp(min(pod.until, hour + HOUR), UTC),
+        )
+        row = sums.fact_of(
+            one,
+            event_id=fact.job_id,
+            key=f"use/{what}/{pod.uid}/{datetime.fromtimestamp(hour, UTC):%Y-%m-%dT%HZ}",
+            raw=json.dumps(structs.asdict(one), default=str, sort_keys=True),
+            meters=self.meters,
+        )
+        if isinstance(row, Rejection):
+            return row.row
+        return replace(row, queue=fact.queue, qos=fact.qos, priority_class=fact.priority_class)
+
+
+def _pods(facts: Iterable[UsageFact]) -> dict[str, list[Held]]:
+    """By namespace and name, in the order in which they began."""
+    best: dict[str, UsageFact] = {}
+    for fact in facts:
+        uid = fact.source_key.partition("/")[0]
+        other = best.get(uid)
+        if fact.started is not None and (
+            other is None or (other.cpu_milli, other.memory_mib) < (fact.cpu_milli, fact.memory_mib)
+        ):
+            best[uid] = fact
+    pods: dict[str, list[Held]] = {}
+    for fact in sorted(best.values(), key=lambda one: (one.started or 0, one.source_key)):
+        until = fact.ended if fact.ended is not None else fact.seen_until
+        started = fact.started or 0
+        pods.setdefault(fact.job_id, []).append(Held(fact, started, started if until is None else until))
+    return pods
+
+
+Cut = dict[str, Sequence[Held]]
+
+
+def _used(
+    pods: Mapping[str, Sequence[Held]], hour: int, told: Mapping[str, Mapping[tuple[int, str], Decimal]]
+) -> tuple[dict[str, Used], Cut, Cut]:
+    """By uid, what hours alone tell; then the names that several pods had, and those whose counters fell."""
+    used: dict[str, Used] = {}
+    cut: Cut = {}
+    fallen: Cut = {}
+    none: Mapping[tuple[int, str], Decimal] = {}
+    for name, those in pods.items():
+        at = hour, name
+        live = [pod for pod in those if pod.within(hour)]
+        if len(live) > 1:
+            cut[name] = live
+        elif live:
+            one = used[live[0].uid] = Used()
+            if at in told.get("reset", none):
+                fallen[name] = live
+            elif (grown := told.get("growth", none).get(at)) is not None:
+                one.core_micros = int(grown * 10**6 + HALF)
+                one.span = int(told["span"].get(at, Decimal(0)) * 1000 + HALF)
+            if (total := told.get("bytes", none).get(at)) is not None:
+                one.byte_minutes, one.minutes = int(total), int(told["minutes"].get(at, Decimal(0)))
+    return used, cut, fallen
+
+
+def _grown(samples: Sequence[Sample], live: Sequence[Held]) -> dict[str, int]:
+    """Core-microseconds by uid from sample to sample, where both are of one pod."""
+    grown: dict[str, int] = {}
+    before: tuple[str, Decimal] | None = None
+    for at, value in samples:
+        uid = _last(live, at)
+        if not value.is_finite() or not 0 <= value <= LARGEST:
+            continue
+        if before is not None and before[0] == uid:
+            more = value - before[1] if value >= before[1] else value
+            grown[uid] = grown.get(uid, 0) + int(more * 10**6 + HALF)
+        before = uid, value
+    grown.pop("", None)
+    return grown
+
+
+def _last(live: Sequence[Held], at: Decimal) -> str:
+    """The uid of the pod that had begun last; "" before the first."""
+    return next((pod.uid for pod in reversed(live) if pod.started <= at), "")
+
+
+def _pod_names(cut: Iterable[str]) -> list[str]:
+    return sorted({name.partition("/")[2] for name in cut})
