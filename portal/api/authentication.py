@@ -92,7 +92,7 @@ def _unauthenticated(text: str) -> ProblemError:
 
 
 def _scopes(key: ApiKey) -> frozenset[str]:
-    """What the key says and its maker may still do: who left or was demoted takes the rights along."""
+    """What the key says and its maker may still do: who left or was demoted takes the rights along. No query."""
     maker: User = key.maker
     if key.tenant is None:
         rights = rights_of(maker)
@@ -100,5 +100,7 @@ def _scopes(key: ApiKey) -> frozenset[str]:
         return frozenset(scope for scope in key.scopes if valid.get(scope) in rights)
     if key.is_service:
         return frozenset(key.scopes)
-    allowed = narrow(key.tenant, maker) if maker.is_active else frozenset()
+    if not maker.is_active:
+        return frozenset()
+    allowed = narrow(key.tenant, maker, role=key.maker_role, names=key.maker_users)
     return frozenset(scope for scope in key.scopes if TENANT_SCOPES.get(scope) in allowed)

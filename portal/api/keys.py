@@ -196,14 +196,15 @@ def find(text: str, *, moment: datetime) -> ApiKey | None:
 
 
 def _with_prefix(prefix: str) -> ApiKey | None:
-    """With its maker, tenant and project. Each request asks for it, so its statement is planned once a connection."""
+    """With its maker, what they are in its tenant, and its project. Its statement is planned once a connection."""
     with prepared_cursor() as cursor:
         cursor.execute(sql.BY_PREFIX, {"prefix": prefix})
         row = next(instances(cursor, ApiKey, User, Tenant, Project), None)
     if row is None:
         return None
     key: ApiKey = row[0]
-    _, key.maker, tenant, project = row
+    _, key.maker, tenant, project, key.maker_role, names = row
+    key.maker_users = tuple(names or ())
     key.tenant, key.project = tenant if key.tenant_id else None, project if key.project_id else None
     return key
 

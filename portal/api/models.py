@@ -57,6 +57,11 @@ class ApiKey(models.Model):
         null=True, help_text="Last use of the previous secret, to the hour."
     )
 
+    maker_role: str | None = None
+    """The maker's in the tenant, as `keys.find` reads it with the key; None: no member. Of the instance, not stored."""
+    maker_users: tuple[str, ...] = ()
+    """The maker's names on the clusters, so read."""
+
     class Meta:
         verbose_name = "API key"
         constraints: ClassVar = [

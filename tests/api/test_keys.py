@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connection
-from django.test import override_settings
+from django.test import RequestFactory, override_settings
 from django.test.utils import CaptureQueriesContext
 
 from portal.api import keys
+from portal.api.authentication import client_of
 from portal.api.keys import KeyRefusedError
 from portal.api.models import ApiKey
 from portal.core.audit.models import AuditEntry
@@ -160,6 +161,15 @@ def test_api_024_a_key_is_one_indexed_read_and_at_most_one_write_an_hour(house: 
     with CaptureQueriesContext(connection) as queries:
         keys.record_use(again, text=ann.secret, address="127.0.0.1", moment=moment)
     assert len(queries) == 0
+
+
+def test_api_024_what_a_key_may_do_is_read_with_it(house: House, ann: Door) -> None:
+    request = RequestFactory().get("/api/v1/me", headers={"Authorization": f"Bearer {ann.secret}"})
+    client_of(request)  # remembers the hour of its use
+    with CaptureQueriesContext(connection) as queries:
+        client = client_of(request)
+    assert client.scopes
+    assert len(queries) == 1
 
 
 def test_a_key_belongs_to_its_tenant_alone(house: House, ann: Door) -> None:

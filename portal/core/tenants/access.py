@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 
 from django.contrib.auth.models import AnonymousUser
@@ -103,9 +103,8 @@ def entered(*, user: User | AnonymousUser, slug: str, action: Action) -> tuple[T
     with prepared_cursor() as cursor:
         cursor.execute(sql.ENTERED, {"slug": slug, "user": user.pk})
         for tenant, role, names in instances(cursor, Tenant):
-            allowed = _allowed(user, tenant, role)
+            allowed = narrow(tenant, user, role=role, names=names or ())
             if action in allowed:
-                tenant.only_users = None if Action.READ_ALL in allowed else tuple(names)
                 return tenant, allowed
     raise DeniedError("no such tenant for this person")
 
@@ -121,11 +120,13 @@ def allowed_in(tenant: Tenant, user: User) -> frozenset[Action]:
     return _allowed(user, tenant, tenant.memberships.filter(user=user).values_list("role", flat=True).first())
 
 
-def narrow(tenant: Tenant, user: User) -> frozenset[Action]:
-    """As `allowed_in`, and have the tenant's scope show what the person may see, as `entered` does. One query."""
-    row = tenant.memberships.filter(user=user).values_list("role", "scheduler_users").first()
-    allowed = _allowed(user, tenant, row[0] if row else None)
-    tenant.only_users = None if Action.READ_ALL in allowed else tuple(row[1] if row else ())
+def narrow(tenant: Tenant, user: User, *, role: str | None, names: Sequence[str]) -> frozenset[Action]:
+    """All that the person, who is called so on the clusters, may do in the tenant by their role; None: no member.
+
+    The tenant's scope shows what they may see then. No query.
+    """
+    allowed = _allowed(user, tenant, role)
+    tenant.only_users = None if Action.READ_ALL in allowed else tuple(names)
     return allowed
 
 
