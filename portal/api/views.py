@@ -168,22 +168,18 @@ class Endpoint(APIView):
         """A transaction with a time limit, in which only the client's rows can be read; undone after a preview."""
         tenant = self.client.tenant
         if self._only_reads() and tenant is not None:  # the scope is a transaction itself: fewer statements
-            with tenant_scope(tenant):
-                self._limit_time()
+            with tenant_scope(tenant, longest_query=self.longest_query):
                 yield
             return
         with transaction.atomic():
-            self._limit_time()
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config('statement_timeout', %s, true)", [self.longest_query])
             with self._scope():
                 yield
             if self.query.get("dry_run"):
                 with connection.cursor() as cursor:
                     cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
                 transaction.set_rollback(True)
-
-    def _limit_time(self) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [self.longest_query])
 
     def _only_reads(self) -> bool:
         return not (self.beyond_tenant or self.acts) and self.request.method in READS

@@ -19,24 +19,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SET = "SELECT set_config('role', %s, true), set_config('app.tenant_id', %s, true), set_config('app.users', %s, true)"
+_LIMIT = ", set_config('statement_timeout', %s, true)"
 _settings: ContextVar[tuple[str, str, str]] = ContextVar("_settings", default=("none", "", ""))
 """Role, tenant and users of the transaction, to which it returns from a scope within it."""
 
 
 @contextmanager
-def tenant_scope(tenant: Tenant) -> Iterator[None]:
+def tenant_scope(tenant: Tenant, *, longest_query: str = "") -> Iterator[None]:
     """A transaction in which only rows of `tenant` can be read, and nothing can be written.
 
     For a member who sees their own usage alone (`only_users`), jobs of these users, and totals of their projects.
     Both settings end with the transaction; inside an outer one they are reset at the end of the block, and a failure
-    resets them with the savepoint.
+    resets them with the savepoint. `longest_query`, such as "10s", limits each statement of the transaction in the same
+    round trip.
     """
     inside, outer = connection.in_atomic_block, _settings.get()
     with transaction.atomic():
         role, users = "clustertab_portal", ""
         if tenant.only_users is not None:
             role, users = "clustertab_member", json.dumps(tenant.only_users)
-        _set(role, str(tenant.pk), users)
+        _set(role, str(tenant.pk), users, longest_query)
         _settings.set((role, str(tenant.pk), users))
         try:
             yield
@@ -64,9 +66,12 @@ def acting_scope(tenant: Tenant) -> Iterator[None]:
             _set(*_settings.get())
 
 
-def _set(role: str, tenant: str, users: str) -> None:
+def _set(role: str, tenant: str, users: str, longest_query: str = "") -> None:
     with connection.cursor() as cursor:
-        cursor.execute(_SET, [role, tenant, users])
+        if longest_query:
+            cursor.execute(_SET + _LIMIT, [role, tenant, users, longest_query])
+        else:
+            cursor.execute(_SET, [role, tenant, users])
 
 
 def _has_failed() -> bool:
