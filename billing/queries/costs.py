@@ -59,5 +59,6 @@ def per_currency(amounts: Iterable[Money]) -> list[Money]:
     """One sum per currency, by code: nothing here converts."""
     sums: dict[str, Money] = {}
     for amount in amounts:
-        sums[amount.currency] = sums.get(amount.currency, Money.zero(amount.currency)) + amount
+        before = sums.get(amount.currency)
+        sums[amount.currency] = amount if before is None else before + amount
     return [sums[currency] for currency in sorted(sums)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -270,10 +271,11 @@ def costed(tenant: Tenant, rows: Sequence[RatedJob]) -> list[Job]:
     if not rows:
         return []
     parts: dict[int, list[tuple[str, Tag | None, Fraction]]] = defaultdict(list)
+    of_price = cache(tag)  # a page has few prices
     with prepared_cursor() as cursor:
         cursor.execute(sql.COSTS, {"tenant": tenant.pk, **_span(rows)})
         for record_id, verdict, share_den, units, *price in cursor.fetchall():
-            price_tag = tag(*price) if price[0] is not None else None
+            price_tag = of_price(*price) if price[0] is not None else None
             parts[record_id].append((verdict, price_tag, Fraction(int(units), share_den)))
     return [
         summed(
