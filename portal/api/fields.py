@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -146,6 +146,11 @@ class RowSerializer(serializers.Serializer[T]):
             shown[name] = None if value is None else represent(value)
         return shown
 
+    @classmethod
+    def of_rows(cls, rows: Iterable[T]) -> list[dict[str, Any]]:
+        """Each row as it reads without a context. Its fields keep nothing, so all requests of a process share them."""
+        return [*map(_shared(cls).to_representation, rows)]
+
     @cached_property
     def _reads(self) -> list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]:
         """Of each field its name, what reads its value, and what represents that."""
@@ -157,6 +162,11 @@ class RowSerializer(serializers.Serializer[T]):
             )
             for field in self._readable_fields
         ]
+
+
+@cache
+def _shared(kind: type[RowSerializer[T]]) -> RowSerializer[T]:
+    return kind()
 
 
 def _itself(row: T) -> T:

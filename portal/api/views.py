@@ -20,6 +20,7 @@ from portal.api.authentication import Client, client_of
 from portal.api.bodies import Body, NoBody
 from portal.api.deprecation import Deprecation
 from portal.api.expansion import Expansion
+from portal.api.fields import RowSerializer
 from portal.api.json_body import LARGEST, StrictJson
 from portal.api.parameters import Parameter
 from portal.api.problems import (
@@ -276,6 +277,8 @@ class Endpoint(APIView):
         return self.serializer(row, context=context).data
 
     def representations(self, rows: Sequence[Model], **context: Any) -> Any:
+        if not context and issubclass(self.serializer, RowSerializer):
+            return self.serializer.of_rows(rows)
         return self.serializer(rows, many=True, context=context).data
 
     def handle_exception(self, exc: Exception) -> HttpResponse:  # type: ignore[override]
