@@ -1,5 +1,6 @@
 -- name: CREATE
--- A delivery of each event that has just got its place, to each webhook that is on and wants it.
+-- A delivery of each event that has just got its place, to each webhook that is on and wants it; in their order, in
+-- which they are listed.
 INSERT INTO webhooks_delivery (webhook_id, tenant_id, event_number, type, created_at, state, attempts, next_at, answer, error)
 SELECT w.id, w.tenant_id, e.number, e.type, %(moment)s, 'waiting', 0, %(moment)s, '', ''
 FROM events_event e
@@ -7,6 +8,7 @@ JOIN webhooks_webhook w
     ON w.state = 'active' AND (w.tenant_id IS NULL OR w.tenant_id = e.tenant_id)
     AND (w.event_types = '{}' OR e.type = ANY (w.event_types))
 WHERE e.number BETWEEN %(first)s AND %(last)s
+ORDER BY e.number, w.id
 ON CONFLICT DO NOTHING
 
 -- name: RESEND
