@@ -11,6 +11,7 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.findings import Finding, Level
 from clusters.connectors.gpustack import check as gpustack_check
 from clusters.connectors.kubernetes import check as kubernetes_check
+from clusters.connectors.mig import own_shares
 from clusters.connectors.prometheus import check as prometheus_check
 from clusters.connectors.prometheus.client import TIMEOUT, PrometheusClient
 from clusters.connectors.slurm import check
@@ -77,7 +78,12 @@ def _slurm(cluster: Cluster, clock: Clock) -> list[Finding]:
     except ConnectorError as error:
         return [Finding(Level.FAIL, "Connection", sentence(error))]
     with rest:
-        findings = check.examine(rest, now=clock(), cluster=connection.slurm_cluster)
+        findings = check.examine(
+            rest,
+            now=clock(),
+            cluster=connection.slurm_cluster,
+            shares=own_shares(cluster.shares, "shares"),
+        )
     row = Telemetry.objects.filter(cluster=cluster).first()
     return findings if row is None else [*findings, *_telemetry(row, clock)]
 

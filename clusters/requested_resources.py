@@ -25,7 +25,7 @@ class RequestedResources:
 
 
 def read(requested: str, shares: Mapping[str, object]) -> RequestedResources:
-    """Reads Slurm's list, `cpu=8,mem=64G,gres/gpu:a100=2`, by the cluster's own shares of MIG slices.
+    """Reads Slurm's list, `cpu=8,mem=64G,gres/gpu:a100=2`, by the cluster's own shares of MIG slices and shards.
 
     What cannot be read says nothing: it is never billed.
     """

@@ -1,4 +1,6 @@
-"""What a MIG slice is of a whole GPU: one table for Slurm and for Kubernetes, and the operator's own rows before it."""
+"""What a MIG slice is of a whole GPU: one table for Slurm and for Kubernetes, and the operator's own rows before it.
+
+Shards of Slurm are rows of the operator alone: `shards.py` reads them."""
 
 from __future__ import annotations
 
@@ -10,11 +12,17 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from clusters.connectors.base import ConnectorError, UnreadableError
+from clusters.connectors.hostlist import node_names
 from portal.excerpt import excerpt, quoted
 
 Share = tuple[int, int]
 OwnShares = tuple[tuple[str, str, int, int], ...]
 """The operator's rows: model, profile, and the share as numerator and denominator."""
+
+SHARD = "shard"
+"""Stands where a profile does: a shard of Slurm."""
+SHARD_ON = "shard@"
+"""Begins what stands there for shards of the nodes that follow: `shard@gpu[01-04]`."""
 
 # Profiles whose share is not their compute slices of seven: one slice of compute with two of memory, of which four
 # fill a GPU. "": of any model, since no other has a slice of that name.
@@ -86,8 +94,7 @@ def gpu_type(name: str, shares: OwnShares = ()) -> GpuType:
     if match is None:
         return GpuType(name, "", (1, 1))
     model, profile = match["model"] or "", match["profile"].lower()
-    own = model.lower().replace("_", "-").removeprefix("nvidia-")
-    share = slice_share(model, own, profile, by_profile(shares))
+    share = slice_share(model, _plain(model), profile, by_profile(shares))
     return GpuType(model, profile, share.as_integer_ratio())
 
 
@@ -106,8 +113,21 @@ def own_shares(value: object, key: str) -> OwnShares:
                     profile=quoted(profile),
                     model=quoted(model),
                 )
+            _refuse_unread(profile, key)
             rows.append((model, profile, int(part[1]), int(part[2])))
     return tuple(rows)
+
+
+def _refuse_unread(profile: str, key: str) -> None:
+    """A row that means shards and would never be read as one."""
+    if not profile.lower().startswith(SHARD) or profile == SHARD:
+        return
+    try:
+        if not profile.startswith(SHARD_ON):
+            raise ValueError
+        node_names(profile.removeprefix(SHARD_ON))
+    except ValueError:
+        raise ConnectorError("option-shard", retry=False, key=key, profile=quoted(profile)) from None
 
 
 def by_profile(rows: OwnShares) -> dict[tuple[str, str], Share]:
@@ -119,6 +139,15 @@ def _table(value: object, key: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
         raise ConnectorError("option-no-table", retry=False, key=key)
     return value
+
+
+def model_names(model: str) -> list[str]:
+    """What a row may call a model that a source calls so, the nearest first; the last is ""."""
+    return [model, *_families(_plain(model))]
+
+
+def _plain(model: str) -> str:
+    return model.lower().replace("_", "-").removeprefix("nvidia-")
 
 
 def _families(model: str) -> list[str]:

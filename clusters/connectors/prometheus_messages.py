@@ -12,6 +12,10 @@ def _(text: str) -> str:
 
 SENTENCES: Mapping[str, str] = {
     "option-no-table": _("The option {key} has to be a table."),
+    "option-shard": _(
+        "The option {key} has the row {profile}: write shard, or shard@ and nodes as Slurm lists them, like "
+        '"shard@gpu[01-04]".'
+    ),
     "option-share": _(
         "The option {key} has {value} for {profile} of {model}: write the part of a whole GPU as text, like "
         '"1/7".'

@@ -79,6 +79,14 @@ SENTENCES: Mapping[str, str] = {
     "tres-count": _("AllocTRES has {name}={text}, which is not a whole number."),
     "tres-memory": _("AllocTRES has mem={text}, which is not a possible amount of memory."),
     "tres-mig": _("AllocTRES has the MIG slice {text}, which there is not."),
+    "tres-shard": _(
+        "It held shards of a GPU on {node}, and the cluster does not say how many a GPU has there: add them to the "
+        'shares of the cluster, like shard = "1/4" of a model, then read the row again.'
+    ),
+    "tres-shard-parts": _(
+        "It held shards of a GPU on {nodes}, and by the shares of the cluster a shard may be {parts} of a GPU there: "
+        'name the nodes of each, like "shard@gpu[01-04]" = "1/4", then read the row again.'
+    ),
     "tres-sum": _("The MIG slices in {text} do not add up to gres/gpu."),
     "tres-twice": _("AllocTRES names {name} twice."),
     "unreadable-count": _("{column} {text} is not a whole number."),

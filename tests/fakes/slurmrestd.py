@@ -35,6 +35,7 @@ class StandIn:
     now: int = 1_772_600_000  # the server's own clock
     clusters: tuple[str, ...] = ("lab",)
     tracked: tuple[str, ...] = ("gres/gpu", "gres/gpu:a100")  # AccountingStorageTRES
+    gres: str = "gpu:a100:4"  # of its one node
     private: bool = False  # PrivateData=jobs
     tells_time: bool = True  # a proxy before it lets GET /slurm/*/diag through
     down: set[str] = field(default_factory=set)  # "slurmdbd", "slurmctld"
@@ -102,7 +103,7 @@ class StandIn:
             return self._good(**{names.get(rest[0], rest[0]): [7, None, "x"]})
         match (method, area, rest):
             case ("GET", "slurm", ["nodes"]):
-                return self._good(nodes=[{"name": "gpu1", "gres": "gpu:a100:4", "state": "IDLE"}])
+                return self._good(nodes=[{"name": "gpu1", "gres": self.gres, "state": "IDLE"}])
             case ("GET", "slurm", ["ping"]):
                 up = "slurmctld" not in self.down
                 return self._good(

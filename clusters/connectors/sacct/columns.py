@@ -6,6 +6,7 @@ with nothing in them that a rule could object to. Every other row is left to `ro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from itertools import compress, repeat
@@ -16,6 +17,7 @@ from clusters.connectors.files import LINE_LIMIT, Block
 from clusters.connectors.sacct.fields import count, state_word, time_limit
 from clusters.connectors.sacct.layout import RawRow
 from clusters.connectors.sacct.tres import energy, parse_tres
+from clusters.connectors.shards import NAME as SHARDS
 
 if TYPE_CHECKING:
     from clusters.connectors.sacct.rows import RowReader
@@ -28,6 +30,8 @@ NEVER = -(10**12)
 """Stands for what is no plain time: whatever is added to it, it is before every moment that there is."""
 
 _NOT_SUSPENDED = frozenset({"", "00:00:00"})
+
+_HAS_SHARDS = re.compile(SHARDS).search
 
 Shape = tuple[int, str, str, tuple[int, int], int, int, int, int, str]
 """GPUs, model, MIG profile, share, thousandths of a core, MiB, nodes, Slurm's billing; and the note of a `Tres`."""
@@ -108,7 +112,10 @@ class ColumnReader:
         submitted, started = self._moments(submits), self._moments(column(rows.start))
         ended = self._moments(column(rows.end))
         states = list(map(self.states.__getitem__, column(rows.state)))
-        held = zip(column(rows.tres), column(rows.cpus), column(rows.nodes), strict=True)
+        # What shards are of a GPU depends on the nodes; without shards the same list is read once.
+        listed = column(rows.tres)
+        hosts = column(rows.node_list) if any(map(_HAS_SHARDS, set(listed))) else nothing
+        held = zip(listed, column(rows.cpus), column(rows.nodes), hosts, strict=True)
         shapes = list(map(self.shapes.__getitem__, held))
         keys = [
             f"{job}@{submit}"
@@ -144,7 +151,7 @@ class ColumnReader:
             plain(column(rows.node_list)), plain(requested), plain(map(self.limits.__getitem__, limits)),
             plain(submitted), plain(eligible), plain(started), plain(ended), repeat(None), repeat(0), plain(states),
             plain(column(rows.exit_code)), repeat(0), billing, repeat(""), repeat(None),
-            map(energy, plain(column(rows.tres)), plain(column(rows.energy))),
+            map(energy, plain(listed), plain(column(rows.energy))),
         )  # fmt: skip
         rows.prove(max(plain(ended)))
         rows.note(*notes)
@@ -156,9 +163,9 @@ class ColumnReader:
         hours, seconds = self.hours, self.seconds
         return [hours[text[:13]] + seconds[text[13:]] for text in texts]
 
-    def _shape(self, texts: tuple[str, str, str]) -> Shape:
-        listed, cpus, nodes = texts
-        tres = parse_tres(listed, self.rows.shares)
+    def _shape(self, texts: tuple[str, str, str, str]) -> Shape:
+        listed, cpus, nodes, hosts = texts
+        tres = parse_tres(listed, self.rows.shares, hosts)
         return (
             tres.gpus, tres.gpu_model, tres.mig_profile, tres.gpu_share,
             1000 * (count("NCPUS", cpus) if tres.cpus is None else tres.cpus), tres.memory_mib,

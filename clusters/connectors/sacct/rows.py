@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 NOTES = {
     "elapsed": "{rows} whose End minus Start is not the elapsed time, which was counted from Start.",
     "resized": "{rows} with a start before the submission (resized jobs), counted from the submission.",
-    "shards": "{rows} with gres/shard and no gres/gpu: shards were not counted as GPUs.",
     "gpu-types": "{rows} whose GPU types do not add up to gres/gpu: gres/gpu was counted, without a model.",
-    "mixed-mig": "{rows} with different MIG slices, counted in their common fraction of a GPU.",
+    "mixed-parts": "{rows} with different parts of GPUs, counted in their common fraction of a GPU.",
 }
 _EXIT_CODE = re.compile(r"(?:\d+:\d+)?", re.ASCII)
 _MAY_BREAK = frozenset({"JobName", "NodeList"})
@@ -108,7 +107,7 @@ class RowReader:
 
     def _fact(self, fields: list[str], state: str, span: Span) -> UsageFact:
         number = job_number(fields[self.job])
-        tres = parse_tres(fields[self.tres], self.shares)
+        tres = parse_tres(fields[self.tres], self.shares, fields[self.node_list])
         cpus = count("NCPUS", fields[self.cpus]) if tres.cpus is None else tres.cpus
         if span.started is None and tres.cpus is None:
             cpus = 0  # what waits holds none, whatever releases print for it

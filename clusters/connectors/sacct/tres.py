@@ -1,7 +1,7 @@
 """Slurm's TRES lists: `billing=48,cpu=48,gres/gpu:a100=8,gres/gpu=8,mem=400G,node=1`.
 
 The total and the types of GPUs are two views of the same devices and are never added together. A MIG
-slice stays an exact fraction of its GPU.
+slice and a shard stay exact fractions of their GPU.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from math import lcm
 from clusters.connectors.base import UnreadableError
 from clusters.connectors.mig import GpuType, OwnShares, UnknownShareError, gpu_type
 from clusters.connectors.sacct.fields import NO_COUNT
+from clusters.connectors.shards import NAME as SHARDS
+from clusters.connectors.shards import shard_kinds
 from portal.excerpt import excerpt, quoted
 
 _COUNT = re.compile(r"\d{1,20}", re.ASCII)
 _SIZE = re.compile(r"(\d{1,20})(?:\.(\d{1,9}))?([KMGTPE]?)", re.ASCII)
 _KIB = {"K": 1, "": 2**10, "M": 2**10, "G": 2**20, "T": 2**30, "P": 2**40, "E": 2**50}
 _ENERGY = re.compile(r"(?:^|,)energy=(\d{1,20})(?=,|$)", re.ASCII)
-_READ = frozenset({"cpu", "mem", "node", "gres/gpu", "billing"})
-_TYPED = ("gres/gpu:", "gres/shard")
+_READ = frozenset({"cpu", "mem", "node", "gres/gpu", SHARDS, "billing"})
+_TYPED = ("gres/gpu:", f"{SHARDS}:")
+_WHOLE = GpuType("", "", (1, 1))  # of a model that is not said
 _MOST_MIB = 2**53  # 8 ZiB: beyond any machine, within any integer column
 
 
@@ -40,12 +43,16 @@ class Tres:
     note: str = ""  # code of something an operator should know of
 
 
-@lru_cache(maxsize=65_536)
-def parse_tres(text: str, shares: OwnShares = ()) -> Tres:
-    """Reads an AllocTRES field; `shares` are the operator's rows of MIG slices.
+def parse_tres(text: str, shares: OwnShares = (), nodes: str = "") -> Tres:
+    """Reads an AllocTRES field; `shares` are the operator's rows of MIG slices and shards, `nodes` a NodeList field.
 
     Raises `UnreadableError` if anything that is billed by cannot be read.
     """
+    return _parsed(text, shares, nodes if SHARDS in text else "")
+
+
+@lru_cache(maxsize=65_536)
+def _parsed(text: str, shares: OwnShares, nodes: str) -> Tres:
     return tres_of_counts(
         tuple(
             (name, mebibytes(value) if name == "mem" else _count(name, value))
@@ -53,6 +60,7 @@ def parse_tres(text: str, shares: OwnShares = ()) -> Tres:
             if is_read(name)
         ),
         shares,
+        nodes,
     )
 
 
@@ -75,14 +83,16 @@ def is_read(name: str) -> bool:
 
 
 @lru_cache(maxsize=65_536)
-def tres_of_counts(counts: tuple[tuple[str, int], ...], shares: OwnShares = ()) -> Tres:
-    """What a list of counts by name says; `mem` in MiB. Raises `UnreadableError` if they contradict each other."""
+def tres_of_counts(counts: tuple[tuple[str, int], ...], shares: OwnShares = (), nodes: str = "") -> Tres:
+    """What a list of counts by name says; `mem` in MiB. `nodes` tell whose shards they are.
+
+    Raises `UnreadableError` if the counts contradict each other, or if it is not known what a shard is of a GPU.
+    """
     values = dict(counts)
-    kinds = _kinds(values, shares)
-    total = values["gres/gpu"] if "gres/gpu" in values else sum(kinds.values())
-    gpus, model, profile, share, note = _gpus(counts, total, kinds)
-    if not gpus and any(name.split(":")[0] == "gres/shard" for name in values):
-        note = "shards"
+    kinds, note = _whole_kinds(values, shares)
+    for of, number in shard_kinds(values, shares, nodes).items():
+        kinds[of] = kinds.get(of, 0) + number
+    gpus, model, profile, share, is_mixed = _gpus(kinds)
     return Tres(
         cpus=values.get("cpu"),
         memory_mib=values.get("mem", 0),
@@ -92,7 +102,7 @@ def tres_of_counts(counts: tuple[tuple[str, int], ...], shares: OwnShares = ()) 
         mig_profile=profile,
         gpu_share=share,
         billing=values.get("billing", 0),
-        note=note,
+        note=note or ("mixed-parts" if is_mixed else ""),
     )
 
 
@@ -106,6 +116,19 @@ def _split(text: str) -> dict[str, str]:
             raise UnreadableError("tres-twice", name=excerpt(name))
         values[name] = value
     return values
+
+
+def _whole_kinds(values: dict[str, int], shares: OwnShares) -> tuple[dict[GpuType, int], str]:
+    """GPUs and MIG slices by kind, as far as the total says that they are all; and a note."""
+    kinds = _kinds(values, shares)
+    total = values.get("gres/gpu", sum(kinds.values()))
+    if kinds and total != sum(kinds.values()):
+        if any(of.profile for of in kinds):
+            text = ",".join(f"{name}={number}" for name, number in values.items())
+            raise UnreadableError("tres-sum", text=excerpt(text))
+        # Which model the others are is not said, and a wrong model would be a wrong price.
+        return {_WHOLE: total}, "gpu-types"
+    return kinds or ({_WHOLE: total} if total else {}), ""
 
 
 def _kinds(values: dict[str, int], shares: OwnShares) -> dict[GpuType, int]:
@@ -144,24 +167,17 @@ def mebibytes(text: str) -> int:
     return memory
 
 
-def _gpus(
-    counts: tuple[tuple[str, int], ...], total: int, kinds: dict[GpuType, int]
-) -> tuple[int, str, str, tuple[int, int], str]:
-    """Count, model, MIG profile, share and note."""
+def _gpus(kinds: dict[GpuType, int]) -> tuple[int, str, str, tuple[int, int], bool]:
+    """Count, model, MIG profile, share, and whether they are different parts of GPUs."""
     if not kinds:
-        return total, "", "", (1, 1), ""
-    if total != sum(kinds.values()):
-        if any(of.profile for of in kinds):
-            text = ",".join(f"{name}={number}" for name, number in counts)
-            raise UnreadableError("tres-sum", text=excerpt(text))
-        # Which model the others are is not said, and a wrong model would be a wrong price.
-        return total, "", "", (1, 1), "gpu-types"
-    model = "+".join(sorted({of.model for of in kinds if of.model}))
+        return 0, "", "", (1, 1), False
+    is_named = all(of.model or of.profile for of in kinds)
+    model = "+".join(sorted({of.model for of in kinds if of.model})) if is_named else ""
     profile = "+".join(sorted({of.profile for of in kinds if of.profile}))
     shares = {of.share for of in kinds}
     if len(shares) == 1:
-        return total, model, profile, shares.pop(), ""
-    # Different slices in one row: count them in the largest fraction that fits into all.
+        return sum(kinds.values()), model, profile, shares.pop(), False
+    # Different parts in one row: count them in the largest fraction that fits into all.
     parts = lcm(*(share[1] for share in shares))
     pieces = sum(number * of.share[0] * parts // of.share[1] for of, number in kinds.items())
-    return pieces, model, profile, (1, parts), "mixed-mig"
+    return pieces, model, profile, (1, parts), True

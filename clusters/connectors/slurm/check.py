@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.clocks import MEND, Clocks
 from clusters.connectors.findings import Finding, Level
+from clusters.connectors.mig import OwnShares
 from clusters.connectors.slurm import check_access
 from clusters.connectors.slurm.acts import LIMITS_FROM
 from clusters.connectors.slurm.check_access import CheckSession, Params
+from clusters.connectors.slurm.check_shards import shards
 from clusters.connectors.slurm.decode import plain_number
 from clusters.connectors.slurm.windows import flags_agree, window_params
 
@@ -28,7 +30,7 @@ GPU, TYPED = "gpu", "gpu:"
 def tracked(session: CheckSession, subject: str) -> None:
     """Which GPUs slurmdbd has ever been told to record; what is not recorded cannot be had later."""
     tres = session.rest.get(session.rest.slurmdb("tres"), key="TRES")["TRES"]
-    names = {str(entry.get("name") or "") for entry in tres if entry.get("type") == "gres"}
+    names = session.recorded = {str(entry.get("name") or "") for entry in tres if entry.get("type") == "gres"}
     typed = sorted(name.removeprefix(TYPED) for name in names if name.startswith(TYPED))
     models = sorted(model for model in session.models if model)
     setting = ",".join(["gres/gpu", *(f"gres/gpu:{model}" for model in models or ["a100"])])
@@ -208,7 +210,7 @@ def _has_gpus(row: dict[str, Any]) -> bool:
     allocated = (row.get("tres") or {}).get("allocated") or ()
     return any(
         entry.get("type") == "gres"
-        and ((name := str(entry.get("name") or "")) == GPU or name.startswith(TYPED))
+        and str(entry.get("name") or "").split(":")[0] in {GPU, "shard"}
         and _second(entry.get("count")) > 0
         for entry in allocated
     )
@@ -227,6 +229,7 @@ _CHECKS: tuple[tuple[str, tuple[str, ...], Callable[[CheckSession, str], None]],
     ("AdminLevel", ("slurmdbd",), check_access.rights),
     ("Cluster", ("slurmdbd",), check_access.clusters),
     ("AccountingStorageTRES", ("slurmdbd",), tracked),
+    ("Shards", ("slurmctld", "slurmdbd"), shards),
     ("Sample", ("slurmdbd",), sample),
     ("PrivateData", ("slurmdbd",), privacy),
     ("Canary", ("slurmdbd",), canary),
@@ -236,11 +239,11 @@ _CHECKS: tuple[tuple[str, tuple[str, ...], Callable[[CheckSession, str], None]],
 """Subject, who has to have answered before, and the check itself."""
 
 
-def examine(rest: SlurmRest, *, now: int, cluster: str = "") -> list[Finding]:
+def examine(rest: SlurmRest, *, now: int, cluster: str = "", shares: OwnShares = ()) -> list[Finding]:
     """All checks, in the order in which one mends. `now` is our clock in epoch seconds; `cluster` the Slurm
-    cluster that the connection names, "" for whichever it answers for. Never raises: what cannot be checked
-    is a finding too."""
-    session = CheckSession(rest, now, cluster)
+    cluster that the connection names, "" for whichever it answers for; `shares` the operator's rows. Never raises:
+    what cannot be checked is a finding too."""
+    session = CheckSession(rest, now, cluster, shares=shares)
     for subject, needs, check in _CHECKS:
         missing = [need for need in needs if need not in session.answers]
         if missing:

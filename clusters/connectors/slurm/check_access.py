@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.clocks import MINUTES, utc
 from clusters.connectors.findings import Finding, Findings
+from clusters.connectors.mig import OwnShares
 from clusters.connectors.slurm import faults, resources
 from portal.excerpt import excerpt
 
@@ -30,6 +31,9 @@ class CheckSession(Findings):
     answers: set[str] = field(default_factory=set)  # "slurmrestd", "slurmctld", "slurmdbd", "the user"
     level: str = ""  # AdminLevel of the token's user
     models: dict[str, int] = field(default_factory=dict)  # GPUs of each model that nodes have
+    shares: OwnShares = ()  # the operator's rows
+    shards: dict[str, tuple[int, int]] = field(default_factory=dict)  # by node: its shards, and its GPUs
+    recorded: set[str] = field(default_factory=set)  # gres that slurmdbd has ever been told to record
     rows: list[dict[str, Any]] = field(default_factory=list)
     params: Params = field(default_factory=dict)  # the question that gave the rows
 
@@ -133,8 +137,11 @@ def _probe(
 
 def _take_nodes(session: CheckSession, rows: Any) -> None:
     for node in rows:
-        for model, gpus in resources.gpu_models(node.get("gres") or "").items():
+        models = resources.gpu_models(node.get("gres") or "")
+        for model, gpus in models.items():
             session.models[model] = session.models.get(model, 0) + gpus
+        shards = resources.shards(node.get("gres") or "")
+        session.shards[str(node.get("name") or "")] = shards, sum(models.values())
 
 
 def _token(session: CheckSession) -> None:

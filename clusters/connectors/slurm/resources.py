@@ -8,22 +8,25 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
+from typing import NamedTuple
 
 from clusters.connectors.base import NodeSeen, NodeState
 from clusters.connectors.mig import OwnShares, UnknownShareError, gpu_type
 from clusters.connectors.sacct.tres import Tres, is_read, tres_of_counts
+from clusters.connectors.shards import NAME as SHARDS
 from clusters.connectors.slurm.decode import Node, TresCount, joules, whole, words
 
 NOTHING = Tres()
 _UNITS = ("M", "G", "T", "P", "E")
 
 
-def allocated(listed: tuple[TresCount, ...] | None, shares: OwnShares = ()) -> Tres:
-    """What a job held, by the operator's MIG rows. Raises `UnreadableError` if the list contradicts itself."""
+def allocated(listed: tuple[TresCount, ...] | None, shares: OwnShares = (), nodes: str | None = "") -> Tres:
+    """What a job held on these nodes, by the operator's rows of MIG slices and shards. Raises `UnreadableError`."""
     if not listed:
         return NOTHING
     # No two jobs take the same energy; but for it few lists differ.
-    return _allocated(tuple([one for one in listed if one.type != "energy"]), shares)
+    counts = _counts(tuple([one for one in listed if one.type != "energy"]))
+    return tres_of_counts(counts.values, shares, (nodes or "") if counts.have_shards else "")
 
 
 def energy(listed: tuple[TresCount, ...] | None) -> int | None:
@@ -31,14 +34,19 @@ def energy(listed: tuple[TresCount, ...] | None) -> int | None:
     return next((joules(one.count) for one in listed or () if one.type == "energy"), None)
 
 
+class _Counts(NamedTuple):
+    values: tuple[tuple[str, int], ...]
+    have_shards: bool
+
+
 @lru_cache(maxsize=8192)
-def _allocated(listed: tuple[TresCount, ...], shares: OwnShares) -> Tres:
+def _counts(listed: tuple[TresCount, ...]) -> _Counts:
     counts: list[tuple[str, int]] = []
     for one in listed:
         name = f"{one.type}/{one.name}" if one.name else one.type
         if is_read(name):
             counts.append((name, whole(one.count) or 0))
-    return tres_of_counts(tuple(counts), shares)
+    return _Counts(tuple(counts), any(name.startswith(SHARDS) for name, _ in counts))
 
 
 def requested(listed: tuple[TresCount, ...] | None) -> tuple[str, int]:
@@ -72,7 +80,9 @@ def _amount(mebibytes: int) -> str:
     return f"{hundredths // 100}.{hundredths % 100:02d}{_UNITS[unit]}"
 
 
-_GRES = re.compile(r"gpu(?::(?P<type>[^:(]+))?:(?P<count>\d{1,9})(?P<unit>[Kk]?)(?:\(.*\))?", re.ASCII)
+_COUNTED = r"(?::(?P<type>[^:(]+))?:(?P<count>\d{1,9})(?P<unit>[Kk]?)(?:\(.*\))?"
+_GRES = re.compile(f"gpu{_COUNTED}", re.ASCII)
+_SHARDS = re.compile(f"shard{_COUNTED}", re.ASCII)
 _MARKS = "*~#!%$@^-+"  # what Slurm hangs on the word of a state: not answering, powered down, …
 _DOWN = frozenset({"DOWN", "ERROR", "FUTURE", "UNKNOWN", "NOT_RESPONDING", "NO_RESPOND"})
 _DRAINED = frozenset(
@@ -97,13 +107,23 @@ def gpu_models(gres: str, shares: OwnShares = ()) -> dict[str, int]:
         match = _GRES.fullmatch(part)
         if match is None:
             continue
-        number = int(match["count"]) * (1024 if match["unit"] else 1)
+        number = _number(match)
         try:
             of = gpu_type(match["type"] or "", shares)
         except UnknownShareError:
             continue
         whole[of.model] = whole.get(of.model, Fraction(0)) + number * Fraction(*of.share)
     return {model: ceil(share) for model, share in whole.items() if share}
+
+
+def shards(gres: str) -> int:
+    """`gpu:a100:4,shard:a100:16` → 16, in which a node's GPUs are not counted again."""
+    matches = [match for part in _parts(gres) if (match := _SHARDS.fullmatch(part))]
+    return sum(_number(match) for match in matches)
+
+
+def _number(match: re.Match[str]) -> int:
+    return int(match["count"]) * (1024 if match["unit"] else 1)
 
 
 def _parts(gres: str) -> list[str]:

@@ -147,7 +147,7 @@ def _fact(job: Job, shares: OwnShares) -> tuple[UsageFact, str, bool]:
     number = _job_number(job)
     times = job.time or _NO_TIMES
     submitted, started, ended, seen_until, suspended, resized = _span(times)
-    tres = resources.allocated(job.tres.allocated, shares) if job.tres else resources.NOTHING
+    tres = resources.allocated(job.tres.allocated, shares, job.nodes) if job.tres else resources.NOTHING
     requested, requested_nodes = resources.requested(job.tres.requested) if job.tres else ("", 0)
     cpus, nodes = tres.cpus, tres.nodes
     if cpus is None:  # what waits holds none, whatever newer slurmdbd says it requires
