@@ -53,6 +53,7 @@ class Lab:
         ]  # epoch second before which it has no job, but for those that tests fill in
         self.filled = 0  # of these, how many
         self.dir = Path(plan["dir"])
+        self.script: str = plan.get("script", str(SCRIPT))
         self.environ = os.environ | plan["environ"]
         self._progress = Path(plan["progress"])
         self._last = plan["steps"][-1]
@@ -66,10 +67,7 @@ class Lab:
         until(self._is_over, seconds=PATIENCE * len(STEPS) * len(suites()))
         step, code, output = self._steps()[-1]
         if code and step == "install":
-            return (
-                f"No Slurm of {self.suite or 'bookworm'} here, and its packages cannot be installed: on Debian 12 "
-                f"let apt-get reach the package mirror. ({output.strip()[-200:]})"
-            )
+            return _absent(self.suite, output)
         assert code == 0, output
         return ""
 
@@ -91,7 +89,7 @@ class Lab:
     def does(self, *command: object, stdin: str = "") -> str:
         """A command of the lab's script, `lab.does("fill", 2000)`; what it printed."""
         verb, *rest = map(str, command)
-        return self._run([str(SCRIPT), verb, str(self.dir), *rest], stdin)
+        return self._run([self.script, verb, str(self.dir), *rest], stdin)
 
     def slurm(self, *command: object) -> str:
         """A command of Slurm as root: `lab.slurm("scontrol", "suspend", 7)`; what it printed."""
@@ -109,7 +107,7 @@ class Lab:
         """Run a command of the script beside the block, which is told whether it still runs."""
         verb, *rest = map(str, command)
         with subprocess.Popen(
-            [str(SCRIPT), verb, str(self.dir), *rest],
+            [self.script, verb, str(self.dir), *rest],
             env=self.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         ) as process:  # fmt: skip
             yield lambda: process.poll() is None
@@ -237,6 +235,13 @@ def _claim() -> tuple[int, int]:
     raise RuntimeError(f"{SLOTS} labs are at work already.")
 
 
+def _absent(suite: str, output: str) -> str:
+    return (
+        f"No Slurm of {suite or 'bookworm'} here, and its packages cannot be installed: on Debian 12 let apt-get "
+        f"reach the package mirror. ({output.strip()[-200:]})"
+    )
+
+
 def why_not() -> str:
     """One sentence on why there can be no lab here; empty if there can."""
     if not SCRIPT.exists():
@@ -279,21 +284,7 @@ def begin(suite_names: Iterable[str], steps: Sequence[str] = STEPS) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     locks, plans = [], []
     for suite in names:
-        lock, first = _claim()
-        place = Path(tempfile.mkdtemp(prefix="clustertab-slurm-", dir=_roomy()))
-        place.chmod(0o755)  # the users of Slurm enter it
-        environ = {
-            "SLURM_LAB_PORT": str(first), "SLURM_LAB_DB_PORT": str(first + DATABASE_PORT),
-            "SLURM_CONF": str(place / "etc" / "slurm.conf"), "SLURM_LAB_SUITE": suite, "TZ": "UTC",
-        }  # fmt: skip
-        plan = {
-            "suite": suite,
-            "steps": steps,
-            "dir": str(place),
-            "first": first,
-            "began": int(time.time()),
-            "environ": environ,
-        }
+        lock, plan = _plan(suite, steps)
         plans.append(plan | {"progress": str(directory / f"{suite}.progress")})
         locks.append(lock)
         _plan_file(suite).write_text(json.dumps(plans[-1]))
@@ -305,6 +296,45 @@ def begin(suite_names: Iterable[str], steps: Sequence[str] = STEPS) -> None:
     keeper.stdin.write(json.dumps(plans) + "\n")
     keeper.stdin.flush()
     _keepers.append((keeper, locks))
+
+
+def _plan(suite: str, steps: Sequence[str]) -> tuple[int, dict[str, Any]]:
+    """A lab in a directory and on ports of its own, and the lock of these."""
+    lock, first = _claim()
+    place = Path(tempfile.mkdtemp(prefix="clustertab-slurm-", dir=_roomy()))
+    place.chmod(0o755)  # the users of Slurm enter it
+    environ = {
+        "SLURM_LAB_PORT": str(first), "SLURM_LAB_DB_PORT": str(first + DATABASE_PORT),
+        "SLURM_CONF": str(place / "etc" / "slurm.conf"), "SLURM_LAB_SUITE": suite, "TZ": "UTC",
+    }  # fmt: skip
+    return lock, {
+        "suite": suite,
+        "steps": steps,
+        "dir": str(place),
+        "first": first,
+        "began": int(time.time()),
+        "environ": environ,
+    }
+
+
+@contextmanager
+def of_script(script: Path, suite: str, *, local: str) -> Iterator[Lab]:
+    """A lab of another script than everybody's, with these lines more in slurm.conf, without any job."""
+    lock, plan = _plan(suite, ("install", "start"))
+    lab = Lab(plan | {"script": str(script), "progress": ""})
+    try:
+        (lab.dir / "etc").mkdir()
+        (lab.dir / "etc" / "slurm.local").write_text(local)
+        try:
+            lab.does("install")
+        except AssertionError as error:
+            pytest.skip(_absent(suite, str(error)))
+        lab.start()
+        yield lab
+    finally:
+        lab.does("purge")
+        shutil.rmtree(lab.dir, ignore_errors=True)
+        os.close(lock)
 
 
 def end() -> None:
