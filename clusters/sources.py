@@ -10,10 +10,11 @@ from zoneinfo import ZoneInfo
 
 from django.views.decorators.debug import sensitive_variables
 
-from clusters.connectors.base import Connector, ConnectorError, Secret
+from clusters.connectors.base import Connector, ConnectorError, Secret, UsageFact
 from clusters.connectors.gpustack.client import TIMEOUT as GPUSTACK_TIMEOUT
 from clusters.connectors.gpustack.connector import GpuStackConnector
 from clusters.connectors.gpustack.options import options_from as gpustack_options
+from clusters.connectors.gpustack.removed import PREFIX, StoredSums
 from clusters.connectors.http import TIMEOUT, Endpoint
 from clusters.connectors.kubernetes.api import TIMEOUT as API_TIMEOUT
 from clusters.connectors.kubernetes.api import KubernetesApi
@@ -32,6 +33,7 @@ from clusters.credential_files import present, present_certificates, present_key
 from clusters.meters import load_units
 from clusters.models import ApiServer, Cluster, ClusterKind, Connection, FileFormat, Telemetry
 from clusters.models.endpoint import Address, Reach
+from clusters.usage import stored_sums
 from portal.core.vault import Sealed, VaultError
 
 Clock = Callable[[], int]
@@ -191,7 +193,16 @@ def _prometheus(connection: Connection, clock: Clock) -> Connector:
     )
 
 
-def gpustack(connection: Connection, clock: Clock) -> GpuStackConnector:
+def _gpustack(connection: Connection, clock: Clock) -> Connector:
+    def stored(begin: int, end: int) -> list[UsageFact]:
+        return stored_sums(connection.cluster, prefix=PREFIX, begin=begin, end=end)
+
+    return gpustack(connection, clock, stored=stored)
+
+
+def gpustack(
+    connection: Connection, clock: Clock, *, stored: StoredSums = lambda _begin, _end: ()
+) -> GpuStackConnector:
     """What reads a GPUStack; it calls nobody yet. Raises ConnectorError as `connect` does."""
     return GpuStackConnector(
         endpoint(connection, timeout=GPUSTACK_TIMEOUT),
@@ -200,6 +211,7 @@ def gpustack(connection: Connection, clock: Clock) -> GpuStackConnector:
         zone=ZoneInfo(connection.cluster.timezone),
         clock=clock,
         meters=load_units(),
+        stored=stored,
     )
 
 
@@ -239,6 +251,6 @@ def refuse_twice(cluster: Cluster, form: FileFormat) -> None:
 KINDS: dict[ClusterKind, Callable[[Connection, Clock], Connector]] = {
     ClusterKind.SLURM: _slurm,
     ClusterKind.PROMETHEUS: _prometheus,
-    ClusterKind.GPUSTACK: gpustack,
+    ClusterKind.GPUSTACK: _gpustack,
 }
 """Kinds that are pulled, and what makes the connector of each."""

@@ -205,6 +205,31 @@ def quarantined_rows() -> dict[str, int]:
     return {c.name: c.rows for c in Cluster.objects.annotate(rows=open_rows).order_by("name")}
 
 
+def stored_sums(cluster: Cluster, *, prefix: str, begin: int, end: int) -> list[UsageFact]:
+    """The cluster's sums above 0 that began in [begin, end) and whose key has the prefix, in the order of their keys.
+
+    One query.
+    """
+    records = UsageRecord.objects.filter(
+        cluster=cluster, source_key__startswith=prefix, started__gte=begin, started__lt=end, quantity__gt=0
+    ).select_related("account")
+    return [
+        UsageFact(
+            one.source_key,
+            one.account.name,
+            one.user,
+            one.job_id,
+            gpu_model=one.gpu_model,
+            gpu_share=(one.share_num, one.share_den),
+            started=one.started,
+            ended=one.ended,
+            meter=one.meter,
+            quantity=one.quantity,
+        )
+        for one in records.order_by("source_key")
+    ]
+
+
 def zones(account_ids: Iterable[int]) -> dict[int, str]:
     """By account the time zone of its cluster. One query."""
     accounts = Account.objects.filter(pk__in=list(account_ids))

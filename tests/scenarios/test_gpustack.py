@@ -86,6 +86,17 @@ def test_usage_is_pulled_once_revised_and_proved(source: GpuStack, applied: Clus
     assert not pulls.pull(applied, since=TEN, until=NOW, moment=NOW).error
     assert UsageRecord.objects.count() == 4
     assert sums_of("stack-hours")["allocated"] == "1.5"
+    other = source.instance(TEN - timedelta(hours=1), 3600, id=8)
+    source.hours.remove(row)
+    for _ in range(2):
+        assert not pulls.pull(applied, since=TEN - timedelta(hours=2), until=NOW, moment=NOW).error
+        assert sums_of("stack-hours")["allocated"] == "1"
+    gone = UsageRecord.objects.get(job_id="instance 7")
+    assert (gone.quantity, gone.revision, gone.account.name) == (0, 3, "vision")
+    source.hours.remove(other)
+    emptied = pulls.pull(applied, since=TEN - timedelta(hours=2), until=NOW, moment=NOW)
+    assert sums_of("stack-hours")["allocated"] == "1"
+    assert "it lists nothing before them" in " ".join(emptied.notes)
     assert not Quarantined.objects.exists()
 
 

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from clusters.connectors.base import Connected, ConnectorError, Reading, Row, Secret
 from clusters.connectors.gpustack.client import GPU_INSTANCES, STORAGE, TOKENS, GpuStackClient
 from clusters.connectors.gpustack.options import GpuStackOptions
+from clusters.connectors.gpustack.removed import Listing, StoredSums
 from clusters.connectors.gpustack.rows import RowReader
 from clusters.connectors.http import Endpoint
 from clusters.connectors.sums import MeterUnits
@@ -21,7 +22,7 @@ TOKENS_BY = ("organization", "user", "api_key", "route")
 
 class GpuStackConnector(Connected):
     """A `Connector`. `zone` is that of GPUStack's calendar, since its tokens are told by the day; `clock` gives epoch
-    seconds."""
+    seconds. What `stored` has and GPUStack no longer lists is given as sums of 0."""
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class GpuStackConnector(Connected):
         zone: ZoneInfo,
         clock: Callable[[], int],
         meters: MeterUnits,
+        stored: StoredSums = lambda _begin, _end: (),
     ) -> None:
         self.client = GpuStackClient(endpoint, key, clock=clock)
         self.reading = Reading()
@@ -40,13 +42,13 @@ class GpuStackConnector(Connected):
         self._zone = zone
         self._clock = clock
         self._meters = meters
+        self._stored = stored
 
     def usage(self, *, since: int, until: int, open_keys: Collection[str]) -> Iterator[Row]:  # noqa: ARG002 - no sum is open
         """As the protocol says: whole hours, and whole days of tokens that touch them, each once it has settled."""
         self.reading = Reading()
-        reader = RowReader(self._options, self._meters)
         try:
-            yield from self._rows(reader, since - since % HOUR, until)
+            yield from self._rows(since - since % HOUR, until)
         except ConnectorError:
             self.reading.complete_through = None
             raise
@@ -56,7 +58,7 @@ class GpuStackConnector(Connected):
     def close(self) -> None:
         self.client.close()
 
-    def _rows(self, reader: RowReader, begin: int, until: int) -> Iterator[Row]:
+    def _rows(self, begin: int, until: int) -> Iterator[Row]:
         settled = self._clock() - SETTLE
         end = min(until, settled)
         end = max(end - end % HOUR, begin)
@@ -64,31 +66,49 @@ class GpuStackConnector(Connected):
         days = _days(hours[0] - FARTHEST, hours[1] + FARTHEST) if end > begin else []
         complete = end
         if self._options.tokens:
-            complete = yield from self._tokens(reader, begin, end, settled)
-        for path, groups, is_read in (
-            (GPU_INSTANCES, ("instance_type", "instance"), self._options.gpu or self._options.cpu),
-            (STORAGE, ("volume",), self._options.storage),
+            complete = yield from self._tokens(begin, end, settled)
+        for path, groups, meters in (
+            (GPU_INSTANCES, ("instance_type", "instance"), {self._options.gpu, self._options.cpu}),
+            (STORAGE, ("volume",), {self._options.storage}),
         ):
-            if is_read:
-                self.client.refuse_part(path, hours[0].date())
-                self.reading.clocks = self.client.clocks
-            for day in days if is_read else ():
+            if not meters - {""}:
+                continue
+            self.client.refuse_part(path, hours[0].date())
+            self.reading.clocks = self.client.clocks
+            reader, listing = self._reader(), Listing(groups[-1], meters, self.reading)
+            for day in days:
                 items = self.client.items(path, day, *groups)
                 rows = list(reader.hours(groups[-1], items, begin=hours[0], end=hours[1]))
                 self._refuse_zone(reader)
-                yield from rows
-        self.reading.steps = reader.steps
+                yield from listing.add(rows)
+            yield from self._removed(reader, listing, begin, end)
         self.reading.complete_through = complete
 
-    def _tokens(self, reader: RowReader, begin: int, end: int, settled: int) -> Generator[Row, None, int]:
+    def _reader(self) -> RowReader:
+        return RowReader(self._options, self._meters)
+
+    def _removed(self, reader: RowReader, listing: Listing, begin: int, end: int) -> Iterator[Row]:
+        """Sums of [begin, end) that are not listed now that every answer of this kind was whole."""
+        self.reading.steps += reader.steps
+        stored = self._stored(begin, end) if end > begin else ()
+        return listing.removed(stored, first=reader.first, unread=reader.unread)
+
+    def _tokens(self, begin: int, end: int, settled: int) -> Generator[Row, None, int]:
         """Rows of the days that touch [begin, end]; returns the second through which all is read."""
-        for day in _days(_moment(begin).astimezone(self._zone), _moment(end).astimezone(self._zone)):
+        reader, listing = self._reader(), Listing("tokens", {self._options.tokens}, self.reading)
+        days = _days(_moment(begin).astimezone(self._zone), _moment(end).astimezone(self._zone))
+        first = int(self._midnight(days[0]).timestamp())
+        last = first
+        for day in days:
             interval = self._midnight(day), self._midnight(day + timedelta(days=1))
             if interval[1] > _moment(settled):
-                return min(end, max(begin, int(interval[0].timestamp())))
+                yield from self._removed(reader, listing, first, last)
+                return min(end, max(begin, last))
             items = self.client.items(TOKENS, day, *TOKENS_BY)
             self.reading.clocks = self.client.clocks
-            yield from reader.tokens(items, day, interval)
+            yield from listing.add(list(reader.tokens(items, day, interval)))
+            last = int(interval[1].timestamp())
+        yield from self._removed(reader, listing, first, last)
         return end
 
     def _midnight(self, day: date) -> datetime:

@@ -59,6 +59,10 @@ class RowReader:
         self.options = options
         self.meters = meters
         self.steps = 0
+        self.unread = 0  # rows of which not even the key is known
+        self.first: datetime | None = (
+            None  # the earliest hour, or midnight of a day, of which any row was listed
+        )
         self.offsets: set[timedelta] = set()  # of the hours' labels
 
     def hours(self, kind: str, items: Sequence[Item], *, begin: datetime, end: datetime) -> Iterator[Row]:
@@ -70,6 +74,7 @@ class RowReader:
                 if begin <= hour < end:
                     self._add_hours(by_key, kind, item, hour)
             except UnreadableError as error:
+                self.unread += 1
                 yield _bad(error, item, f"gpustack/{kind}")
         for key, hours in by_key.items():
             yield self._fact(hours.sum, name=hours.name, key=key, item={"rows": hours.raw})
@@ -86,7 +91,9 @@ class RowReader:
             raise UnreadableError("log-field", field="date", text=quoted(text)) from None
         self.offsets.add(offset)
         whole = hour.replace(minute=0, second=0, microsecond=0)
-        return whole if whole == hour else whole + HOUR
+        whole = whole if whole == hour else whole + HOUR
+        self.first = min(self.first or whole, whole)
+        return whole
 
     def _add_hours(self, by_key: dict[str, _Hours], kind: str, item: Item, hour: datetime) -> None:
         """One that was renamed within an hour has two rows of it."""
@@ -130,7 +137,9 @@ class RowReader:
         for item in items:
             try:
                 self._add_tokens(by_key, item, day)
+                self.first = min(self.first or interval[0], interval[0])
             except UnreadableError as error:
+                self.unread += 1
                 yield _bad(error, item, "gpustack/tokens")
         for key, tokens in by_key.items():
             if not any(tokens.counts.values()):
