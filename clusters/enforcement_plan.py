@@ -18,6 +18,8 @@ from clusters.blocks import OPERATOR
 from clusters.connectors.acts import Acts, Ceiling, JobSeen, NoAccountError, differences
 from clusters.connectors.base import Connected, ConnectorError
 from clusters.connectors.kubernetes.acts import KubernetesActs
+from clusters.connectors.mig import own_shares
+from clusters.connectors.shards import shard_rows
 from clusters.connectors.slurm.acts import SlurmActs
 from clusters.hold_history import HoldHistory
 from clusters.models import Act, ActKind, BlockReason, Cluster, ClusterKind
@@ -110,7 +112,8 @@ def open_port(*, cluster: Cluster, clock: Callable[[], int]) -> SchedulerPort:
         connection, rest = slurm(cluster=cluster, clock=clock)
     except ConnectorError as error:
         raise LimitError(str(error)) from error
-    return SchedulerPort(cluster, SlurmActs(rest, cluster=connection.slurm_cluster))
+    shards = bool(shard_rows(own_shares(cluster.shares, "shares")))
+    return SchedulerPort(cluster, SlurmActs(rest, cluster=connection.slurm_cluster, shards=shards))
 
 
 def plan(*, port: SchedulerPort, request: Request) -> Plan:

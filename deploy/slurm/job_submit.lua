@@ -21,7 +21,8 @@ end
 
 local function wants_gpus(job)
   for _, name in ipairs({ "gres", "tres_per_node", "tres_per_job", "tres_per_socket", "tres_per_task" }) do
-    if type(job[name]) == "string" and job[name]:find("gpu", 1, true) then return true end
+    local text = job[name]
+    if type(text) == "string" and (text:find("gpu", 1, true) or text:find("shard", 1, true)) then return true end
   end
   return false
 end

@@ -19,11 +19,12 @@ from clusters.connectors.base import BadRow, Row, Secret, UsageFact
 from clusters.connectors.http import Endpoint
 from clusters.connectors.mig import OwnShares, own_shares
 from clusters.connectors.sacct.text_export import open_export
+from clusters.connectors.slurm.acts import LIMITS_FROM, SlurmActs
 from clusters.connectors.slurm.check import Finding, examine
 from clusters.connectors.slurm.connector import SlurmConnector
 from clusters.connectors.slurm.login import SlurmLogin
 from clusters.connectors.slurm.rest import SlurmRest
-from tests.integration.slurm_lab import SCRIPT, Lab, of_script, suites, why_not
+from tests.integration.slurm_lab import SCRIPT, Lab, of_script, suites, until, why_not
 
 LOCAL = """
 GresTypes=gpu,shard
@@ -141,6 +142,28 @@ def test_no_job_holds_gpus_and_shards(sharing: Lab) -> None:
     """What the reader does with such rows is therefore not seen from a live source."""
     with pytest.raises(AssertionError, match=r"Invalid generic resource"):
         submitted(sharing, "-p", "a100", "--gres=gpu:a100:1,shard:2")
+
+
+def test_a_waiting_job_with_shards_is_held_with_the_gpu_jobs(sharing: Lab) -> None:
+    job = sharing.submits("cyd", "globex", "sleep 1", "-p", "a100", "--gres=shard:1", "--begin=now+600")
+    with SlurmRest(Endpoint(base_url=sharing.url), login(sharing), clock=lambda: int(time.time())) as rest:
+        (seen,) = SlurmActs(rest).job(int(job))
+    sharing.slurm("scancel", job)
+    assert (seen.gpu, seen.waits) == (True, True)
+
+
+def test_a_block_keeps_jobs_with_shards_from_starting(sharing: Lab) -> None:
+    with SlurmRest(Endpoint(base_url=sharing.url), login(sharing), clock=lambda: int(time.time())) as rest:
+        acts = SlurmActs(rest, shards=True)
+        if rest.api.number < LIMITS_FROM:
+            pytest.skip("Before 23.11 no limits can be set over slurmrestd.")
+        before = acts.limits("globex")
+        demand = acts.demand("globex", now=before, submits=False)
+        acts.set_limits("globex", {**before, **demand.limits}, before=before)
+        job = sharing.submits("cyd", "globex", "sleep 1", "-p", "a100", "--gres=shard:1")
+        until(lambda: "AssocGrpGRES" in sharing.slurm("squeue", "-h", "-j", job, "-o", "%r"))
+        acts.set_limits("globex", before, before=acts.limits("globex"))
+        sharing.has_ended(job)
 
 
 def test_connection_test_compares_a_real_slurms_nodes(sharing: Lab) -> None:

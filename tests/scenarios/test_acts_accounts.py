@@ -15,7 +15,7 @@ from clusters.enforcement_plan import SchedulerPort, StalePlanError
 from clusters.job_control import CarriedOut, carry_out
 from clusters.models import AccountBlock, Act, ActKind
 from portal.core.audit.models import AuditEntry
-from tests.fakes.scheduler_port import a_port, a_world
+from tests.fakes.scheduler_port import a_port, a_world, connected
 from tests.fakes.slurmrestd import StandIn
 from tests.history import history
 
@@ -49,6 +49,18 @@ def test_a_plan_says_which_limit_would_change_and_does_nothing(slurm: StandIn) -
     )
     assert plan.notes == ("It takes effect where slurm.conf has AccountingStorageEnforce=limits.",)
     assert slurm.writes() == []
+
+
+def test_where_gpus_are_shared_a_block_holds_jobs_with_shards_too(slurm: StandIn) -> None:
+    cluster = connected(slurm)
+    cluster.shares = {"a100": {"shard@gpu[1-2]": "1/4"}}
+    cluster.save()
+    with enforcement_plan.open_port(cluster=cluster, clock=lambda: slurm.now) as port:
+        vision = slurm.world.limits("vision")
+        assert blocked(port).good
+        assert vision.tres["total"] == {"cpu": 512, "gres/gpu": 0, "gres/shard": 0}
+        assert unblocked(port).good
+        assert vision.tres["total"] == {"cpu": 512, "gres/gpu": 8}
 
 
 def test_a_block_changes_its_own_limit_and_keeps_every_other(slurm: StandIn) -> None:

@@ -34,6 +34,9 @@ STARTS = "GrpTRES=gres/gpu"
 """Set to 0, no GPU job of the account or of those below it starts; what runs runs on. GrpTRESMins, which
 would do the same to waiting jobs, has Slurm end the running ones within a minute as timed out."""
 
+SHARD_STARTS = "GrpTRES=gres/shard"
+"""The same for jobs that hold shards of GPUs, which to Slurm hold none. Where it records no shards, it refuses this."""
+
 SUBMITS = "GrpSubmitJobs"
 """Set to 0, sbatch refuses new jobs, also those without GPUs."""
 
@@ -68,14 +71,15 @@ class _Row(decode.LiveJob, gc=False):
             *(self.tres_req_str, self.tres_per_job, self.tres_per_node),
             *(self.tres_per_socket, self.tres_per_task),
         )
-        return any("gpu" in text for text in texts if text)
+        return any("gpu" in text or "shard" in text for text in texts if text)
 
 
 _ROW: decode.Reader[_Row] = decode.Reader(_Row)
 
 
 class SlurmActs:
-    """The acts over one slurmrestd. `cluster` is Slurm's own name; "" for whichever it answers for.
+    """The acts over one slurmrestd. `cluster` is Slurm's own name; "" for whichever it answers for. `shards`: its
+    GPUs are shared by shards.
 
     Every method raises `ConnectorError`; with `retry` it is not known whether the act was done.
     """
@@ -85,8 +89,11 @@ class SlurmActs:
     runs = "Running jobs run on."
     in_parts = False
 
-    def __init__(self, rest: SlurmRest, *, cluster: str = "", patience: int = PATIENCE) -> None:
+    def __init__(
+        self, rest: SlurmRest, *, cluster: str = "", shards: bool = False, patience: int = PATIENCE
+    ) -> None:
         self.rest = rest
+        self._starts = (STARTS, SHARD_STARTS) if shards else (STARTS,)
         self._cluster = cluster
         self._patience = patience
 
@@ -243,7 +250,7 @@ class SlurmActs:
         del account, now
         if drains:
             raise ActRefusedError("slurm-drains-nothing", retry=False)
-        limits = dict.fromkeys((STARTS, SUBMITS) if submits else (STARTS,), 0)
+        limits = dict.fromkeys((*self._starts, SUBMITS) if submits else self._starts, 0)
         return Demand(
             limits=limits, notes=("It takes effect where slurm.conf has AccountingStorageEnforce=limits.",)
         )
