@@ -58,11 +58,10 @@ WITH piece AS MATERIALIZED (
     SELECT p.record_id, NULL::text AS currency, NULL::bigint AS price_id, NULL::numeric AS saved, p.share_den AS den,
            p.gpus::numeric * p.share_num * (u.time_limit - (u.ended - p.started)) AS units, 'time-limit' AS kind
     FROM (SELECT DISTINCT record_id, gpus, share_num, share_den, started FROM piece
-          WHERE started IS NOT NULL AND finish <= %(until)s) p
+          WHERE started IS NOT NULL AND finish <= %(until)s AND upper(state) IN ('COMPLETED', 'SUCCEEDED')) p
     JOIN LATERAL (
-        SELECT v.time_limit, v.ended, v.state FROM clusters_usagerecord v WHERE v.id = p.record_id
-    ) u ON u.ended IS NOT NULL AND upper(u.state) IN ('COMPLETED', 'SUCCEEDED')
-       AND u.time_limit >= 4 * (u.ended - p.started) AND u.time_limit - (u.ended - p.started) >= 3600
+        SELECT v.time_limit, v.ended FROM clusters_usagerecord v WHERE v.id = p.record_id
+    ) u ON u.ended IS NOT NULL AND u.time_limit >= 4 * (u.ended - p.started) AND u.time_limit - (u.ended - p.started) >= 3600
 ), found AS MATERIALIZED (
     SELECT record_id, currency, price_id, saved, den::bigint AS den, units, kind FROM sorted
     WHERE kind IS NOT NULL AND units > 0

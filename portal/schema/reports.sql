@@ -6,7 +6,7 @@
 CREATE FUNCTION report_pieces(of_cluster bigint, of_tenant bigint, begin_at bigint, end_at bigint) RETURNS TABLE (
     record_id bigint, tenant_id bigint, project_id bigint, gpu boolean, verdict text, price_id bigint, since bigint,
     until bigint, share_num int, share_den int, cluster text, account text, "user" text, gpu_model text, gpus int,
-    started bigint, finish bigint, suspended bigint, held numeric, currency text, unit_price numeric
+    started bigint, finish bigint, suspended bigint, state text, held numeric, currency text, unit_price numeric
 ) LANGUAGE sql STABLE AS $$
     WITH rated AS MATERIALIZED (
         SELECT r.record_id, r.tenant_id, r.project_id, r.resource, r.verdict, r.price_id, r.service_from, r.service_to,
@@ -21,6 +21,7 @@ CREATE FUNCTION report_pieces(of_cluster bigint, of_tenant bigint, begin_at bigi
         SELECT r.record_id, r.tenant_id, r.project_id, r.resource = 'gpu' AS gpu, r.verdict, r.price_id,
                greatest(r.service_from, begin_at) AS since, least(r.service_to, end_at) AS until, r.share_num,
                r.share_den, u.cluster::text, u.account, u."user", u.gpu_model, u.gpus, u.started, u.finish, u.suspended,
+               u.state,
                CASE WHEN r.service_from >= begin_at AND r.service_to <= end_at THEN r.units
                     ELSE coalesce(div(
                         r.units * held_seconds(greatest(r.service_from, begin_at), least(r.service_to, end_at),
@@ -31,7 +32,7 @@ CREATE FUNCTION report_pieces(of_cluster bigint, of_tenant bigint, begin_at bigi
         UNION ALL
         SELECT u.record_id, NULL, NULL, true, 'unassigned', NULL, lower(gap), upper(gap), u.share_num, u.share_den,
                u.cluster, u.account, u."user", u.gpu_model, u.gpus, u.started, u.finish, u.suspended,
-               u.gpus::numeric * held_seconds(lower(gap), upper(gap), u.started, u.finish, u.suspended)
+               u.state, u.gpus::numeric * held_seconds(lower(gap), upper(gap), u.started, u.finish, u.suspended)
         FROM clusters_run u LEFT JOIN (
             SELECT account_id, range_agg(int8range(extract(epoch FROM o.since)::bigint,
                                                    extract(epoch FROM o.until)::bigint)) AS owned
@@ -48,12 +49,13 @@ CREATE FUNCTION report_pieces(of_cluster bigint, of_tenant bigint, begin_at bigi
     WHERE p.held > 0
 $$;
 
--- Inside a tenant's scope: its own sight of all clusters, by views that name it as the policies of row level security do.
--- Each run is looked up by itself, since such a view is otherwise made in full.
+-- Inside a tenant's scope: its own sight of all clusters. A job says of its run what is needed here, and is the same in the
+-- transaction that stores the run; row level security shows the tenant its own. Each is looked up by itself: a join whose
+-- size is misjudged would read the jobs of all tenants.
 CREATE FUNCTION report_own_pieces(of_tenant bigint, begin_at bigint, end_at bigint) RETURNS TABLE (
     record_id bigint, tenant_id bigint, project_id bigint, gpu boolean, verdict text, price_id bigint, since bigint,
     until bigint, share_num int, share_den int, cluster text, account text, "user" text, gpu_model text, gpus int,
-    started bigint, finish bigint, suspended bigint, held numeric, currency text, unit_price numeric
+    started bigint, finish bigint, suspended bigint, state text, held numeric, currency text, unit_price numeric
 ) LANGUAGE sql STABLE AS $$
     WITH rated AS MATERIALIZED (
         SELECT r.record_id, r.tenant_id, r.project_id, r.resource, r.verdict, r.price_id, r.service_from, r.service_to,
@@ -68,6 +70,7 @@ CREATE FUNCTION report_own_pieces(of_tenant bigint, begin_at bigint, end_at bigi
         SELECT r.record_id, r.tenant_id, r.project_id, r.resource = 'gpu' AS gpu, r.verdict, r.price_id,
                greatest(r.service_from, begin_at) AS since, least(r.service_to, end_at) AS until, r.share_num,
                r.share_den, u.cluster, u.account, u."user", u.gpu_model, u.gpus, u.started, u.finish, u.suspended,
+               u.state,
                CASE WHEN r.service_from >= begin_at AND r.service_to <= end_at THEN r.units
                     ELSE coalesce(div(
                         r.units * held_seconds(greatest(r.service_from, begin_at), least(r.service_to, end_at),
@@ -75,7 +78,10 @@ CREATE FUNCTION report_own_pieces(of_tenant bigint, begin_at bigint, end_at bigi
                         nullif(held_seconds(r.service_from, r.service_to, u.started, u.finish, u.suspended), 0)), 0)
                     END AS held
         FROM rated r
-        CROSS JOIN LATERAL (SELECT * FROM billing_ownrun v WHERE v.record_id = r.record_id OFFSET 0) u
+        CROSS JOIN LATERAL (
+            SELECT v.*, coalesce(v.ended, v.seen_until) AS finish FROM billing_ratedjob v
+            WHERE v.record_id = r.record_id AND v.tenant_id = r.tenant_id OFFSET 0
+        ) u
     ) p LEFT JOIN billing_price c ON c.id = p.price_id LEFT JOIN billing_planversion v ON v.id = c.version_id
     LEFT JOIN billing_plan l ON l.id = v.plan_id
     WHERE p.held > 0
