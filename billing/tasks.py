@@ -31,6 +31,11 @@ def _open_port(cluster: Cluster) -> SchedulerPort:
     return enforcement_plan.open_port(cluster=cluster, clock=lambda: int(time.time()))
 
 
+def _log_counts(event: str, done: object, *names: str) -> None:
+    """What a round did, by these attributes of its tally."""
+    log.info(event, **{name: getattr(done, name) for name in names})
+
+
 @shared_task
 def render_document(*, invoice_id: int, **_: object) -> None:
     """Fix the invoice's evidence, keep its PDF and e-invoice as they are sent, and what its pages show of its jobs.
@@ -44,6 +49,14 @@ def render_document(*, invoice_id: int, **_: object) -> None:
     invoice = Invoice.objects.get(pk=invoice_id)
     line_usage.keep(invoice)
     issued.keep(invoice, moment=datetime.now(UTC).replace(microsecond=0))
+
+
+@shared_task
+def refresh_efficiency(*, snapshot_id: int, **_: object) -> None:
+    """Compute what the efficiency page of a large tenant shows of some days; nothing where that is done already."""
+    from billing.reports import efficiency
+
+    efficiency.refresh(snapshot_id, clock=lambda: datetime.now(UTC))
 
 
 @shared_task
@@ -192,13 +205,7 @@ def collect(**_: object) -> None:
         return
     done = collection_run.run_collection(gateway=gateway, clock=lambda: datetime.now(UTC))
     if done.followed or done.applied or done.charged or done.troubles:
-        log.info(
-            "collected",
-            followed=done.followed,
-            applied=done.applied,
-            charged=done.charged,
-            held=done.not_chargeable,
-        )
+        _log_counts("collected", done, "followed", "applied", "charged", "not_chargeable")
 
 
 @shared_task
@@ -258,14 +265,7 @@ def dun(**_: object) -> None:
 
     done = dunning_run.run_dunning(moment=datetime.now(UTC).replace(microsecond=0))
     if done.written or done.suspended or done.ended or done.hold_reason:
-        log.info(
-            "dunned",
-            late=done.late,
-            written=done.written,
-            suspended=done.suspended,
-            ended=done.ended,
-            waits=done.hold_reason,
-        )
+        _log_counts("dunned", done, "late", "written", "suspended", "ended", "hold_reason")
 
 
 @shared_task
@@ -282,14 +282,7 @@ def review_quotas(**_: object) -> None:
     finally:  # one that could not be released keeps no threshold from being told
         done = review.review_quotas(moment=moment)
     if done.crossed or done.cleared:
-        log.info(
-            "quotas reviewed",
-            tenants=done.tenants,
-            quotas=done.quotas,
-            crossed=done.crossed,
-            cleared=done.cleared,
-            notices=done.notices,
-        )
+        _log_counts("quotas reviewed", done, "tenants", "quotas", "crossed", "cleared", "notices")
 
 
 @shared_task

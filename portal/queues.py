@@ -67,7 +67,10 @@ KINDS: dict[str, tuple[str, ...]] = {
         "portal.core.webhooks.tasks.announce_off",
     ),
     "webhooks": ("portal.core.webhooks.tasks.deliver",),
-    "documents": ("billing.tasks.render_document",),
+    "documents": (
+        "billing.tasks.render_document",
+        "billing.tasks.refresh_efficiency",  # somebody waits for it, some seconds or a minute
+    ),
 }
 """The tasks of each queue."""
 

@@ -31,6 +31,8 @@ UPDATE billing_usageseries s SET digest = d.digest FROM (
     FROM billing_usageseries WHERE tenant_id = %s
 ) d WHERE d.id = s.id AND d.digest <> s.digest
 """
+# Sums by user, which a worker computes again.
+_EFFICIENCY = "DELETE FROM billing_efficiencysnapshot WHERE tenant_id = %s"
 _FORGET = """
 UPDATE billing_jobuser p SET name = erased_user(p.id) WHERE p.tenant_id = %s AND p.name <> erased_user(p.id)
 """
@@ -69,5 +71,6 @@ def erase_users(tenant: Tenant) -> int:
         for table in ("billing_billedjob", "billing_usageseries", *_WALLETS, *_FINDINGS):
             cursor.execute(_RENAME.format(table=table), [tenant.pk])
         cursor.execute(_SERIES_DIGESTS, [tenant.pk])
+        cursor.execute(_EFFICIENCY, [tenant.pk])
         cursor.execute(_FORGET, [tenant.pk])
         return int(cursor.rowcount)

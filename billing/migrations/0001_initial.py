@@ -1,6 +1,7 @@
 import datetime
 import django.contrib.postgres.constraints
 import django.contrib.postgres.fields
+import django.core.serializers.json
 import django.core.validators
 import django.db.models.deletion
 import django.db.models.expressions
@@ -332,6 +333,23 @@ class Migration(migrations.Migration):
                     options={
                         'verbose_name_plural': 'dunning policies',
                         'constraints': [models.UniqueConstraint(fields=('tenant', 'since'), name='dunning_policy_begins_once_a_day', nulls_distinct=False), models.CheckConstraint(condition=models.Q(models.Q(('past_due__isnull', True), ('past_due__range', (0, 3650)), _connector='OR'), models.Q(('suspend__isnull', True), ('suspend__range', (0, 3650)), _connector='OR'), models.Q(('announce__isnull', True), ('announce__range', (0, 3650)), _connector='OR'), models.Q(('write_off__isnull', True), ('write_off__range', (0, 3650)), _connector='OR')), name='days_of_dunning_are_days'), models.CheckConstraint(condition=models.Q(('past_due__isnull', True), ('past_due__gt', 0), _connector='OR'), name='invoice_is_not_late_when_due')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='EfficiencySnapshot',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('since', models.BigIntegerField(help_text='UTC epoch second.')),
+                        ('until', models.BigIntegerField(help_text='UTC epoch second. Empty: the days go on.', null=True)),
+                        ('requested_at', models.DateTimeField(help_text='Since when a worker is to compute it.', null=True)),
+                        ('as_of', models.DateTimeField(help_text='When it was computed. Empty: it has not been yet.', null=True)),
+                        ('seconds', models.IntegerField(default=0, help_text='How long that took, rounded up.')),
+                        ('answers', models.JSONField(default=dict, encoder=django.core.serializers.json.DjangoJSONEncoder, help_text='Of each grouping, by its name, the sums and the most expensive jobs; `waste`: the findings.')),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('tenant', 'since', 'until'), name='efficiency_is_kept_once_for_the_same_days', nulls_distinct=False)],
                         'indexes': [],
                     },
                 ),

@@ -25,6 +25,7 @@ from billing.models.contacts import BillingContact
 from billing.models.costs import CostCharge, CostImport, OperatingCost
 from billing.models.debt_terms import DebtTerms
 from billing.models.dunning import DunningPause, DunningPolicy, WriteOff
+from billing.models.efficiency import EfficiencySnapshot
 from billing.models.evidence import Evidence
 from billing.models.gateway import EventState, GatewayAccount, GatewayEvent
 from billing.models.invoice_balances import InvoiceBalance
@@ -206,6 +207,7 @@ __all__ = [
     "DocumentKind",
     "DunningPause",
     "DunningPolicy",
+    "EfficiencySnapshot",
     "EntrySide",
     "EventState",
     "Evidence",

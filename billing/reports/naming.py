@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import connection
@@ -53,32 +53,40 @@ class Run:
 
 def run_names(records: Sequence[int], *, own: str) -> dict[int, Run]:
     """Runs by record. `own` is the slug of the tenant in whose scope it runs, "" for operators. Two queries at most."""
+    runs = load_runs(records, own=bool(own))
+    if own:
+        return {record: replace(run, slug=own) if run.cluster else run for record, run in runs.items()}
+    jobs = RatedJob.objects.filter(record_id__in=records).order_by("record_id", "tenant_id")
+    slugs = dict(jobs.values_list("record_id", "tenant__slug"))
+    return {record: replace(run, slug=slugs.get(record, "")) for record, run in runs.items()}
+
+
+def load_runs(records: Iterable[int], *, own: bool) -> dict[int, Run]:
+    """Runs by record; `own` inside a tenant's scope, where one that is another tenant's now has no names. One query."""
+    runs = dict.fromkeys(records, Run("", "", "", "", "", ""))
     with connection.cursor() as cursor:
-        cursor.execute(sql.RUNS_OWN if own else sql.RUNS, {"records": [*records]})
-        rows = cursor.fetchall()
-    slugs: dict[int, str] = dict.fromkeys(records, own)
-    if not own:
-        jobs = RatedJob.objects.filter(record_id__in=records).order_by("record_id", "tenant_id")
-        slugs = dict(jobs.values_list("record_id", "tenant__slug"))
-    return {
-        record: Run(cluster, account, user, job, name, model, slugs.get(record, ""))
-        for record, cluster, account, user, job, name, model in rows
-    }
+        cursor.execute(sql.RUNS_OWN if own else sql.RUNS, {"records": list(runs)})
+        return runs | {record: Run(*names) for record, *names in cursor.fetchall()}
 
 
 def _pods(keys: Sequence[Key], *, own: bool) -> dict[Key, Names | None]:
     slugs = _tenants(key[0] for key in keys)
-    with connection.cursor() as cursor:
-        records = {key[1] for key in keys if key[1] is not None}
-        cursor.execute(sql.RUNS_OWN if own else sql.RUNS, {"records": list(records)})
-        runs = {record: told for record, *told in cursor.fetchall()}
+    runs = load_runs([key[1] for key in keys if key[1] is not None], own=own)
     found: dict[Key, Names | None] = {}
     for key in keys:
         if key[1] is None:
             found[key] = None
             continue
-        cluster, account, user, job, name, model = runs[key[1]]
-        texts = (slugs.get(key[0], ""), cluster, account, user, job, name, model)
+        run = runs[key[1]]
+        texts = (
+            slugs.get(key[0], ""),
+            run.cluster,
+            run.account,
+            run.user,
+            run.job_id,
+            run.name,
+            run.gpu_model,
+        )
         found[key] = dict(zip(LABELS[By.POD], texts, strict=True))
     return found
 

@@ -1,150 +1,163 @@
--- A report of GPU efficiency: each statement reads every rated row, run and hour once. `by` is one of tenant, project,
--- namespace, pod, model, user; a group has a key and, of projects, namespaces and pods, a subkey, as text. Those whose
--- names end in OWN run inside a tenant's scope, which shows nothing of others.
+-- A report of GPU efficiency: each statement reads every rated row, run and hour once, for several groupings (`bys`) at
+-- once: by tenant, project, namespace, pod, model, user. Those whose names end in OWN run inside a tenant's scope, which shows
+-- nothing of others.
 
 -- name: MORE_MEMORY
 -- A period is sorted and joined as a whole.
 SELECT set_config('work_mem', '64MB', true)
 
 -- name: SUMS
--- (part, key, subkey, verdict, currency, price, share_den, source, metric, a, b) of a period. The part `gpu` has in `a`
+-- (by, part, key, subkey, verdict, currency, price, share_den, source, metric, a, b) of a period. The part `gpu` has in `a`
 -- units × seconds × share_num of GPUs, `other` of anything else that is charged; `busy` the same of what devices worked,
 -- and in `b` of what was covered; `jobs` counts those that held GPUs, and `all` them over all groups. Of pods the `limit`
 -- that cost most are groups, the others are one. An hour that a stretch cuts gives by its part of the seconds that the run
 -- held in it. `by_use`: where the seconds of a stretch are priced by use, how busy it was counts once, and without a price.
+-- Rows are summed by all that any grouping has before they are put into groups.
 WITH piece AS MATERIALIZED (
-    SELECT p.*, CASE %(by)s WHEN 'tenant' THEN p.tenant_id::text WHEN 'project' THEN p.tenant_id::text
-                            WHEN 'namespace' THEN p.cluster WHEN 'model' THEN p.gpu_model WHEN 'user' THEN p."user"
-                END AS key,
-           CASE %(by)s WHEN 'project' THEN p.project_id::text WHEN 'namespace' THEN p.account END AS subkey
-    FROM report_pieces(%(cluster)s, %(tenant)s, %(since)s, %(until)s) p
+    SELECT * FROM report_pieces(%(cluster)s, %(tenant)s, %(since)s, %(until)s) p
 ), first AS MATERIALIZED (
-    SELECT record_id FROM piece WHERE %(by)s = 'pod' GROUP BY record_id
+    SELECT record_id FROM piece WHERE 'pod' = ANY (%(bys)s) GROUP BY record_id
     ORDER BY coalesce(sum(held * share_num * unit_price / share_den), 0) DESC,
              sum(held * share_num / share_den) FILTER (WHERE gpu) DESC NULLS LAST, record_id LIMIT %(limit)s
-), shown AS NOT MATERIALIZED (
-    SELECT p.record_id, p.gpu, p.verdict, p.currency, p.price_id, p.share_num, p.share_den, p.since, p.until, p.held,
-           p.gpus, p.started, p.finish, p.suspended,
-           CASE WHEN %(by)s <> 'pod' THEN p.key WHEN f.record_id IS NOT NULL THEN p.tenant_id::text END AS key,
-           CASE WHEN %(by)s <> 'pod' THEN p.subkey ELSE f.record_id::text END AS subkey
-    FROM piece p LEFT JOIN first f ON f.record_id = p.record_id
 ), stretch AS NOT MATERIALIZED (
-    SELECT record_id, key, subkey, verdict, currency, share_num, share_den, since, until, gpus, started, finish,
-           suspended,
-           CASE WHEN NOT %(by_use)s OR count(*) OVER same = 1 THEN price_id END AS price_id,
-           CASE WHEN %(by_use)s THEN row_number() OVER (PARTITION BY record_id, since, until ORDER BY price_id)
+    SELECT p.*, CASE WHEN NOT %(by_use)s OR count(*) OVER same = 1 THEN p.price_id END AS only_price,
+           CASE WHEN %(by_use)s THEN row_number() OVER (PARTITION BY p.record_id, p.since, p.until ORDER BY p.price_id)
                 ELSE 1 END AS place,
-           CASE WHEN %(by_use)s THEN min(verdict) OVER same = max(verdict) OVER same ELSE true END AS alike
-    FROM shown WHERE gpu WINDOW same AS (PARTITION BY record_id, since, until)
+           CASE WHEN %(by_use)s THEN min(p.verdict) OVER same = max(p.verdict) OVER same ELSE true END AS alike
+    FROM piece p WHERE p.gpu WINDOW same AS (PARTITION BY p.record_id, p.since, p.until)
+), total AS (
+    SELECT p.tenant_id, p.project_id, p.cluster, p.account, p."user", p.gpu_model, f.record_id AS pod, p.gpu, p.verdict,
+           p.currency, p.price_id, p.share_den, sum(p.held * p.share_num) AS held
+    FROM piece p LEFT JOIN first f ON f.record_id = p.record_id
+    GROUP BY p.tenant_id, p.project_id, p.cluster, p.account, p."user", p.gpu_model, f.record_id, p.gpu, p.verdict,
+             p.currency, p.price_id, p.share_den
+), busy AS (
+    SELECT p.tenant_id, p.project_id, p.cluster, p.account, p."user", p.gpu_model, f.record_id AS pod, p.verdict, p.currency,
+           p.only_price, p.share_den, h.source, h.metric, sum(p.share_num * (x.ends - x.begins)) AS covered,
+           sum(p.share_num * CASE WHEN x.begins = 0 AND x.ends = h.covered THEN h.busy
+                                  ELSE trunc(h.busy * x.ends / h.covered, 9) - trunc(h.busy * x.begins / h.covered, 9)
+                                  END) AS worked
+    FROM stretch p JOIN clusters_utilisationhour h
+      ON h.record_id = p.record_id AND h.hour < p.until AND h.hour > p.since - 3600
+    CROSS JOIN LATERAL covered_within(
+        h.hour, h.covered, p.gpus, p.started, p.finish, p.suspended, p.since, p.until) x
+    LEFT JOIN first f ON f.record_id = p.record_id
+    WHERE p.place = 1 AND p.alike AND h.covered > 0
+    GROUP BY p.tenant_id, p.project_id, p.cluster, p.account, p."user", p.gpu_model, f.record_id, p.verdict, p.currency,
+             p.only_price, p.share_den, h.source, h.metric
 )
-SELECT CASE WHEN gpu THEN 'gpu' ELSE 'other' END, key, subkey, verdict, currency, price_id, share_den, NULL, NULL,
-       sum(held * share_num), NULL
-FROM shown GROUP BY key, subkey, verdict, currency, price_id, share_den, gpu
+SELECT g."by", CASE WHEN t.gpu THEN 'gpu' ELSE 'other' END,
+       report_key(g."by", t.tenant_id, t.cluster, t.gpu_model, t."user", t.pod),
+       report_subkey(g."by", t.project_id, t.account, t.pod), t.verdict, t.currency, t.price_id, t.share_den, NULL, NULL,
+       sum(t.held), NULL
+FROM total t CROSS JOIN unnest(%(bys)s::text[]) AS g ("by") GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
 UNION ALL
-SELECT 'busy', s.key, s.subkey, s.verdict, s.currency, s.price_id, s.share_den, h.source, h.metric,
-       sum(s.share_num * CASE WHEN x.begins = 0 AND x.ends = h.covered THEN h.busy
-                              ELSE trunc(h.busy * x.ends / h.covered, 9) - trunc(h.busy * x.begins / h.covered, 9) END),
-       sum(s.share_num * (x.ends - x.begins))
-FROM stretch s JOIN clusters_utilisationhour h
-  ON h.record_id = s.record_id AND h.hour < s.until AND h.hour > s.since - 3600
-CROSS JOIN LATERAL covered_within(
-    h.hour, h.covered, s.gpus, s.started, s.finish, s.suspended, s.since, s.until) x
-WHERE s.place = 1 AND s.alike AND h.covered > 0
-GROUP BY s.key, s.subkey, s.verdict, s.currency, s.price_id, s.share_den, h.source, h.metric
+SELECT g."by", 'busy', report_key(g."by", t.tenant_id, t.cluster, t.gpu_model, t."user", t.pod),
+       report_subkey(g."by", t.project_id, t.account, t.pod), t.verdict, t.currency, t.only_price, t.share_den, t.source,
+       t.metric, sum(t.worked), sum(t.covered)
+FROM busy t CROSS JOIN unnest(%(bys)s::text[]) AS g ("by") GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 UNION ALL
-SELECT 'jobs', key, subkey, verdict, currency, NULL, NULL, NULL, NULL, count(DISTINCT record_id), NULL
-FROM shown WHERE gpu GROUP BY key, subkey, verdict, currency
+SELECT g."by", 'jobs', report_key(g."by", p.tenant_id, p.cluster, p.gpu_model, p."user", f.record_id),
+       report_subkey(g."by", p.project_id, p.account, f.record_id), p.verdict, p.currency, NULL, NULL, NULL, NULL,
+       count(DISTINCT p.record_id), NULL
+FROM piece p LEFT JOIN first f ON f.record_id = p.record_id CROSS JOIN unnest(%(bys)s::text[]) AS g ("by")
+WHERE p.gpu GROUP BY 1, 2, 3, 4, 5, 6
 UNION ALL
-SELECT 'all', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, count(DISTINCT record_id), NULL FROM piece WHERE gpu
+SELECT g."by", 'all', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       (SELECT count(DISTINCT record_id) FROM piece WHERE gpu), NULL
+FROM unnest(%(bys)s::text[]) AS g ("by")
 
 -- name: SUMS_OWN
 WITH piece AS MATERIALIZED (
-    SELECT p.*, CASE %(by)s WHEN 'tenant' THEN p.tenant_id::text WHEN 'project' THEN p.tenant_id::text
-                            WHEN 'namespace' THEN p.cluster WHEN 'model' THEN p.gpu_model WHEN 'user' THEN p."user"
-                END AS key,
-           CASE %(by)s WHEN 'project' THEN p.project_id::text WHEN 'namespace' THEN p.account END AS subkey
-    FROM report_own_pieces(%(tenant)s, %(since)s, %(until)s) p
+    SELECT * FROM report_own_pieces(%(tenant)s, %(since)s, %(until)s) p
 ), first AS MATERIALIZED (
-    SELECT record_id FROM piece WHERE %(by)s = 'pod' GROUP BY record_id
+    SELECT record_id FROM piece WHERE 'pod' = ANY (%(bys)s) GROUP BY record_id
     ORDER BY coalesce(sum(held * share_num * unit_price / share_den), 0) DESC,
              sum(held * share_num / share_den) FILTER (WHERE gpu) DESC NULLS LAST, record_id LIMIT %(limit)s
-), shown AS NOT MATERIALIZED (
-    SELECT p.record_id, p.gpu, p.verdict, p.currency, p.price_id, p.share_num, p.share_den, p.since, p.until, p.held,
-           p.gpus, p.started, p.finish, p.suspended,
-           CASE WHEN %(by)s <> 'pod' THEN p.key WHEN f.record_id IS NOT NULL THEN p.tenant_id::text END AS key,
-           CASE WHEN %(by)s <> 'pod' THEN p.subkey ELSE f.record_id::text END AS subkey
-    FROM piece p LEFT JOIN first f ON f.record_id = p.record_id
 ), stretch AS NOT MATERIALIZED (
-    SELECT record_id, key, subkey, verdict, currency, share_num, share_den, since, until, gpus, started, finish,
-           suspended,
-           CASE WHEN NOT %(by_use)s OR count(*) OVER same = 1 THEN price_id END AS price_id,
-           CASE WHEN %(by_use)s THEN row_number() OVER (PARTITION BY record_id, since, until ORDER BY price_id)
+    SELECT p.*, CASE WHEN NOT %(by_use)s OR count(*) OVER same = 1 THEN p.price_id END AS only_price,
+           CASE WHEN %(by_use)s THEN row_number() OVER (PARTITION BY p.record_id, p.since, p.until ORDER BY p.price_id)
                 ELSE 1 END AS place,
-           CASE WHEN %(by_use)s THEN min(verdict) OVER same = max(verdict) OVER same ELSE true END AS alike
-    FROM shown WHERE gpu WINDOW same AS (PARTITION BY record_id, since, until)
+           CASE WHEN %(by_use)s THEN min(p.verdict) OVER same = max(p.verdict) OVER same ELSE true END AS alike
+    FROM piece p WHERE p.gpu WINDOW same AS (PARTITION BY p.record_id, p.since, p.until)
+), total AS (
+    SELECT p.tenant_id, p.project_id, p.cluster, p.account, p."user", p.gpu_model, f.record_id AS pod, p.gpu, p.verdict,
+           p.currency, p.price_id, p.share_den, sum(p.held * p.share_num) AS held
+    FROM piece p LEFT JOIN first f ON f.record_id = p.record_id
+    GROUP BY p.tenant_id, p.project_id, p.cluster, p.account, p."user", p.gpu_model, f.record_id, p.gpu, p.verdict,
+             p.currency, p.price_id, p.share_den
+), busy AS (
+    SELECT p.tenant_id, p.project_id, p.cluster, p.account, p."user", p.gpu_model, f.record_id AS pod, p.verdict, p.currency,
+           p.only_price, p.share_den, h.source, h.metric, sum(p.share_num * (x.ends - x.begins)) AS covered,
+           sum(p.share_num * CASE WHEN x.begins = 0 AND x.ends = h.covered THEN h.busy
+                                  ELSE trunc(h.busy * x.ends / h.covered, 9) - trunc(h.busy * x.begins / h.covered, 9)
+                                  END) AS worked
+    FROM stretch p CROSS JOIN LATERAL (
+        SELECT * FROM billing_ownhour v
+        WHERE v.record_id = p.record_id AND v.hour < p.until AND v.hour > p.since - 3600 OFFSET 0
+    ) h
+    CROSS JOIN LATERAL covered_within(
+        h.hour, h.covered, p.gpus, p.started, p.finish, p.suspended, p.since, p.until) x
+    LEFT JOIN first f ON f.record_id = p.record_id
+    WHERE p.place = 1 AND p.alike AND h.covered > 0
+    GROUP BY p.tenant_id, p.project_id, p.cluster, p.account, p."user", p.gpu_model, f.record_id, p.verdict, p.currency,
+             p.only_price, p.share_den, h.source, h.metric
 )
-SELECT CASE WHEN gpu THEN 'gpu' ELSE 'other' END, key, subkey, verdict, currency, price_id, share_den, NULL, NULL,
-       sum(held * share_num), NULL
-FROM shown GROUP BY key, subkey, verdict, currency, price_id, share_den, gpu
+SELECT g."by", CASE WHEN t.gpu THEN 'gpu' ELSE 'other' END,
+       report_key(g."by", t.tenant_id, t.cluster, t.gpu_model, t."user", t.pod),
+       report_subkey(g."by", t.project_id, t.account, t.pod), t.verdict, t.currency, t.price_id, t.share_den, NULL, NULL,
+       sum(t.held), NULL
+FROM total t CROSS JOIN unnest(%(bys)s::text[]) AS g ("by") GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
 UNION ALL
-SELECT 'busy', s.key, s.subkey, s.verdict, s.currency, s.price_id, s.share_den, h.source, h.metric,
-       sum(s.share_num * CASE WHEN x.begins = 0 AND x.ends = h.covered THEN h.busy
-                              ELSE trunc(h.busy * x.ends / h.covered, 9) - trunc(h.busy * x.begins / h.covered, 9) END),
-       sum(s.share_num * (x.ends - x.begins))
-FROM stretch s CROSS JOIN LATERAL (
-    SELECT * FROM billing_ownhour v
-    WHERE v.record_id = s.record_id AND v.hour < s.until AND v.hour > s.since - 3600 OFFSET 0
-) h
-CROSS JOIN LATERAL covered_within(
-    h.hour, h.covered, s.gpus, s.started, s.finish, s.suspended, s.since, s.until) x
-WHERE s.place = 1 AND s.alike AND h.covered > 0
-GROUP BY s.key, s.subkey, s.verdict, s.currency, s.price_id, s.share_den, h.source, h.metric
+SELECT g."by", 'busy', report_key(g."by", t.tenant_id, t.cluster, t.gpu_model, t."user", t.pod),
+       report_subkey(g."by", t.project_id, t.account, t.pod), t.verdict, t.currency, t.only_price, t.share_den, t.source,
+       t.metric, sum(t.worked), sum(t.covered)
+FROM busy t CROSS JOIN unnest(%(bys)s::text[]) AS g ("by") GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 UNION ALL
-SELECT 'jobs', key, subkey, verdict, currency, NULL, NULL, NULL, NULL, count(DISTINCT record_id), NULL
-FROM shown WHERE gpu GROUP BY key, subkey, verdict, currency
+SELECT g."by", 'jobs', report_key(g."by", p.tenant_id, p.cluster, p.gpu_model, p."user", f.record_id),
+       report_subkey(g."by", p.project_id, p.account, f.record_id), p.verdict, p.currency, NULL, NULL, NULL, NULL,
+       count(DISTINCT p.record_id), NULL
+FROM piece p LEFT JOIN first f ON f.record_id = p.record_id CROSS JOIN unnest(%(bys)s::text[]) AS g ("by")
+WHERE p.gpu GROUP BY 1, 2, 3, 4, 5, 6
 UNION ALL
-SELECT 'all', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, count(DISTINCT record_id), NULL FROM piece WHERE gpu
+SELECT g."by", 'all', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       (SELECT count(DISTINCT record_id) FROM piece WHERE gpu), NULL
+FROM unnest(%(bys)s::text[]) AS g ("by")
 
 -- name: TOP_JOBS
--- (key, subkey, currency, record, place, price, share_den, units × seconds × share_num) of a group's most expensive jobs.
-WITH piece AS MATERIALIZED (
-    SELECT p.*, CASE %(by)s WHEN 'tenant' THEN p.tenant_id::text WHEN 'project' THEN p.tenant_id::text
-                            WHEN 'namespace' THEN p.cluster WHEN 'model' THEN p.gpu_model WHEN 'user' THEN p."user"
-                END AS key,
-           CASE %(by)s WHEN 'project' THEN p.project_id::text WHEN 'namespace' THEN p.account END AS subkey
-    FROM report_pieces(%(cluster)s, %(tenant)s, %(since)s, %(until)s) p
+-- (by, key, subkey, currency, record, place, price, share_den, units × seconds × share_num) of a group's most expensive jobs.
+WITH job AS MATERIALIZED (
+    SELECT g."by", report_key(g."by", p.tenant_id, p.cluster, p.gpu_model, p."user", NULL) AS key,
+           report_subkey(g."by", p.project_id, p.account, NULL) AS subkey, p.currency, p.record_id, p.price_id, p.share_den,
+           sum(p.held * p.share_num) AS units, sum(p.held * p.share_num * p.unit_price / p.share_den) AS cost
+    FROM report_pieces(%(cluster)s, %(tenant)s, %(since)s, %(until)s) p CROSS JOIN unnest(%(bys)s::text[]) AS g ("by")
+    WHERE p.gpu AND p.verdict = 'charged' AND g."by" <> 'pod' GROUP BY 1, 2, 3, 4, 5, 6, 7
 ), ranked AS (
-    SELECT key, subkey, currency, record_id,
-           row_number() OVER (PARTITION BY key, subkey, currency
-                              ORDER BY sum(held * share_num * unit_price / share_den) DESC, record_id) AS place
-    FROM piece WHERE gpu AND verdict = 'charged' GROUP BY key, subkey, currency, record_id
+    SELECT "by", key, subkey, currency, record_id,
+           row_number() OVER (PARTITION BY "by", key, subkey, currency ORDER BY sum(cost) DESC, record_id) AS place
+    FROM job GROUP BY "by", key, subkey, currency, record_id
 )
-SELECT k.key, k.subkey, k.currency, k.record_id, k.place, p.price_id, p.share_den, sum(p.held * p.share_num)
-FROM ranked k JOIN piece p ON p.record_id = k.record_id AND p.currency = k.currency
-    AND p.key IS NOT DISTINCT FROM k.key AND p.subkey IS NOT DISTINCT FROM k.subkey
-WHERE k.place <= %(top_jobs)s AND p.gpu AND p.verdict = 'charged'
-GROUP BY k.key, k.subkey, k.currency, k.record_id, k.place, p.price_id, p.share_den
-ORDER BY k.place
+SELECT k."by", k.key, k.subkey, k.currency, k.record_id, k.place, j.price_id, j.share_den, j.units
+FROM ranked k JOIN job j ON j."by" = k."by" AND j.record_id = k.record_id AND j.currency = k.currency
+    AND j.key IS NOT DISTINCT FROM k.key AND j.subkey IS NOT DISTINCT FROM k.subkey
+WHERE k.place <= %(top_jobs)s ORDER BY k.place
 
 -- name: TOP_JOBS_OWN
-WITH piece AS MATERIALIZED (
-    SELECT p.*, CASE %(by)s WHEN 'tenant' THEN p.tenant_id::text WHEN 'project' THEN p.tenant_id::text
-                            WHEN 'namespace' THEN p.cluster WHEN 'model' THEN p.gpu_model WHEN 'user' THEN p."user"
-                END AS key,
-           CASE %(by)s WHEN 'project' THEN p.project_id::text WHEN 'namespace' THEN p.account END AS subkey
-    FROM report_own_pieces(%(tenant)s, %(since)s, %(until)s) p
+WITH job AS MATERIALIZED (
+    SELECT g."by", report_key(g."by", p.tenant_id, p.cluster, p.gpu_model, p."user", NULL) AS key,
+           report_subkey(g."by", p.project_id, p.account, NULL) AS subkey, p.currency, p.record_id, p.price_id, p.share_den,
+           sum(p.held * p.share_num) AS units, sum(p.held * p.share_num * p.unit_price / p.share_den) AS cost
+    FROM report_own_pieces(%(tenant)s, %(since)s, %(until)s) p CROSS JOIN unnest(%(bys)s::text[]) AS g ("by")
+    WHERE p.gpu AND p.verdict = 'charged' AND g."by" <> 'pod' GROUP BY 1, 2, 3, 4, 5, 6, 7
 ), ranked AS (
-    SELECT key, subkey, currency, record_id,
-           row_number() OVER (PARTITION BY key, subkey, currency
-                              ORDER BY sum(held * share_num * unit_price / share_den) DESC, record_id) AS place
-    FROM piece WHERE gpu AND verdict = 'charged' GROUP BY key, subkey, currency, record_id
+    SELECT "by", key, subkey, currency, record_id,
+           row_number() OVER (PARTITION BY "by", key, subkey, currency ORDER BY sum(cost) DESC, record_id) AS place
+    FROM job GROUP BY "by", key, subkey, currency, record_id
 )
-SELECT k.key, k.subkey, k.currency, k.record_id, k.place, p.price_id, p.share_den, sum(p.held * p.share_num)
-FROM ranked k JOIN piece p ON p.record_id = k.record_id AND p.currency = k.currency
-    AND p.key IS NOT DISTINCT FROM k.key AND p.subkey IS NOT DISTINCT FROM k.subkey
-WHERE k.place <= %(top_jobs)s AND p.gpu AND p.verdict = 'charged'
-GROUP BY k.key, k.subkey, k.currency, k.record_id, k.place, p.price_id, p.share_den
-ORDER BY k.place
+SELECT k."by", k.key, k.subkey, k.currency, k.record_id, k.place, j.price_id, j.share_den, j.units
+FROM ranked k JOIN job j ON j."by" = k."by" AND j.record_id = k.record_id AND j.currency = k.currency
+    AND j.key IS NOT DISTINCT FROM k.key AND j.subkey IS NOT DISTINCT FROM k.subkey
+WHERE k.place <= %(top_jobs)s ORDER BY k.place
 
 -- name: RUNS
 -- (record, cluster, account, user, job, name, model) of runs.

@@ -15,7 +15,7 @@ from billing.models import Price
 from billing.queries.costs import Tags, tags
 from billing.reports.capacity import capacity_of, doubts
 from billing.reports.messages import SENTENCES
-from billing.reports.naming import named
+from billing.reports.naming import load_runs, named
 from billing.reports.shapes import ZERO, By, Job, Report, Row, Source, Split, Standing
 from clusters import usage_reports
 from clusters.models import Cluster
@@ -42,8 +42,19 @@ class ReportError(CodedError):
 
 
 @dataclass(frozen=True, slots=True)
+class Sums:
+    """What the statements answered for one grouping: seconds and units by price, so that money follows its price.
+
+    Numbers may be decimal texts, as JSON has them.
+    """
+
+    rows: Sequence[Sequence[Any]]  # of SUMS, without the grouping
+    top_jobs: Sequence[Sequence[Any]]  # of TOP_JOBS
+
+
+@dataclass(frozen=True, slots=True)
 class _Asked:
-    by: By
+    bys: Sequence[By]
     since: int
     until: int
     cluster: int | None
@@ -61,11 +72,12 @@ class _Asked:
         return {
             "since": self.since,
             "until": self.until,
-            "by": self.by.value,
+            "bys": [by.value for by in self.bys],
             "cluster": self.cluster,
             "tenant": self.tenant,
             "limit": self.limit,
             "top_jobs": self.top_jobs,
+            "by_use": plans.by_use(),
         }
 
 
@@ -85,10 +97,10 @@ def of_cluster(
     rows add up to what the ledger holds, to the second; a note says so if they ever did not. Of pods the `limit`
     most expensive are rows, the others one more. Raises ReportError for a period that is none.
     """
-    asked = _Asked(by, since, until, cluster.pk, tenant.pk if tenant else None, limit, top_jobs)
+    asked = _Asked([by], since, until, cluster.pk, tenant.pk if tenant else None, limit, top_jobs)
     with transaction.atomic():
         _look_once()
-        report = _report(asked)
+        report = _report(_load_sums(asked)[by], by, since, until, own=False)
         if tenant is not None:
             return report
         ledger = sum(usage_reports.allocated(cluster, since=since, until=until).values(), ZERO)
@@ -113,31 +125,54 @@ def of_tenant(
     tenant: Tenant, *, since: int, until: int, by: By, limit: int = MOST_PODS, top_jobs: int = 0
 ) -> Report:
     """What the tenant held of all clusters in [since, until). Runs inside its scope, which shows nothing of others."""
-    return _report(_Asked(by, since, until, None, tenant.pk, limit, top_jobs))
+    sums = sums_of_tenant(tenant, since=since, until=until, bys=[by], limit=limit, top_jobs=top_jobs)
+    return report_of_sums(sums[by], by=by, since=since, until=until)
 
 
-def _report(asked: _Asked) -> Report:
+def sums_of_tenant(
+    tenant: Tenant, *, since: int, until: int, bys: Sequence[By], limit: int, top_jobs: int
+) -> dict[By, Sums]:
+    """What the tenant's reports by each of `bys` are made of. Runs inside its scope. Two or three queries."""
+    return _load_sums(_Asked(bys, since, until, None, tenant.pk, limit, top_jobs))
+
+
+def report_of_sums(sums: Sums, *, by: By, since: int, until: int) -> Report:
+    """The report that a tenant's sums make at the prices of now. Runs inside its scope."""
+    return _report(sums, by, since, until, own=True)
+
+
+def _load_sums(asked: _Asked) -> dict[By, Sums]:
     if asked.since >= asked.until:
         raise ReportError("period-order")
+    rows: dict[str, list[Sequence[Any]]] = defaultdict(list)
+    top_jobs: dict[str, list[Sequence[Any]]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(sql.MORE_MEMORY)
-        statement = sql.SUMS_OWN if asked.own else sql.SUMS
-        cursor.execute(statement, {**asked.values, "by_use": plans.by_use()})
-        found = [_Sum.read(asked.by, row) for row in cursor.fetchall()]
-    jobs = next(int(one.a) for one in found if one.part == "all")
+        cursor.execute(sql.SUMS_OWN if asked.own else sql.SUMS, asked.values)
+        for by, *row in cursor.fetchall():
+            rows[by].append(row)
+        if asked.top_jobs and [*asked.bys] != [By.POD]:
+            cursor.execute(sql.TOP_JOBS_OWN if asked.own else sql.TOP_JOBS, asked.values)
+            for by, *row in cursor.fetchall():
+                top_jobs[by].append(row)
+    return {by: Sums(rows[by], top_jobs[by]) for by in asked.bys}
+
+
+def _report(sums: Sums, by: By, since: int, until: int, *, own: bool) -> Report:
+    parts = [_Sum.read(by, row) for row in sums.rows]
+    jobs = next(int(one.a) for one in parts if one.part == "all")
     groups: dict[tuple[Key, str, str], _Group] = defaultdict(_Group)
-    for one in found:
+    for one in parts:
         if one.part != "all":
             groups[one.key, one.standing, one.currency].parts.append(one)
-    prices = tags(one.price for one in found)
-    first = _top_jobs(asked, prices) if asked.top_jobs and asked.by is not By.POD else {}
-    names = named(asked.by, [key for key, _, _ in groups], own=asked.own)
+    prices = tags(one.price for one in parts)
+    first = _top_jobs(sums.top_jobs, by, prices, own=own) if sums.top_jobs else {}
+    names = named(by, [key for key, _, _ in groups], own=own)
     rows = [
         _row(names[key], Standing(standing), currency, group.parts, prices, first.get((key, currency), ()))
         for (key, standing, currency), group in groups.items()
     ]
-    notes = _notes(rows, prices)
-    return Report(asked.by, asked.since, asked.until, sorted(rows, key=_weight), jobs, notes=notes)
+    return Report(by, since, until, sorted(rows, key=_weight), jobs, notes=_notes(rows, prices))
 
 
 class _Sum(NamedTuple):
@@ -226,25 +261,23 @@ def _row(
     )
 
 
-def _top_jobs(asked: _Asked, prices: Tags) -> dict[tuple[Key, str], tuple[Job, ...]]:
-    """By group and currency, its most expensive jobs, the first first."""
-    with connection.cursor() as cursor:
-        cursor.execute(sql.TOP_JOBS_OWN if asked.own else sql.TOP_JOBS, asked.values)
-        rows = cursor.fetchall()
-        cursor.execute(sql.RUNS_OWN if asked.own else sql.RUNS, {"records": list({row[3] for row in rows})})
-        names = {record: told for record, *told in cursor.fetchall()}
+def _top_jobs(
+    rows: Sequence[Sequence[Any]], by: By, prices: Tags, *, own: bool
+) -> dict[tuple[Key, str], tuple[Job, ...]]:
+    """By group and currency, its most expensive jobs, the first first. One query."""
+    names = load_runs([row[3] for row in rows], own=own)
     sums: dict[tuple[Key, str], dict[int, list[Fraction]]] = defaultdict(dict)
     for key, subkey, currency, record, _, price, den, units in rows:
         held = _exact(units, den)
-        of = sums[_key(asked.by, key, subkey), currency].setdefault(record, [ZERO, ZERO])
+        of = sums[_key(by, key, subkey), currency].setdefault(record, [ZERO, ZERO])
         of[0] += held
         of[1] += held * Fraction(prices[price].unit_price) / HOUR
     found: dict[tuple[Key, str], tuple[Job, ...]] = {}
     for group, jobs in sums.items():
         told = []
         for record, (held, cost) in jobs.items():
-            _, account, user, job_id, name, _ = names[record]
-            told.append(Job(job_id, name, account, user, held, cost, record))
+            run = names[record]
+            told.append(Job(run.job_id, run.name, run.account, run.user, held, cost, record))
         found[group] = tuple(told)
     return found
 

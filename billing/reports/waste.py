@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -26,9 +27,17 @@ from portal.sql_files import Statements
 sql = Statements(__file__, "waste.sql")
 
 HOUR = 3600
+DAY = 24 * HOUR
 MONTH: Final = 730 * HOUR  # seconds; the month of 730 hours that cloud prices are quoted by
 SMALL: Final = Decimal("0.3")
 """Part of one GPU that a run needs at most, in its busiest hour, for a less powerful model to be suggested."""
+
+
+Cheaper = Mapping[int, tuple[Decimal, Sequence[str]]]
+"""By price of a GPU model the next lower unit price of another model, and which models."""
+
+Rows = Sequence[Sequence[Any]]
+"""What the statement answered. Numbers may be decimal texts, as JSON has them."""
 
 
 class Kind(StrEnum):
@@ -125,23 +134,36 @@ class Waste:
 
 def of_cluster(cluster: Cluster, *, since: int, until: int, kind: Kind | None = None, jobs: int = 0) -> Waste:
     """Everybody's use of a cluster; with a kind its most expensive jobs. Four queries."""
-    return _waste(sql.WASTE, cluster.pk, None, since, until, cheaper_models(None), kind, jobs)
+    cheaper = cheaper_models(None)
+    rows = _load(sql.WASTE, cluster.pk, None, since, until, cheaper, [kind] if kind else [], jobs)
+    return waste_of_rows(rows, since=since, until=until, cheaper=cheaper, kind=kind)
 
 
 def of_tenant(
-    tenant: Tenant,
-    *,
-    since: int,
-    until: int,
-    cheaper: Mapping[int, tuple[Decimal, Sequence[str]]],
-    kind: Kind | None = None,
-    jobs: int = 0,
+    tenant: Tenant, *, since: int, until: int, cheaper: Cheaper, kind: Kind | None = None, jobs: int = 0
 ) -> Waste:
     """What a tenant held of all clusters. Runs inside its scope; `cheaper` is read outside of it. Three queries."""
-    return _waste(_OWN, None, tenant.pk, since, until, cheaper, kind, jobs)
+    kinds = [kind] if kind else []
+    rows = rows_of_tenant(tenant, since=since, until=until, cheaper=cheaper, kinds=kinds, jobs=jobs)
+    return waste_of_rows(rows, since=since, until=until, cheaper=cheaper, kind=kind)
 
 
-def cheaper_models(tenant: Tenant | None) -> dict[int, tuple[Decimal, Sequence[str]]]:
+def rows_of_tenant(
+    tenant: Tenant, *, since: int, until: int, cheaper: Cheaper, kinds: Sequence[Kind], jobs: int
+) -> Rows:
+    """What the statement answers: GPU-seconds by price, and so many jobs of each kind. Two queries."""
+    return _load(_OWN, None, tenant.pk, since, until, cheaper, kinds, jobs)
+
+
+def waste_of_rows(rows: Rows, *, since: int, until: int, cheaper: Cheaper, kind: Kind | None = None) -> Waste:
+    """The waste that rows of the statement make at the prices of now, with their jobs of one kind. One query.
+
+    A price that has no cheaper model any more is in no finding of one.
+    """
+    return _Sums(tags(row[4] for row in rows), cheaper, kind).read(rows, since, until)
+
+
+def cheaper_models(tenant: Tenant | None) -> Cheaper:
     """By price of a GPU model, the next lower unit price of another model for the same usage, and which models.
 
     One query. Tenants' pages may not read prices of usage that they do not have: for them it runs in an acting scope.
@@ -149,6 +171,16 @@ def cheaper_models(tenant: Tenant | None) -> dict[int, tuple[Decimal, Sequence[s
     with connection.cursor() as cursor:
         cursor.execute(sql.CHEAPER, {"tenant": tenant.pk if tenant else None})
         return {price: (unit_price, models) for price, unit_price, models in cursor.fetchall()}
+
+
+def end_of_use(until: int, complete_through: datetime | None, since: int) -> int:
+    """The end of a period as far as its use can be known, so that days to come do not thin a month's money.
+
+    A day at least: an hour says little about a month.
+    """
+    if complete_through is None:
+        return until
+    return min(until, max(int(complete_through.timestamp()), since + DAY))
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
@@ -174,16 +206,16 @@ _OWN = (
 """The same by the tenant's own views. Each run is looked up by itself, since such a view is otherwise made in full."""
 
 
-def _waste(
+def _load(
     statement: str,
     cluster: int | None,
     tenant: int | None,
     since: int,
     until: int,
-    cheaper: Mapping[int, tuple[Decimal, Sequence[str]]],
-    kind: Kind | None,
+    cheaper: Cheaper,
+    kinds: Sequence[Kind],
     jobs: int,
-) -> Waste:
+) -> Rows:
     values = {
         "cluster": cluster,
         "tenant": tenant,
@@ -193,22 +225,19 @@ def _waste(
         "dear": list(cheaper),
         "less": [unit_price for unit_price, _ in cheaper.values()],
         "small": SMALL,
-        "kind": kind.value if kind else "",
+        "kinds": [kind.value for kind in kinds],
         "jobs": jobs,
     }
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('work_mem', '64MB', true)")
         cursor.execute(statement, values)
-        rows = cursor.fetchall()
-    return _Sums(tags(row[4] for row in rows), cheaper, kind).read(rows, since, until)
+        return list(cursor.fetchall())
 
 
 class _Sums:
     """The rows of the statement, added up."""
 
-    def __init__(
-        self, prices: Tags, cheaper: Mapping[int, tuple[Decimal, Sequence[str]]], kind: Kind | None
-    ) -> None:
+    def __init__(self, prices: Tags, cheaper: Cheaper, kind: Kind | None) -> None:
         self.prices, self.cheaper, self.kind = prices, cheaper, kind
         self.models: dict[str, ModelUse] = defaultdict(ModelUse)
         self.zero: dict[str, Fraction] = defaultdict(Fraction)
@@ -220,6 +249,12 @@ class _Sums:
     def read(self, rows: Sequence[Any], since: int, until: int) -> Waste:
         for part, key, model, currency, price, den, *numbers in rows:
             a, b, c = (Fraction(number or 0) / den for number in numbers)
+            if (
+                part in {"found", "job"}
+                and Kind.TOO_LARGE_MODEL in {key, model}
+                and price not in self.cheaper
+            ):
+                continue
             match part:
                 case "held":
                     self._allocated(model, currency, price, a)
@@ -231,7 +266,7 @@ class _Sums:
                         self.money[key][currency] += a * self._rate(price, less=key == Kind.TOO_LARGE_MODEL)
                 case "jobs":
                     self.counts[key] = int(a)
-                case "job":
+                case "job" if model == self.kind:
                     rate = (
                         ZERO if price is None else self._rate(price, less=self.kind is Kind.TOO_LARGE_MODEL)
                     )

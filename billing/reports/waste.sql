@@ -4,7 +4,7 @@
 -- (part, key, model, currency, price, den, a, b, c) of a period; amounts are a ÷ den GPU-seconds and so on.
 -- `held`: a is what was held. `covered`: a is what telemetry covered, b of it what devices worked, c what they did not in
 -- hours in which they did nothing (below one per cent). `found`: the key is a kind, a is what could be given back. `jobs`: the key
--- is a kind, a counts its jobs. `job`: of one kind, the key is a record, for the most expensive ones.
+-- is a kind, a counts its jobs. `job`: the key is a record and the model a kind, for the most expensive ones of `kinds`.
 -- In a run, its peak is the number of devices that its busiest hour would have filled. `dear` and `less`: prices for which
 -- a less powerful model has that unit price.
 WITH piece AS MATERIALIZED (
@@ -67,8 +67,9 @@ WITH piece AS MATERIALIZED (
     WHERE kind IS NOT NULL AND units > 0
     UNION ALL SELECT record_id, currency, price_id, saved, den, units, kind FROM limited
 ), ranked AS (
-    SELECT record_id FROM found WHERE kind = %(kind)s GROUP BY record_id
-    ORDER BY coalesce(sum(units * saved / den), 0) DESC, sum(units / den) DESC, record_id LIMIT %(jobs)s
+    SELECT kind, record_id, row_number() OVER (
+        PARTITION BY kind ORDER BY coalesce(sum(units * saved / den), 0) DESC, sum(units / den) DESC, record_id) AS place
+    FROM found WHERE kind = ANY (%(kinds)s) GROUP BY kind, record_id
 )
 SELECT 'held', NULL, gpu_model, currency, price_id, share_den::bigint, sum(held * share_num), NULL, NULL
 FROM piece GROUP BY gpu_model, currency, price_id, share_den
@@ -81,9 +82,9 @@ SELECT 'found', kind, NULL, currency, price_id, den, sum(units), NULL, NULL FROM
 UNION ALL
 SELECT 'jobs', kind, NULL, NULL, NULL, 1, count(DISTINCT record_id), NULL, NULL FROM found GROUP BY kind
 UNION ALL
-SELECT 'job', f.record_id::text, NULL, f.currency, f.price_id, f.den, sum(f.units), NULL, NULL
-FROM found f JOIN ranked k ON k.record_id = f.record_id WHERE f.kind = %(kind)s
-GROUP BY f.record_id, f.currency, f.price_id, f.den
+SELECT 'job', f.record_id::text, f.kind, f.currency, f.price_id, f.den, sum(f.units), NULL, NULL
+FROM found f JOIN ranked k ON k.record_id = f.record_id AND k.kind = f.kind WHERE k.place <= %(jobs)s
+GROUP BY f.record_id, f.kind, f.currency, f.price_id, f.den
 
 -- name: CHEAPER
 -- (price, unit price, models) for prices of a GPU model: of the same version and for the same usage, the next lower price

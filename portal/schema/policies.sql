@@ -7,7 +7,7 @@ DECLARE
 BEGIN
     FOREACH name IN ARRAY ARRAY[
         'billing_automatictopup', 'billing_billedjob', 'billing_billingaccount', 'billing_billingcontact', 'billing_billingperiod', 'billing_creditentry', 'billing_departure',
-        'billing_dailyusage', 'billing_daytotal', 'billing_dunningpause', 'billing_evidence', 'billing_invoice', 'billing_invoicedocument',
+        'billing_dailyusage', 'billing_daytotal', 'billing_dunningpause', 'billing_efficiencysnapshot', 'billing_evidence', 'billing_invoice', 'billing_invoicedocument',
         'billing_invoiceline', 'billing_invoicetax', 'billing_jobuser', 'billing_linejobs', 'billing_notice', 'billing_payment', 'billing_paymentattempt',
         'billing_paymentdispute', 'billing_paymentlink', 'billing_paymentrefund', 'billing_periodjobs', 'billing_periodtopjob', 'billing_periodtotal',
         'billing_concurrencylimit', 'billing_limitedaccount',

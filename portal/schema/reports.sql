@@ -87,6 +87,19 @@ CREATE FUNCTION report_own_pieces(of_tenant bigint, begin_at bigint, end_at bigi
     WHERE p.held > 0
 $$;
 
+-- The group that a stretch of a run is in, as text: its key and, of projects, namespaces and pods, its subkey. `pod` is the
+-- run, where it is a row of its own.
+CREATE FUNCTION report_key(kind text, tenant_id bigint, cluster text, gpu_model text, "user" text, pod bigint)
+RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE kind WHEN 'tenant' THEN tenant_id::text WHEN 'project' THEN tenant_id::text WHEN 'namespace' THEN cluster
+                         WHEN 'model' THEN gpu_model WHEN 'user' THEN "user"
+                         WHEN 'pod' THEN CASE WHEN pod IS NOT NULL THEN tenant_id::text END END
+$$;
+CREATE FUNCTION report_subkey(kind text, project_id bigint, account text, pod bigint) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE kind WHEN 'project' THEN project_id::text WHEN 'namespace' THEN account WHEN 'pod' THEN pod::text END
+$$;
+
 -- What a series of usage is called in a grouping, by the name that addresses and the REST API give it; "" without one. What
 -- is a sum of a declared meter has dimensions where GPUs have a model.
 CREATE FUNCTION usage_label(kind text, project text, series billing_usageseries, is_sum boolean) RETURNS text

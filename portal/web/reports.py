@@ -1,4 +1,4 @@
-"""GPU efficiency: the operator's report of a cluster, and a tenant's of its own usage."""
+"""Reports of GPU efficiency: the operator's of a cluster, and what it has in common with that of a tenant."""
 
 from __future__ import annotations
 
@@ -13,25 +13,20 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from billing.reports.reporting import of_cluster, of_tenant
+from billing.reports.efficiency import PODS, TOP_JOBS
+from billing.reports.reporting import of_cluster
 from billing.reports.shapes import By, Report
 from billing.reports.table import as_csv
-from billing.reports.waste import cheaper_models
-from billing.reports.waste import of_tenant as waste_of_tenant
 from clusters.models import Cluster
-from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
-from portal.core.tenants.scope import acting_scope
 from portal.web import reporting, waste
-from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_page
+from portal.web.access_decorators import answer, operator_page
 from portal.web.form_input import Option
 from portal.web.page_frame import PageFrame
 
 UTC_ZONE = ZoneInfo("UTC")
 LONGEST = 400  # days that a page reports at once
-PODS = 25
 PODS_IN_CSV = 10_000
-TOP_JOBS = 5
 NAMES = {
     By.TENANT: gettext_noop("Tenant"),
     By.PROJECT: gettext_noop("Project"),
@@ -83,7 +78,7 @@ class Selection:
 @operator_page("reports")
 def reports(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     selection, clusters, cluster = selection_of_operator(request)
-    page = _page(
+    page = report_page(
         selection,
         offered=tuple(By),
         make=(lambda: _cluster_report(selection, cluster, PODS)) if cluster else None,
@@ -102,35 +97,8 @@ def reports_csv(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     selection, _clusters, cluster = selection_of_operator(request)
     if cluster is None or selection.error:
         raise Http404(selection.error or "no cluster yet")
-    return _csv(
+    return csv_answer(
         _cluster_report(selection, cluster, PODS_IN_CSV), f"{cluster.name}-{selection.by.value}", selection
-    )
-
-
-@tenant_page(Action.READ_ALL, area="efficiency")
-def efficiency(request: TenantRequest) -> HttpResponse:
-    selection = selection_of_tenant(request)
-    slug = request.tenant.slug
-    page = _page(
-        selection,
-        offered=tuple(by for by in By if by is not By.TENANT),
-        make=lambda: _tenant_report(selection, request, PODS),
-        more=lambda report: _of_tenant_use(report, selection, request),
-        address=reverse("efficiency", args=[slug]),
-        csv=reverse("efficiency_csv", args=[slug]),
-    )
-    return answer(request, request.frame, page, whole="tenant/efficiency.html")
-
-
-@tenant_page(Action.READ_ALL, area="efficiency")
-def efficiency_csv(request: TenantRequest) -> HttpResponse:
-    selection = selection_of_tenant(request)
-    if selection.error:
-        raise Http404(selection.error)
-    return _csv(
-        _tenant_report(selection, request, PODS_IN_CSV),
-        f"{request.tenant.slug}-{selection.by.value}",
-        selection,
     )
 
 
@@ -140,18 +108,11 @@ def selection_of_operator(request: HttpRequest) -> tuple[Selection, list[Cluster
     chosen = next((one for one in clusters if one.name == name), None) if name else None
     if name and chosen is None:
         raise Http404("no such cluster")
-    selection = _selection(request.GET, UTC_ZONE, datetime.now(UTC), by=By.TENANT)
+    selection = read_selection(request.GET, UTC_ZONE, datetime.now(UTC), by=By.TENANT)
     return selection, clusters, chosen or (clusters[0] if clusters else None)
 
 
-def selection_of_tenant(request: TenantRequest) -> Selection:
-    selection = _selection(request.GET, request.zone, request.moment, by=By.PROJECT)
-    if selection.by is By.TENANT:
-        raise Http404("a tenant's page tells of one")
-    return selection
-
-
-def _selection(query: QueryDict, zone: ZoneInfo, moment: datetime, *, by: By) -> Selection:
+def read_selection(query: QueryDict, zone: ZoneInfo, moment: datetime, *, by: By) -> Selection:
     """Without a period the present month. What is no group is no choice: 404. A day is typed, so it may be wrong."""
     today = moment.astimezone(zone).date()
     try:
@@ -191,18 +152,7 @@ def _cluster_report(selection: Selection, cluster: Cluster, limit: int) -> Repor
     )
 
 
-def _tenant_report(selection: Selection, request: TenantRequest, limit: int) -> Report:
-    return of_tenant(
-        request.tenant,
-        since=selection.since,
-        until=selection.until,
-        by=selection.by,
-        limit=limit,
-        top_jobs=selection.top_jobs,
-    )
-
-
-def _page(
+def report_page(
     selection: Selection,
     *,
     offered: tuple[By, ...],
@@ -252,22 +202,6 @@ def _of_capacity(report: Report, selection: Selection, cluster: Cluster) -> dict
     }
 
 
-def _of_tenant_use(report: Report, selection: Selection, request: TenantRequest) -> dict[str, object]:
-    """What is shown of a tenant alone: where what it held went, and what was not used."""
-    tenant = request.tenant
-    with acting_scope(tenant):
-        cheaper = cheaper_models(tenant)
-    until = waste.end_of_use(report.until, request.moment, report.since)  # whichever cluster is read late
-    unused = waste_of_tenant(tenant, since=report.since, until=until, cheaper=cheaper)
-    query = selection.query()
-    return {
-        "findings": waste.finding_rows(
-            unused, lambda kind: reverse("efficiency_waste", args=[tenant.slug, kind]) + query
-        ),
-        "parts": waste.allocated_parts(report, unused),
-    }
-
-
 def _names(report: Report) -> dict[str, str]:
     """How the tenants of an operator's report are called; a tenant's own report has no rows of tenants."""
     if report.by is not By.TENANT:
@@ -299,7 +233,7 @@ def _choices(selection: Selection, address: str, cluster: str) -> list[tuple[str
     ]
 
 
-def _csv(report: Report, name: str, selection: Selection) -> HttpResponse:
+def csv_answer(report: Report, name: str, selection: Selection) -> HttpResponse:
     file = f"{name}-{selection.first}-{selection.last}.csv".replace('"', "")
     return HttpResponse(
         b"".join(as_csv(report)),

@@ -26,6 +26,7 @@ from portal.web.clusters import cluster, connection
 from portal.web.cost_explorer import cost_explorer, cost_explorer_csv
 from portal.web.documentation import documentation, documentation_page
 from portal.web.downloads import csv, evidence, line_csv, pdf, xml
+from portal.web.efficiency import efficiency, efficiency_csv, efficiency_waste
 from portal.web.exports import focus_export, ledger_export, operator_focus_export
 from portal.web.history import history, history_csv, operator_history, operator_history_csv
 from portal.web.home import home, tenants
@@ -77,7 +78,7 @@ from portal.web.plans import plan, plan_list
 from portal.web.quotes import job_quote
 from portal.web.receivables import receivables
 from portal.web.reconciliation import reconciliation
-from portal.web.reports import efficiency, efficiency_csv, reports, reports_csv
+from portal.web.reports import reports, reports_csv
 from portal.web.saved_card import confirm, pay_open, pay_saved
 from portal.web.search import operator_search, tenant_search
 from portal.web.served_models import operator_models
@@ -96,7 +97,7 @@ from portal.web.transfers import transfers
 from portal.web.usage_acts import assign_account, dismiss_rows, retry_row
 from portal.web.usage_files import usage_files
 from portal.web.wallets import statement, statement_csv, wallet, wallets
-from portal.web.waste_jobs import efficiency_waste, operator_waste
+from portal.web.waste_jobs import operator_waste
 from portal.web.watermark import reset_watermark
 from portal.web.webhooks import (
     change_webhooks,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from fractions import Fraction
 
 from django.utils.translation import gettext as _
@@ -13,14 +12,13 @@ from django.utils.translation import gettext_noop
 from billing.reports import capacity_use
 from billing.reports import waste as reading
 from billing.reports.capacity_use import OF_ALLOCATED, CapacityUse, Part
+from billing.reports.efficiency import JOBS
 from billing.reports.shapes import Capacity, Report
 from billing.reports.waste import Finding, Kind, Waste
 from billing.rules.money import Money
 from clusters.models import Cluster
 from portal.web import format as say
 
-DAY = 86_400
-JOBS = 50  # that a finding opens to
 TITLES = {
     Kind.ZERO_USE: gettext_noop("GPUs held and never used"),
     Kind.IDLE_TAIL: gettext_noop("Long idle tails"),
@@ -165,17 +163,7 @@ def of_cluster(
 ) -> tuple[Waste, CapacityUse | None]:
     """Over the part of the period in which capacity is known; without capacity as far as the cluster is read."""
     if capacity is None:
-        until = end_of_use(until, cluster.complete_through, since)
+        until = reading.end_of_use(until, cluster.complete_through, since)
         return reading.of_cluster(cluster, since=since, until=until, kind=kind, jobs=JOBS), None
     waste = reading.of_cluster(cluster, since=capacity.since, until=capacity.until, kind=kind, jobs=JOBS)
     return capacity_use.with_waiting(cluster, capacity, waste), capacity_use.of_capacity(capacity, waste)
-
-
-def end_of_use(until: int, complete_through: datetime | None, since: int) -> int:
-    """The end of a period as far as its use can be known, so that days to come do not thin a month's money.
-
-    A day at least: an hour says little about a month.
-    """
-    if complete_through is None:
-        return until
-    return min(until, max(int(complete_through.timestamp()), since + DAY))

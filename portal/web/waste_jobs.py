@@ -1,4 +1,4 @@
-"""The jobs behind a finding of unused GPUs, of a tenant and of a cluster."""
+"""The jobs behind a finding of unused GPUs: those of a cluster, and what a page of a tenant's has in common."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from billing.reports import waste as reading
 from billing.reports.capacity import capacity_of
+from billing.reports.efficiency import JOBS
 from billing.reports.naming import run_names
 from billing.reports.waste import Finding, Kind, Waste
 from billing.rules.money import Money
 from clusters import usage_reports
 from clusters.models import Cluster
-from portal.core.tenants.access import Action
-from portal.core.tenants.scope import acting_scope
 from portal.web import waste as shown
-from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_page
+from portal.web.access_decorators import answer, operator_page
 from portal.web.page_frame import PageFrame
-from portal.web.reports import Selection, selection_of_operator, selection_of_tenant
+from portal.web.reports import Selection, selection_of_operator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,36 +35,19 @@ class WasteJob:
     money: Sequence[Money]
 
 
-@tenant_page(Action.READ_ALL, area="efficiency")
-def efficiency_waste(request: TenantRequest, finding: str) -> HttpResponse:
-    chosen, selection = _kind(finding), selection_of_tenant(request)
-    if selection.error:
-        raise Http404(selection.error)
-    tenant = request.tenant
-    until = shown.end_of_use(selection.until, request.moment, selection.since)
-    with acting_scope(tenant):
-        cheaper = reading.cheaper_models(tenant)
-    waste = reading.of_tenant(
-        tenant, since=selection.since, until=until, cheaper=cheaper, kind=chosen, jobs=shown.JOBS
-    )
-    page = _page(chosen, selection, waste, _jobs(waste, own=tenant.slug))
-    page["back"] = reverse("efficiency", args=[tenant.slug]) + selection.query()
-    return answer(request, request.frame, page, whole="tenant/waste.html")
-
-
 @operator_page("reports")
 def operator_waste(request: HttpRequest, frame: PageFrame, finding: str) -> HttpResponse:
-    chosen, (selection, _clusters, cluster) = _kind(finding), selection_of_operator(request)
+    chosen, (selection, _clusters, cluster) = read_kind(finding), selection_of_operator(request)
     if cluster is None or selection.error:
         raise Http404(selection.error or "no cluster yet")
     waste, jobs = _of_cluster(cluster, selection, chosen)
-    page = _page(chosen, selection, waste, jobs)
+    page = finding_page(chosen, selection, waste, jobs)
     page["cluster"] = cluster.name
     page["back"] = reverse("operator_reports") + selection.query(cluster=cluster.name)
     return answer(request, frame, page, whole="tenant/waste.html")
 
 
-def _kind(text: str) -> Kind:
+def read_kind(text: str) -> Kind:
     try:
         return Kind(text)
     except ValueError as unknown:
@@ -77,7 +58,7 @@ def _of_cluster(cluster: Cluster, selection: Selection, kind: Kind) -> tuple[Was
     capacity = capacity_of(cluster, since=selection.since, until=selection.until)
     waste, _use = shown.of_cluster(cluster, capacity, since=selection.since, until=selection.until, kind=kind)
     if kind is not Kind.WAITED:
-        return waste, _jobs(waste, own="")
+        return waste, job_rows(waste, own="")
     if capacity is None:
         return waste, []
     _count, waiting = usage_reports.waiting_jobs(
@@ -85,14 +66,14 @@ def _of_cluster(cluster: Cluster, selection: Selection, kind: Kind) -> tuple[Was
         models=[of.gpu_model for of in capacity.models if of.waited],
         since=capacity.since,
         until=capacity.until,
-        most=shown.JOBS,
+        most=JOBS,
     )
     slugs = run_names([job.record for job in waiting], own="")
     return waste, [
         WasteJob(
             number=job.job_id or str(job.record),
-            url=_url(slugs[job.record].slug if job.record in slugs else "", job.record),
-            name=slugs[job.record].name if job.record in slugs else "",
+            url=_url(slugs[job.record].slug, job.record),
+            name=slugs[job.record].name,
             user=job.user,
             account=job.account,
             gpu_model=job.gpu_model,
@@ -103,7 +84,7 @@ def _of_cluster(cluster: Cluster, selection: Selection, kind: Kind) -> tuple[Was
     ]
 
 
-def _jobs(waste: Waste, *, own: str) -> list[WasteJob]:
+def job_rows(waste: Waste, *, own: str) -> list[WasteJob]:
     names = run_names([job.record for job in waste.jobs], own=own)
     return [
         WasteJob(
@@ -124,7 +105,9 @@ def _url(slug: str, record: int) -> str:
     return reverse("job", args=[slug, record]) if slug else ""
 
 
-def _page(kind: Kind, selection: Selection, waste: Waste, jobs: Sequence[WasteJob]) -> dict[str, object]:
+def finding_page(
+    kind: Kind, selection: Selection, waste: Waste, jobs: Sequence[WasteJob]
+) -> dict[str, object]:
     finding = next((one for one in waste.findings if one.kind is kind), Finding(kind, Fraction(0), {}, 0))
     (row,) = shown.finding_rows(Waste(waste.since, waste.until, [finding], {}, {}), lambda _kind: "")
     return {

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from billing.invoicing import manual_lines
+from billing.models import EfficiencySnapshot
+from billing.reports import efficiency
 from billing.rules.money import Money
 from clusters import capacity
 from clusters.connectors.base import NodeSeen, NodeState
+from portal.core.outbox import outbox
 from portal.core.tenants.models import User
 from tests import builders
 from tests.scenarios.reports import worked
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, Theme, chromium, visit
 from tests.web.house import a_house
+from tests.web.test_close_in_a_browser import meanwhile
 
 if TYPE_CHECKING:
     from pytest_django.live_server_helper import LiveServer
@@ -78,3 +83,30 @@ def test_the_longer_words_of_german_cut_nothing_off(live_server: LiveServer) -> 
                 sign_in(seen.page, live_server.url, house.ann.email, f"/t/vision-lab/{path}")
                 assert max(seen.page.evaluate(beyond), default=0) <= 0
                 assert seen.overflow() <= 0
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_page_that_waits_for_a_worker_shows_its_figures_by_itself(
+    live_server: LiveServer, width: int, theme: Theme, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(efficiency, "LARGE", 0)
+    a_house(close=False)
+    worked("17", "2026-03-02 10:00", "0", covered=7200)
+    with chromium() as browser, visit(browser, width=width, theme=theme) as seen:
+        path = "/t/vision-lab/efficiency/"
+        sign_in(seen.page, live_server.url, "ann@vision.example", path + MARCH)
+        expect(seen.page.get_by_role("heading", name="Being computed")).to_be_visible()
+        seen.page.screenshot(path=tmp_path / f"waits-{width}-{theme}.png", full_page=True)
+        meanwhile(outbox.drain)
+        expect(seen.page.get_by_role("heading", name="Held and not used")).to_be_visible()
+        expect(seen.page.get_by_text("As of")).to_be_visible()
+        seen.page.screenshot(path=tmp_path / f"as-of-{width}-{theme}.png", full_page=True)
+        assert seen.overflow() <= 0
+        meanwhile(lambda: EfficiencySnapshot.objects.update(as_of=builders.at("2026-04-01"), seconds=0))
+        seen.page.get_by_role("link", name="1 job").first.click()
+        expect(seen.page.get_by_text("Newer figures are being computed.")).to_be_visible()
+        meanwhile(outbox.drain)
+        expect(seen.page.get_by_text("Newer figures are being computed.")).not_to_be_visible()
+        expect(seen.page.get_by_role("link", name="17", exact=True)).to_be_visible()
+        assert seen.complaints() == []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from billing.models import RatedJob
+from billing.models import EfficiencySnapshot, RatedJob
+from billing.reports import efficiency
 from clusters import capacity
 from clusters.connectors.base import NodeSeen, NodeState
 from clusters.models import UsageRecord, UtilisationHour
+from portal.core.outbox import outbox
 from tests import builders
 from tests.scenarios.reports import METRIC, worked
 from tests.scenarios.test_waste import a_lab
@@ -182,3 +184,42 @@ def test_a_cluster_that_is_no_longer_read_hides_nothing_of_what_others_held() ->
     assert "Zero utilization 10.00 16.7 %" in text
     assert "1 job 24.00 $53.04 $52.04" in text
     assert "4.00 $6.16" in words(page(ann, f"{ANNS}waste/too-large-model/{MARCH}"))
+
+
+def test_a_large_tenant_is_shown_a_snapshot_and_its_page_asks_until_a_worker_has_made_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(efficiency, "LARGE", 0)
+    _cluster, lab = a_lab()
+    ann = builders.a_person("ann@vision.example", lab)
+    jobs = f"{ANNS}waste/too-many-gpus/{MARCH}"
+    for path in (ANNS + MARCH, jobs):
+        html = page(ann, path)
+        assert "Being computed" in html
+        assert f'hx-get="{path.replace("&", "&amp;")}"' in html
+        assert "Nothing found" not in html
+        assert "No job in this period" not in html
+    asks = {"HX-Request": "true"}
+    answer = signed_in(ann).get(ANNS + MARCH, headers=asks)
+    assert "HX-Refresh" not in answer.headers
+    assert b"<html" not in answer.content
+    outbox.drain()
+    answer = signed_in(ann).get(ANNS + MARCH, headers=asks)
+    assert answer.headers["HX-Refresh"] == "true"
+    html = page(ann, ANNS + MARCH)
+    assert "As of " in html
+    assert "hx-trigger" not in html.partition('id="as-of"')[2].partition("</div>")[0]
+    assert "Zero utilization 10.00 16.7 %" in words(html)
+    assert "1 job 24.00 $53.04 $52.04" in words(html)
+    assert "wide" in words(page(ann, jobs))
+    assert "dark" in page(ann, f"{ANNS}{MARCH}&by=pod")
+
+
+def test_an_operator_who_looks_at_a_large_tenant_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(efficiency, "LARGE", 0)
+    a_lab()
+    client = signed_in(builders.an_operator())
+    client.post("/operator/tenants/vision-lab/look/", {"reason": "ticket 4711"})
+    html = client.get(ANNS + MARCH).content.decode()
+    assert "Zero utilization 10.00 16.7 %" in words(html)
+    assert not EfficiencySnapshot.objects.exists()
