@@ -48,6 +48,15 @@ class Energy:
 
 
 @dataclass(frozen=True, slots=True)
+class Beyond:
+    """What a pod used beyond its requests, by one meter."""
+
+    title: str
+    unit: str
+    quantity: Fraction
+
+
+@dataclass(frozen=True, slots=True)
 class JobLife:
     """Moments are epoch seconds, None where unknown; `stretches` are empty of jobs without GPUs or telemetry."""
 
@@ -60,6 +69,7 @@ class JobLife:
     time_limit: int | None  # seconds
     stretches: Sequence[Stretch]
     energy: Energy | None = None  # where its cluster counts it
+    beyond: Sequence[Beyond] = ()
 
     @property
     def waited(self) -> int | None:
@@ -93,10 +103,13 @@ def life(record: int) -> JobLife | None:
         row = cursor.fetchone()
         if row is None:
             return None
-        submitted, eligible, started, finish, ended, suspended, limit, gpus, title, unit, joules = row
+        submitted, eligible, started, finish, ended, suspended, limit, gpus, title, unit, joules, use = row
+        beyond = [
+            Beyond(title, unit, Fraction(quantity, parts)) for title, unit, quantity, parts in use or ()
+        ]
         energy = Energy(title, unit, None if joules is None else int(joules)) if title else None
         if started is None or finish is None or not gpus or finish <= started:
-            return JobLife(submitted, eligible, started, finish, ended, suspended, limit, (), energy)
+            return JobLife(submitted, eligible, started, finish, ended, suspended, limit, (), energy, beyond)
         first = started // HOUR * HOUR
         hours = -(-(finish - first) // HOUR)
         width = -(-hours // STRETCHES) * HOUR
@@ -111,4 +124,4 @@ def life(record: int) -> JobLife | None:
             Fraction(covered),
         )
         stretches.append(Stretch(since, until, held, int(covered), Fraction(busy)))
-    return JobLife(submitted, eligible, started, finish, ended, suspended, limit, stretches, energy)
+    return JobLife(submitted, eligible, started, finish, ended, suspended, limit, stretches, energy, beyond)

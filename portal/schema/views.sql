@@ -184,6 +184,31 @@ WHERE j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::
   AND u.meter = '' AND u.started IS NOT NULL;
 GRANT SELECT ON billing_ownenergy TO clustertab_portal;
 
+-- What the tenant's pods used beyond their requests, in the smallest quantity of each meter, `parts` of which are a unit.
+-- The sums of hours have keys made of the pod's uid (clusters.connectors.prometheus.pod_use).
+CREATE VIEW billing_ownuse WITH (security_barrier = true) AS
+SELECT j.tenant_id, j.record_id, x.title, x.unit, x.parts, x.quantity
+FROM billing_ratedjob j
+JOIN clusters_usagerecord u ON u.id = j.record_id
+JOIN clusters_cluster c ON c.id = u.cluster_id
+CROSS JOIN LATERAL (
+    SELECT m.title, m.unit, s.share_den AS parts, sum(s.quantity) AS quantity
+    FROM generate_series(u.started / 3600 * 3600, coalesce(u.ended, u.seen_until), 3600) AS hour
+    CROSS JOIN (VALUES ('cpu'), ('memory')) AS k (what)
+    JOIN clusters_usagerecord e ON e.cluster_id = u.cluster_id
+        AND e.source_key = 'use/' || k.what || '/' || split_part(u.source_key, '/', 1) || '/'
+            || to_char(to_timestamp(hour) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24"Z"')
+    JOIN billing_ratedjob s ON s.record_id = e.id AND s.tenant_id = j.tenant_id
+    JOIN clusters_declaredmeter m ON m.name = e.meter
+    WHERE e.id >= month_number(u.started)::bigint << 40
+      AND e.id < (month_number(coalesce(u.ended, u.seen_until)) + 1)::bigint << 40
+    GROUP BY m.title, m.unit, s.share_den
+) x
+WHERE j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
+  AND ((SELECT nullif(current_setting('app.users', true), '')) IS NULL OR j."user" = ANY ((SELECT own_users())::text[]))
+  AND c.kind = 'prometheus' AND u.meter = '' AND u.started IS NOT NULL;
+GRANT SELECT ON billing_ownuse TO clustertab_portal;
+
 -- Its own usage as rating reads it, column by column that of `clusters_run`, to try another plan on it: of accounts that
 -- were the tenant's while it ran.
 CREATE VIEW billing_ownusage WITH (security_barrier = true) AS

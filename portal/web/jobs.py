@@ -202,7 +202,7 @@ def job(request: TenantRequest, record: int) -> HttpResponse:
         "strip_summary": shown.strip_summary(job_life) if job_life and job_life.stretches else "",
         "job": rated_job,
         "whole": _whole(request, rated_job.row),
-        "facts": {**_facts(rated_job.row, request.zone), **_energy(job_life)},
+        "facts": {**_facts(rated_job.row, request.zone), **_measured(job_life)},
         "pieces": pieces,
         "credits": [(row, amount_of(row)) for row in listing.of_run(request.tenant, record)],
         "acts": job_acts.addresses(request.tenant.slug, rated_job.row)
@@ -311,14 +311,17 @@ def _facts(row: RatedJob, zone: ZoneInfo) -> dict[str, str]:
     }
 
 
-def _energy(job_life: JobLife | None) -> dict[str, str]:
-    """Of a cluster that counts it; of a job that runs on Slurm it is not known yet."""
-    if job_life is None or (energy := job_life.energy) is None:
+def _measured(job_life: JobLife | None) -> dict[str, str]:
+    """Energy, of a cluster that counts it: of a job that runs on Slurm it is not known yet. And use beyond requests."""
+    if job_life is None:
         return {}
-    if energy.quantity is None:
-        return {energy.title: _("unknown") if job_life.ended is not None else _("not measured yet")}
     so_far = "" if job_life.ended is not None else f" {_('so far')}"
-    return {energy.title: f"{say.quantity(energy.quantity)} {energy.unit}{so_far}"}
+    facts = {one.title: f"{say.quantity(one.quantity)} {one.unit}{so_far}" for one in job_life.beyond}
+    if (energy := job_life.energy) is None:
+        return facts
+    if energy.quantity is None:
+        return {energy.title: _("unknown") if job_life.ended is not None else _("not measured yet"), **facts}
+    return {energy.title: f"{say.quantity(energy.quantity)} {energy.unit}{so_far}", **facts}
 
 
 def _memory(mib: int) -> str:

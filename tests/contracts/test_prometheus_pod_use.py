@@ -31,14 +31,16 @@ from clusters.connectors.prometheus.option_parsing import options_from
 from clusters.connectors.prometheus.options import CpuMemory, UseOptions
 from clusters.connectors.prometheus.queries import Queries
 from clusters.connectors.sums import MeterUnit
-from clusters.models import ClusterKind, UsageRevision
-from tests.builders import LONG_AGO, a_cluster, a_plan, a_tenant
+from clusters.models import ClusterKind, UsageRecord, UsageRevision
+from tests.builders import LONG_AGO, a_cluster, a_person, a_plan, a_tenant
 from tests.contracts.prometheus_reading import HOUR, connector
 from tests.contracts.prometheus_worlds import Stories, World, Worlds
 from tests.integration.prom_lab import Lab
 from tests.schedulers import a_connection
 from tests.stories import closed, prove
 from tests.sums import lines_of, sums_of
+from tests.web.house import page
+from tests.web.test_overview import words
 
 GIB = 1 << 30
 CPU, MEMORY = "cpu-use", "memory-use"
@@ -325,3 +327,8 @@ def test_an_hour_that_is_pulled_again_is_billed_once_and_closes_in_its_own_unit(
     prove()
     assert Fraction(sums_of(CPU)["billed"]) == cores
     assert Fraction(sums_of(MEMORY)["billed"]) == gib
+
+    record = UsageRecord.objects.get(source_key="use-steady/main/nvidia_com_gpu").pk
+    shown = words(page(a_person("ann@team.example", team), f"/t/team/jobs/{record}/"))
+    assert "CPU beyond requests 1.975 core-hours so far" in shown
+    assert "Memory beyond requests 4 GiB-hours so far" in shown
