@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,13 @@ from bench.result import DifferentWorkError, Goal, Result
 from bench.scale import Scale
 
 NAMES = ("kube", "kubehours")
+USE = "kubeuse"
+GIB = 1 << 30
+METERS = ("volumes", "cpu-beyond", "memory-beyond")
+OPTIONS: dict[str, Any] = {
+    "volumes": "volumes",
+    "use": {"cpu": "cpu-beyond", "memory": "memory-beyond"},
+}
 RUN = "bench_run"
 HOUR, DAY = 3_600, 86_400
 NAMESPACES = 50  # among which the lab spreads its pods
@@ -37,23 +45,30 @@ for since, until in {windows}:
 
 def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     """Usage with utilisation, stored and rated. Both pulls have to come to the same rows."""
-    if not names & set(NAMES):
+    if not names & {*NAMES, USE}:
         return
     pods = scale.of(5_000)
     try:
-        with _prometheus(pods) as (url, base):
+        with _prometheus(pods, use=USE in names) as (url, base):
             day, hours = [(base, base + DAY)], [(at, at + HOUR) for at in range(base, base + DAY, HOUR)]
             outcomes = {}
-            for name, windows in zip(NAMES, (day, hours), strict=True):
-                queries = _queries(url, windows)
+            kinds: list[tuple[str, list[tuple[int, int]], dict[str, Any]]] = [
+                (NAMES[0], day, {}),
+                (NAMES[1], hours, {}),
+                (USE, day, OPTIONS),
+            ]
+            for name, windows, options in kinds:
+                if name not in names:
+                    continue
+                queries = _queries(url, windows, options)
                 ours, least = [], []
                 for _ in range(scale.rounds):
-                    _connect(url, base)
+                    _connect(url, base, options)
                     ours.append(pulling.pulled(postmaster, PULL.format(windows=windows)))
                     outcomes[name] = _rows()
                     least.append(measure(partial(_ask, url, queries), postmaster))
                 yield _result(name, pods, len(queries), middle(ours), middle(least))
-            if outcomes["kube"] != outcomes["kubehours"]:
+            if set(NAMES) <= outcomes.keys() and outcomes["kube"] != outcomes["kubehours"]:
                 raise DifferentWorkError(
                     f"a day at once {outcomes['kube']}, by the hour {outcomes['kubehours']}"
                 )
@@ -68,16 +83,20 @@ class _AbsentError(Exception):
 
 
 def _result(name: str, pods: int, queries: int, ours: Cost, least: Cost) -> Result:
-    how = "a day at once" if name == "kube" else "hour by hour"
+    how = "hour by hour" if name == "kubehours" else "a day at once"
+    how = f"{how} with volumes and use" if name == USE else how
     return Result(
         name, f"Prometheus → usage, {how}, {queries} queries", pods, "pods", ours, least,
-        Goal(), by_wall=True, memory=(ours.peak, MOST), within=WITHIN if name == "kube" else None,
+        Goal(), by_wall=True, memory=(ours.peak, MOST), within=None if name == "kubehours" else WITHIN,
     )  # fmt: skip
 
 
 @contextmanager
-def _prometheus(pods: int) -> Iterator[tuple[str, int]]:
-    """Its address and the day's beginning. Half of the pods run all day, and the device of each is told of."""
+def _prometheus(pods: int, *, use: bool) -> Iterator[tuple[str, int]]:
+    """Its address and the day's beginning. Half of the pods run all day, and the device of each is told of.
+
+    With `use`, so is what each uses of CPU and memory, which is more than every other requests, and a claim of each.
+    """
     from tests.integration import prom_lab
 
     if not prom_lab.SCRIPT.exists():
@@ -90,7 +109,10 @@ def _prometheus(pods: int) -> Iterator[tuple[str, int]]:
     try:
         generator = prom_lab.generator()
         with prom_lab.bare(lab) as url:
-            generator.push(url, _history(generator, pods).out.runs())
+            history = _history(generator, pods)
+            if use:
+                _add_use(generator, history)
+            generator.push(url, history.out.runs())
             yield url, int(generator.BASE)
     finally:
         lab.purge()
@@ -105,15 +127,55 @@ def _history(generator: Any, pods: int) -> Any:
     return history
 
 
-def _connect(url: str, base: int) -> None:
+def _add_use(generator: Any, history: Any) -> None:
+    """Of each pod 2 cores and 4 GiB, by cAdvisor; requests of half of that or twice as much; of one in ten a volume."""
+    labels = {"job": "kubelet", "instance": "n-0:10250", "metrics_path": "/metrics/cadvisor"}
+    begin = generator.BASE - HOUR
+    cadvisor = generator.Target(random.Random("cadvisor"), begin, history.end, labels)
+    ksm = history.ksm[0]
+    for number, pod in enumerate(history.pods):
+        since, until = max(pod["scheduled"], begin), pod["ended"] or history.end
+        named = {"namespace": pod["namespace"], "pod": pod["pod"], "container": "main"}
+        of_pod = {**named, "uid": pod["uid"], "node": "n-0"}
+        for resource, unit, value in (("cpu", "core", 1.0), ("memory", "byte", 2.0 * GIB)):
+            asked = {**of_pod, "resource": resource, "unit": unit}
+            size = value * (1 if number % 2 else 4)
+            history.out.add(ksm, "kube_pod_container_resource_requests", asked, [(since, until, size)])
+        cgroup = {**named, "id": f"/kubepods.slice/{pod['uid']}/main", "name": f"main-{number}"}
+        counter = partial(_cores, since)
+        history.out.add(
+            cadvisor,
+            "container_cpu_usage_seconds_total",
+            {**cgroup, "cpu": "total"},
+            [(since, until, counter)],
+        )
+        history.out.add(cadvisor, "container_memory_working_set_bytes", cgroup, [(since, until, 4.0 * GIB)])
+        if number % 10:
+            continue
+        claim = {"namespace": pod["namespace"], "persistentvolumeclaim": f"home-{number}"}
+        prefix = "kube_persistentvolumeclaim"
+        history.out.add(ksm, f"{prefix}_resource_requests_storage_bytes", claim, [(since, until, 10.0 * GIB)])
+        history.out.add(ksm, f"{prefix}_status_phase", {**claim, "phase": "Bound"}, [(since, until, 1.0)])
+        history.out.add(ksm, f"{prefix}_info", {**claim, "storageclass": "fast"}, [(since, until, 1.0)])
+
+
+def _cores(since: int, at: int) -> float:
+    """The counter of two cores, at milliseconds."""
+    return 2 * (at / 1000 - since)
+
+
+def _connect(url: str, base: int, options: dict[str, Any]) -> None:
+    from clusters.meters import declare_meter
     from clusters.models import Cluster, Connection
     from tests.builders import a_plan, a_tenant
 
     instance.copy(instance.EMPTY, RUN)
     cluster = Cluster.objects.create(name="kube", kind=Cluster.Kind.PROMETHEUS)
     a_tenant("acme", plan=a_plan(), accounts=[(cluster, f"ns-{number}") for number in range(NAMESPACES)])
+    for name in METERS:
+        declare_meter(name=name, title=name, unit="units", decimals=6)
     Connection.objects.create(
-        cluster=cluster, base_url=url, first_usage_from=datetime.fromtimestamp(base, UTC)
+        cluster=cluster, base_url=url, first_usage_from=datetime.fromtimestamp(base, UTC), options=options
     )
 
 
@@ -137,10 +199,14 @@ def _rows() -> tuple[int, int, str]:
     return counts[0], counts[1], digest.hexdigest()
 
 
-def _queries(url: str, windows: Sequence[tuple[int, int]]) -> list[tuple[str, bytes]]:
+def _queries(
+    url: str, windows: Sequence[tuple[int, int]], options: dict[str, Any]
+) -> list[tuple[str, bytes]]:
     """What the connector asks for these windows: paths with their forms."""
     from clusters.connectors.http import Answer, Endpoint, Http
     from clusters.connectors.prometheus import PrometheusConnector, PrometheusLogin, client
+    from clusters.connectors.prometheus.option_parsing import options_from
+    from clusters.connectors.sums import MeterUnit
 
     queries: list[tuple[str, bytes]] = []
 
@@ -152,7 +218,13 @@ def _queries(url: str, windows: Sequence[tuple[int, int]]) -> list[tuple[str, by
     endpoint = Endpoint(base_url=url)
     with mock.patch.object(client, "Http", Noting):
         for since, until in windows:
-            source = PrometheusConnector(endpoint, login=PrometheusLogin(), clock=lambda: int(time.time()))
+            source = PrometheusConnector(
+                endpoint,
+                login=PrometheusLogin(),
+                options=options_from(options),
+                clock=lambda: int(time.time()),
+                meters={name: MeterUnit(name, 6, 10**6, ()) for name in METERS},
+            )
             for _ in source.usage(since=since, until=until, open_keys=()):
                 pass
     return queries

@@ -155,6 +155,9 @@ def _pods(worlds: Worlds) -> None:
     world.asks("crashed", 2, 4 * GIB)
     world.uses("crashed", 3, 6 * GIB, (0, 1200))
     world.uses("crashed", 3, 6 * GIB, (1200, None), made="2", since=1200)
+    world.asks("loops", 2, 4 * GIB)  # started anew again and again: two of it have samples in one minute
+    for number, begin in enumerate(range(0, 3 * HOUR, 90)):
+        world.uses("loops", 2, 4 * GIB, (begin, begin + 90), made=f"{number}", since=begin)
     world.asks("fell", 2, 4 * GIB)  # the same, where id and name are relabelled away
     world.uses("fell", 3, 6 * GIB, made="", falls=1200)
     over = [(0, 1500, "Running"), (1500, 1530, "Succeeded")]
@@ -211,6 +214,7 @@ def computed(worlds: Worlds) -> dict[str, tuple[str, ...]]:
         "hole": ("0.475", "0.475", "1", "1"),  # 3 × 2970 s, less 2 × 3600; 50 minutes of 6 GiB
         "late": ("", "0.975", "", "2"),
         "crashed": ("0.95", "1", "2", "2"),  # 3 × (1170 + 2370) s
+        "loops": ("", "", "0", "0"),  # 2 × 60 of each 90 s; memory as requested, however often it was counted
         "fell": (f"{Decimal(fell).scaleb(-6).normalize():f}", "1", "2", "2"),
         "again-1": ("0.4", "", "0.833333", ""),  # 2 × 1470 − 1 × 1500 s; 3 − 1 GiB for 1,500 s
         "again-2": ("2.225", "4", "1.7", "3"),  # 5 × 2010 − 1 × 2040 s; 4 − 1 GiB for 2,040 s
@@ -225,7 +229,7 @@ def test_each_hour_costs_the_larger_of_request_and_use_and_what_nobody_measured_
     assert sums(worlds, rows) == computed(worlds)
     runs = {row.source_key: row for row in rows if isinstance(row, UsageFact) and not row.meter}
     assert runs["use-steady/main/nvidia_com_gpu"].cpu_milli == 2000  # the run stays what it requested
-    assert len(runs) == 13
+    assert len(runs) == 14
 
 
 def test_hours_that_are_read_again_or_alone_are_the_same_sums(worlds: Worlds) -> None:
@@ -262,9 +266,9 @@ def test_test_connection_counts_what_is_told(worlds: Worlds) -> None:
         session.now = now
         assert use(session, "Use")
     assert [(one.level, one.sentence) for one in session.findings] == [
-        (Level.OK, "Of 12 pods that are read in the last hour, 11 tell the CPU that they use."),
+        (Level.OK, "Of 13 pods that are read in the last hour, 12 tell the CPU that they use."),
         (Level.OK, f"They are sums of the meter {CPU}."),
-        (Level.OK, "Of 12 pods that are read in the last hour, 11 tell the memory that they use."),
+        (Level.OK, "Of 13 pods that are read in the last hour, 12 tell the memory that they use."),
         (Level.FAIL, f"No meter is called {MEMORY}: the use of memory would be kept aside."),
     ]
 
