@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Pushes Slurm's accounting to ClusterTab from a network that ClusterTab cannot reach. docs/how-to/push-usage.md.
+"""Pushes a scheduler's accounting to ClusterTab from a network that it cannot reach. docs/how-to/push-usage.md.
 
 One file, for the Python 3.6 of old login nodes and newer, with nothing but its standard library: it is copied to a
 host alone. Each row of sacct goes as it was printed: ClusterTab reads it, by the rules of imported files. What is to
 be sent lies in a database on disk until ClusterTab has answered for it, so the agent can be killed at any moment, and
-ClusterTab can be away for days.
+ClusterTab can be away for days. Files of other schedulers go as they are, whole.
 """
 
 import argparse
@@ -61,7 +61,9 @@ DEFAULTS = {
         "timeout_seconds": "600",
     },
     "directory": {"path": "", "settle_seconds": "10"},
+    "files": {"path": "", "format": "", "settle_seconds": "10"},
 }
+FORMATS = ("pbs", "lsf", "grid-engine", "grid-engine-per-slot", "opencost", "litellm", "sacct-json")
 MOST_EVENTS, MOST_BYTES = 1000, 4 << 20  # of a request; ClusterTab takes 5 MiB
 LONGEST_ROW, MOST_LINES = 1 << 20, 100  # characters, and lines of one row
 CHUNK = 1000  # rows a transaction
@@ -98,6 +100,12 @@ def stamp(second, end=""):
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)) + end
 
 
+def as_of(name):
+    """The second that a file's name says; None of others."""
+    named = AS_OF.search(name)
+    return named and calendar.timegm(time.strptime("{}{}{}{}".format(*named.groups()), "%Y-%m-%dT%H%M%S"))
+
+
 def read_config(path):
     """The settings by section, each with its default. Raises Trouble."""
     parser = configparser.ConfigParser(interpolation=None)
@@ -118,9 +126,12 @@ def read_config(path):
                 if not re.match(r"\d{1,6}$", value):
                     raise Trouble("{}: {} in [{}] is a whole number.".format(path, name, section))
                 config[section][name] = int(value)
-    if parser.has_section("sacct") == parser.has_section("directory"):
-        raise Trouble("{}: say where rows come from: either [sacct] or [directory].".format(path))
-    config["mode"] = "sacct" if parser.has_section("sacct") else "directory"
+    modes = [name for name in ("sacct", "directory", "files") if parser.has_section(name)]
+    if len(modes) != 1:
+        raise Trouble("{}: say where usage comes from: [sacct], [directory] or [files].".format(path))
+    config["mode"] = modes[0]
+    if modes == ["files"] and config["files"]["format"] not in FORMATS:
+        raise Trouble("{}: format in [files] is {}.".format(path, " or ".join(FORMATS)))
     check_portal(path, config["portal"])
     return config
 
@@ -269,8 +280,9 @@ class Spool:
 class Collector:
     """Puts rows that are new, changed or still open into the spool."""
 
-    def __init__(self, config, spool):
-        self.config, self.spool, self.source = config, spool, config["portal"]["source"]
+    def __init__(self, config, spool, portal):
+        self.config, self.spool, self.portal = config, spool, portal
+        self.source = config["portal"]["source"]
         self.count, self.everything = 0, True
 
     def event(self, key, kind, second, data, sequence=0):
@@ -289,10 +301,12 @@ class Collector:
             self.spool.check_room()
             if self.config["mode"] == "sacct":
                 self.ask_sacct()
+            elif self.config["mode"] == "files":
+                self.read_directory(self.send_file)
             else:
-                self.read_directory()
+                self.read_directory(self.read_file)
             self.spool.db.execute("DELETE FROM row WHERE touched < ?", (int(time.time()) - FORGET,))
-        except (Trouble, OSError, sqlite3.Error) as error:
+        except (Trouble, HoldError, OSError, sqlite3.Error) as error:
             say("Reading stopped: {}".format(error))
             return False
         finally:
@@ -412,25 +426,24 @@ class Collector:
                     "sacct ended with {}: {}".format(code, errors.read(500).decode(errors="replace").strip())
                 )
 
-    def read_directory(self):
-        """Each complete file that is new or has changed, in the order of names."""
-        path, names = self.config["directory"]["path"], set()
-        for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
-            if (
-                entry.name.startswith(".")
-                or entry.name.endswith(UNFINISHED)
-                or not entry.is_file(follow_symlinks=False)
-            ):
+    def read_directory(self, read):
+        """Have each complete file that is new or has changed read, in the order of names."""
+        settings, names = self.config[self.config["mode"]], set()
+        for entry in sorted(os.scandir(settings["path"]), key=lambda entry: entry.name):
+            is_final = not entry.name.startswith(".") and not entry.name.endswith(UNFINISHED)
+            if not is_final or not entry.is_file(follow_symlinks=False):
                 continue
             names.add(entry.name)
             seen = entry.stat(follow_symlinks=False)
-            state = "{} {} {}".format(seen.st_ino, seen.st_size, seen.st_mtime_ns)
+            state = "{} {} {}".format(seen.st_ino, seen.st_size, seen.st_mtime_ns) + settings.get(
+                "format", ""
+            )
             is_known = self.spool.one("SELECT state FROM file WHERE name = ?", entry.name) == state
             still = time.time() - max(seen.st_mtime, seen.st_ctime)
-            if is_known or not seen.st_size or still < self.config["directory"]["settle_seconds"]:
+            if is_known or not seen.st_size or still < settings["settle_seconds"]:
                 continue
             try:
-                self.read_file(entry, seen)
+                read(entry, seen)
             except OSError as error:
                 say("{} cannot be read now: {}.".format(entry.name, error))
                 self.everything = False
@@ -443,11 +456,17 @@ class Collector:
             if name not in names:
                 self.spool.db.execute("DELETE FROM file WHERE name = ?", (name,))
 
+    def send_file(self, entry, seen):
+        """Whole, as it is: ClusterTab stores it before it answers, and a worker there imports it."""
+        with open(entry.path, "rb") as file:
+            if os.fstat(file.fileno()).st_size != seen.st_size:
+                raise OSError("it has grown meanwhile")
+            state = self.portal.put_file(entry.name, file, seen.st_size, self.config["files"]["format"])
+        say("Sent {}: {}.".format(entry.name, state))
+
     def read_file(self, entry, seen):
-        named = AS_OF.search(entry.name)
-        second = int(seen.st_mtime)
-        if named:
-            second = calendar.timegm(time.strptime("{}{}{}{}".format(*named.groups()), "%Y-%m-%dT%H%M%S"))
+        named = as_of(entry.name)
+        second = named or int(seen.st_mtime)
         if second > time.time() + MOST_SKEW:
             raise Trouble("it is of the future, by its name or its time of writing.")
         with open(entry.path, "rb") as file:
@@ -485,12 +504,14 @@ class Portal:
             raise Trouble("ca_file cannot be read: {}".format(error))
         self.opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), NoRedirect)
 
-    def ask(self, path, body=None):
+    def ask(self, path, body=None, **more):
         """(status, value of the answer, headers). Raises HoldError where none came."""
         key = read_key(self.settings["key_file"])
         headers = {"Authorization": "Bearer " + key, "User-Agent": "clustertab-agent"}
-        headers["Content-Type"] = "application/cloudevents-batch+json"
-        request = urllib.request.Request(self.settings["url"].rstrip("/") + "/api/v1/" + path, body, headers)
+        headers["Content-Type"] = "application/octet-stream" if more else "application/cloudevents-batch+json"
+        headers.update(more.pop("headers", {}))
+        address = self.settings["url"].rstrip("/") + "/api/v1/" + path
+        request = urllib.request.Request(address, body, headers, **more)
         try:
             try:
                 answer = self.opener.open(request, timeout=self.settings["timeout_seconds"])
@@ -522,6 +543,21 @@ class Portal:
         """Status, answer and headers to a batch."""
         path = "usage-events?cluster=" + urllib.parse.quote(self.settings["cluster"], safe="")
         return self.ask(path, b"[" + b",".join(text.encode() for text in texts) + b"]")
+
+    def put_file(self, name, file, size, form):
+        """What becomes of it. Raises Trouble where ClusterTab will not have it, HoldError where it did not come."""
+        query, moment = {"format": form}, as_of(name)
+        if moment:
+            query["as_of"] = stamp(moment, "Z")
+        place = [urllib.parse.quote(word, safe="") for word in (self.settings["cluster"], name)]
+        path = "clusters/{}/files/{}?{}".format(place[0], place[1], urllib.parse.urlencode(query))
+        pieces = iter(lambda: file.read(1 << 20), b"")
+        status, value, headers = self.ask(path, pieces, method="PUT", headers={"Content-Length": str(size)})
+        if status in (400, 413, 422):
+            raise Trouble(str(value.get("detail")))
+        if status != 202:
+            raise self.hold(status, value, headers)
+        return value.get("state")
 
     @staticmethod
     def hold(status, value, headers):
@@ -609,20 +645,18 @@ class Sender:
 def check(config, collector, portal):
     """Try everything, change nothing, and print what works."""
     me = portal.greet()
-    if "usage:push" not in me.get("scopes", []):
-        raise Trouble("The key {!r} lacks the scope usage:push.".format(me.get("name")))
-    status, value, headers = portal.push([])
-    if status != 200:
-        raise portal.hold(status, value, headers)
-    print(
-        "ClusterTab takes usage for {} from the key {}.".format(config["portal"]["cluster"], me.get("prefix"))
-    )
-    if config["mode"] == "directory":
-        print(
-            "{} has {} files.".format(
-                config["directory"]["path"], len(os.listdir(config["directory"]["path"]))
-            )
-        )
+    scope = "imports:write" if config["mode"] == "files" else "usage:push"
+    if scope not in me.get("scopes", []):
+        raise Trouble("The key {!r} lacks the scope {}.".format(me.get("name"), scope))
+    if config["mode"] != "files":
+        status, value, headers = portal.push([])
+        if status != 200:
+            raise portal.hold(status, value, headers)
+    cluster = config["portal"]["cluster"]
+    print("ClusterTab takes usage for {} from the key {}.".format(cluster, me.get("prefix")))
+    if config["mode"] != "sacct":
+        path = config[config["mode"]]["path"]
+        print("{} has {} files.".format(path, len(os.listdir(path))))
     else:
         now = time.time()
         collector.sacct("--starttime", stamp(now - 3600), "--endtime", stamp(now), only=())
@@ -637,7 +671,7 @@ def run(config, arguments):
     if arguments.check:
         # It is writable, and stays as it is.
         with tempfile.TemporaryDirectory(dir=directory) as place, contextlib.closing(Spool(place)) as spool:
-            return check(config, Collector(config, spool), portal)
+            return check(config, Collector(config, spool, portal), portal)
     with open(os.path.join(directory, "lock"), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -646,7 +680,7 @@ def run(config, arguments):
         with contextlib.closing(Spool(directory, config["agent"]["spool_mib"])) as spool:
             if arguments.retry_rejected:
                 spool.retry_refused()
-            return work(config, arguments.once, Collector(config, spool), Sender(portal, spool))
+            return work(config, arguments.once, Collector(config, spool, portal), Sender(portal, spool))
 
 
 def work(config, once, collector, sender):
@@ -663,7 +697,7 @@ def work(config, once, collector, sender):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Pushes Slurm's accounting to ClusterTab.")
+    parser = argparse.ArgumentParser(description="Pushes accounting to ClusterTab.")
     parser.add_argument("--config", default="/etc/clustertab-agent/agent.conf", metavar="FILE")
     parser.add_argument(
         "--check", action="store_true", help="try key, cluster and source, send nothing, and end"

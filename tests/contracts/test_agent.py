@@ -156,7 +156,7 @@ class TestReading:
             spool = agent.Spool(str(tmp_path / "state"))
             spool.most = 400_000
             (tmp_path / "in" / "a.sacct").write_text(jobs(1000))
-            collector = agent.Collector(settings, spool)
+            collector = agent.Collector(settings, spool, None)
             sender = agent.Sender(agent.Portal(settings["portal"]), spool)
             assert not collector.collect()
             assert "spool is full" in capsys.readouterr().err
@@ -176,7 +176,7 @@ class TestRefusals:
         ("change", "sentence"),
         [
             (lambda text: text.replace("[directory]", "[folder]"), "[folder] has no setting"),
-            (lambda text: text + "[sacct]\n", "either [sacct] or [directory]"),
+            (lambda text: text + "[sacct]\n", "say where usage comes from: [sacct], [directory] or [files]"),
             (lambda text: text.replace("settle_seconds = 0", "settle_seconds = soon"), "whole number"),
             (lambda text: text.replace("cluster =", "kluster ="), "no setting 'kluster'"),
             (lambda text: text.replace("cluster = own", ""), "needs cluster"),

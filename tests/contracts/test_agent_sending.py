@@ -22,7 +22,7 @@ def a_sender(folder: Path, url: str, count: int, **settings_: str) -> Any:
     config = agent.read_config(str(a_config(folder, url, **settings_)))
     spool = agent.Spool(tempfile.mkdtemp(dir=folder))
     (folder / "in" / "a.sacct").write_text(jobs(count))
-    agent.Collector(config, spool).collect()
+    agent.Collector(config, spool, None).collect()
     return agent.Sender(agent.Portal(config["portal"]), spool)
 
 
