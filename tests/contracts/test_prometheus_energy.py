@@ -12,7 +12,7 @@ import pytest
 
 from clusters.connectors.base import EnergyHour
 from clusters.connectors.prometheus import Scope, Utilisation
-from tests.contracts.prometheus_reading import HOUR, connector
+from tests.contracts.prometheus_reading import HOUR, connector, findings_of, present
 from tests.contracts.prometheus_worlds import Stories, World, Worlds
 from tests.integration.prom_lab import Lab
 
@@ -61,3 +61,10 @@ def test_power_is_integrated_over_what_was_measured(worlds: Worlds) -> None:
     off = connector(worlds.url, **options)
     rows = list(off.usage(since=begin, until=end, open_keys=()))
     assert not [row for row in rows if isinstance(row, EnergyHour)]
+
+
+def test_the_connection_test_counts_the_gpus_that_tell_their_power(worlds: Worlds) -> None:
+    now = worlds.begin + World.LENGTH
+    with present(worlds.url, now) as url:
+        finding = findings_of(url, now, {"matcher": 'cluster="power"'})["Energy"]
+    assert finding.sentence.startswith(f"{POWER} has ")

@@ -195,6 +195,7 @@ _CHECKS: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
     ("Queues", check_metrics.queues),
     ("DCGM", telemetry),
     ("GPU errors", check_metrics.gpu_errors),
+    ("Energy", check_metrics.energy),
 )
 _CHECKS_OF_SAMPLED: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
     ("Address", _reach),

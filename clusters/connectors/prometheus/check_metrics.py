@@ -12,6 +12,7 @@ from clusters.connectors.prometheus import queries as metrics
 from clusters.connectors.prometheus.catalog import CATALOGUE, PREFERRED, QUEUES, QueueSeries
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, utc, watch
+from clusters.connectors.prometheus.energy import POWER
 from clusters.connectors.prometheus.facts import count_of, naming
 from clusters.connectors.prometheus.gpu_errors import XID
 from clusters.connectors.prometheus.lifecycle import Window
@@ -169,6 +170,18 @@ def gpu_errors(session: CheckSession, subject: str) -> bool:
         f"{XID} has {gpus:,} series in the last hour."
         if gpus
         else f"There is no {XID}: no failed GPU is seen."
+    )
+    session.ok(subject, summary)
+    return True
+
+
+def energy(session: CheckSession, subject: str) -> bool:
+    """Only a meter of the energy of pods needs it."""
+    gpus = session.count(f"{POWER}{{{session.queries.options.busy_matcher}}}")
+    summary = (
+        f"{POWER} has {gpus:,} series in the last hour."
+        if gpus
+        else f"There is no {POWER}: the energy of pods is unknown."
     )
     session.ok(subject, summary)
     return True
