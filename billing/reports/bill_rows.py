@@ -250,7 +250,7 @@ def _decimal(row: Row, name: str) -> Decimal:
         value = Decimal(text)
     except InvalidOperation:
         raise ValueError(f"its {name} is {quoted(text)}, which is no amount.") from None
-    if not value.is_finite() or abs(value) >= LARGEST:
+    if not value.is_finite() or value.copy_abs() >= LARGEST:
         raise ValueError(f"its {name} is {quoted(text)}, which no bill has.")
     if -int(value.as_tuple().exponent) <= MOST_DECIMALS:
         return value

@@ -167,6 +167,7 @@ def test_an_array_itself_and_what_only_waited_are_counted_and_bill_nothing(tmp_p
         ("exec_vnode=(a:ncpus=4:ngpus=1)+(b:ncpus=4:ngpus=1+c:ncpus=2) Resource_List.ngpus=9", 2, 10),
         ("exec_host=a/0-3,5+b/1*2", 0, 7),
         ("exec_gpus=n1-gpu/0+n1-gpu/1 Resource_List.nodes=1:ppn=2:gpus=1", 2, 2),
+        ("exec_vnode=(n1:ncpus=8) Resource_List.select=2:ncpus=8:ngpus=2", 4, 8),
     ],
 )
 def test_what_pbs_and_torque_gave(spec: str, gpus: int, cpus: int, tmp_path: Path) -> None:
@@ -174,6 +175,12 @@ def test_what_pbs_and_torque_gave(spec: str, gpus: int, cpus: int, tmp_path: Pat
     (fact,) = pbs(tmp_path, f"{head} {spec}")
     assert isinstance(fact, UsageFact)
     assert (fact.gpus, fact.cpu_milli) == (gpus, cpus * 1000)
+
+
+@pytest.mark.parametrize("text", ["", "some"])
+def test_a_gpu_job_of_pbs_whose_count_nobody_can_read_is_never_zero(text: str, tmp_path: Path) -> None:
+    (bad,) = pbs(tmp_path, f"{E.replace(':ngpus=2', '')} Resource_List.ngpus={text}")
+    assert isinstance(bad, BadRow)
 
 
 # IBM's reference of lsb.acct (10.1): the fields in their order; of a job with two GPUs on each of two hosts.

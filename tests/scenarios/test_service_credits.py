@@ -105,6 +105,19 @@ def test_a_failed_node_is_credited_in_percent_of_what_was_billed(gpu1: Cluster, 
     )
 
 
+def test_a_pod_whose_node_was_lost_is_credited_and_one_that_was_evicted_is_not(
+    gpu1: Cluster, vision: Tenant
+) -> None:
+    a_rule()
+    ran(gpu1, job_id="train-0", state="NodeLost")
+    ran(gpu1, job_id="train-1", state="Evicted")
+    closed("2026-03", vision)
+    assert reviewed("2026-04-02") == (1, 1)
+    (line,) = ManualLine.objects.all()
+    assert line.amount == -3200
+    assert "job train-0: NodeLost" in line.description
+
+
 def test_xids_of_applications_pay_nobody(gpu1: Cluster, vision: Tenant) -> None:
     a_rule()
     an_error(gpu1, ran(gpu1, state="FAILED"), 31)

@@ -68,6 +68,8 @@ class OpenCostExport:
         start, end = (second(_moment(allocation, field)) for field in ("start", "end"))
         if end <= start:
             raise UnreadableError("log-field", field="end", text=quoted(str(allocation.get("end"))))
+        if "gpuHours" not in allocation:  # OpenCost says 0 where there are none
+            raise UnreadableError("log-field-missing", field="gpuHours")
         seconds = end - start
         gpu_seconds = _rounded(_hours(allocation, "gpuHours") * _HOUR)
         units, rest = divmod(gpu_seconds, seconds)

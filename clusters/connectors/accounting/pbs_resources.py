@@ -72,9 +72,9 @@ def _gpus(values: Mapping[str, str], chunks: list[tuple[str, dict[str, str]]]) -
     if text := values.get("exec_gpus"):
         return text.count("+") + 1
     for name in _GPUS:
-        if text := values.get(f"Resource_List.{name}"):
+        if (text := values.get(f"Resource_List.{name}")) is not None:
             return gpu_count(name, text)
-    for field in ("nodes", "neednodes", "nodect"):
+    for field in ("nodes", "neednodes", "nodect", "select"):
         gpus = sum(
             nodes * gpu_count(name, words[name])
             for nodes, words in _spec(values.get(f"Resource_List.{field}", ""))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import date
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from clusters.connectors.base import Connected, ConnectorError, Secret
@@ -78,7 +78,7 @@ class GpuStackClient(Connected):
         try:
             table = json.loads(body, parse_float=Decimal, parse_int=_whole)
             items, total = table["items"], table["pagination"]["total"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, RecursionError, InvalidOperation):
             items, total = None, None
         if not isinstance(items, list) or not isinstance(total, int):
             raise ConnectorError("gpustack-shape", retry=True, address=self.http.address, path=path)
