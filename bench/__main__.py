@@ -19,7 +19,7 @@ NAMES = (
     "csv", "parquet", "pdf20", "pdf500", "pull", "kube", "kubehours", "kubeuse", "history", "historyone", "bytes",
     "webhooks", "webhooksdead", "apilist", "apideep", "apicost", "apirare", "apiusage", "apiquote", "apikey",
     "push", "pushsums", "quotas", "mayrun", "ratequotas", "workerquotas",
-    "walk",
+    "walk", "pbs", "lsf", "gridengine", "opencost",
 )  # fmt: skip
 
 
@@ -89,6 +89,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
         history,
         intake,
         kubernetes,
+        logs,
         million,
         pulling,
         pushing,
@@ -104,6 +105,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     )
 
     yield from intake.works(scale, postmaster, names)
+    yield from logs.works(scale, postmaster, names)
     yield from history.works(scale, postmaster, names)
     yield from rating.works(scale, postmaster, names)
     yield from whatif.works(scale, postmaster, names)

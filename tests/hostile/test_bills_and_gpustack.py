@@ -15,8 +15,8 @@ from clusters.connectors.gpustack.client import GpuStackClient
 from clusters.connectors.gpustack.options import GpuStackOptions
 from clusters.connectors.gpustack.rows import RowReader
 from clusters.connectors.http import Endpoint
-from tests.contracts.test_gpustack import HOUR as AN_HOUR
-from tests.contracts.test_gpustack import METERS, TEN, USED, an_item
+from tests.contracts.gpustack_reading import HOUR, METERS, TEN, USED
+from tests.contracts.test_gpustack import an_item
 from tests.hostile.mangling import INPUTS, Mangler
 from tests.scenarios.test_bills import HEADER, charge, cur
 
@@ -61,7 +61,7 @@ def test_an_answer_of_gpustack_is_read_or_refused() -> None:
         try:
             items = client._listed("/usage", body)
             reader = RowReader(GpuStackOptions(**USED), METERS)
-            list(reader.hours("instance", items, begin=TEN, end=TEN + AN_HOUR))
+            list(reader.hours("instance", items, begin=TEN, end=TEN + HOUR))
         except ConnectorError:
             refused += 1
     assert 0 < refused < len(bodies)

@@ -41,8 +41,7 @@ class _Fields:
     """The fields of a record, taken from left to right."""
 
     def __init__(self, text: str) -> None:
-        self._fields = [(match[1] or "").replace('""', '"') if match[2] is None else match[2]
-                        for match in _TOKEN.finditer(text)]  # fmt: skip
+        self._fields: list[str] = [bare or text_.replace('""', '"') for text_, bare in _TOKEN.findall(text)]
         self._at = 0
 
     @property
