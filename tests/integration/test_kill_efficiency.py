@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -36,21 +37,34 @@ def test_figures_are_those_before_or_after_however_often_a_worker_is_killed(
         first = EfficiencySnapshot.objects.get()
         assert (first.requested_at, first.answers["project"]["rows"][0][0]) == (None, "gpu")
         ingest(cluster, a_job(started="2026-03-20", ended="2026-03-21", user="new"))
-        message = requested(snapshot.pk)
+        message, shown = requested(snapshot.pk), first
         for _kill in range(KILLS):
             killed += op.is_killed_doing(
-                "task", CONSUME, message, count=lambda: 1, at=1, after=dice.uniform(0, took)
+                "task", CONSUME, message, count=lambda: 1, at=1, after=dice.uniform(0, 0.8 * took)
             )
-            now = EfficiencySnapshot.objects.get()
-            if OutboxMessage.objects.filter(done_at=None).exists():
-                assert now.answers == first.answers
-        while OutboxMessage.objects.filter(done_at=None).exists():  # the server ends what the last kill left
-            op.does("task", CONSUME, message)
+            undone, before = is_undone(), shown
+            shown = EfficiencySnapshot.objects.get()
+            if undone:
+                assert shown.answers == before.answers
+            else:  # it was quicker
+                message = requested(snapshot.pk)
+        op.does("task", CONSUME, message)
     assert killed >= KILLS - 2
     last = EfficiencySnapshot.objects.get()
-    assert (last.requested_at, OutboxMessage.objects.filter(done_at=None).count()) == (None, 0)
+    assert (last.requested_at, is_undone()) == (None, False)
     assert any(row[1] == "new" for row in last.answers["user"]["rows"])
     assert not any(row[1] == "new" for row in first.answers["user"]["rows"])
+
+
+def is_undone() -> bool:
+    """Whether the message is to be done again, once the server has let go of what a killed worker held."""
+    undone = OutboxMessage.objects.undone()
+    while undone.exists():
+        with transaction.atomic():
+            if undone.select_for_update(skip_locked=True).first() is not None:
+                return True
+        time.sleep(0.05)
+    return False
 
 
 CONSUME = "portal.core.outbox.outbox.consume"
