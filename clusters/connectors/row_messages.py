@@ -126,6 +126,9 @@ SENTENCES: Mapping[str, str] = {
         "{annotation}={text} gives no share of a GPU; for memory the node's label nvidia.com/gpu.memory is needed too."
     ),
     "unknown-mig-profile": _("The MIG profile {profile} is not known: add its share of a {model}."),
+    "unread-claim": _(
+        "It holds devices by the resource claim {claim}, and no release of kube-state-metrics tells which ones."
+    ),
     "unknown-replicas": _(
         "The device is shared, but the node does not say among how many ({label}): let kube-state-metrics export its "
         "labels, with --metric-labels-allowlist=nodes=[nvidia.com/*]."

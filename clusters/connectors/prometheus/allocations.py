@@ -17,13 +17,21 @@ from clusters.connectors.prometheus.hami import OF_VGPUS, VGPUS
 from clusters.connectors.prometheus.lifecycle import Window
 from clusters.connectors.prometheus.options import CpuMemory, Hami, LabelNames
 from clusters.connectors.prometheus.pod_requests import sidecars_in
-from clusters.connectors.prometheus.queries import CPU_MEMORY, DEVICES, INIT_REQUESTS, REQUESTS, Queries
+from clusters.connectors.prometheus.queries import (
+    CLAIM_INFO,
+    CPU_MEMORY,
+    DEVICES,
+    INIT_REQUESTS,
+    REQUESTS,
+    Queries,
+    parts,
+)
 from clusters.connectors.prometheus.responses import Series, first, whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodAllocation:
-    """What one container of a pod holds: `count` of a resource, or with an annotation, parts of devices.
+    """What one container of a pod holds: `count` of a resource, or with an annotation, parts of devices, or a claim.
 
     `resource` is as kube-state-metrics spells it, or the annotation's name; `annotated` is what that says. `of_each` is
     what is requested of each of HAMi's vGPUs.
@@ -90,15 +98,8 @@ def _rows(series: Iterable[Series], names: LabelNames) -> list[PodAllocation]:
     for one in series:
         if one.value is None:
             continue
-        row = PodAllocation(
-            uid=one.metric.get("uid", ""),
-            namespace=spelled(one, "namespace", names),
-            pod=spelled(one, "pod", names),
-            node=spelled(one, "node", names),
-            container=spelled(one, "container", names),
-            resource=one.metric.get("resource", ""),
-            count=one.value[1],
-        )
+        container = spelled(one, "container", names)
+        row = _of(one, names, one.value[1], one.metric.get("resource", ""), container=container)
         before = rows.get(row.key)
         if before is None or (row.count, row.node) > (before.count, before.node):
             rows[row.key] = row
@@ -181,18 +182,47 @@ def in_part(
         labels = annotated.get(one.metric.get("uid", ""))
         if labels is None:  # a pod that nobody asked for
             continue
-        row = PodAllocation(
-            uid=one.metric.get("uid", ""),
-            namespace=spelled(one, "namespace", names),
-            pod=spelled(one, "pod", names),
-            node=spelled(one, "node", names),
-            container="",
-            resource=annotation.removeprefix("annotation_"),
-            count=_devices(labels.get(DEVICES, "")),
-            annotated=labels.get(annotation, ""),
-        )
+        count, text = _devices(labels.get(DEVICES, "")), labels.get(annotation, "")
+        row = _of(one, names, count, annotation.removeprefix("annotation_"), annotated=text)
         rows[row.key] = row
     return [row for _, row in sorted(rows.items())]
+
+
+def claimed(client: PrometheusClient, queries: Queries, window: Window) -> list[PodAllocation]:
+    """Each resource claim of each pod that has a node. Which devices it holds is not told."""
+    claims: dict[str, dict[str, str]] = defaultdict(dict)
+    for one in client.instant(queries.claims(window.length), window.at):
+        of_pod, name = claims[one.metric.get("uid", "")], one.metric.get("claim_name", "")
+        of_pod[name] = max(one.metric.get("resourceclaim_name", ""), of_pod.get(name, ""))
+    rows: dict[str, PodAllocation] = {}
+    for some in parts(sorted(claims)):
+        for one in client.instant(queries.of(some).places(window.length), window.at):
+            for name, claim in claims.get(one.metric.get("uid", ""), {}).items():
+                texts = {"container": name, "annotated": claim or name}
+                row = _of(one, queries.options.labels, Decimal(1), CLAIM_INFO, **texts)
+                rows[row.key] = row
+    return [row for _, row in sorted(rows.items())]
+
+
+def _of(
+    series: Series,
+    names: LabelNames,
+    count: Decimal,
+    resource: str,
+    *,
+    container: str = "",
+    annotated: str = "",
+) -> PodAllocation:
+    return PodAllocation(
+        uid=series.metric.get("uid", ""),
+        namespace=spelled(series, "namespace", names),
+        pod=spelled(series, "pod", names),
+        node=spelled(series, "node", names),
+        container=container,
+        resource=resource,
+        count=count,
+        annotated=annotated,
+    )
 
 
 def _devices(text: str) -> Decimal:

@@ -192,6 +192,7 @@ _CHECKS: tuple[tuple[str, Callable[[CheckSession, str], bool]], ...] = (
     ("Outcomes", check_pods.outcomes),
     ("CPU and memory", check_pods.cpu_memory),
     ("HAMi", check_pods.hami),
+    ("Claims", check_pods.claims),
     ("Queues", check_metrics.queues),
     ("DCGM", telemetry),
     ("GPU errors", check_metrics.gpu_errors),

@@ -6,7 +6,7 @@ from clusters.connectors.prometheus import queries as metrics
 from clusters.connectors.prometheus.check_metrics import CHECK_WINDOW, CheckSession
 from clusters.connectors.prometheus.facts import count_of
 from clusters.connectors.prometheus.hami import MEMORY, NODE_GPUS, NODE_MEMORY, OF_VGPUS
-from clusters.connectors.prometheus.options import Hami
+from clusters.connectors.prometheus.options import Claims, Hami
 from clusters.connectors.prometheus.pod_jobs import NOBODY
 
 
@@ -114,6 +114,28 @@ def hami(session: CheckSession, subject: str) -> bool:
         )
     else:
         session.ok(subject, sentence)
+    return True
+
+
+def claims(session: CheckSession, subject: str) -> bool:
+    """Pods that may hold devices which nothing tells of."""
+    selector = session.queries.pod(metrics.CLAIM_INFO)
+    series = session.client.instant(
+        f"count(count by (uid) (count_over_time({selector}[{metrics.span(CHECK_WINDOW)}])))", session.now
+    )
+    pods = int(series[0].value[1]) if series and series[0].value else 0
+    quarantined = session.queries.options.claims is Claims.QUARANTINE
+    if pods and not quarantined:
+        session.warn(
+            subject,
+            f"{count_of(pods, 'pod')} had resource claims in the last hour: GPUs that these hold are not billed.",
+            "If they hold GPUs, set the option claims to quarantine, or let pods request the extended resource of "
+            "their device class.",
+        )
+    elif quarantined:
+        session.ok(
+            subject, f"{count_of(pods, 'pod')} had resource claims in the last hour, which are quarantined."
+        )
     return True
 
 

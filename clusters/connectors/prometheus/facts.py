@@ -15,6 +15,7 @@ from clusters.connectors.prometheus.nodes import PRODUCT, NodeLabels, Shape, fra
 from clusters.connectors.prometheus.options import AccountFrom, Hami, PrometheusOptions
 from clusters.connectors.prometheus.pod_requests import CpuAndMemory
 from clusters.connectors.prometheus.pods import Attributes, Owners
+from clusters.connectors.prometheus.queries import CLAIM_INFO
 from clusters.connectors.prometheus.responses import Labels, whole
 from portal.excerpt import excerpt
 
@@ -92,6 +93,8 @@ class Facts:
         if self.options.hami is not Hami.OFF and allocation.resource == VGPUS:
             share = vgpu_share(allocation.of_each, node, self.options.hami)
             return replace(shape(VGPUS, node, self.options), share=share)
+        if allocation.resource == CLAIM_INFO:
+            raise UnreadableError("unread-claim", claim=excerpt(allocation.annotated))
         if not allocation.annotated:
             return shape(allocation.resource, node, self.options)
         share = fraction(allocation.resource, allocation.annotated, node)

@@ -49,6 +49,13 @@ class Hami(StrEnum):
     LARGER = "larger"  # of the two
 
 
+class Claims(StrEnum):
+    """What becomes of pods that hold devices by resource claims: which, no metric tells."""
+
+    OFF = "off"  # nothing: their claims hold no GPUs
+    QUARANTINE = "quarantine"
+
+
 class AccountFrom(StrEnum):
     """Where a pod's account is written."""
 
@@ -185,6 +192,7 @@ class PrometheusOptions:
     parameters: Mapping[str, str | list[str]] = field(default_factory=dict)  # with every query
     cpu_memory: CpuMemory = CpuMemory.DEVICES
     hami: Hami = Hami.OFF
+    claims: Claims = Claims.OFF
     use: UseOptions | None = None  # pods cost the larger of request and use; None: what they request
     preset: Preset | None = None
     utilisation: Utilisation = field(default_factory=Utilisation)

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
-from clusters.connectors.prometheus.allocations import PodAllocation, in_part, requested, spelled
+from clusters.connectors.prometheus.allocations import PodAllocation, claimed, in_part, requested, spelled
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.lifecycle import Life, Lifecycle, Window, ask_of_pods, read_of_pods
-from clusters.connectors.prometheus.options import AccountFrom
+from clusters.connectors.prometheus.options import AccountFrom, Claims
 from clusters.connectors.prometheus.outcomes import outcomes
 from clusters.connectors.prometheus.pod_jobs import Owner, owners_of
 from clusters.connectors.prometheus.pod_requests import CpuAndMemory, requests_of
 from clusters.connectors.prometheus.queries import (
+    CLAIM_INFO,
     CREATED,
     FRACTIONS,
     INIT_REQUESTS,
@@ -61,7 +62,7 @@ class PodGroup:
 
 def pod_groups(client: PrometheusClient, queries: Queries, window: Window) -> Iterable[PodGroup]:
     """Pods whose containers ask for devices, those whose init containers alone do, then those that hold parts of them
-    by an annotation. One group at a time."""
+    by an annotation, and those with resource claims. One group at a time."""
     claims = requested(client, queries, window)
     uids = claims.holders
     groups: list[tuple[str, Sequence[PodAllocation]]] = []
@@ -75,6 +76,8 @@ def pod_groups(client: PrometheusClient, queries: Queries, window: Window) -> It
             uids.update(annotated)
             places = client.instant(queries.of(sorted(annotated)).places(window.length), window.at)
             groups.append((annotation, in_part(places, annotated, annotation, queries.options.labels)))
+    if queries.options.claims is Claims.QUARANTINE and (claims_of_pods := claimed(client, queries, window)):
+        groups.append((CLAIM_INFO, claims_of_pods))
     for holder, rows in (("", claims.by_containers), (INIT_REQUESTS, claims.by_init_containers)):
         whole = [one for one in rows if not (one.is_bare and one.uid in uids)]
         if whole or not holder:

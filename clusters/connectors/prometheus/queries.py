@@ -11,6 +11,7 @@ from clusters.connectors.prometheus.options import PrometheusOptions
 
 REQUESTS = "kube_pod_container_resource_requests"
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
+CLAIM_INFO = "kube_pod_resourceclaim_info"
 INIT_INFO = "kube_pod_init_container_info"
 CPU_MEMORY = ("cpu", "memory")
 PHASE = "kube_pod_status_phase"
@@ -83,17 +84,18 @@ class Queries:
         return self.pod(POD_INFO, self._placed)
 
     def presence(self, holder: str) -> str:
-        """Series of pods that hold devices: by request, also of init containers alone, or in part by an annotation.
+        """Series of pods that hold devices: by request, also of init containers alone, in part by an annotation, or by
+        a resource claim.
 
-        `holder`: "", `INIT_REQUESTS`, or the annotation's name.
+        `holder`: "", `INIT_REQUESTS`, the annotation's name, or `CLAIM_INFO`.
         """
-        return self.placed if holder in FRACTIONS else self.requesting(holder or REQUESTS)
+        return self.placed if holder in {*FRACTIONS, CLAIM_INFO} else self.requesting(holder or REQUESTS)
 
     def gate(self, holder: str) -> str:
         """What tells those pods from all others."""
         if holder in FRACTIONS:
             return self.pod(POD_ANNOTATIONS, f'{holder}!=""')
-        return self.requesting(holder or REQUESTS)
+        return self.pod(CLAIM_INFO) if holder == CLAIM_INFO else self.requesting(holder or REQUESTS)
 
     @property
     def _placed(self) -> str:
@@ -126,6 +128,10 @@ class Queries:
         """Pods that hold a part of a device without asking for one."""
         by = f"uid,{annotation},{DEVICES}"
         return most(by, self.pod(POD_ANNOTATIONS, f'{annotation}!=""'), seconds)
+
+    def claims(self, seconds: int) -> str:
+        """The resource claims of pods, by the names that pods give them."""
+        return most("uid,claim_name,resourceclaim_name", self.pod(CLAIM_INFO), seconds)
 
     def places(self, seconds: int) -> str:
         """Where pods are."""
