@@ -81,6 +81,13 @@ class Earned:
     cost: Money | None  # None: not entered for all of it, or several currencies
 
     @property
+    def unused(self) -> Money | None:
+        """What the GPUs cost while no tenant had them; None where the cost or the capacity is not known."""
+        if self.cost is None or not self.capacity:
+            return None
+        return self.cost * (max(self.capacity - self.used, Fraction(0)) / self.capacity)
+
+    @property
     def margin(self) -> Money | None:
         if self.cost is None:
             return None

@@ -126,4 +126,85 @@ HELP: Final[Mapping[str, HelpText]] = {
         "explanation/efficiency",
         "margin",
     ),
+    "line": HelpText(
+        gettext_noop("Amount of a line"),
+        gettext_noop(
+            "The amounts of all jobs of the line are added up exactly and rounded once. The price that applied to "
+            "each second is shown on the page of its job."
+        ),
+        "explanation/amounts",
+        "once-per-line",
+    ),
+    "tiers": HelpText(
+        gettext_noop("Prices"),
+        gettext_noop(
+            "Most prices are for each unit. A price with tiers, or of packages, looks at all that is used at it "
+            "in a billing period."
+        ),
+        "explanation/amounts",
+        "prices-that-look-at-the-total",
+    ),
+    "allowance": HelpText(
+        gettext_noop("Included hours"),
+        gettext_noop(
+            "The earliest usage of a billing period takes them first, and what is left over lapses at its end, "
+            "unless the plan carries it over. For a part of a period there is the same part of them."
+        ),
+        "explanation/amounts",
+        "allowances",
+    ),
+    "live": HelpText(
+        gettext_noop("Cost so far"),
+        gettext_noop(
+            "What running jobs came to up to the last reading of their cluster, at the price of each second and "
+            "the first tier. It grows until they end, and is rounded with its invoice line."
+        ),
+        "explanation/amounts",
+        "accrued-spend",
+    ),
+    "idle-saved": HelpText(
+        gettext_noop("Saved"),
+        gettext_noop(
+            "An estimate at the price of the first unit, never a part of an invoice. A job that meets two rules "
+            "counts in both, so rules are not added up."
+        ),
+        "how-to/idle-jobs",
+        "what-it-saved",
+    ),
+    "revenue": HelpText(
+        gettext_noop("Revenue"),
+        gettext_noop(
+            "Usage at unit prices, before allowances, fees, discounts and tax. The same days of the month before "
+            "are compared with it."
+        ),
+        "explanation/efficiency",
+        "margin",
+    ),
+    "receivables": HelpText(
+        gettext_noop("Receivables"),
+        gettext_noop(
+            "What issued invoices still owe after payments and credit notes. Age counts from the day when they "
+            "were due."
+        ),
+        "explanation/dunning",
+        "the-page-collections",
+    ),
+    "drafts": HelpText(
+        gettext_noop("Preview"),
+        gettext_noop(
+            "What the month would be billed if it was issued now. Nothing is saved or sent, and usage that is "
+            "read until then changes it."
+        ),
+        "how-to/month-end",
+        "checklist",
+    ),
+    "models": HelpText(
+        gettext_noop("Margin of a model"),
+        gettext_noop(
+            "What its tokens earned, less the operating cost of the GPU-hours of the jobs that served it. Say "
+            "which jobs do, or the cost is not known."
+        ),
+        "how-to/tokens",
+        "revenue-cost-and-margin-of-each-model",
+    ),
 }

@@ -240,6 +240,7 @@ def _revenue_tile(row: Revenue) -> Tile:
         label=_("Revenue ({currency})").format(currency=row.currency),
         value=say.money(row.this_month.rounded()),
         note=note,
+        help="revenue",
     )
     return change_of(tile, row.this_month.amount, row.same_days.amount)
 
@@ -251,6 +252,7 @@ def _earned(row: Earned) -> dict[str, object]:
         "used_share": say.percent(row.used, whole) if whole else "",
         "revenue": [money.rounded() for money in row.revenue],
         "cost": row.cost.rounded() if row.cost else None,
+        "unused": row.unused.rounded() if row.unused is not None else None,
         "margin": row.margin.rounded() if row.margin else None,
         "is_loss": row.margin is not None and row.margin.amount < 0,
     }

@@ -29,6 +29,7 @@ class Tile:
     change: str = ""  # "−6.3 %"
     direction: Literal["up", "down", ""] = ""
     href: str = ""  # where the note leads
+    help: str = ""  # a key of `HELP`
 
 
 def _accrued(summary: Overview, accrued: Accrued | None, *, running: bool) -> Tile:

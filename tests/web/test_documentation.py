@@ -77,7 +77,8 @@ def test_html_and_scripts_in_a_page_are_text_and_what_is_no_page_is_no_link() ->
 
 
 def test_each_text_of_help_stands_on_a_page_and_leads_to_a_heading() -> None:
-    used = set(re.findall(r'{% help "([^"]+)" %}', TEMPLATES))
+    tiles = "\n".join(path.read_text() for path in (ROOT / "portal" / "web").glob("*.py"))
+    used = {*re.findall(r'{% help "([^"]+)" %}', TEMPLATES), *re.findall(r'\bhelp="([^"]+)"', tiles)}
     assert used == {*HELP}
     for key, one in HELP.items():
         file = documentation.pages()[one.page].read_text()

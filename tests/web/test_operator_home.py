@@ -108,8 +108,8 @@ def test_revenue_receivables_and_margin_come_out_to_the_cent(house: House) -> No
         amount=Decimal("0.50"),
         valid_from=date(2026, 4, 11),
     )
-    # 4 GPUs: ten days at 1.00 and nine at 0.50 are 960 + 432
-    assert "gpu1 a100 12.00 0.7 % $24.00 $1,392.00 -$1,368.00" in words(page(house.op, HOME))
+    # 4 GPUs: ten days at 1.00 and nine at 0.50 are 960 + 432; 1,812 of 1,824 GPU-hours were nobody's
+    assert "gpu1 a100 12.00 0.7 % $24.00 $1,392.00 $1,382.84 -$1,368.00" in words(page(house.op, HOME))
 
 
 def test_the_home_asks_twenty_queries_at_most_whatever_there_is(house: House) -> None:
