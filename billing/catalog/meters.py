@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from django.utils.translation import gettext as _
+
 from billing.models import Price, Resource
 from billing.rules.meters import Meter, plural
 from clusters.models import DeclaredMeter
 
 _OF_RUNS: Mapping[str, str] = {meter.resource: plural(meter.unit) for meter in Meter}
+_LABELS: Mapping[str, str] = {meter.resource: meter.label for meter in Meter}
 
 
 def units_of(resources: Collection[str]) -> dict[str, str]:
@@ -18,6 +21,15 @@ def units_of(resources: Collection[str]) -> dict[str, str]:
     if declared:
         units |= dict(DeclaredMeter.objects.filter(name__in=declared).values_list("name", "unit"))
     return units
+
+
+def titles_of(resources: Collection[str]) -> dict[str, str]:
+    """By resource what an invoice calls it, in the order given. One query where any is declared."""
+    declared = sorted(set(resources) - set(Resource.values))
+    titles = {name: _(label) for name, label in _LABELS.items()}
+    if declared:
+        titles |= dict(DeclaredMeter.objects.filter(name__in=declared).values_list("name", "title"))
+    return {name: titles.get(name, name) for name in resources}
 
 
 def find(name: str) -> DeclaredMeter | None:

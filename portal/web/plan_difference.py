@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from billing.catalog import line_descriptions
+from billing.catalog.meters import titles_of
 from billing.catalog.version_terms import Term
 from billing.models import (
     Allowance,
@@ -136,9 +137,9 @@ def _days(since: date | None, until: date | None, on: date) -> str:
     return words + (_(", until {day}").format(day=say.day(until)) if until else "")
 
 
-def charged(resources: Iterable[str]) -> str:
-    """`gpu, cpu`; "nothing" where all usage is free."""
-    return ", ".join(resources) or _("nothing")
+def charged(resources: Collection[str]) -> str:
+    """`GPU time, CPU time`, as invoices call it; "nothing" where all usage is free."""
+    return ", ".join(titles_of(resources).values()) or _("nothing")
 
 
 def term_words(term: Term, currency: str) -> str:

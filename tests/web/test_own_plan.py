@@ -19,6 +19,7 @@ from portal.web.own_plan import spans_of
 from tests import builders
 from tests.builders import LONG_AGO
 from tests.quota_stories import look
+from tests.sums import tokens
 from tests.terms import GRADUATED, TENS, VOLUME, a_version
 from tests.web.clock import stand_at
 from tests.web.house import a_house, page, signed_in
@@ -104,6 +105,19 @@ def test_ann_reads_her_own_terms_and_none_of_what_speech_agreed() -> None:
     assert '<rect class="ct-bar-fill" x="0" width="360"' in html  # Sunday's night ends on Monday
     assert signed_in(house.eve).get(PLAN).status_code == 404
     assert Commitment.objects.count() == 1
+
+
+def test_what_is_charged_has_the_names_of_the_invoice() -> None:
+    house = a_house(close=False)
+    version = Price.objects.get(version__plan__name="vision-deal").version
+    assert "Charged: GPU time; all other usage is free." in words(page(house.ann, PLAN))
+    tokens()
+    charges = ["gpu", "cpu", "llm-tokens"]
+    new_version(plan=version.plan, effective_from=date(2026, 6, 1), charges=charges)
+    assert "Charged: GPU time, CPU time, LLM tokens; all other usage is free." in words(page(house.ann, PLAN))
+    client = signed_in(house.ann)
+    client.cookies["django_language"] = "de"
+    assert "Berechnet: GPU-Zeit, CPU-Zeit, LLM tokens;" in words(client.get(PLAN).content.decode())
 
 
 def test_what_begins_later_is_not_told_and_who_has_no_plan_reads_so() -> None:
