@@ -83,8 +83,8 @@ def _document_of(invoice: Invoice) -> InvoiceDocument:
         customer_no=buyer["slug"],
         buyer_reference=buyer.get("buyer_reference", ""),
         purchase_order=buyer["purchase_order"],
-        seller=_party(seller),
-        buyer=_party(buyer),
+        seller=party_of(seller),
+        buyer=party_of(buyer),
         iban=bank.iban if bank else "",
         bic=bank.bic if bank else "",
         payment_reference=bank.reference if bank else "",
@@ -244,7 +244,7 @@ def _seconds(line: InvoiceLine) -> Fraction:
     return Fraction(int(line.seconds_num), line.seconds_den)
 
 
-def _party(frozen: dict[str, str]) -> Party:
+def party_of(frozen: dict[str, str]) -> Party:
     return Party(
         name=frozen["name"],
         address_lines=address_lines(frozen),

@@ -1,4 +1,4 @@
-"""An invoice as a PDF that one would send to a customer, and that an archive accepts."""
+"""An invoice, and a receipt, as a PDF that one would send to a customer, and that an archive accepts."""
 
 from dataclasses import fields, is_dataclass
 from datetime import date
@@ -7,6 +7,7 @@ from typing import Any
 from billing.documents import xrechnung
 from billing.documents.glyphs import printable
 from billing.documents.invoice import InvoiceDocument
+from billing.documents.receipt import Receipt
 from billing.documents.typesetting import typeset
 from billing.documents.words import day_text, words
 
@@ -26,6 +27,12 @@ def render(document: InvoiceDocument, *, einvoice: bytes | None = None) -> bytes
     attached = einvoice.decode() if einvoice else ""
     name = "xrechnung.xml" if xrechnung.SPECIFICATION in attached else "factur-x.xml"
     return typeset(source(document), created=document.issued_on, attached=attached, name=name)
+
+
+def render_receipt(receipt: Receipt) -> bytes:
+    """The receipt, with the same promises as of an invoice."""
+    document = {**_members(receipt), "words": words(receipt.language)}
+    return typeset(document, created=receipt.on, template="receipt")
 
 
 def source(document: InvoiceDocument) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The process that sets documents, one request after the other; `typesetting` starts it and speaks with it.
 
-It imports nothing of ours. A request is JSON: the terms of an e-invoice, whose answer is the XML; or what the
-template takes, the file's date and the XML to attach with its name, whose answer is the PDF. Either may be
-answered by why there is none. It ends when nobody asks for a while and when memory does not come back.
+It imports nothing of ours. A request is JSON: the terms of an e-invoice, whose answer is the XML; or the name of a
+template and what it takes, the file's date and the XML to attach with its name, whose answer is the PDF. Either may
+be answered by why there is none. It ends when nobody asks for a while and when memory does not come back.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ def main() -> None:
 
     profiles: list[list[typst.PDFStandard]] = [["a-3a", "ua-1"], ["1.7"]]
     fonts = typst.Fonts(include_system_fonts=False, include_embedded_fonts=False, font_paths=[HERE / "fonts"])
-    invoices = typst.Compiler(input=HERE / "invoice.typ", font_paths=fonts, ignore_system_fonts=True)
+    templates = {
+        name: typst.Compiler(input=HERE / f"{name}.typ", font_paths=fonts, ignore_system_fonts=True)
+        for name in ("invoice", "receipt")
+    }
     nothing = typst.Compiler(input=HERE / "nothing.typ", font_paths=fonts, ignore_system_fonts=True)
 
     def compiled(payload: dict[str, Any]) -> bytes:
@@ -41,7 +44,7 @@ def main() -> None:
             source["attached"], source["attached-as"] = payload["attached"], payload["name"]
         for standards in profiles:
             try:
-                pdf = invoices.compile(
+                pdf = templates[payload["template"]].compile(
                     format="pdf", sys_inputs=source, pdf_standards=standards, timestamp=created
                 )
             except typst.TypstError as error:

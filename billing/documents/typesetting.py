@@ -38,13 +38,24 @@ class NoAnswerError(TypesettingError):
 
 
 def typeset(
-    document: dict[str, Any], *, created: date, attached: str = "", name: str = "factur-x.xml"
+    document: dict[str, Any],
+    *,
+    created: date,
+    template: str = "invoice",
+    attached: str = "",
+    name: str = "factur-x.xml",
 ) -> bytes:
     """The PDF of what the template takes, with an e-invoice attached under that name where there is one.
 
     Raises TypesettingError.
     """
-    payload = {"document": document, "created": created.isoformat(), "attached": attached, "name": name}
+    payload = {
+        "document": document,
+        "template": template,
+        "created": created.isoformat(),
+        "attached": attached,
+        "name": name,
+    }
     return _answered(payload, noun="pdf")
 
 

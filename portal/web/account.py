@@ -12,9 +12,11 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.utils.translation import gettext as _
 
+from billing.documents.pdf import render_receipt
 from billing.models import Invoice
 from billing.queries import invoices as reading
 from billing.reports.account_statement import AccountStatement, StatementRow, as_csv, load_statements
+from billing.reports.receipts import load_receipts, payments_of
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope
@@ -28,13 +30,12 @@ MISSING = "not-rendered-yet.txt"
 def account(request: TenantRequest) -> HttpResponse:
     year = _year(request)
     first, last = reading.years(request.tenant) or (request.today.year, request.today.year)
+    statements = _load(request.tenant, year)
     page = {
         "year": year,
         "years": [number for number in range(max(last, request.today.year), first - 1, -1) if number != year],
-        "statements": [
-            (one, [(row, _label(row)) for row in one.rows]) for one in _load(request.tenant, year)
-        ],
-        "documents": reading.of_year(request.tenant, year).count(),
+        "statements": [(one, [(row, _label(row)) for row in one.rows]) for one in statements],
+        "documents": reading.of_year(request.tenant, year).count() + len(payments_of(statements)),
     }
     return answer(request, request.frame, page, whole="tenant/account.html")
 
@@ -52,16 +53,22 @@ def account_csv(request: TenantRequest) -> HttpResponse:
 
 @tenant_page(Action.READ_INVOICES, area="invoices")
 def documents(request: TenantRequest) -> HttpResponseBase:
-    """Each invoice and credit note of the year, with its e-invoice where it has one, and the statement of account."""
+    """Each invoice and credit note of the year, with its e-invoice where it has one, a receipt of each payment, and
+    the statement of account."""
     year = _year(request)
     rows = list(reading.of_year(request.tenant, year))
-    if not rows:
+    with acting_scope(request.tenant):
+        statements = load_statements(request.tenant, since=date(year, 1, 1), until=date(year + 1, 1, 1))
+        receipts = load_receipts(request.tenant, statements)
+    if not rows and not receipts:
         raise Http404("no documents in this year")
     file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the last piece
     try:
         with ZipFile(file, "w", ZIP_DEFLATED) as into:
             _write_documents(into, rows)
-            into.writestr("statement-of-account.csv", b"".join(as_csv(_load(request.tenant, year))))
+            for one in receipts:
+                into.writestr(f"receipts/{one.name}.pdf", render_receipt(one.receipt))
+            into.writestr("statement-of-account.csv", b"".join(as_csv(statements)))
     except BaseException:
         file.close()
         raise

@@ -8,12 +8,17 @@ from datetime import date
 from zipfile import ZipFile
 
 import pytest
+from pypdf import PdfReader
 
 from billing.documents import issued
 from billing.invoicing import credit_notes
 from billing.models import InvoiceDocument
 from billing.receivables import settlement
+from billing.reports.account_statement import load_statements
+from billing.reports.receipts import load_receipts
 from billing.rules.money import Money
+from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import acting_scope
 from tests.builders import at
 from tests.web.house import House, a_house, page, signed_in
 
@@ -87,7 +92,8 @@ def test_all_documents_of_a_year_are_one_file(house: House) -> None:
     number = house.invoice.number
     InvoiceDocument.objects.filter(invoice=house.invoice).delete()
     archive = files(signed_in(house.carla).get(f"{ADDRESS}documents?year=2026"))
-    assert set(archive) == {"not-rendered-yet.txt", "statement-of-account.csv"}
+    receipt = f"receipts/2026-05-04-{number}.pdf"
+    assert set(archive) == {"not-rendered-yet.txt", "statement-of-account.csv", receipt}
     assert str(number) in archive["not-rendered-yet.txt"].decode()
     assert b"Transfer of May" in archive["statement-of-account.csv"]
 
@@ -95,6 +101,66 @@ def test_all_documents_of_a_year_are_one_file(house: House) -> None:
     archive = files(signed_in(house.carla).get(f"{ADDRESS}documents?year=2026"))
     assert "not-rendered-yet.txt" not in archive
     assert archive[f"{number}.pdf"].startswith(b"%PDF-")
+
+
+def text_of(pdf: bytes) -> str:
+    return " ".join("".join(page.extract_text() for page in PdfReader(io.BytesIO(pdf)).pages).split())
+
+
+def test_each_payment_of_the_year_has_its_receipt_and_they_add_up_to_the_statement(house: House) -> None:
+    def pay(amount: str, day: date, reference: str) -> None:
+        settlement.record_payment(
+            invoice=house.invoice,
+            amount=Money.of(amount, "USD"),
+            received_on=day,
+            reference=reference,
+            recorded_by="op",
+        )
+
+    pay("1.00", date(2026, 5, 4), "Second of the day")
+    pay("-0.50", date(2026, 6, 1), "Mistake of May")
+    first, second = (files(signed_in(house.carla).get(f"{ADDRESS}documents?year=2026")) for _time in range(2))
+    assert first == second  # the same payment is the same bytes
+    number = house.invoice.number
+    texts = {name: text_of(pdf) for name, pdf in first.items() if name.startswith("receipts/")}
+    assert sorted(texts) == [
+        f"receipts/2026-05-04-{number}-2.pdf",
+        f"receipts/2026-05-04-{number}.pdf",
+        f"receipts/2026-06-01-{number}.pdf",
+    ]
+    receipt = texts[f"receipts/2026-05-04-{number}.pdf"]
+    for words in ("Receipt", "$10.00", "4 May 2026", "Transfer of May", f"{number}", "Vision"):
+        assert words in receipt
+    assert "Paid back" in texts[f"receipts/2026-06-01-{number}.pdf"]
+    with acting_scope(house.vision):
+        statements = load_statements(house.vision, since=date(2026, 1, 1), until=date(2027, 1, 1))
+        receipts = load_receipts(house.vision, statements)
+    paid = [row["payment"] or f"-{row['charge']}" for row in rows(house, 2026) if row["event"] == "payment"]
+    assert sorted(one.amount.text for one in receipts) == sorted(paid) == ["-0.50", "1.00", "10.00"]
+
+
+def test_a_receipt_is_in_the_tenants_language(house: House) -> None:
+    Tenant.objects.filter(pk=house.vision.pk).update(language="de")
+    archive = files(signed_in(house.carla).get(f"{ADDRESS}documents?year=2026"))
+    receipt = text_of(archive[f"receipts/2026-05-04-{house.invoice.number}.pdf"])
+    for words in ("Zahlungsbeleg", "10,00 $", "4. Mai 2026", "Transfer of May"):
+        assert words in receipt.replace("\N{NO-BREAK SPACE}", " ")
+    assert "Received" not in receipt
+
+
+def test_a_year_of_payments_alone_has_its_receipts(house: House) -> None:
+    settlement.record_payment(
+        invoice=house.invoice,
+        amount=Money.of("1.00", "USD"),
+        received_on=date(2027, 1, 4),
+        reference="January",
+        recorded_by="op",
+    )
+    assert "1 document (ZIP)" in page(house.carla, f"{ADDRESS}?year=2027")
+    assert set(files(signed_in(house.carla).get(f"{ADDRESS}documents?year=2027"))) == {
+        f"receipts/2027-01-04-{house.invoice.number}.pdf",
+        "statement-of-account.csv",
+    }
 
 
 def test_the_account_is_nobodys_who_reads_no_invoices(house: House) -> None:
