@@ -76,7 +76,7 @@ def test_each_claim_of_a_pod_with_a_node_is_kept_aside_where_the_operator_wants_
 
 
 def test_what_is_requested_otherwise_is_read_as_ever(worlds: Worlds) -> None:
-    assert options_from({}).claims is Claims.OFF
+    assert options_from({}).claims is Claims.QUARANTINE
     rows = read(worlds, Claims.OFF)
     facts = {row.job_id: row.gpus for row in rows if isinstance(row, UsageFact)}
     assert facts == {"team/both": 1, "team/alone": 1}

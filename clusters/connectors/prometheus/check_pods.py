@@ -132,7 +132,7 @@ def claims(session: CheckSession, subject: str) -> bool:
             "If they hold GPUs, set the option claims to quarantine, or let pods request the extended resource of "
             "their device class.",
         )
-    elif quarantined:
+    elif pods:
         session.ok(
             subject, f"{count_of(pods, 'pod')} had resource claims in the last hour, which are quarantined."
         )

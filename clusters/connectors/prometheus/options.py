@@ -192,7 +192,7 @@ class PrometheusOptions:
     parameters: Mapping[str, str | list[str]] = field(default_factory=dict)  # with every query
     cpu_memory: CpuMemory = CpuMemory.DEVICES
     hami: Hami = Hami.OFF
-    claims: Claims = Claims.OFF
+    claims: Claims = Claims.QUARANTINE
     use: UseOptions | None = None  # pods cost the larger of request and use; None: what they request
     preset: Preset | None = None
     utilisation: Utilisation = field(default_factory=Utilisation)
