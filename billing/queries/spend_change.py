@@ -1,10 +1,10 @@
-"""Why a tenant's spend changed between two ranges of days: volume, price, mix, and what is no usage."""
+"""Why a tenant's spend changed between two ranges of days: runs, their length, price, mix, and what is no usage."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from fractions import Fraction
@@ -18,10 +18,11 @@ from billing.models import BillingPeriod
 from billing.queries.accrued_charges import accrued
 from billing.queries.cost_explorer import CostQuery, Days, sql
 from billing.queries.costs import cost, tag
+from billing.queries.run_counts import Counts, RunCounts, load_run_counts
 from billing.queries.usage_series import DAY, MOST_ROWS, TooManyRowsError
 from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money
-from billing.rules.spend_change import Use, parts_of, rounded_parts
+from billing.rules.spend_change import Use, parts_of, rounded_parts, split_volume, total_use
 from portal.core.tenants.models import Tenant
 
 MOST_OPEN = 4  # periods that are not closed, whose terms are computed: the newest
@@ -29,7 +30,9 @@ ZERO = Fraction(0)
 
 
 class PartKind(StrEnum):
-    VOLUME = "volume"
+    RUNS = "runs"  # more or fewer
+    LENGTH = "length"  # of a run: what it used on average
+    VOLUME = "volume"  # of what has no runs, or more than can be counted
     PRICE = "price"
     MIX = "mix"
     OTHER = "other"  # fees, minimums, discounts, credits and lines by hand: what is no usage
@@ -51,6 +54,7 @@ class Part:
     earlier: Fraction = ZERO  # units
     later: Fraction = ZERO
     price_since: date | None = None  # of a price: since when the one that changed most holds
+    runs: RunCounts | None = None  # of runs and their length
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +120,18 @@ def explain_change(tenant: Tenant, query: CostQuery, *, others: bool) -> list[Sp
     """By currency; empty where neither range has any charge. Raises TooManyRowsError.
 
     `others`: with what documents charge besides use, which not everybody may read, and what open periods will. It is
-    left out where a filter is set: nothing tells whose fee it is. In the scope of acting, three queries and those of
+    left out where a filter is set: nothing tells whose fee it is. In the scope of acting, four queries and those of
     a statement for each open period.
     """
     groups = _groups(tenant, query)
+    counts = load_run_counts(tenant, query) if groups else None
     rows = _others(tenant, query) if others and not query.filters else []
     currencies = sorted({key[0] for key in groups} | {row.later.currency for row in rows})
     return [
         _of_currency(
             currency,
             {key: group for key, group in groups.items() if key[0] == currency},
+            counts,
             [row for row in rows if row.later.currency == currency],
         )
         for currency in currencies
@@ -151,8 +157,13 @@ def _groups(tenant: Tenant, query: CostQuery) -> Mapping[_Key, _Group]:
     return groups
 
 
-def _of_currency(currency: str, groups: Mapping[_Key, _Group], others: Sequence[OtherCharge]) -> SpendChange:
-    parts = [part for key, group in sorted(groups.items()) for part in _parts(currency, key, group)]
+def _of_currency(
+    currency: str,
+    groups: Mapping[_Key, _Group],
+    counts: Counts | None,
+    others: Sequence[OtherCharge],
+) -> SpendChange:
+    parts = [part for key, group in sorted(groups.items()) for part in _parts(key, group, counts)]
     old_others = sum((row.earlier.amount for row in others), ZERO)
     new_others = sum((row.later.amount for row in others), ZERO)
     if others:
@@ -162,34 +173,37 @@ def _of_currency(currency: str, groups: Mapping[_Key, _Group], others: Sequence[
     totals = Money(earlier, currency).rounded(), Money(later, currency).rounded()
     parts = [part for part in parts if part.exact]
     amounts = rounded_parts([part.exact for part in parts], totals[1] - totals[0])
-    rounded = [_with_amount(part, amount) for part, amount in zip(parts, amounts, strict=True)]
+    rounded = [replace(part, amount=amount) for part, amount in zip(parts, amounts, strict=True)]
     rounded.sort(key=lambda part: (-abs(part.amount.amount), -abs(part.exact), part.values, part.kind))
     return SpendChange(*totals, rounded, list(others), any(group.by_total for group in groups.values()))
 
 
-def _parts(currency: str, key: _Key, group: _Group) -> list[Part]:
+def _parts(key: _Key, group: _Group, counts: Counts | None) -> list[Part]:
     before = {item: one.use for item, one in group.earlier.items()}
     after = {item: one.use for item, one in group.later.items()}
     parts = parts_of(before, after)
-    _, values, resource, unit = key
-    return [
-        Part(
-            kind,
-            Money.zero(currency),
-            exact,
-            values,
-            resource,
-            unit,
-            sum((use.quantity for use in before.values()), ZERO),
-            sum((use.quantity for use in after.values()), ZERO),
-            _price_since(group) if kind is PartKind.PRICE else None,
-        )
-        for kind, exact in (
-            (PartKind.VOLUME, parts.volume),
-            (PartKind.PRICE, parts.price),
-            (PartKind.MIX, parts.mix),
-        )
-    ]
+    currency, values, resource, unit = key
+    old, new = total_use(before), total_use(after)
+    runs = counts(values, resource) if counts else None
+    split = split_volume(parts.volume, old=old, new=new, runs=runs.runs) if runs else None
+    whole = Part(
+        PartKind.VOLUME,
+        Money.zero(currency),
+        parts.volume,
+        values,
+        resource,
+        unit,
+        old.quantity,
+        new.quantity,
+    )
+    volume = [whole]
+    if split:
+        volume = [
+            replace(whole, kind=kind, exact=exact, runs=runs)
+            for kind, exact in zip((PartKind.RUNS, PartKind.LENGTH), split, strict=True)
+        ]
+    price = replace(whole, kind=PartKind.PRICE, exact=parts.price, price_since=_price_since(group))
+    return [*volume, price, replace(whole, kind=PartKind.MIX, exact=parts.mix)]
 
 
 def _price_since(group: _Group) -> date | None:
@@ -208,13 +222,6 @@ def _price_since(group: _Group) -> date | None:
 
 def _cost(all_items: Any) -> Fraction:
     return sum((item.cost for items in all_items for item in items.values()), ZERO)
-
-
-def _with_amount(part: Part, amount: Money) -> Part:
-    return Part(
-        part.kind, amount, part.exact, part.values, part.resource, part.unit, part.earlier, part.later,
-        part.price_since,
-    )  # fmt: skip
 
 
 def _others(tenant: Tenant, query: CostQuery) -> list[OtherCharge]:

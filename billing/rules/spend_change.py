@@ -1,4 +1,4 @@
-"""Why spending changed between two ranges of days: by how much was used, what it cost, and which of it was used.
+"""Why spending changed between two ranges of days: by how many runs, how long, at which prices, and of which use.
 
 All exact. The parts add up to the difference, before and after they are rounded.
 """
@@ -45,18 +45,43 @@ def parts_of(before: Mapping[Item, Use], after: Mapping[Item, Use]) -> Parts:
 
     An item that was not used before has no former price: it changes the volume and the mix, never the price.
     """
-    old_quantity = sum((use.quantity for use in before.values()), ZERO)
-    new_quantity = sum((use.quantity for use in after.values()), ZERO)
-    old_cost = sum((use.cost for use in before.values()), ZERO)
-    new_cost = sum((use.cost for use in after.values()), ZERO)
+    old, new = total_use(before), total_use(after)
     at_old_prices = sum((_at_old_price(before.get(item, NOTHING), use) for item, use in after.items()), ZERO)
-    more = new_quantity - old_quantity
-    volume = more * old_cost / old_quantity if old_quantity else at_old_prices - old_cost
-    return Parts(volume, new_cost - at_old_prices, at_old_prices - old_cost - volume)
+    more = new.quantity - old.quantity
+    volume = more * old.cost / old.quantity if old.quantity else at_old_prices - old.cost
+    return Parts(volume, new.cost - at_old_prices, at_old_prices - old.cost - volume)
+
+
+def total_use(items: Mapping[Item, Use]) -> Use:
+    """Of all of them."""
+    return Use(
+        sum((use.quantity for use in items.values()), ZERO), sum((use.cost for use in items.values()), ZERO)
+    )
 
 
 def _at_old_price(old: Use, new: Use) -> Fraction:
     return new.quantity * old.cost / old.quantity if old.quantity else new.cost
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """How many jobs ran in the earlier range and in the later one."""
+
+    earlier: int
+    later: int
+
+
+def split_volume(volume: Fraction, *, old: Use, new: Use, runs: Runs) -> tuple[Fraction, Fraction] | None:
+    """What of the volume is the number of runs, at the average cost of one before, and what their length.
+
+    They add up to it. What is new, or gone, is all number. None where a range has use and no run that it is of.
+    """
+    if (old.quantity and not runs.earlier) or (new.quantity and not runs.later):
+        return None
+    if not old.quantity or not new.quantity:
+        return volume, ZERO
+    number = (runs.later - runs.earlier) * old.cost / runs.earlier
+    return number, volume - number
 
 
 def rounded_parts(exact: Sequence[Fraction], total: Money) -> list[Money]:
@@ -76,3 +101,16 @@ def rounded_parts(exact: Sequence[Fraction], total: Money) -> list[Money]:
     for count in range(abs(left)):
         units[by_remainder[count % len(units)]] += 1 if left > 0 else -1
     return [Money.from_minor(unit, total.currency) for unit in units]
+
+
+def rounded_rows(rows: Sequence[Sequence[Money]], total: Sequence[Money]) -> list[list[Money]]:
+    """Amounts of each row, by currency, in whole minor units: they add up to the rounded total of each currency."""
+    rounded: list[list[Money]] = [[] for _row in rows]
+    for whole in total:
+        places = [
+            (place, one) for place, row in enumerate(rows) for one in row if one.currency == whole.currency
+        ]
+        amounts = rounded_parts([one.amount for _place, one in places], whole.rounded())
+        for (place, _one), amount in zip(places, amounts, strict=True):
+            rounded[place].append(amount)
+    return rounded

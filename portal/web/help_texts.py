@@ -39,8 +39,8 @@ HELP: Final[Mapping[str, HelpText]] = {
     "change": HelpText(
         gettext_noop("Reasons of a change"),
         gettext_noop(
-            "A change is split into volume, price and mix, group by group. The parts add up to the difference, to"
-            " the cent."
+            "A change is split into the number of runs, their length, price and mix, group by group. The parts add"
+            " up to the difference, to the cent."
         ),
         "how-to/cost-explorer",
         "how-the-parts-are-computed",

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_noop
 
 from billing.models import LineKind
 from billing.queries.cost_explorer import Days, filter_choices
+from billing.queries.jobs import EMPTY
 from billing.queries.spend_change import OtherCharge, Part, PartKind, SpendChange, explain_change
 from billing.queries.usage_series import Grouping, TooManyRowsError
 from billing.rules.meters import plural
@@ -26,13 +27,17 @@ from portal.web.tiles import Tile
 
 REASONS = 15  # that stand alone; the smaller ones are one
 KINDS = {
+    PartKind.RUNS: gettext_noop("Number of runs"),
+    PartKind.LENGTH: gettext_noop("Length of runs"),
     PartKind.VOLUME: gettext_noop("Volume"),
     PartKind.PRICE: gettext_noop("Price"),
     PartKind.MIX: gettext_noop("Mix"),
     PartKind.OTHER: gettext_noop("Not usage"),
 }
 NOTES = {
-    PartKind.VOLUME: gettext_noop("more or less was used"),
+    PartKind.RUNS: gettext_noop("more or fewer jobs ran"),
+    PartKind.LENGTH: gettext_noop("a run used more or less"),
+    PartKind.VOLUME: gettext_noop("of what has no runs, such as tokens"),
     PartKind.PRICE: gettext_noop("the same costs something else"),
     PartKind.MIX: gettext_noop("other models or prices were used"),
     PartKind.OTHER: gettext_noop("fees, minimums, discounts, credits, lines by hand"),
@@ -97,6 +102,7 @@ def _change(selection: CostSelection, change: SpendChange, jobs: Jobs) -> Mappin
         "sums": [
             Tile(label=_(KINDS[kind]), value=signed([change.sum_of(kind)]), note=_(NOTES[kind]))
             for kind in PartKind
+            if kind is not PartKind.VOLUME or any(part.kind is kind for part in change.parts)
         ],
         "reasons": _reasons(selection, change, jobs),
         "difference": signed([change.difference]),
@@ -157,12 +163,36 @@ def _why(part: Part) -> str:
         return _("the price of {day}").format(day=say.day(part.price_since))
     if part.kind is PartKind.MIX:
         return _("dearer models or prices") if part.exact > 0 else _("cheaper models or prices")
+    if part.kind is PartKind.LENGTH and part.runs is not None:
+        runs = part.runs.runs
+        return _("{old} → {new} {unit} a run").format(
+            old=say.hours(part.earlier * 3600 / runs.earlier),
+            new=say.hours(part.later * 3600 / runs.later),
+            unit=_(plural(part.unit)),
+        )
+    return f"{_volume_words(part)}{_array_words(part)}"
+
+
+def _volume_words(part: Part) -> str:
     old, new = (say.hours(units * 3600) for units in (part.earlier, part.later))
     if not part.earlier:
         return _("new: {new} {unit}").format(new=new, unit=_(plural(part.unit)))
     if not part.later:
         return _("no longer used: {old} {unit} before").format(old=old, unit=_(plural(part.unit)))
+    if part.runs is not None:
+        runs = part.runs.runs
+        return _("{old} → {new} runs").format(old=say.whole(runs.earlier), new=say.whole(runs.later))
     return _("{old} → {new} {unit}").format(old=old, new=new, unit=_(plural(part.unit)))
+
+
+def _array_words(part: Part) -> str:
+    """`, ben’s array train alone 12`: arrays are one, not task by task."""
+    array = part.runs.array if part.runs else None
+    if array is None:
+        return ""
+    return _(", {tasks} of them tasks of {user}’s array {name}").format(
+        tasks=say.whole(array.tasks), user=array.user or _(EMPTY), name=array.name
+    )
 
 
 def _href(selection: CostSelection, part: Part, jobs: Jobs) -> str:

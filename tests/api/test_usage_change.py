@@ -28,13 +28,15 @@ def test_the_reasons_add_up_to_the_difference(house: House, ann: Door) -> None:
     assert sum(amounts) == Decimal(dollars["difference"]["amount"]) > 0
     assert Decimal(dollars["later"]["amount"]) * 100 == house.invoice.subtotal
     assert dollars["parts"][0] == {
-        "part": "volume",
+        "part": "runs",
         "group": {"user": "ben", "gpu_model": "a100"},
         "meter": "gpu",
         "unit": "GPU-hour",
         "earlier": "0",
         "later": "6",
         "amount": {"amount": "12.00", "currency": "USD"},
+        "runs": {"earlier": 0, "later": 1},
+        "array": None,
         "price_since": None,
     }
 

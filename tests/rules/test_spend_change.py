@@ -1,4 +1,4 @@
-"""Why spend changed: volume, price and mix, which always add up."""
+"""Why spend changed: number and length of runs, price and mix, which always add up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing.rules.money import Money
-from billing.rules.spend_change import Parts, Use, parts_of, rounded_parts
+from billing.rules.spend_change import (
+    Parts,
+    Runs,
+    Use,
+    parts_of,
+    rounded_parts,
+    rounded_rows,
+    split_volume,
+    total_use,
+)
 from tests.documentation import number, table
 
 PAGE = "how-to/cost-explorer.md"
@@ -30,7 +39,16 @@ def test_the_documented_group() -> None:
             hours, price = number(row[f"hours {when}"]), number(row[f"price {when}"])
             uses_of[row["item"]] = Use(hours, hours * price)
     parts = parts_of(before, after)
-    computed = {"volume": parts.volume, "price": parts.price, "mix": parts.mix, "all": parts.total}
+    runs = Runs(earlier=5, later=6)  # as the sentence below the table has it
+    split = split_volume(parts.volume, old=total_use(before), new=total_use(after), runs=runs)
+    assert split is not None
+    computed = {
+        "number of runs": split[0],
+        "length of runs": split[1],
+        "price": parts.price,
+        "mix": parts.mix,
+        "all": parts.total,
+    }
     assert computed == {row["part"]: number(row["amount"]) for row in table(PAGE, "Its parts")}
 
 
@@ -82,3 +100,41 @@ def test_thirds_of_a_cent_go_to_the_first() -> None:
         "0.33",
     ]
     assert rounded_parts([], Money.zero("USD")) == []
+
+
+@given(ranges, ranges, st.integers(1, 50), st.integers(1, 50))
+def test_number_and_length_of_runs_add_up_to_the_volume(
+    before: dict[str, Use], after: dict[str, Use], earlier: int, later: int
+) -> None:
+    volume = parts_of(before, after).volume
+    split = split_volume(volume, old=total_use(before), new=total_use(after), runs=Runs(earlier, later))
+    assert split is not None
+    assert sum(split) == volume
+
+
+@pytest.mark.parametrize(
+    ("hours", "runs", "expected"),
+    [
+        ((10, 20), (5, 10), (20, 0)),  # twice as many, as long as before
+        ((10, 20), (5, 5), (0, 20)),  # as many, twice as long
+        ((10, 10), (5, 10), (20, -20)),  # twice as many, half as long
+        ((0, 20), (0, 10), (40, 0)),
+        ((10, 0), (5, 0), (-20, 0)),
+        ((10, 20), (0, 10), None),
+        ((10, 20), (5, 0), None),
+    ],
+)
+def test_the_two_parts_of_the_volume(
+    hours: tuple[int, int], runs: tuple[int, int], expected: tuple[int, int] | None
+) -> None:
+    old, new = (use(quantity, "2") for quantity in hours)
+    volume = parts_of({"a100": old}, {"a100": new}).volume
+    parts = (Fraction(expected[0]), Fraction(expected[1])) if expected else None
+    assert split_volume(volume, old=old, new=new, runs=Runs(*runs)) == parts
+
+
+def test_rows_add_up_to_the_total_as_it_is_rounded() -> None:
+    cents = [Money(Fraction(1, 3), "USD") for _row in range(3)]
+    euro = Money.of("2.00", "EUR")
+    rows = rounded_rows([[cents[0]], [cents[1], euro], [cents[2]], []], [euro, Money.of("1.00", "USD")])
+    assert [[money.text for money in row] for row in rows] == [["0.34"], ["2.00", "0.33"], ["0.33"], []]

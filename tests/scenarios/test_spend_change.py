@@ -13,8 +13,10 @@ from django.test.utils import CaptureQueriesContext
 from billing.catalog import version_terms
 from billing.models import PlanVersion
 from billing.queries.cost_explorer import CostQuery, Days, Step, explore, filter_choices
+from billing.queries.run_counts import JobArray
 from billing.queries.spend_change import PartKind, SpendChange, explain_change
 from billing.queries.usage_series import Grouping, Interval, usage_series
+from billing.rules.spend_change import Runs
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope, tenant_scope
@@ -74,14 +76,14 @@ def test_worked_example_issue_17_6_ben_moves_to_h100_as_that_gets_dearer(
     whole = change(vision)
     assert (whole.earlier.text, whole.later.text, whole.difference.text) == ("400.00", "780.00", "380.00")
     assert sorted(reasons(whole)) == [
+        ("length", (), "160.00"),
         ("mix", (), "160.00"),
         ("price", (), "60.00"),
-        ("volume", (), "160.00"),
     ]
     by_model = change(vision, Grouping.USER, Grouping.GPU_MODEL)
     assert reasons(by_model) == [
-        ("volume", ("ben", "h100"), "400.00"),
-        ("volume", ("ben", "a100"), "-80.00"),
+        ("length", ("ben", "h100"), "400.00"),
+        ("length", ("ben", "a100"), "-80.00"),
         ("price", ("ben", "h100"), "60.00"),
     ]
     price = next(part for part in by_model.parts if part.kind is PartKind.PRICE)
@@ -98,11 +100,57 @@ def test_a_dearer_queue_is_mix_and_no_price(cluster: Cluster) -> None:
     used(cluster, 1, "2026-03-05", account="lab")
     used(cluster, 1, "2026-03-06", account="lab", queue="fast")
     used(cluster, 2, "2026-04-05", account="lab", queue="fast")
-    assert reasons(change(lab)) == [("mix", (), "10.00")]
+    assert reasons(change(lab)) == [("length", (), "25.00"), ("runs", (), "-25.00"), ("mix", (), "10.00")]
     assert reasons(change(lab, Grouping.QUEUE)) == [
-        ("volume", ("fast",), "30.00"),
-        ("volume", ("",), "-20.00"),
+        ("length", ("fast",), "30.00"),
+        ("runs", ("",), "-20.00"),
     ]
+
+
+def test_more_runs_and_longer_ones_are_two_reasons_and_an_array_is_named_as_one(
+    cluster: Cluster, vision: Tenant
+) -> None:
+    used(cluster, 1, "2026-03-05", hours=3, job_id="1", name="once")
+    used(cluster, 1, "2026-03-06", hours=3, job_id="2", name="once")
+    for task in range(5):
+        used(cluster, 1, f"2026-04-0{task + 1}", hours=7, job_id=f"30_{task}", name="train")
+    builders.ingest(
+        cluster,
+        builders.a_job(job_id="31_[5-9]", name="train", started=None, ended=None, state="PENDING"),
+        builders.a_job(job_id="32", gpus=0, gpu_model="", started="2026-04-09 00:00", ended="2026-04-09 01:00"),
+    )  # fmt: skip
+    for by in ((), (Grouping.USER,), (Grouping.PROJECT, Grouping.METER)):
+        one = change(vision, *by)
+        assert (one.earlier.text, one.later.text) == ("12.00", "70.00")
+        assert [(part.kind.value, part.amount.text) for part in one.parts] == [
+            ("length", "40.00"),  # from 3 hours a run to 7
+            ("runs", "18.00"),  # 2, and then 5, at 6.00 each
+        ]
+        counts = one.parts[1].runs
+        assert counts is not None
+        assert (counts.runs, counts.array) == (Runs(2, 5), JobArray("ben", "train", 5))
+
+
+def test_a_run_on_the_border_counts_in_both_ranges_and_what_is_gone_is_all_runs(
+    cluster: Cluster, vision: Tenant
+) -> None:
+    builders.ingest(
+        cluster, builders.a_job(gpus=1, started="2026-03-31 20:00", ended="2026-04-01 02:00"),
+        builders.a_job(user="eve", gpus=1, started="2026-03-10 00:00", ended="2026-03-10 01:00"),
+    )  # fmt: skip
+    assert reasons(change(vision, Grouping.USER)) == [
+        ("length", ("ben",), "-4.00"),
+        ("runs", ("eve",), "-2.00"),
+    ]
+
+
+def test_more_runs_than_are_counted_are_volume(
+    cluster: Cluster, vision: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("billing.queries.run_counts.MOST_RUNS", 1)
+    used(cluster, 1, "2026-03-05")
+    used(cluster, 2, "2026-04-05")
+    assert reasons(change(vision)) == [("volume", (), "20.00")]
 
 
 def test_a_fee_is_a_part_of_its_own_billed_or_not(cluster: Cluster, vision: Tenant) -> None:

@@ -178,8 +178,8 @@ def test_why_it_changed_adds_up_and_opens_to_jobs(house: House) -> None:
     html = page(house.ann, f"{CHANGE}?{april}")
     text = text_of(html)
     assert "Reasons for +$11.00" in text
-    assert "ben · a100 Volume 6.00 → 12.00 GPU-hours 109.1 % +$12.00" in text
-    assert "ada · a100 Volume no longer used: 0.50 GPU-hours before −9.1 % −$1.00" in text
+    assert "ben · a100 Length of runs 6.00 → 12.00 GPU-hours a run 109.1 % +$12.00" in text
+    assert "ada · a100 Number of runs no longer used: 0.50 GPU-hours before −9.1 % −$1.00" in text
     (gained,) = links(html, "+$12.00")
     (gone,) = links(html, "−$1.00")
     assert job_numbers(page(house.ann, gained)) == ["20"]

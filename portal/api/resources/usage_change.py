@@ -31,12 +31,25 @@ class ReasonSerializer(serializers.Serializer[Part]):
     earlier = serializers.SerializerMethodField(help_text="Units in the earlier days, exact.")
     later = serializers.SerializerMethodField(help_text="Units in the later days, exact.")
     amount = MoneyField(help_text="Rounded so that all parts add up to the difference.")
+    runs = serializers.SerializerMethodField(
+        help_text="Of the number and the length of runs: how many jobs ran in the earlier and the later days."
+    )
+    array = serializers.SerializerMethodField(
+        help_text="The user and name of the job arrays that most of these runs are tasks of; null: of none."
+    )
     price_since = DayField(
         allow_null=True, help_text="Of a price: the first day of the one that changed most."
     )
 
     def get_group(self, part: Part) -> dict[str, str]:
         return dict(zip(map(str, self.context["by"]), part.values, strict=False))
+
+    def get_runs(self, part: Part) -> dict[str, int] | None:
+        return {"earlier": part.runs.runs.earlier, "later": part.runs.runs.later} if part.runs else None
+
+    def get_array(self, part: Part) -> dict[str, Any] | None:
+        array = part.runs.array if part.runs else None
+        return {"user": array.user, "name": array.name, "tasks": array.tasks} if array else None
 
     def get_earlier(self, part: Part) -> str:
         return exact(part.earlier)
@@ -80,7 +93,10 @@ class UsageChangeSerializer(serializers.Serializer[Any]):
 
 
 class UsageChange(TenantEndpoint):
-    """Why spending changed between two ranges of days: volume, price, mix, and what is no usage; the parts add up.
+    """Why spending changed between two ranges of days: runs, their length, price, mix, and what is no usage.
+
+    The parts add up. `runs` is their number; `volume` is of what has no runs, such as tokens, or of more runs than are
+    counted.
 
     What is no usage needs `invoices:read` as well, and a key of the whole tenant.
     """
