@@ -12,10 +12,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from billing.documents.csv import Cell, rows_to_csv
-from billing.queries.cost_explorer import Days, Explored, GroupUse, Step, explore, filter_choices
+from billing.queries.cost_explorer import GROUPS, Days, Explored, GroupUse, Step, explore, filter_choices
 from billing.queries.costs import per_currency
 from billing.queries.usage_series import Grouping, TooManyRowsError, Used
 from billing.rules.money import Money, decimal_text
+from billing.rules.spend_change import rounded_rows
 from portal.core.tenants.access import Action
 from portal.web import drawing
 from portal.web import format as say
@@ -44,7 +45,9 @@ def cost_explorer(request: TenantRequest) -> HttpResponse:
     explored, error = None, selection.error
     if not error:
         try:
-            explored = explore(request.tenant, selection.cost_query, step=selection.step)
+            explored = explore(
+                request.tenant, selection.cost_query, step=selection.step, groups=selection.groups
+            )
         except TooManyRowsError:
             error = _(TOO_MANY)
     page: dict[str, object] = {
@@ -100,14 +103,22 @@ def _csv_rows(explored: Explored) -> Iterator[Sequence[Cell]]:
 def _figures(request: TenantRequest, selection: CostSelection, explored: Explored) -> Mapping[str, object]:
     slug = request.tenant.slug
     projects = dict(request.tenant.projects.values_list("name", "pk"))
+    explorer = reverse("cost_explorer", args=[slug])
 
     def jobs(days: Days, group: GroupUse | None = None) -> str:
-        if group is not None and group.values is None:
-            return ""  # no filter selects those without a name
+        if group is not None and group.values is None:  # no filter selects these: they get names first
+            more = selection.more_groups
+            return (
+                f"{explorer}{(more if days == selection.earlier else more.on(days)).query()}" if more else ""
+            )
         return selection.jobs(slug, days, group.values or () if group else (), projects)
 
+    def why(chosen: CostSelection) -> str:
+        return reverse("spend_change", args=[slug]) + chosen.query() if request.frame.everybody else ""
+
     measure, value = _measure(explored)
-    columns = _columns(explored, value, measure, jobs, selection.step)
+    rounded = _Rounded.of(explored)
+    names = [group_name(group.values) for group in explored.groups]
     return {
         "explored": explored,
         "is_empty": not explored.groups,
@@ -115,28 +126,67 @@ def _figures(request: TenantRequest, selection: CostSelection, explored: Explore
         "by_total": explored.later.by_total or explored.earlier.by_total,
         "of": " · ".join(_(LABELS[one]) for one in selection.by) or _("All usage"),
         "title": _("Spend by {groups}").format(groups=_lower(selection.by)) if selection.by else _("Spend"),
-        "columns": columns,
+        "columns": _columns(explored, value, measure, rounded, jobs, selection.step),
         "highest": _highest(explored, value, measure),
+        "names": names,
         "legend": [
-            (_series(number, group), group_name(group.values)) for number, group in enumerate(explored.groups)
+            *((str(number + 1), name) for number, name in enumerate(names[: _drawn(explored)])),
+            *([("other", _("Other"))] if len(names) > _drawn(explored) else []),
         ],
-        "rows": [_group_row(selection, group, jobs) for group in explored.groups],
+        "rows": [
+            _group_row(selection, group, later, earlier, jobs, why)
+            for group, later, earlier in zip(explored.groups, rounded.later, rounded.earlier, strict=True)
+        ],
         "total": {
             "hours": explored.later.gpu_seconds,
             "cost": say.sums(explored.later.cost),
             "earlier": say.sums(explored.earlier.cost),
-            "change": _change(explored.later, explored.earlier),
+            "change": _change(explored.later.cost, explored.earlier.cost),
             "href": jobs(selection.later),
+            "earlier_href": jobs(selection.earlier),
+            "change_href": why(selection),
         },
         "cells": [
             (
                 bucket_name(days, selection.step),
-                [(_text(group.cells[number], measure), jobs(days, group)) for group in explored.groups],
-                (_text(explored.totals[number], measure), jobs(days)),
+                [
+                    (_text(amounts, group.cells[number], measure), jobs(days, group))
+                    for group, amounts in zip(explored.groups, rounded.cells[number], strict=True)
+                ],
+                (_text(rounded.totals[number], explored.totals[number], measure), jobs(days)),
             )
             for number, days in enumerate(explored.buckets)
         ],
     }
+
+
+def _drawn(explored: Explored) -> int:
+    """How many groups have a color of their own."""
+    return min(GROUPS, sum(group.values is not None for group in explored.groups))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rounded:
+    """Amounts as they are shown: groups add up to the totals, buckets too, and the cells of a bucket to it."""
+
+    later: list[list[Money]]  # by group
+    earlier: list[list[Money]]
+    totals: list[list[Money]]  # by bucket
+    cells: list[list[list[Money]]]  # by bucket and group
+
+    @classmethod
+    def of(cls, explored: Explored) -> _Rounded:
+        groups = explored.groups
+        totals = rounded_rows([used.cost for used in explored.totals], explored.later.cost)
+        return cls(
+            later=rounded_rows([group.later.cost for group in groups], explored.later.cost),
+            earlier=rounded_rows([group.earlier.cost for group in groups], explored.earlier.cost),
+            totals=totals,
+            cells=[
+                rounded_rows([group.cells[number].cost for group in groups], total)
+                for number, total in enumerate(totals)
+            ],
+        )
 
 
 def _lower(by: Sequence[Grouping]) -> str:
@@ -167,12 +217,13 @@ def _columns(
     explored: Explored,
     value: Callable[[Used], Fraction],
     measure: str,
+    rounded: _Rounded,
     jobs: Callable[..., str],
     step: Step,
 ) -> list[Column]:
     values = [
         [
-            (None if group.values is None else place, value(group.cells[number]))
+            (place if place < _drawn(explored) else None, value(group.cells[number]))
             for place, group in enumerate(explored.groups)
         ]
         for number in range(len(explored.buckets))
@@ -180,7 +231,7 @@ def _columns(
     top = max((value(used) for used in explored.totals), default=Fraction(0))
     return [
         Column(
-            title=f"{bucket_name(days, step)}: {_text(explored.totals[number], measure)}",
+            title=f"{bucket_name(days, step)}: {_text(rounded.totals[number], explored.totals[number], measure)}",
             href=jobs(days),
             stack=stack,
         )
@@ -188,10 +239,6 @@ def _columns(
             zip(explored.buckets, drawing.stacks(values, top=top), strict=True)
         )
     ]
-
-
-def _series(number: int, group: GroupUse) -> str:
-    return "other" if group.values is None else str(number + 1)
 
 
 def _highest(explored: Explored, value: Callable[[Used], Fraction], measure: str) -> str:
@@ -203,29 +250,41 @@ def _highest(explored: Explored, value: Callable[[Used], Fraction], measure: str
     )
 
 
-def _text(used: Used, measure: str) -> str:
+def _text(amounts: Sequence[Money], used: Used, measure: str) -> str:
     if measure:
-        return say.sums(used.cost)
+        return say.sums(amounts)
     return say.hours(used.gpu_seconds) if used.gpu_seconds else say.NOTHING
 
 
-def _group_row(selection: CostSelection, group: GroupUse, jobs: Callable[..., str]) -> Mapping[str, object]:
+def _group_row(
+    selection: CostSelection,
+    group: GroupUse,
+    later: Sequence[Money],
+    earlier: Sequence[Money],
+    jobs: Callable[..., str],
+    why: Callable[[CostSelection], str],
+) -> Mapping[str, object]:
+    within = selection.within(group.values) if group.values else None
+    more = selection.more_groups
+    alone = within or (more if group.values is None else None)
     return {
         "name": group_name(group.values),
-        "within": selection.within(group.values).query() if group.values else "",
+        "within": alone.query() if alone else "",
+        "is_other": group.values is None,
         "hours": group.later.gpu_seconds,
-        "cost": say.sums(group.later.cost),
-        "earlier": say.sums(group.earlier.cost),
-        "change": _change(group.later, group.earlier),
+        "cost": say.sums(later),
+        "earlier": say.sums(earlier),
+        "change": _change(later, earlier),
         "href": jobs(selection.later, group),
         "earlier_href": jobs(selection.earlier, group),
+        "change_href": why(within) if within else "",
     }
 
 
-def _change(later: Used, earlier: Used) -> str:
+def _change(later: Sequence[Money], earlier: Sequence[Money]) -> str:
     """`+$840.00`, of what is rounded, so that both figures and their difference agree."""
-    negated = [-money.rounded() for money in earlier.cost]
-    return signed(per_currency([*(money.rounded() for money in later.cost), *negated]))
+    negated = [-money.rounded() for money in earlier]
+    return signed(per_currency([*(money.rounded() for money in later), *negated]))
 
 
 def signed(amounts: Sequence[Money]) -> str:
@@ -243,7 +302,11 @@ def _tiles(explored: Explored, selection: CostSelection) -> list[Tile]:
     return [
         Tile(label=_("Spend"), value=say.sums(explored.later.cost), note=days_text(selection.later)),
         Tile(label=_("Earlier"), value=say.sums(explored.earlier.cost), note=note),
-        Tile(label=_("Change"), value=_change(explored.later, explored.earlier), note=_percent(explored)),
+        Tile(
+            label=_("Change"),
+            value=_change(explored.later.cost, explored.earlier.cost),
+            note=_percent(explored),
+        ),
         Tile(
             label=_("GPU-hours"),
             value=say.hours(explored.later.gpu_seconds),

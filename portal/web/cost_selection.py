@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from billing.queries.cost_explorer import FILTERS, CostQuery, Days, Step
+from billing.queries.cost_explorer import FILTERS, GROUPS, CostQuery, Days, Step
 from billing.queries.jobs import EMPTY
 from billing.queries.usage_series import DAY, Grouping
 from portal.web import format as say
@@ -25,6 +25,7 @@ Chosen = TypeVar("Chosen", Compared, Step)
 MOST_DAYS = 1_830
 MOST_BUCKETS = 100
 LONGEST = 200  # characters of a filter
+LEVELS = (GROUPS, 28, 100)  # how many groups have a name; *Other* leads from each to the next
 TOO_LONG = gettext_noop("A page shows {days} days at most. Choose a shorter range.")
 TOO_MANY = gettext_noop(
     "{buckets} columns are more than a page shows. Choose weeks or months, or a shorter range."
@@ -66,6 +67,7 @@ class CostSelection:
     filters: Mapping[Grouping, str]
     today: date
     error: str = ""
+    groups: int = GROUPS  # one of LEVELS
 
     @classmethod
     def of(cls, query: QueryDict, *, today: date, by: tuple[Grouping, ...]) -> Self:
@@ -99,6 +101,7 @@ class CostSelection:
             },
             today=today,
             error=error,
+            groups=next((level for level in LEVELS if query.get("groups") == str(level)), GROUPS),
         )
 
     @property
@@ -114,6 +117,7 @@ class CostSelection:
             "by": str(self.by[0]) if self.by else "",
             "and": str(self.by[1]) if len(self.by) > 1 else "",
             "step": str(self.step),
+            "groups": str(self.groups) if self.groups != GROUPS else "",
             **_texts(self.filters),
             **more,
         }
@@ -123,6 +127,12 @@ class CostSelection:
     def on(self, days: Days) -> Self:
         """The same of other days, in steps that fit them."""
         return replace(self, later=days, earlier=earlier(days, self.compared), step=_step(days))
+
+    @property
+    def more_groups(self) -> Self | None:
+        """The same with more groups that have a name; None: there is no further level."""
+        more = next((level for level in LEVELS if level > self.groups), None)
+        return replace(self, groups=more) if more else None
 
     def without(self, one: Grouping) -> Self:
         return replace(self, filters={name: text for name, text in self.filters.items() if name is not one})

@@ -54,6 +54,48 @@ def test_ann_sees_march_by_user_and_each_figure_opens_to_its_jobs(house: House) 
     ]
 
 
+def test_rows_add_up_and_lead_to_the_jobs_of_both_ranges(house: House) -> None:
+    builders.ingest(
+        house.cluster,
+        *(
+            builders.a_job(
+                job_id=f"{month}-{n}", user=f"u{n}", gpu_share=(1, 7), started=f"2026-{month}-05 00:00",
+                ended=f"2026-{month}-05 00:{n + 1:02}",
+            )
+            for n in range(9)
+            for month in ("01", "02")
+        ),
+    )  # fmt: skip
+    days = "from=2026-02-01&through=2026-02-28&by=user"
+    html = page(house.ann, f"{COSTS}?{days}")
+    table = html.partition('id="groups-title"')[2]
+    rows = re.findall(r"<tr>\s*<td data-label=.*?</tr>", table, re.DOTALL)
+    amounts = [re.findall(r"[−+]?\$[\d.]+", text_of(row)) for row in rows]
+    assert len(rows) == 9  # seven, Other, and the total
+    earlier, spend = ([row[place] for row in amounts] for place in (0, -1))
+    for column in (earlier, spend):
+        cents = [int(text.replace("$", "").replace(".", "")) for text in column]
+        assert sum(cents[:-1]) == cents[-1] > 0
+    total = next(one for one in links(rows[-1], earlier[-1]) if "2026-01-01" in one)
+    assert total == "/t/vision-lab/jobs/?from=2026-01-01&through=2026-01-31"
+    assert len(job_numbers(page(house.ann, total))) == 9
+    hours = re.findall(r'data-label="GPU-hours"[^>]*><a href="([^"]+)"', table)
+    assert unescape(hours[-1]) == "/t/vision-lab/jobs/?from=2026-02-01&through=2026-02-28"
+    other = links(html, "Other")[-1]
+    assert other.endswith("groups=28")
+    named = text_of(page(house.ann, other))
+    assert "Other" not in named.partition("Total")[2]
+    assert "u0" in named
+
+
+def test_a_change_leads_to_its_reasons(house: House) -> None:
+    html = page(house.ann, f"{COSTS}?{MARCH}&by=user")
+    whole, ben = links(html, "+$13.00")[-1], links(html, "+$12.00")[-1]
+    assert "Reasons for +$13.00" in text_of(page(house.ann, whole))
+    assert ben.endswith("&user=ben")
+    assert "Reasons for +$12.00" in text_of(page(house.ann, ben))
+
+
 def test_the_drawing_and_the_table_are_the_same_figures(house: House) -> None:
     html = page(house.ann, f"{COSTS}?{MARCH}&by=user")
     columns = re.findall(r'<a href="([^"]+)" tabindex="-1"><title>([^<]+)</title>(.*?)</a>', html, re.DOTALL)
