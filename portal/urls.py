@@ -12,7 +12,6 @@ from portal.ops.metrics.view import metrics
 from portal.ops.stripe_hook import hook
 
 admin.site.site_header = admin.site.site_title = "ClusterTab"
-admin.site.index_title = "Operation"
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]  # one sign-in page, one rate limit
 
 urlpatterns = [
