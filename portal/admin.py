@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, TypeVar
 
 from django.contrib import admin, messages
@@ -15,6 +15,8 @@ from django.core.paginator import Paginator
 from django.db import connection
 from django.db.models import JSONField, Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
 
 from portal.core.audit import acting_as
 from portal.excerpt import NO_CHOICE
@@ -125,7 +127,24 @@ class Recorded(Choosing[M], admin.ModelAdmin[M]):
 
 
 class ReadOnly(Recorded[M]):
-    """A table to look at."""
+    """A table to look at: what is kept as JSON stands in lines, and a column of `shown_as` as that method writes it."""
+
+    shown_as: ClassVar[Mapping[str, str]] = {}
+
+    def get_fields(self, request: HttpRequest, obj: M | None = None) -> list[Any]:
+        return list(dict.fromkeys(self._shown(name) for name in super().get_fields(request, obj)))
+
+    def get_readonly_fields(self, request: HttpRequest, obj: M | None = None) -> tuple[Any, ...]:
+        """Methods, which Django takes for no columns of the form."""
+        columns = (field.name for field in self.opts.get_fields() if isinstance(field, JSONField))
+        own = super().get_readonly_fields(request, obj)
+        return (*own, *self.shown_as.values(), *(in_lines(name) for name in columns))
+
+    def _shown(self, name: Any) -> Any:
+        if name in self.shown_as:
+            return self.shown_as[name]
+        is_column = isinstance(name, str) and name in {field.name for field in self.opts.fields}
+        return in_lines(name) if is_column and isinstance(self.opts.get_field(name), JSONField) else name
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -149,6 +168,31 @@ class ReadOnlyInline(admin.TabularInline[Any, Any]):
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
+
+
+@cache
+def in_lines(column: str) -> Callable[[Model], SafeString]:
+    """What shows a column of JSON: a line for each value, named by where it stands."""
+
+    @admin.display(description=column.replace("_", " "))
+    def show(row: Model) -> SafeString:
+        lines = list(_lines_of(getattr(row, column)))
+        return format_html_join(SafeString("<br>"), "{}: {}", lines) if lines else SafeString("–")
+
+    show.__name__ = column
+    return show
+
+
+def _lines_of(value: object, place: str = "") -> Iterator[tuple[str, str]]:
+    inner: Iterable[tuple[object, object]] = ()
+    if isinstance(value, dict):
+        inner = value.items()
+    elif isinstance(value, list):
+        inner = enumerate(value, 1)
+    else:
+        yield place or "value", str(value)
+    for name, part in inner:
+        yield from _lines_of(part, f"{place} {name}".strip())
 
 
 def instant(second: int | None) -> str:

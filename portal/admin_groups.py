@@ -87,6 +87,16 @@ GROUPS = (
         ),
     ),
     Group(
+        "wallets",
+        "Wallets",
+        "Prepaid balances, how they fill, and each booking: to look at. Credit is granted on a tenant’s page.",
+        (("tenants", "Tenants"),),
+        _named(
+            "billing.Wallet billing.WalletEntry billing.WalletGrant billing.WalletScheme billing.TopUp "
+            "billing.AutomaticTopUp"
+        ),
+    ),
+    Group(
         "quotas",
         "Quotas and limits",
         "How much may be used in a period, and which thresholds were crossed.",

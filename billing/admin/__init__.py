@@ -13,6 +13,7 @@ from billing.admin import (
     quotas,
     tenants,
     terms,
+    wallets,
 )
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "quotas",
     "tenants",
     "terms",
+    "wallets",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from django import forms
@@ -14,10 +14,12 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from billing.admin.amounts import money
 from billing.admin.invoices import Why
 from billing.invoicing import approvals
 from billing.invoicing.approvals import ApprovalError
 from billing.models import ApprovalLimit, ApprovalMetric, Decision, PendingApproval
+from billing.rules.formatting import grouped, price_text
 from billing.rules.money import is_currency
 from portal.admin import ReadOnly, Recorded
 from portal.core.audit import acting_as
@@ -41,11 +43,19 @@ class ApprovalLimitForm(forms.ModelForm[ApprovalLimit]):
 @admin.register(ApprovalLimit)
 class ApprovalLimitAdmin(Recorded[ApprovalLimit]):
     form = ApprovalLimitForm
-    list_display = ("whose", "metric", "limit", "currency")
+    list_display = ("whose", "metric", "limit_text")
     list_filter = ("metric", "tenant")
     list_select_related = ("tenant",)
     ordering = ("tenant__slug", "metric", "currency")
     autocomplete_fields = ("tenant",)
+
+    @admin.display(description=gettext_lazy("limit"), ordering="limit")
+    def limit_text(self, bound: ApprovalLimit) -> str:
+        return (
+            price_text(bound.limit, bound.currency)
+            if bound.currency
+            else grouped(f"{bound.limit.normalize():f}")
+        )
 
     @admin.display(description=gettext_lazy("tenant"), ordering="tenant__slug")
     def whose(self, bound: ApprovalLimit) -> str:
@@ -56,6 +66,8 @@ class ApprovalLimitAdmin(Recorded[ApprovalLimit]):
 class PendingApprovalAdmin(ReadOnly[PendingApproval]):
     """Each is approved or refused on its own; the next close issues what is approved."""
 
+    total_text = money("total", "total")
+    shown_as: ClassVar = {"total": "total_text"}
     action_form = Why
     actions = ("approve", "refuse")
     list_display = (
@@ -76,10 +88,6 @@ class PendingApprovalAdmin(ReadOnly[PendingApproval]):
     @admin.display(ordering="period__start")
     def month(self, row: PendingApproval) -> str:
         return f"{row.period.start.astimezone(ZoneInfo(row.period.timezone)):%Y-%m}"
-
-    @admin.display(description=gettext_lazy("total"), ordering="total")
-    def total_text(self, row: PendingApproval) -> str:
-        return approvals.format_total(row)
 
     @admin.action(description=gettext_lazy("Approve (reason required)"))
     def approve(self, request: HttpRequest, queryset: QuerySet[PendingApproval]) -> None:

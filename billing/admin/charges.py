@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
@@ -10,7 +11,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from billing.admin.invoices import Why, money_of
+from billing.admin.amounts import money
+from billing.admin.invoices import Why
 from billing.models import (
     BillingAccount,
     GatewayEvent,
@@ -22,6 +24,7 @@ from billing.models import (
 from billing.payments import manual_review
 from billing.payments.gateway_access import CollectionError
 from billing.rules import gateway_amounts
+from billing.rules.formatting import money_text
 from portal.admin import ReadOnly, Recorded
 from portal.core.audit import acting_as
 from portal.sentences import sentence
@@ -31,6 +34,8 @@ from portal.sentences import sentence
 class AttemptAdmin(ReadOnly[PaymentAttempt]):
     """An attempt that needs review stays until an operator says what happened to it."""
 
+    amount_text = money("amount", "amount")
+    shown_as: ClassVar = {"amount": "amount_text", "fee": "fee_text"}
     action_form = Why
     actions = ("mark_not_paid",)
     list_display = (
@@ -50,17 +55,13 @@ class AttemptAdmin(ReadOnly[PaymentAttempt]):
     search_fields = ("invoice__number", "external_id")
     ordering = ("-created_at",)
 
-    @admin.display(description=gettext_lazy("amount"))
-    def amount_text(self, row: PaymentAttempt) -> str:
-        return money_of(row.amount, row.currency)
-
     @admin.display(description=gettext_lazy("fee"))
     def fee_text(self, row: PaymentAttempt) -> str:
         """In the settlement currency."""
         if row.fee is None:
             return "–"
         currency = row.fee_currency or row.currency
-        return f"{gateway_amounts.as_money(row.fee, currency).rounded().text} {currency}"
+        return money_text(gateway_amounts.as_money(row.fee, currency).rounded())
 
     @admin.action(description=gettext_lazy("Mark as not paid (reason required)"))
     def mark_not_paid(self, request: HttpRequest, queryset: QuerySet[PaymentAttempt]) -> None:
@@ -119,6 +120,8 @@ class EventAdmin(ReadOnly[GatewayEvent]):
 class RefundAdmin(ReadOnly[PaymentRefund]):
     """A refund made at the gateway needs review until it has a credit note, or the balance is kept open."""
 
+    amount_text = money("amount", "amount", currency="attempt.currency")
+    shown_as: ClassVar = {"amount": "amount_text"}
     action_form = Why
     actions = ("stays_owed",)
     list_display = (
@@ -152,21 +155,15 @@ class RefundAdmin(ReadOnly[PaymentRefund]):
                     messages.SUCCESS,
                 )
 
-    @admin.display(description=gettext_lazy("amount"), ordering="amount")
-    def amount_text(self, row: PaymentRefund) -> str:
-        return money_of(row.amount, row.attempt.currency)
-
 
 @admin.register(PaymentDispute)
 class DisputeAdmin(ReadOnly[PaymentDispute]):
+    amount_text = money("amount", "amount", currency="attempt.currency")
+    shown_as: ClassVar = {"amount": "amount_text"}
     list_display = ("attempt", "state", "amount_text", "reason", "opened_at", "external_id")
     list_filter = ("state", "tenant")
     list_select_related = ("attempt__invoice",)
     ordering = ("-opened_at",)
-
-    @admin.display(description=gettext_lazy("amount"), ordering="amount")
-    def amount_text(self, row: PaymentDispute) -> str:
-        return money_of(row.amount, row.attempt.currency)
 
 
 @admin.register(SavedMethod)

@@ -6,13 +6,16 @@ from django.contrib import admin
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from billing.admin.amounts import price
 from billing.models import OperatingCost
 from portal.admin import Recorded
 
 
 @admin.register(OperatingCost)
 class OperatingCostAdmin(Recorded[OperatingCost]):
-    list_display = ("of_model", "where", "amount", "currency", "valid_from")
+    per_hour = price("amount", "per GPU-hour")
+
+    list_display = ("of_model", "where", "per_hour", "valid_from")
     list_filter = ("gpu_model", "cluster")
     list_select_related = ("cluster",)
     ordering = ("gpu_model", "cluster__name", "currency", "valid_from")

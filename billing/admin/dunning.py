@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from billing.admin.invoices import money_of
+from billing.admin.amounts import money
 from billing.emails import delivery
 from billing.emails.delivery import NoticeError
 from billing.models import (
@@ -181,6 +181,8 @@ class PauseAdmin(ReadOnly[DunningPause]):
 class WriteOffAdmin(ReadOnly[WriteOff]):
     """Invoices are written off in their own list; later payments reduce the write-off automatically."""
 
+    amount_text = money("amount", "amount", currency="invoice.currency")
+    shown_as: ClassVar = {"amount": "amount_text"}
     list_display = (
         "invoice",
         "tenant",
@@ -196,7 +198,3 @@ class WriteOffAdmin(ReadOnly[WriteOff]):
     list_select_related = ("invoice", "tenant")
     search_fields = ("invoice__number",)
     ordering = ("-on", "-pk")
-
-    @admin.display(description=gettext_lazy("amount"))
-    def amount_text(self, row: WriteOff) -> str:
-        return money_of(row.amount, row.invoice.currency)

@@ -22,6 +22,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from billing.admin import confirmation
+from billing.admin.amounts import money, money_of
 from billing.catalog import billing_periods
 from billing.catalog.line_descriptions import detail
 from billing.documents import vat_ids
@@ -37,20 +38,15 @@ from billing.models import (
 )
 from billing.payments import checkout_sessions, refunds
 from billing.receivables import write_offs
-from billing.rules.formatting import plain_price
+from billing.rules.formatting import price_text
 from billing.rules.meters import plural
-from billing.rules.money import Money, decimal_text
+from billing.rules.money import decimal_text
 from billing.rules.period import Period, label
 from portal.admin import ReadOnly, ReadOnlyInline, Recorded
 from portal.core.audit import acting_as
 from portal.sentences import sentence
 
 TITLES = {"vat_id": "VAT ID", "iban": "IBAN", "bic": "BIC"}
-
-
-def money_of(minor: int, currency: str) -> str:
-    """`1250.00 EUR`"""
-    return f"{Money.from_minor(minor, currency).text} {currency}"
 
 
 def _lines(frozen: dict[str, Any]) -> SafeString:
@@ -97,6 +93,7 @@ class LineInline(ReadOnlyInline):
     show_change_link = False
     fields = ("position", "project", "description", "quantity", "price", "net")
     readonly_fields = ("quantity", "price", "net")
+    net = money("amount", "net", currency="invoice.currency")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).select_related("invoice").order_by("position")
@@ -110,10 +107,7 @@ class LineInline(ReadOnlyInline):
         currency = line.invoice.currency
         if line.unit_price is None:
             return detail(line, currency) or "–"
-        return f"{plain_price(line.unit_price, currency)} {currency}"
-
-    def net(self, line: InvoiceLine) -> str:
-        return money_of(line.amount, line.invoice.currency)
+        return price_text(line.unit_price, currency)
 
 
 class TaxInline(ReadOnlyInline):
@@ -121,29 +115,22 @@ class TaxInline(ReadOnlyInline):
     show_change_link = False
     fields = ("category", "rate", "net_text", "tax_text", "reason")
     readonly_fields = ("net_text", "tax_text")
+    verbose_name_plural = gettext_lazy("taxes")
+    net_text = money("net", "net", currency="invoice.currency")
+    tax_text = money("tax", "tax", currency="invoice.currency")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).select_related("invoice").order_by("-rate", "category")
-
-    @admin.display(description=gettext_lazy("net"))
-    def net_text(self, row: InvoiceTax) -> str:
-        return money_of(row.net, row.invoice.currency)
-
-    @admin.display(description=gettext_lazy("tax"))
-    def tax_text(self, row: InvoiceTax) -> str:
-        return money_of(row.tax, row.invoice.currency)
 
 
 class PaymentInline(ReadOnlyInline):
     model = Payment
     fields = ("received_on", "paid", "reference", "recorded_by")
     readonly_fields = ("paid",)
+    paid = money("amount", "amount", currency="invoice.currency")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).select_related("invoice").order_by("received_on", "pk")
-
-    def paid(self, payment: Payment) -> str:
-        return money_of(payment.amount, payment.invoice.currency)
 
 
 class Why(ActionForm):
@@ -154,6 +141,9 @@ class Why(ActionForm):
 class InvoiceAdmin(ReadOnly[Invoice]):
     """Documents never change: they are credited or voided, with a reason."""
 
+    gross = money("total", "total")
+    net = money("subtotal", "subtotal")
+    vat = money("tax", "tax")
     action_form = Why
     actions = ("credit_in_full", "make_void", "refund_to_card", "write_off", "reverse_write_off")
     list_display = (
@@ -328,18 +318,6 @@ class InvoiceAdmin(ReadOnly[Invoice]):
     @admin.display(description=gettext_lazy("tax rate"))
     def rate(self, invoice: Invoice) -> str:
         return f"{invoice.tax_name} {invoice.tax_rate.normalize():f} %"
-
-    @admin.display(description=gettext_lazy("total"), ordering="total")
-    def gross(self, invoice: Invoice) -> str:
-        return money_of(invoice.total, invoice.currency)
-
-    @admin.display(description=gettext_lazy("subtotal"))
-    def net(self, invoice: Invoice) -> str:
-        return money_of(invoice.subtotal, invoice.currency)
-
-    @admin.display(description=gettext_lazy("tax"))
-    def vat(self, invoice: Invoice) -> str:
-        return money_of(invoice.tax, invoice.currency)
 
     @admin.display(description="PDF")
     def pdf(self, invoice: Invoice) -> str:

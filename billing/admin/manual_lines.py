@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy
 
-from billing.admin.invoices import money_of
+from billing.admin.amounts import money
 from billing.invoicing import manual_lines
 from billing.invoicing.manual_lines import ManualLineError
 from billing.models import InvoiceLine, LineKind, ManualLine
@@ -46,6 +46,7 @@ class NewLine(forms.ModelForm[ManualLine]):
 @admin.register(ManualLine)
 class ManualLineAdmin(Recorded[ManualLine]):
     refusals = (ManualLineError,)
+    net_amount = money("amount", "amount")
     form = NewLine
     list_display = ("description", "tenant", "net_amount", "added_on", "by", "billed_on")
     list_filter = ("tenant",)
@@ -64,10 +65,6 @@ class ManualLineAdmin(Recorded[ManualLine]):
 
     def has_change_permission(self, request: HttpRequest, obj: ManualLine | None = None) -> bool:
         return False
-
-    @admin.display(description=gettext_lazy("amount"), ordering="amount")
-    def net_amount(self, line: ManualLine) -> str:
-        return money_of(line.amount, line.currency)
 
     @admin.display(description=gettext_lazy("invoice"))
     def billed_on(self, line: ManualLine) -> str:

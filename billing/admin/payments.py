@@ -13,9 +13,10 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from billing.admin.invoices import money_of
+from billing.admin.amounts import money
 from billing.models import DocumentKind, Invoice, InvoiceState, Payment
 from billing.receivables import manual_payments
+from billing.rules.formatting import money_text
 from billing.rules.money import Money
 from portal.admin import Recorded
 from portal.sentences import sentence
@@ -57,6 +58,7 @@ class PaymentAdmin(Recorded[Payment]):
     """Bank transfers received. None is ever changed: a mistake is reversed by a negative one."""
 
     refusals = manual_payments.REFUSALS
+    paid = money("amount", "amount", currency="invoice.currency")
     list_display = ("invoice", "tenant", "received_on", "paid", "reference", "recorded_by")
     list_filter = ("tenant",)
     list_select_related = ("invoice", "tenant")
@@ -78,10 +80,6 @@ class PaymentAdmin(Recorded[Payment]):
     def has_delete_permission(self, request: HttpRequest, obj: Payment | None = None) -> bool:
         return False
 
-    @admin.display(description=gettext_lazy("amount"), ordering="amount")
-    def paid(self, payment: Payment) -> str:
-        return money_of(payment.amount, payment.invoice.currency)
-
     def save_model(self, request: HttpRequest, obj: Payment, form: Any, change: bool) -> None:
         received = manual_payments.record_transfer(
             invoice=obj.invoice,
@@ -95,7 +93,7 @@ class PaymentAdmin(Recorded[Payment]):
         if received.to_credit.amount > 0:
             self.message_user(
                 request,
-                _("Overpaid by {amount} {currency}: added to the credit balance of {tenant}.").format(
-                    amount=received.to_credit.text, currency=obj.invoice.currency, tenant=obj.invoice.tenant
+                _("Overpaid by {amount}: added to the credit balance of {tenant}.").format(
+                    amount=money_text(received.to_credit), tenant=obj.invoice.tenant
                 ),
             )

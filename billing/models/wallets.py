@@ -259,6 +259,7 @@ class WalletEntry(models.Model):
     memo = models.TextField(blank=True)
 
     class Meta:
+        verbose_name_plural = "wallet entries"
         constraints: ClassVar = [
             models.CheckConstraint(condition=~Q(amount=0), name="entry_is_not_nothing"),
             models.CheckConstraint(
@@ -300,7 +301,7 @@ class WalletEntry(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.side} {self.amount}"
+        return f"{EntrySide(self.side).label}, {self.at:%Y-%m-%d %H:%M}"
 
 
 class WalletHold(models.Model):
