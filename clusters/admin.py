@@ -11,7 +11,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from clusters import meters, quarantine
-from clusters.connection_form import ConnectionForm, misfits
 from clusters.meters import MeterError
 from clusters.models import (
     Account,
@@ -27,13 +26,50 @@ from clusters.models import (
     Telemetry,
     UsageRecord,
 )
-from clusters.models.connection import SECRETS
 from portal.admin import ReadOnly, Recorded, epoch
 from portal.sentences import sentence
 
 
+class SharesField(forms.CharField):
+    """Parts of a GPU by model, and MIG profile or shard, one a line: `a100 1g.10gb 1/4`."""
+
+    widget = forms.Textarea(attrs={"rows": 3, "spellcheck": "false"})
+    default_error_messages: ClassVar = {
+        "shares": "Write one a line: the GPU's model, the MIG profile or shard, and the share, like a100 1g.10gb 1/4."
+    }
+
+    def prepare_value(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        lines = [(model, *share) for model, profiles in value.items() for share in profiles.items()]
+        return "\n".join(" ".join(line) for line in lines)
+
+    def to_python(self, value: Any) -> Any:
+        shares: dict[str, dict[str, str]] = {}
+        for line in str(value or "").splitlines():
+            match line.rsplit(maxsplit=2):  # a model may have spaces in its name
+                case [model, profile, share]:
+                    shares.setdefault(model, {})[profile] = share
+                case [_, *_]:
+                    raise forms.ValidationError(self.error_messages["shares"])
+        return shares
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return bool(self.prepare_value(initial) != data)
+
+
+class ClusterForm(forms.ModelForm[Cluster]):
+    shares = SharesField(
+        label="Shares of MIG slices and shards",
+        required=False,
+        help_text="Parts of a GPU, before the known ones, and Slurm's shards, one a line: a100 1g.10gb 1/4, "
+        "or a100 shard@gpu[05-08] 1/8.",
+    )
+
+
 @admin.register(Cluster)
 class ClusterAdmin(Recorded[Cluster]):
+    form = ClusterForm
     list_display = ("name", "kind", "timezone", "complete_through")
     search_fields = ("name",)
     ordering = ("name",)
@@ -86,69 +122,18 @@ class MeterAdmin(Recorded[DeclaredMeter]):
 
 
 @admin.register(Connection)
-class ConnectionAdmin(Recorded[Connection]):
-    """Secrets go in and never come out."""
+class ConnectionAdmin(ReadOnly[Connection]):
+    """To look at, without its secrets; the cluster's page on the portal has the form."""
 
-    form = ConnectionForm
     list_display = ("cluster", "base_url", "enabled", "last_success_at", "failures", "next_pull_at")
     list_select_related = ("cluster",)
     ordering = ("cluster__name",)
-    fieldsets = (
-        (None, {"fields": ("cluster", "base_url", "unix_socket", "slurm_cluster", "options", "enabled")}),
-        (
-            "Authentication",
-            {
-                "fields": (
-                    *("user", "new_password", "new_token", "new_jwt_key", "new_aws", "new_headers"),
-                    "credentials_changed_at",
-                )
-            },
-        ),
-        ("TLS", {"fields": ("ca", "client_certificate", "new_client_key")}),
-        ("Schedule", {"fields": ("first_usage_from", "every", "look_back", "coverage_needed")}),
-        (
-            "Syncs",
-            {
-                "fields": (
-                    "release",
-                    "api_version",
-                    "last_success_at",
-                    "next_pull_at",
-                    "failures",
-                    "last_error",
-                )
-            },
-        ),
-    )
-    readonly_fields = (
-        *("credentials_changed_at", "release", "api_version", "last_success_at", "next_pull_at", "failures"),
+    fields = (
+        *("cluster", "base_url", "unix_socket", "slurm_cluster", "options", "enabled", "user"),
+        *("credentials_changed_at", "ca", "client_certificate", "first_usage_from", "every", "look_back"),
+        *("coverage_needed", "release", "api_version", "last_success_at", "next_pull_at", "failures"),
         "last_error",
     )
-
-    def get_fieldsets(self, request: HttpRequest, obj: Connection | None = None) -> Any:
-        """What fits the kind of cluster; which secrets are kept is chosen from only where there is one."""
-        if obj is None:
-            return self.fieldsets
-        without = set(misfits(obj.cluster.kind))
-        fitting = [
-            (title, {"fields": [name for name in options["fields"] if name not in without]})
-            for title, options in self.fieldsets
-        ]
-        has_secrets = any(getattr(obj, name) for name in SECRETS)
-        return [*fitting, ("Remove secrets", {"fields": ("forget",)})] if has_secrets else fitting
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Connection | None = None) -> Any:
-        return self.readonly_fields if obj is None else ("cluster", *self.readonly_fields)
-
-    def get_form(
-        self, request: HttpRequest, obj: Connection | None = None, change: bool = False, **kwargs: Any
-    ) -> Any:
-        """The form's own fields stand in it whatever the page names: Django makes the rest of the model's."""
-        columns = [name for name in ConnectionForm.Meta.fields if obj is None or name != "cluster"]
-        return super().get_form(request, obj, change, **kwargs | {"fields": columns})
-
-    def has_delete_permission(self, request: HttpRequest, obj: Connection | None = None) -> bool:
-        return False
 
 
 @admin.register(Telemetry)

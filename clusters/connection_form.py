@@ -14,7 +14,7 @@ from django.views.decorators.debug import sensitive_variables
 from clusters import credential_files
 from clusters.connectors.base import ConnectorError
 from clusters.connectors.gpustack.options import GpuStackOptions
-from clusters.models import Cluster, ClusterKind, Connection, DeclaredMeter
+from clusters.models import ClusterKind, Connection, DeclaredMeter
 from clusters.models.connection import FITTING, SECRETS
 from clusters.models.endpoint import Address
 from clusters.models.secrets_guard import entered_for_elsewhere
@@ -165,7 +165,7 @@ class AddressForm(forms.ModelForm[A]):
 
 
 class ConnectionForm(AddressForm[Connection]):
-    """How usage of a cluster is read."""
+    """How usage of the instance's cluster is read."""
 
     secrets = SECRETS
 
@@ -176,7 +176,7 @@ class ConnectionForm(AddressForm[Connection]):
     class Meta:
         model = Connection
         fields: ClassVar = [
-            *("cluster", "base_url", "unix_socket", "ca", "client_certificate", "user", "slurm_cluster"),
+            *("base_url", "unix_socket", "ca", "client_certificate", "user", "slurm_cluster"),
             *("options", "first_usage_from", "every", "look_back", "coverage_needed", "enabled"),
         ]
         widgets: ClassVar = {
@@ -187,15 +187,11 @@ class ConnectionForm(AddressForm[Connection]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if "cluster" in self.fields:
-            clusters = cast("forms.ModelChoiceField[Cluster]", self.fields["cluster"])
-            clusters.queryset = Cluster.objects.filter(kind__in=FITTING, connection=None)
         self.fields["coverage_needed"].required = False
         first = self.fields["first_usage_from"]
         first.help_text = f"In UTC. {first.help_text}"
-        if self.instance.cluster_id:
-            for name in misfits(self.instance.cluster.kind):
-                self.fields.pop(name, None)
+        for name in misfits(self.instance.cluster.kind):
+            self.fields.pop(name, None)
 
     def clean_new_jwt_key(self) -> str:
         text = str(self.cleaned_data["new_jwt_key"]).strip()
@@ -230,18 +226,6 @@ class ConnectionForm(AddressForm[Connection]):
 
     def clean_options(self) -> dict[str, Any]:
         return self.cleaned_data["options"] or {}
-
-    @sensitive_variables()
-    def clean(self) -> dict[str, Any]:
-        """As `AddressForm`; and refuses what a cluster of this kind has no use for."""
-        given = dict(self.cleaned_data)
-        cleaned = super().clean()
-        cluster = given.get("cluster")
-        for name in misfits(cluster.kind) if isinstance(cluster, Cluster) else ():
-            value = given.get(name)
-            if value and value != self.fields[name].initial:
-                self.add_error(name, "A cluster of this kind has no use for it.")
-        return cleaned
 
     def save(self, commit: bool = True) -> Connection:
         """What was wrong with it may be right now, so it is due at once."""

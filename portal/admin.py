@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, cached_property
@@ -23,7 +22,6 @@ from portal.excerpt import NO_CHOICE
 
 M = TypeVar("M", bound=Model)
 FEW = 10_000  # rows that are counted exactly
-DIGITS = 30  # of a number in JSON
 
 Display = Callable[[Any, Any], str]
 
@@ -43,19 +41,6 @@ class Estimated(Paginator[Any]):
             )
             (estimate,) = cursor.fetchone()
         return int(estimate) if estimate > FEW else super().count
-
-
-class Plain(json.JSONDecoder):
-    """JSON whose numbers can be kept: neither NaN nor thousands of digits, which Python and PostgreSQL refuse."""
-
-    def __init__(self) -> None:
-        super().__init__(parse_int=_whole, parse_constant=_whole)
-
-
-def _whole(text: str) -> int:
-    if len(text) > DIGITS or not text.removeprefix("-").isdecimal():
-        raise json.JSONDecodeError("A number that cannot be kept", text[:DIGITS], 0)
-    return int(text)
 
 
 def no_page_of_an_object(request: HttpRequest, where: str) -> HttpResponse:
@@ -93,7 +78,6 @@ class Recorded(Choosing[M], admin.ModelAdmin[M]):
     list_per_page = 50
     show_full_result_count = False
     paginator: ClassVar[type[Paginator[Any]]] = Estimated
-    formfield_overrides: ClassVar[Any] = {JSONField: {"decoder": Plain}}
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         return self._recorded(super().changeform_view, request, *args, **kwargs)

@@ -16,10 +16,11 @@ from django.utils.translation import gettext_lazy
 
 from billing.admin.amounts import money
 from billing.admin.invoices import Why
+from billing.catalog.price_words import number_text
 from billing.invoicing import approvals
 from billing.invoicing.approvals import ApprovalError
 from billing.models import ApprovalLimit, ApprovalMetric, Decision, PendingApproval
-from billing.rules.formatting import grouped, price_text
+from billing.rules.formatting import price_text
 from billing.rules.money import is_currency
 from portal.admin import ReadOnly, Recorded
 from portal.core.audit import acting_as
@@ -51,11 +52,7 @@ class ApprovalLimitAdmin(Recorded[ApprovalLimit]):
 
     @admin.display(description=gettext_lazy("limit"), ordering="limit")
     def limit_text(self, bound: ApprovalLimit) -> str:
-        return (
-            price_text(bound.limit, bound.currency)
-            if bound.currency
-            else grouped(f"{bound.limit.normalize():f}")
-        )
+        return price_text(bound.limit, bound.currency) if bound.currency else number_text(bound.limit)
 
     @admin.display(description=gettext_lazy("tenant"), ordering="tenant__slug")
     def whose(self, bound: ApprovalLimit) -> str:

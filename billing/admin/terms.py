@@ -12,8 +12,9 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from billing.catalog import line_descriptions, version_terms
+from billing.catalog import version_terms
 from billing.catalog.plans import PlanError
+from billing.catalog.price_words import term_words
 from billing.catalog.version_terms import Term
 from billing.models import Commitment
 from portal.admin import Recorded
@@ -37,7 +38,7 @@ class TermAdmin(Recorded[Any]):
     """Terms for all never change here; a tenant's own can be ended, and removed while unbilled."""
 
     refusals = (PlanError,)
-    list_display = ("name", "version", "value", "whose")
+    list_display = ("name", "version", "value", "whose", "valid_from", "valid_until")
     list_filter = ("version__plan",)
     list_select_related = ("version__plan", "tenant")
     search_fields = ("name", "tenant__slug")
@@ -68,7 +69,7 @@ class TermAdmin(Recorded[Any]):
 
     @admin.display(description=gettext_lazy("value"))
     def value(self, term: Term) -> str:
-        return ", ".join(f"{name} {value}" for name, value in line_descriptions.term(term).items() if value)
+        return term_words(term, term.version.plan.currency)
 
     @admin.display(description=gettext_lazy("for"), ordering="tenant__slug")
     def whose(self, term: Term) -> str:

@@ -90,7 +90,6 @@ def connection(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResp
     row.cluster = detail.cluster
     of_kind = GpuStackForm if detail.cluster.kind == ClusterKind.GPUSTACK else ConnectionForm
     form = of_kind(request.POST or None, instance=row)
-    del form.fields["cluster"]
     if request.method == "POST" and form.is_valid():
         with transaction.atomic():
             if detail.cluster.kind != before:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 
 from billing.catalog import line_descriptions
+from billing.catalog.price_words import price_words
 from billing.models import Price
 from billing.models.plans import model_of, priced_meter
 from billing.rules.curve import Point, cliffs, curve
@@ -16,7 +17,6 @@ from billing.rules.money import Money
 from portal.web import drawing
 from portal.web import format as say
 from portal.web.drawing import Plot
-from portal.web.price_words import price_words
 
 
 @dataclass(frozen=True, kw_only=True)

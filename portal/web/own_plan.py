@@ -12,6 +12,7 @@ from django.utils.dates import WEEKDAYS_ABBR
 from django.utils.translation import gettext as _
 
 from billing.catalog import line_descriptions
+from billing.catalog.price_words import price_words, term_words
 from billing.models import Allowance, Price, QuotaSetBy, Settles
 from billing.models.plans import model_of, priced_meter
 from billing.queries import overview as reading
@@ -26,8 +27,7 @@ from portal.core.tenants.access import Action
 from portal.core.tenants.scope import acting_scope
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
-from portal.web.plan_difference import SETTLES, charged, quota_words, term_words
-from portal.web.price_words import price_words
+from portal.web.plan_difference import SETTLES, charged, quota_words
 from portal.web.quotes import quote_form
 
 WEEK = 7 * DAY

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from decimal import Decimal
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from billing.catalog import line_descriptions
 from billing.catalog.meters import titles_of
-from billing.catalog.version_terms import Term
+from billing.catalog.price_words import number_text, price_words, term_words
 from billing.models import (
-    Allowance,
-    Commitment,
-    Fee,
     PlanQuota,
     PlanVersion,
     Price,
@@ -26,11 +22,9 @@ from billing.models import (
 )
 from billing.queries.plans import Version, filled
 from billing.quotas.status import amount_text, period_text, scope_text
-from billing.rules.formatting import grouped
 from portal.web import format as say
 from portal.web.badges import Badge
 from portal.web.budget_form import list_actions, list_credits
-from portal.web.price_words import price_words
 
 SETTLES = {
     Settles.INVOICE: gettext_noop("the period’s invoice"),
@@ -142,28 +136,6 @@ def charged(resources: Collection[str]) -> str:
     return ", ".join(titles_of(resources).values()) or _("nothing")
 
 
-def term_words(term: Term, currency: str) -> str:
-    """What it comes to per period."""
-    if isinstance(term, Allowance):
-        text = (
-            _("{hours} hours included; unused hours roll over")
-            if term.rollover
-            else _("{hours} hours included")
-        )
-        return text.format(hours=_number(term.hours))
-    if isinstance(term, Fee):
-        text = _("{amount}, in advance") if term.in_advance else "{amount}"
-        return text.format(amount=say.price(term.amount, currency))
-    if isinstance(term, Commitment):
-        text = _("at least {amount}")
-        if term.overage_factor != 1:
-            text = _("at least {amount}; overage is charged {factor} times")
-        return text.format(amount=say.price(term.amount, currency), factor=_number(term.overage_factor))
-    if term.amount is not None:
-        return _("{amount} off").format(amount=say.price(term.amount, currency))
-    return _("{percent} % off").format(percent=_number(term.percent or Decimal(0)))
-
-
 def quota_words(row: PlanQuota | Quota) -> str:
     """`$1,000.00, each month, cluster rhea: no new GPU job starts; notices at 80%, 100%`: all that it says."""
     does = dict(list_actions())[row.action]
@@ -188,7 +160,9 @@ def _counts_words(row: PlanQuota | Quota) -> list[str]:
     }
     sentences = [text for text, holds in words.items() if holds]
     if row.reservation_cap is not None:
-        sentences.append(_("one job reserves at most {amount}").format(amount=_number(row.reservation_cap)))
+        sentences.append(
+            _("one job reserves at most {amount}").format(amount=number_text(row.reservation_cap))
+        )
     return sentences
 
 
@@ -203,9 +177,5 @@ def _notices_words(row: PlanQuota | Quota) -> list[str]:
             _("notices at a forecast of {thresholds}").format(thresholds=", ".join(row.forecasts))
         )
     if row.repeat_every is not None:
-        sentences.append(_("and every {amount} beyond").format(amount=_number(row.repeat_every)))
+        sentences.append(_("and every {amount} beyond").format(amount=number_text(row.repeat_every)))
     return sentences
-
-
-def _number(number: Decimal) -> str:
-    return grouped(f"{number.normalize():f}")

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from billing.catalog import line_descriptions, plans
 from billing.catalog.plans import PlanError
+from billing.catalog.price_words import price_words, term_words
 from billing.catalog.public_plans import set_offer
 from billing.models import Plan, Price, Settles
 from billing.queries import plans as reading
@@ -29,8 +30,7 @@ from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import Badge
 from portal.web.curves import curve_of
 from portal.web.page_frame import PageFrame
-from portal.web.plan_difference import SETTLES, quota_words, term_words
-from portal.web.price_words import price_words
+from portal.web.plan_difference import SETTLES, quota_words
 
 TENANTS = 50  # that a plan's page names
 AMOUNT = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")  # below LARGEST_PRICE

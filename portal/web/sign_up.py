@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods
 
 from billing.catalog import line_descriptions
 from billing.catalog.plans import PlanError
+from billing.catalog.price_words import price_words, term_words
 from billing.models import WAITING, Plan, PlanVersion, Settles, SignUp, SignUpState
 from billing.queries.plans import Version, filled_all
 from billing.sign_up import policy as policies
@@ -28,8 +29,7 @@ from portal.sentences import sentence
 from portal.web import form_input
 from portal.web import format as say
 from portal.web.access_decorators import answer, frame_of
-from portal.web.plan_difference import SETTLES, term_words
-from portal.web.price_words import price_words
+from portal.web.plan_difference import SETTLES
 from portal.web.rate_limits import within_rate
 
 RATE = "10/h/ip"

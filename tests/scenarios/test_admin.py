@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from html import unescape
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from billing.invoicing import month_close
-from billing.models import Invoice, Payment, PlanVersion, Price, Seller, Subscription
+from billing.models import Invoice, Payment, Seller, Subscription
 from billing.receivables import credit_balance
 from clusters.models import Account, Cluster, Quarantined, UsageRecord
 from portal.core.outbox import outbox
@@ -147,77 +146,6 @@ def test_an_owner_who_would_displace_another_is_refused_in_a_sentence(op: Client
     (message,) = messages(op, page("tenants_ownership", "add"), form)
     assert message.startswith("philly/vision belongs to vision-lab from the beginning, for ever")
     assert Ownership.objects.filter(tenant=robotics).count() == 0
-
-
-def prices_form(used: list[Price], new: list[dict[str, str]], **changes: str) -> dict[str, Any]:
-    """The page of a plan's version, as the browser posts it."""
-    form: dict[str, Any] = {"charges": ["gpu"]}
-    for prefix, initial, total in (("prices", len(used), len(used)), ("prices-2", 0, len(new))):
-        form |= {
-            f"{prefix}-TOTAL_FORMS": total,
-            f"{prefix}-INITIAL_FORMS": initial,
-            f"{prefix}-MIN_NUM_FORMS": 0,
-            f"{prefix}-MAX_NUM_FORMS": 1000,
-        }
-    for number, price in enumerate(used):
-        form |= {f"prices-{number}-id": price.pk, f"prices-{number}-version": price.version_id}
-    for number, row in enumerate(new):
-        form |= {f"prices-2-{number}-{name}": value for name, value in row.items()}
-    return form | changes
-
-
-def test_a_price_in_use_is_ended_and_another_begins(op: Client) -> None:
-    cluster = builders.a_cluster("philly")
-    plan = builders.a_plan(prices=[("gpu-hour", {}, "2.00", date(2026, 1, 1))])
-    builders.a_tenant("vision-lab", plan=plan, accounts=[(cluster, "vision")])
-    ingest(cluster, a_job(started="2026-03-15 14:00", ended="2026-03-16 10:00"))
-    version = PlanVersion.objects.get()
-    new = {"meter": "gpu-hour", "gpu_models": "a100,h100", "unit_price": "3", "valid_from": "2026-03-16"}
-    form = prices_form([Price.objects.get()], [new], **{"prices-0-valid_until": "2026-03-16"})
-    messages(op, page("billing_planversion", "change", version.pk), form)
-    outbox.drain()
-    assert owed("vision-lab") == {"2": "20", "3": "30"}
-    added = Price.objects.get(unit_price=3)
-    assert (added.resource, added.selector, added.specificity) == ("gpu", "gpu_model=a100,h100", 1)
-
-
-def test_a_price_in_use_cannot_be_edited_even_by_a_forged_form(op: Client) -> None:
-    a_month()
-    price = Price.objects.get()
-    form = prices_form([price], [], **{"prices-0-unit_price": "9", "prices-0-valid_until": ""})
-    messages(op, page("billing_planversion", "change", price.version_id), form)
-    price.refresh_from_db()
-    assert price.unit_price == 2
-
-
-def test_two_prices_at_once_are_refused_in_a_sentence(op: Client) -> None:
-    a_month()
-    price = Price.objects.get()
-    new = {"meter": "gpu-hour", "unit_price": "3", "valid_from": "2026-03-16"}
-    form = prices_form([price], [new], **{"prices-0-valid_until": ""})
-    (message,) = messages(op, page("billing_planversion", "change", price.version_id), form)
-    assert "overlaps the price gpu-hour any at 2 from 2017-01-01 without an end" in message
-    assert Price.objects.count() == 1
-
-
-@pytest.mark.parametrize(
-    ("scale", "sentence"),
-    [
-        ('{"size": "10", "price": "1e-999999999"}', "'1e-999999999' is no number; write it like 1.10."),
-        ('{"size": "10", "price": %s}' % ("1" * 5000), "Enter a valid JSON."),
-        ('{"size": "10", "price": NaN}', "Enter a valid JSON."),
-    ],
-)
-def test_a_price_that_is_no_plain_number_is_refused_beside_its_field(
-    op: Client, scale: str, sentence: str
-) -> None:
-    a_month()
-    price = Price.objects.get()
-    new = {"meter": "gpu-hour", "model": "package", "scale": scale, "valid_from": "2026-03-16"}
-    form = prices_form([price], [new], **{"prices-0-valid_until": "2026-03-16"})
-    answer = op.post(page("billing_planversion", "change", price.version_id), form)
-    assert sentence in unescape(answer.content.decode())
-    assert Price.objects.count() == 1
 
 
 def test_a_tenant_moves_to_another_plan(op: Client) -> None:

@@ -1,18 +1,28 @@
-"""Rows as the administration shows them: money as on the pages, and what is kept as JSON in lines."""
+"""Rows as the administration shows them: money as on the pages, terms in lines, and no JSON."""
 
 from __future__ import annotations
 
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
 import pytest
+from django import forms
+from django.contrib import admin
 from django.db.models import Model
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.urls import reverse
 
+from billing.catalog import version_terms
 from billing.models import (
     CloseProof,
     PaymentAttempt,
+    PlanVersion,
+    Subscription,
     WalletEntry,
 )
 from billing.wallets import grants
+from clusters.models import Cluster
 from tests.builders import at
 from tests.web.house import House, a_house, signed_in
 
@@ -39,10 +49,62 @@ def shown(op: Client, row: Model) -> str:
     return answer.content.decode()
 
 
+def test_nobody_types_json(house: House) -> None:
+    admin.autodiscover()
+    request: Any = RequestFactory().get("/")
+    request.user = house.op
+    for model, table in admin.site._registry.items():
+        row = model._default_manager.first()
+        for obj in filter(None, (row, None)):
+            form = table.get_form(request, obj, change=obj is not None)
+            sets = [formset.form for formset, _ in table.get_formsets_with_inlines(request, obj)]
+            typed = [field for one in (form, *sets) for field in one.base_fields.values()]
+            assert not [field for field in typed if isinstance(field, forms.JSONField)], model
+
+
 def test_what_is_kept_as_json_stands_in_lines(op: Client) -> None:
     text = shown(op, CloseProof.objects.earliest("pk"))
     assert "{&quot;" not in text
     assert "<br>" in text.partition("field-sums")[2].partition("</fieldset>")[0]
+
+
+@pytest.mark.parametrize(
+    ("typed", "shares"),
+    [
+        ("a100 1g.10gb 1/4\na100 2g.20gb 2/7\n\n", {"a100": {"1g.10gb": "1/4", "2g.20gb": "2/7"}}),
+        ("", {}),
+        ("a100 1/4", "Write one a line: the GPU&#x27;s model, the MIG profile or shard, and the share"),
+        ("a100 1g.10gb 5/4", "5/4"),
+    ],
+)
+def test_shares_of_mig_slices_are_lines(op: Client, house: House, typed: str, shares: Any) -> None:
+    cluster = house.cluster
+    form = {"name": cluster.name, "kind": cluster.kind, "timezone": cluster.timezone, "shares": typed}
+    answer = op.post(change_page(cluster), form)
+    if isinstance(shares, str):
+        assert shares in answer.content.decode()
+        assert Cluster.objects.get().shares == {}
+    else:
+        assert answer.status_code == 302
+        assert Cluster.objects.get().shares == shares
+        assert typed.strip() in shown(op, cluster)
+
+
+def test_a_version_shows_its_prices_and_terms_and_leads_to_its_editor(op: Client) -> None:
+    version = PlanVersion.objects.get(plan__name="vision-deal")
+    version_terms.set_fee(
+        version=version,
+        name="Rack",
+        amount=Decimal(150),
+        tenant=Subscription.objects.get(plan=version.plan).tenant,
+        valid_from=date(2026, 5, 1),
+    )
+    text = shown(op, version)
+    for part in ("$2.00 per GPU-hour", "Rack", "$150.00", "/operator/plan-editor/?plan=vision-deal"):
+        assert part in text
+    assert 'name="_save"' not in text
+    assert op.post(change_page(version), {"charges": ["cpu"]}).status_code == 403
+    assert op.get(reverse("admin:billing_planversion_add")).status_code == 403
 
 
 def test_a_wallet_is_shown_with_its_newest_entries_and_never_changed(op: Client, house: House) -> None:

@@ -186,14 +186,15 @@ def test_the_history_says_who_changed_a_secret_and_when_whoever_did_it() -> None
     assert connection.credentials_changed_at == datetime.fromisoformat(changed)
 
 
-def test_op_sees_in_the_admin_that_secrets_are_kept_and_enters_new_ones() -> None:
+def test_op_sees_in_the_form_that_secrets_are_kept_and_enters_new_ones() -> None:
     connection = a_connection()
     client = Client()
     client.force_login(an_operator())
-    path = f"/admin/clusters/connection/{connection.pk}/change/"
-    shown = client.get(path).content.decode()
-    assert not any(secret in shown for secret in PASSWORDS)
-    assert connection.token.token not in shown
+    path = f"/operator/clusters/{connection.cluster.name}/connection/"
+    for page in (f"/admin/clusters/connection/{connection.pk}/change/", path):
+        shown = client.get(page).content.decode()
+        assert not any(secret in shown for secret in PASSWORDS)
+        assert connection.token.token not in shown
     assert "One is kept; leave empty to keep it." in shown
     answered = client.post(
         path,

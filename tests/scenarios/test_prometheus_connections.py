@@ -236,20 +236,16 @@ def test_op_connects_one_with_the_form_of_its_kind(browser: Client) -> None:
     assert "slurm_cluster" not in again
 
 
-def test_the_administration_shows_what_fits_the_kind(op: Op, browser: Client) -> None:
-    op.applies(KUBE)
+def test_the_administration_shows_a_connection_and_leads_to_its_form(op: Op, browser: Client) -> None:
+    op.applies(KUBE + OPTIONS)
     stored = Connection.objects.get()
-    shown = browser.get(f"/admin/clusters/connection/{stored.pk}/change/").content.decode()
-    assert "new_password" in shown
-    assert "slurm_cluster" not in shown
+    path = f"/admin/clusters/connection/{stored.pk}/change/"
+    shown = browser.get(path).content.decode()
+    assert "charge_from: started<br>" in shown
+    assert "shares a100 1g.10gb: 1/4" in shown
     assert PASSWORD not in shown
-    added = browser.get("/admin/clusters/connection/add/")
-    assert added.status_code == 200
-    free = a_cluster("boreas", kind=ClusterKind.SLURM)
-    form = {"cluster": free.pk, "base_url": "http://127.0.0.1:1", "every": "300", "look_back": "48"}
-    wrong = browser.post("/admin/clusters/connection/add/", form | {"options": '{"matcher": ""}'})
-    assert "A cluster of this kind has no use for it." in wrong.content.decode()
-    assert browser.post("/admin/clusters/connection/add/", form).status_code == 302
+    assert browser.post(path, {"base_url": "http://127.0.0.1:1"}).status_code == 403
+    assert browser.get("/admin/clusters/connection/add/").status_code == 403
 
 
 def test_what_does_not_answer_is_told_by_the_test_of_the_connection(op: Op) -> None:

@@ -14,12 +14,11 @@ from portal.core.tenants.models import User
 _TABLES: Mapping[Right, str] = {
     Right.TENANTS: "tenants.tenant tenants.project tenants.membership tenants.ownership billing.payer "
     "billing.subscription billing.billingaccount",
-    Right.PLANS: "billing.plan billing.planversion billing.price billing.allowance billing.fee billing.commitment "
-    "billing.discount",
+    Right.PLANS: "billing.plan billing.allowance billing.fee billing.commitment billing.discount",
     Right.CLOSES: "billing.pendingapproval",
     Right.CREDITS: "billing.invoice billing.manualline",
     Right.PAYMENTS: "billing.payment billing.paymentattempt billing.paymentrefund billing.gatewayevent billing.notice",
-    Right.CLUSTERS: "clusters.cluster clusters.connection clusters.account",
+    Right.CLUSTERS: "clusters.cluster clusters.account",
     Right.IMPORTS: "clusters.quarantined",
 }
 """Which tables each right lets an operator change, as far as the admin changes them; all others need SETTINGS."""

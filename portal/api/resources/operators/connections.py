@@ -88,7 +88,6 @@ class OneConnection(WritingEndpoint):
         row = row or Connection(cluster=cluster)
         row.cluster = cluster
         form = ConnectionForm(_entered(values, row), instance=row)
-        del form.fields["cluster"]
         self._refuse_misfits(cluster, values, form)
         if not form.is_valid():
             raise bad_request("Some of what was sent is not valid; see errors.", *_errors(form))
