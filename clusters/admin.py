@@ -26,7 +26,7 @@ from clusters.models import (
     Telemetry,
     UsageRecord,
 )
-from portal.admin import ReadOnly, Recorded, epoch
+from portal.admin import ReadOnly, Recorded, epoch, portal_page
 from portal.sentences import sentence
 
 
@@ -69,6 +69,7 @@ class ClusterForm(forms.ModelForm[Cluster]):
 
 @admin.register(Cluster)
 class ClusterAdmin(Recorded[Cluster]):
+    view_on_site = portal_page("operator_cluster", "name")
     form = ClusterForm
     list_display = ("name", "kind", "timezone", "complete_through")
     search_fields = ("name",)
@@ -125,6 +126,7 @@ class MeterAdmin(Recorded[DeclaredMeter]):
 class ConnectionAdmin(ReadOnly[Connection]):
     """To look at, without its secrets; the cluster's page on the portal has the form."""
 
+    view_on_site = portal_page("operator_cluster", "cluster.name")
     list_display = ("cluster", "base_url", "enabled", "last_success_at", "failures", "next_pull_at")
     list_select_related = ("cluster",)
     ordering = ("cluster__name",)
@@ -140,6 +142,7 @@ class ConnectionAdmin(ReadOnly[Connection]):
 class TelemetryAdmin(ReadOnly[Telemetry]):
     """To look at; `[cluster.telemetry]` of a configuration file describes it."""
 
+    view_on_site = portal_page("operator_cluster", "cluster.name")
     list_display = ("cluster", "base_url", "enabled", "complete_through", "failures", "next_at")
     list_select_related = ("cluster",)
     ordering = ("cluster__name",)
@@ -153,6 +156,7 @@ class TelemetryAdmin(ReadOnly[Telemetry]):
 class ApiServerAdmin(ReadOnly[ApiServer]):
     """To look at; `[cluster.api_server]` of a configuration file describes it."""
 
+    view_on_site = portal_page("operator_cluster", "cluster.name")
     list_display = ("cluster", "base_url", "enabled", "credentials_changed_at")
     list_select_related = ("cluster",)
     ordering = ("cluster__name",)

@@ -25,7 +25,7 @@ from billing.payments import manual_review
 from billing.payments.gateway_access import CollectionError
 from billing.rules import gateway_amounts
 from billing.rules.formatting import money_text
-from portal.admin import ReadOnly, Recorded
+from portal.admin import ReadOnly, Recorded, portal_page
 from portal.core.audit import acting_as
 from portal.sentences import sentence
 
@@ -34,6 +34,7 @@ from portal.sentences import sentence
 class AttemptAdmin(ReadOnly[PaymentAttempt]):
     """An attempt that needs review stays until an operator says what happened to it."""
 
+    view_on_site = portal_page("invoice", "tenant.slug", "invoice.number")
     amount_text = money("amount", "amount")
     shown_as: ClassVar = {"amount": "amount_text", "fee": "fee_text"}
     action_form = Why

@@ -27,7 +27,7 @@ from billing.models import (
     WriteOff,
 )
 from billing.receivables import dunning_policies
-from portal.admin import ReadOnly, Recorded
+from portal.admin import ReadOnly, Recorded, portal_page
 from portal.sentences import sentence
 
 
@@ -181,6 +181,7 @@ class PauseAdmin(ReadOnly[DunningPause]):
 class WriteOffAdmin(ReadOnly[WriteOff]):
     """Invoices are written off in their own list; later payments reduce the write-off automatically."""
 
+    view_on_site = portal_page("invoice", "tenant.slug", "invoice.number")
     amount_text = money("amount", "amount", currency="invoice.currency")
     shown_as: ClassVar = {"amount": "amount_text"}
     list_display = (

@@ -42,7 +42,7 @@ from billing.rules.formatting import price_text
 from billing.rules.meters import plural
 from billing.rules.money import decimal_text
 from billing.rules.period import Period, label
-from portal.admin import ReadOnly, ReadOnlyInline, Recorded
+from portal.admin import ReadOnly, ReadOnlyInline, Recorded, portal_page
 from portal.core.audit import acting_as
 from portal.sentences import sentence
 
@@ -141,6 +141,7 @@ class Why(ActionForm):
 class InvoiceAdmin(ReadOnly[Invoice]):
     """Documents never change: they are credited or voided, with a reason."""
 
+    view_on_site = portal_page("invoice", "tenant.slug", "number")
     gross = money("total", "total")
     net = money("subtotal", "subtotal")
     vat = money("tax", "tax")

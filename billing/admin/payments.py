@@ -18,7 +18,7 @@ from billing.models import DocumentKind, Invoice, InvoiceState, Payment
 from billing.receivables import manual_payments
 from billing.rules.formatting import money_text
 from billing.rules.money import Money
-from portal.admin import Recorded
+from portal.admin import Recorded, portal_page
 from portal.sentences import sentence
 
 
@@ -57,6 +57,7 @@ class NewPayment(forms.ModelForm[Payment]):
 class PaymentAdmin(Recorded[Payment]):
     """Bank transfers received. None is ever changed: a mistake is reversed by a negative one."""
 
+    view_on_site = portal_page("invoice", "tenant.slug", "invoice.number")
     refusals = manual_payments.REFUSALS
     paid = money("amount", "amount", currency="invoice.currency")
     list_display = ("invoice", "tenant", "received_on", "paid", "reference", "recorded_by")

@@ -31,7 +31,7 @@ from billing.models import (
     Subscription,
 )
 from billing.quotas.status import period_text, scope_text
-from portal.admin import ReadOnly, ReadOnlyInline, Recorded
+from portal.admin import ReadOnly, ReadOnlyInline, Recorded, portal_page
 from portal.core.outbox import outbox
 
 
@@ -45,6 +45,7 @@ class VersionInline(ReadOnlyInline):
 
 @admin.register(Plan)
 class PlanAdmin(Recorded[Plan]):
+    view_on_site = portal_page("operator_plan", "name")
     refusals = (PlanError,)
     list_display = ("name", "currency", "settles")
     search_fields = ("name",)
@@ -130,6 +131,7 @@ class BudgetInline(ReadOnlyInline):
 class PlanVersionAdmin(ReadOnly[PlanVersion]):
     """All that a version says. The plan editor of the portal writes versions, and a configuration file."""
 
+    view_on_site = portal_page("operator_plan", "plan.name")
     list_display = ("plan", "effective_from", "charges_text")
     list_filter = ("plan",)
     list_select_related = ("plan",)
@@ -159,6 +161,7 @@ class PlanVersionAdmin(ReadOnly[PlanVersion]):
 class SubscriptionAdmin(Recorded[Subscription]):
     """A new one ends the one before it; past ones never change."""
 
+    view_on_site = portal_page("operator_tenant", "tenant.slug")
     refusals = (PlanError,)
     list_display = ("tenant", "plan", "since", "until")
     list_filter = ("plan",)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from django.contrib import admin
 from django.db.models import Model
+from django.urls import reverse
 
 from billing.admin.amounts import NOTHING
 from billing.models import Quota, QuotaCrossing, QuotaPeriod
@@ -36,6 +37,13 @@ class QuotaAdmin(ReadOnly[Quota]):
     list_select_related = ("tenant",)
     search_fields = ("name", "tenant__slug", "user", "account")
     ordering = ("tenant__slug", "name", "-created_at")
+
+    def view_on_site(self, quota: Quota) -> str:
+        """One that is over, or counts a wallet's debt, has no page of its own."""
+        slug = quota.tenant.slug
+        if quota.ended_at is None and quota.wallet_id is None:
+            return reverse("budget_periods", args=[slug, quota.name])
+        return reverse("budgets", args=[slug])
 
 
 @admin.register(QuotaPeriod)

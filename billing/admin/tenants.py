@@ -14,7 +14,7 @@ from billing.catalog import third_party_payers
 from billing.catalog.third_party_payers import PayerError
 from billing.invoicing import line_taxes, sellers
 from billing.models import Archive, Payer, Subscription
-from portal.admin import ReadOnly, ReadOnlyInline, Recorded
+from portal.admin import ReadOnly, ReadOnlyInline, Recorded, portal_page
 from portal.core.outbox import outbox
 from portal.core.tenants import ownership
 from portal.core.tenants.models import Membership, Ownership, Project, Tenant
@@ -83,6 +83,7 @@ class TenantForm(forms.ModelForm[Tenant]):
 
 @admin.register(Tenant)
 class TenantAdmin(Recorded[Tenant]):
+    view_on_site = portal_page("operator_tenant", "slug")
     form = TenantForm
     list_display = (
         "name",

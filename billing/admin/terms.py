@@ -17,7 +17,7 @@ from billing.catalog.plans import PlanError
 from billing.catalog.price_words import term_words
 from billing.catalog.version_terms import Term
 from billing.models import Commitment
-from portal.admin import Recorded
+from portal.admin import Recorded, portal_page
 
 FOR_ONE = ("version", "tenant")
 DATES = ("valid_from", "valid_until")
@@ -37,6 +37,7 @@ class OwnTermForm(forms.ModelForm[Any]):
 class TermAdmin(Recorded[Any]):
     """Terms for all never change here; a tenant's own can be ended, and removed while unbilled."""
 
+    view_on_site = portal_page("operator_plan", "version.plan.name")
     refusals = (PlanError,)
     list_display = ("name", "version", "value", "whose", "valid_from", "valid_until")
     list_filter = ("version__plan",)

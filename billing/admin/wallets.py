@@ -25,7 +25,7 @@ from billing.models import (
     WalletHold,
     WalletScheme,
 )
-from portal.admin import ReadOnly, ReadOnlyInline
+from portal.admin import ReadOnly, ReadOnlyInline, portal_page
 
 NEWEST = 50  # rows beside a wallet; one that pays usage has hundreds of thousands
 
@@ -109,6 +109,7 @@ class EntryInline(ReadOnlyInline):
 
 @admin.register(Wallet)
 class WalletAdmin(ReadOnly[Wallet]):
+    view_on_site = portal_page("wallet", "tenant.slug", "pk")
     balance_text = money("balance", "balance", currency="unit")
     held_text = money("held", "held", currency="unit")
 
@@ -132,6 +133,7 @@ class WalletAdmin(ReadOnly[Wallet]):
 
 @admin.register(WalletGrant)
 class WalletGrantAdmin(ReadOnly[WalletGrant]):
+    view_on_site = portal_page("wallet", "tenant.slug", "wallet_id")
     amount_text = money("amount", "amount", currency="wallet.unit")
     left_text = money("left", "left", currency="wallet.unit")
     expired_text = money("expired", "expired", currency="wallet.unit")
@@ -155,6 +157,7 @@ class WalletGrantAdmin(ReadOnly[WalletGrant]):
 class WalletEntryAdmin(ReadOnly[WalletEntry]):
     """Both sides of each booking; they add up to zero."""
 
+    view_on_site = portal_page("wallet", "tenant.slug", "wallet_id")
     amount_text = money("amount", "amount", currency="wallet.unit")
 
     list_display = ("at", "tenant", "wallet", "side", "amount_text", "day", "grant", "invoice", "memo")

@@ -1,4 +1,4 @@
-"""Rows as the administration shows them: money as on the pages, terms in lines, and no JSON."""
+"""Rows as the administration shows them: money as on the pages, terms in lines, no JSON, and the way to the portal."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ from billing.catalog import version_terms
 from billing.models import (
     CloseProof,
     PaymentAttempt,
+    Plan,
     PlanVersion,
+    Quota,
     Subscription,
+    Wallet,
     WalletEntry,
 )
+from billing.quotas import quotas
+from billing.quotas.quotas import Setter
 from billing.wallets import grants
 from clusters.models import Cluster
 from tests.builders import at
@@ -134,3 +139,24 @@ def test_amounts_of_a_row_are_money_and_never_smallest_units(op: Client, house: 
     assert "$13.00" in text
     assert "1300" not in text
     assert "$0.30" in text
+
+
+def test_a_row_leads_to_its_page_on_the_portal(op: Client, house: House) -> None:
+    assert (house.wallet.tenant, house.budget.tenant) == (house.vision, house.vision)
+    pages = {
+        house.vision: "/operator/tenants/vision-lab/",
+        house.invoice: f"/t/vision-lab/invoices/{house.invoice.number}/",
+        Plan.objects.get(name="vision-deal"): "/operator/plans/vision-deal/",
+        PlanVersion.objects.get(plan__name="vision-deal"): "/operator/plans/vision-deal/",
+        Cluster.objects.get(): f"/operator/clusters/{house.cluster.name}/",
+        Wallet.objects.get(): f"/t/vision-lab/wallets/{Wallet.objects.get().pk}/",
+        Quota.objects.get(): "/t/vision-lab/budgets/at/gpu/",
+    }
+    for row, address in pages.items():
+        assert f'<a href="{address}" class="viewsitelink">View on portal</a>' in shown(op, row)
+        assert op.get(address).status_code == 200, address
+
+
+def test_a_budget_that_is_over_leads_to_the_tenants_budgets(op: Client, house: House) -> None:
+    quotas.end_quota(tenant=house.budget.tenant, name="gpu", by=Setter.OPERATOR, moment=at("2026-04-20"))
+    assert '<a href="/t/vision-lab/budgets/" class="viewsitelink">' in shown(op, Quota.objects.get())

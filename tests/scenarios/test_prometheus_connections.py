@@ -243,6 +243,7 @@ def test_the_administration_shows_a_connection_and_leads_to_its_form(op: Op, bro
     shown = browser.get(path).content.decode()
     assert "charge_from: started<br>" in shown
     assert "shares a100 1g.10gb: 1/4" in shown
+    assert '<a href="/operator/clusters/kube/" class="viewsitelink">View on portal</a>' in shown
     assert PASSWORD not in shown
     assert browser.post(path, {"base_url": "http://127.0.0.1:1"}).status_code == 403
     assert browser.get("/admin/clusters/connection/add/").status_code == 403

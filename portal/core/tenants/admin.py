@@ -16,7 +16,7 @@ from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from portal.admin import Recorded
+from portal.admin import Recorded, portal_page
 from portal.core.audit import acting_as
 from portal.core.tenants.access import Right, rights_of
 from portal.core.tenants.models import Membership, Role, User
@@ -82,6 +82,7 @@ class PersonAdmin(UserAdmin[User]):
 
 @admin.register(Membership)
 class MembershipAdmin(Recorded[Membership]):
+    view_on_site = portal_page("operator_team", "tenant.slug")
     list_display = ("user", "tenant", "role")
     list_filter = ("role", "tenant")
     list_select_related = ("user", "tenant")
