@@ -10,10 +10,10 @@ from typing import Any, ClassVar, TypeVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.options import BaseModelAdmin, IncorrectLookupParameters
-from django.contrib.admin.widgets import AutocompleteSelect
+from django.contrib.admin.widgets import AdminSplitDateTime, AutocompleteSelect
 from django.core.paginator import Paginator
 from django.db import connection
-from django.db.models import JSONField, Model
+from django.db.models import DateTimeField, JSONField, Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html_join
@@ -60,8 +60,21 @@ class Chosen(AutocompleteSelect):
         )
 
 
+class DateAndTime(AdminSplitDateTime):
+    """Both inputs say which they are: the field's own label names neither."""
+
+    def get_context(self, name: str, value: Any, attrs: dict[str, Any] | None) -> dict[str, Any]:
+        context = super().get_context(name, value, attrs)
+        for part, title in zip(context["widget"]["subwidgets"], ("date", "time"), strict=True):
+            words = name.rpartition("-")[2].replace("_", " ")
+            part["attrs"]["aria-label"] = f"{words.capitalize()}: {title}"
+        return context
+
+
 class Choosing(BaseModelAdmin[M]):
-    """Whatever has `autocomplete_fields`."""
+    """Whatever has `autocomplete_fields`, or moments."""
+
+    formfield_overrides: ClassVar[Any] = {DateTimeField: {"widget": DateAndTime}}
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name in self.get_autocomplete_fields(request):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
+from django.contrib.admin.widgets import AdminTextInputWidget
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
@@ -21,8 +22,14 @@ from portal.core.tenants.models import Membership, Ownership, Project, Tenant
 from portal.core.tenants.ownership import OwnershipConflictError
 
 
+class ProjectForm(forms.ModelForm[Project]):
+    class Meta:
+        widgets: ClassVar = {"name": AdminTextInputWidget(attrs={"aria-label": "Name of the project"})}
+
+
 class ProjectInline(admin.TabularInline[Project, Tenant]):
     model = Project
+    form = ProjectForm
     extra = 0
     can_delete = False
 
