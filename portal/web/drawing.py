@@ -19,6 +19,7 @@ class Plot:
     line: str  # what is known
     dashed: str = ""  # what is expected
     band: str = ""  # a polygon around it
+    level: str = ""  # across all of it, as what may be reached
     high: str = ""  # of the axes, as shown
     first: str = ""
     last: str = ""
@@ -52,20 +53,22 @@ def plot(
     *,
     expected: Sequence[Point] = (),
     band: Sequence[Point] = (),
+    level: Fraction | None = None,
     marks: tuple[str, str, str],
 ) -> Plot:
-    """A line, what is expected after it, and a polygon of what may be; `marks`: top, left and right end."""
+    """A line, what is expected after it, a polygon of what may be, and a line across at `level`; `marks`: top, left and
+    right end.
+    """
     every = [*line, *expected, *band]
-    frame = Frame(
-        min((x for x, _ in every), default=Fraction(0)),
-        max((x for x, _ in every), default=Fraction(0)),
-        max((y for _, y in every), default=Fraction(0)),
-    )
+    left = min((x for x, _ in every), default=Fraction(0))
+    right = max((x for x, _ in every), default=Fraction(0))
+    frame = Frame(left, right, max([*(y for _, y in every), level or Fraction(0)]))
     top, first, last = marks
     return Plot(
         line=frame.points(line),
         dashed=frame.points(expected),
         band=frame.points(band),
+        level=frame.points([(left, level), (right, level)]) if level is not None else "",
         high=top,
         first=first,
         last=last,

@@ -19,6 +19,7 @@ from billing.queries.accrued_charges import accrued
 from billing.queries.costs import per_currency
 from billing.queries.overview import Around, Overview, Use
 from billing.queries.payers import Paying
+from billing.queries.period_budgets import list_period_budgets
 from billing.queries.period_forecast import paid_for, period_forecast
 from portal.core.tenants.access import Action
 from portal.core.tenants.scope import acting_scope
@@ -59,14 +60,16 @@ def _first_day(request: HttpRequest) -> date | None:
 
 def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
     period = around.period
+    first, end = reading.days_of(period)
     today = billing_periods.day_of(request.moment, period)
+    running = today < end
     with acting_scope(request.tenant):
         charges = accrued(tenant=request.tenant, period=period)
         others, through = paid_for(
             request.tenant, period, charges, through=request.complete_through, moment=request.moment
         )
+        budgets = list_period_budgets(request.tenant, period, first=first, end=end) if running else []
     summary = reading.overview(request.tenant, period, around.before, today=today, accrued=charges)
-    running = today < summary.end
     paying = payers.paying(request.tenant)
     return {
         "around": around,
@@ -74,9 +77,10 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
         "accrued": charges,
         "due": charges if period.closed_at is None else None,
         "tiles": overview_tiles(request, summary, charges, running=running),
-        "forecast": forecast(summary, period_forecast(summary, charges, others, through))
+        "forecast": forecast(summary, period_forecast(summary, charges, others, through), budgets)
         if running
         else None,
+        "manages": Action.MANAGE in request.may,
         "chart": usage_chart(
             summary, today=today, spend_label=_("Spend at first unit’s prices") if charges else _("Spend")
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, ngettext
 
 from billing.queries.overview import Overview
+from billing.queries.period_budgets import PeriodBudget
 from billing.queries.period_forecast import Ends, PeriodForecast
 from billing.rules.forecast import DEVIATIONS, FEWEST, LAST, Pace
 from billing.rules.formatting import localized
@@ -40,20 +41,24 @@ class Forecast:
     parts: tuple[
         tuple[str, str], ...
     ] = ()  # that add up to `value`: own use, and what is paid for others where it is
+    budget: PeriodBudget | None = None  # the tightest, a line across the plot
 
 
-def forecast(summary: Overview, of: PeriodForecast | None) -> Forecast | None:
-    """None where there is none to tell."""
+def forecast(
+    summary: Overview, of: PeriodForecast | None, budgets: Sequence[PeriodBudget]
+) -> Forecast | None:
+    """None where there is none to tell. `budgets` by amount."""
     if of is None:
         return None
     until = say.day(summary.end - DAY)
+    budget = next((one for one in budgets if one.amount.currency == of.currency), None)
     if not of.has_pace:
         why = ngettext(
             "A forecast takes {days} whole days of use; there is one so far.",
             "A forecast takes {days} whole days of use; there are {count} so far.",
             of.whole_days,
         ).format(days=_(NUMBERS[FEWEST]), count=of.whole_days or _("none"))
-        return Forecast(until=until, why=why)
+        return Forecast(until=until, why=why, budget=budget)
     ends = of.ends
     band = (
         _("from {low} to {high}").format(low=say.money(ends[0]), high=say.money(ends[2]))
@@ -65,9 +70,10 @@ def forecast(summary: Overview, of: PeriodForecast | None) -> Forecast | None:
         value=say.money(ends[1]),
         band=band,
         method=" ".join([*_methods(of), *_of_others(of)]),
-        plot=_plot(of, summary, ends),
-        rows=(*_rows(of, summary), *_expected(until, ends, band)),
+        plot=_plot(of, summary, ends, budget),
+        rows=(*_rows(of, summary), *_expected(until, ends, band), *_budget_rows(budget)),
         parts=_parts(of),
+        budget=budget,
     )
 
 
@@ -79,7 +85,7 @@ def _parts(of: PeriodForecast) -> tuple[tuple[str, str], ...]:
     return ((_("Own use"), say.money(own)), (_("Paid for others"), say.money(of.paid_for_others)))
 
 
-def _plot(of: PeriodForecast, summary: Overview, ends: Ends) -> Plot:
+def _plot(of: PeriodForecast, summary: Overview, ends: Ends, budget: PeriodBudget | None) -> Plot:
     start, end = summary.period.start, summary.period.end
     here = (_second(of.through, start), of.accrued.amount)
     points = [(Fraction(0), of.total(part.by(summary.first - DAY) for part in of.parts).amount)]
@@ -90,8 +96,9 @@ def _plot(of: PeriodForecast, summary: Overview, ends: Ends) -> Plot:
         [*points, here],
         expected=[here, (there, expected)],
         band=[here, (there, high), (there, low)] if high > low else [],
+        level=budget.amount.amount if budget else None,
         marks=(
-            say.money(max(ends)),
+            say.money(max([*ends, budget.amount] if budget else ends)),
             say.short_day(summary.first),
             say.short_day(summary.end - DAY),
         ),
@@ -115,6 +122,11 @@ def _rows(of: PeriodForecast, summary: Overview) -> tuple[tuple[str, str], ...]:
 def _expected(until: str, ends: Ends, band: str) -> tuple[tuple[str, str], ...]:
     rows = ((_("{day}, expected").format(day=until), say.money(ends[1])),)
     return (*rows, (_("{day}, band").format(day=until), band)) if band else rows
+
+
+def _budget_rows(budget: PeriodBudget | None) -> Iterator[tuple[str, str]]:
+    if budget:
+        yield _("Budget {name}").format(name=budget.name), say.money(budget.amount)
 
 
 def _methods(of: PeriodForecast) -> Iterator[str]:

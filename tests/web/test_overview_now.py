@@ -1,0 +1,135 @@
+"""What the overview of a running period says of now: the budget in the plot, what runs, what to pay, what changed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from billing.models import Quota, QuotaEvery, QuotaMeasure, QuotaPeriod
+from billing.quotas import quotas
+from billing.quotas.quotas import Setter
+from billing.quotas.terms import QuotaTerms
+from clusters.models import Cluster
+from portal.core.tenants.models import Role, Tenant, User
+from tests import builders
+from tests.web.clock import stand_at
+from tests.web.house import page, plan
+from tests.web.test_overview import words
+
+pytestmark = pytest.mark.django_db
+
+OVERVIEW = "/t/vision-lab/"
+
+
+@dataclass
+class Lab:
+    cluster: Cluster
+    tenant: Tenant
+    ann: User  # an owner
+    ben: User  # a member
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """Half of March, at 20.00 a day: 280.00 so far, 620.00 expected. It is the 15th, ten o'clock."""
+    cluster = builders.a_cluster()
+    tenant = builders.a_tenant(plan=plan("standard", "2.00"), accounts=[(cluster, "vision")])
+    days = [
+        builders.a_job(gpus=10, started=f"2026-03-{n:02} 10:00", ended=f"2026-03-{n:02} 11:00")
+        for n in range(1, 15)
+    ]
+    builders.ingest(cluster, *days, as_of="2026-03-15")
+    stand_at(monkeypatch, "2026-03-15 10:00")
+    return Lab(
+        cluster,
+        tenant,
+        builders.a_person("ann@vision.example", tenant, Role.OWNER),
+        builders.a_person("ben@vision.example", tenant, Role.MEMBER),
+    )
+
+
+def a_budget(lab: Lab, name: str, amount: int, **fields: Any) -> Quota:
+    terms = QuotaTerms(
+        **{"measure": QuotaMeasure.MONEY, "amount": Decimal(amount), "every": QuotaEvery.MONTH, **fields}
+    )
+    return quotas.set_quota(
+        tenant=lab.tenant, name=name, terms=terms, by=Setter.OPERATOR, moment=builders.at("2026-03-01")
+    )
+
+
+def level(html: str) -> str:
+    """The points of the line across the plot; "" for none."""
+    match = re.search(r'ct-plot-level" points="([^"]+)"', html)
+    return match[1] if match else ""
+
+
+def test_the_tightest_budget_of_the_month_is_a_line_in_the_plot_and_a_row_of_its_table(lab: Lab) -> None:
+    a_budget(lab, "wide", 2000)
+    a_budget(lab, "tight", 1240)
+    html = page(lab.ann, OVERVIEW)
+    assert level(html) == "0,0 600,0"  # the plot goes up to it
+    assert '<polyline class="ct-plot-line" points="0,200' in html
+    assert "600,100" in html  # 620.00 of 1,240.00
+    text = words(html)
+    assert "about $620.00" in text
+    assert "Budget tight: $1,240.00 for this period. All budgets" in text
+    assert "Spend to date Forecast Budget tight Show as table" in text
+    assert (
+        "31 Mar 2026, expected $620.00 31 Mar 2026, band from $620.00 to $620.00 Budget tight $1,240.00"
+        in text
+    )
+    assert "wide" not in text
+
+
+def test_a_budget_below_the_forecast_is_crossed_by_it(lab: Lab) -> None:
+    a_budget(lab, "tight", 310)
+    html = page(lab.ben, OVERVIEW)
+    assert level(html) == "0,100 600,100"  # half of what is expected
+    assert "Budget tight: $310.00 for this period." in words(html)
+
+
+def test_what_the_month_before_left_belongs_to_the_budget(lab: Lab) -> None:
+    quota = a_budget(lab, "tight", 500, carry_over=Decimal(100))
+    QuotaPeriod.objects.create(
+        tenant=lab.tenant, quota=quota, start=builders.at("2026-03-01"), end=builders.at("2026-04-01"),
+        amount=500, carried=120, used=280, counted_on=0, evaluated_at=builders.at("2026-03-15"),
+    )  # fmt: skip
+    assert "Budget tight: $620.00 for this period." in words(page(lab.ann, OVERVIEW))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"every": QuotaEvery.YEAR},
+        {"every": QuotaEvery.WEEK},
+        {"measure": QuotaMeasure.GPU_HOURS},
+        {"user": "ben"},
+    ],
+)
+def test_a_budget_of_something_else_is_none_of_the_plots(lab: Lab, fields: dict[str, Any]) -> None:
+    a_budget(lab, "other", 100, **fields)
+    html = page(lab.ann, OVERVIEW)
+    assert level(html) == ""
+    assert "Budget other" not in html
+    assert "Set a budget for the month" in html
+    assert "/t/vision-lab/budgets/#budget-form" in html
+
+
+def test_only_owners_are_shown_where_to_set_one(lab: Lab) -> None:
+    assert "Set a budget" not in page(lab.ben, OVERVIEW)
+
+
+def test_a_budget_stands_where_it_is_too_early_for_a_forecast(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_budget(lab, "tight", 500)
+    builders.ingest(
+        lab.cluster, builders.a_job(started="2026-04-01 00:00", ended="2026-04-01 01:00"), as_of="2026-04-02"
+    )
+    stand_at(monkeypatch, "2026-04-02 10:00")
+    text = words(page(lab.ann, OVERVIEW))
+    assert "Budget tight: $500.00 for this period." in text
