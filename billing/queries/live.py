@@ -143,7 +143,7 @@ def live(
     waits_after: str = "",
 ) -> Live:
     """A page of what runs and one of what waits, with the totals of all. At most twelve queries."""
-    since, gone = _since(marks), _gone(tenant)
+    since, gone = seen_since(marks), _gone(tenant)
     values = {
         "tenant": tenant.pk,
         "clusters": list(since),
@@ -198,11 +198,11 @@ def list_open(
     requests, cuts = _requests(jobs), _cuts(tenant, runs)
     like = _like(tenant, [(job, requests[job.row.record_id][0]) for job in jobs[len(runs) :]])
     prices = tags(price for _, _, price in _flat([cuts, like]))
-    since, gone, through = _since(marks), _gone(tenant), _read_through(jobs, marks, moment)
+    since, gone, through = seen_since(marks), _gone(tenant), _read_through(jobs, marks, moment)
     return [_open(job, requests[job.row.record_id], cuts, like, prices, since, gone, through) for job in jobs]
 
 
-def _since(marks: Sequence[Mark]) -> dict[str, int]:
+def seen_since(marks: Sequence[Mark]) -> dict[str, int]:
     """By cluster the second from which on a run has to have been seen."""
     return {
         m.cluster: int(m.complete_through.timestamp()) - UNSEEN if m.complete_through else 0 for m in marks

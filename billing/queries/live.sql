@@ -12,6 +12,15 @@ FROM billing_ratedjob j
 LEFT JOIN unnest(%(clusters)s::text[], %(since)s::bigint[]) AS m (cluster, since) ON m.cluster = j.cluster
 WHERE j.tenant_id = %(tenant)s AND j.ended IS NULL
 
+-- name: RUNNING
+-- Those that COUNTS has as running, and their GPUs, by the part of a GPU that each is.
+SELECT j.share_num, j.share_den, count(*), coalesce(sum(j.gpus), 0)::bigint
+FROM billing_ratedjob j
+JOIN unnest(%(clusters)s::text[], %(since)s::bigint[]) AS m (cluster, since) ON m.cluster = j.cluster
+WHERE j.tenant_id = %(tenant)s AND j.ended IS NULL AND j.started IS NOT NULL AND j.seen_until >= m.since
+  AND j.record_id <> ALL (ARRAY(SELECT v.record_id FROM billing_vanishedjob v WHERE v.tenant_id = %(tenant)s))
+GROUP BY 1, 2
+
 -- name: NOW
 SELECT o.gpu_model, o.mig_profile, o.share_num, o.share_den, c.resource, c.verdict, c.price_id,
        sum(o.gpus)::bigint, sum(o.cpu_milli)::bigint, sum(o.memory_mib)::bigint,

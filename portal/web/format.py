@@ -117,6 +117,11 @@ def gpus(count: int, model: str, mig_profile: str, share: Fraction) -> str:
     return f"{count} × {model}" if share == 1 else f"{count} × {share} × {model}"
 
 
+def gpu_count(count: Fraction) -> str:
+    """`46`, or two decimals where slices make no whole number of GPUs."""
+    return whole(count.numerator) if count.denominator == 1 else hours(count * 3600)
+
+
 def usage(units: int, share: Fraction, meter: AnyMeter) -> str:
     """Seconds × units as they were counted, and what makes the meter's seconds of them."""
     return f"{whole(units)} {counted_in(share, meter)}"

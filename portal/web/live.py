@@ -80,7 +80,7 @@ def _tiles(snapshot: Live) -> tuple[Tile, ...]:
             value=say.counted(snapshot.running, "job"),
             note=_("{count} waiting").format(count=say.whole(snapshot.waiting)),
         ),
-        Tile(label=_("GPUs in use"), value=_gpus(gpus), note=models or _("none")),
+        Tile(label=_("GPUs in use"), value=say.gpu_count(gpus), note=models or _("none")),
         Tile(label=_("Cost per hour"), value=say.sums(snapshot.per_hour), note=_note(snapshot)),
         Tile(
             label=_("Spent today"),
@@ -90,11 +90,6 @@ def _tiles(snapshot: Live) -> tuple[Tile, ...]:
             else _("since midnight; what runs on counts hourly"),
         ),
     )
-
-
-def _gpus(count: Fraction) -> str:
-    """`46`, or two decimals where slices make no whole number of GPUs."""
-    return say.whole(count.numerator) if count.denominator == 1 else say.hours(count * 3600)
 
 
 def _note(snapshot: Live) -> str:

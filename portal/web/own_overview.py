@@ -14,6 +14,7 @@ from billing.queries.costs import per_currency
 from billing.queries.overview import Around, Use
 from billing.rules.money import Money
 from portal.web.access_decorators import TenantRequest, answer
+from portal.web.tiles import Tile, running_tile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +31,20 @@ class OwnOverviewPage:
     around: Around | None
     projects: Sequence[ProjectRow]  # those that the person's jobs ran in, the most expensive first
     users: Sequence[str]  # what the person is called on the clusters
+    tiles: Sequence[Tile]  # of the person's jobs, while the period runs
 
 
 def own_overview(request: TenantRequest, around: Around | None) -> HttpResponse:
-    """One query. Whose projects are read is the scope's matter."""
+    """Two queries. Whose projects and jobs are read is the scope's matter."""
     uses = project_uses.list_uses(request.tenant, around.period) if around else []
-    page = OwnOverviewPage(around=around, projects=_rows(uses), users=request.tenant.only_users or ())
+    users = request.tenant.only_users or ()
+    running = around is not None and request.moment < around.period.end
+    page = OwnOverviewPage(
+        around=around,
+        projects=_rows(uses),
+        users=users,
+        tiles=(running_tile(request),) if users and running else (),
+    )
     return answer(request, request.frame, page, whole="tenant/own_overview.html")
 
 

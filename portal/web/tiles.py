@@ -9,11 +9,13 @@ from typing import Literal
 
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from billing.queries import invoices
 from billing.queries.accrued_charges import Accrued
 from billing.queries.costs import per_currency
 from billing.queries.overview import Elapsed, Overview
+from billing.queries.running_now import count_running
 from billing.rules.money import Money
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest
@@ -70,6 +72,8 @@ def overview_tiles(
         ),
         Tile(label=_("Jobs"), value=say.whole(summary.started), note=_("started in this period")),
     ]
+    if running:
+        tiles.append(running_tile(request))
     if summary.balances:
         tiles.append(_wallets(request, summary.balances))
     if request.frame.invoices and (summary.open.count or not summary.balances):
@@ -77,6 +81,23 @@ def overview_tiles(
     if request.frame.invoices and summary.owed_back.count:
         tiles.append(_owed_back(request, summary.owed_back))
     return tiles
+
+
+def running_tile(request: TenantRequest) -> Tile:
+    """What runs of the jobs that the person may see. One query."""
+    now = count_running(request.tenant, request.marks)
+    text = ngettext("{count} GPU", "{count} GPUs", 1 if now.gpus == 1 else 2)
+    if request.complete_through:
+        text = ngettext(
+            "{count} GPU, as of {moment}", "{count} GPUs, as of {moment}", 1 if now.gpus == 1 else 2
+        )
+    read = say.moment(request.complete_through, request.zone) if request.complete_through else ""
+    return Tile(
+        label=_("Running now"),
+        value=say.counted(now.jobs, "job"),
+        note=text.format(count=say.gpu_count(now.gpus), moment=read),
+        href=reverse("live", args=[request.tenant.slug]),
+    )
 
 
 def _wallets(request: TenantRequest, balances: Sequence[tuple[str, int, int]]) -> Tile:

@@ -13,8 +13,9 @@ from billing.models import Quota, QuotaEvery, QuotaMeasure, QuotaPeriod
 from billing.quotas import quotas
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
+from clusters.connectors.base import UsageFact
 from clusters.models import Cluster
-from portal.core.tenants.models import Role, Tenant, User
+from portal.core.tenants.models import Membership, Role, Tenant, User
 from tests import builders
 from tests.web.clock import stand_at
 from tests.web.house import page, plan
@@ -133,3 +134,50 @@ def test_a_budget_stands_where_it_is_too_early_for_a_forecast(
     stand_at(monkeypatch, "2026-04-02 10:00")
     text = words(page(lab.ann, OVERVIEW))
     assert "Budget tight: $500.00 for this period." in text
+
+
+def running(job_id: str = "41", **fields: Any) -> UsageFact:
+    """Two GPUs since the morning before, seen until the cluster's last reading."""
+    values: dict[str, Any] = {
+        "started": "2026-03-14 20:00", "ended": None, "seen_until": "2026-03-15 00:00", "state": "RUNNING",
+        "gpus": 2, **fields,
+    }  # fmt: skip
+    return builders.a_job(job_id=job_id, **values)
+
+
+def test_what_runs_is_a_tile_that_leads_to_the_page_that_lists_it(lab: Lab) -> None:
+    builders.ingest(
+        lab.cluster,
+        running(),
+        running("42", gpus=1, gpu_share=(1, 2)),
+        running("43", seen_until="2026-03-14 21:00"),  # which the last reading did not see
+        as_of="2026-03-15",
+    )
+    html = page(lab.ben, OVERVIEW)
+    assert "Running now 2 jobs 2.50 GPUs, as of 15 Mar 2026, 00:00" in words(html)
+    assert 'href="/t/vision-lab/live/">2.50 GPUs' in html
+    live = words(page(lab.ben, "/t/vision-lab/live/"))
+    assert "Running 2 jobs 0 waiting GPUs in use 2.50" in live
+
+
+def test_nothing_runs_and_one_gpu(lab: Lab) -> None:
+    assert "Running now 0 jobs 0 GPUs, as of 15 Mar 2026, 00:00" in words(page(lab.ben, OVERVIEW))
+    builders.ingest(lab.cluster, running(gpus=1), as_of="2026-03-15")
+    assert "Running now 1 job 1 GPU, as of" in words(page(lab.ben, OVERVIEW))
+
+
+def test_a_period_that_is_over_says_nothing_of_now(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_at(monkeypatch, "2026-04-15 10:00")
+    assert "Running now" not in page(lab.ben, OVERVIEW)
+
+
+def test_a_member_who_sees_their_own_jobs_is_told_of_these_alone(lab: Lab) -> None:
+    builders.ingest(lab.cluster, running(user="ben"), running("42", user="zoe", gpus=8), as_of="2026-03-15")
+    a_budget(lab, "tight", 500)
+    Tenant.objects.update(members_see_own=True)
+    assert "Running now" not in page(lab.ben, OVERVIEW)  # nobody knows what he is called on the cluster
+    Membership.objects.filter(user=lab.ben).update(scheduler_users=["ben"])
+    text = words(page(lab.ben, OVERVIEW))
+    assert "Running now 1 job 2 GPUs, as of 15 Mar 2026, 00:00" in text
+    assert "tight" not in text
+    assert "What changed" not in text
