@@ -70,6 +70,7 @@ class Open:
     count: int
     processing: int  # of them, those of which a payment is under way
     first_due: date | None
+    number: str = ""  # of one of which no payment is under way
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ def outstanding(tenant: Tenant) -> tuple[Open, OwedBack]:
         len(to_pay),
         sum(is_processing for *_, is_processing in to_pay),
         min((due for *_, due, is_processing in to_pay if due and not is_processing), default=None),
+        next((number for _, _, number, _, is_processing in to_pay if not is_processing), ""),
     ), OwedBack(
         per_currency(Money.from_minor(-left, currency) for currency, left, *_ in back),
         len(back),

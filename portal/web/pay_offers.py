@@ -51,19 +51,19 @@ def offer(request: TenantRequest, invoice: Invoice, stand: Balance, *, due: bool
     }
 
 
-def open_offer(request: TenantRequest, to_pay: Open) -> dict[str, object] | None:
-    """Where several invoices are open, a card is saved, and the visitor may pay. One query at most."""
+def open_offer(request: TenantRequest, to_pay: Open, *, least: int = 2) -> dict[str, object] | None:
+    """Where so many invoices are open and the visitor may pay; `card` is "" where none is saved. One query at most.
+
+    `number` is that of the invoice where one alone is open.
+    """
     count = to_pay.count - to_pay.processing
-    if not gateway_access.is_configured() or Action.PAY not in request.may or count < 2:
+    if not gateway_access.is_configured() or Action.PAY not in request.may or count < least:
         return None
-    card = _card(request)
-    if not card:
-        return None
-    amount = say.sums(to_pay.sums) if not to_pay.processing else ""
     return {
         "count": say.counted(count, "open invoice"),
-        "amount": amount,
-        "card": card,
+        "amount": say.sums(to_pay.sums) if not to_pay.processing else "",
+        "number": to_pay.number if count == 1 else "",
+        "card": _card(request),
         "key": str(uuid4()),
         "seen": _written(to_pay.sums),
         "sandbox": gateway_access.is_sandbox(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
@@ -19,6 +19,7 @@ from billing.queries.running_now import count_running
 from billing.rules.money import Money
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest
+from portal.web.pay_offers import open_offer
 
 MANIFOLD = 10  # a change by more than this many times is no longer shown in per cent
 
@@ -32,6 +33,7 @@ class Tile:
     direction: Literal["up", "down", ""] = ""
     href: str = ""  # where the note leads
     help: str = ""  # a key of `HELP`
+    offer: Mapping[str, object] | None = None  # how what it shows can be paid now
 
 
 def _accrued(summary: Overview, accrued: Accrued | None, *, running: bool) -> Tile:
@@ -159,7 +161,13 @@ def _open_invoices(request: TenantRequest, totals: invoices.Open) -> Tile:
     note = text.format(count=waiting, day=say.day(totals.first_due) if totals.first_due else "")
     if totals.processing:
         note = f"{note}; {_('{count} being processed').format(count=totals.processing)}"
-    return Tile(label=_("Open invoices"), value=say.sums(totals.sums), note=note, href=href)
+    return Tile(
+        label=_("Open invoices"),
+        value=say.sums(totals.sums),
+        note=note,
+        href=href,
+        offer=open_offer(request, totals, least=1),
+    )
 
 
 def _owed_back(request: TenantRequest, totals: invoices.OwedBack) -> Tile:
