@@ -29,6 +29,7 @@ from portal.web.own_overview import own_overview
 from portal.web.period_forecast import forecast
 from portal.web.tiles import overview_tiles
 from portal.web.usage_chart import usage_chart
+from portal.web.what_changed import what_changed
 
 INVOICES, SPEND_ROWS, SPANS = 6, 8, 4
 DAY = timedelta(days=1)
@@ -69,6 +70,7 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
             request.tenant, period, charges, through=request.complete_through, moment=request.moment
         )
         budgets = list_period_budgets(request.tenant, period, first=first, end=end) if running else []
+        changed = what_changed(request, first=first, last=today if running else end - DAY)
     summary = reading.overview(request.tenant, period, around.before, today=today, accrued=charges)
     paying = payers.paying(request.tenant)
     return {
@@ -93,7 +95,7 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
         "pays_for": _spans(_("Pays for {spans}."), [(span.user, span) for span in paying if not span.mine]),
         "paid": per_currency(row.amount for row in charges.paid) if charges else [],
         "costs": reverse("cost_explorer", args=[request.tenant.slug]) + _days_query(summary),
-        "change": reverse("spend_change", args=[request.tenant.slug]) + _days_query(summary),
+        "changed": changed,
         "unpriced": _unpriced(summary.uses),
         "metered": _metered(summary.uses),
     }

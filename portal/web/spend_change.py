@@ -104,16 +104,18 @@ def _change(selection: CostSelection, change: SpendChange, jobs: Jobs) -> Mappin
             for kind in PartKind
             if kind is not PartKind.VOLUME or any(part.kind is kind for part in change.parts)
         ],
-        "reasons": _reasons(selection, change, jobs),
+        "reasons": reasons(selection, change, jobs),
         "difference": signed([change.difference]),
         "others": [_other(row) for row in change.others],
     }
 
 
-def _reasons(selection: CostSelection, change: SpendChange, jobs: Jobs) -> list[Mapping[str, object]]:
-    """The largest, and one for all others: with it they add up to the difference."""
+def reasons(
+    selection: CostSelection, change: SpendChange, jobs: Jobs, *, most: int = REASONS
+) -> list[Mapping[str, object]]:
+    """The `most` largest, and one for all others: with it they add up to the difference."""
     largest = max((abs(part.amount.amount) for part in change.parts), default=Fraction(0))
-    shown = change.parts[:REASONS]
+    shown = change.parts[:most]
     rows: list[Mapping[str, object]] = [
         {
             "name": _("Not usage") if part.kind is PartKind.OTHER else group_name(part.values),
@@ -124,7 +126,7 @@ def _reasons(selection: CostSelection, change: SpendChange, jobs: Jobs) -> list[
         }
         for part in shown
     ]
-    rest = change.parts[REASONS:]
+    rest = change.parts[most:]
     if rest:
         amount = sum((part.amount for part in rest), Money.zero(change.earlier.currency))
         why = _("Smaller reasons, together")

@@ -5,21 +5,26 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
+from html import unescape
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from billing.models import Quota, QuotaEvery, QuotaMeasure, QuotaPeriod
+from billing.models import Quota, QuotaEvery, QuotaMeasure, QuotaPeriod, SavedMethod
+from billing.payments import gateway_access
 from billing.quotas import quotas
 from billing.quotas.quotas import Setter
 from billing.quotas.terms import QuotaTerms
 from clusters.connectors.base import UsageFact
 from clusters.models import Cluster
 from portal.core.tenants.models import Membership, Role, Tenant, User
-from tests import builders
+from tests import builders, stories
 from tests.web.clock import stand_at
-from tests.web.house import page, plan
+from tests.web.house import page, plan, signed_in
 from tests.web.test_overview import words
+from tests.web.test_page_weight import is_question
 
 pytestmark = pytest.mark.django_db
 
@@ -181,3 +186,83 @@ def test_a_member_who_sees_their_own_jobs_is_told_of_these_alone(lab: Lab) -> No
     assert "Running now 1 job 2 GPUs, as of 15 Mar 2026, 00:00" in text
     assert "tight" not in text
     assert "What changed" not in text
+
+
+def february(lab: Lab) -> None:
+    """On the 10th Ben used 60 hours, Ada 40; on the 20th Zoe 500, which March has not reached. Nobody else did."""
+    used = [("ben", 60, "10"), ("ada", 40, "10"), ("zoe", 500, "20")]
+    builders.ingest(
+        lab.cluster,
+        *(
+            builders.a_job(
+                job_id=f"f-{user}", user=user, gpus=hours, started=f"2026-02-{day} 10:00", ended=f"2026-02-{day} 11:00"
+            )
+            for user, hours, day in used
+        ),
+        as_of="2026-03-15",
+    )  # fmt: skip
+
+
+def card(html: str) -> str:
+    return html.partition('id="changed-title"')[2].partition("</section>")[0]
+
+
+def test_the_largest_reasons_of_the_change_to_the_month_before_each_open_to_their_jobs(lab: Lab) -> None:
+    """March to the 15th: Ben's 140 hours and 2 of four others; February to the 15th: Ben's 60 and Ada's 40."""
+    february(lab)
+    others = [
+        builders.a_job(user=f"u{n}", gpus=n, started="2026-03-05 10:00", ended="2026-03-05 11:00")
+        for n in range(1, 5)
+    ]
+    builders.ingest(lab.cluster, *others, as_of="2026-03-15")
+    html = card(page(lab.ann, OVERVIEW))
+    text = words(html)
+    assert "+$100.00 +50 % 1 Mar 2026 – 15 Mar 2026, compared with 1 Feb 2026 – 15 Feb 2026." in text
+    assert "ben · a100 Volume: 60.00 → 140.00 GPU-hours +$160.00" in text
+    assert "ada · a100 Volume: no longer used: 40.00 GPU-hours before −$80.00" in text
+    assert "u4 · a100 Volume: new: 4.00 GPU-hours +$8.00" in text
+    assert "3 others Smaller reasons, together +$12.00 Usage alone" in text
+    assert (
+        "/t/vision-lab/jobs/?from=2026-03-01&amp;through=2026-03-15&amp;user=ben&amp;gpu_model=a100" in html
+    )
+    assert (
+        "/t/vision-lab/jobs/?from=2026-02-01&amp;through=2026-02-15&amp;user=ada&amp;gpu_model=a100" in html
+    )
+    (why,) = re.findall(r'href="([^"]+)">Why did it change', html)
+    assert "Reasons for +$100.00" in words(page(lab.ann, unescape(why)))
+
+
+def test_without_a_month_before_nothing_is_compared(lab: Lab) -> None:
+    text = words(card(page(lab.ben, OVERVIEW)))
+    assert "There are no charges of 1 Feb 2026 – 15 Feb 2026 to compare with." in text
+    assert "+$" not in text
+
+
+def test_a_month_that_is_over_is_compared_with_the_whole_one_before(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    february(lab)
+    stand_at(monkeypatch, "2026-04-15 10:00")
+    text = words(card(page(lab.ann, OVERVIEW)))
+    assert "−$920.00 −76.7 % 1 Mar 2026 – 31 Mar 2026, compared with 1 Feb 2026 – 28 Feb 2026." in text
+
+
+def test_a_running_period_with_all_of_it_takes_no_more_than_20_queries(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a forecast, a budget, running jobs, an open invoice and a saved card."""
+    february(lab)
+    stories.close("2026-02", lab.tenant, on="2026-03-10")
+    builders.ingest(lab.cluster, running(), as_of="2026-03-15")
+    a_budget(lab, "tight", 500)
+    monkeypatch.setattr(gateway_access, "is_configured", lambda: True)
+    SavedMethod.objects.create(
+        tenant=lab.tenant, external_id="pm_1", kind="card", brand="visa", last4="4242", exp_month=4,
+        exp_year=2030, preferred=True, added_at=builders.at("2026-03-01"),
+    )  # fmt: skip
+    client = signed_in(lab.ann)
+    with CaptureQueriesContext(connection) as queries:
+        text = words(client.get(OVERVIEW).content.decode())
+    for part in ("Running now 1 job", "Budget tight", "Pay $1,200.00 with", "What changed", "Likely range"):
+        assert part in text
+    assert sum(is_question(query["sql"]) for query in queries) <= 20
