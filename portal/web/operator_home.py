@@ -69,7 +69,7 @@ def operator_home(request: HttpRequest, frame: PageFrame) -> HttpResponse:
         "month": month_name(f"{today:%Y-%m}"),
         "receivables": owed,
         "earned": [_earned(row) for row in earned],
-        "lacks_costs": any(row.revenue and row.cost is None for row in earned),
+        "lacks_costs": any(row.revenue and row.capacity and row.cost is None for row in earned),
     }
     return answer(request, frame, page, whole="operator/home.html")
 

@@ -6,6 +6,7 @@ import dataclasses
 import stat
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,24 +20,30 @@ from billing.invoicing.close_results import Outcome
 from billing.models import (
     AutomaticTopUp,
     DocumentKind,
-    DunningPause,
     Invoice,
     InvoiceDocument,
     Payment,
+    PaymentDispute,
     Quota,
+    SuspendedAccount,
     Suspension,
+    TopUp,
     Transfer,
     Wallet,
 )
+from billing.queries import review_items
 from billing.quotas.status import load_statuses
+from billing.receivables import settlement
+from billing.reports import operator_home
 from clusters import validation
 from clusters.connectors.base import UsageFact
 from clusters.models import Cluster, DeclaredNode, Quarantined, UsageRecord, UtilisationHour
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant, User
+from portal.dev.demo.home import constant_port
 from portal.dev.demo_data import seeding, year
-from portal.dev.demo_data.cast import ATLAS, NIMBUS_GPUS
-from portal.dev.demo_data.generator import atlas
+from portal.dev.demo_data.cast import ATLAS, HELIX, NIMBUS_GPUS
+from portal.dev.demo_data.generator import atlas, helix
 from portal.dev.demo_data.kubernetes import nimbus
 from tests import builders
 from tests.builders import at
@@ -57,7 +64,12 @@ def facts(rows: Iterable[object]) -> list[UsageFact]:
 
 @pytest.fixture(scope="module")
 def slurm() -> list[UsageFact]:
-    return facts(atlas(seed=1, since=JULY, until=END_OF_AUGUST))
+    return facts(atlas(seed=2, since=JULY, until=END_OF_AUGUST))
+
+
+@pytest.fixture(scope="module")
+def european() -> list[UsageFact]:
+    return facts(helix(seed=1, since=JULY, until=END_OF_AUGUST))
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +96,7 @@ def test_the_same_moment_gives_the_same_rows_and_another_seed_others() -> None:
     def rows(seed: int) -> list[object]:
         return [
             *atlas(seed=seed, since=JULY, until=END_OF_AUGUST),
+            *helix(seed=seed, since=JULY, until=END_OF_AUGUST),
             *nimbus(seed=seed, since=JULY, until=END_OF_AUGUST),
         ]
 
@@ -92,31 +105,36 @@ def test_the_same_moment_gives_the_same_rows_and_another_seed_others() -> None:
 
 
 def test_two_months_are_six_to_twelve_thousand_jobs(
-    slurm: list[UsageFact], kubernetes: list[UsageFact]
+    slurm: list[UsageFact], european: list[UsageFact], kubernetes: list[UsageFact]
 ) -> None:
-    assert 6_000 < len(slurm) + len(kubernetes) < 12_000
+    assert 6_000 < len(slurm) + len(european) + len(kubernetes) < 12_000
     assert len({fact.source_key for fact in slurm}) == len(slurm)
 
 
 def test_no_model_is_ever_used_beyond_what_the_cluster_has(
-    slurm: list[UsageFact], kubernetes: list[UsageFact]
+    slurm: list[UsageFact], european: list[UsageFact], kubernetes: list[UsageFact]
 ) -> None:
-    most_at_once((f for f in slurm if f.gpus), {m.model: m.count * m.gpus for m in ATLAS if m.gpus})
+    for jobs, machines in (slurm, ATLAS), (european, HELIX):
+        most_at_once((f for f in jobs if f.gpus), {m.model: m.count * m.gpus for m in machines if m.gpus})
     most_at_once(kubernetes, NIMBUS_GPUS)
 
 
-def test_the_machines_are_busy_but_not_all_the_time(slurm: list[UsageFact]) -> None:
-    for machine in ATLAS[:3]:
+def test_the_machines_are_busy_but_not_all_the_time(
+    slurm: list[UsageFact], european: list[UsageFact]
+) -> None:
+    for machine in (*ATLAS, HELIX[0]):
         used = sum(
             fact.gpus * ((fact.ended or END_OF_AUGUST) - fact.started)
-            for fact in slurm
+            for fact in (*slurm, *european)
             if fact.gpu_model == machine.model and fact.started is not None
         )
         share = Fraction(used, machine.count * machine.gpus * (END_OF_AUGUST - JULY))
         assert Fraction(4, 10) < share < Fraction(9, 10), machine.model
 
 
-def test_it_has_what_real_accounting_has(slurm: list[UsageFact], kubernetes: list[UsageFact]) -> None:
+def test_it_has_what_real_accounting_has(
+    slurm: list[UsageFact], european: list[UsageFact], kubernetes: list[UsageFact]
+) -> None:
     states = Counter(fact.state for fact in slurm)
     assert {
         "COMPLETED",
@@ -129,7 +147,8 @@ def test_it_has_what_real_accounting_has(slurm: list[UsageFact], kubernetes: lis
         "PENDING",
     } == set(states)
     assert states["COMPLETED"] > len(slurm) * 7 // 10
-    assert {fact.queue for fact in slurm} == {"gpu", "interactive", "cpu"}
+    assert {fact.queue for fact in slurm} == {"gpu", "interactive"}
+    assert {fact.queue for fact in european} == {"gpu", "cpu"}
     assert {fact.qos for fact in slurm} == {"normal", "preemptible"}
     assert any("_" in fact.job_id for fact in slurm), "arrays"
     assert all(fact.started is None for fact in slurm if fact.state == "PENDING")
@@ -142,8 +161,8 @@ def test_it_has_what_real_accounting_has(slurm: list[UsageFact], kubernetes: lis
     )
 
 
-def test_people_work_by_day_and_less_at_weekends(slurm: list[UsageFact]) -> None:
-    office = [fact for fact in slurm if fact.account == "cryo-em"]
+def test_people_work_by_day_and_less_at_weekends(european: list[UsageFact]) -> None:
+    office = [fact for fact in european if fact.account == "cryo-em"]
     days = Counter((fact.submitted or 0) // 86_400 for fact in office)
     weekend = sum(count for day, count in days.items() if (day + 3) % 7 >= 5)
     by_day = sum(1 for fact in office if 8 <= (fact.submitted or 0) // 3600 % 24 < 19)
@@ -161,6 +180,37 @@ def test_two_rows_cannot_be_true() -> None:
     assert len(bad) == 2
 
 
+def _pay_at_the_sandbox(settings: Any, home: Path) -> None:
+    settings.ENV = dataclasses.replace(settings.ENV, home=home)
+    settings.PORTAL_URL = "https://portal.example"
+    settings.STRIPE_SECRET_KEY = "sk_test_sandbox"
+    settings.STRIPE_API_BASE = f"http://127.0.0.1:{constant_port(home / 'port')}"
+
+
+def _one_payment_is_disputed(moment: datetime) -> None:
+    dispute = PaymentDispute.objects.select_related("attempt__invoice__tenant").get()
+    disputed = dispute.attempt.invoice
+    assert disputed is not None
+    assert (disputed.tenant.slug, dispute.state, dispute.amount) == ("lakeside", "open", disputed.total)
+    balance = settlement.load_balance(invoice=disputed, on=moment.date())
+    assert balance.settlement.value == "disputed"
+    assert SuspendedAccount.objects.get().state == "blocked"
+    (review,) = review_items.list_review_items(moment=moment)
+    assert review.what == "Dispute"
+
+
+def _each_model_has_a_margin(moment: datetime) -> None:
+    margins = {
+        (row.cluster, row.gpu_model): row.margin
+        for row in operator_home.earned(moment=moment)
+        if row.capacity
+    }
+    assert set(margins) == {
+        ("atlas", "h100"), ("atlas", "a100"), ("atlas", "l40s"), ("helix", "a40"), ("nimbus", "a100"),
+    }  # fmt: skip
+    assert None not in margins.values()
+
+
 @pytest.mark.django_db
 class TestSeeding:
     MOMENT = at("2026-03-09 12:00")
@@ -169,7 +219,9 @@ class TestSeeding:
         seeding.seed(moment=self.MOMENT, say=lambda _: None)
 
     @pytest.mark.peers  # takes long
-    def test_a_year_is_invoiced_and_has_what_happens_in_a_year(self) -> None:
+    @pytest.mark.django_db(transaction=True)
+    def test_a_year_is_invoiced_and_has_what_happens_in_a_year(self, settings: Any, tmp_path: Path) -> None:
+        _pay_at_the_sandbox(settings, tmp_path)
         self.seed()
         invoices = list(Invoice.objects.issued().order_by("pk").select_related("tenant"))
         bills = [one for one in invoices if one.kind == DocumentKind.INVOICE]
@@ -188,14 +240,16 @@ class TestSeeding:
         late = Payment.objects.filter(received_on__gt=F("invoice__due_on"))
         assert sorted(late.values_list("tenant__slug", flat=True)) == ["halcyon-labs", "lakeside"]
         open_ones = Counter(one.tenant.slug for one in Invoice.objects.all().unpaid())
-        assert open_ones == {"halcyon-labs": 1, "biophysik": 1, "lakeside": 1, "orbit-robotics": 2}
-        assert "Disputed" in DunningPause.objects.get().reason
+        assert open_ones == {"halcyon-labs": 1, "biophysik": 1, "orbit-robotics": 2}
+        _one_payment_is_disputed(self.MOMENT)
         assert Suspension.objects.get(ended_at=None).tenant.slug == "orbit-robotics"
         waiting = Transfer.objects.get(state="waiting")
         assert (waiting.amount, waiting.payer) == (last.total, "INSTITUT FUER BIOPHYSIK POTSDAM")
         (hint,) = suggestions.list_hints([waiting])[waiting.pk]
         assert (hint.number, hint.reason) == (last.number, "same amount, a similar name")
         assert AutomaticTopUp.objects.get().wallet.tenant.slug == "halcyon-labs"
+        assert list(TopUp.objects.values_list("amount", "attempts__state")) == [(5_000_00, "succeeded")] * 4
+        _each_model_has_a_margin(self.MOMENT)
         assert Wallet.objects.get().balance > 0
         assert Quarantined.objects.count() == 2
         assert DeclaredNode.objects.filter(cluster__name="atlas", state="drained").count() == 1
@@ -204,6 +258,7 @@ class TestSeeding:
         busy = UtilisationHour.objects.values_list("record_id", flat=True)
         assert set(UsageRecord.objects.filter(pk__in=busy).values_list("cluster__name", flat=True)) == {
             "atlas",
+            "helix",
             "nimbus",
         }
         assert run("prove").endswith("Every sum closes.\n")

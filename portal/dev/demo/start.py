@@ -58,7 +58,7 @@ def _start(children: Children, steps: Steps, peers: list[Peer], started: list[Ch
     """All children that stay are in `started`. Returns whether the stand-in for Stripe is among them.
 
     The web loads while the rows are made. Worker and scheduler begin afterwards: they would act on half of the data,
-    and compete with the web for the processors.
+    and compete with the web for the processors. So does the stand-in for Stripe, whose state is among the rows.
     """
     sandbox = children.sandbox()
     with _together() as preparing:
@@ -69,11 +69,11 @@ def _start(children: Children, steps: Steps, peers: list[Peer], started: list[Ch
                 wait_for_end(_launch(children.static(), preparing), "static files")
                 static_files.note_collected(children.home, static_root)
             wait_for_step(rows, setup.SCHEMA, others=lambda: _servers(peers))
-        for child in sandbox:
-            _launch(child, started)
         web = Web(_launch(children.web(), started), int(children.environ["PORT"]))
         with steps.step(setup.ROWS):
             wait_for_end(rows, setup.ROWS, others=lambda: _servers(peers))
+        for child in sandbox:
+            _launch(child, started)
     with steps.step("web"):
         web.wait()
     for child in children.background():

@@ -77,10 +77,14 @@ class Machine:
 
 ATLAS = (
     Machine("atlas-h", "h100", 6, 8, 112, 1920),
-    Machine("atlas-a", "a100", 6, 4, 64, 512),
-    Machine("atlas-l", "l40s", 5, 4, 48, 384),
-    Machine("atlas-c", "", 6, 0, 64, 256),
+    Machine("atlas-a", "a100", 4, 4, 64, 512),
+    Machine("atlas-l", "l40s", 3, 4, 48, 384),
 )
+HELIX = (
+    Machine("helix-g", "a40", 5, 4, 48, 384),
+    Machine("helix-c", "", 6, 0, 64, 256),
+)
+"""Of other models than ATLAS: each kind of work finds its cluster by the model that it asks for."""
 
 WORK = (
     # Halcyon Labs
@@ -120,7 +124,7 @@ WORK = (
         account="protein-folding",
         names=("fold-monomer", "fold-multimer", "msa-search", "relax-structures"),
         users=("kweber", "ahoffmann", "ysilva"),
-        model="a100",
+        model="a40",
         sizes=((8, 1), (2, 2)),
         lasts=MIXED,
         daily=480,
@@ -130,7 +134,7 @@ WORK = (
         account="cryo-em",
         names=("motion-correction", "particle-picking", "refine3d-k2", "classify2d"),
         users=("ahoffmann", "tmeyer"),
-        model="l40s",
+        model="a40",
         sizes=((5, 1), (3, 2), (2, 4)),
         lasts=MIXED,
         daily=1650,
@@ -259,9 +263,9 @@ SERVICES = (
         memory_gib=24,
     ),
     Service(
-        namespace="structure-api",
-        name="fold-server",
-        owner="kweber",
+        namespace="voice-api",
+        name="tts-server",
+        owner="svc-deploy",
         replicas=2,
         profile="3g.20gb",
         share=(3, 7),
@@ -271,8 +275,8 @@ SERVICES = (
 )
 NOTEBOOKS = (
     Notebooks(
-        namespace="notebooks-bio",
-        users=("kweber", "tmeyer", "bkraus", "ysilva", "nschulz"),
+        namespace="notebooks",
+        users=("echen", "mrossi", "agarcia", "pjohnson", "svandijk"),
         profile="1g.5gb",
         share=(1, 7),
         likely=70,

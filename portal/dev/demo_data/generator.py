@@ -1,4 +1,4 @@
-"""Two clusters' usage up to a given moment: the same seed and moment, the same rows. Pure, integers only.
+"""The usage of two Slurm clusters up to a given moment: the same seed and moment, the same rows. Pure, integers only.
 
 Slurm jobs are scheduled as they would be: submitted by the hour of the day, placed on nodes that
 have room, first come first served with backfill. So no model is ever used beyond its capacity.
@@ -13,7 +13,7 @@ from random import Random
 from typing import TypeVar
 
 from clusters.connectors.base import BadRow, Row, UsageFact
-from portal.dev.demo_data.cast import ATLAS, DAY, HOUR, MINUTE, WORK, Machine, Work
+from portal.dev.demo_data.cast import ATLAS, DAY, HELIX, HOUR, MINUTE, WORK, Machine, Work
 
 T = TypeVar("T")
 BACKFILL = 40  # waiting jobs that the scheduler looks at before it gives up
@@ -55,16 +55,33 @@ def atlas(
     Until `grown` there are ever more of them, a third at first. `ends`: by account when it submits its last.
     """
     rng = Random(f"atlas {seed}")  # noqa: S311 - not for secrets
-    jobs = _Scheduler(rng, since, until, grown, ends or {}).run()
+    yield from _facts(_Scheduler(rng, ATLAS, since, until, grown, ends or {}).run(), until)
+    yield from _odd_rows(max(since, grown))
+
+
+def helix(*, seed: int, since: int, until: int, grown: int = 0) -> Iterator[Row]:
+    """The other Slurm cluster's, likewise, all of which can be true."""
+    rng = Random(f"helix {seed}")  # noqa: S311 - not for secrets
+    yield from _facts(_Scheduler(rng, HELIX, since, until, grown, {}).run(), until)
+
+
+def _facts(jobs: Sequence[Job], until: int) -> Iterator[UsageFact]:
     for job in sorted(jobs, key=lambda job: (job.submitted, job.raw_id)):
         yield _fact(job, until)
-    yield from _odd_rows(max(since, grown))
 
 
 class _Scheduler:
     """Replays all submissions in order of time."""
 
-    def __init__(self, rng: Random, since: int, until: int, grown: int, ends: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        rng: Random,
+        machines: Sequence[Machine],
+        since: int,
+        until: int,
+        grown: int,
+        ends: Mapping[str, int],
+    ) -> None:
         self.rng, self.since, self.until = rng, since, until
         self.grown, self.ends = grown, ends
         self.nodes: dict[str, list[Node]] = {
@@ -72,8 +89,9 @@ class _Scheduler:
                 Node(f"{machine.prefix}{number:02}", machine, machine.gpus or machine.cores)
                 for number in range(1, machine.count + 1)
             ]
-            for machine in ATLAS
+            for machine in machines
         }
+        self.work = [work for work in WORK if work.model in self.nodes]
         self.waiting: dict[str, list[Job]] = {model: [] for model in self.nodes}
         self.events: list[tuple[int, int, bool, Job]] = []  # when, tie, whether it ends, job
         self.ties = 0
@@ -104,7 +122,7 @@ class _Scheduler:
             volume = 100
             if hour < self.grown:
                 volume = 33 + 67 * (hour - self.since) // (self.grown - self.since)
-            for number, work in enumerate(WORK):
+            for number, work in enumerate(self.work):
                 if hour >= self.ends.get(work.account, self.until):
                     continue
                 weekend = (hour // DAY + 3) % 7 >= 5  # the epoch began on a Thursday
@@ -116,7 +134,7 @@ class _Scheduler:
                 submissions += [(hour + self.rng.randrange(HOUR), number) for _ in range(times)]
         for when, number in sorted(submissions):
             if when < self.until:
-                yield from self.array(WORK[number], when)
+                yield from self.array(self.work[number], when)
 
     def array(self, work: Work, when: int) -> Iterator[Job]:
         """One submission: a job, or the tasks of an array, which share all but their fate."""
@@ -206,7 +224,7 @@ def _place(nodes: list[Node], size: int) -> list[tuple[Node, int]]:
 
 
 def _fact(job: Job, until: int) -> UsageFact:
-    machine = next(machine for machine in ATLAS if machine.model == job.work.model)
+    machine = next(machine for machine in (*ATLAS, *HELIX) if machine.model == job.work.model)
     gpus = job.size if machine.gpus else 0
     cores = machine.cores * gpus // machine.gpus if machine.gpus else job.size * 16
     memory = machine.memory_gib * cores // machine.cores * 1024
@@ -251,10 +269,10 @@ def _odd_rows(since: int) -> Iterator[Row]:
     )
     yield UsageFact(
         source_key=f"80388@{since + 2 * DAY}",
-        account="cryo-em",
-        user="tmeyer",
+        account="robotics",
+        user="dokafor",
         job_id="80388",
-        name="classify2d",
+        name="offline-rl",
         queue="gpu",
         qos="normal",
         gpus=1,

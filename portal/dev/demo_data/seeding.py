@@ -21,7 +21,7 @@ from portal.config_file.apply import apply
 from portal.config_file.schema import parse
 from portal.core.tenants.models import OperatorRole, Tenant, User
 from portal.dev.demo_data import year
-from portal.dev.demo_data.generator import atlas
+from portal.dev.demo_data.generator import atlas, helix
 from portal.dev.demo_data.kubernetes import nimbus
 from portal.dev.demo_data.telemetry import declare_nodes, observe_nodes, with_telemetry
 
@@ -43,7 +43,7 @@ Say = Callable[[str], None]
 def is_foreign() -> bool:
     """Whether the instance holds something else: the demonstration only goes into an empty one."""
     others = User.objects.exclude(email__in=[email for email, _ in LOGINS])
-    clusters = Cluster.objects.exclude(name__in=("atlas", "nimbus"))
+    clusters = Cluster.objects.exclude(name__in=("atlas", "helix", "nimbus"))
     tenants = Tenant.objects.exclude(slug__in=[entry.slug for entry in parse(CONFIG.read_text()).tenants])
     return others.exists() or clusters.exists() or tenants.exists()
 
@@ -76,6 +76,8 @@ def seed(*, moment: datetime, say: Say) -> None:
         ends={"orbit-sim": int(year.suspended_at(months).timestamp())},
     )
     _read("atlas", with_telemetry(jobs, since=int(grown.timestamp())), moment, say)
+    jobs = helix(seed=SEED, since=int(months[0].timestamp()), until=until, grown=int(grown.timestamp()))
+    _read("helix", with_telemetry(jobs, since=int(grown.timestamp())), moment, say)
     pods = nimbus(seed=SEED, since=int(began.timestamp()), until=until)
     _read("nimbus", with_telemetry(pods, since=int(grown.timestamp())), moment, say)
     say("Closing the year ...")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from random import Random
 
@@ -14,7 +14,7 @@ from clusters import capacity, declared_nodes
 from clusters.connectors.base import BusyHour, BusySource, NodeSeen, NodeState, Row, UsageFact
 from clusters.declared_nodes import Node
 from clusters.models import CapacityInterval, Cluster
-from portal.dev.demo_data.cast import ATLAS, BUSY, DAY, HOUR, NOTEBOOKS
+from portal.dev.demo_data.cast import ATLAS, BUSY, DAY, HELIX, HOUR, NOTEBOOKS, Machine
 
 METRIC = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 SCRAPED = 30  # seconds between two samples
@@ -70,17 +70,13 @@ def _of_notebook(rng: Random, hour: int, end: int) -> int:
 
 
 def declare_nodes(*, since: datetime, drained_from: datetime) -> None:
-    """The nodes of the cluster that is read from files, from that day on, with one that is drained for two days.
+    """The nodes of the Slurm clusters, from that day on, with one of atlas that is drained for two days.
 
     Again, nothing.
     """
     first = since.date()
-    nodes = [
-        Node(f"{kind.prefix}{n}", kind.model, kind.gpus, since=first)
-        for kind in ATLAS
-        if kind.gpus
-        for n in range(1, kind.count + 1)
-    ]
+    declared_nodes.declare_nodes(cluster=Cluster.objects.get(name="helix"), nodes=_nodes(HELIX, first))
+    nodes = _nodes(ATLAS, first)
     drained, up_again = drained_from.date(), drained_from.date() + timedelta(days=2)
     nodes += [
         replace(nodes[0], until=drained),
@@ -89,6 +85,15 @@ def declare_nodes(*, since: datetime, drained_from: datetime) -> None:
     ]
     del nodes[0]
     declared_nodes.declare_nodes(cluster=Cluster.objects.get(name="atlas"), nodes=nodes)
+
+
+def _nodes(kinds: Iterable[Machine], since: date) -> list[Node]:
+    return [
+        Node(f"{kind.prefix}{n}", kind.model, kind.gpus, since=since)
+        for kind in kinds
+        if kind.gpus
+        for n in range(1, kind.count + 1)
+    ]
 
 
 def observe_nodes(*, since: datetime, drained_from: datetime) -> None:

@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
+
+from django.db import transaction
 
 from billing.dunning import dunning_run
 from billing.emails import delivery
-from billing.invoicing import credit_notes, manual_lines, month_close
+from billing.invoicing import close_runs, credit_notes, manual_lines, month_close
 from billing.models import (
+    AutomaticTopUp,
+    CloseKind,
+    CloseRun,
     DocumentKind,
-    DunningPause,
     GrantKind,
     Invoice,
     ManualLine,
     QuotaEvery,
     QuotaMeasure,
+    TopUp,
     Wallet,
 )
-from billing.payments import automatic
+from billing.payments import automatic, gateway_access
 from billing.quotas import quotas
 from billing.quotas.quotas import Setter
 from billing.quotas.status import load_statuses
 from billing.quotas.terms import QuotaTerms
-from billing.receivables import pauses, settlement
+from billing.receivables import settlement
 from billing.rules.money import Money
 from billing.wallets import grants
+from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
+from portal.dev.demo_data import cards, slurm
 
 WHO = "demonstration"
 MONTHS = 12  # before the running one; the last of them is ready to be closed
@@ -37,11 +44,13 @@ LATE = {("halcyon-labs", 4): 78, ("lakeside", 6): 67}  # days, by tenant and num
 NOT_PAID = {
     ("halcyon-labs", 10),  # not due yet
     ("biophysik", 10),  # its transfer waits to be matched
-    ("lakeside", 9),  # disputed
     ("orbit-robotics", 9),  # suspended
     ("orbit-robotics", 10),
 }
 CREDITED = ("biophysik", 7)
+BY_CARD = {("lakeside", 9): 26}  # days; and disputed since
+TOPS_UP_FROM = 7  # after each close, which uses the wallet up
+DISPUTED = timedelta(days=2)  # ago
 MANUAL_LINES = (
     (8, "lakeside", "Move of 40 TB from the old cluster", "480.00"),
     (10, "lakeside", "Reservation of 48 h100 for next year", "264000.00"),  # waits for approval
@@ -72,10 +81,16 @@ def live(*, moment: datetime) -> None:
         _add_lines(number, month)
         _close(month, on=following + CLOSES, now=moment)
         _settle(number, month, moment)
+        if number >= TOPS_UP_FROM:
+            _top_up(following + CLOSES + timedelta(hours=1))
         _remind(following, moment)
     _remind(months[MONTHS], moment)
     _grant("prepaid", 160_000_00, months[MONTHS], GrantKind.TOP_UP, "SEPA transfer 4471-20")
-    _present(moment)
+    if gateway_access.is_sandbox():
+        (disputed,) = (one for one in _invoices(months[9]) if one.tenant.slug == "lakeside")
+        cards.dispute(invoice=disputed, moment=moment - DISPUTED)
+    _set_budgets(moment)
+    _preview(months[11], moment)
 
 
 def _add_lines(number: int, month: datetime) -> None:
@@ -110,7 +125,7 @@ def _invoices(month: datetime) -> Iterator[Invoice]:
 
 
 def _settle(number: int, month: datetime, moment: datetime) -> None:
-    """Paid as each tenant pays; one is credited in part, and one disputed."""
+    """Paid as each tenant pays, one by card; one is credited in part."""
     for invoice in _invoices(month):
         slug = invoice.tenant.slug
         if invoice.issued_on is None:
@@ -124,11 +139,14 @@ def _settle(number: int, month: datetime, moment: datetime) -> None:
                 by=WHO,
                 on=invoice.issued_on + timedelta(days=4),
             )
-        if (slug, number) == ("lakeside", 9):
-            _dispute(invoice, moment)
         if (slug, number) in NOT_PAID:
             continue
         days = LATE.get((slug, number), PAYS_AFTER[slug])
+        if (slug, number) in BY_CARD and gateway_access.is_sandbox():
+            paid_on = invoice.issued_on + timedelta(days=BY_CARD[slug, number])
+            on = datetime.combine(paid_on, time(14, tzinfo=UTC))
+            cards.pay(invoice=invoice, by="ann@demo.example", moment=on)
+            continue
         due = settlement.load_balance(invoice=invoice, on=moment.date()).due
         if due.minor > 0:
             settlement.record_payment(
@@ -145,19 +163,8 @@ def _remind(month: datetime, moment: datetime) -> None:
         on = month.replace(day=day) + timedelta(hours=9)
         if on <= moment:
             dunning_run.run_dunning(moment=on)
+            slurm.block_suspended(moment=on)
             delivery.send_notices(moment=on + timedelta(hours=1))
-
-
-def _dispute(invoice: Invoice, moment: datetime) -> None:
-    if not DunningPause.objects.filter(invoice=invoice).exists():
-        pauses.pause_dunning(
-            tenant=invoice.tenant,
-            invoice=invoice,
-            until=None,
-            reason="Disputed: they say that preempted jobs were billed twice",
-            by=WHO,
-            moment=moment,
-        )
 
 
 def _grant(key: str, amount: int, moment: datetime, kind: GrantKind, why: str) -> None:
@@ -166,11 +173,11 @@ def _grant(key: str, amount: int, moment: datetime, kind: GrantKind, why: str) -
     grants.grant(wallet=wallet, amount=amount, key=key, who=WHO, moment=moment, kind=kind, why=why)
 
 
-def _present(moment: datetime) -> None:
-    """A wallet that tops itself up once a card is saved, and two budgets: one nearly used, one far from it."""
-    halcyon = Tenant.objects.get(slug="halcyon-labs")
-    automatic.set_rule(
-        wallet=Wallet.objects.get(tenant=halcyon),
+def _top_up(moment: datetime) -> None:
+    """A wallet that tops itself up from a card."""
+    wallet = Wallet.objects.select_related("tenant").get(tenant__slug="halcyon-labs")
+    rule = AutomaticTopUp.objects.filter(wallet=wallet).first() or automatic.set_rule(
+        wallet=wallet,
         active=True,
         below=1_000_00,
         amount=5_000_00,
@@ -178,12 +185,31 @@ def _present(moment: datetime) -> None:
         by="ann@demo.example",
         moment=moment,
     )
+    if (
+        gateway_access.is_sandbox()
+        and not TopUp.objects.filter(wallet=wallet, created_at__gte=moment).exists()
+    ):
+        cards.top_up(wallet=wallet, rule=rule, moment=moment)
+
+
+def _set_budgets(moment: datetime) -> None:
+    """One nearly used, one far from it."""
+    halcyon = Tenant.objects.get(slug="halcyon-labs")
     amount = _nearly_used(halcyon, moment)
     for name, terms in (
         ("everything", _monthly(amount)),
         ("evaluation", _monthly(Decimal(15_000), account="llm-eval")),
     ):
         quotas.set_quota(tenant=halcyon, name=name, terms=terms, by=Setter.OPERATOR, moment=moment)
+
+
+def _preview(month: datetime, moment: datetime) -> None:
+    """Asked for, and done by the worker: all but one can be issued."""
+    name = f"{month:%Y-%m}"
+    if not CloseRun.objects.filter(month=name).exists():
+        with transaction.atomic():
+            close_runs.request_run(month=name, kind=CloseKind.PREVIEW, by=WHO, moment=moment)
+            outbox.add("billing.tasks.closes_due")
 
 
 def _monthly(amount: Decimal, *, account: str = "") -> QuotaTerms:

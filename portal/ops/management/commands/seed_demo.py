@@ -1,4 +1,4 @@
-"""`seed_demo`: two clusters, three tenants and two months of usage to look at."""
+"""`seed_demo`: three clusters, four tenants and a year of usage and invoices to look at."""
 
 from __future__ import annotations
 
