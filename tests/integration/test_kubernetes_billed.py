@@ -87,6 +87,9 @@ def test_slices_of_a_gpu_are_billed_their_share_to_the_exact_fraction(
         assert line.amount == round(100 * 24 * Fraction(slices, 7))
     assert prove()["billed"] == 2 * HOUR  # seven slices are a whole GPU
 
+    compared = run_json("prove", "--live", "--hours", "48")["source"]
+    assert (compared["facts"] > 0, compared["differing"]) == (True, 0)
+
     before = UsageRecord.objects.count()
     again = run_json("pull_usage", "kube", "--since", "2025-02-27", "--until", "2025-02-28")
     assert (again["new"], again["revised"], UsageRecord.objects.count()) == (0, 0, before)

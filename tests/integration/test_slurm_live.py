@@ -11,6 +11,7 @@ from tests.builders import a_plan, a_tenant
 from tests.integration.slurm_lab import Lab
 from tests.integration.slurm_oracle import oracle
 from tests.integration.slurm_pulls import connected, pull, record, run_seconds, runs_of
+from tests.scenarios.configuring import run_json
 from tests.stories import prove, seconds
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -60,6 +61,8 @@ def test_suspended_seconds_are_not_billed_while_it_runs_nor_after(slurm_lab: Lab
     (run,) = runs_of(cluster, job)
     assert run.suspended >= 3
     assert run_seconds(run) == oracle(slurm_lab, since=slurm_lab.began)[run.source_key].seconds
+    compared = run_json("prove", "--live", "--cluster", cluster.name, "--hours", "1")["source"]
+    assert (compared["facts"] > 0, compared["differing"]) == (True, 0)
 
 
 def test_a_run_that_slurm_forgot_is_flagged_and_not_billed_on(slurm_lab: Lab) -> None:

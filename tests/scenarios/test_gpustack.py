@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
 from billing.rating import pulls
 from clusters import connection_test
@@ -82,7 +84,14 @@ def test_usage_is_pulled_once_revised_and_proved(source: GpuStack, applied: Clus
     applied.refresh_from_db()
     assert applied.complete_through == NOW.replace(hour=0)
     assert sums_of("stack-hours")["allocated"] == "0.5"
+    live = ("prove", "--live", "--hours", "48")
+    compared = run(*live)["source"]
+    assert (compared["facts"], compared["differing"]) == (4, 0)
     row["gpu_hours"] *= 3
+    out = io.StringIO()
+    with pytest.raises(SystemExit):
+        call_command(*live, stdout=out)
+    assert ": the source says 150 counted, the ledger 50 counted" in out.getvalue()
     assert not pulls.pull(applied, since=TEN, until=NOW, moment=NOW).error
     assert UsageRecord.objects.count() == 4
     assert sums_of("stack-hours")["allocated"] == "1.5"

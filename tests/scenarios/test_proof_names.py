@@ -77,10 +77,10 @@ def test_a_job_that_both_tell_differently_is_named_with_its_account(cluster: Clu
     text, code = text_of("--source", other)
     assert code == 1
     assert (
-        "job 1 of vision: the file says 7200 s and 7200 GPU-seconds so far, the ledger 3600 s and 3600 GPU-seconds"
+        "job 1 of vision: the source says 7200 s and 7200 GPU-seconds so far, the ledger 3600 s and 3600 GPU-seconds"
         in text
     )
-    assert "job 3 of vision: the file says 3600 s and 3600 GPU-seconds, the ledger nothing" in text
+    assert "job 3 of vision: the source says 3600 s and 3600 GPU-seconds, the ledger nothing" in text
     ends = a_file(tmp_path / "three", ("5", "RUNNING", "Unknown", 3600))
     call_command("import_usage", "gpu1", ends)
     ended = a_file(tmp_path / "four", ("5", "COMPLETED", "2026-03-02T12:00:00", 7200))

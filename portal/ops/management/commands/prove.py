@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -19,17 +20,19 @@ from billing.proof.sums import PARTS, seconds_text
 from billing.quotas.block_proof import prove_blocks
 from billing.quotas.proof import prove_quotas, prove_reservations
 from billing.rules.period import parse_month
-from clusters import comparison, validation
+from clusters import comparison, sources, validation
 from clusters.comparison import Difference, RecordedUsage
 from clusters.connectors.accounting import formats
-from clusters.connectors.base import ConnectorError, UsageFact
+from clusters.connectors.base import ConnectorError, Row, UsageFact
 from clusters.connectors.mig import own_shares
 from clusters.energy import EnergySums
 from clusters.meters import load_units
-from clusters.models import Cluster
+from clusters.models import Cluster, Connection
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress
 from portal.sentences import sentence
+
+MOST_HOURS = 24 * 31
 
 
 class Command(OperatorCommand):
@@ -50,9 +53,19 @@ class Command(OperatorCommand):
         parser.add_argument(
             "--format", choices=formats.FORMATS, default="sacct", help="what printed --source"
         )
-        parser.add_argument("--cluster", help="whose file it is, where there are several clusters")
+        parser.add_argument(
+            "--live", action="store_true", help="ask the scheduler again for what it told last, and compare"
+        )
+        parser.add_argument(
+            "--hours", type=int, default=24, help="with --live: before the watermark (default 24)"
+        )
+        parser.add_argument("--cluster", help="which is compared, where there are several clusters")
 
     def answer(self, **options: Any) -> Answer:
+        if options["live"] and options["source"]:
+            raise BadInputError("Compare with --source, or with --live.")
+        if not 1 <= options["hours"] <= MOST_HOURS:
+            raise BadInputError(f"--hours is a whole number from 1 to {MOST_HOURS}.")
         month = None
         if options["month"]:
             try:
@@ -62,9 +75,11 @@ class Command(OperatorCommand):
         with Progress("Records proved") as progress:
             moment = datetime.now(UTC).replace(microsecond=0)
             proof = checks.prove(month=month, full=options["full"], moment=moment, progress=progress.add)
-        source = (
-            _compare(options["source"], options["format"], options["cluster"]) if options["source"] else None
-        )
+        source = None
+        if options["source"]:
+            source = _compare_file(options["source"], options["format"], options["cluster"])
+        elif options["live"]:
+            source = _compare_live(options["cluster"], hours=options["hours"])
         if month is None:
             with snapshot():
                 more = [prove(moment=moment) for prove in (prove_quotas, prove_reservations, prove_blocks)]
@@ -138,12 +153,12 @@ def _verdict(proof: checks.Proof, *, same: bool) -> str:
     return (
         "Every sum closes."
         if same
-        else "Every sum closes, but the file says otherwise: import it, or a newer one."
+        else "Every sum closes, but the source says otherwise: import a newer file, or read those hours again with "
+        "pull_usage."
     )
 
 
-def _compare(file: Path, form: str, name: str | None) -> dict[str, Any]:
-    """The file's facts against the ledger's records, job by job; at most twenty differences are named."""
+def _compare_file(file: Path, form: str, name: str | None) -> dict[str, Any]:
     cluster = _cluster(name)
     export = formats.open_export(
         file,
@@ -152,16 +167,31 @@ def _compare(file: Path, form: str, name: str | None) -> dict[str, Any]:
         shares=own_shares(cluster.shares, "shares"),
         meters=load_units(),
     )
+    return _compare(cluster, export.rows(), file.name)
+
+
+def _compare_live(name: str | None, *, hours: int) -> dict[str, Any]:
+    """As the source tells these hours now, read by the connector that pulls it. Raises ConnectorError."""
+    cluster = _cluster(name)
+    connection = Connection.objects.select_related("cluster").filter(cluster=cluster).first()
+    if connection is None or cluster.complete_through is None:
+        raise BadInputError(f"{cluster.name} has no source that was read: compare a file with --source.")
+    until = int(cluster.complete_through.timestamp())
+    connector = sources.connect(connection, clock=lambda: int(time.time()))
+    rows = connector.usage(since=until - hours * 3600, until=until, open_keys=())
+    return _compare(cluster, rows, connection.address)
+
+
+def _compare(cluster: Cluster, told: Iterable[Row], source: str) -> dict[str, Any]:
+    """The source's facts against the ledger's records, job by job; at most twenty differences are named."""
     now = int(datetime.now(UTC).timestamp())
-    rows = (
-        row for row in export.rows() if isinstance(row, UsageFact) and validation.refuse(row, now=now) is None
-    )
+    rows = (row for row in told if isinstance(row, UsageFact) and validation.refuse(row, now=now) is None)
     if (energy := EnergySums.of(cluster)) is not None:
         rows = (one for run in rows for one in (run, *energy.of_runs([run])))
     read = comparison.newest(rows)
     differences = comparison.differences(cluster, read)
     return {
-        "file": file.name,
+        "file": source,
         "facts": len(read),
         "running": sum(usage.runs for usage in read.values()),
         "differences": [_difference(difference) for difference in differences[:20]],
@@ -171,7 +201,7 @@ def _compare(file: Path, form: str, name: str | None) -> dict[str, Any]:
 
 def _difference(difference: Difference) -> str:
     file, ledger = _usage_text(difference.read), _usage_text(difference.recorded)
-    return f"{difference.read.job}: the file says {file}, the ledger {ledger}"
+    return f"{difference.read.job}: the source says {file}, the ledger {ledger}"
 
 
 def _usage_text(usage: RecordedUsage | None) -> str:
