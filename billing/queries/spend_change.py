@@ -116,15 +116,16 @@ class _Group:
 _Key = tuple[str, tuple[str, ...], str, str]  # currency, group, resource, unit
 
 
-def explain_change(tenant: Tenant, query: CostQuery, *, others: bool) -> list[SpendChange]:
+def explain_change(tenant: Tenant, query: CostQuery, *, others: bool, runs: bool = True) -> list[SpendChange]:
     """By currency; empty where neither range has any charge. Raises TooManyRowsError.
 
     `others`: with what documents charge besides use, which not everybody may read, and what open periods will. It is
-    left out where a filter is set: nothing tells whose fee it is. In the scope of acting, four queries and those of
-    a statement for each open period.
+    left out where a filter is set: nothing tells whose fee it is. `runs`: with volume split into the number of runs and
+    their length, which takes one query. In the scope of acting, four queries and those of a statement for each
+    open period.
     """
     groups = _groups(tenant, query)
-    counts = load_run_counts(tenant, query) if groups else None
+    counts = load_run_counts(tenant, query) if runs and groups else None
     rows = _others(tenant, query) if others and not query.filters else []
     currencies = sorted({key[0] for key in groups} | {row.later.currency for row in rows})
     return [
