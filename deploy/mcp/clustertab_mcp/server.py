@@ -62,8 +62,9 @@ def why_spend_changed(
     group_by: list[Group] | None = None,
 ) -> dict[str, Any]:
     """Two periods compared: by currency both costs, their difference, and its reasons, the largest first. Each is the
-    volume, the price or the mix of a group, or what is no usage (fees, discounts, credits). They add up to the
-    difference to the cent. Up to two groups. Without tax, and with tiers at the first unit's price."""
+    number of runs of a group, their length, their volume where neither is told, the price or the mix, or what is no
+    usage (fees, discounts, credits). They add up to the difference to the cent. Up to two groups. Without tax, and
+    with tiers at the first unit's price."""
     return _read(
         "usage", "change",
         earlier_from=earlier_first_day, earlier_to=earlier_to, from_=later_first_day, to=later_to,
