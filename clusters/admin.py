@@ -42,7 +42,7 @@ class SharesField(forms.CharField):
         if not isinstance(value, dict):
             return value
         lines = [(model, *share) for model, profiles in value.items() for share in profiles.items()]
-        return "\n".join(" ".join(line) for line in lines)
+        return "\n".join(" ".join(line).strip() for line in lines)
 
     def to_python(self, value: Any) -> Any:
         shares: dict[str, dict[str, str]] = {}
@@ -50,6 +50,8 @@ class SharesField(forms.CharField):
             match line.rsplit(maxsplit=2):  # a model may have spaces in its name
                 case [model, profile, share]:
                     shares.setdefault(model, {})[profile] = share
+                case [profile, share]:  # of every model
+                    shares.setdefault("", {})[profile] = share
                 case [_, *_]:
                     raise forms.ValidationError(self.error_messages["shares"])
         return shares

@@ -65,6 +65,7 @@ DEFAULTS = {
 }
 FORMATS = ("pbs", "lsf", "grid-engine", "grid-engine-per-slot", "opencost", "litellm", "sacct-json")
 MOST_EVENTS, MOST_BYTES = 1000, 4 << 20  # of a request; ClusterTab takes 5 MiB
+LARGEST_FILE = 1 << 30  # bytes that ClusterTab takes
 LONGEST_ROW, MOST_LINES = 1 << 20, 100  # characters, and lines of one row
 CHUNK = 1000  # rows a transaction
 DAY = 86400
@@ -461,6 +462,8 @@ class Collector:
         with open(entry.path, "rb") as file:
             if os.fstat(file.fileno()).st_size != seen.st_size:
                 raise OSError("it has grown meanwhile")
+            if seen.st_size > LARGEST_FILE:
+                raise Trouble("it is larger than 1 GiB: let the scheduler begin a new one each day.")
             state = self.portal.put_file(entry.name, file, seen.st_size, self.config["files"]["format"])
         say("Sent {}: {}.".format(entry.name, state))
 
@@ -553,8 +556,8 @@ class Portal:
         path = "clusters/{}/files/{}?{}".format(place[0], place[1], urllib.parse.urlencode(query))
         pieces = iter(lambda: file.read(1 << 20), b"")
         status, value, headers = self.ask(path, pieces, method="PUT", headers={"Content-Length": str(size)})
-        if status in (400, 413, 422):
-            raise Trouble(str(value.get("detail")))
+        if status in (400, 409, 413, 422):  # 409: not now, and the files after it are not to wait for it
+            raise (OSError if status == 409 else Trouble)(str(value.get("detail")))
         if status != 202:
             raise self.hold(status, value, headers)
         return value.get("state")

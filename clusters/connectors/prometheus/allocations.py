@@ -76,9 +76,9 @@ def requested(client: PrometheusClient, queries: Queries, window: Window) -> Req
     names = queries.options.labels
     rows = _rows(client.instant(queries.requested(REQUESTS, window.length), window.at), names)
     initial = _rows(client.instant(queries.requested(INIT_REQUESTS, window.length), window.at), names)
-    gated = {row.uid for row in rows}
     are_parts = queries.options.hami is not Hami.OFF
     claims = [row for row in rows if row.count != 0]
+    gated = {row.uid for row in claims}  # a request of none begins no life
     if initial:
         query = queries.sidecars(queries.gate(INIT_REQUESTS), window.length)
         sidecars = sidecars_in(client.instant(query, window.at), queries)
@@ -136,7 +136,7 @@ def _beyond(
             largest[at] = row
     for at, row in largest.items():
         before = held[at]
-        if before is not None and row.count > before and not (are_parts and before):
+        if before is not None and row.count > before and not (are_parts and before and at[1] == VGPUS):
             rows.append(replace(row, count=row.count - before))
     return [row for row in rows if row.count != 0]
 

@@ -72,7 +72,8 @@ class VolumeSums:
         )
         bound = self.queries.selector(PHASE, 'phase="Bound"')
         held = f"({requested} * on ({claim}) (max by ({claim}) ({bound}) == 1))"
-        info = f"max by ({claim},storageclass) ({self.queries.selector(INFO)})"
+        # One class of a claim that was made anew under its name while replicas tell of both.
+        info = f"topk by ({claim}) (1, max by ({claim},storageclass) ({self.queries.selector(INFO)}))"
         classed = f"{held} * on ({claim}) group_left (storageclass) {info}"
         return (
             f"sum by ({self.queries.spellings('namespace')},storageclass) "
