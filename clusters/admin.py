@@ -50,7 +50,7 @@ class SharesField(forms.CharField):
             match line.rsplit(maxsplit=2):  # a model may have spaces in its name
                 case [model, profile, share]:
                     shares.setdefault(model, {})[profile] = share
-                case [profile, share]:  # of every model
+                case [profile, share] if profile.startswith("shard"):  # of every model
                     shares.setdefault("", {})[profile] = share
                 case [_, *_]:
                     raise forms.ValidationError(self.error_messages["shares"])

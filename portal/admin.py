@@ -198,7 +198,10 @@ def portal_page(name: str, *paths: str) -> Callable[[Any, Any], str | None]:
     """A `view_on_site` of an admin class: the page of that name, by attributes of the row; None where one is empty."""
 
     def address(_: object, row: Model) -> str | None:
-        arguments = [attrgetter(path)(row) for path in paths]
+        try:
+            arguments = [attrgetter(path)(row) for path in paths]
+        except AttributeError:  # of a row that leads on to none
+            return None
         return None if None in arguments else reverse(name, args=arguments)
 
     return address

@@ -111,9 +111,13 @@ def _charges_of_round(
     outcomes = statements.make_statements(newest, rated, lacking=Lacking.SUPPOSED, besides=besides)
     others = statements.load_paid_statements(newest)
     corrected = corrections.load_corrections(besides, newest, rated, outcomes)
-    charged = {}
+    charged: dict[int, tuple[Charged, Charged]] = {}
     for tenant, listed in wanted.items():
         own = outcomes[tenant]
+        if isinstance(own, MixedCurrenciesError) and len(listed) > 1:
+            for pair in listed:  # of the periods before it only one may be in two currencies
+                charged |= _charges_of_round({tenant: [pair]}, prices)
+            continue
         if isinstance(own, MixedCurrenciesError) or own.charge_inputs is None:
             continue
         whole = [own, *(other for _, other in others.get(tenant, []))]

@@ -128,7 +128,9 @@ def refresh(snapshot_id: int, *, clock: Callable[[], datetime]) -> None:
         snapshot.answers = _compute(
             tenant,
             since=snapshot.since,
-            until=int(moment.timestamp()) + DAY if snapshot.until is None else snapshot.until,
+            until=max(int(moment.timestamp()), snapshot.since) + DAY
+            if snapshot.until is None
+            else snapshot.until,
             moment=moment,
             cheaper=cheaper,
             bys=BYS,

@@ -49,7 +49,7 @@ def what_changed(request: TenantRequest, *, first: date, last: date) -> WhatChan
         changes = explain_change(request.tenant, selection.cost_query, others=False, runs=False)
     except TooManyRowsError:
         why = _(TOO_MANY)
-    compared = [change for change in changes if change.earlier.amount]
+    compared = changes if any(change.earlier.amount for change in changes) else []
     if not compared and not why:
         why = _("There are no charges of {earlier} to compare with.").format(
             earlier=days_text(selection.earlier)
@@ -68,7 +68,9 @@ def _change(request: TenantRequest, selection: CostSelection, change: SpendChang
     slug = request.tenant.slug
     return {
         "difference": signed([change.difference]),
-        "percent": signed_percent(change.difference.amount, change.earlier.amount),
+        "percent": signed_percent(change.difference.amount, change.earlier.amount)
+        if change.earlier.amount
+        else "",
         "reasons": reasons(
             selection, change, lambda days, values: selection.jobs(slug, days, values, {}), most=SHOWN
         ),

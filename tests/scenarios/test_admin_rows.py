@@ -78,6 +78,7 @@ def test_what_is_kept_as_json_stands_in_lines(op: Client) -> None:
     [
         ("a100 1g.10gb 1/4\na100 2g.20gb 2/7\n\n", {"a100": {"1g.10gb": "1/4", "2g.20gb": "2/7"}}),
         ("", {}),
+        ("shard 1/4", {"": {"shard": "1/4"}}),
         ("a100 1/4", "Write one a line: the GPU&#x27;s model, the MIG profile or shard, and the share"),
         ("a100 1g.10gb 5/4", "5/4"),
     ],

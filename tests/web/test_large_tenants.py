@@ -98,6 +98,10 @@ def _vacuum() -> None:
         cursor.execute("RESET ROLE")
 
 
+COUNTS_RUNS = {"what changed": 3}
+"""Pages that look at each run, of 100,000 at most, and how many times as much they may read."""
+
+
 def test_every_page_reads_as_much_for_many_jobs_as_for_few(labs: Labs) -> None:
     reads: dict[str, list[int]] = {}
     for lab in (labs.few, labs.many):
@@ -108,7 +112,11 @@ def test_every_page_reads_as_much_for_many_jobs_as_for_few(labs: Labs) -> None:
                 text = page(labs.owners[lab.pk], path)
             assert SHOWN.get(name, "") in text, name
             reads.setdefault(name, []).append(sum(read))
-    grown = {name: (few, many) for name, (few, many) in reads.items() if many > 1.2 * few + SESSION}
+    grown = {
+        name: (few, many)
+        for name, (few, many) in reads.items()
+        if many > COUNTS_RUNS.get(name, 1.2) * few + SESSION
+    }
     assert grown == {}
     assert all(few for few, _ in reads.values())
 
