@@ -129,6 +129,7 @@ def test_shards_of_nodes_that_no_row_names_are_quarantined(sharing: Lab, tmp_pat
     sharing.has_ended(job)
     of_a100 = own_shares({"a100": {"shard@gpu[1-2]": "1/4"}}, "shares")
     of_both = own_shares({"a100": {"shard": "1/4"}, "h100": {"shard": "1/2"}}, "shares")
+    until(lambda: job in of_rest(sharing, of_a100)[0])  # it is in a window once its second is over
     for shares, code in ((of_a100, "tres-shard"), (of_both, "tres-shard-parts")):
         for row in (
             of_rest(sharing, shares)[0][job],
