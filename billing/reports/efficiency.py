@@ -15,7 +15,7 @@ from math import ceil
 from typing import Any, Final
 
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import Q, Sum
 
 from billing.models import EfficiencySnapshot, PeriodJobs
 from billing.reports import reporting, waste
@@ -36,6 +36,12 @@ FORGOTTEN: Final = timedelta(days=35)
 """After that a snapshot that nobody looked at is deleted."""
 WAITING: Final = 5
 """Snapshots of a tenant that wait for a worker at once; further ones wait for the page to be asked for again."""
+STUCK: Final = timedelta(hours=1)
+"""After that a snapshot that waits is requested again, and takes no place from others: its task has failed."""
+HOURLY: Final = 600
+"""Seconds in an hour after which no more of a tenant's days are computed: documents wait for the same worker."""
+MOST_KEPT: Final = 100
+"""Snapshots of a tenant; the oldest are deleted."""
 DAY = 86_400
 BYS = (By.PROJECT, By.NAMESPACE, By.USER, By.MODEL, By.POD)
 PODS = 25
@@ -91,7 +97,7 @@ def load(
     if _is_large(tenant, since, until):
         row = _find(tenant, since, until, moment, parts)
         is_pending = may_request and (
-            (row is not None and row.requested_at is not None)
+            (row is not None and row.requested_at is not None and moment - row.requested_at < STUCK)
             or (_is_due(row, moment) and _request(tenant, since, until, moment))
         )
         if row is not None and row.as_of is not None:
@@ -115,7 +121,7 @@ def load(
 def refresh(snapshot_id: int, *, clock: Callable[[], datetime]) -> None:
     """Compute a snapshot that was requested, in the transaction of its request; nothing where none is.
 
-    Ended anywhere, it is done again as a whole. Deletes those of the tenant that nobody looked at for long.
+    Ended anywhere, it is done again as a whole. Deletes those of the tenant that are old, or too many.
     """
     requested = EfficiencySnapshot.objects.select_for_update(of=("self",)).select_related("tenant")
     snapshot = requested.filter(pk=snapshot_id, requested_at__isnull=False).first()
@@ -140,7 +146,9 @@ def refresh(snapshot_id: int, *, clock: Callable[[], datetime]) -> None:
     snapshot.as_of, snapshot.requested_at = moment, None
     snapshot.seconds = ceil((clock() - moment).total_seconds())
     snapshot.save()
-    EfficiencySnapshot.objects.filter(tenant=tenant, as_of__lt=moment - FORGOTTEN, requested_at=None).delete()
+    kept = EfficiencySnapshot.objects.filter(tenant=tenant, requested_at=None)
+    newest = kept.order_by("-as_of").values("pk")[:MOST_KEPT]
+    kept.exclude(pk__in=newest, as_of__gte=moment - FORGOTTEN).delete()
 
 
 def _compute(
@@ -210,9 +218,14 @@ def _request(tenant: Tenant, since: int, until: int, moment: datetime) -> bool:
     """Have a worker compute these days; again, and by two at once, it is asked once. Whether it is now."""
     with acting_scope(tenant):
         rows = EfficiencySnapshot.objects.filter(tenant=tenant)
-        if rows.filter(requested_at__isnull=False).count() >= WAITING:
+        spent = rows.filter(as_of__gt=moment - timedelta(hours=1)).aggregate(seconds=Sum("seconds"))
+        if (
+            rows.filter(requested_at__gt=moment - STUCK).count() >= WAITING
+            or (spent["seconds"] or 0) >= HOURLY
+        ):
             return False
         row, _made = rows.get_or_create(tenant=tenant, since=since, until=_end(until, moment))
-        if rows.filter(pk=row.pk, requested_at=None).update(requested_at=moment):
+        is_idle = Q(requested_at=None) | Q(requested_at__lte=moment - STUCK)
+        if rows.filter(is_idle, pk=row.pk).update(requested_at=moment):
             outbox.add("billing.tasks.refresh_efficiency", snapshot_id=row.pk)
     return True

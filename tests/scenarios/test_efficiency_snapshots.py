@@ -307,7 +307,7 @@ def test_a_corrected_price_shows_at_once_and_days_that_go_on_are_one_snapshot() 
             assert shown(site.lab, by).report(by) == of_tenant(site.lab, since=since, until=until, by=by)
         unused = waste.of_tenant(site.lab, since=since, until=until, cheaper=cheaper)
         assert shown(site.lab, None).waste() == unused
-    renewed(site.lab)  # which are the most expensive is said anew
+    renewed(site.lab)  # which are the most expensive changes
     as_computed_from_the_runs(site.lab)
 
 
@@ -322,6 +322,38 @@ def test_nothing_is_written_for_whoever_may_not_and_few_wait_at_once() -> None:
     assert EfficiencySnapshot.objects.count() == efficiency.WAITING
     outbox.drain()
     assert look(site.lab, days=days[7]) is None
+    assert EfficiencySnapshot.objects.filter(requested_at__isnull=False).count() == 1
+
+
+def test_a_request_whose_task_failed_is_made_again_and_takes_no_place_from_others() -> None:
+    site = Site(random.Random(10))
+    site.runs(5)
+    for day in range(1, 1 + efficiency.WAITING):
+        assert look(site.lab, days=(MARCH[0], MARCH[0] + day * 86_400)) is None
+    OutboxMessage.objects.all().delete()  # as if given up
+    assert look(site.lab) is None
+    assert EfficiencySnapshot.objects.count() == efficiency.WAITING
+    assert look(site.lab, moment=NOW + efficiency.STUCK) is None
+    assert look(site.lab, days=(MARCH[0], MARCH[0] + 86_400), moment=NOW + efficiency.STUCK) is None
+    assert OutboxMessage.objects.count() == 2
+    outbox.drain()
+    assert shown(site.lab).is_kept
+
+
+def test_days_without_end_take_no_worker_of_others_and_are_not_kept_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(efficiency, "MOST_KEPT", 3)
+    site = Site(random.Random(11))
+    site.runs(5)
+    for day in range(1, 7):
+        assert look(site.lab, days=(MARCH[0], MARCH[0] + day * 86_400)) is None
+        outbox.drain()
+    assert EfficiencySnapshot.objects.count() == 3
+    EfficiencySnapshot.objects.update(as_of=NOW, seconds=efficiency.HOURLY // 3)
+    assert look(site.lab) is None
+    assert EfficiencySnapshot.objects.count() == 3  # not requested before the hour is over
+    assert look(site.lab, moment=NOW + timedelta(hours=1)) is None
     assert EfficiencySnapshot.objects.filter(requested_at__isnull=False).count() == 1
 
 
