@@ -165,25 +165,18 @@ def telemetry(session: CheckSession, subject: str) -> bool:
 
 def gpu_errors(session: CheckSession, subject: str) -> bool:
     """Bills need none of it: where it is not there, no rule credits jobs for their GPUs' failures."""
-    gpus = session.count(f"{XID}{{{session.queries.options.busy_matcher}}}")
-    summary = (
-        f"{XID} has {gpus:,} series in the last hour."
-        if gpus
-        else f"There is no {XID}: no failed GPU is seen."
-    )
-    session.ok(subject, summary)
-    return True
+    return _counted(session, subject, XID, "no failed GPU is seen.")
 
 
 def energy(session: CheckSession, subject: str) -> bool:
     """Only a meter of the energy of pods needs it."""
-    gpus = session.count(f"{POWER}{{{session.queries.options.busy_matcher}}}")
-    summary = (
-        f"{POWER} has {gpus:,} series in the last hour."
-        if gpus
-        else f"There is no {POWER}: the energy of pods is unknown."
-    )
-    session.ok(subject, summary)
+    return _counted(session, subject, POWER, "the energy of pods is unknown.")
+
+
+def _counted(session: CheckSession, subject: str, metric: str, without: str) -> bool:
+    series = session.count(f"{metric}{{{session.queries.options.busy_matcher}}}")
+    is_there = f"{metric} has {series:,} series in the last hour."
+    session.ok(subject, is_there if series else f"There is no {metric}: {without}")
     return True
 
 

@@ -6,7 +6,8 @@ from clusters.connectors.prometheus.check_metrics import CHECK_WINDOW, CheckSess
 from clusters.connectors.prometheus.check_volumes import meter
 from clusters.connectors.prometheus.coverage import MINUTE
 from clusters.connectors.prometheus.facts import count_of
-from clusters.connectors.prometheus.pod_use import CPU, MEMORY, PodUse
+from clusters.connectors.prometheus.options import LabelNames
+from clusters.connectors.prometheus.pod_use import CPU, LABELS, MEMORY, PodUse, pod_name
 from clusters.connectors.prometheus.queries import span
 
 FEWEST = CHECK_WINDOW // MINUTE * 9 // 10  # samples in the time that is looked at
@@ -19,17 +20,17 @@ def use(session: CheckSession, subject: str) -> bool:
     if options is None:
         return True
     reader = PodUse(session.client, session.queries, options, session.meters)
-    pods = _names(session, reader, session.queries.requests)
+    pods = _names(session, session.queries.requests, session.queries.options.labels)
     for what, metric, name in (("CPU", CPU, options.cpu), ("memory", MEMORY, options.memory)):
         if not name:
             continue
         selector = reader.selector(metric)
-        told = len(pods & _names(session, reader, selector))
+        measured = len(pods & _names(session, selector, LABELS))
         read = count_of(len(pods), "pod")
-        sentence = f"Of {read} that are read in the last hour, {told:,} tell the {what} that they use."
-        if pods and not told:
+        sentence = f"Of {read} that are read in the last hour, {measured:,} tell the {what} that they use."
+        if pods and not measured:
             session.warn(subject, sentence, MEND)
-        elif told and (samples := _samples(session, selector)) < FEWEST:
+        elif measured and (samples := _samples(session, selector)) < FEWEST:
             session.warn(
                 subject,
                 f"{sentence} Containers have {samples} samples an hour: minutes without one count as no use.",
@@ -41,9 +42,10 @@ def use(session: CheckSession, subject: str) -> bool:
     return True
 
 
-def _names(session: CheckSession, reader: PodUse, selector: str) -> set[str]:
-    query = f"count by ({reader.by_pod}) (count_over_time({selector}[{span(CHECK_WINDOW)}]))"
-    return {reader.name(one) for one in session.client.instant(query, session.now)}
+def _names(session: CheckSession, selector: str, labels: LabelNames) -> set[str]:
+    by = labels.listed("namespace", "pod")
+    query = f"count by ({by}) (count_over_time({selector}[{span(CHECK_WINDOW)}]))"
+    return {pod_name(one, labels) for one in session.client.instant(query, session.now)}
 
 
 def _samples(session: CheckSession, selector: str) -> int:

@@ -35,15 +35,15 @@ PERCENT = 100
 
 def vgpu_share(requests: Mapping[str, Decimal], node: Labels, by: Hami) -> Share:
     """Of one vGPU, exactly. Raises `UnknownShareError` where the part that counts cannot be told."""
-    given = {name: value for name, value in requests.items() if value != 0}
-    cores = _part(CORES, given[CORES], PERCENT) if CORES in given and by is not Hami.MEMORY else None
+    parts = {name: value for name, value in requests.items() if value != 0}
+    cores = _part(CORES, parts[CORES], PERCENT) if CORES in parts and by is not Hami.MEMORY else None
     if by is Hami.CORES and cores is not None:
         return cores.as_integer_ratio()
     memory = Fraction(1)
-    if MEMORY in given:
-        memory = _part(MEMORY, given[MEMORY], _positive(node.get(NODE_MEMORY, "")))
-    elif MEMORY_PERCENTAGE in given:
-        memory = _part(MEMORY_PERCENTAGE, given[MEMORY_PERCENTAGE], PERCENT)
+    if MEMORY in parts:
+        memory = _part(MEMORY, parts[MEMORY], _positive(node.get(NODE_MEMORY, "")))
+    elif MEMORY_PERCENTAGE in parts:
+        memory = _part(MEMORY_PERCENTAGE, parts[MEMORY_PERCENTAGE], PERCENT)
     return max(memory, cores or 0).as_integer_ratio()
 
 

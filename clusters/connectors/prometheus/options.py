@@ -95,6 +95,10 @@ class LabelNames:
         name: str = getattr(self, what)
         return (name,) if name else (f"exported_{what}", what)
 
+    def listed(self, *whats: str) -> str:
+        """All of these names, as an aggregation has them."""
+        return ",".join(name for what in whats for name in self.spellings(what))
+
 
 class Scope(StrEnum):
     """How far from a run's own devices its utilisation may be taken, where they say nothing."""

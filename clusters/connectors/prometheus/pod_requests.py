@@ -56,9 +56,11 @@ def requests_of(
     initial = requests(INIT_REQUESTS)
     sidecars = sidecars_in(read(INIT_INFO, Queries.sidecars), queries) if initial else frozenset()
     for at, values in initial.items():
-        beside = {name: value for name, value in values.items() if (at[0], name) in sidecars}
-        held = sum(beside.values(), together.get(at, Decimal(0)))
-        together[at] = max(held, *(value for name, value in values.items() if name not in beside), Decimal(0))
+        of_sidecars = {name: value for name, value in values.items() if (at[0], name) in sidecars}
+        held = sum(of_sidecars.values(), together.get(at, Decimal(0)))
+        together[at] = max(
+            held, *(value for name, value in values.items() if name not in of_sidecars), Decimal(0)
+        )
     cpu, memory = CPU_MEMORY
     return {
         uid: CpuAndMemory(

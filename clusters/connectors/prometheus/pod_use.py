@@ -28,7 +28,7 @@ from clusters.connectors.prometheus.allocations import spelled
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, MINUTE
 from clusters.connectors.prometheus.facts import count_of, naming
-from clusters.connectors.prometheus.options import UseOptions
+from clusters.connectors.prometheus.options import LabelNames, UseOptions
 from clusters.connectors.prometheus.pod_requests import LARGEST, MIB
 from clusters.connectors.prometheus.queries import Queries, alternatives, parts, span
 from clusters.connectors.prometheus.responses import Sample, Series
@@ -40,6 +40,8 @@ CPU = "container_cpu_usage_seconds_total"
 MEMORY = "container_memory_working_set_bytes"
 CORE_HOUR = HOUR * 10**6  # core-microseconds
 GIB_HOUR = (1 << 30) * HOUR  # byte-seconds
+LABELS = LabelNames(namespace="namespace", pod="pod", container="container")
+"""Of cAdvisor, whatever those of kube-state-metrics are called here: its job has no pods of its own to mistake."""
 LOOK_BACK = (
     300  # seconds before an instant in which Prometheus takes a series' last sample for its value there
 )
@@ -85,6 +87,11 @@ class Held:
         return total - request * held, request * MINUTE
 
 
+def pod_name(series: Series, labels: LabelNames = LABELS) -> str:
+    """The pod's namespace and name."""
+    return f"{spelled(series, 'namespace', labels)}/{spelled(series, 'pod', labels)}"
+
+
 class PodUse:
     """Reads whole hours of UTC. After `rows`, `notes` say of which pods nothing was measured."""
 
@@ -94,10 +101,9 @@ class PodUse:
         self.client = client
         self.options = options
         self.meters = meters
-        self.labels = queries.options.labels
         self.matcher = queries.options.matcher if options.matcher is None else options.matcher
-        self.by_pod = queries.spellings("namespace", "pod")
-        self.by_name = queries.spellings("namespace", "pod", "container")
+        self.by_pod = LABELS.listed("namespace", "pod")
+        self.by_name = LABELS.listed("namespace", "pod", "container")
         self.unmeasured: dict[str, str] = {}
         self.measured: set[str] = set()
 
@@ -118,8 +124,8 @@ class PodUse:
 
     def selector(self, metric: str, pods: Sequence[str] = ()) -> str:
         """Series of containers: neither of whole pods nor of their sandboxes."""
-        names = f'{self.labels.pod or "pod"}=~"{alternatives(pods)}"' if pods else ""
-        container = f'{self.labels.container or "container"}!~"|POD"'
+        names = f'pod=~"{alternatives(pods)}"' if pods else ""
+        container = 'container!~"|POD"'
         return f"{metric}{{{','.join(filter(None, (container, names, self.matcher)))}}}"
 
     def growth(self) -> str:
@@ -173,10 +179,10 @@ class PodUse:
         answers = self.client.together(
             partial(self.client.range, query, **ends) for query in queries.values()
         )
-        told = {what: self._by_pod(series) for what, series in zip(queries, answers, strict=True)}
+        tallies = {what: self._by_pod(series) for what, series in zip(queries, answers, strict=True)}
         rows: list[Row] = []
         for hour in hours:
-            used, cpu, memory = _used(pods, hour, told)
+            used, cpu, memory = _used(pods, hour, tallies)
             self._cut_cpu(hour, cpu, used)
             self._cut_memory(hour, memory, used)
             for name, those in pods.items():
@@ -189,16 +195,12 @@ class PodUse:
         """By the begin of an hour and a pod's namespace and name. What can be no amount is none."""
         values: dict[tuple[int, str], Decimal] = {}
         for one in series:
-            name = self.name(one)
+            name = pod_name(one)
             for at, value in one.values:
                 if value.is_finite() and 0 <= value <= LARGEST:
                     key = int(at) - HOUR, name
                     values[key] = max(value, values.get(key, value))
         return values
-
-    def name(self, series: Series) -> str:
-        """The pod's namespace and name."""
-        return f"{spelled(series, 'namespace', self.labels)}/{spelled(series, 'pod', self.labels)}"
 
     def _cut_cpu(self, hour: int, cut: Mapping[str, Sequence[Held]], used: dict[str, Used]) -> None:
         """From single samples of the hour: of pods that had one name in it, and where counters fell."""
@@ -207,11 +209,11 @@ class PodUse:
         best: dict[tuple[str, ...], dict[str, int]] = {}
         for some in parts(_pod_names(cut)):
             for one in self.client.instant(f"{self.selector(CPU, some)}[{span(HOUR)}]", hour + HOUR):
-                name = self.name(one)
+                name = pod_name(one)
                 if name in cut:
                     grown = _grown(one.values, cut[name])
                     own = (
-                        spelled(one, "container", self.labels),
+                        spelled(one, "container", LABELS),
                         *(one.metric.get(of, "") for of in ("id", "name", "cpu")),
                     )
                     container = (name, *own)
@@ -232,7 +234,7 @@ class PodUse:
             )
             for one in series:
                 for at, value in one.values:
-                    uid = _last(cut.get(self.name(one), ()), at)
+                    uid = _last(cut.get(pod_name(one), ()), at)
                     if uid and value.is_finite() and 0 <= value <= LARGEST:
                         one_used = used.setdefault(uid, Used())
                         one_used.byte_minutes = (one_used.byte_minutes or 0) + int(value)
@@ -300,7 +302,7 @@ Cut = dict[str, Sequence[Held]]
 
 
 def _used(
-    pods: Mapping[str, Sequence[Held]], hour: int, told: Mapping[str, Mapping[tuple[int, str], Decimal]]
+    pods: Mapping[str, Sequence[Held]], hour: int, tallies: Mapping[str, Mapping[tuple[int, str], Decimal]]
 ) -> tuple[dict[str, Used], Cut, Cut]:
     """By uid, what hours alone tell; then the names of which single samples are needed, for CPU and for memory."""
     used: dict[str, Used] = {}
@@ -313,15 +315,15 @@ def _used(
         if not live:
             continue
         one = Used()
-        if len(live) > 1 or at in told.get("reset", none):
+        if len(live) > 1 or at in tallies.get("reset", none):
             cpu[name] = live
-        elif (grown := told.get("growth", none).get(at)) is not None:
+        elif (grown := tallies.get("growth", none).get(at)) is not None:
             one.core_micros = int(grown * 10**6 + HALF)
-            one.span = int(told["span"].get(at, Decimal(0)) * 1000 + HALF)
-        if len(live) > 1 or at in told.get("restart", none):
+            one.span = int(tallies["span"].get(at, Decimal(0)) * 1000 + HALF)
+        if len(live) > 1 or at in tallies.get("restart", none):
             memory[name] = live
-        elif (total := told.get("bytes", none).get(at)) is not None:
-            one.byte_minutes, one.minutes = int(total), int(told["minutes"].get(at, Decimal(0)))
+        elif (total := tallies.get("bytes", none).get(at)) is not None:
+            one.byte_minutes, one.minutes = int(total), int(tallies["minutes"].get(at, Decimal(0)))
         if len(live) == 1:
             used[live[0].uid] = one
     return used, cpu, memory

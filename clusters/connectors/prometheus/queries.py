@@ -102,7 +102,7 @@ class Queries:
         return f'{self.options.labels.node or "node"}!=""'
 
     def spellings(self, *whats: str) -> str:
-        return ",".join(name for what in whats for name in self.options.labels.spellings(what))
+        return self.options.labels.listed(*whats)
 
     def requested(self, metric: str, seconds: int) -> str:
         """What each container, or each init container, asks for of devices."""

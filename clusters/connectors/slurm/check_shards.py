@@ -71,6 +71,6 @@ def _counts(name: str, nodes: Mapping[str, tuple[int, int]]) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    known = sorted(names)
-    shown = ", ".join(excerpt(name) for name in known[:_SHOWN])
-    return f"{shown} and {len(known) - _SHOWN} more" if len(known) > _SHOWN else shown
+    ordered = sorted(names)
+    shown = ", ".join(excerpt(name) for name in ordered[:_SHOWN])
+    return f"{shown} and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else shown
