@@ -79,17 +79,17 @@ def load_price_tags(prices: Iterable[int | None]) -> dict[int, PriceTag]:
 
 
 def load_charges(
-    wanted: Sequence[tuple[BillingPeriod, Count]], prices: Mapping[int, PriceTag]
+    of_tenants: Sequence[tuple[BillingPeriod, Count]], prices: Mapping[int, PriceTag]
 ) -> dict[int, tuple[Charged, Charged]]:
     """By billing period what its statement comes to as rated, and with what running jobs have used since.
 
     As many queries as for a close, however many periods there are; where one tenant pays for another, as many again for
     the second periods of these, and so on.
     """
-    paying = third_party_payers.list_involved({period.tenant_id for period, _ in wanted})
+    paying = third_party_payers.list_involved({period.tenant_id for period, _ in of_tenants})
     rounds: list[dict[int, list[tuple[BillingPeriod, Count]]]] = []
     turns: dict[int, int] = defaultdict(int)
-    for period, count in wanted:
+    for period, count in of_tenants:
         turn = turns[period.tenant_id]
         turns[period.tenant_id] += period.tenant_id in paying
         if turn == len(rounds):
@@ -102,17 +102,17 @@ def load_charges(
 
 
 def _charges_of_round(
-    wanted: Mapping[int, Sequence[tuple[BillingPeriod, Count]]], prices: Mapping[int, PriceTag]
+    of_tenants: Mapping[int, Sequence[tuple[BillingPeriod, Count]]], prices: Mapping[int, PriceTag]
 ) -> dict[int, tuple[Charged, Charged]]:
     """The statement of a tenant's newest period says what is owed of those before it, too."""
-    newest = [max((period for period, _ in own), key=lambda one: one.start) for own in wanted.values()]
-    besides = [period for own in wanted.values() for period, _ in own]
+    newest = [max((period for period, _ in own), key=lambda one: one.start) for own in of_tenants.values()]
+    besides = [period for own in of_tenants.values() for period, _ in own]
     rated = close_inputs.load_rated_periods(newest)
     outcomes = statements.make_statements(newest, rated, lacking=Lacking.SUPPOSED, besides=besides)
     others = statements.load_paid_statements(newest)
     corrected = corrections.load_corrections(besides, newest, rated, outcomes)
     charged: dict[int, tuple[Charged, Charged]] = {}
-    for tenant, listed in wanted.items():
+    for tenant, listed in of_tenants.items():
         own = outcomes[tenant]
         if isinstance(own, MixedCurrenciesError) and len(listed) > 1:
             for pair in listed:  # of the periods before it only one may be in two currencies

@@ -53,7 +53,7 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _SumsQuery:
     bys: Sequence[By]
     since: int
     until: int
@@ -97,10 +97,10 @@ def of_cluster(
     rows add up to what the ledger holds, to the second; a note says so if they ever did not. Of pods the `limit`
     most expensive are rows, the others one more. Raises ReportError for a period that is none.
     """
-    asked = _Asked([by], since, until, cluster.pk, tenant.pk if tenant else None, limit, top_jobs)
+    query = _SumsQuery([by], since, until, cluster.pk, tenant.pk if tenant else None, limit, top_jobs)
     with transaction.atomic():
         _look_once()
-        report = _report(_load_sums(asked)[by], by, since, until, own=False)
+        report = _report(_load_sums(query)[by], by, since, until, own=False)
         if tenant is not None:
             return report
         ledger = sum(usage_reports.allocated(cluster, since=since, until=until).values(), ZERO)
@@ -133,7 +133,7 @@ def sums_of_tenant(
     tenant: Tenant, *, since: int, until: int, bys: Sequence[By], limit: int, top_jobs: int
 ) -> dict[By, Sums]:
     """What the tenant's reports by each of `bys` are made of. Runs inside its scope. Two or three queries."""
-    return _load_sums(_Asked(bys, since, until, None, tenant.pk, limit, top_jobs))
+    return _load_sums(_SumsQuery(bys, since, until, None, tenant.pk, limit, top_jobs))
 
 
 def report_of_sums(sums: Sums, *, by: By, since: int, until: int) -> Report:
@@ -141,21 +141,21 @@ def report_of_sums(sums: Sums, *, by: By, since: int, until: int) -> Report:
     return _report(sums, by, since, until, own=True)
 
 
-def _load_sums(asked: _Asked) -> dict[By, Sums]:
-    if asked.since >= asked.until:
+def _load_sums(query: _SumsQuery) -> dict[By, Sums]:
+    if query.since >= query.until:
         raise ReportError("period-order")
     rows: dict[str, list[Sequence[Any]]] = defaultdict(list)
     top_jobs: dict[str, list[Sequence[Any]]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(sql.MORE_MEMORY)
-        cursor.execute(sql.SUMS_OWN if asked.own else sql.SUMS, asked.values)
+        cursor.execute(sql.SUMS_OWN if query.own else sql.SUMS, query.values)
         for by, *row in cursor.fetchall():
             rows[by].append(row)
-        if asked.top_jobs and [*asked.bys] != [By.POD]:
-            cursor.execute(sql.TOP_JOBS_OWN if asked.own else sql.TOP_JOBS, asked.values)
+        if query.top_jobs and [*query.bys] != [By.POD]:
+            cursor.execute(sql.TOP_JOBS_OWN if query.own else sql.TOP_JOBS, query.values)
             for by, *row in cursor.fetchall():
                 top_jobs[by].append(row)
-    return {by: Sums(rows[by], top_jobs[by]) for by in asked.bys}
+    return {by: Sums(rows[by], top_jobs[by]) for by in query.bys}
 
 
 def _report(sums: Sums, by: By, since: int, until: int, *, own: bool) -> Report:

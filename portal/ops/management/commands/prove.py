@@ -182,10 +182,10 @@ def _compare_live(name: str | None, *, hours: int) -> dict[str, Any]:
     return _compare(cluster, rows, connection.address)
 
 
-def _compare(cluster: Cluster, told: Iterable[Row], source: str) -> dict[str, Any]:
+def _compare(cluster: Cluster, all_rows: Iterable[Row], source: str) -> dict[str, Any]:
     """The source's facts against the ledger's records, job by job; at most twenty differences are named."""
     now = int(datetime.now(UTC).timestamp())
-    rows = (row for row in told if isinstance(row, UsageFact) and validation.refuse(row, now=now) is None)
+    rows = (row for row in all_rows if isinstance(row, UsageFact) and validation.refuse(row, now=now) is None)
     if (energy := EnergySums.of(cluster)) is not None:
         rows = (one for run in rows for one in (run, *energy.of_runs([run])))
     read = comparison.newest(rows)
