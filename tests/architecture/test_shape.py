@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,22 @@ def test_money_is_rounded_in_one_place() -> None:
         if path == ROUNDING_PLACE:
             continue
         places += [place(path, line) for line in rounding(path)]
+    assert places == []
+
+
+def test_no_group_of_a_regular_expression_is_possessive() -> None:
+    """Before Python 3.11.5, which Debian 12 does not have, `(?:ab)*+` matches wrongly; `(?>(?:ab)*)` does not."""
+    possessive = re.compile(r"\)(?:[*+?]|\{\d*,?\d*\})\+")
+    assert possessive.search(r'"(?:\\.[^"]*+)*+"')
+    places = [
+        place(path, node.lineno)
+        for path in [ROOT / "run", *python_files(*CODE)]
+        for node in nodes(path)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str | bytes)
+        and path != Path(__file__)
+        and possessive.search(node.value.decode("latin-1") if isinstance(node.value, bytes) else node.value)
+    ]
     assert places == []
 
 

@@ -15,16 +15,16 @@ LARGEST = 64 * 2**20  # bytes of one job with its steps
 AROUND = 16 * 2**20  # bytes that are kept of what stands around the jobs
 _QUOTE = ord('"')
 _OPENING = (b"{", b"[")
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+# Groups are atomic, not possessive: `(?:…)*+` matches wrongly before Python 3.11.5, which Debian 12 does not have.
+_STRING = rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"'
 _MARKS = re.compile(_STRING + rb'|[{}\[\]"]', re.DOTALL)
 _PLAIN = rb'[^"{}\[\]]*+'
-_FLAT = _PLAIN + rb"(?:" + _STRING + _PLAIN + rb")*+"
+_FLAT = _PLAIN + rb"(?>(?:" + _STRING + _PLAIN + rb")*)"
 _NEXT = rb'([{}\[\]"])'  # a quote: the text ends within a string
 _IN_LIST = re.compile(_FLAT + _NEXT, re.DOTALL)
-_IN_JOB = re.compile(  # passes over what nests no deeper
-    _PLAIN + rb"(?:(?:" + _STRING + rb"|\{" + _FLAT + rb"\}|\[" + _FLAT + rb"\])" + _PLAIN + rb")*+" + _NEXT,
-    re.DOTALL,
-)
+_NESTED = rb"(?:" + _STRING + rb"|\{" + _FLAT + rb"\}|\[" + _FLAT + rb"\])"
+# Passes over what nests no deeper.
+_IN_JOB = re.compile(_PLAIN + rb"(?>(?:" + _NESTED + _PLAIN + rb")*)" + _NEXT, re.DOTALL)
 
 
 class TooLongError(ValueError):
