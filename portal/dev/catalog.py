@@ -120,14 +120,20 @@ def _python(path: Path) -> list[Path]:
 def extract_messages() -> Catalog:
     """All messages of the sources, without translations."""
     catalog = Catalog(locale="de", charset="utf-8", header_comment="# The German of ClusterTab.")
+    for name, message, context in marked():
+        catalog.add(message, locations=[(name, 0)], context=context)
+    return catalog
+
+
+def marked() -> Iterator[tuple[str, str | tuple[str, ...], str | None]]:
+    """Each string of the sources that is marked, with its file and context; of one in two forms both."""
     for path in sources():
         text = path.read_text("utf-8")
         if path.suffix != ".py":
             text = templatize(text)
         name = path.relative_to(ROOT).as_posix()
         for _line, message, _comments, context in extract("python", BytesIO(text.encode()), KEYWORDS):
-            catalog.add(message, locations=[(name, 0)], context=context)
-    return catalog
+            yield name, message, context
 
 
 def read_catalog() -> Catalog:

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
+from django.utils.translation import gettext_noop, ngettext
 
 from billing.documents.csv import Cell, rows_to_csv
 from portal.core.audit.history import COLUMNS, changes
@@ -28,9 +28,11 @@ from portal.web.access_decorators import TenantRequest, answer, operator_page, t
 from portal.web.form_input import Option, options
 from portal.web.history_names import Names, names_of
 from portal.web.history_values import value_text, way_text
+from portal.web.nouns import NOUNS
 from portal.web.page_frame import PageFrame
 
 PAGE, IN_CSV = 50, 100_000
+COUNTED = dict(NOUNS)
 HIDDEN = frozenset(
     {"id", "tenant_id", "external_id", "fingerprint", "params", "prefix"}
     | {"record_id", "job_key", "share_num", "share_den"}
@@ -272,8 +274,13 @@ def _columns(row: dict[str, Any], names: Names, zone: tzinfo | None = None) -> I
     for column, before, after in entry.changes:
         if column in HIDDEN or (row["operation"] != Operation.UPDATE and before in EMPTY and after in EMPTY):
             continue
-        label = column.removesuffix("_id").replace("_", " ")
-        yield _(label), text(column, before), text(column, after)
+        yield _column_label(column), text(column, before), text(column, after)
+
+
+def _column_label(column: str) -> str:
+    """Nouns that pages count have two forms in the catalog; gettext does not read the first before Python 3.11.5."""
+    label = column.removesuffix("_id").replace("_", " ")
+    return ngettext(label, COUNTED[label], 1) if label in COUNTED else _(label)
 
 
 EMPTY: tuple[object, ...] = (None, "", False, [], {})
