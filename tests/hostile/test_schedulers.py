@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from clusters.connectors.base import BadRow, ConnectorError
-from clusters.connectors.prometheus import client
+from clusters.connectors.http import Endpoint
+from clusters.connectors.prometheus import PrometheusConnector, PrometheusLogin, client, gpu_errors
+from clusters.connectors.prometheus.option_parsing import options_from
+from clusters.connectors.sums import MeterUnit
+from tests.contracts.prometheus_reading import ADMITTED
 from tests.contracts.prometheus_reading import connector as prometheus_at
 from tests.contracts.slurm_recorded import Reply, Slurm, a_job, live_jobs, serving
 from tests.contracts.slurm_recorded import connector as slurm_at
@@ -70,7 +74,9 @@ LABELS = {
     "annotation_gpu_fraction": "0.5", "label_nvidia_com_gpu_product": "NVIDIA-A100-SXM4-80GB", "UUID": "GPU-1",
     "gpu": "0",
     "Hostname": "n-1", "exported_pod": "train-0", "exported_namespace": "vision", "condition": "Ready",
-    "status": "true",
+    "status": "true", "persistentvolumeclaim": "data", "storageclass": "fast", "model_name": "large", "claim_name": "c",
+    "resourceclaim_name": "c-1", "restart_policy": "Always", "id": "/kubepods/uid-1", "name": "k8s_main",
+    "owner_kind": "ReplicaSet", "owner_name": "train", "owner_is_controller": "true", "reason": "Evicted",
 }  # fmt: skip
 
 
@@ -88,19 +94,50 @@ def whole(request: Request) -> Any:
     return {"status": "success", "data": {"resultType": "vector", "result": series}}
 
 
-def test_whatever_prometheus_answers_is_rows_or_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "AGAIN", (0,))  # seconds: asked again, and at once
-    chance, sentences, spoilt = Mangler(28), list[str](), [0]
+METERS = {
+    "llm-tokens": MeterUnit("llm-tokens", 0, 1_000_000, ("model", "direction")),
+    **{name: MeterUnit(name, 6, 10**6, ()) for name in ("cpu-beyond", "memory-beyond", "volumes")},
+}
+ALL = {
+    "tokens": {"server": "vllm", "since": "2025-02-27T00:00Z"},
+    "use": {"cpu": "cpu-beyond", "memory": "memory-beyond"},
+    "volumes": "volumes",
+    "cpu_memory": "all",
+    "hami": "larger",
+}
 
-    def answer(request: Request) -> PrometheusReply:
-        if chance.random() < 1 / 4:
-            spoilt[0] += 1
-            return PrometheusReply(chance.choice((200, 200, 200, 422)), chance.spoil_json(whole(request)))
+
+@dataclass
+class Spoiler:
+    """One answer in four is spoilt."""
+
+    chance: Mangler = field(default_factory=lambda: Mangler(28))
+    spoilt: int = 0
+
+    def answer(self, request: Request) -> PrometheusReply:
+        if self.chance.random() < 1 / 4:
+            self.spoilt += 1
+            body = self.chance.spoil_json(whole(request))
+            return PrometheusReply(self.chance.choice((200, 200, 200, 422)), body)
         return PrometheusReply(body=json.dumps(whole(request)).encode())
 
-    with StandIn(answer, now=NOW) as prometheus:
-        while spoilt[0] < INPUTS:
-            source = prometheus_at(prometheus.url)
+
+@pytest.mark.parametrize("table", [{}, ALL], ids=["runs", "all that can be read"])
+def test_whatever_prometheus_answers_is_rows_or_a_sentence(
+    table: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "AGAIN", (0,))  # seconds: asked again, and at once
+    spoiler, sentences = Spoiler(), list[str]()
+    options = replace(options_from(table), energy=bool(table))
+    with StandIn(spoiler.answer, now=NOW) as prometheus:
+        while spoiler.spoilt < INPUTS:
+            source = PrometheusConnector(
+                Endpoint(base_url=prometheus.url),
+                login=PrometheusLogin(),
+                options=options,
+                clock=lambda: ADMITTED,
+                meters=METERS,
+            )
             try:
                 rows = list(source.usage(since=BEGIN, until=NOW, open_keys=("uid-1/main/nvidia_com_gpu",)))
             except ConnectorError as error:
@@ -113,6 +150,28 @@ def test_whatever_prometheus_answers_is_rows_or_a_sentence(monkeypatch: pytest.M
             sentences += source.reading.notes
     assert len(sentences) > INPUTS // 20
     assert not [sentence for sentence in sentences if REPEATED in sentence]
+
+
+def test_whatever_prometheus_answers_of_failed_gpus_is_errors_or_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "AGAIN", (0,))
+    spoiler, read, refused = Spoiler(), 0, 0
+    with StandIn(spoiler.answer, now=NOW) as prometheus:
+        while spoiler.spoilt < INPUTS:
+            source = gpu_errors.connect(
+                Endpoint(base_url=prometheus.url),
+                login=PrometheusLogin(),
+                options=options_from({}),
+                clock=lambda: NOW,
+            )
+            try:
+                read += len(list(source.read(since=BEGIN, until=NOW)))
+            except ConnectorError:
+                refused += 1
+            finally:
+                source.close()
+    assert refused
 
 
 @pytest.fixture(autouse=True)

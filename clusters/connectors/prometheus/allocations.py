@@ -148,9 +148,9 @@ def _with_parts(
     of_each: dict[tuple[str, str], dict[str, Decimal]] = defaultdict(dict)
     for metric in (REQUESTS, INIT_REQUESTS):
         for one in client.instant(queries.of_vgpus(metric, OF_VGPUS, window.length), window.at):
-            if one.value is not None:
+            resource = one.metric.get("resource", "")
+            if one.value is not None and resource in OF_VGPUS:
                 at = one.metric.get("uid", ""), spelled(one, "container", queries.options.labels)
-                resource = one.metric.get("resource", "")
                 of_each[at][resource] = max(one.value[1], of_each[at].get(resource, one.value[1]))
     return [
         replace(row, of_each=of_each.get((row.uid, row.container), {})) if row.resource == VGPUS else row

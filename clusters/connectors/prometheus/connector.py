@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import partial
 from types import MappingProxyType
 
-from clusters.connectors.base import Connected, Reading, Row, UsageFact
+from clusters.connectors.base import Connected, ConnectorError, Reading, Row, UsageFact
 from clusters.connectors.clocks import Clocks
 from clusters.connectors.http import Endpoint
 from clusters.connectors.prometheus.catalog import Metric, SampledSeries
@@ -71,6 +71,9 @@ class PrometheusConnector(Connected):
                 self.reading.unasked = sorted(open_keys)
             if self.options.tokens is not None:
                 yield from self._tokens(self.options.tokens, **window)
+        except ConnectorError:
+            self.reading.complete_through = None  # the pods may be read whole, and what comes behind them not
+            raise
         finally:
             self.client.close()
 
