@@ -44,7 +44,7 @@ def tells(cluster: Cluster, job: str, busy: int) -> None:
 
 
 def ends() -> EndTally:
-    """What the pass did that came to an act, as soon as one is due; what was left for minutes is tried again at once."""
+    """What the pass did that came to an act, as soon as one is due; what was left for minutes is tried at once."""
     for _ in range(20):
         time.sleep(1)
         done = end_run.end_waste(moment=now(), opens=port)
