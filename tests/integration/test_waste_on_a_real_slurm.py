@@ -83,8 +83,9 @@ def test_an_idle_job_of_a_real_slurm_is_announced_and_ended_and_a_busy_one_is_no
             tells(cluster, idle, 0)
             tells(cluster, works, 1800)
         a_rule(action=WasteAction.REQUEUE)
-        assert review.review_waste(moment=now()).findings == 1
-        assert end_run.end_waste(moment=now(), opens=port).warned == 1
+        announced = now()  # of both, or the end may be due with the warning
+        assert review.review_waste(moment=announced).findings == 1
+        assert end_run.end_waste(moment=announced, opens=port).warned == 1
         done = ends()
         if requeues:
             assert (done.ended, done.troubles) == (1, [])
@@ -97,8 +98,9 @@ def test_an_idle_job_of_a_real_slurm_is_announced_and_ended_and_a_busy_one_is_no
             assert "cannot requeue jobs over REST" in done.troubles[0]
             assert job_state(every_slurm, idle).startswith("RUNNING")
             a_rule(action=WasteAction.CANCEL)
-            review.review_waste(moment=now())
-            end_run.end_waste(moment=now(), opens=port)
+            announced = now()
+            review.review_waste(moment=announced)
+            end_run.end_waste(moment=announced, opens=port)
             assert ends().ended == 1
             until(lambda: job_state(every_slurm, idle) == "")
         row = WasteFinding.objects.get(ended_at__isnull=False)
