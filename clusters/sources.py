@@ -14,7 +14,6 @@ from clusters.connectors.base import Connector, ConnectorError, Secret, UsageFac
 from clusters.connectors.gpustack.client import TIMEOUT as GPUSTACK_TIMEOUT
 from clusters.connectors.gpustack.connector import GpuStackConnector
 from clusters.connectors.gpustack.options import options_from as gpustack_options
-from clusters.connectors.gpustack.removed import PREFIX, StoredSums
 from clusters.connectors.http import TIMEOUT, Endpoint
 from clusters.connectors.kubernetes.api import TIMEOUT as API_TIMEOUT
 from clusters.connectors.kubernetes.api import KubernetesApi
@@ -29,6 +28,7 @@ from clusters.connectors.prometheus.options import PrometheusOptions
 from clusters.connectors.prometheus.token_options import ServingPlace
 from clusters.connectors.slurm.connector import SlurmConnector
 from clusters.connectors.slurm.login import SlurmLogin
+from clusters.connectors.sums import StoredSums, none_stored
 from clusters.credential_files import present, present_certificates, present_key
 from clusters.meters import load_units
 from clusters.models import ApiServer, Cluster, ClusterKind, Connection, FileFormat, Telemetry
@@ -190,19 +190,22 @@ def _prometheus(connection: Connection, clock: Clock) -> Connector:
         options=options,
         clock=clock,
         meters=load_units() if options.has_sums else {},
+        stored=_stored(connection),
     )
 
 
+def _stored(connection: Connection) -> StoredSums:
+    def stored(prefix: str, begin: int, end: int) -> list[UsageFact]:
+        return stored_sums(connection.cluster, prefix=prefix, begin=begin, end=end)
+
+    return stored
+
+
 def _gpustack(connection: Connection, clock: Clock) -> Connector:
-    def stored(begin: int, end: int) -> list[UsageFact]:
-        return stored_sums(connection.cluster, prefix=PREFIX, begin=begin, end=end)
-
-    return gpustack(connection, clock, stored=stored)
+    return gpustack(connection, clock, stored=_stored(connection))
 
 
-def gpustack(
-    connection: Connection, clock: Clock, *, stored: StoredSums = lambda _begin, _end: ()
-) -> GpuStackConnector:
+def gpustack(connection: Connection, clock: Clock, *, stored: StoredSums = none_stored) -> GpuStackConnector:
     """What reads a GPUStack; it calls nobody yet. Raises ConnectorError as `connect` does."""
     return GpuStackConnector(
         endpoint(connection, timeout=GPUSTACK_TIMEOUT),

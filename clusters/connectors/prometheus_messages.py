@@ -60,6 +60,9 @@ SENTENCES: Mapping[str, str] = {
     ),
     "option-tokens-served-twice": _("Two models of tokens.served_by have {place}: name the job of each."),
     "option-volumes-alone": _("The option volumes needs pods: both are of the same kube-state-metrics."),
+    "option-volume-label-alone": _(
+        "The option volume_label needs volumes: it names the account of their claims."
+    ),
     "option-use-alone": _(
         "The option use needs pods and cpu_memory: it counts what pods use beyond what is read of their requests."
     ),

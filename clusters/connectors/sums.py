@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -43,6 +43,13 @@ class MeterUnit:
 
 MeterUnits = Mapping[str, MeterUnit]
 """The declared meters by name."""
+
+StoredSums = Callable[[str, int, int], Collection[UsageFact]]
+"""Sums above 0 that an earlier reading had of an interval of epoch seconds, whose keys begin so."""
+
+
+def none_stored(_prefix: str, _begin: int, _end: int) -> Collection[UsageFact]:
+    return ()
 
 
 class Sum(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -44,7 +44,7 @@ def connected(
         zone=ZoneInfo(zone),
         clock=lambda: source.now,
         meters=meters,
-        stored=lambda begin, end: [
+        stored=lambda _, begin, end: [
             one for one in stored if begin <= (one.started or 0) < end and one.quantity
         ],
     )

@@ -27,6 +27,7 @@ def connector(
     *,
     clock: Callable[[], int] = lambda: ADMITTED,
     meters: MeterUnits = MappingProxyType({}),
+    stored: Collection[UsageFact] = (),
     **options: Any,
 ) -> PrometheusConnector:
     return PrometheusConnector(
@@ -35,6 +36,11 @@ def connector(
         options=PrometheusOptions(**options),
         clock=clock,
         meters=meters,
+        stored=lambda prefix, begin, end: [
+            one
+            for one in stored
+            if begin <= (one.started or 0) < end and one.quantity and one.source_key.startswith(prefix)
+        ],
     )
 
 

@@ -7,6 +7,7 @@ from a live source.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -20,6 +21,7 @@ from clusters.connectors.prometheus import Utilisation as Busy
 from clusters.connectors.prometheus.check_metrics import CheckSession
 from clusters.connectors.prometheus.check_volumes import volumes
 from clusters.connectors.prometheus.client import PrometheusClient
+from clusters.connectors.prometheus.option_parsing import options_from
 from clusters.connectors.prometheus.queries import Queries
 from clusters.connectors.sums import MeterUnit
 from tests.contracts.prometheus_reading import HOUR, connector
@@ -52,17 +54,22 @@ def claim(
     namespace: str,
     phase: str = "Bound",
     of: str | None = "fast",
+    owner: str = "",
+    **labels: str,
 ) -> None:
     """What kube-state-metrics tells of a claim, with its sizes in bytes from second to second; None: no info."""
-    identity = {"namespace": namespace, "persistentvolumeclaim": name}
+    identity = {"namespace": namespace, "persistentvolumeclaim": name, **labels}
     begin, end = sizes[0][0], sizes[-1][1]
     world.series(REQUESTED, identity, [(since, until, float(size)) for since, until, size in sizes])
     if of is not None:
         info = {**identity, "storageclass": of, "volumename": f"pvc-{name}", "volumemode": "Filesystem"}
         world.series("kube_persistentvolumeclaim_info", info, [(begin, end, 1)])
     for one in ("Bound", "Lost", "Pending"):
-        labels = {**identity, "phase": one}
-        world.series("kube_persistentvolumeclaim_status_phase", labels, [(begin, end, float(one == phase))])
+        phased = {**identity, "phase": one}
+        world.series("kube_persistentvolumeclaim_status_phase", phased, [(begin, end, float(one == phase))])
+    if owner:
+        owned = {**identity, "label_owner": owner}
+        world.series("kube_persistentvolumeclaim_labels", owned, [(begin, end, 1)])
 
 
 @story
@@ -79,9 +86,40 @@ def _claims(worlds: Worlds) -> None:
         world.series("kube_namespace_labels", {"namespace": name, "label_owner": label}, [(0, None, 1)])
 
 
-def facts_of(worlds: Worlds, meters: Any = PLAIN, **options: Any) -> list[UsageFact]:
+@story
+def _claims_that_turn(worlds: Worlds) -> None:
+    world = worlds.new("turning")
+    world.node("n-1", product="NVIDIA-H100-80GB-HBM3")
+    a, b = {"prometheus_replica": "a"}, {"prometheus_replica": "b"}
+    claim(world, "twice", (0, None, 10 * GIB), namespace="both", **a)
+    claim(world, "twice", (0, None, 10 * GIB), namespace="both", **b)
+    claim(world, "rollout", (0, 1200, 30 * GIB), namespace="rolled", **a)
+    claim(world, "rollout", (1200, None, 30 * GIB), namespace="rolled", **b)
+    claim(world, "anew", (0, 1200, 30 * GIB), namespace="made", of="slow")
+    claim(world, "anew", (1200, None, 60 * GIB), namespace="made", of="fast")
+    claim(world, "anew", (0, None, 7 * GIB), namespace="namesake")
+    claim(world, "waits", (0, 1200, 60 * GIB), namespace="late", phase="Pending")
+    claim(world, "waits", (1200, None, 60 * GIB), namespace="late")
+
+
+@story
+def _claims_with_labels(worlds: Worlds) -> None:
+    worlds.new("no volumes").node("n-1", product="NVIDIA-H100-80GB-HBM3")
+    world = worlds.new("labels")
+    world.node("n-1", product="NVIDIA-H100-80GB-HBM3")
+    claim(world, "own", (0, None, 10 * GIB), namespace="team", owner="vision")
+    claim(world, "other", (0, None, 20 * GIB), namespace="team", owner="speech")
+    claim(world, "none", (0, None, 40 * GIB), namespace="team")
+    claim(world, "turns", (0, 1200, 3 * GIB), namespace="team", owner="speech")
+    claim(world, "turns", (1200, None, 3 * GIB), namespace="team", owner="vision")
+    world.series("kube_namespace_labels", {"namespace": "team", "label_owner": "ops"}, [(0, None, 1)])
+
+
+def facts_of(
+    worlds: Worlds, meters: Any = PLAIN, stored: Sequence[UsageFact] = (), **options: Any
+) -> list[UsageFact]:
     """The sums of the first hour."""
-    source = connector(worlds.url, meters=meters, **OPTIONS | options)
+    source = connector(worlds.url, meters=meters, stored=stored, **OPTIONS | options)
     rows = list(source.usage(since=worlds.begin, until=worlds.begin + World.LENGTH - 600, open_keys=()))
     assert not [row for row in rows if isinstance(row, BadRow)]
     facts = [row for row in rows if isinstance(row, UsageFact) and row.meter == METER]
@@ -104,6 +142,42 @@ def test_bound_claims_are_gib_hours_of_their_namespace_whether_or_not_a_pod_uses
         "other": Decimal(10**9 * HOUR * 10**6 // (GIB * HOUR)).scaleb(-6),  # rounded down, once an hour
         "short": Decimal(30),  # it was deleted after half an hour
     }
+
+
+def test_what_turns_within_the_hour_is_looked_at_minute_by_minute(worlds: Worlds) -> None:
+    by_class = gib_hours(worlds, BY_CLASS, matcher='cluster="turning"')
+    assert by_class == {
+        "both storage_class=fast": 10,  # two replicas tell of it
+        "rolled storage_class=fast": 30,  # kube-state-metrics was rolled out after 20 minutes
+        "made storage_class=slow": 10,  # 20 minutes of 30 GiB
+        "made storage_class=fast": 40,  # 40 minutes of 60 GiB
+        "namesake storage_class=fast": 7,
+        "late storage_class=fast": 40,
+    }
+
+
+def test_a_label_of_the_claim_names_its_account_before_its_namespace(worlds: Worlds) -> None:
+    """`kube_persistentvolumeclaim_labels` has `namespace`, `persistentvolumeclaim` and `label_PVC_LABEL`."""
+    labels: dict[str, Any] = {"matcher": 'cluster="labels"'}
+    assert gib_hours(worlds, **labels) == {"team": 73}
+    own = {**labels, "volume_label": "label_owner"}
+    assert gib_hours(worlds, **own) == {
+        "vision": 13,
+        "speech": 20,
+        "team": 40,
+    }  # as labelled when the hour ended
+    assert gib_hours(worlds, **own, account=OWNER) == {"vision": 13, "speech": 20, "ops": 40}
+
+
+def test_what_an_hour_that_is_read_again_no_longer_has_is_revised_to_nothing(worlds: Worlds) -> None:
+    labels: dict[str, Any] = {"matcher": 'cluster="labels"'}
+    own = facts_of(worlds, **labels, volume_label="label_owner")
+    again = facts_of(worlds, stored=own, **labels)
+    assert sorted((row.account, row.quantity) for row in again) == [
+        ("speech", 0), ("team", 73_000_000), ("vision", 0),
+    ]  # fmt: skip
+    absent = facts_of(worlds, stored=own, matcher='cluster="no volumes"')
+    assert absent == []  # no volume is seen at all: that proves nothing
 
 
 def test_a_meter_with_classes_tells_them_apart(worlds: Worlds) -> None:
@@ -141,6 +215,25 @@ def test_test_connection_says_what_it_found(worlds: Worlds) -> None:
         (Level.OK, "5 claims; those that are bound request 135 GiB now."),
         (Level.OK, f"They are sums of the meter {METER}."),
     ]
+
+
+def test_test_connection_counts_the_claims_that_have_the_label(worlds: Worlds) -> None:
+    now = worlds.begin + World.LENGTH - 60
+    for label, level, has in (("label_owner", Level.OK, 3), ("label_other", Level.WARN, 0)):
+        options = OPTIONS | {"matcher": 'cluster="labels"', "volume_label": label}
+        with PrometheusClient(Endpoint(base_url=worlds.url), PrometheusLogin(), clock=lambda: now) as client:
+            session = CheckSession(client, Queries(PrometheusOptions(**options)), now, PLAIN)
+            session.now = now
+            assert volumes(session, "Volumes")
+        assert (session.findings[1].level, session.findings[1].sentence) == (
+            level,
+            f"Of 4 claims, {has} have the label {label}; the others go by their namespace.",
+        )
+
+
+def test_a_label_without_volumes_is_refused() -> None:
+    with pytest.raises(ConnectorError, match="The option volume_label needs volumes"):
+        options_from({"volume_label": "label_owner"})
 
 
 def test_volumes_without_pods_are_refused() -> None:

@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 from clusters.connectors.base import Connected, ConnectorError, Reading, Row, Secret
 from clusters.connectors.gpustack.client import GPU_INSTANCES, STORAGE, TOKENS, GpuStackClient
 from clusters.connectors.gpustack.options import GpuStackOptions
-from clusters.connectors.gpustack.removed import Listing, StoredSums
+from clusters.connectors.gpustack.removed import PREFIX, Listing
 from clusters.connectors.gpustack.rows import RowReader
 from clusters.connectors.http import Endpoint
-from clusters.connectors.sums import MeterUnits
+from clusters.connectors.sums import MeterUnits, StoredSums, none_stored
 
 SETTLE = 1200  # seconds after an hour or a day: GPUStack seals an hour after 900
 HOUR = 3600
@@ -33,7 +33,7 @@ class GpuStackConnector(Connected):
         zone: ZoneInfo,
         clock: Callable[[], int],
         meters: MeterUnits,
-        stored: StoredSums = lambda _begin, _end: (),
+        stored: StoredSums = none_stored,
     ) -> None:
         self.client = GpuStackClient(endpoint, key, clock=clock)
         self.reading = Reading()
@@ -90,7 +90,7 @@ class GpuStackConnector(Connected):
     def _removed(self, reader: RowReader, listing: Listing, begin: int, end: int) -> Iterator[Row]:
         """Sums of [begin, end) that are not listed now that every answer of this kind was whole."""
         self.reading.steps += reader.steps
-        stored = self._stored(begin, end) if end > begin else ()
+        stored = self._stored(PREFIX, begin, end) if end > begin else ()
         return listing.removed(stored, first=reader.first, unread=reader.unread)
 
     def _tokens(self, begin: int, end: int, settled: int) -> Generator[Row, None, int]:

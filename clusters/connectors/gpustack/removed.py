@@ -6,14 +6,11 @@ which something is still listed: what is deleted for its age goes from the oldes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import datetime
 
 from clusters.connectors.base import Reading, Row, UsageFact
-
-StoredSums = Callable[[int, int], Collection[UsageFact]]
-"""Sums above 0 of an interval of epoch seconds that the ledger has of this GPUStack; it may give other ones, too."""
 
 PREFIX = "gpustack/"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusters.connectors.prometheus.check_metrics import CheckSession
-from clusters.connectors.prometheus.volumes import INFO, PHASE, REQUESTED, VolumeSums
+from clusters.connectors.prometheus.volumes import INFO, LABELS, PHASE, REQUESTED, VolumeSums
 
 FEWEST_DECIMALS = 3
 
@@ -31,10 +31,23 @@ def volumes(session: CheckSession, subject: str) -> bool:
 def _held(session: CheckSession, subject: str, reader: VolumeSums) -> None:
     if reader.by_class and not session.count(session.queries.selector(INFO)):
         session.warn(subject, f"There was no {INFO} in the last hour: no class of a volume is known.", "")
-    held = session.client.instant(reader.expression(), session.now)
+    held = session.client.instant(f"sum({reader.expression()})", session.now)
     gib = sum(int(one.value[1]) for one in held if one.value is not None) >> 30
     claims = session.count(session.queries.selector(REQUESTED))
     session.ok(subject, f"{claims:,} claims; those that are bound request {gib:,} GiB now.")
+    label = session.queries.options.volume_label
+    if not label:
+        return
+    labelled = session.count(session.queries.selector(LABELS, f'{label}!=""'))
+    sentence = f"Of {claims:,} claims, {labelled:,} have the label {label}; the others go by their namespace."
+    if labelled:
+        session.ok(subject, sentence)
+    else:
+        session.warn(
+            subject,
+            sentence,
+            "Let kube-state-metrics export it: --metric-labels-allowlist=persistentvolumeclaims=[…].",
+        )
 
 
 def meter(session: CheckSession, subject: str, name: str, *, what: str, option: str) -> None:

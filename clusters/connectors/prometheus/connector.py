@@ -27,7 +27,7 @@ from clusters.connectors.prometheus.tokens import TokenSums
 from clusters.connectors.prometheus.usage_fetch import SETTLE, UsageFetch
 from clusters.connectors.prometheus.utilisation import Telemetry
 from clusters.connectors.prometheus.volumes import VolumeSums
-from clusters.connectors.sums import MeterUnits
+from clusters.connectors.sums import MeterUnits, StoredSums, none_stored
 
 
 class PrometheusConnector(Connected):
@@ -44,9 +44,11 @@ class PrometheusConnector(Connected):
         options: PrometheusOptions | None = None,
         clock: Callable[[], int],
         meters: MeterUnits = MappingProxyType({}),
+        stored: StoredSums = none_stored,
     ) -> None:
         self.options = options or PrometheusOptions()
         self.meters = meters
+        self.stored = stored
         self.client = PrometheusClient(endpoint, login, clock=clock, parameters=self.options.parameters)
         self.reading = Reading()
         self.api = "v1"
@@ -103,13 +105,17 @@ class PrometheusConnector(Connected):
                 yield from energy.rows(facts.values(), hours)
             if use is not None:
                 yield from use.rows(facts.values(), hours)
+            incomplete = incomplete_hours(fetch.gaps, since, through) if through is not None else []
             if self.options.volumes:
-                yield from VolumeSums(self.client, fetch.queries, self.meters).rows(hours)
+                volumes = VolumeSums(self.client, fetch.queries, self.meters, self.stored)
+                unseen = [one.begins for one in incomplete]
+                if since % HOUR:  # nobody looked whether there are gaps before it
+                    unseen.append(since - since % HOUR)
+                yield from volumes.rows(hours, incomplete=unseen)
             self.reading.complete_through = through
             self.reading.missing, self.reading.unasked = fetch.missing, fetch.unasked
             self.reading.nodes = fetch.nodes
-            if through is not None:
-                self.reading.incomplete = incomplete_hours(fetch.gaps, since, through)
+            self.reading.incomplete = incomplete
         finally:
             self.reading.notes = fetch.notes.sentences(
                 fetch.gaps, label=self.options.account_label, remarks=self.client.remarks

@@ -229,5 +229,6 @@ _READERS: Readers = {
     "pods": _flag,
     "tokens": _tokens,
     "volumes": _text,
+    "volume_label": _text,
 }
 _OF_SAMPLED = ("matcher", "models", "parameters", "preset", "tokens")

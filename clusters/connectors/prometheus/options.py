@@ -206,16 +206,19 @@ class PrometheusOptions:
     volumes: str = (
         ""  # the declared meter whose sums are GiB-hours of persistent volumes; "": they are not read
     )
+    volume_label: str = ""  # of claims: their account, before that of their namespace
 
     def __post_init__(self) -> None:
         refuse_other(self.matcher)
         spelled = (getattr(self.labels, name) for name in self.labels.__slots__)
-        names = (self.account.label, self.user_label, *self.job_labels, *spelled)
+        names = (self.account.label, self.user_label, *self.job_labels, self.volume_label, *spelled)
         for name in filter(None, names):
             if not _LABEL.fullmatch(name):
                 raise ConnectorError("option-label-name", retry=False, label=quoted(name))
         if self.volumes and not self.pods:
             raise ConnectorError("option-volumes-alone", retry=False)
+        if self.volume_label and not self.volumes:
+            raise ConnectorError("option-volume-label-alone", retry=False)
         if self.use is not None and (not self.pods or self.cpu_memory is CpuMemory.OFF):
             raise ConnectorError("option-use-alone", retry=False)
         if not self.pods and self.tokens is None:
