@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -174,10 +175,15 @@ def worlds(pushed_lab: Lab) -> Worlds:
 
 
 def read(
-    worlds: Worlds, since: int = 0, until: int = 3 * HOUR, meters: Any = METERS, **options: Any
+    worlds: Worlds,
+    since: int = 0,
+    until: int = 3 * HOUR,
+    meters: Any = METERS,
+    stored: Sequence[UsageFact] = (),
+    **options: Any,
 ) -> list[Row]:
     """What one pull gives, of those seconds since the world began."""
-    source = connector(worlds.url, meters=meters, **OPTIONS | options)
+    source = connector(worlds.url, meters=meters, stored=stored, **OPTIONS | options)
     rows = list(source.usage(since=worlds.begin + since, until=worlds.begin + until, open_keys=()))
     (note,) = source.reading.notes
     assert note.startswith("cAdvisor tells nothing of ")
@@ -240,6 +246,34 @@ def test_hours_that_are_read_again_or_alone_are_the_same_sums(worlds: Worlds) ->
             if isinstance(row, UsageFact) and row.meter:
                 assert again.setdefault(row.source_key, row) == row
     assert again == at_once
+
+
+def test_what_an_hour_had_is_revised_to_nothing_where_its_pod_was_measured_and_has_not_used_more(
+    worlds: Worlds,
+) -> None:
+    facts = {row.source_key: row for row in read(worlds) if isinstance(row, UsageFact) and row.meter}
+    begin = datetime.fromtimestamp(worlds.begin, UTC)
+    hours = [f"{begin + timedelta(hours=number):%Y-%m-%dT%HZ}" for number in (0, 1)]
+
+    def before(pod: str, hour: int, what: str = "memory") -> UsageFact:
+        """As if more had been measured once."""
+        like = facts[f"use/{what}/use-steady/{hours[hour]}"]
+        return replace(like, source_key=f"use/{what}/use-{pod}/{hours[hour]}", quantity=7)
+
+    now_within = [
+        before("idle", 0),
+        before("idle", 1, "cpu"),
+        before("again-1", 1),
+    ]  # the last was not there any more
+    unproven = [before("silent", 0), before("late", 0, "cpu"), before("unknown", 0)]
+    still = [replace(facts[f"use/cpu/use-steady/{hours[0]}"], quantity=7)]
+    again = [
+        row
+        for row in read(worlds, stored=[*now_within, *unproven, *still])
+        if isinstance(row, UsageFact) and row.meter
+    ]
+    zeros = [replace(one, quantity=0) for one in now_within]
+    assert sorted(again, key=str) == sorted([*facts.values(), *zeros], key=str)
 
 
 def test_a_sum_is_its_pods_whatever_its_account_is(worlds: Worlds) -> None:

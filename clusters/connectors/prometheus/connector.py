@@ -84,7 +84,7 @@ class PrometheusConnector(Connected):
         telemetry = Telemetry(self.client, self.options)
         energy = PodEnergy(self.client, self.options) if self.options.energy else None
         use = (
-            PodUse(self.client, fetch.queries, self.options.use, self.meters)
+            PodUse(self.client, fetch.queries, self.options.use, self.meters, self.stored)
             if self.options.use is not None
             else None
         )

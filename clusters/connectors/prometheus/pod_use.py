@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
+from itertools import chain
 
 from msgspec import structs
 
@@ -34,7 +35,7 @@ from clusters.connectors.prometheus.queries import Queries, alternatives, parts,
 from clusters.connectors.prometheus.responses import Sample, Series
 from clusters.connectors.prometheus.runs import SHORT
 from clusters.connectors.prometheus.samples import HALF, ByParts
-from clusters.connectors.sums import MeterUnits
+from clusters.connectors.sums import MeterUnits, StoredSums
 
 CPU = "container_cpu_usage_seconds_total"
 MEMORY = "container_memory_working_set_bytes"
@@ -42,6 +43,7 @@ CORE_HOUR = HOUR * 10**6  # core-microseconds
 GIB_HOUR = (1 << 30) * HOUR  # byte-seconds
 LABELS = LabelNames(namespace="namespace", pod="pod", container="container")
 """Of cAdvisor, whatever those of kube-state-metrics are called here: its job has no pods of its own to mistake."""
+PREFIX = "use/"
 LOOK_BACK = (
     300  # seconds before an instant in which Prometheus takes a series' last sample for its value there
 )
@@ -87,6 +89,15 @@ class Held:
         return total - request * held, request * MINUTE
 
 
+@dataclass(slots=True)
+class UseHour:
+    """Sums of the hour that begins there. `within`: CPU or memory and uid of pods that were measured and have none."""
+
+    hour: int
+    rows: list[Row] = field(default_factory=list)
+    within: set[tuple[str, str]] = field(default_factory=set)
+
+
 def pod_name(series: Series, labels: LabelNames = LABELS) -> str:
     """The pod's namespace and name."""
     return f"{spelled(series, 'namespace', labels)}/{spelled(series, 'pod', labels)}"
@@ -96,11 +107,17 @@ class PodUse:
     """Reads whole hours of UTC. After `rows`, `notes` say of which pods nothing was measured."""
 
     def __init__(
-        self, client: PrometheusClient, queries: Queries, options: UseOptions, meters: MeterUnits
+        self,
+        client: PrometheusClient,
+        queries: Queries,
+        options: UseOptions,
+        meters: MeterUnits,
+        stored: StoredSums = sums.none_stored,
     ) -> None:
         self.client = client
         self.options = options
         self.meters = meters
+        self.stored = stored
         self.matcher = queries.options.matcher if options.matcher is None else options.matcher
         self.by_pod = LABELS.listed("namespace", "pod")
         self.by_name = LABELS.listed("namespace", "pod", "container")
@@ -110,11 +127,18 @@ class PodUse:
     def rows(self, facts: Iterable[UsageFact], hours: range) -> Iterator[Row]:
         """Sums of those pods that used more than they requested, in order of hours. Raises `ConnectorError`.
 
-        Also of those that came within a minute of it, as 0: samples that came late may have brought them there.
+        Also of those that came within a minute of it, as 0: samples that came late may have brought them there. What
+        an earlier reading had is revised to 0 where its pod was measured and has not used more, or was not there.
         """
         pods = _pods(facts)
-        for rows in ByParts(self.client, hours, partial(self._read, pods)):
-            yield from rows
+        by_uid = {pod.uid: pod for those in pods.values() for pod in those}
+        for one in chain.from_iterable(ByParts(self.client, hours, partial(self._read, pods))):
+            yield from one.rows
+            for fact in self.stored(PREFIX, one.hour, one.hour + HOUR):
+                _, what, uid, _ = fact.source_key.split("/")
+                pod = by_uid.get(uid)
+                if pod is not None and ((what, uid) in one.within or not pod.within(one.hour)):
+                    yield replace(fact, quantity=0)
 
     def notes(self) -> list[str]:
         """A sentence for the operator."""
@@ -173,23 +197,24 @@ class PodUse:
             }
         return queries
 
-    def _read(self, pods: Mapping[str, Sequence[Held]], hours: range) -> list[Row]:
+    def _read(self, pods: Mapping[str, Sequence[Held]], hours: range) -> list[UseHour]:
         ends = {"start": hours.start + HOUR, "end": hours.stop, "step": HOUR}
         queries = self._queries()
         answers = self.client.together(
             partial(self.client.range, query, **ends) for query in queries.values()
         )
         tallies = {what: self._by_pod(series) for what, series in zip(queries, answers, strict=True)}
-        rows: list[Row] = []
+        results: list[UseHour] = []
         for hour in hours:
             used, cpu, memory = _used(pods, hour, tallies)
             self._cut_cpu(hour, cpu, used)
             self._cut_memory(hour, memory, used)
+            results.append(UseHour(hour))
             for name, those in pods.items():
                 for pod in those:
                     if pod.within(hour):
-                        rows += self._rows(pod, hour, used.get(pod.uid, Used()), name)
-        return rows
+                        self._add(results[-1], pod, used.get(pod.uid, Used()), name)
+        return results
 
     def _by_pod(self, series: Iterable[Series]) -> dict[tuple[int, str], Decimal]:
         """By the begin of an hour and a pod's namespace and name. What can be no amount is none."""
@@ -240,7 +265,8 @@ class PodUse:
                         one_used.byte_minutes = (one_used.byte_minutes or 0) + int(value)
                         one_used.minutes += 1
 
-    def _rows(self, pod: Held, hour: int, used: Used, name: str) -> Iterator[Row]:
+    def _add(self, to: UseHour, pod: Held, used: Used, name: str) -> None:
+        hour = to.hour
         if used.core_micros is not None or used.byte_minutes is not None:
             self.measured.add(pod.uid)
         elif pod.within(hour) >= SHORT:
@@ -248,11 +274,15 @@ class PodUse:
         if self.options.cpu and used.core_micros is not None:
             beyond, minute = pod.cpu_beyond(used, hour)
             if beyond + minute > 0:
-                yield self._row(pod, hour, "cpu", self.options.cpu, beyond, CORE_HOUR)
+                to.rows.append(self._row(pod, hour, "cpu", self.options.cpu, beyond, CORE_HOUR))
+            else:
+                to.within.add(("cpu", pod.uid))
         if self.options.memory and used.byte_minutes is not None:
             beyond, minute = pod.memory_beyond(used, hour)
             if beyond + minute > 0:
-                yield self._row(pod, hour, "memory", self.options.memory, beyond, GIB_HOUR)
+                to.rows.append(self._row(pod, hour, "memory", self.options.memory, beyond, GIB_HOUR))
+            else:
+                to.within.add(("memory", pod.uid))
 
     def _row(self, pod: Held, hour: int, what: str, meter: str, beyond: int, per_unit: int) -> Row:
         """Rounded down to the meter's decimals. Its key is the same whatever the account of the pod."""
@@ -271,7 +301,7 @@ class PodUse:
         row = sums.fact_of(
             one,
             event_id=fact.job_id,
-            key=f"use/{what}/{pod.uid}/{datetime.fromtimestamp(hour, UTC):%Y-%m-%dT%HZ}",
+            key=f"{PREFIX}{what}/{pod.uid}/{datetime.fromtimestamp(hour, UTC):%Y-%m-%dT%HZ}",
             raw=json.dumps(structs.asdict(one), default=str, sort_keys=True),
             meters=self.meters,
         )
