@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from datetime import datetime
 from hashlib import sha256
 
@@ -38,16 +39,32 @@ def rotate_key(*, moment: datetime) -> SigningKey:
     return key
 
 
-@sensitive_variables()
 def sign(content: bytes, *, key: SigningKey) -> str:
     """The signature in base64. The same key gives the same content the same signature. Raises VaultError."""
+    return signer(key)(content)
+
+
+@sensitive_variables()
+def signer(key: SigningKey) -> Callable[[bytes], str]:
+    """As `sign`, for many: the key is opened once."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (
         Ed25519PrivateKey,  # 9 MiB, which pages do without
     )
 
-    return b64encode(
-        Ed25519PrivateKey.from_private_bytes(b64decode(key.private.reveal())).sign(content)
-    ).decode()
+    private = Ed25519PrivateKey.from_private_bytes(b64decode(key.private.reveal()))
+    return lambda content: b64encode(private.sign(content)).decode()
+
+
+def verifies(content: bytes, *, signature: bytes, public: bytes) -> bool:
+    """Whether the holder of the public key signed it."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, content)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 @sensitive_variables()

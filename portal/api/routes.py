@@ -73,6 +73,7 @@ routes: list[URLPattern] = [
     path("blocked-accounts", job_reservations.BlockedAccounts.as_view(), name="api_blocked_accounts"),
     path("usage-events", usage_events.UsageEvents.as_view(), name="api_usage_events"),
     path("exports/focus", exports.Focus.as_view(), name="api_exports_focus"),
+    path("exports/audit", exports.Audit.as_view(), name="api_exports_audit"),
     path("exports/ledger", exports.Ledger.as_view(), name="api_exports_ledger"),
     path("payments", payments.Payments.as_view(), name="api_payments"),
     path("wallets", wallets.Wallets.as_view(), name="api_wallets"),

@@ -1,7 +1,8 @@
-"""Whole months for other systems: charges as FOCUS, and the journal of the general ledger."""
+"""For other systems: charges as FOCUS, the journal of the general ledger, and the history as signed lines."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
@@ -11,14 +12,20 @@ from typing import Any
 from django.conf import settings
 from django.http import FileResponse, HttpResponseBase
 
+from billing.models import SigningKey
 from billing.reports import focus, focus_files, journal
 from billing.reports.journal import AccountsError
 from billing.rules.period import parse_month, shifted
 from portal.api.parameters import TENANT, Parameter, choice
+from portal.api.problems import conflict
 from portal.api.views import Endpoint, TenantEndpoint
 from portal.core.tenants.models import Tenant
+from portal.core.vault import VaultError
+from portal.ops import audit_lines
+from portal.ops.audit_lines import Position
 
 CSV = "text/csv; charset=utf-8"
+LINES = 1000  # of the history an answer
 IN_MEMORY = 1 << 20  # bytes of a file, before it goes to disk
 
 
@@ -78,6 +85,33 @@ class Ledger(Endpoint):
         numbers = journal.numbers_of(settings.CLUSTERTAB_LEDGER_ACCOUNTS)
         found = journal.entries(since=date(year, month, 1), until=date(*shifted((year, month), 1), 1))
         return _file(journal.as_csv(found, numbers), f"ledger-{year}-{month:02d}.csv")
+
+
+AFTER = Parameter(
+    "after",
+    audit_lines.parse_position,
+    {"type": "string", "pattern": "^[0-9]{1,18}([.][1-9][0-9]{0,8})?$"},
+    "`commit` of the last line that you have; `commit.place` where its `place` is below its `of`.",
+    default=Position(),
+    example="318",
+)
+
+
+class Audit(Endpoint):
+    """The history of changes as signed lines of JSON in the order of commits, at most 1,000 of them; none: no more."""
+
+    scope = "audit:read"
+    content_type = "application/x-ndjson"
+    refusals = (VaultError,)
+    parameters = (AFTER,)
+
+    def get(self, request: Any) -> HttpResponseBase:
+        del request
+        key = SigningKey.objects.filter(until=None).first()
+        if key is None:
+            raise conflict("No key signs yet: ClusterTab makes it with its first document or export_audit.")
+        lines = audit_lines.lines(behind=self.query["after"], key=key)
+        return _file(itertools.islice(lines, LINES), "audit.jsonl", self.content_type)
 
 
 def _file(pieces: Iterable[bytes], name: str, content_type: str = CSV) -> HttpResponseBase:

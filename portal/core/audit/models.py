@@ -6,6 +6,7 @@ import json
 from decimal import Decimal
 from typing import Any, ClassVar
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Model
 
@@ -67,6 +68,7 @@ class AuditEntry(models.Model):
                 condition=models.Q(tenant_id__isnull=False),
                 name="audit_entry_of_tenant",
             ),
+            BrinIndex(fields=["transaction"], autosummarize=True, name="audit_entry_of_transaction"),
         ]
 
     def __str__(self) -> str:
