@@ -112,7 +112,7 @@ def open_port(*, cluster: Cluster, clock: Callable[[], int]) -> SchedulerPort:
         connection, rest = slurm(cluster=cluster, clock=clock)
     except ConnectorError as error:
         raise LimitError(str(error)) from error
-    shards = bool(shard_rows(own_shares(cluster.shares, "shares")))
+    shards = shard_rows(own_shares(cluster.shares, "shares"))
     return SchedulerPort(cluster, SlurmActs(rest, cluster=connection.slurm_cluster, shards=shards))
 
 

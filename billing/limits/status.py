@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
+from math import ceil
 
-from django.db.models import Count, Sum
+from django.db.models import Case, Count, Q, Sum, When
 from django.utils.translation import gettext as _
 
 from billing.limits.limits import in_scope, load_accounts
 from billing.models import ConcurrencyLimit, LimitedAccount, LimitState, RatedJob
+from clusters.models import Cluster, ClusterKind
 
 Running = Mapping[tuple[str, str], Mapping[str, tuple[int, int]]]
 """By cluster and account, and by GPU model, how many GPUs and jobs run."""
@@ -61,11 +64,18 @@ def load_statuses(limits: Sequence[ConcurrencyLimit], *, moment: datetime) -> li
 
 
 def _load_running(tenants: Iterable[int]) -> Iterable[tuple[int, str, str, str, int, int]]:
+    """GPUs as the limits count them: a MIG slice is one, of Slurm's shards as many as make one up; rounded up."""
     rows = RatedJob.objects.runs().filter(tenant__in=list(tenants), ended=None, started__isnull=False)
-    grouped = rows.order_by().values("tenant_id", "cluster", "account", "gpu_model")
-    return grouped.annotate(held=Sum("gpus"), number=Count("record_id")).values_list(
-        "tenant_id", "cluster", "account", "gpu_model", "held", "number"
-    )
+    by = ("tenant_id", "cluster", "account", "gpu_model")
+    shards = Q(mig_profile="", cluster__in=Cluster.objects.filter(kind=ClusterKind.SLURM).values("name"))
+    share = {of: Case(When(shards, then=of), default=1) for of in ("share_num", "share_den")}
+    grouped = rows.order_by().values(*by, part=share["share_num"], whole=share["share_den"])
+    counted = grouped.annotate(held=Sum("gpus"), number=Count("record_id"))
+    totals: dict[tuple[int, str, str, str], tuple[Fraction, int]] = {}
+    for *group, part, whole, held, number in counted.values_list(*by, "part", "whole", "held", "number"):
+        before = totals.get(tuple(group), (Fraction(0), 0))
+        totals[tuple(group)] = before[0] + Fraction(held * part, whole), before[1] + number
+    return [(*group, ceil(gpus), jobs) for group, (gpus, jobs) in totals.items()]
 
 
 def _account_status(

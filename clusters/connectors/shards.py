@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 from clusters.connectors.base import UnreadableError
@@ -81,6 +82,19 @@ def shard_rows(shares: OwnShares) -> tuple[ShardRow, ...]:
         for model, profile, part, whole in shares
         if profile == SHARD or profile.startswith(SHARD_ON)
     )
+
+
+def largest_shard(model: str, shares: OwnShares) -> GpuType:
+    """The most that a shard of this model ("": of any) is of a GPU: where its nodes are not known yet.
+
+    Raises `UnreadableError` where the rows do not say it.
+    """
+    rows = _rows_of("", model, shard_rows(shares))
+    if not rows:
+        raise UnreadableError("tres-shard", node="-")
+    models = {row.model for row in rows}
+    share = max((row.share for row in rows), key=lambda share: Fraction(*share))
+    return GpuType(model or (models.pop() if len(models) == 1 else ""), "", share)
 
 
 def _names(nodes: str) -> Iterable[str]:

@@ -307,12 +307,15 @@ def whole(text, default=0):
     return max(numbers) if numbers else default
 
 
-def gpus_of(name, text):
-    """Number and type of the GPUs that an option says: gres has gres/gpu:a100:2,license:1 and gpus has a100:2 or 2."""
+def gpus_of(name, text, what="gpu"):
+    """Number and type of the GPUs that an option says: gres has gres/gpu:a100:2,license:1 and gpus has a100:2 or 2.
+
+    Or of their shards, in gres/shard:2.
+    """
     count, kind = 0, ""
     for item in re.sub(r"\([^)]*\)", "", text or "").split(","):
         words = re.sub(r"^gres[:/]", "", item.strip()).replace("=", ":").split(":")
-        if name in ("gres", "tres-per-task") and words.pop(0) != "gpu":
+        if name in ("gres", "tres-per-task") and words.pop(0) != what:
             continue
         number = int(words.pop()) if words and re.match(r"\d{1,6}$", words[-1]) else 1 if item else 0
         count, kind = count + number, words[0] if words and words[0] else kind
@@ -377,12 +380,19 @@ def shape_of(options, slurm, settings):
         if not count:
             count, kind = gpus_of(name, options.get(name))
             count *= times
+    shards = 0  # ClusterTab knows what they are of a GPU
+    for name, times in (("gres", nodes), ("tres-per-task", tasks)):
+        if not count and not shards:
+            shards, kind = gpus_of(name, options.get(name), "shard")
+            shards *= times
     unlimited = options.get("time", "").upper() in ("UNLIMITED", "INFINITE")
     minutes = minutes_of(options.get("time"))
     if minutes is None:
         minutes = (most_minutes if unlimited else default_minutes) or 60 * settings["default_hours"]
-    fields = gpu_fields(count, kind or (model if count else ""))
-    fields.update(hours=hours_of(max(1, minutes)), queue=partition, qos=options.get("qos", ""))
+    fields = gpu_fields(count, kind or (model if count or shards else ""))
+    fields.update(
+        shards=shards or "", hours=hours_of(max(1, minutes)), queue=partition, qos=options.get("qos", "")
+    )
     fields.update(cpus=str(tasks * max(1, whole(options.get("cpus-per-task"), 1))))
     fields.update(memory_gib=gib_of(options.get("mem")))
     fields.update(array_of(options.get("array"), settings["arrays"]))
@@ -586,7 +596,7 @@ class Queue:
         try:
             # One round later: the plugin that submits it may be about to say its number.
             for name in sorted(self.seen & before):
-                if self.reserve(name, body_of(jobs[name], self.settings["arrays"])):
+                if self.reserve(name, body_of(jobs[name], self.settings["arrays"], self.slurm.partitions)):
                     time.sleep(1.0 / PACE)
         finally:
             if self.placed != earlier:
@@ -621,16 +631,18 @@ def waits(row):
     return row["statecompact"] == "PD" and not is_hindered
 
 
-def body_of(rows, arrays):
+def body_of(rows, arrays, partitions):
     """What a job, or an array with its tasks, may come to, as it is in the queue."""
     row = next((row for row in rows if "[" in row["jobarrayid"]), rows[0])
     tres = dict(item.split("=", 1) for item in row["tres-alloc"].split(",") if "=" in item)
     kinds = [name.partition(":")[2] for name in tres if name.startswith("gres/gpu:")]
     count = whole(tres.get("gres/gpu")) or sum(whole(tres["gres/gpu:" + kind]) for kind in kinds)
-    fields = gpu_fields(count, kinds[0] if len(kinds) == 1 else "")
+    shards, queue = 0 if count else whole(tres.get("gres/shard")), row["partition"].split(",")[0]
+    model = partitions.get(queue, ("",))[0] if shards else ""
+    fields = gpu_fields(count, kinds[0] if len(kinds) == 1 else model)
     job, minutes = row["arrayjobid"], minutes_of(row["timelimit"]) or 24 * 60
     fields.update(key="job-" + job, job_id=job, account=row["account"], user=row["username"])
-    fields.update(queue=row["partition"].split(",")[0], qos=row["qos"], cpus=str(whole(tres.get("cpu"))))
+    fields.update(shards=shards or "", queue=queue, qos=row["qos"], cpus=str(whole(tres.get("cpu"))))
     fields.update(hours=hours_of(max(1, minutes)), memory_gib=gib_of(tres.get("mem")))
     if "_" in row["jobarrayid"]:
         fields.update(array_of(row["jobarrayid"].partition("_")[2], arrays))

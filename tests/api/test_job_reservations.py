@@ -65,6 +65,21 @@ def test_quota_046_a_job_is_reserved_for_once_and_one_more_is_refused_with_the_b
     assert daemon.writes("/job-reservations", JOB | {"key": "4712"}, status=200)["reserved"] is True
 
 
+def test_shards_are_the_largest_parts_of_a_gpu_that_they_may_be(
+    ann: Door, daemon: Door, house: House
+) -> None:
+    ann.send("PUT", "/quotas/daily", DAILY)
+    shards = {**JOB, "gpus": 0, "shards": 2}
+    refused = daemon.send("POST", "/job-reservations", shards)
+    assert refused.status == 400
+    assert "do not say what a shard of this GPU is" in refused.body["detail"]
+    house.cluster.shares = {"a100": {"shard@gpu[1-4]": "1/8", "shard@gpu5": "1/4"}}
+    house.cluster.save()
+    assert daemon.writes("/job-reservations", shards, status=200)["reserved"] is True
+    assert ann.reads("/quotas/daily")["reserved"] == "3"  # two fourths for six hours
+    assert daemon.send("POST", "/job-reservations", shards | {"gpus": 1}).status == 400
+
+
 def test_quota_051_the_answer_says_for_how_many_tasks_is_reserved(ann: Door, daemon: Door) -> None:
     ann.send("PUT", "/quotas/daily", DAILY)
     array = JOB | {"hours": "1", "tasks": 1000}

@@ -112,6 +112,10 @@ def test_it_is_read_by_python_3_6_and_gives_no_shell_what_users_say() -> None:
         ({"gres": "gres/gpu:a100_1g.5gb:2,license:4(S:0)", "partition": "all", "qos": "high"},
          {"gpus": 2, "gpu_model": "a100", "mig_profile": "1g.5gb", "gpu_share": "1/7", "queue": "all",
           "qos": "high", "hours": "24.0000"}),
+        ({"gres": "gres:shard:2", "nodes": "2"},
+         {"gpus": 0, "shards": 4, "gpu_model": "a100", "hours": "10.0000"}),
+        ({"gres": "gres/shard:h100:3", "partition": "all"},
+         {"gpus": 0, "shards": 3, "gpu_model": "h100", "queue": "all", "hours": "24.0000"}),
         ({"array": "0-9:3,15%2", "time": "1", "mem": "500M"},
          {"gpus": 0, "tasks": 5, "at_once": 2, "hours": "0.0167", "memory_gib": "0.489"}),
     ],
@@ -193,6 +197,16 @@ def test_quota_051_what_is_held_or_depends_is_reserved_for_when_it_waits(tmp_pat
     assert [(body["key"], body["hours"]) for body in portal.requests[3:]] == [
         ("job-7", "2.0000"), ("job-9", "1.0000"),
     ]  # fmt: skip
+
+
+def test_shards_that_wait_are_reserved_for_with_the_model_of_their_partition(tmp_path: Path) -> None:
+    portal = Portal()
+    queue, slurm = a_queue(tmp_path, portal)
+    slurm.rows = [a_row("9", **{"tres-alloc": "cpu=1,mem=1G,node=1,billing=1,gres/shard=3"})]
+    queue.look()
+    queue.look()
+    (body,) = portal.requests
+    assert (body["gpus"], body["shards"], body["gpu_model"]) == (0, 3, "a100")
 
 
 def test_quota_051_an_array_keeps_its_tasks_though_the_daemon_starts_again(tmp_path: Path) -> None:

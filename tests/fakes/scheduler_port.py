@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from clusters.connectors.base import Secret
 from clusters.connectors.http import Endpoint
+from clusters.connectors.mig import own_shares
+from clusters.connectors.shards import shard_rows
 from clusters.connectors.slurm.acts import SlurmActs
 from clusters.connectors.slurm.login import SlurmLogin
 from clusters.connectors.slurm.rest import SlurmRest
@@ -43,7 +45,9 @@ def rest(slurm: StandIn, user: str = "portal") -> SlurmRest:
 
 def a_port(slurm: StandIn, user: str = "portal", *, name: str = "gpu1") -> SchedulerPort:
     """To a cluster of that name; patience is short, since the stand-in is quick."""
-    return SchedulerPort(a_cluster(name, kind=ClusterKind.SLURM), SlurmActs(rest(slurm, user), patience=0))
+    cluster = a_cluster(name, kind=ClusterKind.SLURM)
+    shards = shard_rows(own_shares(cluster.shares, "shares"))
+    return SchedulerPort(cluster, SlurmActs(rest(slurm, user), shards=shards, patience=0))
 
 
 def connected(slurm: StandIn, *, name: str = "gpu1", user: str = "portal", token: str = "") -> Cluster:

@@ -15,10 +15,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from clusters.connectors.acts import Ceiling
 from clusters.connectors.base import BadRow, Row, Secret, UsageFact
 from clusters.connectors.http import Endpoint
 from clusters.connectors.mig import OwnShares, own_shares
 from clusters.connectors.sacct.text_export import open_export
+from clusters.connectors.shards import shard_rows
 from clusters.connectors.slurm.acts import LIMITS_FROM, SlurmActs
 from clusters.connectors.slurm.check import Finding, examine
 from clusters.connectors.slurm.connector import SlurmConnector
@@ -155,7 +157,7 @@ def test_a_waiting_job_with_shards_is_held_with_the_gpu_jobs(sharing: Lab) -> No
 
 def test_a_block_keeps_jobs_with_shards_from_starting(sharing: Lab) -> None:
     with SlurmRest(Endpoint(base_url=sharing.url), login(sharing), clock=lambda: int(time.time())) as rest:
-        acts = SlurmActs(rest, shards=True)
+        acts = SlurmActs(rest, shards=shard_rows(SHARES))
         if rest.api.number < LIMITS_FROM:
             pytest.skip("Before 23.11 no limits can be set over slurmrestd.")
         before = acts.limits("globex")
@@ -165,6 +167,27 @@ def test_a_block_keeps_jobs_with_shards_from_starting(sharing: Lab) -> None:
         until(lambda: "AssocGrpGRES" in sharing.slurm("squeue", "-h", "-j", job, "-o", "%r"))
         acts.set_limits("globex", before, before=acts.limits("globex"))
         sharing.has_ended(job)
+
+
+def test_a_limit_of_gpus_is_one_of_as_many_gpus_in_shards(sharing: Lab) -> None:
+    with SlurmRest(Endpoint(base_url=sharing.url), login(sharing), clock=lambda: int(time.time())) as rest:
+        acts = SlurmActs(rest, shards=shard_rows(SHARES))
+        if rest.api.number < LIMITS_FROM:
+            pytest.skip("Before 23.11 no limits can be set over slurmrestd.")
+        before = acts.limits("globex")
+        demand = acts.ceiling("globex", Ceiling(gpus={"": 1}))
+        assert demand.limits == {"GrpTRES=gres/gpu": 1, "GrpTRES=gres/shard": 2}  # the largest are halves
+        acts.set_limits("globex", {**before, **demand.limits}, before=before)
+        runs, waits = (
+            sharing.submits("cyd", "globex", "sleep 300", "-p", "h100", f"--gres=shard:{number}")
+            for number in (2, 1)
+        )
+        sharing.is_running(runs)
+        until(lambda: "AssocGrpGRES" in sharing.slurm("squeue", "-h", "-j", waits, "-o", "%r"))
+        for job in (runs, waits):
+            sharing.slurm("scancel", job)
+        acts.set_limits("globex", before, before=acts.limits("globex"))
+        sharing.has_ended(runs)
 
 
 def test_connection_test_compares_a_real_slurms_nodes(sharing: Lab) -> None:

@@ -214,6 +214,33 @@ def test_quota_042_an_account_above_somebody_elses_is_not_limited_and_op_is_told
     assert "Below acme lies speech of speech, which a limit would hold, too" in trouble
 
 
+def test_shards_have_a_limit_of_their_own_and_are_held_as_parts_of_gpus(lab: LimitLab) -> None:
+    lab.cluster.shares = {"a100": {"shard": "1/4"}, "h100": {"shard@gpu[1-2]": "1/8"}}
+    lab.cluster.save()
+    run = {"started": "2026-03-05 10:00", "ended": None, "seen_until": "2026-03-05 11:00"}
+    ingest(
+        lab.cluster,
+        a_job(**run, gpus=1),
+        a_job(**run, gpus=6, gpu_share=(1, 4)),
+        a_job(**run, gpus=2, gpu_share=(1, 7), mig_profile="1g.5gb"),
+    )
+    lab.limit(gpus=5)
+    assert lab.enforces().troubles == []
+    assert lab.slurm.world.limits("vision").tres["total"] == {"cpu": 512, "gres/gpu": 5, "gres/shard": 20}
+    (row,) = status.load_statuses(list(limits.list_limits()), moment=lab.now)
+    (account,) = row.accounts
+    # A GPU, 6 shards of which four are one, and two slices, each of which Slurm counts as a GPU: 4.5, rounded up.
+    assert status.held_text(row.limit, account) == "5 of 5 GPUs"
+    assert "beside 5 GPUs, 20 shards can be held" in account.note
+    lab.limit(gpus=5, gpu_model="h100")
+    lab.enforces()
+    assert lab.slurm.world.limits("vision").tres["total"] == {"cpu": 512, "gres/gpu": 8, "gres/gpu:h100": 5}
+    assert "a limit of one model does not hold them" in LimitedAccount.objects.get().note
+    lab.end()
+    lab.enforces()
+    assert lab.slurm.world.limits("vision").tres["total"] == {"cpu": 512, "gres/gpu": 8}
+
+
 def test_commands_say_what_is_held_of_it_and_a_file_sets_it(lab: LimitLab) -> None:
     fact = a_job(
         started="2026-03-05 10:00", ended=None, seen_until="2026-03-05 11:00", gpus=6, gpu_model="h100"

@@ -7,7 +7,8 @@ Each act here looks at what stands afterwards, and only that counts.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any, TypeVar
 
 from clusters.connectors.acts import (
@@ -21,6 +22,7 @@ from clusters.connectors.acts import (
     differences,
 )
 from clusters.connectors.base import ConnectorError
+from clusters.connectors.shards import ShardRow
 from clusters.connectors.slurm import associations, decode, faults
 from clusters.connectors.slurm.rest import SlurmRest
 from portal.excerpt import excerpt, quoted
@@ -36,6 +38,12 @@ would do the same to waiting jobs, has Slurm end the running ones within a minut
 
 SHARD_STARTS = "GrpTRES=gres/shard"
 """The same for jobs that hold shards of GPUs, which to Slurm hold none. Where it records no shards, it refuses this."""
+
+SHARDS_APART = (
+    "Slurm counts shards apart from GPUs: beside {gpus:,} GPUs, {shards:,} shards can be held, which are at most as "
+    "many GPUs again."
+)
+SHARDS_WITHOUT_MODEL = "Slurm counts shards without their model: a limit of one model does not hold them."
 
 SUBMITS = "GrpSubmitJobs"
 """Set to 0, sbatch refuses new jobs, also those without GPUs."""
@@ -78,8 +86,8 @@ _ROW: decode.Reader[_Row] = decode.Reader(_Row)
 
 
 class SlurmActs:
-    """The acts over one slurmrestd. `cluster` is Slurm's own name; "" for whichever it answers for. `shards`: its
-    GPUs are shared by shards.
+    """The acts over one slurmrestd. `cluster` is Slurm's own name; "" for whichever it answers for. `shards`: what
+    shards of its GPUs are.
 
     Every method raises `ConnectorError`; with `retry` it is not known whether the act was done.
     """
@@ -90,9 +98,10 @@ class SlurmActs:
     in_parts = False
 
     def __init__(
-        self, rest: SlurmRest, *, cluster: str = "", shards: bool = False, patience: int = PATIENCE
+        self, rest: SlurmRest, *, cluster: str = "", shards: Sequence[ShardRow] = (), patience: int = PATIENCE
     ) -> None:
         self.rest = rest
+        self._shards = shards
         self._starts = (STARTS, SHARD_STARTS) if shards else (STARTS,)
         self._cluster = cluster
         self._patience = patience
@@ -256,14 +265,23 @@ class SlurmActs:
         )
 
     def ceiling(self, account: str, ceiling: Ceiling) -> Demand:
-        """Limits of the association: running jobs run on, and what is beyond waits."""
+        """Limits of the association: running jobs run on, and what is beyond waits.
+
+        Shards are not among Slurm's GPUs, and it counts them without a model. So they have a limit of their own: as
+        many of the largest as make up the GPUs.
+        """
         del account
         names = {f"{STARTS}:{model}" if model else STARTS: number for model, number in ceiling.gpus.items()}
         jobs = {} if ceiling.jobs is None else {JOBS: ceiling.jobs}
-        return Demand(
-            limits=names | jobs,
-            notes=("It takes effect where slurm.conf has AccountingStorageEnforce=limits.",),
-        )
+        notes = ["It takes effect where slurm.conf has AccountingStorageEnforce=limits."]
+        if self._shards and "" in ceiling.gpus:
+            gpus = ceiling.gpus[""]
+            part, whole = max((row.share for row in self._shards), key=lambda share: Fraction(*share))
+            names[SHARD_STARTS] = gpus * whole // part
+            notes.append(SHARDS_APART.format(shards=names[SHARD_STARTS], gpus=gpus))
+        elif self._shards and ceiling.gpus:
+            notes.append(SHARDS_WITHOUT_MODEL)
+        return Demand(limits=names | jobs, notes=tuple(notes))
 
     def restored(self, value: Any) -> Any:
         """What was there: whoever set a limit to 0 is not known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpResponse
@@ -9,7 +10,10 @@ from rest_framework import serializers
 
 from billing.admission.check import JobCheck, check_job_of_account
 from billing.simulation.quotes import QuoteError
-from clusters.connectors.base import UsageFact
+from clusters.connectors.base import UnreadableError, UsageFact
+from clusters.connectors.mig import own_shares
+from clusters.connectors.shards import largest_shard
+from clusters.models import Cluster
 from portal.api.answers import as_json
 from portal.api.problems import bad_request
 from portal.api.resources.quota_checks import JobToCheck, NeedSerializer, WalletNeedSerializer
@@ -27,7 +31,32 @@ class JobOfCluster(JobToCheck):
         fields: dict[str, Any] = super().get_fields()
         del fields["cluster"]  # the key has it
         fields["account"] = serializers.CharField(max_length=255, allow_blank=True)
+        fields["shards"] = serializers.IntegerField(
+            required=False,
+            min_value=0,
+            max_value=100_000,
+            help_text="Slurm's shards of GPUs, instead of `gpus`: the `shares` of the cluster say what one is.",
+        )
         return fields
+
+
+def job_fields(cluster: Cluster, values: Mapping[str, Any]) -> dict[str, str]:
+    """As `quotes.job_of` reads them. A shard counts as the largest part of a GPU that it may be: nodes come later."""
+    fields = {name: str(values[name]) for name in (*SHAPE, "user") if name in values}
+    if not values.get("shards"):
+        return fields
+    if values.get("gpus"):
+        raise bad_request("A job holds GPUs or shards of them: leave one out.", ("/shards", "beside gpus"))
+    try:
+        of = largest_shard(fields.get("gpu_model", ""), own_shares(cluster.shares, "shares"))
+    except UnreadableError:
+        detail = (
+            f"The shares of {cluster.name} do not say what a shard of this GPU is: add it to them, like "
+            'shard = "1/4".'
+        )
+        raise bad_request(detail, ("/shards", detail)) from None
+    share = "{}/{}".format(*of.share)
+    return fields | {"gpus": str(values["shards"]), "gpu_model": of.model, "gpu_share": share}
 
 
 class ClusterJobCheckSerializer(serializers.Serializer[Any]):
@@ -57,9 +86,8 @@ class JobChecks(Endpoint):
         cluster, values = self.client.key.cluster, self.body()
         assert cluster is not None, "a key with this scope has one"  # noqa: S101 - a constraint says so
         now = self.moment.replace(microsecond=0)
-        fields = {name: str(values[name]) for name in (*SHAPE, "user") if name in values}
         try:
-            job = quotes.job_of(fields, started=now)
+            job = quotes.job_of(job_fields(cluster, values), started=now)
             check = check_job_of_account(cluster=cluster, job=job, now=now)
         except QuoteError as error:
             raise bad_request(sentence(error)) from error

@@ -19,8 +19,13 @@ from clusters.models import Cluster
 from portal.api.answers import as_json
 from portal.api.fields import MomentField
 from portal.api.problems import ProblemError, bad_request, not_found
-from portal.api.resources.job_checks import ClusterJobCheckSerializer, JobOfCluster, beyond, empty_answer
-from portal.api.resources.quotes import SHAPE
+from portal.api.resources.job_checks import (
+    ClusterJobCheckSerializer,
+    JobOfCluster,
+    beyond,
+    empty_answer,
+    job_fields,
+)
 from portal.api.views import Endpoint
 from portal.ops import quotes
 from portal.sentences import sentence
@@ -110,9 +115,8 @@ class JobReservations(ReservingEndpoint):
         del request
         cluster, values = self.cluster, self.body()
         now = self.moment.replace(microsecond=0)
-        fields = {name: str(values[name]) for name in (*SHAPE, "user") if name in values}
         try:
-            job = quotes.job_of(fields, started=now)
+            job = quotes.job_of(job_fields(cluster, values), started=now)
             with connection.cursor() as cursor:
                 cursor.execute("SELECT set_config('lock_timeout', %s, true)", [PATIENCE])
             placement = reserve_job(
