@@ -29,8 +29,9 @@ from clusters.connectors.prometheus.allocations import spelled
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, MINUTE
 from clusters.connectors.prometheus.facts import count_of, naming
+from clusters.connectors.prometheus.held_pods import Held, Used, pods_of
 from clusters.connectors.prometheus.options import LabelNames, UseOptions
-from clusters.connectors.prometheus.pod_requests import LARGEST, MIB
+from clusters.connectors.prometheus.pod_requests import LARGEST
 from clusters.connectors.prometheus.queries import Queries, alternatives, parts, span
 from clusters.connectors.prometheus.responses import Sample, Series
 from clusters.connectors.prometheus.runs import SHORT
@@ -47,46 +48,6 @@ PREFIX = "use/"
 LOOK_BACK = (
     300  # seconds before an instant in which Prometheus takes a series' last sample for its value there
 )
-
-
-@dataclass(slots=True)
-class Used:
-    """By one pod in one hour, as far as it was measured. `span`: milliseconds between the samples of its CPU."""
-
-    core_micros: int | None = None
-    span: int = 0
-    byte_minutes: int | None = None
-    minutes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A pod and what it requests, by that of its records which has it. Epoch seconds."""
-
-    fact: UsageFact
-    started: int
-    until: int
-
-    @property
-    def uid(self) -> str:
-        return self.fact.source_key.partition("/")[0]
-
-    def within(self, hour: int) -> int:
-        """Seconds of the hour."""
-        return max(min(self.until, hour + HOUR) - max(self.started, hour), 0)
-
-    def cpu_beyond(self, used: Used, hour: int) -> tuple[int, int]:
-        """Core-microseconds, below 0 where it requested more; and those that it requested in a minute."""
-        request = self.fact.cpu_milli
-        return (used.core_micros or 0) - request * max(used.span, self.within(hour) * 1000), request * 60_000
-
-    def memory_beyond(self, used: Used, hour: int) -> tuple[int, int]:
-        """Byte-seconds likewise. Minutes in which it began and ended count for as much of them as it held."""
-        request, held = self.fact.memory_mib * MIB, self.within(hour)
-        total = (used.byte_minutes or 0) * MINUTE
-        if used.minutes * MINUTE > held:
-            total = total * held // (used.minutes * MINUTE)
-        return total - request * held, request * MINUTE
 
 
 @dataclass(slots=True)
@@ -130,7 +91,7 @@ class PodUse:
         Also of those that came within a minute of it, as 0: samples that came late may have brought them there. What
         an earlier reading had is revised to 0 where its pod was measured and has not used more, or was not there.
         """
-        pods = _pods(facts)
+        pods = pods_of(facts)
         by_uid = {pod.uid: pod for those in pods.values() for pod in those}
         for one in chain.from_iterable(ByParts(self.client, hours, partial(self._read, pods))):
             yield from one.rows
@@ -285,11 +246,31 @@ class PodUse:
                 to.within.add(("memory", pod.uid))
 
     def _row(self, pod: Held, hour: int, what: str, meter: str, beyond: int, per_unit: int) -> Row:
-        """Rounded down to the meter's decimals. Its key is the same whatever the account of the pod."""
-        unit = self.meters.get(meter)
+        """Rounded down to the meter's decimals. Its key is the same whatever the account of the pod.
+
+        A day of a large cluster has a hundred thousand: what is right is made at once.
+        """
+        unit, fact = self.meters.get(meter), pod.fact
+        key = f"{PREFIX}{what}/{pod.uid}/{datetime.fromtimestamp(hour, UTC):%Y-%m-%dT%HZ}"
         decimals = unit.decimals if unit else 0
-        quantity = Decimal(max(beyond, 0) * 10**decimals // per_unit).scaleb(-decimals)
-        fact = pod.fact
+        number = max(beyond, 0) * 10**decimals // per_unit
+        if unit is not None and number <= sums.MOST_PARTS:
+            started = max(pod.started, hour)
+            return UsageFact(
+                key,
+                fact.account,
+                fact.user,
+                fact.job_id,
+                queue=fact.queue,
+                qos=fact.qos,
+                gpu_share=(1, unit.parts),
+                priority_class=fact.priority_class,
+                started=started,
+                ended=max(min(pod.until, hour + HOUR), started + 1),
+                meter=unit.name,
+                quantity=number,
+            )
+        quantity = Decimal(number).scaleb(-decimals)
         one = sums.Sum(
             meter=meter,
             account=fact.account,
@@ -301,31 +282,11 @@ class PodUse:
         row = sums.fact_of(
             one,
             event_id=fact.job_id,
-            key=f"{PREFIX}{what}/{pod.uid}/{datetime.fromtimestamp(hour, UTC):%Y-%m-%dT%HZ}",
+            key=key,
             raw=json.dumps(structs.asdict(one), default=str, sort_keys=True),
             meters=self.meters,
         )
-        if isinstance(row, Rejection):
-            return row.row
-        return replace(row, queue=fact.queue, qos=fact.qos, priority_class=fact.priority_class)
-
-
-def _pods(facts: Iterable[UsageFact]) -> dict[str, list[Held]]:
-    """By namespace and name, in the order in which they began."""
-    best: dict[str, UsageFact] = {}
-    for fact in facts:
-        uid = fact.source_key.partition("/")[0]
-        other = best.get(uid)
-        if fact.started is not None and (
-            other is None or (other.cpu_milli, other.memory_mib) < (fact.cpu_milli, fact.memory_mib)
-        ):
-            best[uid] = fact
-    pods: dict[str, list[Held]] = {}
-    for fact in sorted(best.values(), key=lambda one: (one.started or 0, one.source_key)):
-        until = fact.ended if fact.ended is not None else fact.seen_until
-        started = fact.started or 0
-        pods.setdefault(fact.job_id, []).append(Held(fact, started, started if until is None else until))
-    return pods
+        return row.row if isinstance(row, Rejection) else row
 
 
 Cut = dict[str, Sequence[Held]]
