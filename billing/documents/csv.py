@@ -17,6 +17,7 @@ _MARKS = "".join(sorted(filter(str.strip, _FORMULA), key="-".__eq__))  # in a cl
 _SPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
 FORMULA = f"^([\t\r\n]|[{_SPACE}]*[{_MARKS}])"
 """The texts that `cell` disarms, as a regular expression that PostgreSQL reads the same way."""
+_FIRST_PIECE = 4 << 10  # so that who waits sees that it begins
 _PIECE = 1 << 16  # characters gathered before they are sent on
 
 
@@ -35,14 +36,15 @@ def cell(value: Cell) -> str:
 
 
 def rows_to_csv(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[bytes]:
-    """RFC 4180 in UTF-8, the header first, in pieces of about 64 KiB as the rows come."""
-    piece = StringIO(newline="")
+    """RFC 4180 in UTF-8, the header first, in pieces of about 64 KiB as the rows come; a smaller one at first."""
+    piece, size = StringIO(newline=""), _FIRST_PIECE
     writer = csv.writer(piece)
     writer.writerow([cell(name) for name in header])
     for row in rows:
         writer.writerow([cell(value) for value in row])
-        if piece.tell() >= _PIECE:
+        if piece.tell() >= size:
             yield _taken(piece)
+            size = _PIECE
     yield _taken(piece)
 
 

@@ -2236,6 +2236,7 @@ class Migration(migrations.Migration):
                         ('cost_units', models.DecimalField(decimal_places=6, help_text='Resource-hours at `cost_price`, or without one the cost, rounded: only to sort by, never shown.', max_digits=30)),
                         ('unpriced', models.BooleanField()),
                         ('part_of', models.GeneratedField(db_persist=True, expression=models.Value(''), help_text='The job of several parts that it may be one of: of the pod "team/train-0" of train, "team/train".', output_field=models.TextField())),
+                        ('cost_class', models.GeneratedField(db_persist=True, expression=models.Value(0), help_text='That of `cost_units` once it has ended: by it lists of the most expensive jobs find them.', output_field=models.SmallIntegerField())),
                     ],
                     options={
                         'db_table': 'billing_ratedjob',

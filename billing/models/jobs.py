@@ -116,6 +116,13 @@ class RatedJob(JobDescription):
         help_text='The job of several parts that it may be one of: of the pod "team/train-0" of train, "team/train".',
     )
 
+    cost_class = models.GeneratedField(
+        expression=models.Value(0),  # portal/schema/months.sql has it
+        output_field=models.SmallIntegerField(),
+        db_persist=True,
+        help_text="That of `cost_units` once it has ended: by it lists of the most expensive jobs find them.",
+    )
+
     objects: ClassVar = RatedJobQuerySet.as_manager()
 
     class Meta:

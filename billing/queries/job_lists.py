@@ -15,15 +15,16 @@ from django.db.models import F, Q, QuerySet
 
 from billing.documents.csv import Cell, rows_to_csv
 from billing.models import RatedJob, Verdict
+from billing.queries.cost_classes import Bound, bounds
 from billing.queries.costs import per_currency
-from billing.queries.job_parts import JobKey, folded, heads, summed_over_parts
+from billing.queries.job_parts import JobKey, folded, folds, heads, summed_over_parts
 from billing.queries.jobs import COST_RANK, NEWEST_FIRST, PAGE, Job, JobFilter, all_matching, costed, matching
 from billing.rules.money import Money, rounded_text
 from portal.core import pagination
 from portal.core.tenants.models import Tenant
 
 MOST_ADDED = 5_000  # jobs that totals are computed of
-CSV_PAGE = 1_000
+CSV_PAGES = (PAGE, 1_000)  # jobs read at once: few at first, so that an answer begins at once, then as many
 _PLACE = re.compile(rf"(-?\d{{1,40}}(?:\.\d{{1,30}})?){pagination.BETWEEN}(\d{{1,18}})", re.ASCII)
 HEADER = (
     *("job", "name", "user", "project", "account", "cluster", "queue", "qos", "state", "gpus", "gpu_model"),
@@ -55,7 +56,7 @@ class Totals:
 
 
 def listed(tenant: Tenant, filters: JobFilter, order: Order, *, after: str = "") -> tuple[list[Job], str]:
-    """A page of jobs and the cursor of the next one. At most six queries.
+    """A page of jobs and the cursor of the next one. At most seven queries, by cost four more.
 
     By cost and GPU-hours only of a period or a range of days: the others have no bound, and are the newest first.
     """
@@ -63,21 +64,28 @@ def listed(tenant: Tenant, filters: JobFilter, order: Order, *, after: str = "")
         order = Order.NEWEST
     if order is Order.NEWEST:
         return newest(tenant, filters, after=after)
-    every = all_matching(tenant, filters)
-    rows = heads(_in_range(tenant, filters), every, filters).select_related("project")
+    every, several = all_matching(tenant, filters), folds(tenant, filters)
+    rows = _in_range(tenant, filters).select_related("project")
+    rows = heads(rows, every) if several else rows
     if order is Order.OLDEST:
         page = pagination.page(rows, "shown_at", "record_id", after=after, size=PAGE)
         return folded(tenant, page.rows, every, filters), page.next
     rank: Any = COST_RANK if order is Order.COST else F("gpu_units") * F("share_num") / F("share_den")
-    ranked, more = _ranked(rows.annotate(rank=summed_over_parts(rank, every, filters)), after)
+    ranks = rows.annotate(rank=summed_over_parts(rank, every) if several else rank)
+    place = _PLACE.fullmatch(after)
+    limits: list[Bound] = []
+    if order is Order.COST and filters.period is not None and not several:
+        limits = bounds(tenant, filters.period, behind=Decimal(place[1]) if place else None)
+    ranked, more = _ranked(ranks, place, limits)
     return folded(tenant, ranked, every, filters), more
 
 
 def newest(tenant: Tenant, filters: JobFilter, *, after: str = "") -> tuple[list[Job], str]:
-    """A page of jobs, the newest first, and the cursor of the next one. Two queries, four with jobs of several parts;
+    """A page of jobs, the newest first, and the cursor of the next one. Three queries, five with jobs of several parts;
     of those that ran in a range two more."""
     every = all_matching(tenant, filters)
-    chosen = heads(matching(tenant, filters), every, filters).select_related("project")
+    chosen = matching(tenant, filters).select_related("project")
+    chosen = heads(chosen, every) if folds(tenant, filters) else chosen
     if filters.ran is not None:
         rows, more = _ran(chosen, *filters.ran, after=after)
         return folded(tenant, rows, every, filters), more
@@ -134,10 +142,11 @@ def as_csv(tenant: Tenant, filters: JobFilter) -> Iterator[bytes]:
 
 def _csv_rows(tenant: Tenant, filters: JobFilter) -> Iterator[list[Cell]]:
     rows, after = _in_range(tenant, filters).select_related("project"), ""
+    size, then = CSV_PAGES
     while True:
-        page = pagination.page(rows, *NEWEST_FIRST, after=after, size=CSV_PAGE)
+        page = pagination.page(rows, *NEWEST_FIRST, after=after, size=size)
         yield from (_csv_row(job) for job in costed(tenant, page.rows))
-        after = page.next
+        after, size = page.next, then
         if not after:
             return
 
@@ -189,13 +198,20 @@ def _in_range(tenant: Tenant, filters: JobFilter) -> QuerySet[RatedJob]:
     return ran.filter(began | Q(record_id__in=ids)) if ids else ran.filter(began)
 
 
-def _ranked(rows: QuerySet[Any], after: str) -> tuple[list[RatedJob], str]:
-    """By `rank`, the highest first, behind a cursor of rank and record."""
-    place = _PLACE.fullmatch(after)
+def _ranked(
+    rows: QuerySet[Any], place: re.Match[str] | None, limits: Sequence[Bound]
+) -> tuple[list[RatedJob], str]:
+    """By `rank`, the highest first, behind a cursor of rank and record; from the first bound that the page reaches."""
     if place is not None:
         value, record = Decimal(place[1]), int(place[2])
         rows = rows.filter(Q(rank__lt=value) | Q(rank=value, record_id__lt=record))
-    page_rows = list(rows.order_by("-rank", "-record_id")[: PAGE + 1])
+    rows = rows.order_by("-rank", "-record_id")
+    for limit in limits:
+        page_rows = list(rows.filter(part_of="", cost_class__gte=limit.lowest)[: PAGE + 1])
+        if len(page_rows) > PAGE and page_rows[PAGE].rank >= limit.rank:
+            break
+    else:
+        page_rows = list(rows[: PAGE + 1])
     last = page_rows[PAGE - 1] if len(page_rows) > PAGE else None
     more = f"{last.rank:f}{pagination.BETWEEN}{last.record_id}" if last is not None else ""  # never 0E-18
     return page_rows[:PAGE], more

@@ -54,10 +54,20 @@ class _Sum:
     unpriced: bool
 
 
-def heads(rows: QuerySet[Any], listed: QuerySet[RatedJob], filters: JobFilter) -> QuerySet[Any]:
-    """Of `rows` one for each job: its newest part of those `listed`. All of them where the parts of one are listed."""
+def folds(tenant: Tenant, filters: JobFilter) -> bool:
+    """Whether a list may have parts to fold: not where those of one job are listed, nor of a tenant without any.
+
+    One query: to look for parts of each job takes long where there are tables of many months.
+    """
     if filters.part_of:
-        return rows
+        return False
+    with prepared_cursor() as cursor:
+        cursor.execute(sql.HAS_PARTS, {"tenant": tenant.pk})
+        return bool(cursor.fetchone()[0])
+
+
+def heads(rows: QuerySet[Any], listed: QuerySet[RatedJob]) -> QuerySet[Any]:
+    """Of `rows` one for each job: its newest part of those `listed`."""
     parts = _parts_of_outer(listed)
     # Apart: so the index leads to a later one at once, where both in one would read all parts for each of them.
     later = parts.filter(shown_at__gt=OuterRef("shown_at"))
@@ -65,10 +75,8 @@ def heads(rows: QuerySet[Any], listed: QuerySet[RatedJob], filters: JobFilter) -
     return rows.filter(Q(part_of="") | (~Exists(later) & ~Exists(of_one_second)))
 
 
-def summed_over_parts(rank: Any, listed: QuerySet[RatedJob], filters: JobFilter) -> Any:
+def summed_over_parts(rank: Any, listed: QuerySet[RatedJob]) -> Any:
     """An expression of a job's own columns, of a head the sum over its parts."""
-    if filters.part_of:
-        return rank
     sums = _parts_of_outer(listed).order_by().values("part_of").annotate(sum=Sum(rank)).values("sum")
     return Coalesce(Subquery(sums), rank)
 

@@ -1,3 +1,6 @@
+-- name: HAS_PARTS
+SELECT EXISTS (SELECT FROM billing_ratedjob WHERE tenant_id = %(tenant)s AND part_of <> '');
+
 -- name: COSTS
 -- Of each job what all of its parts used, by verdict and price: `heads` has the job of each of the `records`.
 SELECT u.head, u.verdict, u.share_den, u.units, g.meter, g.unit_price, g.currency, g.by_total, g.title, g.unit

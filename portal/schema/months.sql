@@ -110,6 +110,19 @@ $$ SELECT ensure_month_of_ids('clusters_usagerecord', month, grows) $$;
 REVOKE EXECUTE ON FUNCTION clusters_ensure_records(int, boolean) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION clusters_ensure_records(int, boolean) TO clustertab_operator;
 
+-- Ten steps to each power of ten, from 1 on; 0 is what is less. Some jobs of a period are of its highest classes.
+CREATE FUNCTION cost_class(cost numeric) RETURNS smallint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT width_bucket(cost, '{
+        1,1.25,1.6,2,2.5,3.2,4,5,6.3,8,10,12.5,16,20,25,32,40,50,63,80,100,125,160,200,250,320,400,500,630,
+        800,1000,1250,1600,2000,2500,3200,4000,5000,6300,8000,10000,12500,16000,20000,25000,32000,40000,
+        50000,63000,80000,100000,125000,160000,200000,250000,320000,400000,500000,630000,800000,1000000,
+        1250000,1600000,2000000,2500000,3200000,4000000,5000000,6300000,8000000,10000000,12500000,16000000,
+        20000000,25000000,32000000,40000000,50000000,63000000,80000000,100000000,125000000,160000000,
+        200000000,250000000,320000000,400000000,500000000,630000000,800000000,1000000000,1250000000,
+        1600000000,2000000000,2500000000,3200000000,4000000000,5000000000,6300000000,8000000000
+    }'::numeric[])::smallint
+$$;
+
 -- A job as its tenant sees it, beside its record. A tenant's lists are read by one index, the newest first.
 CREATE TABLE billing_ratedjob (
     record_id bigint NOT NULL, tenant_id bigint NOT NULL, project_id bigint NOT NULL, shown_at bigint NOT NULL,
@@ -117,7 +130,12 @@ CREATE TABLE billing_ratedjob (
     billing bigint NOT NULL DEFAULT 0, suspended bigint NOT NULL DEFAULT 0, submitted bigint, started bigint, ended bigint,
     seen_until bigint, quantity bigint, gpu_units bigint NOT NULL,
     gpus int NOT NULL, share_num int NOT NULL, share_den int NOT NULL, nodes int NOT NULL,
-    unpriced boolean NOT NULL, cost_price_id bigint, cost_units numeric(30, 6) NOT NULL,
+    unpriced boolean NOT NULL,
+    -- In the room that the next column leaves.
+    cost_class smallint NOT NULL GENERATED ALWAYS AS (
+        CASE WHEN ended IS NULL THEN 1000 ELSE cost_class(cost_units) END
+    ) STORED,
+    cost_price_id bigint, cost_units numeric(30, 6) NOT NULL,
     cluster text NOT NULL, account text NOT NULL, job_id text NOT NULL, name text NOT NULL, "user" text NOT NULL,
     queue text NOT NULL, qos text NOT NULL, gpu_model text NOT NULL, mig_profile text NOT NULL, state text NOT NULL,
     meter text NOT NULL DEFAULT '',
@@ -129,8 +147,12 @@ CREATE TABLE billing_ratedjob (
     -- The record first: rating looks up jobs by it, whoever their tenants are.
     PRIMARY KEY (record_id, tenant_id)
 ) PARTITION BY RANGE (record_id);
--- No column that grows with a run is in an index.
+-- No column that grows with a run is in an index: while it goes on it is of the highest class of cost.
 CREATE INDEX jobs_of_tenant_newest_first ON billing_ratedjob (tenant_id, shown_at DESC, record_id DESC) WHERE meter = '';
+-- Lists by cost. All jobs of a class are one key, with six bytes for each. Of parts only their sum has a place there, and
+-- who has many jobs looks for none of less than a GPU-hour.
+CREATE INDEX jobs_by_cost_class ON billing_ratedjob (tenant_id, cost_class)
+    WHERE meter = '' AND part_of = '' AND cost_class > 0;
 -- Sums of declared meters are no jobs: however many there are, lists of jobs do not step over them.
 CREATE INDEX sums_of_tenant_newest_first ON billing_ratedjob (tenant_id, shown_at DESC, record_id DESC) WHERE meter <> '';
 -- The few that run or wait, found without reading all that ever ended.

@@ -186,7 +186,7 @@ def test_a_job_of_many_parts_is_listed_without_comparing_each_of_them_with_all()
         cursor.execute("SET LOCAL enable_seqscan = off")
     filters = JobFilter()
     every = matching(tenant, filters)
-    newest = job_parts.heads(every, every, filters).order_by(*NEWEST_FIRST)
+    newest = job_parts.heads(every, every).order_by(*NEWEST_FIRST)
     assert [row.job_id for row in newest] == [f"team/serve-{many - 1}"]
     (plan,) = json.loads(newest.explain(format="json", analyze=True))
     read = sum(

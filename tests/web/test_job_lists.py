@@ -92,7 +92,7 @@ def test_all_that_is_filtered_comes_as_csv_and_a_stranger_gets_none(monkeypatch:
     builders.ingest(
         house.cluster, builders.a_job(job_id="=1+1", user="ada", started="2026-05-01", ended="2026-05-02")
     )
-    monkeypatch.setattr(job_lists, "CSV_PAGE", 2)
+    monkeypatch.setattr(job_lists, "CSV_PAGES", (1, 2))
     response = signed_in(house.ann).get(f"{JOBS}csv?sort=oldest")
     text = b"".join(response).decode()
     rows = list(csv.DictReader(StringIO(text)))

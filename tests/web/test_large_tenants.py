@@ -5,15 +5,19 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.db import connection
 
 from billing import tasks
-from billing.models import LineJobs, RatedJob
-from billing.queries import line_usage
+from billing.catalog import plans
+from billing.models import BillingPeriod, LineJobs, Price, RatedJob
+from billing.queries import cost_classes, job_lists, jobs, line_usage
+from billing.queries.jobs import JobFilter
+from billing.rules.meters import PerUnit
 from clusters.connectors.base import UsageFact
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant, User
@@ -29,6 +33,7 @@ SHOWN = {
     "jobs of a month": "user1",
     "oldest jobs of a month": "user1",
     "jobs of a model": "user1",
+    "jobs by cost": "user1",
     "quote": "80.00",
     "costs": "user1",
     "what changed": "user1",
@@ -98,8 +103,9 @@ def _vacuum() -> None:
         cursor.execute("RESET ROLE")
 
 
-COUNTS_RUNS = {"what changed": 3}
-"""Pages that look at each run, of 100,000 at most, and how many times as much they may read."""
+READS_MORE = {"what changed": 3, "jobs by cost": 2}
+"""How many times as much these may read: the first looks at each run, of 100,000 at most, the other at all jobs of the
+classes of cost that the page is of."""
 
 
 def test_every_page_reads_as_much_for_many_jobs_as_for_few(labs: Labs) -> None:
@@ -115,7 +121,7 @@ def test_every_page_reads_as_much_for_many_jobs_as_for_few(labs: Labs) -> None:
     grown = {
         name: (few, many)
         for name, (few, many) in reads.items()
-        if many > COUNTS_RUNS.get(name, 1.2) * few + SESSION
+        if many > READS_MORE.get(name, 1.2) * few + SESSION
     }
     assert grown == {}
     assert all(few for few, _ in reads.values())
@@ -133,6 +139,7 @@ def addresses(lab: Tenant) -> dict[str, str]:
         "jobs of a month": "jobs/?period=2026-03-01",
         "oldest jobs of a month": "jobs/?period=2026-03-01&sort=oldest",
         "jobs of a model": "jobs/?period=2026-03-01&gpu_model=h100",
+        "jobs by cost": "jobs/?period=2026-03-01&sort=cost",
         "job": f"jobs/{record}/",
         "calculator": "quote/",
         "quote": "quote/?gpus=4&hours=10&gpu_model=h100",
@@ -172,6 +179,34 @@ def buffers() -> Iterator[list[int]]:
 
     with connection.execute_wrapper(explain):
         yield read
+
+
+@pytest.mark.parametrize(
+    "filters", [JobFilter(), JobFilter(gpu_model="a100"), JobFilter(user="user3", gpu_model="a100")]
+)
+def test_jobs_by_cost_are_those_that_looking_at_all_of_them_would_find(
+    labs: Labs, filters: JobFilter
+) -> None:
+    """One model costs much more than the other, so that classes of hours say little of the cost."""
+    price = Price.objects.get(gpu_models=["h100"])
+    plans.correct_price(price=price, model=PerUnit(Decimal(9)), reason="Agreed on.")
+    for lab in (labs.few, labs.many):
+        period = BillingPeriod.objects.get(tenant=lab, start=at("2026-03-01"))
+        chosen = replace(filters, period=period)
+        rows = jobs.matching(lab, chosen).annotate(cost=jobs.COST_RANK).order_by("-cost", "-record_id")
+        every, after = list(rows.values_list("record_id", flat=True)), ""
+        for start in range(0, min(len(every), 600), jobs.PAGE):
+            listed, after = job_lists.listed(lab, chosen, job_lists.Order.COST, after=after)
+            assert [job.row.record_id for job in listed] == every[start : start + jobs.PAGE]
+
+
+def test_classes_of_cost_are_the_same_here_and_in_the_database() -> None:
+    values = [Decimal(text) for text in ("0", "0.999999", "1", "1.9", "2", "1249.999999", "1250", "9" * 24)]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT cost_class(v) FROM unnest(%s::numeric[]) WITH ORDINALITY u (v, n) ORDER BY n", [values]
+        )
+        assert [row[0] for row in cursor.fetchall()] == [cost_classes.cost_class(value) for value in values]
 
 
 def test_the_jobs_of_a_line_are_the_same_before_and_after_they_are_kept(labs: Labs) -> None:
