@@ -102,12 +102,14 @@ SHOW_JOBS = """
 INSERT INTO billing_ratedjob
     (tenant_id, record_id, project_id, cluster, account, job_id, name, "user", queue, qos, gpu_model, mig_profile,
      gpus, share_num, share_den, cpu_milli, memory_mib, nodes, state, submitted, started, ended, seen_until, shown_at,
-     gpu_units, cost_units, unpriced)
+     gpu_units, cost_price_id, cost_units, unpriced)
 SELECT o.tenant_id, u.id, o.project_id, 'gpu1', a.name, u.job_id, u.name, u."user", u.queue, u.qos, u.gpu_model, '',
        u.gpus, 1, 1, u.cpu_milli, u.memory_mib, u.nodes, u.state, u.submitted, u.started, u.ended, NULL, u.started,
-       u.gpus * (u.ended - u.started), u.gpus * (u.ended - u.started) * 2.04 / 3600, false
+       u.gpus * (u.ended - u.started), c.price_id, u.gpus * (u.ended - u.started) / 3600::numeric, false
 FROM clusters_usagerecord u JOIN clusters_account a ON a.id = u.account_id
 JOIN tenants_ownership o ON o.account_id = a.id
+LEFT JOIN (SELECT DISTINCT account_id, gpu_model, price_id FROM bench_terms WHERE price_id IS NOT NULL) c
+  ON c.account_id = u.account_id AND c.gpu_model = u.gpu_model
 """
 
 SHOW_DAYS = """

@@ -8,20 +8,30 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from django.db import connection
 
-from bench import closing, growing, instance, pages, sizes, world
+from bench import (
+    api,
+    closing,
+    growing,
+    instance,
+    lab_life,
+    pages,
+    served,
+    sizes,
+    world,
+    years_pages,
+)
 from bench.result import DifferentWorkError, Figure, Result
 from bench.scale import Scale
 from billing.catalog import plans
 from billing.models import Price
 from billing.proof import checks, months
-from billing.queries import invoices, overview
 from billing.queries.usage_series import Grouping, Interval, usage_series
 from billing.rules.meters import PerUnit
 from portal.core.tenants.models import Tenant
@@ -34,12 +44,12 @@ MONTHS = [datetime(year, month, 1, tzinfo=UTC) for year in (2023, 2024, 2025) fo
 BORDERS = [*MONTHS, datetime(2026, 1, 1, tzinfo=UTC)]
 BEYOND = datetime(2026, 2, 1, tzinfo=UTC)  # the last jobs end in a month that is open
 YEAR = date(2025, 1, 1), date(2026, 1, 1)
-TIMES = 60  # that an overview is asked for
+API = ("apilist", "apideep", "apiusage")
 GB = 1_000_000_000
 
 
 def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
-    """The overview of the last of 36 closed months, for an ordinary tenant. Only where it is asked for by name."""
+    """Every page after 36 closed months, and the ledger's own figures. Only where it is asked for by name."""
     if NAME not in names:
         return
     days, jobs = (BORDERS[-1] - BORDERS[0]).days, scale.of(JOBS)
@@ -50,11 +60,21 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     for start, _ in itertools.pairwise(BORDERS):
         closing.everybody(start.year, start.month)
     largest, tenant = Tenant.objects.order_by("pk")[:2]
+    before = [*_shown(_ledger(jobs, size, largest)), *_shown([_year(largest)])]
     pages.collect()
-    with pages.ours(tenant, DATABASE) as web, pages.floor(after=DATABASE) as least:
+    people = lab_life.settle([largest, tenant], since=BORDERS[-1], moment=world.MOMENT)
+    cookie = lab_life.cookie_of(people.owner)
+    with (
+        served.site(cookie, DATABASE_URL=served.url_of(DATABASE)) as web,
+        pages.floor(after=DATABASE) as least,
+    ):
         address = f"/t/{tenant.slug}/?period={MONTHS[-1]:%Y-%m-%d}"
         result = pages.page(web, address, least, postmaster)
-    before = [*_shown(_ledger(jobs, size, largest)), *_shown(_pages(largest, tenant)), *_shown(_price())]
+        sites = years_pages.Sites(web, least, postmaster)
+        before += _shown(years_pages.figures(sites, people, largest, tenant, MONTHS[-1].date()))
+    with api.asking(DATABASE, postmaster) as client:
+        yield from (replace(api.WORKS[name](client), name=f"years{name}") for name in API)
+    before += _shown(_price())
     proofs = _shown(_proofs(jobs))
     figures = (*before, *proofs, *_computed(jobs, size, proofs[2]))
     yield replace(result, name=NAME, title=f"{result.title}, of {jobs:,} jobs", figures=figures)
@@ -62,11 +82,13 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     yield growing.year(scale, postmaster)
 
 
-def _shown(figures: tuple[Figure, ...]) -> tuple[Figure, ...]:
+def _shown(figures: Iterable[Figure]) -> tuple[Figure, ...]:
     """As soon as they are measured: what comes after them takes long."""
+    shown = []
     for figure in figures:
         _show(figure.text())
-    return figures
+        shown.append(figure)
+    return tuple(shown)
 
 
 def _show(text: str) -> None:
@@ -83,32 +105,14 @@ def _ledger(jobs: int, size: float, largest: Tenant) -> tuple[Figure, ...]:
     )
 
 
-def _pages(largest: Tenant, ordinary: Tenant) -> tuple[Figure, ...]:
-    """Both overviews in turn: what is next to them on the machine slows both."""
-    walls: dict[int, list[float]] = {largest.pk: [], ordinary.pk: []}
-    for _ in range(TIMES):
-        for tenant in (largest, ordinary):
-            walls[tenant.pk].append(_seconds(lambda tenant=tenant: _overview(tenant)))  # type: ignore[misc]
-    large, other = (pages.at95(walls[tenant.pk]) for tenant in (largest, ordinary))
+def _year(largest: Tenant) -> Figure:
     grouping = (Grouping.USER, Grouping.GPU_MODEL, Grouping.STATE)
-    year = _seconds(lambda: _year(largest, grouping))
-    return (
-        Figure("overview of the largest tenant, p95, in times of an ordinary one's", large / other, 1.2),
-        Figure("a year of the largest tenant by month in three groups, ms", year * 1000, 500),
-    )
 
+    def read() -> None:
+        with tenant_scope(largest):
+            usage_series(largest, first=YEAR[0], end=YEAR[1], interval=Interval.MONTH, grouping=grouping)
 
-def _overview(tenant: Tenant) -> None:
-    with tenant_scope(tenant):
-        periods = overview.around(tenant, moment=world.MOMENT, day=MONTHS[-1].date())
-        assert periods is not None
-        overview.overview(tenant, periods.period, None, today=overview.days_of(periods.period)[1])
-        invoices.newest(tenant, on=world.MOMENT.date(), size=6)
-
-
-def _year(tenant: Tenant, grouping: tuple[Grouping, ...]) -> None:
-    with tenant_scope(tenant):
-        usage_series(tenant, first=YEAR[0], end=YEAR[1], interval=Interval.MONTH, grouping=grouping)
+    return Figure("a year of the largest tenant by month in three groups, ms", _seconds(read) * 1000, 500)
 
 
 def _proofs(jobs: int) -> tuple[Figure, ...]:
