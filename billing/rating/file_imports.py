@@ -13,12 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from zoneinfo import ZoneInfo
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from billing.rating import ingest
 from clusters import watermark
 from clusters.connectors.base import ConnectorError
-from clusters.models import Cluster, ClusterKind, FileFormat, Pull, UsageFile, UsageFilePart
+from clusters.models import Cluster, ClusterKind, FileFormat, Pull, UsageFile
 from portal.core import locks
 from portal.core.audit import acting_as
 from portal.core.locks import Work
@@ -27,6 +27,8 @@ from portal.sentences import sentence
 ATTEMPTS = 5
 """Workers that may die over a file before it is given up."""
 LARGEST = 1 << 30  # bytes
+COPY_PART = "COPY clusters_usagefilepart (file_id, place, content) FROM STDIN (FORMAT binary)"
+"""A fifth of the time of an INSERT, whose text has two digits for each byte."""
 
 
 class FileRefusedError(Exception):
@@ -68,7 +70,9 @@ def store_file(
         size += len(piece)
         if size > LARGEST:
             raise FileRefusedError("The file is larger than 1 GiB: export shorter periods.")
-        UsageFilePart.objects.create(file=row, place=place, content=piece)
+        with connection.cursor() as cursor, cursor.copy(COPY_PART) as copy:
+            copy.set_types(["int8", "int4", "bytea"])
+            copy.write_row((row.pk, place, piece))
     if not size:
         raise FileRefusedError("The file is empty.")
     existing = UsageFile.objects.filter(

@@ -34,7 +34,8 @@ for (const form of document.querySelectorAll("form[data-upload]")) {
     request.upload.addEventListener("progress", (sent) => {
       if (!sent.lengthComputable) return;
       bar.value = sent.loaded / sent.total;
-      text.textContent = `${Math.floor((100 * sent.loaded) / sent.total)} %`;
+      const percent = Math.floor((100 * sent.loaded) / sent.total);
+      text.textContent = percent < 100 ? `${percent} %` : form.dataset.sent;
     });
     request.addEventListener("load", () => {
       if (request.status >= 400) return stop(form.dataset.broken);

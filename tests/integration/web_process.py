@@ -43,6 +43,11 @@ class WebProcess:
             )
         until(self._answers, seconds=120)
 
+    def collect(self) -> None:
+        """The files that pages load, which the API does without."""
+        command = [sys.executable, "manage.py", "collectstatic", "--noinput", "-v0"]
+        subprocess.run(command, env=self._environ, cwd=ROOT, check=True)
+
     def _answers(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, self._log.read_text()[-3000:]
@@ -53,6 +58,12 @@ class WebProcess:
             raise AssertionError(error.read()[:3000]) from None
         except OSError:
             return False
+
+    @property
+    def pid(self) -> int:
+        """Of the process whose children serve."""
+        assert self._process is not None
+        return self._process.pid
 
     def kill(self) -> None:
         """Kill -9 it with all of its workers."""
