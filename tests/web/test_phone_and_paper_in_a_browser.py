@@ -48,11 +48,23 @@ def test_fifty_jobs_are_short_on_a_phone_and_paper_is_for_reading(live_server: L
         seen.page.emulate_media(media="print")
         for path in ("", f"invoices/{number}/"):
             seen.page.goto(f"{live_server.url}/t/vision-lab/{path}")
-            shown = seen.page.locator(".ct-side, .ct-main .btn, .ct-main form").filter(visible=True)
+            shown = seen.page.locator(".ct-side, .ct-main .btn, .ct-main form, .card-actions").filter(
+                visible=True
+            )
             assert shown.count() == 0
             assert seen.overflow() <= 0
             body = "getComputedStyle(document.body).backgroundColor"
             assert seen.page.evaluate(body) == "rgb(255, 255, 255)"
+            padding = "body => parseInt(getComputedStyle(body).paddingLeft)"
+            assert seen.page.locator(".card-body").first.evaluate(padding) > 0  # no text on a frame
+        tops = [top_of(seen.page, title) for title in ("section[aria-label=Lines]", "#settlement-title")]
+        assert tops == sorted(tops)  # what is paid for, then how
+
+
+def top_of(page: Page, selector: str) -> float:
+    box = page.locator(selector).bounding_box()
+    assert box is not None
+    return box["y"]
 
 
 def session(person: User) -> str:
