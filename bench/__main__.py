@@ -15,7 +15,7 @@ from portal.dev.embedded.host import EmbeddedError
 
 NAMES = (
     "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "reprice", "correct", "whatif",
-    "grow", "growrate", "close", "growclose", "dashboard", "page", "growpage", "busy", "web", "worker",
+    "grow", "growrate", "close", "growclose", "dashboard", "page", "paint", "growpage", "busy", "web", "worker",
     "csv", "parquet", "pdf20", "pdf500", "pull", "kube", "kubehours", "kubeuse", "history", "historyone", "bytes",
     "webhooks", "webhooksdead", "apilist", "apideep", "apicost", "apirare", "apiusage", "apiquote", "apikey",
     "push", "pushsums", "quotas", "mayrun", "ratequotas", "workerquotas",

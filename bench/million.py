@@ -8,7 +8,7 @@ from bench import instance
 from bench.result import Result
 from bench.scale import Scale
 
-CLOSED = ("close", "growclose", "dashboard", "page", "web", "worker", "growpage", "busy", "csv")
+CLOSED = ("close", "growclose", "dashboard", "page", "paint", "web", "worker", "growpage", "busy", "csv")
 NAMES = ("growrate", *CLOSED)
 
 
@@ -43,6 +43,6 @@ def _closed(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
         yield export.csv(scale, postmaster)
     if "worker" in names:
         yield worker.memory()
-    if names & {"page", "web", "growpage", "busy"}:
+    if names & {"page", "paint", "web", "growpage", "busy"}:
         yield from pages.works(scale, postmaster, names)
     instance.drop(closing.RUN, closing.READY, growth.TENTH_READY)

@@ -47,7 +47,7 @@ def dashboard(scale: Scale, postmaster: int) -> Result:
 
 def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     """What is asked over HTTP, of an ordinary tenant: `dashboard` has the largest among its own."""
-    from bench import busy, growth  # which ask by what is here
+    from bench import busy, growth, paint  # which ask by what is here
 
     tenant = Tenant.objects.order_by("pk")[1]
     collect()
@@ -56,6 +56,8 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
         if "page" in names:
             with floor() as least:
                 yield page(web, address, least, postmaster)
+        if "paint" in names:
+            yield paint.first(web, _operator(), tenant.slug)
         if "web" in names:
             yield memory(web, tenant)
         if "growpage" in names:
@@ -98,6 +100,14 @@ def floor(*, after: str = closing.RUN) -> Iterator[Site]:
     finally:
         instance.drop(FLOOR)
         instance.use(after)
+
+
+def _operator() -> str:
+    """The cookie of somebody who runs all clusters and is signed in."""
+    client = Client()
+    client.force_login(User.objects.create_superuser("op@cluster.example", "correct horse battery"))
+    name = settings.SESSION_COOKIE_NAME
+    return f"{name}={client.cookies[name].value}"
 
 
 def page(web: Site, address: str, least: Site, postmaster: int) -> Result:

@@ -19,6 +19,8 @@ pytestmark = pytest.mark.django_db
 
 FIRST, LATER, QUERIES = 250_000, 60_000, 20
 FONT = "vendor/inter-5.3.0/inter-latin-wght-normal.woff2"  # which the style sheet names
+BEFORE_PAINT = {"vendor/tabler-1.6.1/tabler.min.css", "css/clustertab.css", "js/theme.js"}
+"""What the first paint waits for: the last is small, and chooses light or dark."""
 SIGN_IN = "/accounts/login/"
 
 
@@ -63,9 +65,20 @@ def weighed(client: Client, path: str) -> tuple[int, int, int]:
     if not response.headers["Content-Type"].startswith("text/html") or response.status_code != 200:
         return 0, 0, count
     html = gzip.decompress(response.content).decode()
+    assert waited_for(html) <= BEFORE_PAINT, path
     files = {re.sub(r"#.*", "", name) for name in re.findall(r'(?:href|src)="/static/([^"]+)"', html)}
     later = len(response.content)
     return later + sum(sent(name) for name in files | {FONT}), later, count
+
+
+def waited_for(html: str) -> set[str]:
+    """The files that a browser has before it paints anything: style sheets, and scripts that are not deferred."""
+    tags = re.findall(r"<(?:script|link)\b[^>]*>", html)
+    scripts = [
+        tag for tag in tags if tag.startswith("<script") and not re.search(r"\s(?:defer|async)\b|json", tag)
+    ]
+    styles = [tag for tag in tags if 'rel="stylesheet"' in tag]
+    return {"".join(re.findall(r'(?:href|src)="/static/([^"]+)"', tag)) or tag for tag in (*scripts, *styles)}
 
 
 def is_question(sql: str | None) -> bool:
