@@ -6,13 +6,15 @@ They are psycopg's own prepared statements, which other cursors of Django's do n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
-from django.db.models import Field, Model
+from django.db.models import Model
 from psycopg import Cursor
 
 
@@ -29,23 +31,39 @@ def instances(cursor: CursorWrapper, *models: type[Model]) -> Iterator[tuple[Any
     """Each row as objects of these models, all columns of which it begins with, and then the rest of its values."""
     # Not by `description`: psycopg makes an object of each column, which takes longer than the look-up of a key.
     result = cursor.pgresult
-    columns = [result.fname(place).decode() for place in range(result.nfields)]
-    reads: list[tuple[type[Model], list[str], list[int]]] = []
-    converters: list[tuple[int, Field[Any, Any], Any]] = []  # of JSON
+    reading = _reading(models, tuple([result.fname(place) for place in range(result.nfields)]))
+    for values in cursor:
+        row = list(values)
+        for place, column, convert in reading.converters:
+            row[place] = convert(row[place], column, connection)
+        objects = [
+            model.from_db(connection.alias, names, [row[place] for place in places])
+            for model, names, places in reading.models
+        ]
+        yield (*objects, *row[reading.end :])
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How rows of certain columns become objects."""
+
+    models: list[tuple[type[Model], list[str], list[int]]]  # with the names and places of its fields
+    converters: list[tuple[int, Any, Callable[..., Any]]]  # of JSON: place, column, function
+    end: int  # columns of the models
+
+
+@lru_cache
+def _reading(models: tuple[type[Model], ...], names: tuple[bytes, ...]) -> _Reading:
+    columns = [name.decode() for name in names]
+    reading = _Reading([], [], sum(len(model._meta.concrete_fields) for model in models))
     end = 0
     for model in models:
         fields = model._meta.concrete_fields  # in their own order, whatever the table's is
         start, end = end, end + len(fields)
-        places = [columns.index(field.column, start, end) for field in fields]
-        reads.append((model, [field.attname for field in fields], places))
+        places = [columns.index(str(field.column), start, end) for field in fields]
+        reading.models.append((model, [field.attname for field in fields], places))
         for place, field in zip(places, fields, strict=True):
-            converters += [(place, field, one) for one in field.get_db_converters(connection)]
-    for values in cursor:
-        row = list(values)
-        for place, field, convert in converters:
-            row[place] = convert(row[place], field.cached_col, connection)
-        objects = [
-            model.from_db(connection.alias, names, [row[place] for place in places])
-            for model, names, places in reads
-        ]
-        yield (*objects, *row[end:])
+            reading.converters.extend(
+                (place, field.cached_col, convert) for convert in field.get_db_converters(connection)
+            )
+    return reading

@@ -16,7 +16,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Q
 
 from clusters.models import Cluster
@@ -36,6 +36,13 @@ MOST = 100  # keys of one tenant, or of all operators, that are valid at a time
 HOUR = timedelta(hours=1)
 _SHAPE = re.compile(rf"{MARK}([0-9A-Za-z]{{8}})[0-9A-Za-z]{{43}}[0-9A-Za-z]{{6}}\Z")
 IN_TEXT = re.compile(rf"{MARK}[0-9A-Za-z]{{8,}}")
+_OF_MAKER = (
+    "id",
+    "is_active",
+    "email",
+    "operator_role",
+)  # what a request needs of them; the rest is not read
+_OF_PROJECT = ("id", "tenant_id", "name")
 _NOBODY = hashlib.sha256(b"").digest()  # compared with where a prefix is of no key, so that both take as long
 
 
@@ -199,13 +206,16 @@ def _with_prefix(prefix: str) -> ApiKey | None:
     """With its maker, what they are in its tenant, and its project. Its statement is planned once a connection."""
     with prepared_cursor() as cursor:
         cursor.execute(sql.BY_PREFIX, {"prefix": prefix})
-        row = next(instances(cursor, ApiKey, User, Tenant, Project), None)
+        row = next(instances(cursor, ApiKey, Tenant), None)
     if row is None:
         return None
     key: ApiKey = row[0]
-    _, key.maker, tenant, project, key.maker_role, names = row
+    _, tenant, project, key.maker_role, names, *maker = row
+    key.maker = User.from_db(connection.alias, _OF_MAKER, [key.maker_id, *maker])
     key.maker_users = tuple(names or ())
-    key.tenant, key.project = tenant if key.tenant_id else None, project if key.project_id else None
+    key.tenant = tenant if key.tenant_id else None
+    own = [key.project_id, key.tenant_id, project]
+    key.project = Project.from_db(connection.alias, _OF_PROJECT, own) if key.project_id else None
     return key
 
 

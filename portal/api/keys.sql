@@ -1,7 +1,7 @@
 -- name: BY_PREFIX
--- The key with this prefix, its maker, the tenant and the project that it is limited to, if it is, and the maker's role
--- and names on the clusters in that tenant, if they are a member.
-SELECT k.*, m.*, t.*, p.*, s.role, s.scheduler_users
+-- The key with this prefix, the tenant and the project that it is limited to, if it is, the maker's role and names on the
+-- clusters in that tenant, if they are a member, and of the maker what a request needs: each column takes time.
+SELECT k.*, t.*, p.name, s.role, s.scheduler_users, m.is_active, m.email, m.operator_role
 FROM api_apikey k JOIN tenants_user m ON m.id = k.maker_id
 LEFT JOIN tenants_tenant t ON t.id = k.tenant_id
 LEFT JOIN tenants_project p ON p.id = k.project_id

@@ -155,6 +155,7 @@ def test_api_024_a_key_is_one_indexed_read_and_at_most_one_write_an_hour(house: 
         key = keys.find(ann.secret, moment=moment)
     assert key is not None
     assert len(queries) == 1
+    assert "password" in key.maker.get_deferred_fields()  # what no request needs is not read
     keys.record_use(key, text=ann.secret, address="127.0.0.1", moment=moment)
     again = keys.find(ann.secret, moment=moment)
     assert again is not None
