@@ -25,11 +25,11 @@ from bench.pages import at95
 from bench.result import Figure, Goal, Result
 from bench.scale import Scale
 from bench.served import Site
-from billing.models import RatedJob
 from billing.queries import jobs
 from billing.queries.usage_series import Grouping, Interval, usage_series
 from portal.api import keys
 from portal.api.models import ApiKey
+from portal.api.resources.jobs import NEWEST, ORDERS, listed
 from portal.core.tenants.models import Membership, Role, Tenant, User
 from portal.core.tenants.scope import tenant_scope
 from portal.dev.embedded.redis import Redis
@@ -177,8 +177,8 @@ def raw(tenant: Tenant, work: Work) -> Callable[[], None]:
 
 def newest(tenant: Tenant) -> list[jobs.Job]:
     """What the list reads of the first page, and of one job more, as the endpoint does."""
-    rows = RatedJob.objects.runs().filter(tenant=tenant).select_related("project")
-    return jobs.costed(tenant, list(rows.order_by("-shown_at", "-record_id")[: PAGE + 1])[:PAGE])
+    rows = listed(by_cost=False).filter(tenant=tenant).order_by(*ORDERS[NEWEST])
+    return jobs.costed(tenant, list(rows[: PAGE + 1])[:PAGE])
 
 
 def a_year(tenant: Tenant, year: int) -> Any:

@@ -150,6 +150,10 @@ class RatedJob(JobDescription):
     def __str__(self) -> str:
         return self.job_id
 
+    @property
+    def project_name(self) -> str:
+        return self.project.name
+
 
 class PeriodJobs(models.Model):
     """What is kept of a tenant's jobs in a billing period, so that no page has to look through all of them.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from types import MappingProxyType
 
 from django.db import connection
@@ -52,7 +53,13 @@ def tag(
 
 def cost(tag: Tag, resource_seconds: Fraction) -> Money:
     """Exact, before the rounding that an invoice line takes."""
-    return PerUnit(tag.unit_price).amount(resource_seconds, tag.currency)
+    return Money(_of_one_second(tag.unit_price) * resource_seconds, tag.currency)
+
+
+@lru_cache
+def _of_one_second(unit_price: Decimal) -> Fraction:
+    """Of a resource: lists of jobs have many costs and few prices."""
+    return PerUnit(unit_price).rate
 
 
 def per_currency(amounts: Iterable[Money]) -> list[Money]:

@@ -204,7 +204,7 @@ def choices(tenant: Tenant) -> Choices:
 def _users(tenant: Tenant) -> list[str]:
     """The first by name, each found by a look into the index: a large tenant has many series of each."""
     with connection.cursor() as cursor:
-        cursor.execute(_USERS, {"tenant": tenant.pk, "most": MOST_USERS})
+        cursor.execute(sql.USERS, {"tenant": tenant.pk, "most": MOST_USERS})
         return [user for (user,) in cursor.fetchall()]
 
 
@@ -266,8 +266,18 @@ def shapes(tenant: Tenant) -> Shapes:
     return Shapes(*(tuple(dict.fromkeys(row[place] for row in rows if row[place])) for place in range(4)))
 
 
+COSTED = (
+    "record_id", "started", "ended", "seen_until", "unpriced",
+    "gpu_units", "share_num", "share_den", "cpu_milli", "memory_mib",
+)  # fmt: skip
+"""What `costed` reads of a row."""
+
+
 def costed(tenant: Tenant, rows: Sequence[RatedJob]) -> list[Job]:
-    """Each job, which has its project, with the sum of its rated usage. One query."""
+    """Each job, which has its project, with the sum of its rated usage. One query.
+
+    The rows may be tuples by name, as `values_list` reads them in half the time, that have COSTED.
+    """
     if not rows:
         return []
     parts: dict[int, list[tuple[str, Tag | None, Fraction]]] = defaultdict(list)
@@ -289,7 +299,9 @@ def summed(
     row: RatedJob, gpu_seconds: Fraction, parts: Sequence[tuple[str, Tag | None, Fraction]], unpriced: bool
 ) -> Job:
     """From what it used: verdict, price and resource-seconds."""
-    amounts = per_currency(cost(price, seconds) for _, price, seconds in parts if price)
+    amounts = [cost(price, seconds) for _, price, seconds in parts if price]
+    if len(amounts) > 1:
+        amounts = per_currency(amounts)
     return Job(
         row,
         gpu_seconds,
@@ -385,15 +397,3 @@ def _span(rows: Sequence[RatedJob]) -> dict[str, Any]:
 
 def month_of(second: int) -> date:
     return datetime.fromtimestamp(second, UTC).date().replace(day=1)
-
-
-_USERS = """
-WITH RECURSIVE named AS (
-    (SELECT "user" FROM billing_usageseries WHERE tenant_id = %(tenant)s AND "user" > '' ORDER BY "user" LIMIT 1)
-    UNION ALL
-    SELECT (SELECT s."user" FROM billing_usageseries s WHERE s.tenant_id = %(tenant)s AND s."user" > n."user"
-            ORDER BY s."user" LIMIT 1)
-    FROM named n WHERE n."user" IS NOT NULL
-)
-SELECT "user" FROM named WHERE "user" IS NOT NULL LIMIT %(most)s
-"""

@@ -69,3 +69,14 @@ SELECT price_id, number, unit_price FROM billing_pricecorrection WHERE price_id 
 -- How far documents reach, the earliest first.
 SELECT rated_through, period_end, number FROM billing_invoice
 WHERE tenant_id = %(tenant)s AND state = 'issued' ORDER BY rated_through, id;
+
+-- name: USERS
+-- The first users of a tenant by name, each found by a look into the index.
+WITH RECURSIVE named AS (
+    (SELECT "user" FROM billing_usageseries WHERE tenant_id = %(tenant)s AND "user" > '' ORDER BY "user" LIMIT 1)
+    UNION ALL
+    SELECT (SELECT s."user" FROM billing_usageseries s WHERE s.tenant_id = %(tenant)s AND s."user" > n."user"
+            ORDER BY s."user" LIMIT 1)
+    FROM named n WHERE n."user" IS NOT NULL
+)
+SELECT "user" FROM named WHERE "user" IS NOT NULL LIMIT %(most)s;

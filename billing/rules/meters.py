@@ -165,6 +165,11 @@ class PerUnit:
         if 10**MAX_PRICE_DECIMALS % Fraction(price).denominator:
             raise RuleError("price-decimals", most=MAX_PRICE_DECIMALS, price=price)
 
+    @property
+    def rate(self) -> Fraction:
+        """What one resource-second costs, exact."""
+        return Fraction(self.unit_price) / SECONDS_PER_HOUR
+
     def amount(self, resource_seconds: Fraction, currency: str) -> Money:
         """`unit_price` × hours, undivided by any rounding."""
-        return Money(Fraction(self.unit_price) * resource_seconds / SECONDS_PER_HOUR, currency)
+        return Money(self.rate * resource_seconds, currency)

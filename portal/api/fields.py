@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -41,7 +41,7 @@ def day(value: date | None) -> str | None:
 
 def quantity(value: Fraction | Decimal) -> str:
     """To six decimals, as on invoices; without zeros at the end."""
-    return decimal_text(Fraction(value), QUANTITY_DIGITS)
+    return decimal_text(value if isinstance(value, Fraction) else Fraction(value), QUANTITY_DIGITS)
 
 
 @extend_schema_field(
@@ -133,18 +133,20 @@ class MinorField(MoneyField):
 
 
 class RowSerializer(serializers.Serializer[T]):
-    """Of objects in long lists: their attributes are read as such, in half of the time that DRF takes to look whether
-    each is a method or a key. Mappings are read as DRF reads them.
+    """Of objects in long lists: their attributes are read as such, all of them at once, in less than half of the time
+    that DRF takes to look whether each is a method or a key. Mappings are read as DRF reads them. There are two fields
+    or more, each of an attribute.
     """
 
     def to_representation(self, instance: T) -> dict[str, Any]:
         if isinstance(instance, Mapping):
             return dict(super().to_representation(instance))
-        shown = {}
-        for name, read, represent in self._reads:
-            value = read(instance)
-            shown[name] = None if value is None else represent(value)
-        return shown
+        names, read, represent = self._reading
+        values = [
+            None if value is None else show(value)
+            for value, show in zip(read(instance), represent, strict=True)
+        ]
+        return dict(zip(names, values, strict=True))
 
     @classmethod
     def of_rows(cls, rows: Iterable[T]) -> list[dict[str, Any]]:
@@ -152,22 +154,24 @@ class RowSerializer(serializers.Serializer[T]):
         return [*map(_shared(cls).to_representation, rows)]
 
     @cached_property
-    def _reads(self) -> list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]:
-        """Of each field its name, what reads its value, and what represents that."""
-        return [
-            (
-                str(field.field_name),
-                _itself if field.source == "*" else attrgetter(str(field.source)),
-                field.to_representation,
-            )
-            for field in self._readable_fields
-        ]
+    def _reading(self) -> tuple[list[str], Callable[[Any], Sequence[Any]], list[Callable[[Any], Any]]]:
+        """The names of the fields, what reads all their values, and what represents each."""
+        fields = list(self._readable_fields)
+        return (
+            [str(field.field_name) for field in fields],
+            attrgetter(*(str(field.source) for field in fields)),
+            [_AS_IT_IS.get(type(field), field.to_representation) for field in fields],
+        )
+
+
+_AS_IT_IS: dict[type, type] = {
+    serializers.CharField: str,
+    serializers.IntegerField: int,
+    serializers.BooleanField: bool,
+}
+"""What these do with what is of their type, in less time."""
 
 
 @cache
 def _shared(kind: type[RowSerializer[T]]) -> RowSerializer[T]:
     return kind()
-
-
-def _itself(row: T) -> T:
-    return row

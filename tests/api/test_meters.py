@@ -13,7 +13,9 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from billing.models import PeriodTotal, RatedJob
+from billing.rules.meters import CustomMeter
 from clusters.models import DeclaredMeter, UsageRecord
+from portal.api.answers import as_json
 from portal.config_file.apply import apply
 from portal.config_file.schema import ConfigError, parse
 from portal.core.tenants.models import Tenant
@@ -208,3 +210,10 @@ def test_one_that_is_used_is_refused_another_unit(ai: Tenant, op: Door) -> None:
 def _toml(page: str) -> str:
     (example,) = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     return str(example)
+
+
+def test_an_answer_has_the_name_of_a_declared_meter_as_text() -> None:
+    meter = CustomMeter("tokens", unit="million tokens", label="Tokens")
+    assert (
+        as_json({"meter": meter, "title": "Größe"}).content == '{"meter":"tokens","title":"Größe"}'.encode()
+    )
