@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import stat
+import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,12 +39,12 @@ from billing.quotas.status import load_statuses
 from billing.receivables import settlement
 from billing.reports import operator_home
 from clusters import validation
-from clusters.connectors.base import UsageFact
+from clusters.connectors.base import BusyHour, Row, UsageFact
 from clusters.models import Cluster, DeclaredNode, Quarantined, UsageRecord, UtilisationHour
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant, User
 from portal.dev.demo.home import constant_port
-from portal.dev.demo_data import seeding, year
+from portal.dev.demo_data import rows, seeding, year
 from portal.dev.demo_data.cast import ATLAS, HELIX, NIMBUS_GPUS
 from portal.dev.demo_data.generator import atlas, helix
 from portal.dev.demo_data.kubernetes import nimbus
@@ -102,6 +105,21 @@ def test_the_same_moment_gives_the_same_rows_and_another_seed_others() -> None:
 
     assert rows(1) == rows(1)
     assert rows(1) != rows(2)
+
+
+def test_a_process_of_its_own_makes_the_same_rows() -> None:
+    moment = at("2026-03-09 12:00")
+    with rows.made_apart("nimbus", moment) as made:
+        assert list(made) == list(rows.make("nimbus", moment))
+
+
+def test_one_that_ends_badly_is_no_end_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "sys", SimpleNamespace(executable="false"))
+    with (
+        pytest.raises(subprocess.CalledProcessError),
+        rows.made_apart("nimbus", at("2026-03-09 12:00")) as made,
+    ):
+        list(made)
 
 
 def test_two_months_are_six_to_twelve_thousand_jobs(
@@ -287,11 +305,16 @@ class TestSeeding:
         class KilledError(Exception):
             pass
 
-        def kill(**_: Any) -> None:
+        def kill(_: Row | BusyHour) -> Row:
             raise KilledError
 
+        @contextmanager
+        def killed(cluster: str, moment: datetime) -> Iterator[Iterator[Row | BusyHour]]:
+            with rows.made_apart(cluster, moment) as made:
+                yield map(kill, made) if cluster == "nimbus" else made
+
         with monkeypatch.context() as patched:
-            patched.setattr(seeding, "nimbus", kill)
+            patched.setattr(seeding, "made_apart", killed)
             with pytest.raises(KilledError):
                 self.seed()
         assert not seeding.is_seeded()

@@ -40,6 +40,10 @@ class Children:
     def static(self) -> Child:
         return self._child("static", sys.executable, "manage.py", "collectstatic", "--noinput", "-v0")
 
+    def bytecode(self) -> Child:
+        """Whether it succeeds does not matter: what is not compiled here is when it is first imported."""
+        return self._child("bytecode", *PYTHON, "compileall", "-q", "portal", "billing", "clusters")
+
     def sandbox(self) -> list[Child]:
         """The stand-in for Stripe, unless a key of Stripe's is set; adds to the environment where it is.
 

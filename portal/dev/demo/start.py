@@ -68,6 +68,7 @@ def _start(children: Children, steps: Steps, peers: list[Peer], started: list[Ch
             if not static_files.are_collected(children.home, static_root):
                 wait_for_end(_launch(children.static(), preparing), "static files")
                 static_files.note_collected(children.home, static_root)
+                _launch(children.bytecode(), preparing)  # which rows and web need, on a first start
             wait_for_step(rows, setup.SCHEMA, others=lambda: _servers(peers))
         web = Web(_launch(children.web(), started), int(children.environ["PORT"]))
         with steps.step(setup.ROWS):

@@ -17,25 +17,26 @@ def nimbus(*, seed: int, since: int, until: int) -> Iterator[UsageFact]:
     rng = Random(f"nimbus {seed}")  # noqa: S311 - not for secrets
     pods = [pod for service in SERVICES for pod in _service(rng, service, since, until)]
     notebooks = [pod for group in NOTEBOOKS for pod in _notebooks(rng, group, since, until)]
-    placed = sorted(pods, key=_begins)
+    running = pods.copy()
     for pod in sorted(notebooks, key=_begins):
-        if _room(pod, placed):
-            placed.append(pod)
-    yield from sorted(placed, key=_begins)
+        running = [other for other in running if (other.ended or other.seen_until or 0) > (pod.started or 0)]
+        if _room(pod, running):
+            running.append(pod)
+            pods.append(pod)
+    yield from sorted(pods, key=_begins)
 
 
 def _begins(pod: UsageFact) -> tuple[int, str]:
     return pod.started or 0, pod.source_key
 
 
-def _room(pod: UsageFact, placed: list[UsageFact]) -> bool:
+def _room(pod: UsageFact, running: list[UsageFact]) -> bool:
     """Whether a slice is free when the pod starts; those that started before it are the ones that count."""
     start = pod.started or 0
     in_use = sum(
         other.gpus
-        for other in placed
-        if other.mig_profile == pod.mig_profile
-        and (other.started or 0) <= start < (other.ended or other.seen_until or 0)
+        for other in running
+        if other.mig_profile == pod.mig_profile and (other.started or 0) <= start
     )
     return in_use + pod.gpus <= NIMBUS_GPUS[pod.mig_profile]
 

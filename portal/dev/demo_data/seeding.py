@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -15,19 +16,18 @@ from billing.bank_transfers.entities import ReadOptions
 from billing.models import Invoice
 from billing.rating import ingest
 from billing.rules.money import Money
-from clusters.connectors.base import Reading, Row
+from clusters.connectors.base import BusyHour, Reading, Row
 from clusters.models import Cluster, Pull
 from portal.config_file.apply import apply
 from portal.config_file.schema import parse
 from portal.core.tenants.models import OperatorRole, Tenant, User
 from portal.dev.demo_data import year
-from portal.dev.demo_data.generator import atlas, helix
-from portal.dev.demo_data.kubernetes import nimbus
-from portal.dev.demo_data.telemetry import declare_nodes, observe_nodes, with_telemetry
+from portal.dev.demo_data.months import months_before
+from portal.dev.demo_data.nodes import declare_nodes, observe_nodes
+from portal.dev.demo_data.rows import CLUSTERS, made_apart
 
 CONFIG = Path(__file__).with_name("demo.toml")
 SOURCE = "demonstration"  # of the passes that read it
-SEED = 2026
 PASSWORD = "clustertab-demo"  # noqa: S105 - of made-up people on one machine, printed for whoever looks
 OPERATOR = "op@demo.example"
 LOGINS = (
@@ -43,7 +43,7 @@ Say = Callable[[str], None]
 def is_foreign() -> bool:
     """Whether the instance holds something else: the demonstration only goes into an empty one."""
     others = User.objects.exclude(email__in=[email for email, _ in LOGINS])
-    clusters = Cluster.objects.exclude(name__in=("atlas", "helix", "nimbus"))
+    clusters = Cluster.objects.exclude(name__in=CLUSTERS)
     tenants = Tenant.objects.exclude(slug__in=[entry.slug for entry in parse(CONFIG.read_text()).tenants])
     return others.exists() or clusters.exists() or tenants.exists()
 
@@ -60,30 +60,29 @@ def seed(*, moment: datetime, say: Say) -> None:
 
     Asked again after a kill it goes on where it stood, with the moment that it began with.
     """
-    apply(file=parse(CONFIG.read_text()))
     first = Pull.objects.filter(source=SOURCE).order_by("pk").first()
     moment = first.started_at if first is not None else moment
-    months = year.months_before(moment)
-    grown, began = months[-2], months[-5]  # since when they are as busy as now; when nimbus came
-    declare_nodes(since=months[0], drained_from=grown + timedelta(days=16))
-    observe_nodes(since=began, drained_from=grown + timedelta(days=16, hours=7))
-    until = int(moment.timestamp())
-    jobs = atlas(
-        seed=SEED,
-        since=int(months[0].timestamp()),
-        until=until,
-        grown=int(grown.timestamp()),
-        ends={"orbit-sim": int(year.suspended_at(months).timestamp())},
-    )
-    _read("atlas", with_telemetry(jobs, since=int(grown.timestamp())), moment, say)
-    jobs = helix(seed=SEED, since=int(months[0].timestamp()), until=until, grown=int(grown.timestamp()))
-    _read("helix", with_telemetry(jobs, since=int(grown.timestamp())), moment, say)
-    pods = nimbus(seed=SEED, since=int(began.timestamp()), until=until)
-    _read("nimbus", with_telemetry(pods, since=int(grown.timestamp())), moment, say)
+    with ExitStack() as stack:
+        coming = (stack.enter_context(made_apart(name, moment)) for name in CLUSTERS)
+        following = next(
+            coming
+        )  # is made while the tables of the file are written, each other while one is stored
+        _configure(moment)
+        for name in CLUSTERS:
+            rows, following = following, next(coming, iter(()))
+            _read(name, rows, moment, say)
     say("Closing the year ...")
     year.live(moment=moment)
     _statement(moment)
     _set_passwords()
+
+
+def _configure(moment: datetime) -> None:
+    apply(file=parse(CONFIG.read_text()))
+    months = months_before(moment)
+    grown, began = months[-2], months[-5]  # since when they are as busy as now; when nimbus came
+    declare_nodes(since=months[0], drained_from=grown + timedelta(days=16))
+    observe_nodes(since=began, drained_from=grown + timedelta(days=16, hours=7))
 
 
 def _set_passwords() -> None:
@@ -104,7 +103,7 @@ def logins() -> str:
     return "\n".join([f"Sign in with the password {PASSWORD} as", *lines])
 
 
-def _read(name: str, rows: Iterable[Row], moment: datetime, say: Say) -> None:
+def _read(name: str, rows: Iterable[Row | BusyHour], moment: datetime, say: Say) -> None:
     cluster = Cluster.objects.get(name=name)
     if Pull.objects.filter(cluster=cluster, source=SOURCE, outcome=Pull.Outcome.DONE).exists():
         return

@@ -1,20 +1,13 @@
-"""How busy the GPUs of both clusters were, and what their nodes had to give."""
+"""How busy the GPUs of all clusters were. Pure, like the rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from datetime import date, datetime, timedelta
 from decimal import Decimal
 from random import Random
 
-from django.db import transaction
-
-from clusters import capacity, declared_nodes
-from clusters.connectors.base import BusyHour, BusySource, NodeSeen, NodeState, Row, UsageFact
-from clusters.declared_nodes import Node
-from clusters.models import CapacityInterval, Cluster
-from portal.dev.demo_data.cast import ATLAS, BUSY, DAY, HELIX, HOUR, NOTEBOOKS, Machine
+from clusters.connectors.base import BusyHour, BusySource, Row, UsageFact
+from portal.dev.demo_data.cast import BUSY, DAY, HOUR, NOTEBOOKS
 
 METRIC = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 SCRAPED = 30  # seconds between two samples
@@ -67,47 +60,3 @@ def _of_notebook(rng: Random, hour: int, end: int) -> int:
     if end - hour <= HOUR:
         return 0
     return rng.choice((0, 20, 60, 150, 300, 550))
-
-
-def declare_nodes(*, since: datetime, drained_from: datetime) -> None:
-    """The nodes of the Slurm clusters, from that day on, with one of atlas that is drained for two days.
-
-    Again, nothing.
-    """
-    first = since.date()
-    declared_nodes.declare_nodes(cluster=Cluster.objects.get(name="helix"), nodes=_nodes(HELIX, first))
-    nodes = _nodes(ATLAS, first)
-    drained, up_again = drained_from.date(), drained_from.date() + timedelta(days=2)
-    nodes += [
-        replace(nodes[0], until=drained),
-        replace(nodes[0], state=NodeState.DRAINED, since=drained, until=up_again),
-        replace(nodes[0], since=up_again),
-    ]
-    del nodes[0]
-    declared_nodes.declare_nodes(cluster=Cluster.objects.get(name="atlas"), nodes=nodes)
-
-
-def _nodes(kinds: Iterable[Machine], since: date) -> list[Node]:
-    return [
-        Node(f"{kind.prefix}{n}", kind.model, kind.gpus, since=since)
-        for kind in kinds
-        if kind.gpus
-        for n in range(1, kind.count + 1)
-    ]
-
-
-def observe_nodes(*, since: datetime, drained_from: datetime) -> None:
-    """What the nodes of the other one had from `since` on, with one that was drained for two days. Again, nothing."""
-    cluster = Cluster.objects.get(name="nimbus")
-    if CapacityInterval.objects.filter(cluster=cluster).exists():
-        return
-    nodes = [
-        NodeSeen(name=f"nimbus-{kind}-{n}", gpu_model="a100", gpus=gpus, state=NodeState.UP)
-        for kind, gpus in (("gpu", 4), ("mig", 2))
-        for n in range(1, 5)
-    ]
-    nodes_after = [replace(nodes[0], state=NodeState.DRAINED), *nodes[1:]]
-    with transaction.atomic():
-        capacity.observe(cluster, nodes, since)
-        capacity.observe(cluster, nodes_after, drained_from)
-        capacity.observe(cluster, nodes, drained_from + timedelta(days=2, hours=7))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 
@@ -35,9 +35,9 @@ from billing.wallets import grants
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
 from portal.dev.demo_data import cards, slurm
+from portal.dev.demo_data.months import MONTHS, months_before
 
 WHO = "demonstration"
-MONTHS = 12  # before the running one; the last of them is ready to be closed
 CLOSES = timedelta(days=1, hours=9)  # after the first of the month that follows
 PAYS_AFTER = {"halcyon-labs": 6, "biophysik": 10, "lakeside": 30, "orbit-robotics": 9}  # days
 LATE = {("halcyon-labs", 4): 78, ("lakeside", 6): 67}  # days, by tenant and number of the month
@@ -56,20 +56,6 @@ MANUAL_LINES = (
     (10, "lakeside", "Reservation of 48 h100 for next year", "264000.00"),  # waits for approval
 )
 ROUNDS = (11, 25)  # days of a month on which reminders are written
-
-
-def months_before(moment: datetime) -> list[datetime]:
-    """The first instants of the MONTHS months before the one of `moment`, and of that one; UTC, the oldest first."""
-    first = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    months = [first]
-    while len(months) <= MONTHS:
-        months.insert(0, (months[0] - timedelta(days=1)).replace(day=1))
-    return months
-
-
-def suspended_at(months: Sequence[datetime]) -> datetime:
-    """When Orbit Robotics submits nothing any more: its invoice of the month before is unpaid for long enough."""
-    return months[11] + timedelta(days=10, hours=9)
 
 
 def live(*, moment: datetime) -> None:
