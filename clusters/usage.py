@@ -8,7 +8,7 @@ which a pull proved it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from itertools import groupby, pairwise
@@ -16,6 +16,7 @@ from typing import Any
 
 from django.db import connection
 from django.db.models import Count, Q
+from msgspec import structs
 
 from clusters import temp_tables
 from clusters.connectors.base import UsageFact
@@ -108,8 +109,7 @@ def load_supposed(account_id: int, run: UsageFact) -> None:
 def supposed_values(account_id: int, run: UsageFact) -> dict[str, Any]:
     """The placeholders of SUPPOSE."""
     num, den = run.gpu_share
-    values = {field.name: getattr(run, field.name) for field in fields(run)}
-    return values | {"account": account_id, "share_num": num, "share_den": den}
+    return structs.asdict(run) | {"account": account_id, "share_num": num, "share_den": den}
 
 
 def slices_of_window(

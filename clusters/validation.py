@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+
+from msgspec import structs
 
 from clusters.connectors.base import BadRow, UsageFact
 
@@ -57,7 +58,7 @@ def _is_plain(fact: UsageFact, latest: int) -> bool:
 
 def as_text(fact: UsageFact) -> str:
     """The fact as JSON, without its energy and what goes on while it is open: the same text at every look."""
-    values = dataclasses.asdict(fact)
+    values = structs.asdict(fact)
     del values["energy"]
     if fact.ended is None:
         for name in _MOVING:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
+
+from msgspec.structs import replace
 
 from billing.models import Quota, QuotaMeasure
 from billing.models.plans import model_of

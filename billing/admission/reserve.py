@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
 
 from django.db import connection, transaction
+from msgspec import structs
 
 from billing.admission.check import JobCheck, check_job, owner_now
 from billing.admission.wallets import list_paying
@@ -223,7 +224,7 @@ def _scaled(job: UsageFact, array: Array, seconds: int) -> UsageFact:
     """All held tasks as one job, of so many seconds."""
     values = {name: getattr(job, name) * array.slots for name in SCALED}
     end_second = (job.started or 0) + max(1, seconds)
-    return replace(job, **values, ended=end_second, seen_until=end_second)
+    return structs.replace(job, **values, ended=end_second, seen_until=end_second)
 
 
 def _write(

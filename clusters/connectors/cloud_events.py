@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from clusters.connectors import sums
 from clusters.connectors.base import BadRow, ConnectorError, Rejection, UsageFact
@@ -175,7 +175,7 @@ def _sacct(event: Envelope, key: str, raw: str, rows: SingleRows) -> Event | Rej
         values = {"pointer": "/data/header", "reason": str(error).rstrip(".")}
         return Rejection("/data/header", BadRow(code="event-field", values=values, raw=raw, source_key=key))
     if isinstance(row, UsageFact):
-        return _run(event, replace(row, source_key=key), raw, "/data/row")
+        return _run(event, structs.replace(row, source_key=key), raw, "/data/row")
     return Rejection("/data/row", replace(cast("BadRow", row), raw=raw, source_key=key))
 
 

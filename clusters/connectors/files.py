@@ -35,7 +35,7 @@ FREELY_INFLATED = 64 << 20  # bytes
 MOST_INFLATED = 200  # times its own size; accounting text is inflated ten to forty times
 
 LINE_LIMIT = 2**20  # characters of one row, and bytes of one line
-_BLOCK = 2**16
+_BLOCK = 2**15
 
 
 class Line(NamedTuple):
@@ -45,22 +45,20 @@ class Line(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Lines in a row, each with its line break; or, with a fault of `Line`, one line or a piece of one."""
+    """Lines in a row; or, with a fault of `Line`, one line or a piece of one."""
 
     number: int  # of its first line
-    text: str
+    texts: list[str]
     fault: str
 
     def after(self, number: int) -> Block:
         """Without the lines up to that one."""
         if number < self.number:
             return self
-        rest = "" if self.fault else self.text.split("\n", number - self.number + 1)[-1]
-        return Block(number + 1, rest, self.fault)
+        return Block(number + 1, self.texts[number + 1 - self.number :], self.fault)
 
     def lines(self) -> Iterator[Line]:
-        texts = [self.text] if self.fault else self.text.split("\n")[:-1]
-        for number, text in enumerate(texts, self.number):
+        for number, text in enumerate(self.texts, self.number):
             if self.fault == "unfinished" or (len(text) <= LINE_LIMIT and not self.fault):
                 yield Line(number, text, self.fault)
                 continue
@@ -74,18 +72,19 @@ def blocks(stream: BinaryIO) -> Iterator[Block]:
     while data := stream.read(_BLOCK):
         whole, newline, rest = (rest + data).rpartition(b"\n")
         if newline:
-            text = _decoded(whole + newline)
+            texts = _decoded(whole + newline).split("\n")
+            del texts[-1]
             if cut:
-                end, _, text = text.partition("\n")
-                yield Block(number, end, "too-long")
+                yield Block(number, texts[:1], "too-long")
+                del texts[0]
                 number, cut = number + 1, False
-            yield Block(number, text, "")
-            number += text.count("\n")
+            yield Block(number, texts, "")
+            number += len(texts)
         while len(rest) > LINE_LIMIT:
-            yield Block(number, _decoded(rest[:LINE_LIMIT]), "too-long")
+            yield Block(number, [_decoded(rest[:LINE_LIMIT])], "too-long")
             rest, cut = rest[LINE_LIMIT:], True
     if rest:
-        yield Block(number, _decoded(rest), "too-long" if cut else "unfinished")
+        yield Block(number, [_decoded(rest)], "too-long" if cut else "unfinished")
 
 
 def physical_lines(stream: BinaryIO) -> Iterator[Line]:
@@ -98,7 +97,9 @@ def _decoded(data: bytes) -> str:
     text = data.decode("utf-8", "backslashreplace")
     if "\0" in text:  # no database stores it
         text = text.replace("\0", "\\x00")
-    return text.replace("\r\n", "\n") if "\r\n" in text else text
+    return (
+        text.replace("\r\n", "\n") if "\r" in text else text
+    )  # one character is looked for many times faster
 
 
 def check_same(path: Path, file: BinaryIO, then: os.stat_result) -> None:

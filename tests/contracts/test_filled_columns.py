@@ -6,9 +6,9 @@ The table of docs/reference/sources.md is the one that is held here.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import MISSING, fields
 
 import pytest
+from msgspec.structs import fields
 
 from billing.models.plans import SELECTORS
 from clusters.connectors.base import UsageFact
@@ -29,7 +29,7 @@ OF_SUMS = {"meter", "quantity", "energy"}
 DEFAULTS = {
     column.name: column.default
     for column in fields(UsageFact)
-    if column.default is not MISSING and column.name not in OF_SUMS
+    if not column.required and column.name not in OF_SUMS
 } | {
     "source_key": "",
     "account": "",

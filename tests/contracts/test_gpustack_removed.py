@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from clusters.connectors.base import BadRow, ConnectorError, UsageFact
 from tests.contracts.gpustack_reading import DAY, HOUR, NOON, TEN, amounts, connected, facts_of, read

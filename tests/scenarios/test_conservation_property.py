@@ -7,7 +7,7 @@ the tenants owe is computed a second time: from the jobs as they were made up, i
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -19,6 +19,7 @@ import pytest
 from django.db import transaction
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from billing.invoicing import month_close
 from billing.models import InvoiceLine, InvoiceState, PeriodTotal, Price, Subscription, Verdict

@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.db import transaction
 from django.db.models import Sum
+from msgspec import structs
 
 from billing.invoicing import statements
 from billing.models import BillingPeriod, InvoiceLine, InvoiceState
@@ -203,7 +204,7 @@ def a_world(dice: random.Random) -> World:
             source_key=key, job_id=str(number), account=account, queue=queue, gpus=gpus, started=start, ended=end,
             submitted=start,
         )  # fmt: skip
-        halfway = replace(fact, ended=None, seen_until=dice.randint(start, end), state="RUNNING")
+        halfway = structs.replace(fact, ended=None, seen_until=dice.randint(start, end), state="RUNNING")
         last = busy_hours_of(key, start, end, gpus, dice)
         early = busy_hours_of(key, start, halfway.seen_until or start, gpus, dice)
         hours: list[UsageFact | BusyHour] = [*early, fact, *last]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 from django.db import connection
+from msgspec.structs import replace
 
 from billing.admission import follow
 from billing.admission import reserve as reserving

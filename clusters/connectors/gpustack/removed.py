@@ -7,8 +7,9 @@ which something is still listed: what is deleted for its age goes from the oldes
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from clusters.connectors.base import Reading, Row, UsageFact
 

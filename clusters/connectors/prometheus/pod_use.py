@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -99,7 +99,7 @@ class PodUse:
                 _, what, uid, _ = fact.source_key.split("/")
                 pod = by_uid.get(uid)
                 if pod is not None and ((what, uid) in one.within or not pod.within(one.hour)):
-                    yield replace(fact, quantity=0)
+                    yield structs.replace(fact, quantity=0)
 
     def notes(self) -> list[str]:
         """A sentence for the operator."""

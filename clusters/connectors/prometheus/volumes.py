@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
+
+from msgspec import structs
 
 from clusters.connectors import sums
 from clusters.connectors.base import Row
@@ -129,7 +131,7 @@ class VolumeSums:
                     keys = {row.source_key for row in rows}
                     for fact in self.stored(PREFIX, one.hour, one.hour + HOUR):
                         if fact.source_key not in keys:
-                            yield replace(fact, quantity=0)
+                            yield structs.replace(fact, quantity=0)
 
     def _sums(self, one: VolumeHour) -> Iterator[Row]:
         for group, byte_seconds in sorted(one.held.items()):

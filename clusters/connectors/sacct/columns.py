@@ -7,10 +7,10 @@ with nothing in them that a rule could object to. Every other row is left to `ro
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Hashable, Iterator
 from itertools import compress, repeat
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from operator import add, itemgetter, le, sub
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from clusters.connectors.base import Row, UnreadableError, UsageFact
 from clusters.connectors.files import LINE_LIMIT, Block
@@ -30,6 +30,7 @@ NEVER = -(10**12)
 """Stands for what is no plain time: whatever is added to it, it is before every moment that there is."""
 
 _NOT_SUSPENDED = frozenset({"", "00:00:00"})
+_HOUR, _MINUTE, _SECOND = itemgetter(slice(13)), itemgetter(slice(13, 16)), itemgetter(slice(16, None))
 
 _HAS_SHARDS = re.compile(SHARDS).search
 
@@ -55,6 +56,51 @@ class _Known(dict[Text, Value], Generic[Text, Value]):
         return value
 
 
+class _Criteria(NamedTuple):
+    """What decides of each row whether it is plain, by columns."""
+
+    jobs: list[str]
+    submitted: list[int]
+    started: list[int]
+    ended: list[int]
+    elapsed: list[str]
+    suspended: list[str]
+    states: list[str]
+    shapes: list[Shape | None]
+
+    def all_plain(self) -> bool:
+        """Whether all are: a third of the time of looking at each."""
+        numbers = "".join(self.jobs)
+        return (
+            min(self.submitted) > 0
+            and all(map(le, self.submitted, self.started))
+            and all(map(le, self.started, self.ended))
+            and list(map(str, map(sub, self.ended, self.started))) == self.elapsed
+            and _NOT_SUSPENDED.issuperset(self.suspended)
+            and "RUNNING" not in self.states
+            and None not in self.shapes
+            and numbers.isdecimal()
+            and numbers.isascii()
+            and min(self.jobs) >= "1"
+            and max(map(len, self.jobs)) < 19
+        )
+
+    def plain(self) -> list[bool]:
+        """Which are."""
+        return [
+            0 < submit <= start <= end
+            and str(end - start) == elapsed
+            and suspended in _NOT_SUSPENDED
+            and state != "RUNNING"
+            and shape is not None
+            and job.isdecimal()
+            and job.isascii()
+            and job[0] != "0"
+            and len(job) < 19
+            for job, submit, start, end, elapsed, suspended, state, shape in zip(*self, strict=True)
+        ]
+
+
 class ColumnReader:
     """Reads blocks of lines beside the `RowReader` of the same export."""
 
@@ -66,7 +112,8 @@ class ColumnReader:
         self.hours: _Known[str, int] = _Known(
             lambda text: clock.midnights[text[:10]] + clock.times[f"{text[10:]}:00:00"], NEVER
         )
-        self.seconds: _Known[str, int] = _Known(lambda text: clock.times[f"T00{text}"], NEVER)
+        self.minutes: _Known[str, int] = _Known(lambda text: clock.times[f"T00{text}:00"], NEVER)
+        self.seconds: _Known[str, int] = _Known(lambda text: clock.times[f"T00:00{text}"], NEVER)
         self.loosely = _Known(clock.loosely, None)
         self.states = _Known(state_word, "RUNNING")
         self.shapes = _Known(self._shape, None)
@@ -74,25 +121,30 @@ class ColumnReader:
 
     def read(self, block: Block) -> Iterator[Row] | None:
         """The rows of a block in their order, without job steps; None where not every line is a row by itself."""
-        if block.fault or len(block.text) > LINE_LIMIT or self.rows.columns.repeated:
+        if block.fault or self.rows.columns.repeated:
             return None
         # Each line break becomes a field of its own. Where all of them stand as far apart as the export is wide,
         # each line has its fields.
-        fields = block.text.replace("\n", f"{self.delimiter}\n{self.delimiter}").split(self.delimiter)
-        lines = block.text.count("\n")
+        text, lines = f"{self.delimiter}\n{self.delimiter}".join(block.texts), len(block.texts)
+        fields = text.split(self.delimiter)
         breaks = fields[self.width :: self.width + 1]
-        if len(fields) != lines * (self.width + 1) + 1 or breaks.count("\n") != lines:
+        if (
+            len(text) > LINE_LIMIT
+            or len(fields) != lines * (self.width + 1) - 1
+            or breaks.count("\n") != lines - 1
+        ):
             return None
-        del fields[-1]
         return self._rows(block.number, fields, lines)
 
     def _rows(self, number: int, fields: list[str], lines: int) -> Iterator[Row]:
-        keys, facts = self._facts(fields, lines)
-        if all(keys):
-            yield from facts
-            return
-        for at, key in enumerate(keys):
-            if key:
+        plain, facts = self._facts(fields, lines)
+        return facts if plain is None else self._mixed(number, fields, plain, facts)
+
+    def _mixed(
+        self, number: int, fields: list[str], plain: list[bool], facts: Iterator[UsageFact]
+    ) -> Iterator[Row]:
+        for at, is_plain in enumerate(plain):
+            if is_plain:
                 yield next(facts)
                 continue
             first = at * (self.width + 1)
@@ -101,8 +153,8 @@ class ColumnReader:
             if careful is not None:
                 yield careful
 
-    def _facts(self, fields: list[str], lines: int) -> tuple[list[str], Iterator[UsageFact]]:
-        """The source key of each row, an empty text where it is not plain; and the facts of those that are."""
+    def _facts(self, fields: list[str], lines: int) -> tuple[list[bool] | None, Iterator[UsageFact]]:
+        """Which rows are plain, None where all are; and the facts of those."""
         rows, nothing = self.rows, [""] * lines
 
         def column(at: int) -> list[str]:
@@ -112,56 +164,53 @@ class ColumnReader:
         submitted, started = self._moments(submits), self._moments(column(rows.start))
         ended = self._moments(column(rows.end))
         states = list(map(self.states.__getitem__, column(rows.state)))
-        # What shards are of a GPU depends on the nodes; without shards the same list is read once.
         listed = column(rows.tres)
-        hosts = column(rows.node_list) if any(map(_HAS_SHARDS, set(listed))) else nothing
-        held = zip(listed, column(rows.cpus), column(rows.nodes), hosts, strict=True)
-        shapes = list(map(self.shapes.__getitem__, held))
-        keys = [
-            f"{job}@{submit}"
-            if 0 < submit <= start <= end
-            and str(end - start) == elapsed
-            and suspended in _NOT_SUSPENDED
-            and state != "RUNNING"
-            and shape is not None
-            and job.isdecimal()
-            and job.isascii()
-            and job[0] != "0"
-            and len(job) < 19
-            else ""
-            for job, submit, start, end, elapsed, suspended, state, shape in zip(
-                jobs, submitted, started, ended, column(rows.raw_elapsed), column(rows.suspended), states, shapes,
-                strict=True,
-            )
-        ]  # fmt: skip
-        if not any(keys):
-            return keys, iter(())
-        plain: Callable[[Iterable[Any]], Iterable[Any]] = (
-            iter if all(keys) else partial(compress, selectors=keys)
+        shapes = self._shapes(listed, column(rows.cpus), column(rows.nodes), column(rows.node_list))
+        criteria = _Criteria(
+            jobs, submitted, started, ended, column(rows.raw_elapsed), column(rows.suspended), states, shapes
         )
+        selected = None if criteria.all_plain() else criteria.plain()
+        if selected is not None and not any(selected):
+            return selected, iter(())
+
+        def plain(values: list[Value]) -> list[Value]:
+            return values if selected is None else list(compress(values, selected))
+
+        jobs, submitted, ended = plain(jobs), plain(submitted), plain(ended)
         gpus, models, profiles, shares, cpus, memory, nodes, billing, notes = zip(*plain(shapes), strict=True)
-        limits = zip(column(rows.raw_limit), column(rows.limit), strict=True)
-        requested = _first_of(column(rows.requested), column(rows.requested_memory))
-        eligible = submitted if eligibles == submits else map(self.loosely.__getitem__, eligibles)
+        eligible = plain(eligibles)
+        requested = _first_of(plain(column(rows.requested)), plain(column(rows.requested_memory)))
+        limits = zip(plain(column(rows.raw_limit)), plain(column(rows.limit)), strict=True)
         facts = map(  # in the order of its fields
             UsageFact,
-            plain(keys), plain(column(rows.account)), plain(column(rows.user)),
-            plain(_first_of(column(rows.job_id), jobs)), plain(column(rows.name)), plain(column(rows.queue)),
+            [f"{job}@{submit}" for job, submit in zip(jobs, submitted, strict=True)],
+            plain(column(rows.account)), plain(column(rows.user)),
+            _first_of(plain(column(rows.job_id)), jobs), plain(column(rows.name)), plain(column(rows.queue)),
             plain(column(rows.qos)), repeat(""), gpus, models, profiles, shares, cpus, memory, nodes,
-            plain(column(rows.node_list)), plain(requested), plain(map(self.limits.__getitem__, limits)),
-            plain(submitted), plain(eligible), plain(started), plain(ended), repeat(None), repeat(0), plain(states),
+            plain(column(rows.node_list)), requested, map(self.limits.__getitem__, limits),
+            submitted, submitted if eligible == plain(submits) else map(self.loosely.__getitem__, eligible),
+            plain(started), ended, repeat(None), repeat(0), plain(states),
             plain(column(rows.exit_code)), repeat(0), billing, repeat(""), repeat(None),
-            map(energy, plain(listed), plain(column(rows.energy))),
+            _joules(plain(listed), plain(column(rows.energy))),
         )  # fmt: skip
-        rows.prove(max(plain(ended)))
+        rows.prove(max(ended))
         rows.note(*notes)
         for cluster in dict.fromkeys(plain(column(rows.cluster))):
             rows.meet(cluster)
-        return keys, facts
+        return selected, facts
 
     def _moments(self, texts: list[str]) -> list[int]:
-        hours, seconds = self.hours, self.seconds
-        return [hours[text[:13]] + seconds[text[13:]] for text in texts]
+        hours = map(self.hours.__getitem__, map(_HOUR, texts))
+        minutes = map(self.minutes.__getitem__, map(_MINUTE, texts))
+        return list(map(add, map(add, hours, minutes), map(self.seconds.__getitem__, map(_SECOND, texts))))
+
+    def _shapes(
+        self, listed: list[str], cpus: list[str], nodes: list[str], hosts: list[str]
+    ) -> list[Shape | None]:
+        # What shards are of a GPU depends on the nodes; without shards the same list is read once.
+        if not any(map(_HAS_SHARDS, set(listed))):
+            hosts = [""] * len(listed)
+        return list(map(self.shapes.__getitem__, zip(listed, cpus, nodes, hosts, strict=True)))
 
     def _shape(self, texts: tuple[str, str, str, str]) -> Shape:
         listed, cpus, nodes, hosts = texts
@@ -175,3 +224,9 @@ class ColumnReader:
 
 def _first_of(texts: list[str], others: list[str]) -> list[str]:
     return [text or other for text, other in zip(texts, others, strict=True)] if "" in texts else texts
+
+
+def _joules(listed: list[str], raw: list[str]) -> Iterator[int | None]:
+    if any(raw) or any("energy=" in text for text in set(listed)):
+        return map(energy, listed, raw)
+    return repeat(None)

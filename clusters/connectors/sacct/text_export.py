@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from clusters.connectors.sacct.layout import Joiner, Layout, is_header, layout
 from clusters.connectors.sacct.rows import RowReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from zoneinfo import ZoneInfo
 
     from clusters.connectors.files import Line
@@ -46,6 +47,9 @@ class SacctExport:
         Memory is bounded. May be called again, and then reads again; `reading` starts anew. Raises
         `ConnectorError(retry=True)` if the file is no longer the one that was opened.
         """
+        return chain.from_iterable(self._blocks())
+
+    def _blocks(self) -> Iterator[Iterable[Row]]:
         reading = self.reading
         reading.proves_until, reading.steps = None, 0
         reading.notes.clear()
@@ -57,8 +61,8 @@ class SacctExport:
             for block in blocks(stream):
                 rows = block.after(self._skip)
                 read = None if joiner.lines else columns.read(rows)
-                yield from reader.rows(joiner.rows(rows.lines())) if read is None else read
-            yield from reader.rows(joiner.give_up())
+                yield reader.rows(joiner.rows(rows.lines())) if read is None else read
+            yield reader.rows(joiner.give_up())
             reader.finish()
             check_same(self._path, file, self._seen)
 

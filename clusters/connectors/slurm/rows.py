@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from clusters.connectors.base import BadRow, Reading, UnreadableError, UsageFact
 from clusters.connectors.mig import OwnShares

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from zlib import crc32
+
+from msgspec.structs import replace
 
 from clusters.connectors.base import BadRow, ConnectorError, UsageFact
 from clusters.connectors.http import TooLargeError, TooSlowError
