@@ -15,7 +15,7 @@ from bench import instance, jobs, limits, world
 from bench.result import Goal, Result, Side, in_turn
 from bench.scale import Scale
 
-BATCH = 5_000
+BATCH = 10_000
 RUN, READY = "bench_run", "bench_ready"
 
 
@@ -122,7 +122,7 @@ def _stage(cursor: Any, block: bytes) -> None:
 
 
 def _blocks(rows: Any) -> Iterator[bytes]:
-    """The rows in COPY's own text, 5,000 at a time: the limit formats nothing while it is measured."""
+    """The rows in COPY's own text, 10,000 at a time: the limit formats nothing while it is measured."""
     rows = iter(rows)
     while batch := list(islice(rows, BATCH)):
         text = ("\t".join("\\N" if value is None else str(value) for value in row) for row in batch)

@@ -1,6 +1,6 @@
 """Writing usage: each fact once, a changed fact as a new revision, in set-based SQL.
 
-Rows are copied into a staging table and merged from there, so that 5,000 rows cost a handful of
+Rows are copied into a staging table and merged from there, so that 10,000 rows cost a handful of
 statements. All functions run inside the caller's transaction, which rates what was stored and
 moves the watermark in the same commit.
 """

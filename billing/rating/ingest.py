@@ -30,7 +30,7 @@ from portal.core.events.models import EventType
 
 CUT_OFF = frozenset({"unfinished", "truncated"})  # codes of rows that stand at the end of a file that was cut
 ATTEMPTS = 3  # at a batch that meets a deadlock
-BATCH = 5_000  # rows a transaction: large enough for set-based SQL, small enough to lose little
+BATCH = 10_000  # rows a transaction, as many as are rated again at once; 5,000 cost a tenth more CPU
 BATCH_TEXT = 8 << 20  # characters of text a transaction: what is no usage may be of any length
 
 Progress = Callable[[Stored], None]
@@ -72,7 +72,7 @@ def ingest(
     live: Live | None = None,
     progress: Progress | None = None,
 ) -> IngestResult:
-    """Store and rate all rows in transactions of 5,000; the last one moves the watermark.
+    """Store and rate all rows in transactions of 10,000; the last one moves the watermark.
 
     Run again, or after a kill at any point, it stores what is missing and changes nothing else.
     `as_of` defaults to the latest moment that the accepted rows prove; of a `live` source the reading
@@ -266,19 +266,20 @@ class _Proof:
         row: Row | None = None
         until = self.until
         for row in rows:
-            if isinstance(row, BadRow):
-                bad.append(row)
-            elif isinstance(row, BusyHour):
-                sifted.hours.append(row)
-            elif isinstance(row, EnergyHour):
-                sifted.energy.append(row)
-            elif (refused := validation.refuse(row, now=now)) is not None:
-                bad.append(refused)
-            else:
+            if isinstance(row, UsageFact):  # the most by far
+                if (refused := validation.refuse(row, now=now)) is not None:
+                    bad.append(refused)
+                    continue
                 facts.append(row)
                 reaches = row.ended or row.seen_until or 0
                 if reaches > until:
                     until = reaches
+            elif isinstance(row, BadRow):
+                bad.append(row)
+            elif isinstance(row, BusyHour):
+                sifted.hours.append(row)
+            else:
+                sifted.energy.append(row)
         self.until = until
         if row is not None:
             self.torn = isinstance(row, BadRow) and row.code in CUT_OFF
@@ -294,12 +295,8 @@ def _batches(rows: Iterable[Row]) -> Iterator[tuple[list[Row], bool]]:
             yield batch, False
             batch, size = [], 0
         batch.append(row)
-        size += _text(row)
+        if isinstance(row, UsageFact):
+            size += len(row.name) + len(row.node_list)  # of any length
+        elif isinstance(row, BadRow):
+            size += len(row.raw)
     yield batch, True
-
-
-def _text(row: Row) -> int:
-    """Characters of a row that may be of any number."""
-    if isinstance(row, BadRow):
-        return len(row.raw)
-    return len(row.name) + len(row.node_list) if isinstance(row, UsageFact) else 0

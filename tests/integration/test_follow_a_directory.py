@@ -18,7 +18,7 @@ from tests.stories import prove
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
-ROWS, PATIENCE = 12_000, 60
+ROWS, PATIENCE = 22_000, 60  # three transactions of an import
 
 
 def until(what: Callable[[], bool]) -> None:
@@ -85,13 +85,13 @@ def test_killed_at_any_moment_around_the_end_of_a_file_it_converges(
 ) -> None:
     a_lab()
     dice = random.Random(seed)
-    accounting(tmp_path / "march.sacct", rows=6_000, accounts=4)
+    accounting(tmp_path / "march.sacct", rows=11_000, accounts=4)
     command = ("import_usage", "gpu1", "--follow", tmp_path, "--once", "--settle", "0")
     with Operator(database_url) as op:
-        op.is_killed_doing(*command, count=stored, at=5_000, after=dice.uniform(0, 1))
-        op.is_killed_doing(*command, count=stored, at=6_000, after=dice.uniform(0, 0.01))
+        op.is_killed_doing(*command, count=stored, at=10_000, after=dice.uniform(0, 1))
+        op.is_killed_doing(*command, count=stored, at=11_000, after=dice.uniform(0, 0.01))
         op.does(*command)
-    assert stored() == 6_000
+    assert stored() == 11_000
     assert sorted(path.name for path in (tmp_path / "done").iterdir()) == ["march.sacct"]
     assert Cluster.objects.get().complete_through is not None
     prove()
