@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -68,19 +68,6 @@ def family_cpu(parent: int) -> float:
 def exact_cpu(pid: int) -> float:
     """CPU seconds of one process with one thread, to the nanosecond: for what takes few of the clock's ticks."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
-
-
-def served_cpu(parents: Iterable[int]) -> float:
-    """CPU seconds of the children of these processes, all threads, to the nanosecond; of those that live."""
-    total = 0
-    for parent in parents:
-        for child in children(parent):
-            for thread in Path(f"/proc/{child}/task").glob("*/schedstat"):
-                try:
-                    total += int(thread.read_text().split()[0])
-                except OSError:
-                    continue  # ended meanwhile
-    return total / 1e9
 
 
 def _ticks(pid: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from bench import lab_life
-from bench.meter import served_cpu
+from bench.meter import family_cpu
 from bench.pages import at95
 from bench.result import Figure
 from bench.served import Site
@@ -100,7 +100,7 @@ class Sites:
         return [Timed(*sample) for sample in zip(walls, spent, strict=True)]
 
     def _cpu(self) -> float:
-        return served_cpu((self.web.process.pid, self.floor.process.pid, self.postmaster))
+        return sum(family_cpu(pid) for pid in (self.web.process.pid, self.floor.process.pid, self.postmaster))
 
 
 def figures(
