@@ -198,4 +198,6 @@ def test_files_of_strangers_are_refused_before_they_are_kept(
     monkeypatch.undo()
     assert op.post("/operator/clusters/lab/files/", {"file": BytesIO(large)}).status_code == 302
     monkeypatch.setattr(file_uploads, "LARGEST", 1 << 20)
-    assert op.post("/operator/clusters/lab/files/", {"file": BytesIO(large)}).status_code == 400
+    refusal = op.post("/operator/clusters/lab/files/", {"file": BytesIO(large)})
+    assert refusal.status_code == 400
+    assert "at most 1 GiB: export shorter periods" in refusal.content.decode()
