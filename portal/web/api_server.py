@@ -52,7 +52,7 @@ def api_server(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResp
         "is_api_server": True,
         "form": form,
         "groups": [
-            (title, hint, [form[field] for field in names if field in form.fields])
+            (title, hint, [form[field] for field in names if field in form.fields], False)
             for title, hint, names in GROUPS
         ],
     }

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from django.contrib import messages
 from django.db import transaction
+from django.forms.boundfield import BoundField
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from clusters import declared_nodes, pull_schedule, status, watermark
+from clusters import declared_nodes, prometheus_form, pull_schedule, status, watermark
 from clusters.capacity import ModelCapacity
 from clusters.connection_form import METERS, ConnectionForm, GpuStackForm
 from clusters.models import ApiServer, ClusterKind, Connection, Pull, Telemetry
@@ -51,15 +52,23 @@ GROUPS = (
         gettext_noop("Only where the address begins with https."),
         ("ca", "client_certificate", "new_client_key"),
     ),
-    (gettext_noop("Metrics"), "", ("options",)),
+    *prometheus_form.groups(),
+    (gettext_noop("Options"), "", ("options",)),
     (
         gettext_noop("Meters"),
-        gettext_noop("What usage is counted as. Meters are declared under Administration → Declared meters."),
+        gettext_noop("What usage is counted as. Meters are declared under Plans → Meters."),
         tuple(METERS),
     ),
     (gettext_noop("Schedule"), "", ("first_usage_from", "every", "look_back", "coverage_needed")),
     (gettext_noop("Remove secrets"), "", ("forget",)),
 )
+
+RARE = frozenset(title for title, *_ in prometheus_form.groups()) - {"Pods"} | {"Options"}
+"""Groups that are folded while nothing in them is set."""
+FORMS: Mapping[str, type[ConnectionForm]] = {
+    ClusterKind.GPUSTACK: GpuStackForm,
+    ClusterKind.PROMETHEUS: prometheus_form.PrometheusForm,
+}
 
 
 @operator_page("clusters", acts=Right.CLUSTERS)
@@ -88,8 +97,7 @@ def connection(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResp
         detail.cluster.kind = ClusterKind(kind) if kind in WHERE else ClusterKind.SLURM
     row = detail.connection or Connection()
     row.cluster = detail.cluster
-    of_kind = GpuStackForm if detail.cluster.kind == ClusterKind.GPUSTACK else ConnectionForm
-    form = of_kind(request.POST or None, instance=row)
+    form = FORMS.get(detail.cluster.kind, ConnectionForm)(request.POST or None, instance=row)
     if request.method == "POST" and form.is_valid():
         with transaction.atomic():
             if detail.cluster.kind != before:
@@ -104,12 +112,16 @@ def connection(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResp
         "listener": WHERE[ClusterKind(detail.cluster.kind)],
         "form": form,
         "groups": [
-            (title, hint, shown)
+            (title, hint, shown, title in RARE and not any(map(_is_set, shown)))
             for title, hint, names in GROUPS
             if (shown := [form[name] for name in names if name in form.fields and not form[name].is_hidden])
         ],
     }
     return render(request, "operator/connection.html", {"frame": frame, "page": page})
+
+
+def _is_set(field: BoundField) -> bool:
+    return bool(field.errors) or field.value() not in (None, "", "{}", {})
 
 
 def _detail_of(name: str) -> ClusterDetail:
