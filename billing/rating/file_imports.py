@@ -70,7 +70,11 @@ def store_file(
         size += len(piece)
         if size > LARGEST:
             raise FileRefusedError("The file is larger than 1 GiB: export shorter periods.")
-        with connection.cursor() as cursor, cursor.copy(COPY_PART) as copy:
+        with (
+            connection.wrap_database_errors,  # which Django does for no COPY
+            connection.cursor() as cursor,
+            cursor.copy(COPY_PART) as copy,
+        ):
             copy.set_types(["int8", "int4", "bytea"])
             copy.write_row((row.pk, place, piece))
     if not size:

@@ -583,6 +583,7 @@ class Queue:
             self.placed = json.load(file)  # what was sent of each job
 
     def look(self):
+        self.slurm.read_partitions()  # by which shards know their model
         jobs = {}
         for row in self.slurm.jobs():
             jobs.setdefault(row["arrayjobid"], []).append(row)

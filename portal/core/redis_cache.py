@@ -22,11 +22,9 @@ class KeptClient(redis.RedisCacheClient):
         return self._kept[pool]
 
     def count(self, key: str, seconds: int) -> int:
-        client = self.get_client(key, write=True)
-        number = int(client.incr(key))
-        if number == 1:
-            client.expire(key, seconds)
-        return number
+        pipeline = self.get_client(key, write=True).pipeline()
+        number, _ = pipeline.incr(key).expire(key, seconds).execute()
+        return int(number)
 
 
 class RedisCache(redis.RedisCache):

@@ -12,19 +12,21 @@ import re
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import Max
 
 from billing.documents import signing
 from billing.models import SigningKey
 from portal.core import identifiers
-from portal.core.audit.models import Exact
+from portal.core.audit.models import AuditCommit, AuditEntry, Exact
 from portal.core.events.bodies import timestamp
 from portal.sql_files import Statements
 
-COMMITS_AT_ONCE = 500
+COMMITS_AT_ONCE = 100
 POSITION = re.compile(r"[0-9]{1,18}(\.[1-9][0-9]{0,8})?", re.ASCII)
 EXACT_INTEGERS = 2**53  # above, readers of JSON may round
 WRONG_LINES = 20  # that a check names
@@ -78,9 +80,25 @@ def position_of(line: bytes) -> Position:
     try:
         change = json.loads(line)
         commit, place, of = (int(change[name]) for name in ("commit", "place", "of"))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError("It is no line of the history.") from error
     return Position(commit) if place == of else Position(commit, place)
+
+
+def stands(line: bytes) -> bool:
+    """Whether the change of this line is in the history here: it is not where an older backup was restored since."""
+    change = json.loads(line)
+    try:
+        key, at = identifiers.read("chg", change["id"]), datetime.fromisoformat(change["at"])
+    except (KeyError, TypeError, ValueError):
+        return False
+    entries = AuditEntry.objects.filter(pk=key, at=at).values("transaction")
+    return AuditCommit.objects.filter(number=change["commit"], transaction__in=entries).exists()
+
+
+def newest_commit() -> int:
+    """The highest number; 0 before any."""
+    return AuditCommit.objects.aggregate(number=Max("number"))["number"] or 0
 
 
 @dataclass(slots=True)
@@ -104,6 +122,7 @@ def check(content: Iterable[bytes], *, keys: Mapping[str, str]) -> Check:
         result.lines += 1
         try:
             change = json.loads(line, cls=Exact)
+            is_whole = canonical(change) == line.removesuffix(b"\n")
             signature = b64decode(change.pop("signature"), validate=True)
             public = b64decode(keys[change["key"]], validate=True)
             current = change["commit"], change["place"], change["of"]
@@ -111,10 +130,10 @@ def check(content: Iterable[bytes], *, keys: Mapping[str, str]) -> Check:
         except KeyError as error:
             result.object_to(f"its key or a part of it is not there: {error.args[0]!r:.40}.")
             continue
-        except (AttributeError, TypeError, ValueError):
+        except (AttributeError, TypeError, ValueError, RecursionError):
             result.object_to("it is no line of this history.")
             continue
-        if not signing.verifies(signed, signature=signature, public=public):
+        if not (is_whole and signing.verifies(signed, signature=signature, public=public)):
             result.object_to("it is not what was signed.")
             continue
         if before is not None and not _follows(before, current, previous):

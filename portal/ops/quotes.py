@@ -26,7 +26,7 @@ WORDS = {
 }
 """What a refusal calls them, in the language of the whole."""
 LONGEST = 20  # characters of a number
-SHARE = re.compile(r"([1-9][0-9]{0,2})/([1-9][0-9]{0,2})", re.ASCII)
+SHARE = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3})", re.ASCII)
 
 
 def job_of(fields: Mapping[str, str], *, started: datetime) -> UsageFact:

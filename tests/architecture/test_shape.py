@@ -17,7 +17,7 @@ ONE_FILE = {
     ROOT / "deploy" / "slurm" / "clustertab_slurm.py",
 }
 """Sites copy these to login nodes: each is one file by its purpose, and no longer than this many lines."""
-ONE_FILE_CEILING = 725
+ONE_FILE_CEILING = 730
 FUNCTION_CEILING = 60  # lines, docstring and all
 FORBIDDEN_MODULES = {"utils", "helpers", "common", "services", "signals", "misc"}
 ROUNDING_PLACE = ROOT / "billing" / "rules" / "money.py"

@@ -68,6 +68,9 @@ class Slurm:
     def jobs(self) -> list[Mapping[str, str]]:
         return self.rows
 
+    def read_partitions(self) -> None:
+        self.partitions = type(self).partitions
+
 
 def a_row(job: str, state: str = "PD", array: str = "", **fields: str) -> dict[str, str]:
     values = dict.fromkeys(daemon.QUEUE.split(","), "") | {
@@ -202,6 +205,7 @@ def test_quota_051_what_is_held_or_depends_is_reserved_for_when_it_waits(tmp_pat
 def test_shards_that_wait_are_reserved_for_with_the_model_of_their_partition(tmp_path: Path) -> None:
     portal = Portal()
     queue, slurm = a_queue(tmp_path, portal)
+    slurm.partitions = {}  # nothing else has read them where [queue] alone is configured
     slurm.rows = [a_row("9", **{"tres-alloc": "cpu=1,mem=1G,node=1,billing=1,gres/shard=3"})]
     queue.look()
     queue.look()

@@ -19,12 +19,14 @@ from django.core.management import call_command
 from django.db import transaction
 from django.test import Client
 
+from billing.documents import signing
 from billing.models import SigningKey, TaxRate
 from portal.api.resources import exports
 from portal.core.audit import acting_as
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import Tenant
 from portal.env import ROOT
+from portal.ops import audit_lines
 from portal.ops.cli import BadInputError, RefusedError
 from tests.api.door import door
 from tests.builders import an_operator
@@ -117,9 +119,12 @@ def test_what_a_kill_left_of_a_line_is_written_again(file: Path, cut: int) -> No
 
 def test_a_new_file_begins_behind_the_number_that_is_given_and_fits_to_the_one_before(file: Path) -> None:
     upto = run("export_audit", file)["commit"]
+    new = file.with_name("next.jsonl")
+    assert run("export_audit", new, "--after", upto)["lines"] == 0  # nothing has changed yet
     rate("5", "g", "h")
     new = file.with_name("next.jsonl")
     assert run("export_audit", new, "--after", upto)["lines"] == 2
+    assert run("export_audit", new, "--after", upto)["lines"] == 0  # which may stay in the line of cron
     assert verified(file, new)["wrong"] == []
     assert verified(new, file)["wrong"] == [
         "Line 3: changes before it are missing, or it stands in another place."
@@ -150,6 +155,11 @@ def test_what_is_left_out_moved_changed_or_forged_is_named(file: Path) -> None:
         f"Line {end + 1}: it is no line of this history.",
         f"Line {end + 2}: it is no line of this history.",
     ]
+    twice = b'{"who":"mallory@evil.example",' + lines[-1][1:]
+    assert wrong(*lines[:-1], twice) == [
+        f"Line {end}: it is not what was signed."
+    ]  # a reader may keep the first
+    assert wrong(*lines, b"[" * 200_000 + b"\n") == [f"Line {end + 1}: it is no line of this history."]
     stranger = lines[-1].replace(SigningKey.objects.get().name.encode(), b"0123456789abcdef")
     assert wrong(*lines[:-1], stranger) == [
         f"Line {end}: its key or a part of it is not there: '0123456789abcdef'."
@@ -191,15 +201,45 @@ def test_a_line_is_canonical_json_whatever_people_write_into_it(file: Path) -> N
     Ed25519PublicKey.from_public_bytes(public).verify(signature, signed)
 
 
+def test_after_an_older_backup_was_restored_nothing_is_exported_as_if_it_fitted(file: Path) -> None:
+    run("export_audit", file)
+    change = read(file)[-1] | {
+        "at": "2026-03-01T10:00:00.000001Z"
+    }  # another one had this number before the restore
+    del change["signature"]
+    signature = signing.sign(audit_lines.canonical(change), key=SigningKey.objects.get())
+    content = audit_lines.canonical(change | {"signature": signature}) + b"\n"
+    file.write_bytes(content)
+    rate("5", "g")
+    with pytest.raises(RefusedError, match="which this history does not have: an older backup was restored"):
+        run("export_audit", file)
+    assert file.read_bytes() == content
+    answer = door(an_operator(), None, "audit:read").get(f"/exports/audit?after={change['commit'] + 90}")
+    assert answer.status == 409
+    assert "an older backup may have been restored" in answer.body["detail"]
+
+
 def test_files_that_are_no_history_are_left_as_they_are(file: Path) -> None:
     file.write_text("Dear diary,\n")
     with pytest.raises(RefusedError, match="does not end with a line of the history: name another file"):
         run("export_audit", file)
     assert file.read_text() == "Dear diary,\n"
+    for other in (b'{"access_key":"secret"}', b"one\ntwo", b"\n", b"[" * 100_000 + b"\n"):
+        file.write_bytes(other)
+        with pytest.raises(RefusedError, match="does not end with a line of the history: name another file"):
+            run("export_audit", file)
+        assert file.read_bytes() == other
     file.unlink()
-    run("export_audit", file)
-    with pytest.raises(BadInputError, match="goes on behind the last: leave --after out"):
-        run("export_audit", file, "--after", 3)
+    last = run("export_audit", file)["commit"]
+    with pytest.raises(
+        BadInputError, match=f"ends with commit {last}, so nothing can begin after {last + 1}"
+    ):
+        run("export_audit", file, "--after", last + 1)
+    with pytest.raises(BadInputError, match=f"has no commit {last + 1} yet"):
+        run("export_audit", file.with_name("new.jsonl"), "--after", last + 1)
+    with pytest.raises(BadInputError, match="0 or more"):
+        run("export_audit", file, "--after", -1)
+    assert file.stat().st_mode & 0o777 == 0o640
     with pytest.raises(RefusedError, match="cannot be written"):
         run("export_audit", file.parent)
     with pytest.raises(RefusedError, match="cannot be read"):

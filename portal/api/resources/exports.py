@@ -101,6 +101,7 @@ class Audit(Endpoint):
     """The history of changes as signed lines of JSON in the order of commits, at most 1,000 of them; none: no more."""
 
     scope = "audit:read"
+    longest_query = "60s"  # one transaction may have changed very many rows
     content_type = "application/x-ndjson"
     refusals = (VaultError,)
     parameters = (AFTER,)
@@ -110,6 +111,8 @@ class Audit(Endpoint):
         key = SigningKey.objects.filter(until=None).first()
         if key is None:
             raise conflict("No key signs yet: ClusterTab makes it with its first document or export_audit.")
+        if self.query["after"].commit > audit_lines.newest_commit():
+            raise conflict("This history has no such commit: an older backup may have been restored.")
         lines = audit_lines.lines(behind=self.query["after"], key=key)
         return _file(itertools.islice(lines, LINES), "audit.jsonl", self.content_type)
 

@@ -46,7 +46,7 @@ def make(cluster: str, moment: datetime) -> Iterator[Row | BusyHour]:
 def made_apart(cluster: str, moment: datetime) -> Iterator[Iterator[Row | BusyHour]]:
     """The same rows, from a process that begins with the block and does not outlive it.
 
-    Raises CalledProcessError behind the last row of one that ended badly.
+    Raises CalledProcessError behind the last row of one that ended badly, and EOFError or UnpicklingError within one.
     """
     command = [sys.executable, "-m", "portal.dev.demo_data.rows", cluster, str(int(moment.timestamp()))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
