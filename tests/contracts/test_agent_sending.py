@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import time
 from email.utils import formatdate
@@ -102,7 +103,9 @@ def test_with_a_wrong_clock_nothing_is_sent(
         sender = a_sender(tmp_path, requests.url, 3)
         assert sender.send(time.monotonic() + 60) > 0
     assert requests.pushed == []
-    assert f"differ by {ahead}" in capsys.readouterr().err.replace("899", "900").replace("901", "900")
+    shown = re.search(r"differ by (-?\d+) s", capsys.readouterr().err)
+    assert shown
+    assert abs(int(shown[1]) - ahead) < 60  # however slow the machine is
 
 
 def test_another_server_than_ours_gets_no_key(tmp_path: Path) -> None:
