@@ -252,7 +252,7 @@ def test_a_siem_fetches_them_over_http(file: Path) -> None:
     siem = door(an_operator(), None, "audit:read")
     lines += siem.get(f"/exports/audit?after={read(file)[-1]['commit']}").raw.splitlines(keepends=True)
     whole = siem.get("/exports/audit")
-    assert whole.headers["Content-Type"] == "application/x-ndjson"
+    assert whole.headers["Content-Type"] == "text/plain; charset=utf-8"
     assert whole.raw.splitlines(keepends=True) == lines
     place = next(place for place, line in enumerate(lines) if json.loads(line)["place"] == 2)
     middle = json.loads(lines[place])

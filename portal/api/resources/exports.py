@@ -102,7 +102,7 @@ class Audit(Endpoint):
 
     scope = "audit:read"
     longest_query = "60s"  # one transaction may have changed very many rows
-    content_type = "application/x-ndjson"
+    content_type = "text/plain; charset=utf-8"  # JSON lines have no type that generated clients read
     refusals = (VaultError,)
     parameters = (AFTER,)
 
