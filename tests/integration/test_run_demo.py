@@ -109,7 +109,7 @@ def test_the_demo_survives_whatever_is_killed_and_stops_when_told(demo: Demo) ->
     first = demo.start()
     assert demo.answers()
     assert steps(demo.printed()) == STEPS
-    assert demo.logs() == {"setup", "static", "sandbox", "web", "worker", "puller", "scheduler"}
+    assert demo.logs() == {"setup", "static", "bytecode", "sandbox", "web", "worker", "puller", "scheduler"}
     collected = (demo.home / "logs" / "static.log").stat().st_mtime_ns
     assert (demo.home / "postgres" / "password").read_text() not in demo.printed()
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from billing.rating import pulls
+from billing.rating.ingest import BATCH
 from billing.rating.pulls import PullError, PullOutcome
 from clusters.connectors.base import ConnectorError
 from clusters.models import Cluster, Connection, Pull, UsageRecord, VanishedRun
@@ -110,14 +111,14 @@ def test_a_catch_up_that_breaks_off_goes_on_where_it_was() -> None:
 
 def test_a_pass_that_fails_keeps_its_rows_and_moves_nothing() -> None:
     cluster = a_connection().cluster
-    slurm = Scheduler([a_job(started="2026-03-01 10:00", ended="2026-03-01 11:00") for _ in range(5001)])
+    slurm = Scheduler([a_job(started="2026-03-01 10:00", ended="2026-03-01 11:00") for _ in range(BATCH + 1)])
     slurm.fails = ConnectorError("The answer broke off; it is asked again by itself.", retry=True)
     pulled = slurm.pulled(cluster, "2026-03-01 12:00")
     assert (pulled.outcome, pulled.error) == (
         PullOutcome.FAILED,
         "The answer broke off; it is asked again by itself.",
     )
-    assert UsageRecord.objects.count() == 5000
+    assert UsageRecord.objects.count() == BATCH
     assert read_through(cluster) == "never"
     pull = Pull.objects.get()
     assert (pull.outcome, pull.error) == (Pull.Outcome.FAILED, pulled.error)

@@ -37,7 +37,10 @@ def test_quota_034_a_job_that_starts_later_has_a_grace_and_warnings_of_its_own(l
     assert lab.ends().ended == 1
     assert [lab.state_of(number) for number in (71, 72)] == ["CANCELLED", "RUNNING"]
     old, new = QuotaEnding.objects.order_by("pk")
-    assert (old.state, old.closed_at, old.jobs) == ("done", at("2026-03-05 14:00"), ["71"])
+    assert (old.state, old.jobs) == ("done", ["71"])
+    assert (
+        at("2026-03-05 14:00") <= old.closed_at < at("2026-03-05 14:01")
+    )  # by a slow machine a second later
     assert (new.state, new.due_at, new.jobs) == ("announced", at("2026-03-05 16:00"), [])
     lab.goes_by()
     assert len(subjects("running jobs end at 2026-03-05 16:00")) == 1
