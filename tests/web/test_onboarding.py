@@ -201,3 +201,13 @@ def test_files_of_strangers_are_refused_before_they_are_kept(
     refusal = op.post("/operator/clusters/lab/files/", {"file": BytesIO(large)})
     assert refusal.status_code == 400
     assert "at most 1 GiB: export shorter periods" in refusal.content.decode()
+
+
+def test_a_failure_of_ours_has_a_page_that_needs_nothing() -> None:
+    from django.test import RequestFactory
+    from django.views.defaults import server_error
+
+    page = server_error(RequestFactory().get("/")).content.decode()
+    assert "Something broke on our side" in page
+    assert "no usage is lost" in page
+    assert 'href="/"' in page
