@@ -233,6 +233,11 @@ class ConnectionForm(AddressForm[Connection]):
         return super().save(commit)
 
 
+def meter_choices() -> list[tuple[str, str]]:
+    """The declared meters. One query."""
+    return [(name, name) for name in DeclaredMeter.objects.order_by("name").values_list("name", flat=True)]
+
+
 class GpuStackForm(ConnectionForm):
     """How usage of a GPUStack is read: what each kind is counted as is chosen among the declared meters."""
 
@@ -243,8 +248,7 @@ class GpuStackForm(ConnectionForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        meters = DeclaredMeter.objects.order_by("name").values_list("name", flat=True)
-        choices = [("", "Not read"), *((name, name) for name in meters)]
+        choices = [("", "Not read"), *meter_choices()]
         for name in METERS:
             cast("forms.ChoiceField", self.fields[name]).choices = choices
             self.initial[name] = self.instance.options.get(name, "")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from django import forms
 
-from clusters.connection_form import ConnectionForm
+from clusters.connection_form import ConnectionForm, meter_choices
 from clusters.connectors.base import ConnectorError
-from clusters.models import DeclaredMeter
 from portal.excerpt import NO_CHOICE
 from portal.sentences import sentence
 
@@ -170,9 +169,7 @@ class PrometheusForm(ConnectionForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        meters = [
-            (name, name) for name in DeclaredMeter.objects.order_by("name").values_list("name", flat=True)
-        ]
+        meters = meter_choices()
         rest = copy.deepcopy(self.instance.options or {})
         for option in OPTIONS:
             value = _take(rest, option.path)
@@ -183,7 +180,7 @@ class PrometheusForm(ConnectionForm):
         self.fields[
             "options"
         ].help_text = "As a JSON object, with the keys of the documentation: labels, models, shares …"
-        self.order_fields([option.name for option in OPTIONS])  # before the options, which are made of them
+        self.order_fields(list(names_of(OPTIONS)))  # before the options, which are made of them
 
     def clean_options(self) -> dict[str, Any]:
         from clusters.connectors.prometheus.option_parsing import options_from  # loads the client
@@ -211,29 +208,23 @@ class PrometheusForm(ConnectionForm):
         return name if name in self.fields else "options"
 
 
-def groups() -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Titles, hints and names of the fields, as the page shows them."""
-    yield "Pods", "", tuple(option.name for option in PODS)
-    yield (
-        "What is read beside GPUs",
-        "Meters are declared under Plans → Meters.",
-        tuple(option.name for option in HELD),
-    )
-    yield "Tokens of models", "", tuple(option.name for option in TOKENS)
+def names_of(options: Iterable[Option]) -> tuple[str, ...]:
+    """Of their fields."""
+    return tuple(option.name for option in options)
 
 
 def _field(option: Option, meters: list[tuple[str, str]], value: object) -> forms.Field:
     if option.choices is None and not option.is_meter:
         return forms.CharField(required=False, label=option.label, help_text=option.help)
-    known = meters if option.is_meter else list((option.choices or {}).items())
+    choices = meters if option.is_meter else list((option.choices or {}).items())
     standard = option.standard or "Not read"
-    if isinstance(value, str) and value and value not in dict(known):
-        known = [*known, (value, value)]  # what is stored stays to be chosen, whatever was declared since
+    if isinstance(value, str) and value and value not in dict(choices):
+        choices = [*choices, (value, value)]  # what is stored stays to be chosen, whatever was declared since
     return forms.ChoiceField(
         required=False,
         label=option.label,
         help_text=option.help,
-        choices=[("", standard if option.is_meter else f"Standard: {standard}"), *known],
+        choices=[("", standard if option.is_meter else f"Standard: {standard}"), *choices],
         error_messages=NO_CHOICE,
     )
 

@@ -5,22 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 from django.contrib import messages
 from django.db import transaction
+from django.forms import BaseForm
 from django.forms.boundfield import BoundField
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from clusters import declared_nodes, prometheus_form, pull_schedule, status, watermark
+from clusters import declared_nodes, pull_schedule, status, watermark
 from clusters.capacity import ModelCapacity
 from clusters.connection_form import METERS, ConnectionForm, GpuStackForm
 from clusters.models import ApiServer, ClusterKind, Connection, Pull, Telemetry
 from clusters.models.connection import SECRETS, WHERE
+from clusters.prometheus_form import HELD, PODS, TOKENS, PrometheusForm, names_of
 from clusters.status import ClusterDetail
 from portal.core.outbox import outbox
 from portal.core.tenants.access import Right
@@ -40,34 +42,53 @@ OUTCOMES = {
     Pull.Outcome.DONE: Badge(label=gettext_noop("Done"), tone="ok"),
     Pull.Outcome.FAILED: Badge(label=gettext_noop("Failed"), tone="late"),
 }
+
+
+class Group(NamedTuple):
+    """Fields under one title; of a `is_rare` one they are folded while nothing in them is set."""
+
+    title: str
+    hint: str
+    names: tuple[str, ...]
+    is_rare: bool = False
+
+    def shown(self, form: BaseForm) -> list[BoundField]:
+        """Those that the form has."""
+        return [form[name] for name in self.names if name in form.fields and not form[name].is_hidden]
+
+
 GROUPS = (
-    (gettext_noop("Address"), "", ("base_url", "unix_socket", "slurm_cluster", "enabled")),
-    (
+    Group(gettext_noop("Address"), "", ("base_url", "unix_socket", "slurm_cluster", "enabled")),
+    Group(
         gettext_noop("Authentication"),
         gettext_noop("Choose one method. Secrets are stored encrypted and never shown again."),
         ("user", "new_password", "new_token", "new_jwt_key", "new_aws", "new_headers"),
     ),
-    (
+    Group(
         "TLS",
         gettext_noop("Only where the address begins with https."),
         ("ca", "client_certificate", "new_client_key"),
     ),
-    *prometheus_form.groups(),
-    (gettext_noop("Options"), "", ("options",)),
-    (
+    Group(gettext_noop("Pods"), "", names_of(PODS)),
+    Group(
+        gettext_noop("What is read beside GPUs"),
+        gettext_noop("Meters are declared under Plans → Meters."),
+        names_of(HELD),
+        is_rare=True,
+    ),
+    Group(gettext_noop("Tokens of models"), "", names_of(TOKENS), is_rare=True),
+    Group(gettext_noop("Options"), "", ("options",), is_rare=True),
+    Group(
         gettext_noop("Meters"),
         gettext_noop("What usage is counted as. Meters are declared under Plans → Meters."),
         tuple(METERS),
     ),
-    (gettext_noop("Schedule"), "", ("first_usage_from", "every", "look_back", "coverage_needed")),
-    (gettext_noop("Remove secrets"), "", ("forget",)),
+    Group(gettext_noop("Schedule"), "", ("first_usage_from", "every", "look_back", "coverage_needed")),
+    Group(gettext_noop("Remove secrets"), "", ("forget",)),
 )
-
-RARE = frozenset(title for title, *_ in prometheus_form.groups()) - {"Pods"} | {"Options"}
-"""Groups that are folded while nothing in them is set."""
 FORMS: Mapping[str, type[ConnectionForm]] = {
     ClusterKind.GPUSTACK: GpuStackForm,
-    ClusterKind.PROMETHEUS: prometheus_form.PrometheusForm,
+    ClusterKind.PROMETHEUS: PrometheusForm,
 }
 
 
@@ -112,9 +133,9 @@ def connection(request: HttpRequest, frame: PageFrame, *, name: str) -> HttpResp
         "listener": WHERE[ClusterKind(detail.cluster.kind)],
         "form": form,
         "groups": [
-            (title, hint, shown, title in RARE and not any(map(_is_set, shown)))
-            for title, hint, names in GROUPS
-            if (shown := [form[name] for name in names if name in form.fields and not form[name].is_hidden])
+            (group.title, group.hint, shown, group.is_rare and not any(map(_is_set, shown)))
+            for group in GROUPS
+            if (shown := group.shown(form))
         ],
     }
     return render(request, "operator/connection.html", {"frame": frame, "page": page})
