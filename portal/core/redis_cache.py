@@ -35,6 +35,6 @@ class RedisCache(redis.RedisCache):
         self._class = KeptClient
 
     def count(self, key: str, seconds: int) -> int:
-        """One more than before, from 1 on; forgotten `seconds` after the first. One round trip: `incr` takes two."""
+        """One more than before, from 1 on; forgotten `seconds` after the last. One round trip: `incr` takes two."""
         client: KeptClient = self._cache  # type: ignore[assignment]  # of `_class`
         return client.count(self.make_and_validate_key(key), seconds)

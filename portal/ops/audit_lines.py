@@ -2,7 +2,7 @@
 
 Each line is one change, in the canonical form of RFC 8785, with a signature of the operator's key under the rest of it.
 It says its commit's number, that of the commit before, and its place among the changes of its commit: so a reader sees
-that nothing is missing, and goes on behind any line, whoever wrote it.
+that nothing is missing, and goes on behind any line.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from django.db import connection, transaction
@@ -22,13 +21,13 @@ from django.db.models import Max
 from billing.documents import signing
 from billing.models import SigningKey
 from portal.core import identifiers
-from portal.core.audit.models import AuditCommit, AuditEntry, Exact
+from portal.core.audit.models import AuditCommit, AuditEntry, Exact, as_exact_json
 from portal.core.events.bodies import timestamp
 from portal.sql_files import Statements
 
 COMMITS_AT_ONCE = 100
+LONGEST = 64 << 20  # bytes of a line; what is longer is none of the history
 POSITION = re.compile(r"[0-9]{1,18}(\.[1-9][0-9]{0,8})?", re.ASCII)
-EXACT_INTEGERS = 2**53  # above, readers of JSON may round
 WRONG_LINES = 20  # that a check names
 
 sql = Statements(__file__, "audit_lines.sql")
@@ -42,7 +41,7 @@ class Position:
     place: int = 0
 
 
-def lines(*, behind: Position, key: SigningKey) -> Iterator[bytes]:
+def lines(*, behind: Position, key: SigningKey) -> Generator[bytes]:
     """All changes that are committed, from the first behind the position on, each with its line end.
 
     Holds what one commit after the other brings, never more than some rows. Raises VaultError.
@@ -85,7 +84,7 @@ def position_of(line: bytes) -> Position:
     return Position(commit) if place == of else Position(commit, place)
 
 
-def stands(line: bytes) -> bool:
+def is_in_history(line: bytes) -> bool:
     """Whether the change of this line is in the history here: it is not where an older backup was restored since."""
     change = json.loads(line)
     try:
@@ -169,7 +168,7 @@ def _change(row: tuple[Any, ...]) -> dict[str, Any]:
     number, previous, place, of, pk, at, who, through, why, tenant, slug, table, key, operation, *columns = (
         row
     )
-    before, after = (None if text is None else _plain(json.loads(text, cls=Exact)) for text in columns)
+    before, after = (None if text is None else as_exact_json(json.loads(text, cls=Exact)) for text in columns)
     return {
         "commit": number,
         "previous": previous,
@@ -187,17 +186,6 @@ def _change(row: tuple[Any, ...]) -> dict[str, Any]:
         "before": before,
         "after": after,
     }
-
-
-def _plain(value: Any) -> Any:
-    """Amounts and what is too large for some readers of JSON as text, with all their digits."""
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    return str(value) if isinstance(value, int) and abs(value) >= EXACT_INTEGERS else value
 
 
 def _rows(statement: str, values: dict[str, int]) -> list[tuple[Any, ...]]:

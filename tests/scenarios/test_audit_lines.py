@@ -23,7 +23,7 @@ from billing.documents import signing
 from billing.models import SigningKey, TaxRate
 from portal.api.resources import exports
 from portal.core.audit import acting_as
-from portal.core.audit.models import AuditEntry
+from portal.core.audit.models import AuditEntry, as_exact_json
 from portal.core.tenants.models import Tenant
 from portal.env import ROOT
 from portal.ops import audit_lines
@@ -277,3 +277,20 @@ def test_before_any_key_signs_that_is_said() -> None:
     answer = door(an_operator(), None, "audit:read").get("/exports/audit")
     assert answer.status == 409
     assert "No key signs yet" in answer.body["detail"]
+
+
+def test_numbers_that_readers_of_json_would_round_are_text_with_all_their_digits() -> None:
+    value = {
+        "rate": Decimal("0.0000001"),
+        "cents": 2**53 - 1,
+        "record": 2**53,
+        "is": True,
+        "of": [Decimal("1E+3"), None],
+    }
+    assert as_exact_json(value) == {
+        "rate": "0.0000001",
+        "cents": 9007199254740991,
+        "record": "9007199254740992",
+        "is": True,
+        "of": ["1000", None],
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from datetime import date
 from tempfile import SpooledTemporaryFile
@@ -113,8 +114,8 @@ class Audit(Endpoint):
             raise conflict("No key signs yet: ClusterTab makes it with its first document or export_audit.")
         if self.query["after"].commit > audit_lines.newest_commit():
             raise conflict("This history has no such commit: an older backup may have been restored.")
-        lines = audit_lines.lines(behind=self.query["after"], key=key)
-        return _file(itertools.islice(lines, LINES), "audit.jsonl", self.content_type)
+        with closing(audit_lines.lines(behind=self.query["after"], key=key)) as lines:
+            return _file(itertools.islice(lines, LINES), "audit.jsonl", self.content_type)
 
 
 def _file(pieces: Iterable[bytes], name: str, content_type: str = CSV) -> HttpResponseBase:

@@ -10,12 +10,25 @@ from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Model
 
+EXACT_INTEGERS = 2**53  # above, readers of JSON may round
+
 
 class Exact(json.JSONDecoder):
     """Numbers as the columns had them: an amount is never a float."""
 
     def __init__(self) -> None:
         super().__init__(parse_float=Decimal)
+
+
+def as_exact_json(value: Any) -> Any:
+    """A value of `Exact` for programs: amounts, and what is too large for some readers of JSON, as text in full."""
+    if isinstance(value, dict):
+        return {name: as_exact_json(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [as_exact_json(one) for one in value]
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return str(value) if isinstance(value, int) and abs(value) >= EXACT_INTEGERS else value
 
 
 class Operation(models.TextChoices):

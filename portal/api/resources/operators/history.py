@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from django.http import HttpResponse
@@ -13,7 +12,7 @@ from portal.api.fields import IdField, MomentField
 from portal.api.problems import bad_parameter
 from portal.api.resources.operators.endpoint import TENANT, OperatorEndpoint
 from portal.core.audit.history import changes
-from portal.core.audit.models import AuditEntry, Operation
+from portal.core.audit.models import AuditEntry, Operation, as_exact_json
 from portal.core.tenants.models import Tenant
 
 
@@ -21,7 +20,7 @@ class Columns(serializers.JSONField):
     """Columns by name; amounts with all their digits, as strings."""
 
     def to_representation(self, value: Any) -> Any:
-        return None if value is None else json.loads(json.dumps(value, default=str))
+        return as_exact_json(value)
 
 
 class ChangeSerializer(serializers.ModelSerializer[AuditEntry]):

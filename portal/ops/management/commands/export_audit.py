@@ -16,7 +16,6 @@ from portal.ops import audit_lines
 from portal.ops.audit_lines import Position
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
 
-LONGEST = 64 << 20  # bytes of one line
 TAIL = 64 << 10  # bytes that are read from the end at first
 BEGINNING = b'{"after":'  # of each line: names are in order
 
@@ -73,7 +72,7 @@ def _position(path: Path, file: BinaryIO, after: Position) -> Position:
             raise BadInputError(
                 f"{path} ends with commit {behind.commit}, so nothing can begin after {after.commit}."
             )
-        if not audit_lines.stands(line):
+        if not audit_lines.is_in_history(line):
             raise RefusedError(
                 f"{path} ends with commit {behind.commit}, which this history does not have: an older backup was "
                 "restored. Begin a new file."
@@ -97,7 +96,7 @@ def _last_line(path: Path, file: BinaryIO) -> tuple[bytes, int]:
         line_begin = content.rfind(b"\n", 0, max(0, end - 1)) + 1
         if begin == 0 or line_begin:
             break
-        if span > LONGEST:
+        if span > audit_lines.LONGEST:
             raise RefusedError(
                 f"The last line of {path} is longer than any of the history: name another file."
             )

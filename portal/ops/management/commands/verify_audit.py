@@ -13,8 +13,6 @@ from billing.models import SigningKey
 from portal.ops import audit_lines
 from portal.ops.cli import Answer, OperatorCommand, RefusedError
 
-LONGEST = 64 << 20  # bytes; what is longer is no line of the history
-
 
 class Command(OperatorCommand):
     help = "Check exported lines of the history: each signature, and that no change between them is missing."
@@ -45,5 +43,5 @@ class Command(OperatorCommand):
 
 def _lines(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while line := file.readline(LONGEST):
+        while line := file.readline(audit_lines.LONGEST):
             yield line
