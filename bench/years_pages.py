@@ -68,20 +68,20 @@ class Sites:
     postmaster: int
 
     def of_tenants(self, name: str, large: Look, other: Look) -> Iterator[Figure]:
-        asked = [_count(look, name) for look in (large, other)]
+        queries = [_count(look, name) for look in (large, other)]
         works = [_request(self.web, look, name) for look in (large, other)]
         if streams(name):
             most, few = self._in_turn(*works)
         else:
             most, few, least = self._in_turn(*works, _same_size(self.web, self.floor, other, name))
-            yield _beside(name, few, least, asked[1], "the smallest site's", TIMES_FLOOR)
-        yield _beside(f"{name} of the largest", most, few, asked[0], "an ordinary one's", TIMES_ORDINARY)
+            yield _figure(name, few, least, queries[1], "the smallest site's", TIMES_FLOOR)
+        yield _figure(f"{name} of the largest", most, few, queries[0], "an ordinary one's", TIMES_ORDINARY)
 
     def of_operators(self, name: str, look: Look) -> Figure:
-        asked = _count(look, name)
+        queries = _count(look, name)
         least = self.floor_page if streams(name) else _same_size(self.web, self.floor, look, name)
         ours, smallest = self._in_turn(_request(self.web, look, name), least)
-        return _beside(f"operator: {name}", ours, smallest, asked, "the smallest site's", TIMES_FLOOR)
+        return _figure(f"operator: {name}", ours, smallest, queries, "the smallest site's", TIMES_FLOOR)
 
     def floor_page(self) -> object:
         return self.floor.get("/floor/0/")
@@ -116,8 +116,8 @@ def figures(
         yield sites.of_operators(name, operators)
 
 
-def _beside(name: str, ours: Timed, other: Timed, asked: int, of: str, goal: float) -> Figure:
-    title = f"{name}: {asked} queries, p95 {ours.text()}; in times of {of}, {other.text()}"
+def _figure(name: str, ours: Timed, other: Timed, queries: int, of: str, goal: float) -> Figure:
+    title = f"{name}: {queries} queries, p95 {ours.text()}; in times of {of}, {other.text()}"
     return Figure(f"{title}, CPU {ours.cpu / other.cpu:.2f} ×", ours.late / other.late, goal)
 
 

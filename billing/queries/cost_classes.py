@@ -34,10 +34,10 @@ def bounds(tenant: Tenant, period: BillingPeriod, *, behind: Decimal | None) -> 
     """
     with connection.cursor() as cursor:
         cursor.execute(_RANKS, {"tenant": tenant.pk, "period": period.pk})
-        dearest, kept = cursor.fetchone()
-    if not dearest or kept is None:
+        dearest, floor_cost = cursor.fetchone()
+    if not dearest or floor_cost is None:
         return []
-    start = cost_class((kept if behind is None else min(behind, kept)) / dearest)
+    start = cost_class((floor_cost if behind is None else min(behind, floor_cost)) / dearest)
     return [Bound(start - down, dearest * CLASSES[start - down - 1]) for down in DOWN if start > down]
 
 

@@ -44,7 +44,7 @@ DEFAULT_SHARES: Mapping[tuple[str, str], Share] = MappingProxyType(
 _OF_FOUR = ("a30", "rtx-pro-6000")
 _SLICES = 7  # of other models
 _PROFILE = re.compile(r"(?:\d+c\.)?((\d)g\.\d+gb)(?:[+.-][a-z.+-]+)?")
-_SHARE = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})", re.ASCII)
+SHARE = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})", re.ASCII)
 _MEMORY = re.compile(r"\d+gb")
 
 
@@ -103,7 +103,7 @@ def own_shares(value: object, key: str) -> OwnShares:
     rows: list[tuple[str, str, int, int]] = []
     for model, profiles in _table(value, key).items():
         for profile, text in _table(profiles, f"{key}.{model}").items():
-            part = _SHARE.fullmatch(text) if type(text) is str else None
+            part = SHARE.fullmatch(text) if type(text) is str else None
             if part is None or int(part[1]) > int(part[2]):
                 raise ConnectorError(
                     "option-share",

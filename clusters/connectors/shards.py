@@ -93,8 +93,12 @@ def largest_shard(model: str, shares: OwnShares) -> GpuType:
     if not rows:
         raise UnreadableError("tres-shard", node="-")
     models = {row.model for row in rows}
-    share = max((row.share for row in rows), key=lambda share: Fraction(*share))
-    return GpuType(model or (models.pop() if len(models) == 1 else ""), "", share)
+    return GpuType(model or (models.pop() if len(models) == 1 else ""), "", largest_share(rows))
+
+
+def largest_share(rows: Iterable[ShardRow]) -> Share:
+    """That a shard of one of them is of its GPU."""
+    return max((row.share for row in rows), key=lambda share: Fraction(*share))
 
 
 def _names(nodes: str) -> Iterable[str]:

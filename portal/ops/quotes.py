@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from fractions import Fraction
@@ -13,6 +12,7 @@ from billing.rules.money import Money, decimal_of, decimal_text, rounded_text
 from billing.rules.tiers import as_terms
 from billing.simulation.quotes import Part, Quote, QuoteError
 from clusters.connectors.base import UsageFact
+from clusters.connectors.mig import SHARE
 from portal.excerpt import quoted
 from portal.ops.cli import instant_text
 
@@ -26,7 +26,6 @@ WORDS = {
 }
 """What a refusal calls them, in the language of the whole."""
 LONGEST = 20  # characters of a number
-SHARE = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3})", re.ASCII)
 
 
 def job_of(fields: Mapping[str, str], *, started: datetime) -> UsageFact:

@@ -20,11 +20,12 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from itertools import chain
+from typing import TYPE_CHECKING, cast
 
 from msgspec import structs
 
 from clusters.connectors import sums
-from clusters.connectors.base import Rejection, Row, UsageFact
+from clusters.connectors.base import Row, UsageFact
 from clusters.connectors.prometheus.allocations import spelled
 from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, MINUTE
@@ -37,6 +38,9 @@ from clusters.connectors.prometheus.responses import Sample, Series
 from clusters.connectors.prometheus.runs import SHORT
 from clusters.connectors.prometheus.samples import HALF, ByParts
 from clusters.connectors.sums import MeterUnits, StoredSums
+
+if TYPE_CHECKING:
+    from clusters.connectors.base import Rejection
 
 CPU = "container_cpu_usage_seconds_total"
 MEMORY = "container_memory_working_set_bytes"
@@ -92,7 +96,7 @@ class PodUse:
         an earlier reading had is revised to 0 where its pod was measured and has not used more, or was not there.
         """
         pods = pods_of(facts)
-        by_uid = {pod.uid: pod for those in pods.values() for pod in those}
+        by_uid = {pod.uid: pod for same_name in pods.values() for pod in same_name}
         for one in chain.from_iterable(ByParts(self.client, hours, partial(self._read, pods))):
             yield from one.rows
             for fact in self.stored(PREFIX, one.hour, one.hour + HOUR):
@@ -279,14 +283,14 @@ class PodUse:
             start=datetime.fromtimestamp(max(pod.started, hour), UTC),
             end=datetime.fromtimestamp(min(pod.until, hour + HOUR), UTC),
         )
-        row = sums.fact_of(
+        refusal = sums.fact_of(  # without a declared meter, or of too much
             one,
             event_id=fact.job_id,
             key=key,
             raw=json.dumps(structs.asdict(one), default=str, sort_keys=True),
             meters=self.meters,
         )
-        return row.row if isinstance(row, Rejection) else row
+        return cast("Rejection", refusal).row
 
 
 Cut = dict[str, Sequence[Held]]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from typing import Any, TypeVar
 
 from clusters.connectors.acts import (
@@ -22,7 +21,7 @@ from clusters.connectors.acts import (
     differences,
 )
 from clusters.connectors.base import ConnectorError
-from clusters.connectors.shards import ShardRow
+from clusters.connectors.shards import ShardRow, largest_share
 from clusters.connectors.slurm import associations, decode, faults
 from clusters.connectors.slurm.rest import SlurmRest
 from portal.excerpt import excerpt, quoted
@@ -276,7 +275,7 @@ class SlurmActs:
         notes = ["It takes effect where slurm.conf has AccountingStorageEnforce=limits."]
         if self._shards and "" in ceiling.gpus:
             gpus = ceiling.gpus[""]
-            part, whole = max((row.share for row in self._shards), key=lambda share: Fraction(*share))
+            part, whole = largest_share(self._shards)
             names[SHARD_STARTS] = gpus * whole // part
             notes.append(SHARDS_APART.format(shards=names[SHARD_STARTS], gpus=gpus))
         elif self._shards and ceiling.gpus:
