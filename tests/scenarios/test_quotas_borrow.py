@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from billing.admission.check import check_job
 from billing.admission.reserve import reserve_job
@@ -173,9 +174,8 @@ def test_quota_062_what_a_job_needs_comes_from_its_own_first(lab: PoolLab) -> No
     job = a_job(gpus=8, started="2026-03-05 12:01", ended="2026-03-05 18:01")  # 96.00
     (need,) = check_job(tenant=lab.tenant, cluster="gpu1", job=job, now=lab.now).needs
     assert (need.fits, whole(need.amount, need.borrows)) == (True, [96, 56])
-    longer = replace(
-        job, ended=(job.ended or 0) + 10 * 3600, seen_until=(job.ended or 0) + 10 * 3600
-    )  # 256.00
+    later = (job.ended or 0) + 10 * 3600
+    longer = structs.replace(job, ended=later, seen_until=later)  # 256.00
     (need,) = check_job(tenant=lab.tenant, cluster="gpu1", job=longer, now=lab.now).needs
     assert (need.fits, need.longest) == (False, 15 * 3600)  # 240.00
 

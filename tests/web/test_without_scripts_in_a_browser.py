@@ -108,7 +108,7 @@ def opened(page: Page) -> None:
 
 def from_the_jobs_to_a_formula(page: Page, site: str) -> None:
     page.goto(f"{site}{HERE}jobs/?period=2026-03-01")
-    page.get_by_role("link", name="1000", exact=True).click()
+    page.get_by_role("main").get_by_role("link", name=re.compile(r"^\d+$")).click()  # the only job
     expect(page.get_by_text("7,200 GPU-seconds ÷ 3,600 × $2.00 = $4.00")).to_be_visible()
     opened(page)
     assert page.evaluate(UNREADABLE) == []
