@@ -115,8 +115,8 @@ def prove(url: str) -> Proved:
 
     Raises BackupError where it is of another version of ClusterTab, or no key opens a secret.
     """
-    opened = _manage(url, "rotate_secrets", "--dry-run")
-    proof = _manage(url, "prove", "--full", codes=(0, 1))
+    opened = run_command(url, "rotate_secrets", "--dry-run")
+    proof = run_command(url, "prove", "--full", codes=(0, 1))
     broken = [check["name"] for check in proof["checks"] if not check["holds"]]
     text = (
         "Every sum closes."
@@ -220,7 +220,8 @@ def _path_of(name: str) -> str:
     )
 
 
-def _manage(url: str, *command: str, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
+def run_command(url: str, *command: str, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
+    """What a command of ours answers about that database. Raises BackupError for another exit code."""
     environ = os.environ | {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "portal.settings"}
     words = [sys.executable, str(ROOT / "manage.py"), *command, "--json"]
     done = subprocess.run(words, env=environ, cwd=ROOT, capture_output=True, text=True)

@@ -20,8 +20,8 @@ from portal.ops.connectivity import UnreachableError
 # They look after the schema themselves, or need none.
 WITHOUT_SCHEMA = {
     "check", "collectstatic", "compilemessages", "diffsettings", "help", "makemessages", "makemigrations",
-    "migrate", "restore_database", "showmigrations", "sqlmigrate", "squashmigrations", "test", "version", "--help",
-    "--version",
+    "migrate", "recover_database", "restore_database", "showmigrations", "sqlmigrate", "squashmigrations", "test",
+    "version", "--help", "--version",
 }  # fmt: skip
 
 

@@ -190,7 +190,7 @@ def test_backups_find_their_programs_and_variables_in_the_containers_too() -> No
 def test_the_guide_backs_up_alike_with_and_without_containers() -> None:
     text = (ROOT / "docs" / "how-to/backup.md").read_text()
     shells = {
-        prefix: re.findall(rf"^{re.escape(prefix)} (\w+_database \S+.*)$", text, re.MULTILINE)
+        prefix: re.findall(rf"^{re.escape(prefix)} ((?:backup|restore)_database \S+.*)$", text, re.MULTILINE)
         for prefix in ("./run manage", "docker compose run --rm manage")
     }
     here, there = (list(commands) for commands in shells.values())
