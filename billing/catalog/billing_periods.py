@@ -77,9 +77,19 @@ _KEPT = (
 )
 
 
-def missing_periods(spans: Sequence[tuple[Tenant, datetime, datetime]]) -> list[BillingPeriod]:
-    """What `ensure_spans` would make, and does not: their ids are below zero, so nothing refers to them. One query."""
-    reaches = _reaches(tenant for tenant, *_ in spans)
+def missing_periods(
+    spans: Sequence[tuple[Tenant, datetime, datetime]],
+    kept: Mapping[int, Sequence[BillingPeriod]] | None = None,
+) -> list[BillingPeriod]:
+    """What `ensure_spans` would make, and does not: their ids are below zero, so nothing refers to them.
+
+    One query; none where `kept` has all that is kept of each tenant, in order.
+    """
+    known = kept or {}
+    reaches = {pk: (periods[0].start, periods[-1].end) for pk, periods in known.items() if periods}
+    unknown = [tenant for tenant, *_ in spans if tenant.pk not in known]
+    if unknown:
+        reaches |= _reaches(unknown)
     periods: list[BillingPeriod] = []
     for tenant, since, until in spans:
         missing = _missing(

@@ -9,31 +9,39 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import pairwise
-from typing import TypeVar
-
-from django.db.models import Q
+from itertools import groupby, pairwise
+from typing import Any
 
 from billing.catalog import billing_periods, third_party_payers
 from billing.catalog.third_party_payers import Stretch
 from billing.models import (
     Allowance,
+    BillingPeriod,
     Commitment,
     Discount,
     Fee,
+    Plan,
     PlanVersion,
-    Settles,
     Subscription,
 )
 from billing.rules.days import NEVER, Days
 from billing.rules.period import Period
 from billing.rules.statement_lines import TermKind
 from portal.core.tenants.models import Tenant
-from portal.prepared import prepared_cursor
+from portal.prepared import instances, prepared_cursor
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "terms.sql")
 
 Named = Commitment | Discount | Fee
 AnyTerm = Allowance | Named
-T = TypeVar("T", Allowance, Commitment, Discount, Fee)
+KINDS: Mapping[str, type[AnyTerm]] = {
+    "allowance": Allowance,
+    "fee": Fee,
+    "commitment": Commitment,
+    "discount": Discount,
+}
+ByVersion = dict[int, list[AnyTerm]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,7 @@ class Terms:
 
     tenant: Tenant
     days: Days
+    periods: Sequence[BillingPeriod]  # that are kept, in order
     spans: list[Span] = field(default_factory=list)
     currencies: dict[int, str] = field(default_factory=dict)
     allowances: dict[int, list[Allowance]] = field(default_factory=dict)
@@ -163,65 +172,55 @@ def list_by_statement(ids: Iterable[int]) -> set[int]:
     if not tenants:
         return set()
     with prepared_cursor() as cursor:
-        cursor.execute(_BY_STATEMENT, {"tenants": tenants})
+        cursor.execute(sql.BY_STATEMENT, {"tenants": tenants})
         return {tenant for (tenant,) in cursor.fetchall()}
 
 
-_BY_STATEMENT = """
-SELECT t.tenant_id FROM unnest(%(tenants)s::bigint[]) AS t (tenant_id)
-WHERE EXISTS (SELECT 1 FROM billing_payer y WHERE y.tenant_id = t.tenant_id OR y.payer_id = t.tenant_id)
-   OR EXISTS (SELECT 1 FROM billing_chargedbytotal c WHERE c.tenant_id = t.tenant_id)
-"""
-
-
 def of_tenants(ids: Iterable[int]) -> Mapping[int, Terms]:
-    """By tenant the terms of all plans that it was ever on; nothing for those whose plans say none."""
-    tenant_ids = list(ids)
-    theirs = Q(tenant=None) | Q(tenant__in=tenant_ids)
-    conditions = [
-        Q(pk__in=model.objects.filter(theirs).values("version"))
-        for model in (Allowance, Fee, Commitment, Discount)
-    ]
-    versions = PlanVersion.objects.filter(conditions[0] | conditions[1] | conditions[2] | conditions[3])
-    subscriptions = list(
-        Subscription.objects.filter(tenant__in=tenant_ids, plan__in=versions.values("plan"))
-        .exclude(plan__settles=Settles.WALLET)
-        .select_related("tenant", "plan")
-        .order_by("tenant", "since")
-    )
-    if not subscriptions:
+    """By tenant the terms of all plans that it was ever on; nothing for those whose plans say none.
+
+    Three queries; one where all plans have prices alone.
+    """
+    tenants = {"tenants": sorted({*ids})}
+    with prepared_cursor() as cursor:
+        cursor.execute(sql.SUBSCRIBED, tenants)
+        subscribed = list(instances(cursor, Subscription, Plan, Tenant, PlanVersion))
+    if not subscribed:
         return {}
-    plans = {subscription.plan_id for subscription in subscriptions}
-    by_plan: dict[int, list[PlanVersion]] = defaultdict(list)
-    for version in PlanVersion.objects.filter(plan__in=plans).order_by("effective_from"):
-        by_plan[version.plan_id].append(version)
-    allowances, fees = _by_version(Allowance, plans, theirs), _by_version(Fee, plans, theirs)
-    commitments, discounts = _by_version(Commitment, plans, theirs), _by_version(Discount, plans, theirs)
-    days = billing_periods.days_of({subscription.tenant for subscription in subscriptions})
+    said = _load_said({version.pk for *_, version in subscribed}, tenants)
+    kept = billing_periods.list_kept({tenant.pk for _, _, tenant, _ in subscribed})
     by_tenant: dict[int, Terms] = {}
-    for subscription in subscriptions:
-        its = days[subscription.tenant_id]
-        terms = by_tenant.setdefault(subscription.tenant_id, Terms(subscription.tenant, its))
-        spans = _spans(subscription, by_plan[subscription.plan_id], its)
+    for _, rows in groupby(subscribed, key=lambda row: row[0].pk):
+        (subscription, *_), (plan, *_), (tenant, *_), versions = zip(*rows, strict=True)
+        periods = kept[tenant.pk]
+        days = billing_periods.days_by(tenant.zone, periods)
+        terms = by_tenant.setdefault(tenant.pk, Terms(tenant, days, periods))
+        spans = _spans(subscription, versions, days)
         terms.spans += spans
         for pk in {span.version for span in spans}:
-            terms.currencies[pk] = subscription.plan.currency
-            terms.allowances[pk] = _for(allowances, pk, terms.tenant)
-            terms.fees[pk] = _for(fees, pk, terms.tenant)
-            terms.commitments[pk] = _for(commitments, pk, terms.tenant)
-            terms.discounts[pk] = _for(discounts, pk, terms.tenant)
+            terms.currencies[pk] = plan.currency
+            terms.allowances[pk] = _for(said[Allowance], pk, tenant)
+            terms.fees[pk] = _for(said[Fee], pk, tenant)
+            terms.commitments[pk] = _for(said[Commitment], pk, tenant)
+            terms.discounts[pk] = _for(said[Discount], pk, tenant)
     return by_tenant
 
 
-def _by_version(model: type[T], plans: Iterable[int], theirs: Q) -> dict[int, list[T]]:
-    by_version: dict[int, list[T]] = defaultdict(list)
-    rows = model._default_manager.filter(theirs, version__plan__in=plans)
-    for row in rows.order_by("pk"):
-        by_version[row.version_id].append(row)
-    return dict(by_version)
+def _load_said(versions: Iterable[int], tenants: Mapping[str, list[int]]) -> Mapping[type, ByVersion]:
+    """By kind and version what is said to all and to these tenants. One query."""
+    said: dict[type, ByVersion] = {model: defaultdict(list) for model in KINDS.values()}
+    with prepared_cursor() as cursor:
+        cursor.execute(sql.TERMS, {"versions": sorted(versions), **tenants})
+        columns = [column.name for column in cursor.description][1:]
+        for kind, *row in cursor.fetchall():
+            model = KINDS[kind]
+            named = dict(zip(columns, row, strict=True))
+            values = {field.attname: named[field.attname] for field in model._meta.concrete_fields}
+            said[model][values["version_id"]].append(model(**values))
+    return said
 
 
-def _for(by_version: Mapping[int, Sequence[T]], version: int, tenant: Tenant) -> list[T]:
+def _for(by_version: Mapping[int, Sequence[Any]], version: int, tenant: Tenant) -> list[Any]:
     """What the version says to the tenant: to all, and to it alone."""
     return [row for row in by_version.get(version, ()) if row.tenant_id in {None, tenant.pk}]
 

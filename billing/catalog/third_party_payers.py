@@ -7,7 +7,7 @@ None of these functions rates anything: the caller rates the tenant again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
@@ -120,12 +120,6 @@ def stretches_of(*, tenants: Iterable[int] = (), payers: Iterable[int] = ()) -> 
         "tenant"
     )
     return _stretches(list(rows.order_by("since", "pk")))
-
-
-def list_involved(tenants: Collection[int]) -> set[int]:
-    """Those of the tenants that ever paid for another, or were paid for. One query."""
-    pairs = Payer.objects.filter(Q(tenant__in=tenants) | Q(payer__in=tenants)).values_list("tenant", "payer")
-    return {pk for pair in pairs for pk in pair} & {*tenants}
 
 
 def own_time(stretches: Iterable[Stretch]) -> list[tuple[datetime, datetime | None]]:

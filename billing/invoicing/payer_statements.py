@@ -34,15 +34,20 @@ class PayerStatement:
 
 
 def load_payer_statements(
-    periods: Sequence[BillingPeriod], rated: Mapping[int, Sequence[RatedPeriod]], *, lacking: Lacking
+    periods: Sequence[BillingPeriod],
+    rated: Mapping[int, Sequence[RatedPeriod]],
+    *,
+    lacking: Lacking,
+    stretches: Sequence[Stretch] | None = None,
 ) -> tuple[dict[UsageParties, PayerStatement], list[BillingPeriod]]:
     """Every tenant's own book, of whom each has one of the periods, and behind them those of whom they pay for.
 
     Beside them the periods that are supposed to be there: see `Lacking`. Two queries where nobody pays for another
-    and plans have prices alone.
+    and plans have prices alone; one less where `stretches` says of all of them who paid for whom.
     """
     payer_periods = {period.tenant_id: period for period in periods}
-    stretches = third_party_payers.stretches_of(tenants=payer_periods, payers=payer_periods)
+    if stretches is None:
+        stretches = third_party_payers.stretches_of(tenants=payer_periods, payers=payer_periods)
     users = {stretch.tenant for stretch in stretches if stretch.payer in payer_periods}
     users |= {row.tenant for payer in payer_periods for row in rated.get(payer, ()) if row.tenant != payer}
     tenant_terms = terms.of_tenants({*payer_periods, *users})
@@ -74,7 +79,8 @@ def load_payer_statements(
     if needed and lacking is Lacking.CREATED:
         billing_periods.ensure_spans(needed)
     elif needed and lacking is Lacking.SUPPOSED:
-        supposed = billing_periods.missing_periods(needed)
+        kept = {pk: tenant_term.periods for pk, tenant_term in tenant_terms.items()}
+        supposed = billing_periods.missing_periods(needed, kept)
     ended = _load_ended(payer_periods, pairs, supposed) if pairs else {}
     for parties in sorted(
         pairs & ended.keys(), key=lambda parties: (parties.payer, tenants[parties.tenant].slug)
@@ -89,12 +95,18 @@ def load_payer_statements(
     return payer_statements, supposed
 
 
-def load_paid_by_others(periods: Sequence[BillingPeriod]) -> dict[UsageParties, PayerStatement]:
+def load_paid_by_others(
+    periods: Sequence[BillingPeriod], stretches: Sequence[Stretch] | None = None
+) -> dict[UsageParties, PayerStatement]:
     """What others pay of the use of these tenants, of whom each has one of the periods, in that period."""
     tenant_periods = {period.tenant_id: period for period in periods}
-    stretches = third_party_payers.by_tenant(third_party_payers.stretches_of(tenants=tenant_periods))
-    tenant_terms = terms.of_tenants(stretches) if stretches else {}
-    tenants = Tenant.objects.in_bulk(stretches) if stretches else {}
+    if stretches is None:
+        stretches = third_party_payers.stretches_of(tenants=tenant_periods)
+    of_tenant = third_party_payers.by_tenant(
+        stretch for stretch in stretches if stretch.tenant in tenant_periods
+    )
+    tenant_terms = terms.of_tenants(of_tenant) if of_tenant else {}
+    tenants = Tenant.objects.in_bulk(of_tenant) if of_tenant else {}
     return {
         UsageParties(stretch.payer, tenant): PayerStatement(
             tenant_periods[tenant],
@@ -102,7 +114,7 @@ def load_paid_by_others(periods: Sequence[BillingPeriod]) -> dict[UsageParties, 
             tenants[tenant],
             tenant_periods[tenant].start,
         )
-        for tenant, rows in stretches.items()
+        for tenant, rows in of_tenant.items()
         for stretch in rows
         if stretch.overlaps(tenant_periods[tenant].start, tenant_periods[tenant].end)
     }

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
+from operator import attrgetter
 
 from django.db.models import Q, Sum
 
 from billing.catalog import allowances, billing_periods, meters
 from billing.catalog.billing_periods import Lacking
 from billing.catalog.terms import Named
+from billing.catalog.third_party_payers import Stretch
 from billing.invoicing import charges, close_inputs, payer_statements
 from billing.invoicing import statement_rows as rows
 from billing.invoicing.charges import ChargeInputs
@@ -121,25 +123,32 @@ def make_statements(
     *,
     lacking: Lacking = Lacking.CREATED,
     besides: Sequence[BillingPeriod] = (),
+    stretches: Sequence[Stretch] | None = None,
 ) -> dict[int, Statement | MixedCurrenciesError]:
     """As `make_statement`, by tenant, of whom each has one of the periods; `rated` is `load_rated_periods` of them.
 
     What is `owed` of earlier periods that are named `besides` is told, too, whether or not they have changed.
 
     Eight queries at most, however many they are, where plans have prices alone and nobody pays for another.
-    `lacking` says what becomes of periods in which terms of plans hold and that there are not yet.
+    `lacking` says what becomes of periods in which terms of plans hold and that there are not yet; `stretches` who
+    paid for whom, of all these tenants, where it is read already.
     """
-    books, supposed = payer_statements.load_payer_statements(periods, rated, lacking=lacking)
-    outcomes = _compute_statements(books, rated, supposed, besides)
+    books, supposed = payer_statements.load_payer_statements(
+        periods, rated, lacking=lacking, stretches=stretches
+    )
+    outcomes = _compute_statements(books, rated, supposed, besides, made=lacking is Lacking.CREATED)
     return {period.tenant_id: _add_paid(period.tenant_id, outcomes) for period in periods}
 
 
-def load_paid_statements(periods: Sequence[BillingPeriod]) -> dict[int, list[tuple[Tenant, Statement]]]:
+def load_paid_statements(
+    periods: Sequence[BillingPeriod], stretches: Sequence[Stretch] | None = None
+) -> dict[int, list[tuple[Tenant, Statement]]]:
     """By tenant, of whom each has one of the periods, who else pays for what it used in it, and what that comes to.
 
-    What their invoices hold of it already is not looked at. One query where nobody does.
+    What their invoices hold of it already is not looked at. One query where nobody does; none with `stretches`, as of
+    `make_statements`.
     """
-    books = payer_statements.load_paid_by_others(periods)
+    books = payer_statements.load_paid_by_others(periods, stretches)
     paid_statements: dict[int, list[tuple[Tenant, Statement]]] = defaultdict(list)
     if books:
         tenants = Tenant.objects.in_bulk({parties.payer for parties in books})
@@ -154,8 +163,13 @@ def _compute_statements(
     rated: Mapping[int, Sequence[RatedPeriod]],
     supposed: Sequence[BillingPeriod],
     besides: Sequence[BillingPeriod] = (),
+    *,
+    made: bool = False,
 ) -> dict[UsageParties, Statement | MixedCurrenciesError]:
-    """By whose use it is, and who pays. `supposed`: periods that are not kept, and count as if they were."""
+    """By whose use it is, and who pays. `supposed`: periods that are not kept, and count as if they were.
+
+    `made`: some may be kept since the terms of plans were read.
+    """
     reach = billed_usage.of_tenants(rated)
     news = {
         parties: _changed_periods(
@@ -163,7 +177,9 @@ def _compute_statements(
         )
         for parties, payer_statement in books.items()
     }
-    earlier = BillingPeriod.objects.in_bulk({pk for ids in news.values() for pk in ids})
+    kept = (book.plan_terms.periods for book in books.values() if book.plan_terms is not None)
+    earlier = {period.pk: period for periods in kept for period in periods}
+    earlier |= BillingPeriod.objects.in_bulk({pk for ids in news.values() for pk in ids} - earlier.keys())
     more: dict[int, list[BillingPeriod]] = defaultdict(list)
     for period in besides:
         more[period.tenant_id].append(period)
@@ -171,7 +187,7 @@ def _compute_statements(
         parties: [*(earlier[pk] for pk in news[parties]), *more[parties.tenant], payer_statement.period]
         for parties, payer_statement in books.items()
     }
-    for parties, periods in _load_term_periods(books, touched, supposed).items():
+    for parties, periods in _load_term_periods(books, touched, supposed, made=made).items():
         touched[parties] = [*periods, books[parties].period]  # which may be supposed by the caller alone
     totals, lines = rows.load_totals(touched), rows.load_lines(touched)
     names = rows.load_names(totals, lines)
@@ -212,6 +228,8 @@ def _load_term_periods(
     books: Mapping[UsageParties, payer_statements.PayerStatement],
     touched: Mapping[UsageParties, Sequence[BillingPeriod]],
     supposed: Sequence[BillingPeriod],
+    *,
+    made: bool,
 ) -> dict[UsageParties, list[BillingPeriod]]:
     """Every period in which a term of its plans holds, and the one behind where a fee is billed in advance.
 
@@ -225,15 +243,11 @@ def _load_term_periods(
     }
     if not terms_by_who:
         return {}
-    stored_periods = BillingPeriod.objects.filter(
-        tenant__in={parties.tenant for parties in terms_by_who},
-        start__lte=max(period.end for _, period in terms_by_who.values()),
-    )
-    by_tenant: dict[int, list[BillingPeriod]] = defaultdict(list)
-    for period_of_tenant in sorted(
-        [*stored_periods, *supposed], key=lambda period_of_tenant: period_of_tenant.start
-    ):
-        by_tenant[period_of_tenant.tenant_id].append(period_of_tenant)
+    kept = {parties.tenant: plan_terms.periods for parties, (plan_terms, _) in terms_by_who.items()}
+    by_tenant = {
+        tenant: sorted([*own, *(one for one in supposed if one.tenant_id == tenant)], key=attrgetter("start"))
+        for tenant, own in {**kept, **(billing_periods.list_kept(kept) if made else {})}.items()
+    }
     term_periods: dict[UsageParties, list[BillingPeriod]] = {}
     for parties, (plan_terms, period) in terms_by_who.items():
         last = (

@@ -12,7 +12,9 @@ from fractions import Fraction
 
 from django.utils.translation import gettext, gettext_noop
 
+from billing.catalog import billing_periods, third_party_payers
 from billing.catalog.billing_periods import Lacking
+from billing.catalog.third_party_payers import Stretch
 from billing.invoicing import charges, close_inputs, manual_lines, statements
 from billing.invoicing.charges import ChargeInputs
 from billing.models import BillingPeriod, Price
@@ -49,7 +51,8 @@ class Paid:
 class OtherCharges:
     """What a tenant has besides use at prices of single units."""
 
-    terms: bool  # of its plans, or of whom it pays for and who pays for it
+    payers: bool  # of its use, or it pays for another
+    terms: bool  # of its plans
     by_hand: bool  # lines that no invoice has yet
     left_since: datetime | None  # the end of the first period of which something is not billed
 
@@ -90,19 +93,21 @@ def accrued(*, tenant: Tenant, period: BillingPeriod) -> Accrued | None:
     That is: each line of use is its quantity times its price, there is nothing else, and nobody pays for
     another. One query then, else those of a close as well.
     """
-    if _is_plain(_other_charges(tenant), period):
+    other = _other_charges(tenant)
+    if _is_plain(other, period):
         return None
     rated = close_inputs.load_rated_periods([period])
-    statement = statements.make_statements([period], rated, lacking=Lacking.SUPPOSED)[tenant.pk]
-    others = statements.load_paid_statements([period]).get(tenant.pk, [])
+    stretches = _stretches(tenant, other)
+    statement = statements.make_statements([period], rated, lacking=Lacking.SUPPOSED, stretches=stretches)[
+        tenant.pk
+    ]
+    others = statements.load_paid_statements([period], stretches).get(tenant.pk, [])
     if isinstance(statement, statements.MixedCurrenciesError) or statement.charge_inputs is None:
         return None
     own = statement.charge_inputs.period
     lines = [line for one in (statement, *statement.others) for line in one.lines]
-    waiting = [
-        Money.from_minor(line.amount, line.currency)
-        for line in manual_lines.list_pending([tenant])[tenant.pk]
-    ]
+    by_hand = manual_lines.list_pending([tenant])[tenant.pk] if other.by_hand else []
+    waiting = [Money.from_minor(line.amount, line.currency) for line in by_hand]
     extra_amounts = [
         *(
             (
@@ -143,9 +148,32 @@ def accrued(*, tenant: Tenant, period: BillingPeriod) -> Accrued | None:
     )
 
 
-def _of_period(statement: statements.Statement) -> dict[Key, Money]:
-    """What is owed for the statement's own period, billed or not."""
-    own = statement.charge_inputs.period if statement.charge_inputs else None
+def accrued_terms(*, tenant: Tenant, periods: Sequence[BillingPeriod]) -> list[list[tuple[str, Money]]]:
+    """Of each period, the newest first, the `terms` of `accrued`; of all at once where nobody pays for another."""
+    other = _other_charges(tenant) if periods else None
+    if other is None or all(_is_plain(other, period) for period in periods):
+        return [[] for _ in periods]
+    if not other.payers:
+        rated = close_inputs.load_rated_periods(periods[:1])
+        statement = statements.make_statements(
+            periods[:1], rated, lacking=Lacking.SUPPOSED, besides=periods, stretches=()
+        )[tenant.pk]
+        if not isinstance(statement, statements.MixedCurrenciesError):
+            return [_terms(statement, billing_periods.as_rule(period)) for period in periods]
+    charges = [accrued(tenant=tenant, period=period) for period in periods]
+    return [one.terms if one else [] for one in charges]
+
+
+def _stretches(tenant: Tenant, other: OtherCharges) -> Sequence[Stretch]:
+    """Who paid for the tenant, and for whom it did. Two queries, none where nobody did."""
+    if not other.payers:
+        return ()
+    return third_party_payers.stretches_of(tenants=[tenant.pk], payers=[tenant.pk])
+
+
+def _of_period(statement: statements.Statement, period: Period | None = None) -> dict[Key, Money]:
+    """What is owed for a period, the statement's own unless said, billed or not."""
+    own = period or (statement.charge_inputs.period if statement.charge_inputs else None)
     return _amounts(
         {key: owed for key, owed in statement.owed.items() if key.service == own}, statement.prices
     )
@@ -212,7 +240,7 @@ def _other_charges(tenant: Tenant) -> OtherCharges:
 
 
 def _is_plain(other: OtherCharges, period: BillingPeriod) -> bool:
-    if other.terms:
+    if other.payers or other.terms:
         return False
     left = other.left_since is not None and other.left_since <= period.start
     return period.closed_at is not None or not (other.by_hand or left)
@@ -228,9 +256,9 @@ def _amounts(owed: Mapping[Key, Owed], prices: Mapping[int, Price]) -> dict[Key,
     return amounts
 
 
-def _terms(statement: statements.Statement) -> list[tuple[str, Money]]:
+def _terms(statement: statements.Statement, period: Period | None = None) -> list[tuple[str, Money]]:
     """Those of the period in the order of an invoice; what comes to nothing is left out."""
-    place, amounts = list(TermKind).index, _of_period(statement)
+    place, amounts = list(TermKind).index, _of_period(statement, period)
     keys = sorted(
         (key for key in amounts if isinstance(key, TermKey)), key=lambda key: (place(key.kind), key)
     )

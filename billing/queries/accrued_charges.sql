@@ -1,11 +1,11 @@
 -- Whether prices of single units tell all that is charged.
 
 -- name: OTHER_CHARGES
--- Whether there is more: another payer or terms, lines by hand that wait, and since when what was rated is beyond the
+-- Whether there is more: another payer, terms, lines by hand that wait, and since when what was rated is beyond the
 -- invoices that cover it.
 SELECT EXISTS (
     SELECT 1 FROM billing_payer y WHERE y.tenant_id = %(tenant)s OR y.payer_id = %(tenant)s
-) OR EXISTS (
+), EXISTS (
     SELECT 1 FROM billing_chargedbytotal WHERE tenant_id = %(tenant)s
 ), EXISTS (
     SELECT 1 FROM billing_manualline l WHERE l.tenant_id = %(tenant)s AND NOT EXISTS (

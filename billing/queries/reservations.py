@@ -37,18 +37,16 @@ class Reservations:
 
 
 def list_reservations(tenant: Tenant, *, moment: datetime, unseen: int) -> Reservations:
-    """Those of the tenant. Five queries; two where none stands. `unseen`: as of `load_progress`."""
-    lapsed = (
-        Reservation.objects.filter(tenant=tenant, end__in=LAPSED, released_at__gt=moment - LAPSED_FOR)
-        .select_related("cluster")
-        .order_by("-released_at", "-pk")[:SHOWN]
-    )
-    rows = Reservation.objects.filter(
-        Q(expires_at=None) | Q(expires_at__gt=moment), tenant=tenant, released_at=None
-    )
-    shown = list(rows.select_related("cluster").order_by("-placed_at", "-pk")[:SHOWN])
+    """Those of the tenant. Three queries; one where none stands. `unseen`: as of `load_progress`."""
+    own = Reservation.objects.filter(tenant=tenant).select_related("cluster")
+    rows = own.filter(Q(expires_at=None) | Q(expires_at__gt=moment), released_at=None)
+    ended = own.filter(end__in=LAPSED, released_at__gt=moment - LAPSED_FOR)
+    newest = rows.order_by("-placed_at", "-pk")[:SHOWN]
+    listed = list(newest.union(ended.order_by("-released_at", "-pk")[:SHOWN], all=True))
+    shown = sorted((row for row in listed if row.released_at is None), key=_placed, reverse=True)
+    lapsed = sorted((row for row in listed if row.released_at), key=_released, reverse=True)
     if not shown:
-        return Reservations(lapsed=list(lapsed))
+        return Reservations(lapsed=lapsed)
     progress = load_progress([tenant.pk], moment=moment, unseen=unseen)
     names: dict[int, list[str]] = defaultdict(list)
     amounts = ReservedAmount.objects.filter(reservation__in=shown).order_by("quota__name", "pk")
@@ -58,4 +56,12 @@ def list_reservations(tenant: Tenant, *, moment: datetime, unseen: int) -> Reser
         StandingReservation(row, progress[row.pk].left() if row.pk in progress else 0, names[row.pk])
         for row in shown
     ]
-    return Reservations(standing, rows.count(), list(lapsed))
+    return Reservations(standing, len(shown) if len(shown) < SHOWN else rows.count(), lapsed)
+
+
+def _placed(row: Reservation) -> tuple[datetime, int]:
+    return row.placed_at, row.pk
+
+
+def _released(row: Reservation) -> tuple[datetime | None, int]:
+    return row.released_at, row.pk

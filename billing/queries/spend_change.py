@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.models import Q
 
 from billing.models import BillingPeriod
-from billing.queries.accrued_charges import accrued
+from billing.queries.accrued_charges import accrued_terms
 from billing.queries.cost_explorer import CostQuery, Days, sql
 from billing.queries.costs import cost, tag
 from billing.queries.run_counts import Counts, RunCounts, load_run_counts
@@ -121,8 +121,8 @@ def explain_change(tenant: Tenant, query: CostQuery, *, others: bool, runs: bool
 
     `others`: with what documents charge besides use, which not everybody may read, and what open periods will. It is
     left out where a filter is set: nothing tells whose fee it is. `runs`: with volume split into the number of runs and
-    their length, which takes one query. In the scope of acting, four queries and those of a statement for each
-    open period.
+    their length, which takes one query. In the scope of acting, four queries and those of a statement for open periods,
+    of each where one tenant pays for another.
     """
     groups = _groups(tenant, query)
     counts = load_run_counts(tenant, query) if runs and groups else None
@@ -235,9 +235,8 @@ def _others(tenant: Tenant, query: CostQuery) -> list[OtherCharge]:
         row[0 if earlier else 1] += amount
 
     periods = _open_periods(tenant, query)
-    for period in periods:
-        charges = accrued(tenant=tenant, period=period)
-        for name, amount in charges.terms if charges else []:
+    for period, terms in zip(periods, accrued_terms(tenant=tenant, periods=periods), strict=True):
+        for name, amount in terms:
             for earlier, days in ((False, query.later), (True, query.earlier)):
                 if _begins_in(period, days):
                     add("", name, amount.rounded(), earlier=earlier)

@@ -37,13 +37,35 @@ class Chain:
         return _rounded(value, self.quota.unit)
 
 
-def list_chains(
-    quotas: Sequence[Quota], *, now: Mapping[int, Window], calendars: Mapping[int, Calendar]
-) -> list[Chain]:
-    """Of the quotas that carry over. One query, none without such.
+Past = Mapping[int, tuple[Chain, int]]
+"""Periods whose rest reaches the present one, those of a quota from the oldest on: a chain, and a place in it."""
 
-    Periods in which a quota was made, or began to count something else, hand on nothing.
+
+def list_past(
+    quotas: Sequence[Quota], *, windows: Mapping[int, Window], calendars: Mapping[int, Calendar]
+) -> Past:
+    """Of the quotas that carry over, whose present windows these are; by keys below zero, which no quota has.
+
+    One query, none without such quotas. Periods in which a quota was made, or began to count something else, hand on
+    nothing.
     """
+    chains = _list_chains(quotas, windows, calendars)
+    places = [(chain, turn) for chain in chains for turn in range(len(chain.windows))]
+    return {-number: place for number, place in enumerate(places, 1)}
+
+
+def carried_by_quota(past: Past, used: Mapping[int, Fraction]) -> dict[int, Fraction]:
+    """What the period before left each of them, by what each of these periods used."""
+    carried: dict[int, Fraction] = {}
+    for key, (chain, turn) in past.items():
+        before = carried.get(chain.quota.pk, Fraction(0))
+        carried[chain.quota.pk] = chain.carried(turn, before=before, used=used[key])
+    return carried
+
+
+def _list_chains(
+    quotas: Sequence[Quota], now: Mapping[int, Window], calendars: Mapping[int, Calendar]
+) -> list[Chain]:
     carrying = [quota for quota in quotas if quota.carries]
     if not carrying:
         return []

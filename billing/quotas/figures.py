@@ -121,12 +121,15 @@ def load_figures(
         for quota in quotas
         if quota.wallet_id is None and not quota.lends
     }
+    past = carry_over.list_past(quotas, windows=windows, calendars=calendars)
+    views |= {key: (chain.quota, chain.windows[turn]) for key, (chain, turn) in past.items()}
     results = load_views(views, calendars, moment, forecasts=forecasts) if views else {}
+    carried = carry_over.carried_by_quota(past, {key: results.pop(key).used for key in past})
     nothing = Fraction(0)
     missing |= {quota.pk: nothing for quota in quotas if quota.lends}
     for pk, lack in missing.items():
         results[pk] = Figure(windows[pk], lack, nothing, nothing, nothing, None, None, None)
-    results |= _with_carried(quotas, results, calendars, moment)
+    results |= {pk: replace(results[pk], carried=value) for pk, value in carried.items()}
     results |= {pk: replace(results[pk], reserved=held) for pk, held in reserved.items()}
     results |= pools.share(quotas, results)
     return {pk: results[pk] for pk in keys}
@@ -151,24 +154,6 @@ def plain_value(
 ) -> Fraction:
     """What seconds of use are worth to the quota without tiers and allowances."""
     return _Value(quota, prices).plain(seconds)
-
-
-def _with_carried(
-    quotas: Sequence[Quota], now: Mapping[int, Figure], calendars: Mapping[int, Calendar], moment: datetime
-) -> dict[int, Figure]:
-    """Of quotas that carry over, the figure with what the period before left, as that one is known by now."""
-    chains = carry_over.list_chains(
-        quotas, now={pk: one.window for pk, one in now.items()}, calendars=calendars
-    )
-    carried = {chain.quota.pk: Fraction(0) for chain in chains}
-    for turn in range(max((len(chain.windows) for chain in chains), default=0)):
-        listed = [chain for chain in chains if turn < len(chain.windows)]
-        views = {chain.quota.pk: (chain.quota, chain.windows[turn]) for chain in listed}
-        then = load_views(views, calendars, moment, forecasts=False)
-        for chain in listed:
-            pk = chain.quota.pk
-            carried[pk] = chain.carried(turn, before=carried[pk], used=then[pk].used)
-    return {pk: replace(now[pk], carried=value) for pk, value in carried.items()}
 
 
 def load_views(

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from billing.catalog import billing_periods, third_party_payers
 from billing.catalog.billing_periods import Lacking
+from billing.catalog.third_party_payers import Stretch
 from billing.invoicing import charges, close_inputs, statements
 from billing.invoicing.charges import ChargeInputs, InOrder
 from billing.invoicing.statements import MixedCurrenciesError, Statement
@@ -86,7 +87,9 @@ def load_charges(
     As many queries as for a close, however many periods there are; where one tenant pays for another, as many again for
     the second periods of these, and so on.
     """
-    paying = third_party_payers.list_involved({period.tenant_id for period, _ in of_tenants})
+    tenants = {period.tenant_id for period, _ in of_tenants}
+    stretches = third_party_payers.stretches_of(tenants=tenants, payers=tenants)
+    paying = {pk for stretch in stretches for pk in (stretch.tenant, stretch.payer)}
     rounds: list[dict[int, list[tuple[BillingPeriod, Count]]]] = []
     turns: dict[int, int] = defaultdict(int)
     for period, count in of_tenants:
@@ -97,26 +100,30 @@ def load_charges(
         rounds[turn][period.tenant_id].append((period, count))
     charged: dict[int, tuple[Charged, Charged]] = {}
     for one in rounds:
-        charged |= _charges_of_round(one, prices)
+        charged |= _charges_of_round(one, prices, stretches)
     return charged
 
 
 def _charges_of_round(
-    of_tenants: Mapping[int, Sequence[tuple[BillingPeriod, Count]]], prices: Mapping[int, PriceTag]
+    of_tenants: Mapping[int, Sequence[tuple[BillingPeriod, Count]]],
+    prices: Mapping[int, PriceTag],
+    stretches: Sequence[Stretch],
 ) -> dict[int, tuple[Charged, Charged]]:
     """The statement of a tenant's newest period says what is owed of those before it, too."""
     newest = [max((period for period, _ in own), key=lambda one: one.start) for own in of_tenants.values()]
     besides = [period for own in of_tenants.values() for period, _ in own]
     rated = close_inputs.load_rated_periods(newest)
-    outcomes = statements.make_statements(newest, rated, lacking=Lacking.SUPPOSED, besides=besides)
-    others = statements.load_paid_statements(newest)
+    outcomes = statements.make_statements(
+        newest, rated, lacking=Lacking.SUPPOSED, besides=besides, stretches=stretches
+    )
+    others = statements.load_paid_statements(newest, stretches)
     corrected = corrections.load_corrections(besides, newest, rated, outcomes)
     charged: dict[int, tuple[Charged, Charged]] = {}
     for tenant, listed in of_tenants.items():
         own = outcomes[tenant]
         if isinstance(own, MixedCurrenciesError) and len(listed) > 1:
             for pair in listed:  # of the periods before it only one may be in two currencies
-                charged |= _charges_of_round({tenant: [pair]}, prices)
+                charged |= _charges_of_round({tenant: [pair]}, prices, stretches)
             continue
         if isinstance(own, MixedCurrenciesError) or own.charge_inputs is None:
             continue

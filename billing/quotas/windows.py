@@ -79,13 +79,13 @@ def days_of(period: BillingPeriod) -> tuple[date, date]:
 
 
 def load_calendars(quotas: Sequence[Quota], *, moment: datetime | None = None) -> Mapping[int, Calendar]:
-    """By tenant. One query; another where some count what is billed at a moment, whose period may not be kept yet."""
+    """By tenant. One query. Where some count what is billed at a moment, its period is there, kept or not."""
     tenants = {quota.tenant_id: quota.tenant for quota in quotas}
     by_tenant = billing_periods.list_kept(tenants)
     billed = {quota.tenant_id for quota in quotas if quota.counts_corrections}
     if moment is not None and billed:
         spans = [(tenants[pk], moment, moment + SECOND) for pk in sorted(billed)]
-        for period in billing_periods.missing_periods(spans):
+        for period in billing_periods.missing_periods(spans, by_tenant):
             by_tenant[period.tenant_id].append(period)
     return {
         pk: Calendar(billing_periods.days_by(tenant.zone, by_tenant[pk]), by_tenant[pk])

@@ -62,7 +62,7 @@ class House:
             overdraft=0,
             since=builders.at("2026-03-01"),
         )
-        return Wallet.objects.get(tenant=self.vision)
+        return Wallet.objects.get(tenant=self.vision, scheme__unit="USD")
 
     @property
     def budget(self) -> Quota:

@@ -12,13 +12,20 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from tests.web.full_house import a_full_house
 from tests.web.house import a_house, signed_in
-from tests.web.test_access import ACTS, NOT_YET, OURS, address
+from tests.web.test_access import ACTS, NOT_YET, OURS, TENANTS, address
 
 pytestmark = pytest.mark.django_db
 
 FIRST, LATER, QUERIES = 250_000, 60_000, 20
 ASKED = {"t/<slug:slug>/quote/": "?gpus=1&gpu_model=a100&hours=1"}  # a page with a result asks more
+WITH_EVERYTHING = {
+    "t/<slug:slug>/": 27,
+    "t/<slug:slug>/budgets/": 41,
+    "t/<slug:slug>/budgets/at/<slug:budget>/": 26,
+}
+"""Above the bound, and not to grow: a statement's ten queries beside those of pages that show a dozen things."""
 FONT = "vendor/inter-5.3.0/inter-latin-wght-normal.woff2"  # which the style sheet names
 BEFORE_PAINT = {"vendor/tabler-1.6.1/tabler.min.css", "css/clustertab.css", "js/theme.js"}
 """What the first paint waits for: the last is small, and chooses light or dark."""
@@ -39,6 +46,20 @@ def test_no_page_is_heavy_or_asks_much() -> None:
         if first > FIRST or later > LATER or queries > QUERIES:
             late[route] = (first, later, queries)
     assert walked > 50
+    assert late == {}
+
+
+def test_what_a_tenant_with_everything_has_does_not_make_its_pages_ask_more() -> None:
+    house = a_full_house()
+    ann = signed_in(house.ann)
+    late = {}
+    for route in TENANTS:
+        if route in ACTS or route in NOT_YET:
+            continue
+        path = address(route, house) + ASKED.get(route, "")
+        *_, queries = weighed(ann, path)
+        if queries > WITH_EVERYTHING.get(route, QUERIES):
+            late[route] = queries
     assert late == {}
 
 

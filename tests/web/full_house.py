@@ -1,0 +1,131 @@
+"""The vision lab with all that a tenant can have: what its pages ask most with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from billing.catalog import subscriptions, version_terms
+from billing.limits import limits
+from billing.limits.limits import LimitTerms
+from billing.models import (
+    GrantEvery,
+    Plan,
+    PlanVersion,
+    QuotaAction,
+    QuotaCredits,
+    QuotaEvery,
+    QuotaMeasure,
+    WalletScope,
+)
+from billing.quotas import quotas, review
+from billing.quotas.quotas import Setter
+from billing.quotas.terms import QuotaTerms
+from billing.rules.money import TOKENS
+from billing.wallets import grants, wallet_terms
+from billing.wallets.wallet_terms import Rule
+from portal.core.tenants.models import Tenant
+from tests import builders, stories
+from tests.builders import LONG_AGO, a_job
+from tests.scenarios.test_reservations import reserve
+from tests.terms import GRADUATED, TENS, VOLUME, a_version
+from tests.web.house import House, a_house
+
+MARCH = builders.at("2026-03-01")
+
+
+def a_full_house() -> House:
+    """A plan with tiers, an allowance, a commitment, a fee and discounts; wallets of two units; budgets of each kind
+    with a pool; reservations; March corrected after its close; and since April the speech lab, which it pays for."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    house = a_house(close=False)
+    vision, cluster = house.vision, house.cluster
+    builders.own(vision, cluster, "robots", project="Robots")
+    with_wallets(vision)
+    stories.close("2026-03", accept="the lab's")
+    subscriptions.subscribe(tenant=vision, plan=a_plan_of_tiers(vision), since=builders.at("2026-04-01"))
+    with_discounts(PlanVersion.objects.get(plan__name="vision-deal"), vision)  # of March, too
+    builders.ingest(
+        cluster,
+        a_job(started="2026-03-20 10:00", ended="2026-03-20 16:00", account="robots"),
+        *(job_of(now - timedelta(days=days), account) for days in (1, 20, 40) for account in ACCOUNTS),
+        a_job(
+            started=seconds(now - timedelta(hours=8)), ended=None, seen_until=seconds(now), state="RUNNING"
+        ),
+        as_of=f"{now:%Y-%m-%d %H:%M:%S}",
+    )
+    with_budgets(vision, now)
+    for number, key in ((1, "a"), (2, "b")):
+        assert reserve(cluster, number, number, key, now=now, job_id=f"471{number}").reservation
+    review.review_quotas(moment=now)
+    return house
+
+
+ACCOUNTS = ("vision", "robots", "speech")
+
+
+def seconds(moment: datetime) -> int:
+    return int(moment.timestamp())
+
+
+def job_of(started: datetime, account: str) -> Any:
+    return a_job(
+        account=account, started=seconds(started), ended=seconds(started + timedelta(hours=3)), gpus=8
+    )
+
+
+def a_plan_of_tiers(vision: Tenant) -> Plan:
+    version = a_version(
+        (GRADUATED, {"gpu_model": ["a100"]}),
+        (VOLUME, {"gpu_model": ["h100"]}),
+        (TENS, {"gpu_model": ["l40s"]}),
+        allowance="10",
+    )
+    version_terms.set_fee(version=version, name="Platform fee", amount=Decimal(50), in_advance=True)
+    version_terms.set_commitment(version=version, amount=Decimal(1000), overage_factor=Decimal("1.5"))
+    with_discounts(version, vision)
+    return version.plan
+
+
+def with_discounts(version: PlanVersion, vision: Tenant) -> None:
+    """One for all on it, in whose place the lab has its own."""
+    for tenant, percent in ((None, 10), (vision, 20)):
+        version_terms.set_discount(
+            version=version, name="Friends", valid_from=LONG_AGO, percent=Decimal(percent), tenant=tenant
+        )
+
+
+def with_wallets(vision: Tenant) -> None:
+    for unit in ("USD", TOKENS):
+        scheme = wallet_terms.set_scheme(
+            tenant=vision, unit=unit, scope=WalletScope.TENANT, overdraft=0, since=MARCH
+        )
+        rule = Rule(name="to begin with", amount=100, every=GrantEvery.MONTH, begins_at=MARCH)
+        wallet_terms.set_rule(scheme=scheme, rule=rule)
+    grants.tend(moment=MARCH)
+
+
+def with_budgets(vision: Tenant, now: datetime) -> None:
+    """Of money as it is billed, of hours, over each kind of period, with what is carried over; and a pool."""
+    own, robots = vision.projects.exclude(name="Robots").get(), vision.projects.get(name="Robots")
+    begun = now - timedelta(days=100)
+
+    def has(name: str, every: QuotaEvery, measure: QuotaMeasure = QuotaMeasure.MONEY, **said: Any) -> Any:
+        terms = replace(QuotaTerms(measure=measure, amount=Decimal(100), every=every), **said)
+        return quotas.set_quota(tenant=vision, name=name, terms=terms, by=Setter.OPERATOR, moment=begun)
+
+    has("year", QuotaEvery.YEAR, credits=QuotaCredits.PAID, with_paid=True)
+    has("month", QuotaEvery.MONTH, credits=QuotaCredits.NET, carry_over=50, carry_overdraft=True)
+    has("quarter", QuotaEvery.QUARTER, carry_over=100)
+    has("large", QuotaEvery.BILLING_PERIOD, action=QuotaAction.NO_GPU_JOBS, amount=Decimal(100_000))
+    has("rolling", QuotaEvery.ROLLING, QuotaMeasure.GPU_HOURS, hours=24)
+    has("user", QuotaEvery.ROLLING, user="ben", hours=36)
+    has("day", QuotaEvery.DAY, QuotaMeasure.CREDITS, unit=TOKENS)
+    has("gpu", QuotaEvery.YEAR)
+    pool = has("shared", QuotaEvery.MONTH, lends=True)
+    has("own", QuotaEvery.MONTH, project=own, borrows_from=pool)
+    has("robots", QuotaEvery.MONTH, project=robots, borrows_from=pool)
+    limits.set_limit(tenant=vision, name="once", terms=LimitTerms(gpus=64), moment=now)
+    review.review_quotas(moment=begun)
