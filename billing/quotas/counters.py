@@ -50,6 +50,13 @@ Scope = tuple[Any, ...]
 """Project, and what SCOPE names; None: any."""
 
 EVERYTHING: Scope = (None,) * (1 + len(SCOPE))
+NOT_IN_TOTALS = [1 + place for place, column in enumerate(SCOPE) if column != "gpu_model"]
+"""Of a scope what the totals of days do not know."""
+
+
+def is_of_totals(scope: Scope) -> bool:
+    """Whether totals of days tell its use: they have a row a day and price, however many jobs there are."""
+    return all(scope[place] is None for place in NOT_IN_TOTALS)
 
 
 def scope_of(quota: Quota) -> Scope:
@@ -83,12 +90,12 @@ class Wants:
     """Spans and scopes that are asked of the database at once: each pair once."""
 
     def __init__(self) -> None:
-        self.spans: dict[Span, int] = {}
+        self.spans: dict[tuple[Span, bool], int] = {}  # whether totals of days tell what is asked of it
         self.pairs: dict[tuple[int, Scope], int] = {}
 
     def add(self, span: Span, scope: Scope) -> int:
         """The number under which its count will be."""
-        place = self.spans.setdefault(span, len(self.spans))
+        place = self.spans.setdefault((span, is_of_totals(scope)), len(self.spans))
         return self.pairs.setdefault((place, scope), len(self.pairs))
 
     def count(self, moment: datetime) -> list[Count]:
@@ -96,7 +103,7 @@ class Wants:
         counts = [Count() for _ in self.pairs]
         if not counts:
             return counts
-        spans = list(self.spans)
+        spans = [span for span, _ in self.spans]
         values: dict[str, Any] = {
             "spans": list(range(len(spans))),
             "span_tenants": [span.tenant for span in spans],
@@ -107,6 +114,7 @@ class Wants:
         days = {
             "first_days": [span.first for span in spans],
             "end_days": [span.end_day for span in spans],
+            "of_totals": [of_totals for _, of_totals in self.spans],
         }
         seconds = {
             "since": [int(span.start.timestamp()) for span in spans],
@@ -167,6 +175,7 @@ def count_recent(queries: Sequence[tuple[int, Scope, date]], *, back: int) -> li
             "tenants": [tenant for tenant, _, _ in queries],
             "first_days": [day - timedelta(days=back) for _, _, day in queries],
             "end_days": [day for _, _, day in queries],
+            "of_totals": [is_of_totals(scope) for _, scope, _ in queries],
             **scope_columns([scope for _, scope, _ in queries]),
         }
         for want, price, resource, share_den, units, first in rows(sql.RECENT, values):

@@ -4,20 +4,30 @@
 -- anything. What a day used is kept by rating's own deltas, so these sums are the counters: none is reset by anybody.
 
 -- name: USED
--- By want, project, price and resource. A span is summed once, whatever many wants are of it.
+-- By want, project, price and resource. A span is summed once, whatever many wants are of it. `of_totals`: from the totals
+-- of days, which know projects and GPU models alone, and are as few however many jobs there are.
 WITH span AS MATERIALIZED (
-    SELECT * FROM unnest(%(spans)s::int[], %(span_tenants)s::bigint[], %(first_days)s::date[], %(end_days)s::date[])
-        AS s (span, tenant_id, first_day, end_day)
+    SELECT * FROM unnest(%(spans)s::int[], %(span_tenants)s::bigint[], %(first_days)s::date[], %(end_days)s::date[],
+                         %(of_totals)s::boolean[])
+        AS s (span, tenant_id, first_day, end_day, of_totals)
 ), used AS MATERIALIZED (
     SELECT s.span, s.tenant_id, d.series_id, sum(d.units) AS units
     FROM span s CROSS JOIN LATERAL (
         SELECT series_id, units FROM billing_dailyusage d
-        WHERE d.tenant_id = s.tenant_id AND d.day >= s.first_day AND d.day < s.end_day OFFSET 0
+        WHERE NOT s.of_totals AND d.tenant_id = s.tenant_id AND d.day >= s.first_day AND d.day < s.end_day OFFSET 0
     ) d GROUP BY 1, 2, 3 HAVING sum(d.units) <> 0
 ), labeled AS MATERIALIZED (
-    SELECT u.span, u.units, g.* FROM used u CROSS JOIN LATERAL (
+    SELECT u.span, g.project_id, g.price_id, g.resource, g.share_den, g.gpu_model, g."user", g.account, g.cluster, g.queue,
+           g.qos, u.units
+    FROM used u CROSS JOIN LATERAL (
         SELECT * FROM billing_usageseries g WHERE g.id = u.series_id AND g.tenant_id = u.tenant_id OFFSET 0
     ) g
+    UNION ALL
+    SELECT s.span, t.project_id, t.price_id, t.resource, t.share_den, t.gpu_model, '', '', '', '', '', sum(t.units)
+    FROM span s CROSS JOIN LATERAL (
+        SELECT * FROM billing_daytotal t
+        WHERE s.of_totals AND t.tenant_id = s.tenant_id AND t.day >= s.first_day AND t.day < s.end_day OFFSET 0
+    ) t GROUP BY 1, 2, 3, 4, 5, 6
 )
 SELECT w.want, p.id, p.name, l.price_id, l.resource, l.share_den, sum(l.units)
 FROM unnest(%(wants)s::int[], %(want_spans)s::int[], %(projects)s::bigint[], %(users)s::text[], %(accounts)s::text[],
@@ -91,20 +101,28 @@ WHERE w.project_id IS NULL OR r.project_id = w.project_id
 GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 5, 6, 7;
 
 -- name: RECENT
--- What the last whole days used, by want, for a forecast; and the first day on which the tenant used anything.
-SELECT w.want, g.price_id, g.resource, g.share_den, sum(d.units),
-       (SELECT min(f.day) FROM billing_dailyusage f WHERE f.tenant_id = w.tenant_id)
+-- What the last whole days used, by want, for a forecast; and the first day on which the tenant used anything. `of_totals`
+-- as of USED.
+SELECT w.want, g.price_id, g.resource, g.share_den, sum(g.units),
+       (SELECT min(f.day) FROM billing_daytotal f WHERE f.tenant_id = w.tenant_id)
 FROM unnest(%(wants)s::int[], %(tenants)s::bigint[], %(first_days)s::date[], %(end_days)s::date[],
             %(projects)s::bigint[], %(users)s::text[], %(accounts)s::text[],
-            %(clusters)s::text[], %(queues)s::text[], %(qoses)s::text[], %(gpu_models)s::text[])
-     AS w (want, tenant_id, first_day, end_day, project_id, "user", account, cluster, queue, qos, gpu_model)
-JOIN billing_dailyusage d ON d.tenant_id = w.tenant_id AND d.day >= w.first_day AND d.day < w.end_day
-JOIN billing_usageseries g ON g.tenant_id = d.tenant_id AND g.id = d.series_id
- AND (w.project_id IS NULL OR g.project_id = w.project_id) AND (w."user" IS NULL OR g."user" = w."user")
- AND (w.account IS NULL OR g.account = w.account) AND (w.cluster IS NULL OR g.cluster = w.cluster)
- AND (w.queue IS NULL OR g.queue = w.queue) AND (w.qos IS NULL OR g.qos = w.qos)
- AND (w.gpu_model IS NULL OR g.gpu_model = w.gpu_model)
-GROUP BY w.want, w.tenant_id, g.price_id, g.resource, g.share_den HAVING sum(d.units) <> 0
+            %(clusters)s::text[], %(queues)s::text[], %(qoses)s::text[], %(gpu_models)s::text[], %(of_totals)s::boolean[])
+     AS w (want, tenant_id, first_day, end_day, project_id, "user", account, cluster, queue, qos, gpu_model, of_totals)
+CROSS JOIN LATERAL (
+    SELECT g.project_id, g.price_id, g.resource, g.share_den, g.gpu_model, d.units
+    FROM billing_dailyusage d JOIN billing_usageseries g ON g.tenant_id = d.tenant_id AND g.id = d.series_id
+     AND (w."user" IS NULL OR g."user" = w."user") AND (w.account IS NULL OR g.account = w.account)
+     AND (w.cluster IS NULL OR g.cluster = w.cluster) AND (w.queue IS NULL OR g.queue = w.queue)
+     AND (w.qos IS NULL OR g.qos = w.qos)
+    WHERE NOT w.of_totals AND d.tenant_id = w.tenant_id AND d.day >= w.first_day AND d.day < w.end_day
+    UNION ALL
+    SELECT t.project_id, t.price_id, t.resource, t.share_den, t.gpu_model, t.units
+    FROM billing_daytotal t
+    WHERE w.of_totals AND t.tenant_id = w.tenant_id AND t.day >= w.first_day AND t.day < w.end_day
+) g
+WHERE (w.project_id IS NULL OR g.project_id = w.project_id) AND (w.gpu_model IS NULL OR g.gpu_model = w.gpu_model)
+GROUP BY w.want, w.tenant_id, g.price_id, g.resource, g.share_den HAVING sum(g.units) <> 0
 ORDER BY 1, 2, 3, 4;
 
 -- name: PRICES

@@ -15,6 +15,7 @@ from billing.limits.limits import LimitTerms
 from billing.models import (
     BillingPeriod,
     DailyUsage,
+    DayTotal,
     Plan,
     Quota,
     QuotaCredits,
@@ -386,8 +387,14 @@ def test_quota_061_the_counter_is_the_sum_of_the_rated_rows_in_scope(
         )
     a_quota(vision)
     a_quota(vision, "daily-a100", every=QuotaEvery.DAY, gpu_model="a100", measure=HOURS)
-    check = prove_quotas(moment=builders.at("2026-03-02 12:00"))
-    assert check.broken == []
+    a_quota(vision, "of-ben", every=QuotaEvery.DAY, user="ben", measure=HOURS)
+
+    def broken() -> list[str]:
+        lines = prove_quotas(moment=builders.at("2026-03-02 12:00")).broken
+        return [text.split(",")[0] for text in lines]
+
+    assert broken() == []
     DailyUsage.objects.filter(day=date(2026, 3, 2)).update(units=F("units") + 1)
-    broken = prove_quotas(moment=builders.at("2026-03-02 12:00")).broken
-    assert [text.split(",")[0] for text in broken] == ["vision/daily-a100", "vision/monthly"]
+    assert broken() == ["vision/of-ben"]
+    DayTotal.objects.filter(day=date(2026, 3, 2)).update(units=F("units") + 1)
+    assert broken() == ["vision/daily-a100", "vision/monthly", "vision/of-ben"]
