@@ -143,9 +143,24 @@ def test_it_comes_up_healthy_and_stops_when_told(name: str, stack: Stack, tmp_pa
     with running(service["command"], stack, log) as process:
         eventually(lambda: process.poll() is not None or run(check, stack).returncode == 0, log)
         assert process.poll() is None, log.read_text()
+        alive = run([*check[:-1], "live"], stack) if name == "web" else None
+        assert alive is None or alive.returncode == 0
 
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=PATIENCE) == 0, log.read_text()
+
+
+def test_a_check_says_in_a_sentence_what_is_wrong(stack: Stack) -> None:
+    nowhere = stack | {"REDIS_URL": f"redis://127.0.0.1:{a_free_port()}/0"}
+    for kind, environ, sentence in (
+        ("live", stack, "the pages are not served"),
+        ("worker pull", stack, "does not answer"),
+        ("worker pull", nowhere, "Redis does not answer"),
+    ):
+        done = run(["python", "-m", "deploy.healthcheck", *kind.split()], environ)
+        assert done.returncode == 1
+        assert len(done.stderr.splitlines()) == 1
+        assert sentence in done.stderr
 
 
 def test_redis_comes_up_healthy(stack: Stack, tmp_path: Path) -> None:
