@@ -160,6 +160,18 @@ def test_on_one_node_each_process_runs_once() -> None:
         assert item["spec"].get("replicas", 1) == 1, name
 
 
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_selector_of_the_guide_brings_the_settings_and_the_migration_alone(overlay: str) -> None:
+    text = (ROOT / "docs/how-to/install-on-kubernetes.md").read_text()
+    (selector,) = re.findall(r"--selector 'app\.kubernetes\.io/component in \((.*)\)'", text)
+    kinds = [
+        item["kind"]
+        for item in render(overlay)
+        if item["metadata"].get("labels", {}).get("app.kubernetes.io/component") in selector.split(", ")
+    ]
+    assert sorted(kinds) == ["ConfigMap", "Job"]
+
+
 def open_ports(overlay: str, name: str, direction: str) -> set[int]:
     labels = pods(render(overlay))[name]["metadata"]["labels"]
     return {
