@@ -98,6 +98,7 @@ class Env:
     stripe_key: str | None  # None: nothing is collected through Stripe
     stripe_base: str  # where its API is; '': at Stripe
     stripe_webhook_secrets: list[str]  # of which one signed each notification
+    retention_years: dict[str, int]  # by kind of portal.ops.retention; what is not named stays
     stripe_account_label: str  # what this portal is called at Stripe; '': what the database says
 
     def __repr__(self) -> str:
@@ -146,6 +147,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Env:
         else None,
         stripe_base=read.text("STRIPE_API_BASE", ""),
         stripe_webhook_secrets=read.words("STRIPE_WEBHOOK_SECRETS"),
+        retention_years=_years(read.words("RETENTION_YEARS")),
         stripe_account_label=_account_label(read.text("STRIPE_ACCOUNT_LABEL", "")),
     )
 
@@ -166,6 +168,18 @@ def secret_keys(home: Path, *, make: bool) -> list[str]:
         return []
     text = _kept(home, "secret_keys", lambda: base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())
     return [_encrypting(key) for key in text.replace(",", " ").split()]
+
+
+def _years(words: list[str]) -> dict[str, int]:
+    years = {}
+    for word in words:
+        name, _, number = word.partition("=")
+        if not (number.isascii() and number.isdecimal() and 1 <= int(number) <= 99):
+            raise SettingError(
+                f"RETENTION_YEARS has {quoted(word)}; write a kind and its years, like notices=3."
+            )
+        years[name.strip()] = int(number)
+    return years
 
 
 def _encrypting(key: str) -> str:

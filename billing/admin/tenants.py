@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from billing.catalog import third_party_payers
 from billing.catalog.third_party_payers import PayerError
 from billing.invoicing import line_taxes, sellers
-from billing.models import Archive, Payer, Subscription
+from billing.models import Archive, Erasure, Payer, Subscription
 from portal.admin import ReadOnly, ReadOnlyInline, Recorded, portal_page
 from portal.core.outbox import outbox
 from portal.core.tenants import ownership
@@ -214,3 +214,11 @@ class ArchiveAdmin(ReadOnly[Archive]):
     list_display = ("tenant", "at", "by", "reason", "erased_at")
     list_select_related = ("tenant",)
     ordering = ("-at",)
+
+
+@admin.register(Erasure)
+class ErasureAdmin(ReadOnly[Erasure]):
+    """What `erase_old` erased, and how much of it."""
+
+    list_display = ("kind", "before", "begun_at", "rows", "reason")
+    ordering = ("-begun_at",)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pgtrigger
 from django.db import connection, transaction
 
@@ -23,6 +25,7 @@ ORDER BY 2 ON CONFLICT DO NOTHING
 _RENAME = """
 UPDATE {table} u SET "user" = erased_user(p.id) FROM billing_jobuser p
 WHERE u.tenant_id = %s AND p.tenant_id = u.tenant_id AND p.name = u."user" AND p.name <> erased_user(p.id)
+  AND p.name = ANY (coalesce(%s::text[], ARRAY[p.name]))
 """
 _SERIES_DIGESTS = """
 UPDATE billing_usageseries s SET digest = d.digest FROM (
@@ -35,13 +38,15 @@ UPDATE billing_usageseries s SET digest = d.digest FROM (
 _EFFICIENCY = "DELETE FROM billing_efficiencysnapshot WHERE tenant_id = %s"
 _FORGET = """
 UPDATE billing_jobuser p SET name = erased_user(p.id) WHERE p.tenant_id = %s AND p.name <> erased_user(p.id)
+  AND p.name = ANY (coalesce(%s::text[], ARRAY[p.name]))
 """
 
 # What is another tenant's too names its people.
 _RECORDS = """
 SELECT j.record_id, erased_user(p.id)
 FROM billing_ratedjob j JOIN billing_jobuser p ON p.tenant_id = j.tenant_id AND p.name = j."user"
-WHERE j.tenant_id = %s AND p.name <> erased_user(p.id) AND NOT EXISTS (
+WHERE j.tenant_id = %s AND p.name <> erased_user(p.id)
+  AND p.name = ANY (coalesce(%s::text[], ARRAY[p.name])) AND NOT EXISTS (
     SELECT FROM billing_ratedjob o WHERE o.record_id = j.record_id AND o.tenant_id <> j.tenant_id)
 """
 
@@ -53,24 +58,26 @@ def number_users(tenant_id: int) -> None:
 
 
 @transaction.atomic
-def erase_users(tenant: Tenant) -> int:
+def erase_users(tenant: Tenant, *, names: Sequence[str] | None = None) -> int:
     """Replace the names of the users of the tenant's jobs by their numbers, everywhere; how many. Again, none is left.
 
-    Digests, signatures and sums stay: what is signed has the numbers alone. For a caller that holds the tenant's lock.
+    `names`: of these users alone. Digests, signatures and sums stay: what is signed has the numbers alone. For a caller
+    that holds the tenant's lock.
     """
+    values = [tenant.pk, None if names is None else list(names)]
     trigger = "billing.RatedJob:billed_job_is_kept_before_it_changes"
     with connection.cursor() as cursor:
         for table in ("billing_ratedjob", "billing_billedjob", *_WALLETS):
             cursor.execute(_NUMBER.format(table=table), [tenant.pk])
         number_users(tenant.pk)
-        cursor.execute(_RECORDS, [tenant.pk])
+        cursor.execute(_RECORDS, values)
         while rows := cursor.fetchmany(SLICE):
             ledger.rename_users(rows)
         with pgtrigger.ignore(trigger):  # the old name is not to be kept
-            cursor.execute(_RENAME.format(table="billing_ratedjob"), [tenant.pk])
+            cursor.execute(_RENAME.format(table="billing_ratedjob"), values)
         for table in ("billing_billedjob", "billing_usageseries", *_WALLETS, *_FINDINGS):
-            cursor.execute(_RENAME.format(table=table), [tenant.pk])
+            cursor.execute(_RENAME.format(table=table), values)
         cursor.execute(_SERIES_DIGESTS, [tenant.pk])
         cursor.execute(_EFFICIENCY, [tenant.pk])
-        cursor.execute(_FORGET, [tenant.pk])
+        cursor.execute(_FORGET, values)
         return int(cursor.rowcount)

@@ -354,6 +354,21 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='Erasure',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('kind', models.CharField(help_text='As docs/reference/retention.md names it.', max_length=20)),
+                        ('before', models.DateTimeField(help_text='What is older was erased.')),
+                        ('begun_at', models.DateTimeField()),
+                        ('rows', models.BigIntegerField(default=0)),
+                        ('reason', models.TextField()),
+                    ],
+                    options={
+                        'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('reason', ''), _negated=True), ('rows__gte', 0)), name='erasure_has_a_reason')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='GatewayAccount',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

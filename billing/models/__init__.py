@@ -26,6 +26,7 @@ from billing.models.costs import CostCharge, CostImport, OperatingCost
 from billing.models.debt_terms import DebtTerms
 from billing.models.dunning import DunningPause, DunningPolicy, WriteOff
 from billing.models.efficiency import EfficiencySnapshot
+from billing.models.erasures import Erasure
 from billing.models.evidence import Evidence
 from billing.models.gateway import EventState, GatewayAccount, GatewayEvent
 from billing.models.invoice_balances import InvoiceBalance
@@ -209,6 +210,7 @@ __all__ = [
     "DunningPolicy",
     "EfficiencySnapshot",
     "EntrySide",
+    "Erasure",
     "EventState",
     "Evidence",
     "FailureRule",

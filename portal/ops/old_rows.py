@@ -1,0 +1,149 @@
+"""Erasing what has stood for its years: in slices of a transaction each, so that a kill anywhere leaves whole ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from itertools import groupby
+from typing import Any, Protocol
+
+from allauth.usersessions.models import UserSession
+from django.contrib.sessions.models import Session
+from django.db import connection, transaction
+from django.db.models import Q, QuerySet
+
+from billing.catalog.tenant_lock import lock
+from billing.documents import job_users
+from billing.models import Erasure, Notice, NoticeDelivery, NoticeState, OperatorDelivery
+from clusters.models import Quarantined
+from portal.core.outbox.models import OutboxMessage
+from portal.core.tenants.models import Tenant
+
+SLICE = 5_000  # rows of one transaction
+USERS = 50  # of one tenant, whose jobs one transaction renames
+MAIL_SERVER = "What the mail server said of its address is erased."
+ON_THEIR_WAY = (NoticeState.WAITING, NoticeState.SENDING)
+
+_USERS = """
+SELECT j.tenant_id, j."user" FROM billing_ratedjob j
+WHERE j."user" <> '' AND NOT EXISTS (
+    SELECT FROM billing_jobuser p WHERE p.tenant_id = j.tenant_id AND p.name = j."user" AND p.name = erased_user(p.id))
+GROUP BY j.tenant_id, j."user"
+HAVING bool_and(j.ended < %s) AND bool_and(j.ended IS NOT NULL) AND NOT EXISTS (
+    SELECT FROM tenants_membership m WHERE m.tenant_id = j.tenant_id AND j."user" = ANY (m.scheduler_users))
+ORDER BY j.tenant_id, j."user"
+"""
+
+
+class Erasable(Protocol):
+    def count(self, before: datetime) -> int:
+        """How many are left to erase."""
+
+    def slices(self, before: datetime) -> Iterator[Callable[[], int]]:
+        """Pieces of work, each for a transaction of its own; each says how many it erased."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """`left`: what is still to be erased; `erase` takes rows out of that."""
+
+    left: Callable[[datetime], QuerySet[Any]]
+    erase: Callable[[QuerySet[Any]], int]
+
+    def count(self, before: datetime) -> int:
+        return self.left(before).count()
+
+    def slices(self, before: datetime) -> Iterator[Callable[[], int]]:
+        while keys := list(self.left(before).order_by("pk").values_list("pk", flat=True)[:SLICE]):
+            yield partial(self.erase, self.left(before).filter(pk__in=keys))
+
+
+class JobUsers:
+    """Users of a tenant's jobs, all of which ended before; a member's own names stay."""
+
+    def count(self, before: datetime) -> int:
+        return len(self._names(before))
+
+    def slices(self, before: datetime) -> Iterator[Callable[[], int]]:
+        for tenant, rows in groupby(self._names(before), key=lambda row: row[0]):
+            names = [name for _, name in rows]
+            for first in range(0, len(names), USERS):
+                yield partial(self._erase, tenant, names[first : first + USERS])
+
+    def _names(self, before: datetime) -> list[tuple[int, str]]:
+        with connection.cursor() as cursor:
+            cursor.execute(_USERS, [int(before.timestamp())])
+            names: list[tuple[int, str]] = cursor.fetchall()
+            return names
+
+    def _erase(self, tenant: int, names: list[str]) -> int:
+        return job_users.erase_users(lock(Tenant.objects.get(pk=tenant)), names=names)
+
+
+def _old_deliveries(model: type[NoticeDelivery | OperatorDelivery], before: datetime) -> QuerySet[Any]:
+    return model._default_manager.filter(created_at__lt=before).exclude(state__in=ON_THEIR_WAY)
+
+
+def _delete(rows: QuerySet[Any]) -> int:
+    return rows.delete()[0]
+
+
+def _erase_addresses(rows: QuerySet[Notice]) -> int:
+    keys = list(rows.values_list("pk", flat=True))
+    chosen = Notice.objects.filter(pk__in=keys)
+    chosen.filter(reason__contains="@").update(reason=MAIL_SERVER)
+    return chosen.update(to=[], refused={})
+
+
+def _erase_raw(rows: QuerySet[Quarantined]) -> int:
+    return rows.update(raw="", values={})
+
+
+ERASABLE: dict[str, tuple[Erasable, ...]] = {
+    "job-users": (JobUsers(),),
+    "notices": (
+        Rows(
+            lambda before: (
+                Notice.objects.filter(created_at__lt=before)
+                .exclude(state__in=ON_THEIR_WAY)
+                .exclude(Q(to=[]) & Q(refused={}) & ~Q(reason__contains="@"))
+            ),
+            _erase_addresses,
+        ),
+    ),
+    "deliveries": tuple(
+        Rows(partial(_old_deliveries, model), _delete) for model in (NoticeDelivery, OperatorDelivery)
+    ),
+    "sessions": (
+        Rows(lambda before: UserSession.objects.filter(last_seen_at__lt=before), _delete),
+        Rows(lambda before: Session.objects.filter(expire_date__lt=before), _delete),
+    ),
+    "outbox": (Rows(lambda before: OutboxMessage.objects.filter(done_at__lt=before), _delete),),
+    "quarantine": (
+        Rows(lambda before: Quarantined.objects.filter(resolved_at__lt=before).exclude(raw=""), _erase_raw),
+    ),
+}
+
+
+def count(*, kind: str, before: datetime) -> int:
+    """How many rows of the kind a run would erase."""
+    return sum(part.count(before) for part in ERASABLE[kind])
+
+
+def erase(*, kind: str, before: datetime, moment: datetime, reason: str) -> int:
+    """Erase what is older of the kind; how many rows. Called again, or after a kill, what is left.
+
+    The history has how many: the row of the run grows in the transaction of each slice.
+    """
+    run = Erasure(kind=kind, before=before, begun_at=moment, reason=reason)
+    for part in ERASABLE[kind]:
+        for work in part.slices(before):
+            with transaction.atomic():
+                rows = work()
+                if not rows:
+                    break  # others have erased it meanwhile
+                run.rows += rows
+                run.save()
+    return run.rows

@@ -1,0 +1,99 @@
+"""What stays how long: every table is of one kind, and a kind says whether, when and by what its rows are erased.
+
+The table of docs/reference/retention.md is this one; a test compares both, and every table of the database with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+LAW = "for good; nothing erases it"
+USE = "while it is used"
+PERSON = "until the person leaves, or `erase_tenant`"
+YEARS = "`erase_old`"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Tables by their models. `stays`: until when, in words; `erasable`: by `erase_old`, after its years."""
+
+    name: str
+    holds: str
+    stays: str
+    models: tuple[str, ...]
+
+    @property
+    def erasable(self) -> bool:
+        return self.stays == YEARS
+
+
+def years_before(moment: datetime, years: int) -> datetime:
+    """The same day so many years earlier; of 29 February, the 28th where there is none."""
+    day = 28 if (moment.month, moment.day) == (2, 29) else moment.day
+    return moment.replace(year=moment.year - years, day=day)
+
+
+def _of(app: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{app}.{name}" for name in names.split())
+
+
+KINDS = (
+    Kind("documents", "invoices, credit notes, their lines, taxes, PDFs, evidence and keys", LAW, _of("billing", """
+        Invoice InvoiceLine InvoiceTax InvoiceDocument InvoiceSeries Evidence Voiding LineJobs BilledJob SigningKey
+        ManualLine BillingPeriod PendingApproval WriteOff PriceCorrection ServiceCredit InvoiceBalance""")),
+    Kind("money", "payments, refunds, disputes, wallets, bank transfers, what Stripe said", LAW, _of("billing", """
+        Payment PaymentAttempt PaymentRefund PaymentDispute MovedMoney MovedCredit CheckoutSession CreditEntry
+        BankStatement Transfer TransferPart RefusedEntry Wallet WalletEntry WalletGrant WalletHold WalletDay
+        WalletTotal WalletBooking Accrual TopUp GatewayEvent GatewayPayout GatewayMovement Reconciliation
+        Difference""")),
+    Kind("history", "the history of changes, without the names that were erased", LAW, (
+        "audit.AuditEntry", "audit.AuditCommit", "billing.Erasure")),
+    Kind("proofs", "what was proved, and when", LAW, _of("billing", "CloseProof MonthProof MonthSum ProofMark")),
+    Kind("usage", "what was used, and what it was rated as", LAW, (
+        *_of("clusters", """UsageRecord UsageRevision UsageKey PushedRun VanishedRun UtilisationHour IncompleteHour
+            CapacityInterval DeclaredNode GpuError GpuErrorReading"""),
+        *_of("billing", """RatedUsage RatedJob PeriodTotal DayTotal UsageSeries DailyUsage PeriodJobs PeriodTopJob
+            WasteFinding EfficiencySnapshot"""))),
+    Kind("terms", "tenants and their accounts, plans, prices, rules and settings", LAW, (
+        *_of("tenants", "Tenant Project Ownership Brand BrandLogo"),
+        *_of("clusters", "Cluster Account DeclaredMeter"),
+        *_of("billing", """Plan PlanVersion Price PlanQuota Subscription Allowance Fee Commitment Discount Payer
+            Seller TaxRate ApprovalLimit DunningPolicy DunningPause Archive Departure SignUp SignUpPolicy WalletScheme
+            GrantRule DebtTerms OperatingCost CostImport CostCharge FailureRule WasteRule WasteChoice
+            ConcurrencyLimit Quota CloseSchedule GatewayAccount""")),
+    ),
+    Kind("acts", "blocks, limits, suspensions, closes and budgets as they came to act", LAW, (
+        *_of("clusters", "Act AccountBlock BlockReason AccountLimit"),
+        *_of("billing", """Suspension SuspendedAccount LimitedAccount QuotaPeriod QuotaCrossing QuotaChange QuotaReview
+            QuotaBlock QuotaRelease QuotaEnding Reservation ReservedAmount ReservationRun CloseRun CloseResult
+            CloseReport ScheduledClose"""), "tenants.SupportView")),
+    Kind("connections", "addresses and secrets of clusters, providers, webhooks and keys", USE, (
+        *_of("clusters", "Connection ApiServer Telemetry"), "webhooks.Webhook", "api.ApiKey",
+        *_of("tenants", "IdentityProvider IdentityGrant"),
+        *_of("socialaccount", "SocialApp"))),
+    Kind("people", "accounts of people, what they may do and how they sign in", PERSON, (
+        *_of("tenants", """User User_groups User_user_permissions Membership Invitation Exclusion TenantNote"""),
+        *_of("account", "EmailAddress EmailConfirmation"), "mfa.Authenticator",
+        *_of("socialaccount", "SocialAccount SocialToken"),
+        *_of("billing", """BillingContact BillingAccount SavedMethod PaymentLink AutomaticTopUp NoticePreference
+            OperatorSubscription"""))),
+    Kind("job-users", "names of the scheduler's users, in jobs and usage", YEARS, ("billing.JobUser",)),
+    Kind("notices", "addresses that e-mails to tenants went to; their text stays", YEARS, ("billing.Notice",)),
+    Kind("deliveries", "e-mails to single members and operators", YEARS,
+         _of("billing", "NoticeDelivery OperatorDelivery")),
+    Kind("sessions", "sessions that have ended, with their network addresses", YEARS,
+         ("sessions.Session", "usersessions.UserSession")),
+    Kind("outbox", "work that is done", YEARS, ("outbox.OutboxMessage",)),
+    Kind("quarantine", "the text of rows that were refused and are settled", YEARS, ("clusters.Quarantined",)),
+    Kind("webhook-deliveries", "attempts to deliver webhooks", "30 days", ("webhooks.Delivery",)),
+    Kind("events", "events for webhooks and streams", "90 days", _of("events", "Event EventCounter")),
+    Kind("account-mails", "e-mails to people about their accounts", "30 days", ("tenants.AccountMail",)),
+    Kind("api-answers", "answers to requests with an idempotency key", "48 hours", ("api.IdempotentRequest",)),
+    Kind("syncs", "what each sync read", "30 days; with something new for good; failed ones 1 year",
+         ("clusters.Pull",)),
+    Kind("files", "usage files; their content goes once they are imported", USE,
+         _of("clusters", "UsageFile UsageFilePart")),
+    Kind("administration", "the administration's own tables", USE, (
+        "admin.LogEntry", *_of("auth", "Permission Group Group_permissions"), "contenttypes.ContentType")),
+)  # fmt: skip
