@@ -1,0 +1,47 @@
+"""`export_person WHO FILE`: all that stands under a person's name, for that person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from billing.models import RatedJob
+from portal.core.tenants.models import User
+from portal.excerpt import quoted
+from portal.ops import person_data
+from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
+from portal.ops.lookups import the_tenant
+
+
+class Command(OperatorCommand):
+    help = "Write all that stands under a person's name into a ZIP file, without secrets and others' data."
+
+    def arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("who", metavar="WHO", help="e-mail address, or a user name of the scheduler")
+        parser.add_argument("file", metavar="FILE", type=Path)
+        parser.add_argument("--tenant", metavar="SLUG", default="", help="whose jobs the user name is of")
+
+    def answer(self, *, who: str, file: Path, tenant: str, **_: Any) -> Answer:
+        parts = _of_email(who) if not tenant else _of_name(who, tenant)
+        try:
+            counts = person_data.write(parts, file)
+        except OSError as error:
+            raise RefusedError(f"{file} cannot be written: {error.strerror}.") from error
+        text = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count)
+        return Answer({"file": str(file), "rows": counts}, f"{file}: {text}.")
+
+
+def _of_email(who: str) -> list[person_data.Section]:
+    person = User.objects.filter(email=who.strip().lower()).first()
+    if person is None:
+        raise BadInputError(f"Nobody has an account as {quoted(who)}; of a user name, add --tenant.")
+    return person_data.sections(person=person)
+
+
+def _of_name(who: str, slug: str) -> list[person_data.Section]:
+    tenant = the_tenant(slug)
+    if not RatedJob.objects.filter(tenant=tenant, user=who).exists():
+        raise BadInputError(f"{tenant.slug} has no job of the user {quoted(who)}.")
+    return person_data.sections(person=None, tenant=tenant, user=who)
