@@ -116,13 +116,18 @@ class Explored:
 
 def explore(tenant: Tenant, query: CostQuery, *, step: Step, groups: int | None = GROUPS) -> Explored:
     """`groups` that cost most have a name; None: all. One query. Raises TooManyRowsError."""
+    buckets = list(query.later.buckets(step))
+    values = {
+        "bucket_firsts": [one.first for one in buckets],
+        "bucket_ends": [one.end for one in buckets],
+        "groups": groups,
+    }
     with connection.cursor() as cursor:
-        cursor.execute(sql.EXPLORED, query.values(tenant) | {"interval": str(step), "groups": groups})
+        cursor.execute(sql.EXPLORED, query.values(tenant) | values)
         rows = cursor.fetchall()
     if len(rows) > MOST_ROWS:
         raise TooManyRowsError
-    buckets = list(query.later.buckets(step))
-    place = {_start(one.first, step): number for number, one in enumerate(buckets)}
+    place = {one.first: number for number, one in enumerate(buckets)}
     cells: dict[tuple[str, ...] | None, dict[int | None, Sums]] = defaultdict(lambda: defaultdict(Sums))
     for earlier, bucket, named, key1, key2, resource, share_den, units, *price in rows:
         group = (key1, key2)[: len(query.by)] if named else None
@@ -137,13 +142,6 @@ def explore(tenant: Tenant, query: CostQuery, *, step: Step, groups: int | None 
         _added(totals).used(),
         _added(by_bucket[None] for by_bucket in cells.values()).used(),
     )
-
-
-def _start(day: date, step: Step) -> date:
-    """Of the calendar's bucket that holds the day."""
-    if step is Step.DAY:
-        return day
-    return day - timedelta(days=day.weekday()) if step is Step.WEEK else day.replace(day=1)
 
 
 def _group(values: tuple[str, ...] | None, by_bucket: Mapping[int | None, Sums], buckets: int) -> GroupUse:

@@ -2,7 +2,7 @@
 -- of their series, of which a large tenant has few, before anything is joined.
 
 -- name: EXPLORED
--- By range, bucket of the later one, group and price. `named`: a group that costs most in both together; all others are
+-- By range, first day of a bucket of the later one, group and price. `named`: a group that costs most in both together; all others are
 -- one. One row more than `most` says that there are too many.
 WITH used AS MATERIALIZED (
     SELECT d.earlier, d.bucket,
@@ -10,12 +10,14 @@ WITH used AS MATERIALIZED (
            usage_label(%(by2)s, p.name, s, k.is_sum) AS key2,
            s.resource, s.share_den, s.price_id, sum(d.units) AS units
     FROM (
-        SELECT a.earlier, CASE WHEN NOT a.earlier THEN date_trunc(%(interval)s, d.day)::date END AS bucket, d.series_id,
-               sum(d.units) AS units
-        FROM (VALUES (false, %(first_day)s::date, %(end)s::date),
-                     (true, %(earlier_first)s::date, %(earlier_end)s::date)) AS a (earlier, since, until)
-        JOIN billing_dailyusage d ON d.tenant_id = %(tenant)s AND d.day >= a.since AND d.day < a.until
-        GROUP BY 1, 2, 3 OFFSET 0
+        SELECT a.earlier, a.bucket, d.* FROM (
+            SELECT false AS earlier, since AS bucket, since, until
+            FROM unnest(%(bucket_firsts)s::date[], %(bucket_ends)s::date[]) AS b (since, until)
+            UNION ALL SELECT true, NULL, %(earlier_first)s::date, %(earlier_end)s::date
+        ) a CROSS JOIN LATERAL (
+            SELECT u.series_id, sum(u.units) AS units FROM billing_dailyusage u
+            WHERE u.tenant_id = %(tenant)s AND u.day >= a.since AND u.day < a.until GROUP BY 1 OFFSET 0
+        ) d
     ) d JOIN billing_usageseries s ON s.tenant_id = %(tenant)s AND s.id = d.series_id
     JOIN tenants_project p ON p.id = s.project_id
     LEFT JOIN billing_pricetag g ON g.price_id = s.price_id
