@@ -42,7 +42,7 @@ STATE = (
     *("api_version", "release", "next_pull_at", "failures", "last_error", "last_success_at", "deep_read_at"),
     *("job_prices_at", "job_prices_error"),
 )
-"""Columns that passes move by themselves."""
+"""Columns that syncs move by themselves."""
 
 
 @track(exclude=[*SECRETS, *STATE])
@@ -63,12 +63,12 @@ class Connection(Reach):
         help_text="ClusterName in slurm.conf; empty: whichever slurmrestd answers for.",
     )
     first_usage_from = models.DateTimeField(
-        null=True, blank=True, help_text="Where the first pass begins; empty: one look-back before it."
+        null=True, blank=True, help_text="Where the first sync begins; empty: one look-back before it."
     )
     every = models.PositiveIntegerField(
         default=300,
         validators=[MinValueValidator(30), MaxValueValidator(86_400)],
-        help_text="Seconds from one pass to the next.",
+        help_text="Seconds from one sync to the next.",
     )
     look_back = models.PositiveIntegerField(
         default=48,

@@ -19,7 +19,7 @@ class IncompleteHour(models.Model):
         Cluster, on_delete=models.PROTECT, related_name="incomplete_hours", db_index=False
     )
     begins = models.BigIntegerField(help_text="UTC epoch second.")
-    read = models.IntegerField(help_text="Seconds of it that passes read at once; all 3600 in the end.")
+    read = models.IntegerField(help_text="Seconds of it that syncs read at once; all 3600 in the end.")
     covered = models.IntegerField(help_text="Seconds of those in which the source looked.")
 
     class Meta:

@@ -1,4 +1,4 @@
-"""Passes over a source, and the rows that they set aside."""
+"""Syncs of a source, and the rows that they rejected."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Usage(models.Model):
     ended = models.BigIntegerField(null=True, help_text="Empty while running.")
     seen_until = models.BigIntegerField(
         null=True,
-        help_text="While open: the last second in which a pass proved it running; billed up to here.",
+        help_text="While open: the last second in which a sync proved it running; billed up to here.",
     )
     suspended = models.BigIntegerField(help_text="Seconds within [started, ended) in which nothing was held.")
     state = models.TextField(help_text="The scheduler's word; decides nothing here, plans may price by it.")
@@ -65,7 +65,7 @@ class UsageRecord(Usage):
     # Whoever writes a record holds both rows, and they refuse to go while it stands: checked there, not per record.
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, db_index=False, db_constraint=False)
     account = models.ForeignKey(Account, on_delete=models.PROTECT, db_index=False, db_constraint=False)
-    last_seen = models.DateTimeField(help_text="When a pass last wrote it; kept up for open records only.")
+    last_seen = models.DateTimeField(help_text="When a sync last wrote it; kept up for open records only.")
 
     class Meta:
         managed = False  # portal/schema/months.sql has the table, its constraints and indexes
@@ -119,7 +119,7 @@ class VanishedRun(models.Model):
     record = models.OneToOneField(
         UsageRecord, on_delete=models.CASCADE, related_name="vanished", db_constraint=False
     )
-    since = models.DateTimeField(help_text="When a pass first asked after it in vain.")
+    since = models.DateTimeField(help_text="When a sync first asked after it in vain.")
 
     def __str__(self) -> str:
         return f"{self.record}"
