@@ -85,6 +85,12 @@ def resident(pid: int | str = "self") -> int:
     return _status(pid, "VmRSS:")
 
 
+def proportional(pid: int) -> int:
+    """KiB of memory that a process holds now, of what several hold each one's part (PSS)."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return int(next(line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:")))
+
+
 def _processes() -> Iterator[tuple[int, list[str]]]:
     """Each process with what stands behind its name in /proc/PID/stat."""
     for entry in Path("/proc").iterdir():

@@ -1,13 +1,17 @@
 """What a web process holds after every example of the REST API, every page, and every table of the administration.
 
-The two labs of the tests are asked, whose objects the examples name.
+There are two of them, as in docker-compose.yml, and each goes through all of it. What they share counts for each by its
+part (PSS). The two labs of the tests are asked, whose objects the examples name.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -16,7 +20,7 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from bench import instance, pages, served
-from bench.meter import Cost, family_cpu, resident
+from bench.meter import Cost, family_cpu, proportional, resident
 from bench.result import Figure, Result
 from bench.scale import Scale
 from bench.served import Site
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 
 NAME, RUN = "walk", "bench_walk"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")  # what is deleted was looked at before
+PROCESSES, SETTLING = 2, 20  # seconds
+PATIENT = {"GUNICORN_CMD_ARGS": "--timeout 600"}  # with a process that stands still
 PUBLIC = ("/healthz", "/readyz", "/accounts/login/", "/api/v1/openapi.json")
 
 
@@ -43,25 +49,47 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     with (
         override_settings(CLUSTERTAB_SENDS_MAIL=True, PORTAL_URL="https://portal.example"),
         a_world_of_examples() as world,
-        served.site("", DATABASE_URL=served.url_of(RUN)) as site,
+        served.site("", DATABASE_URL=served.url_of(RUN), WEB_CONCURRENCY=str(PROCESSES), **PATIENT) as site,
     ):
         yield _walked(site, world)
     instance.drop(RUN)
 
 
 def _walked(site: Site, world: World) -> Result:
+    time.sleep(SETTLING)  # one that stands still while it looks at the schema would give up
     spent, began = family_cpu(site.process.pid), time.perf_counter()
-    statuses = [*_api(site, world), *_pages(site, world)]
+    statuses: list[int] = []
+    for pid in site.workers:
+        with _alone(site, pid):
+            statuses += [*_api(site, world), *_pages(site, world)]
     spent, wall = family_cpu(site.process.pid) - spent, time.perf_counter() - began
     if 500 in statuses:  # 503 is what lacks here: Redis, and a gateway
         raise AssertionError(f"Something failed: see {instance.HOME}.")
-    cost = Cost(spent, spent, wall, max(resident(pid) for pid in site.workers))
-    answered = sum(status < 400 for status in statuses)
-    figures = (Figure("requests that are answered with what they ask for", answered),)
+    cost = Cost(spent, spent, wall, max(proportional(pid) for pid in site.workers))
+    whole = sum(map(proportional, (site.process.pid, *site.workers)))
+    figures = (
+        Figure("answered with what they ask for", sum(status < 400 for status in statuses)),
+        Figure("RSS of one, MiB", max(map(resident, site.workers)) / 1024),
+        Figure("PSS of all with the process that started them, MiB", whole / 1024),
+    )
     title = "memory of a web process after all endpoints and pages"
     return Result(
         NAME, title, len(statuses), "requests", cost, cost, memory=(cost.peak, pages.MOST), figures=figures
     )
+
+
+@contextmanager
+def _alone(site: Site, pid: int) -> Iterator[None]:
+    """The other processes stand still meanwhile, so this one answers."""
+    others = [other for other in site.workers if other != pid]
+    for other in others:
+        os.kill(other, signal.SIGSTOP)
+    site.connection.close()
+    try:
+        yield
+    finally:
+        for other in others:
+            os.kill(other, signal.SIGCONT)
 
 
 def _api(site: Site, world: World) -> Iterator[int]:

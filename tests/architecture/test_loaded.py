@@ -47,9 +47,7 @@ def test_a_worker_loads_neither_the_administration_nor_what_other_tasks_need() -
 
 PAGES = """
 import sys
-from unittest import mock
-with mock.patch("portal.ops.schema.refuse_unmigrated"):
-    import portal.wsgi
+import portal.wsgi
 loaded = [*sys.modules]
 import requests, yaml  # they can be had afterwards
 print(*loaded)
@@ -69,10 +67,8 @@ def test_a_web_process_loads_its_pages_and_nothing_that_few_of_them_need() -> No
 
 
 SERVED = """
-from unittest import mock
 import click, yaml
-with mock.patch("portal.ops.schema.refuse_unmigrated"):
-    import portal.wsgi
+import portal.wsgi
 from sys import modules
 print(modules["click"] is click, modules["yaml"] is yaml, "requests" in modules)
 """
