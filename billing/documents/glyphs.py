@@ -4,6 +4,7 @@ Names come from schedulers and from tenants, so any character can arrive; an arc
 whole when one of them has no glyph.
 """
 
+import sys
 import unicodedata
 from collections.abc import Iterator
 from functools import cache
@@ -44,13 +45,18 @@ def _substitute(code: int) -> str:
         case "Cn" | "Co" | "Cs":
             return MISSING
         case _:
-            return chr(code) if code in _covered() else MISSING
+            return chr(code) if _covered()[code >> 3] >> (code & 7) & 1 else MISSING
 
 
 @cache
-def _covered() -> frozenset[int]:
-    fonts = (path.read_bytes() for path in sorted(FONTS.iterdir()) if path.suffix in (".otf", ".ttf"))
-    return frozenset(code for font in fonts for code in _characters(font))
+def _covered() -> bytes:
+    """A bit for each code point: a set of those that are covered would take 3 MiB."""
+    bits = bytearray((sys.maxunicode >> 3) + 1)
+    for path in sorted(FONTS.iterdir()):
+        if path.suffix in (".otf", ".ttf"):
+            for code in _characters(path.read_bytes()):
+                bits[code >> 3] |= 1 << (code & 7)
+    return bytes(bits)
 
 
 def _characters(font: bytes) -> Iterator[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import logging
 import re
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable
 
 import structlog
 from django.http import HttpRequest, HttpResponse
-from structlog.typing import EventDict, Processor
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 # A proxy's id is taken over if it is one; anything else could forge lines of the log.
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
@@ -24,6 +25,14 @@ def discreet(_: object, __: str, event: EventDict) -> EventDict:
     """No request, since its text ends with the query, which is people's own; no key of a mailed link or of the API."""
     fields = {name: value for name, value in event.items() if name != "request"}
     return {name: _hidden(value) if isinstance(value, str) else value for name, value in fields.items()}
+
+
+def with_traceback(log: WrappedLogger, name: str, event: EventDict) -> EventDict:
+    """The traceback as text. Of the files that it names Python keeps the source for ever, which is let go of here."""
+    event = structlog.processors.format_exc_info(log, name, event)
+    if "exception" in event:
+        linecache.clearcache()
+    return event
 
 
 def _hidden(text: str) -> str:
@@ -50,7 +59,7 @@ def configure(*, level: str) -> None:
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.format_exc_info,
+                with_traceback,
                 discreet,
                 structlog.processors.JSONRenderer(default=str),
             ],

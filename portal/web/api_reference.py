@@ -34,8 +34,12 @@ class Published(msgspec.Struct):
     components: dict[str, dict[str, msgspec.Raw]]
 
 
-class Tagged(msgspec.Struct):
+class Heading(msgspec.Struct):
+    """What the index of all areas shows of an operation."""
+
     tags: list[str]
+    summary: str
+    description: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Endpoint:
 
     method: str
     path: str  # behind /api/v1
+    heading: Heading
     published: msgspec.Raw
     schemas: Schemas
     base: str
@@ -68,15 +73,15 @@ class Endpoint:
 
     @property
     def summary(self) -> str:
-        return _plain(self.operation["summary"])
+        return _plain(self.heading.summary)
 
     @property
     def about(self) -> str:
-        return _plain(self.operation["description"].partition(SCOPE)[0])
+        return _plain(self.heading.description.partition(SCOPE)[0])
 
     @property
     def scope(self) -> str:
-        return str(self.operation["description"].partition(SCOPE)[2]).rstrip("`.")
+        return self.heading.description.partition(SCOPE)[2].rstrip("`.")
 
     @cached_property
     def parameters(self) -> list[Row]:
@@ -159,15 +164,16 @@ def _areas(base: str) -> list[Area]:
     for path, operations in document.paths.items():
         for method in METHODS:
             if method in operations:
+                heading = msgspec.json.decode(operations[method], type=Heading)
                 endpoint = Endpoint(
                     method=method.upper(),
                     path=path.removeprefix("/api/v1"),
+                    heading=heading,
                     published=operations[method],
                     schemas=document.components,
                     base=base,
                 )
-                slug = msgspec.json.decode(operations[method], type=Tagged).tags[0]
-                by_slug.setdefault(slug, []).append(endpoint)
+                by_slug.setdefault(heading.tags[0], []).append(endpoint)
     return [Area(slug, by_slug[slug]) for slug in sorted(by_slug)]
 
 

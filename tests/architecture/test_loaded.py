@@ -77,3 +77,36 @@ print(modules["click"] is click, modules["yaml"] is yaml, "requests" in modules)
 def test_what_a_process_has_before_it_loads_its_pages_stays() -> None:
     done = subprocess.run([sys.executable, "-c", SERVED], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True", "False"]
+
+
+LATER = """
+from unittest import mock
+import portal.wsgi
+from sys import modules
+from portal.core.outbox.outbox import add_many
+with mock.patch("portal.core.outbox.outbox.connection"), mock.patch("portal.core.outbox.outbox.OutboxMessage"):
+    add_many("billing.tasks.collect", [{}])
+print("celery" in modules, "billing.tasks" in modules)
+"""
+
+
+def test_to_leave_work_to_a_worker_does_not_load_what_does_it() -> None:
+    done = subprocess.run([sys.executable, "-c", LATER], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+TRACEBACK = """
+import linecache, logging
+import portal.settings
+try:
+    1 / 0
+except ZeroDivisionError:
+    logging.getLogger("portal").warning("a peer does not answer", exc_info=True)
+print(len(linecache.cache))
+"""
+
+
+def test_of_a_traceback_that_was_logged_no_sources_stay() -> None:
+    done = subprocess.run([sys.executable, "-c", TRACEBACK], capture_output=True, text=True, check=True)
+    assert "ZeroDivisionError" in done.stderr
+    assert done.stdout.split() == ["0"]
