@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import time
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from allauth.account.models import EmailAddress
@@ -129,11 +129,19 @@ def sections(*, person: User | None, tenant: Tenant | None = None, user: str = "
 
 
 def write(parts: list[Section], file: Path) -> dict[str, int]:
-    """A ZIP of `person.json` and `jobs.csv` that only we can read; how many rows of each. No half file has its name."""
+    """Into a file that only we can read, as `pack` says. No half file has its name."""
     part = file.with_name(f"{file.name}.part")
     part.unlink(missing_ok=True)
     part.touch(mode=0o600)
-    with ZipFile(part, "w", ZIP_DEFLATED) as archive:
+    with part.open("wb") as into:
+        counts = pack(parts, into)
+    part.replace(file)
+    return counts
+
+
+def pack(parts: list[Section], file: IO[bytes]) -> dict[str, int]:
+    """A ZIP of `person.json` and `jobs.csv`; how many rows of each section."""
+    with ZipFile(file, "w", ZIP_DEFLATED) as archive:
         small = {section.name: list(section.values()) for section in parts if section.name != "jobs"}
         archive.writestr("person.json", json.dumps(small, default=_text, ensure_ascii=False, indent=1))
         counts = {name: len(rows) for name, rows in small.items()} | {"jobs": 0}
@@ -148,7 +156,6 @@ def write(parts: list[Section], file: Path) -> dict[str, int]:
                     for row in section.values():
                         table.writerow(row)
                         counts["jobs"] += 1
-    part.replace(file)
     return counts
 
 

@@ -37,6 +37,7 @@ ACCOUNT_PAGES = (
     ),
     (gettext_lazy("Sessions"), "usersessions_list", ("usersessions_",)),
     (gettext_lazy("Language"), "account_language", ("account_language",)),
+    (gettext_lazy("Your data"), "own_data", ("own_data",)),
 )
 """The tabs of a person's own account: label, address, and what the names of its addresses begin with."""
 ENTRANCES = frozenset(

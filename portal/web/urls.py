@@ -52,6 +52,7 @@ from portal.web.operator_home import operator_home
 from portal.web.operator_tenant import operator_tenant
 from portal.web.operators import operator_people
 from portal.web.overview import overview
+from portal.web.own_data import own_data
 from portal.web.own_language import own_language
 from portal.web.own_plan import own_plan
 from portal.web.payment import (
@@ -183,6 +184,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("reference/docs/", documentation, name="documentation"),
     path("reference/docs/<path:page>/", documentation_page, name="documentation_page"),
     path("accounts/language/", own_language, name="account_language"),
+    path("your-data/", own_data, name="own_data"),
     path("reference/api/", api_reference, name="api_reference"),
     path("reference/api/<slug:area>/", api_area, name="api_area"),
     path("t/<slug:slug>/", include(tenant_patterns)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -14,12 +14,14 @@ from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
 from django.apps import apps
 from django.core.management import call_command
+from django.test import Client
 
 from billing.models import Notice
 from portal.core.audit import acting_as
 from portal.core.tenants.models import Membership, User
 from portal.ops import person_data
 from portal.ops.cli import BadInputError
+from portal.web import own_data
 from tests.builders import a_cluster, a_job, a_person, a_plan, a_tenant, at, ingest
 
 pytestmark = pytest.mark.django_db
@@ -116,3 +118,24 @@ def test_every_table_that_names_an_account_is_exported(ben: User) -> None:
     }
     exported = {section.rows.model._meta.label for section in person_data.of_account(ben)}
     assert naming - exported == APART
+
+
+def test_a_person_downloads_their_own(ben: User, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert client.get("/your-data/").status_code == 302
+    client.force_login(ben)
+    assert "All that is stored under your name" in client.get("/your-data/").content.decode()
+    response = client.post("/your-data/")
+    with ZipFile(BytesIO(b"".join(response))) as archive:
+        person, jobs = json.loads(archive.read("person.json")), archive.read("jobs.csv").decode()
+    assert person["account"][0]["email"] == BEN
+    assert ("bens-train" in jobs, "eves-secret" in jobs, "anns-job" in jobs) == (True, False, False)
+    monkeypatch.setattr(own_data, "MOST_JOBS", 1)
+    shown = client.post("/your-data/", follow=True).content.decode()
+    assert "You have too many jobs for this page: ask the operators for your data." in shown
+
+
+def test_it_is_proved_again_who_asks(ben: User, client: Client, settings: Any) -> None:
+    settings.CLUSTERTAB_REAUTHENTICATION_MINUTES = 30
+    client.force_login(ben)
+    response = client.post("/your-data/")
+    assert (response.status_code, "reauthenticate" in response["Location"]) == (302, True)
