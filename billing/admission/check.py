@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -14,6 +14,7 @@ from billing.admission.cost import JobCost, longest_that_fits
 from billing.admission.wallets import WalletNeed, list_wallets
 from billing.models import Quota, QuotaAction
 from billing.quotas import figures
+from billing.quotas.figures import Figure
 from billing.quotas.reservations import seconds_within
 from billing.quotas.status import QuotaStatus
 from billing.simulation.quote_inputs import QuoteInputs
@@ -95,17 +96,29 @@ class JobCheck:
         return min((seconds for seconds in longest if seconds is not None), default=None)
 
 
-def check_job(*, tenant: Tenant, cluster: str, job: UsageFact, now: datetime, besides: int = 0) -> JobCheck:
+def check_job(
+    *,
+    tenant: Tenant,
+    cluster: str,
+    job: UsageFact,
+    now: datetime,
+    besides: int = 0,
+    figures_now: Mapping[int, Figure] | None = None,
+) -> JobCheck:
     """Whether the tenant's job may run now on the named cluster, from `job.started` to its time limit `job.ended`.
 
     `job.account` is one that the tenant owns, "" for any; quotas of a user, queue, QOS or GPU model count it where it
-    says so. `besides`: a reservation that would end with this job's. A fixed number of queries, and where money is
-    counted one more for each length that a period leaves of the job, and of TRIES. Raises QuoteError.
+    says so. `besides`: a reservation that would end with this job's. `figures_now`: by quota, where they are read
+    already. A fixed number of queries, and where money is counted one more for each length that a period leaves of the
+    job, and of TRIES. Raises QuoteError.
     """
     seconds = read_length(job)
     owner = account_of(tenant, cluster, job.account, datetime.fromtimestamp(job.started or 0, UTC))
     rows = check_inputs.load_quotas(tenant, owner, job)
-    by_quota = figures.load_figures(rows, moment=now, forecasts=False, besides=besides) if rows else {}
+    by_quota = dict(figures_now or {})
+    rest = [row for row in rows if row.pk not in by_quota]
+    if rest:
+        by_quota |= figures.load_figures(rest, moment=now, forecasts=False, besides=besides)
     state = check_inputs.load_state(tenant, owner, now)
     cost = JobCost(tenant, cluster, job, owner, now, QuoteInputs(tenant))
     paying = list_wallets(owner, cost, job.user, seconds, now, besides=besides) if state.has_wallets else ()

@@ -130,7 +130,7 @@ def budgets(request: TenantRequest) -> HttpResponse:
         edited = next((row for row in own if row.name == request.GET.get("edit")), None)
     page = {
         "rows": listed,
-        **job_check(request),
+        **job_check(request, statuses),
         "limits": limits_now,
         "reservations": listed_reservations,
         "manages": manages,

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from billing.admission.check import JobCheck, Need, check_job
 from billing.admission.wording import ask_text, limit_text, other_text, refusal_text
 from billing.queries.jobs import shapes
+from billing.quotas.status import QuotaStatus
 from billing.simulation.quotes import QuoteError
 from portal.core.tenants.scope import acting_scope
 from portal.ops import quotes
@@ -48,13 +49,13 @@ class CheckAnswer:
     unpriced: str
 
 
-def job_check(request: TenantRequest) -> dict[str, Any]:
-    """The fields, and the answer where something is asked; nothing is kept."""
+def job_check(request: TenantRequest, statuses: Sequence[QuotaStatus]) -> dict[str, Any]:
+    """The fields, and the answer where something is asked, by how budgets stand now; nothing is kept."""
     fields = {name: request.GET.get(BEFORE + name, "").replace("\0", "").strip()[:LONGEST] for name in NAMES}
     check, error = None, ""
     if request.GET.get("act") == "check":
         try:
-            check = _answer(_check(request, fields))
+            check = _answer(_check(request, fields, statuses))
         except QuoteError as refusal:
             error = sentence(refusal)
     clusters = [(mark.cluster, mark.cluster) for mark in request.marks]
@@ -65,12 +66,13 @@ def job_check(request: TenantRequest) -> dict[str, Any]:
     }
 
 
-def _check(request: TenantRequest, fields: Mapping[str, str]) -> JobCheck:
+def _check(request: TenantRequest, fields: Mapping[str, str], statuses: Sequence[QuotaStatus]) -> JobCheck:
     now = request.moment.replace(microsecond=0)
     job = quotes.job_of(fields, started=now)
     cluster = fields["cluster"] or next((mark.cluster for mark in request.marks), "")
     with acting_scope(request.tenant):
-        return check_job(tenant=request.tenant, cluster=cluster, job=job, now=now)
+        figures_now = {one.quota.pk: one.figure for one in statuses}
+        return check_job(tenant=request.tenant, cluster=cluster, job=job, now=now, figures_now=figures_now)
 
 
 def _answer(check: JobCheck) -> CheckAnswer:

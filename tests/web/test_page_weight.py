@@ -25,6 +25,7 @@ WITH_EVERYTHING = {
     "t/<slug:slug>/budgets/": 41,
     "t/<slug:slug>/budgets/at/<slug:budget>/": 26,
 }
+WITH_CHECK = 58  # budgets with the answer whether a job may run
 """Above the bound, and not to grow: a statement's ten queries beside those of pages that show a dozen things."""
 FONT = "vendor/inter-5.3.0/inter-latin-wght-normal.woff2"  # which the style sheet names
 BEFORE_PAINT = {"vendor/tabler-1.6.1/tabler.min.css", "css/clustertab.css", "js/theme.js"}
@@ -61,6 +62,8 @@ def test_what_a_tenant_with_everything_has_does_not_make_its_pages_ask_more() ->
         if queries > WITH_EVERYTHING.get(route, QUERIES):
             late[route] = queries
     assert late == {}
+    check = "/t/vision-lab/budgets/?act=check&job_gpus=1&job_hours=1&job_gpu_model=a100"
+    assert weighed(ann, check)[2] <= WITH_CHECK
 
 
 def test_pages_are_compressed_and_what_shows_secrets_is_not() -> None:
