@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -88,6 +89,8 @@ class Env:
     heartbeat_file: Path | None  # touched by the scheduler at each of its rounds
     api: bool  # whether the REST API is served
     metrics_token: str | None  # whose bearer reads /metrics; None: operators who are signed in only
+    tracing: bool  # whether traces are sent; OpenTelemetry's library reads where to
+    sentry_dsn: str | None  # where unforeseen errors are reported; None: nowhere
     metrics_series: int  # of one metric there, per currency, before the rest is one series
     ledger_accounts: list[str]  # numbers of accounts of the general ledger, NAME=NUMBER
     webhook_networks: list[IPv4Network | IPv6Network]  # inner ones that webhooks may go to
@@ -128,13 +131,15 @@ def read(environ: Mapping[str, str] = os.environ) -> Env:
         reauthentication_minutes=read.number("REAUTHENTICATION_MINUTES", 30),
         operator_second_factor=read.flag("OPERATOR_SECOND_FACTOR", default=False),
         static_root=Path(read.text("STATIC_ROOT", str(home / "static"))),
-        portal_url=_address(read.text("PORTAL_URL", "")),
+        portal_url=_address("PORTAL_URL", read.text("PORTAL_URL", "")),
         email_url=read.text("EMAIL_URL", ""),
         email_from=read.text("EMAIL_FROM", "ClusterTab <billing@localhost>"),
         log_level=read.text("LOG_LEVEL", "INFO").upper(),
         heartbeat_file=Path(beat) if (beat := read.text("HEARTBEAT_FILE", "")) else None,
         api=read.flag("CLUSTERTAB_API", default=True),
         metrics_token=_guarding(token) if (token := read.text("CLUSTERTAB_METRICS_TOKEN", "")) else None,
+        tracing=bool(_address("OTEL_EXPORTER_OTLP_ENDPOINT", read.text("OTEL_EXPORTER_OTLP_ENDPOINT", ""))),
+        sentry_dsn=_reporting(dsn) if (dsn := read.text("SENTRY_DSN", "")) else None,
         metrics_series=read.number("CLUSTERTAB_METRICS_SERIES", 200),
         ledger_accounts=read.words("LEDGER_ACCOUNTS"),
         webhook_networks=[_network(word) for word in read.words("WEBHOOK_ALLOWED_NETWORKS")],
@@ -201,6 +206,15 @@ def _guarding(token: str) -> str:
     raise SettingError(
         f"CLUSTERTAB_METRICS_TOKEN must have at least {SHORTEST_TOKEN} characters and no blanks: make one with "
         "`openssl rand -hex 32`."
+    )
+
+
+def _reporting(dsn: str) -> str:
+    """The address, if it is one of a project. Its key is in no message."""
+    if re.fullmatch(r"https?://[^\s/@:]+@[^\s/@]+/(?:\S+/)?\d+", dsn):
+        return dsn
+    raise SettingError(
+        "SENTRY_DSN must look like https://KEY@HOST/PROJECT, as Sentry shows it for a project."
     )
 
 
@@ -308,10 +322,10 @@ def database(url: str, *, pool: int) -> dict[str, Any]:
     }
 
 
-def _address(url: str) -> str:
-    """Where the pages are, as it stands in mails."""
+def _address(name: str, url: str) -> str:
+    """Without a slash at its end."""
     if url and (urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname):
-        raise SettingError("PORTAL_URL must look like https://billing.example.org.")
+        raise SettingError(f"{name} must look like https://billing.example.org.")
     return url.rstrip("/")
 
 

@@ -129,6 +129,10 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
 HEARTBEAT_FILE = ENV.heartbeat_file
 CLUSTERTAB_METRICS_TOKEN = ENV.metrics_token
+TRACING = ENV.tracing
+if TRACING:
+    MIDDLEWARE.insert(0, "portal.ops.tracing.RequestSpan")
+SENTRY_DSN = ENV.sentry_dsn
 CLUSTERTAB_METRICS_SERIES = ENV.metrics_series
 CLUSTERTAB_LEDGER_ACCOUNTS = ENV.ledger_accounts
 STRIPE_SECRET_KEY = ENV.stripe_key

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 from django.urls import resolve
 
@@ -33,7 +34,9 @@ def absent(names: tuple[str, ...]) -> Iterator[None]:
             del sys.modules[name]
 
 
-with absent(UNASKED):
+with absent(
+    () if settings.TRACING or settings.SENTRY_DSN else UNASKED
+):  # whose libraries look for some of them
     application = get_wsgi_application()
 
     import redis  # noqa: F401  # 7 MiB that each request of the API needs, and /readyz

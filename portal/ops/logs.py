@@ -24,7 +24,7 @@ API_KEY = re.compile(r"(ct_live_[0-9A-Za-z]{8})[0-9A-Za-z]+")  # its public part
 def discreet(_: object, __: str, event: EventDict) -> EventDict:
     """No request, since its text ends with the query, which is people's own; no key of a mailed link or of the API."""
     fields = {name: value for name, value in event.items() if name != "request"}
-    return {name: _hidden(value) if isinstance(value, str) else value for name, value in fields.items()}
+    return {name: hidden(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 def with_traceback(log: WrappedLogger, name: str, event: EventDict) -> EventDict:
@@ -35,7 +35,7 @@ def with_traceback(log: WrappedLogger, name: str, event: EventDict) -> EventDict
     return event
 
 
-def _hidden(text: str) -> str:
+def hidden(text: str) -> str:
     return API_KEY.sub(r"\1…", LINK_KEY.sub(r"\1…", text))
 
 

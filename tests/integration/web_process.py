@@ -22,16 +22,17 @@ GUNICORN = [sys.executable, "-m", "gunicorn", "--config", "deploy/gunicorn.conf.
 class WebProcess:
     """`with WebProcess(database_url, tmp_path) as web: … web.url`. It can be killed and started again."""
 
-    def __init__(self, database_url: str, home: Path) -> None:
+    def __init__(self, database_url: str, home: Path, **variables: str) -> None:
         self.port = a_free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._environ = os.environ | {
             "DJANGO_SETTINGS_MODULE": "portal.settings",
             "CLUSTERTAB_HOME": str(home),
             "DATABASE_URL": database_url,
-            "REDIS_URL": f"unix://{home}/none.sock",  # then no request is counted
+            "REDIS_URL": f"unix://{home}/none.sock",  # unless it is named; then no request is counted
             "ALLOWED_HOSTS": "127.0.0.1",
             "PORT": str(self.port),
+            **variables,
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._log = home / "web.log"

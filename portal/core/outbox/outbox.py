@@ -9,6 +9,7 @@ matter; a lost message only costs time, a doubled one finds the row done or take
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from datetime import timedelta
 from functools import cache
 from importlib.abc import InspectLoader
@@ -22,6 +23,7 @@ from django.db.models.functions import Greatest, Least, Now
 from django.db.transaction import TransactionManagementError
 from django.utils.module_loading import import_string
 
+from portal.core.outbox import origin
 from portal.core.outbox.models import OutboxMessage
 
 # One dispatcher at a time, whichever host it runs on. The number only has to be ours.
@@ -51,7 +53,10 @@ def add_many(task: str, calls: Iterable[dict[str, Any]]) -> list[OutboxMessage]:
         raise TransactionManagementError("outbox.add belongs into the transaction that causes the work.")
     if not _can_be_called(task):
         raise ValueError(f"{task} cannot be imported, so it cannot be called later.")
-    return OutboxMessage.objects.bulk_create([OutboxMessage(task=task, kwargs=kwargs) for kwargs in calls])
+    traceparent = origin.TRACEPARENT.get()
+    return OutboxMessage.objects.bulk_create(
+        [OutboxMessage(task=task, kwargs=kwargs, traceparent=traceparent) for kwargs in calls]
+    )
 
 
 @cache
@@ -116,7 +121,9 @@ def _do(message: OutboxMessage) -> bool:
     """Effect and tick under the row's lock; a failure undoes the effect and puts the message off."""
     message.attempts += 1
     try:
-        with transaction.atomic():
+        with transaction.atomic(), ExitStack() as around:
+            for enter in origin.AROUND:
+                around.enter_context(enter(message.task, message.traceparent))
             import_string(message.task)(**message.kwargs)
     except Exception as error:  # whatever it is, the row has to say so
         log.warning("outbox message failed", message=message.pk, task=message.task, exc_info=True)
