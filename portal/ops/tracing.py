@@ -129,10 +129,10 @@ def _begin_task(task: Task[Any, Any], **_: object) -> None:
     stack = ExitStack()
     carrier = {PARENT: getattr(task.request, PARENT, None) or ""}
     stack.enter_context(_span(task.name, SpanKind.CONSUMER, carrier))
-    task.request.span = stack
+    task.request.span = stack  # type: ignore[attr-defined]  # a place for what belongs to one run
 
 
 def _end_task(task: Task[Any, Any], state: str | None = None, **_: object) -> None:
     if state == "FAILURE":
         trace.get_current_span().set_status(StatusCode.ERROR)
-    task.request.span.close()
+    task.request.span.close()  # type: ignore[attr-defined]
