@@ -1,3 +1,5 @@
+import sys
+
 from django.apps import AppConfig
 from django.conf import settings
 
@@ -13,6 +15,9 @@ class OpsConfig(AppConfig):
             from portal.ops import tracing
 
             tracing.start()
+        else:
+            # Redis's client loads it wherever it is installed: 4 MiB in each process.
+            sys.modules.setdefault("opentelemetry.sdk", None)  # type: ignore[arg-type]  # Python's way to say absent
         if settings.SENTRY_DSN:
             from portal.ops import error_reports
 

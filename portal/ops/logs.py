@@ -14,6 +14,8 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from portal.ops.request_counts import COUNTS
+
 # A proxy's id is taken over if it is one; anything else could forge lines of the log.
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 # Whoever reads it may set somebody's password, or accept what somebody else was invited to.
@@ -75,7 +77,7 @@ def configure(*, level: str) -> None:
 
 
 class RequestLog:
-    """Gives every request an id, in its answer and its log lines, and logs how it ended."""
+    """Gives every request an id, in its answer and its log lines, and logs and counts how it ended."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -95,5 +97,6 @@ class RequestLog:
                 status=response.status_code,
                 ms=round((time.perf_counter() - began) * 1000),
             )
+        COUNTS.add(request.path, response.status_code)
         response.headers["X-Request-ID"] = request_id
         return response

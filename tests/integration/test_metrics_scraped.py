@@ -7,11 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 from uuid import uuid4
 
 import pytest
 import yaml
+from django.core.management import get_commands
 from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
@@ -20,7 +23,7 @@ from portal.core.outbox import outbox
 from portal.env import ROOT
 from portal.ops.grafana.dashboards import billing
 from tests import builders
-from tests.documentation import table
+from tests.documentation import DOCS, table
 from tests.integration import promql
 from tests.integration.prom_lab import BINARIES, Lab, bare
 
@@ -45,6 +48,7 @@ OURS = (
     *("clustertab_webhooks_failing", "clustertab_webhooks_given_up"),
     *("clustertab_outbox_waiting", "clustertab_outbox_failed", "clustertab_outbox_oldest_seconds"),
     *("clustertab_metrics_part_failed", "clustertab_broker_up", "clustertab_queue_messages"),
+    *("clustertab_requests_total", "clustertab_unclosed_period_seconds"),
 )
 """All metrics that a site without a key of Stripe tells."""
 BOOKS = ("clustertab_reconciliation_differences", "clustertab_reconciliation_age_seconds")
@@ -69,7 +73,8 @@ def scraping(lab: Lab, server: LiveServer, *, token: str = TOKEN) -> Iterator[st
 
 
 def a_site() -> None:
-    """Jobs of this hour, in dollars and euros; a broken cluster, unpriced and unassigned use, bad rows, work."""
+    """Jobs of this hour, in dollars and euros, and one of a March that nobody closed; a broken cluster, unpriced and
+    unassigned use, bad rows, work."""
     now = int(time.time())
     cluster = builders.a_cluster()
     dollars = builders.a_plan(prices=[("gpu-hour", {"gpu_model": ["h100"]}, "2.00", builders.LONG_AGO)])
@@ -84,6 +89,7 @@ def a_site() -> None:
         builders.a_job(name="asr", account="speech", **ran),
         builders.a_job(name="odd", gpu_model="t4", **ran),
         builders.a_job(account="nobody", **ran),
+        builders.a_job(name="old", gpu_model="h100", started="2026-03-02 10:00", ended="2026-03-02 12:00"),
         builders.a_bad_row(),
     )
     slurm = Cluster.objects.create(name="slurm", kind=ClusterKind.SLURM)
@@ -163,7 +169,7 @@ def test_a_wrong_token_is_seen_as_a_target_that_is_down(served: LiveServer, push
 def test_the_alerts_go_off_for_what_is_wrong(served: LiveServer, pushed_lab: Lab) -> None:
     with scraping(pushed_lab, served) as url:
         promql.eventually(url, "clustertab_broker_up")
-        rules = {rule["alert"]: rule for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]}
+        rules = alerts()
         wrong = {name for name, rule in rules.items() if promql.instant(url, rule["expr"])}
     assert wrong == {
         "ClusterTabBrokerDown",
@@ -172,10 +178,16 @@ def test_the_alerts_go_off_for_what_is_wrong(served: LiveServer, pushed_lab: Lab
         "ClusterTabBlocksChanged",
         "ClusterTabUnpriced",
         "ClusterTabQuarantineGrows",
+        "ClusterTabCloseLate",
     }
     quiet = {"ClusterTabDown", "ClusterTabMetricsIncomplete", "ClusterTabOutboxStuck", "ClusterTabUnassigned"}
     quiet |= {"ClusterTabBooksDiffer", "ClusterTabNotReconciled", "ClusterTabWatermarkInTheFuture"}
-    quiet |= {"ClusterTabWebhooksLate"}
+    quiet |= {
+        "ClusterTabWebhooksLate",
+        "ClusterTabFreshnessMissed",
+        "ClusterTabWebhooksMissed",
+        "ClusterTabErrors",
+    }
     assert set(rules) - wrong == quiet
 
 
@@ -201,5 +213,74 @@ def test_every_metric_and_alert_is_documented() -> None:
         *OURS,
         *BOOKS,
     }
-    alerts = {row["alert"].strip("`") for row in table("reference/metrics.md", "Alerts worth having")}
-    assert alerts == {rule["alert"] for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]}
+    rows = table("reference/metrics.md", "Alerts worth having")
+    assert {row["alert"].strip("`") for row in rows} == set(alerts())
+    for row in rows:
+        command = row["command"].strip("`").split()[0]
+        assert command == "docker" or command in get_commands(), row
+    objectives = {rule["record"] for rule in rules() if "record" in rule}
+    text = (DOCS / "reference" / "metrics.md").read_text()
+    assert {name for name in objectives if name.endswith("30d") and f"`{name}`" not in text} == set()
+
+
+BURN = "failed within the hour: in two days at this rate, all of a month's errors (0.1 %) are used up."
+OBJECTIVES = """
+rule_files: [{rules}]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      # An hour and a half behind for 500 minutes, then three hours behind for as many: half of the time in order.
+      - series: 'clustertab_cluster_watermark_lag_seconds{{cluster="gpu1"}}'
+        values: '5400x511 10800x511'
+      - series: 'clustertab_webhooks_lag_seconds'
+        values: '1x1023'
+      # Of 100 requests a minute two fail, of pages; of the API none has ever failed.
+      - series: 'clustertab_requests_total{{kind="page",status="2xx"}}'
+        values: '0+98x1023'
+      - series: 'clustertab_requests_total{{kind="page",status="5xx"}}'
+        values: '0+2x1023'
+      - series: 'clustertab_requests_total{{kind="api",status="2xx"}}'
+        values: '0+100x1023'
+    promql_expr_test:
+      - expr: round(clustertab:cluster_fresh:ratio30d, 0.001)
+        eval_time: 1023m
+        exp_samples: [{{labels: '{{cluster="gpu1"}}', value: 0.5}}]
+      - expr: clustertab:webhooks_on_time:ratio30d
+        eval_time: 1023m
+        exp_samples: [{{labels: 'clustertab:webhooks_on_time:ratio30d', value: 1}}]
+      - expr: clustertab:request_errors:ratio1h
+        eval_time: 1023m
+        exp_samples:
+          - {{labels: 'clustertab:request_errors:ratio1h{{kind="page"}}', value: 0.02}}
+          - {{labels: 'clustertab:request_errors:ratio1h{{kind="api"}}', value: 0}}
+    alert_rule_test:
+      - eval_time: 1023m
+        alertname: ClusterTabErrors
+        exp_alerts:
+          - exp_labels: {{severity: page, kind: page}}
+            exp_annotations:
+              summary: "2% of requests (page) {burn}"
+      - eval_time: 1023m
+        alertname: ClusterTabFreshnessMissed
+        exp_alerts:
+          - exp_labels: {{severity: ticket, cluster: gpu1}}
+            exp_annotations:
+              summary: "gpu1 was up to date for 50% of 30 days; promised are 99 %."
+"""
+
+
+def test_objectives_are_what_counters_and_lags_say(pushed_lab: Lab, tmp_path: Path) -> None:
+    cases = tmp_path / "objectives.yml"
+    cases.write_text(OBJECTIVES.format(rules=RULES, burn=BURN))
+    promtool = str(pushed_lab.dir / BINARIES / "promtool")
+    done = subprocess.run([promtool, "test", "rules", str(cases)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def rules() -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+def alerts() -> dict[str, dict[str, Any]]:
+    return {rule["alert"]: rule for rule in rules() if "alert" in rule}

@@ -129,7 +129,8 @@ def test_an_unforeseen_error_is_reported_without_addresses_headers_and_variables
 
 def test_without_its_settings_nothing_of_it_is_loaded() -> None:
     """They hold some ten MiB in each process."""
-    program = "import django, sys; django.setup(); print(*{name.partition('.')[0] for name in sys.modules})"
+    loads = "import django, sys; django.setup(); import redis"
+    program = f"{loads}; print(*(name for name, module in sys.modules.items() if module))"
     environ = {name: value for name, value in os.environ.items() if name != "SENTRY_DSN"}
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -138,4 +139,29 @@ def test_without_its_settings_nothing_of_it_is_loaded() -> None:
         text=True,
         check=True,
     )
-    assert not {"opentelemetry", "sentry_sdk", "google"} & set(done.stdout.split())
+    assert not {"opentelemetry.sdk", "sentry_sdk", "google.protobuf"} & set(done.stdout.split())
+
+
+def test_requests_of_all_processes_are_counted_in_one_place(database_url: str, tmp_path: Path) -> None:
+    key = a_key(builders.an_operator(), None)
+    with Redis(tmp_path) as redis:
+        variables = {"REDIS_URL": redis.url(), "CLUSTERTAB_METRICS_TOKEN": "a-token-of-the-monitoring"}
+        with (
+            WebProcess(database_url, tmp_path, **variables) as one,
+            WebProcess(database_url, tmp_path, **variables) as two,
+        ):
+            for web in (one, two):
+                assert [ask(f"{web.url}/api/v1/me", key.secret), ask(f"{web.url}/api/v1/me")] == [200, 401]
+
+            def told(line: str) -> bool:
+                ask(f"{one.url}/api/v1/me", key.secret)
+                ask(f"{two.url}/api/v1/me", key.secret)
+                request = urllib.request.Request(
+                    f"{one.url}/metrics", headers={"Authorization": "Bearer a-token-of-the-monitoring"}
+                )
+                with urllib.request.urlopen(request, timeout=30) as answer:
+                    return line in answer.read().decode().splitlines()
+
+            eventually(
+                lambda: told('clustertab_requests_total{kind="api",status="4xx"} 2.0'), tmp_path / "web.log"
+            )

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 OTHER = "other"
 
@@ -21,6 +21,15 @@ def gauge(
     family = GaugeMetricFamily(name, says, labels=labels)
     for label_values, value in rows:
         family.add_metric(label_values, float(value))
+    return family
+
+
+def counter(
+    name: str, says: str, labels: Sequence[str], rows: Iterable[tuple[Labels, int]]
+) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, says, labels=labels)
+    for label_values, value in rows:
+        family.add_metric(label_values, value)
     return family
 
 

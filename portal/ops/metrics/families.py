@@ -9,8 +9,10 @@ from fractions import Fraction
 
 import structlog
 from django.db import DatabaseError
+from django.db.models import Min
 from prometheus_client.core import Metric
 
+from billing.models import BillingPeriod
 from billing.payments import gateway_access
 from billing.queries import gateway_reconciliation, spending
 from billing.rules.money import Money
@@ -19,8 +21,9 @@ from clusters.status import ClusterHealth
 from portal.core.outbox.backlog import backlog
 from portal.core.tenants.unassigned import unassigned
 from portal.core.webhooks import backlog as webhook_backlog
+from portal.ops import request_counts
 from portal.ops.metrics import broker
-from portal.ops.metrics.exposition import OTHER, Labels, folded, gauge, seconds_since
+from portal.ops.metrics.exposition import OTHER, Labels, counter, folded, gauge, seconds_since
 
 log = structlog.get_logger("portal.metrics")
 
@@ -46,6 +49,7 @@ def families(*, moment: datetime, most: int) -> Iterator[Metric]:
         "outbox": lambda: _outbox(moment),
         "webhooks": lambda: _webhooks(moment),
         "reconciliation": lambda: _books(moment),
+        "closes": lambda: [_closes(moment)],
     }
     failed: dict[Labels, int] = {}
     for name, part in parts.items():
@@ -77,6 +81,12 @@ def queues() -> Iterator[Metric]:
         "Messages in the broker's queue that no worker has taken; none are told while the broker is down.",
         ("queue",),
         [((name,), depth) for name, depth in (depths or {}).items()],
+    )
+    yield counter(
+        "clustertab_requests",
+        "Requests that all processes answered since Redis is up; health checks, files and this page are left out.",
+        ("kind", "status"),
+        request_counts.totals().items() if depths is not None else (),
     )
 
 
@@ -259,4 +269,14 @@ def _webhooks(moment: datetime) -> Iterator[Metric]:
         "Webhooks that were turned off because their endpoints failed.",
         (),
         [((), row.given_up)],
+    )
+
+
+def _closes(moment: datetime) -> Metric:
+    ended = BillingPeriod.objects.filter(end__lte=moment, closed_at=None).aggregate(end=Min("end"))["end"]
+    return gauge(
+        "clustertab_unclosed_period_seconds",
+        "Seconds since the end of the oldest billing period that is not closed; 0 where none waits.",
+        (),
+        [((), int((moment - ended).total_seconds()) if ended else 0)],
     )
