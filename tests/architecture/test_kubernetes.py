@@ -187,7 +187,7 @@ def open_ports(overlay: str, name: str, direction: str) -> set[int]:
 def test_pods_reach_what_they_need_and_nothing_else(overlay: str) -> None:
     policies = of_kind(overlay, "NetworkPolicy")
     assert policies["nothing-else"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
-    servers, clusters, mail = {53, 5432, 6379}, {443, 6443, 6820, 9090}, {25, 465, 587}
+    servers, clusters, mail = {53, 4318, 5432, 6379}, {443, 6443, 6820, 9090}, {25, 465, 587}
     reach = {
         "web": servers | clusters,
         "worker-pull": servers | clusters,
