@@ -34,9 +34,8 @@ def absent(names: tuple[str, ...]) -> Iterator[None]:
             del sys.modules[name]
 
 
-with absent(
-    () if settings.TRACING or settings.SENTRY_DSN else UNASKED
-):  # whose libraries look for some of them
+# What sends traces and reports of errors looks for some of them.
+with absent(() if settings.TRACING or settings.SENTRY_DSN else UNASKED):
     application = get_wsgi_application()
 
     import redis  # noqa: F401  # 7 MiB that each request of the API needs, and /readyz

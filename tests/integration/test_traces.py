@@ -65,7 +65,7 @@ def test_a_request_its_tasks_and_their_statements_are_one_trace(
             "DATABASE_URL": database_url,
             **variables,
         }
-        web = WebProcess(database_url, tmp_path, **variables)
+        web = WebProcess(database_url, tmp_path, WEB_CONCURRENCY="2", **variables)  # forked after loading
         web.collect()
         with web, worker(environ, log):
             header = {"traceparent": SPAN.format(OURS)}
