@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.contrib.postgres.constraints import ExclusionConstraint
-from django.contrib.postgres.fields import RangeOperators
+from django.contrib.postgres.fields import ArrayField, RangeOperators
 from django.db import models
 from django.db.models import F, Func, Q, Value
 
@@ -14,7 +14,7 @@ from portal.core.audit import track
 from portal.core.tenants.models import Tenant, same
 
 
-@track()
+@track(exclude=("replaced",))  # the plan that it was is in the entry itself
 class Subscription(models.Model):
     """The plan that a tenant was on during [since, until)."""
 
@@ -22,6 +22,13 @@ class Subscription(models.Model):
     plan = models.ForeignKey(Plan, on_delete=models.PROTECT, related_name="subscriptions")
     since = models.DateTimeField()
     until = models.DateTimeField(null=True, blank=True)
+    replaced = ArrayField(
+        models.BigIntegerField(),
+        default=list,
+        blank=True,
+        editable=False,
+        help_text="Plans that it took the place of on its first day: until usage is rated again, it has their prices.",
+    )
 
     class Meta:
         constraints: ClassVar = [
