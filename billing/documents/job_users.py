@@ -41,13 +41,14 @@ UPDATE billing_jobuser p SET name = erased_user(p.id) WHERE p.tenant_id = %s AND
   AND p.name = ANY (coalesce(%s::text[], ARRAY[p.name]))
 """
 
-# What is another tenant's too names its people.
+# What is another tenant's too names its people, as long as that one does.
 _RECORDS = """
 SELECT j.record_id, erased_user(p.id)
 FROM billing_ratedjob j JOIN billing_jobuser p ON p.tenant_id = j.tenant_id AND p.name = j."user"
 WHERE j.tenant_id = %s AND p.name <> erased_user(p.id)
   AND p.name = ANY (coalesce(%s::text[], ARRAY[p.name])) AND NOT EXISTS (
-    SELECT FROM billing_ratedjob o WHERE o.record_id = j.record_id AND o.tenant_id <> j.tenant_id)
+    SELECT FROM billing_ratedjob o
+    WHERE o.record_id = j.record_id AND o.tenant_id <> j.tenant_id AND o."user" = p.name)
 """
 
 

@@ -18,6 +18,7 @@ from billing.catalog.tenant_lock import lock
 from billing.documents import job_users
 from billing.models import Erasure, Notice, NoticeDelivery, NoticeState, OperatorDelivery
 from clusters.models import Quarantined
+from portal.core.audit.erasure import erase_names
 from portal.core.outbox.models import OutboxMessage
 from portal.core.tenants.models import Tenant
 
@@ -28,11 +29,15 @@ ON_THEIR_WAY = (NoticeState.WAITING, NoticeState.SENDING)
 
 _USERS = """
 SELECT j.tenant_id, j."user" FROM billing_ratedjob j
-WHERE j."user" <> '' AND NOT EXISTS (
+WHERE j."user" <> '' AND j.tenant_id = coalesce(%(tenant)s, j.tenant_id)
+  AND j."user" = ANY (coalesce(%(names)s::text[], ARRAY[j."user"])) AND NOT EXISTS (
     SELECT FROM billing_jobuser p WHERE p.tenant_id = j.tenant_id AND p.name = j."user" AND p.name = erased_user(p.id))
 GROUP BY j.tenant_id, j."user"
-HAVING bool_and(j.ended < %s) AND bool_and(j.ended IS NOT NULL) AND NOT EXISTS (
+HAVING bool_and(j.ended < %(before)s) AND bool_and(j.ended IS NOT NULL) AND NOT EXISTS (
     SELECT FROM tenants_membership m WHERE m.tenant_id = j.tenant_id AND j."user" = ANY (m.scheduler_users))
+  AND NOT EXISTS (SELECT FROM billing_wallet w WHERE w.tenant_id = j.tenant_id AND w."user" = j."user")
+  AND NOT EXISTS (SELECT FROM billing_quota q WHERE q.tenant_id = j.tenant_id AND q."user" = j."user")
+  AND NOT EXISTS (SELECT FROM billing_quotablock b WHERE b.tenant_id = j.tenant_id AND b."user" = j."user")
 ORDER BY j.tenant_id, j."user"
 """
 
@@ -61,7 +66,11 @@ class Rows:
 
 
 class JobUsers:
-    """Users of a tenant's jobs, all of which ended before; a member's own names stay."""
+    """Users of a tenant's jobs, all of which ended before; whom a member, wallet, budget or block names stays.
+
+    A tenant that is not left goes on with those: a wallet under a number would no longer be found, and another be
+    opened for whoever comes back.
+    """
 
     def count(self, before: datetime) -> int:
         return len(self._names(before))
@@ -70,16 +79,23 @@ class JobUsers:
         for tenant, rows in groupby(self._names(before), key=lambda row: row[0]):
             names = [name for _, name in rows]
             for first in range(0, len(names), USERS):
-                yield partial(self._erase, tenant, names[first : first + USERS])
+                yield partial(self._erase, before, tenant, names[first : first + USERS])
 
-    def _names(self, before: datetime) -> list[tuple[int, str]]:
+    def _names(
+        self, before: datetime, tenant: int | None = None, names: list[str] | None = None
+    ) -> list[tuple[int, str]]:
         with connection.cursor() as cursor:
-            cursor.execute(_USERS, [int(before.timestamp())])
-            names: list[tuple[int, str]] = cursor.fetchall()
-            return names
+            cursor.execute(_USERS, {"before": int(before.timestamp()), "tenant": tenant, "names": names})
+            rows: list[tuple[int, str]] = cursor.fetchall()
+            return rows
 
-    def _erase(self, tenant: int, names: list[str]) -> int:
-        return job_users.erase_users(lock(Tenant.objects.get(pk=tenant)), names=names)
+    def _erase(self, before: datetime, tenant: int, names: list[str]) -> int:
+        """Under the tenant's lock, those of them who have not come back meanwhile; from the history, too."""
+        locked = lock(Tenant.objects.get(pk=tenant))
+        names = [name for _, name in self._names(before, tenant, names)]
+        erased = job_users.erase_users(locked, names=names)
+        erase_names(tenant_id=tenant, names=names)
+        return erased
 
 
 def _old_deliveries(model: type[NoticeDelivery | OperatorDelivery], before: datetime) -> QuerySet[Any]:
@@ -141,9 +157,7 @@ def erase(*, kind: str, before: datetime, moment: datetime, reason: str) -> int:
     for part in ERASABLE[kind]:
         for work in part.slices(before):
             with transaction.atomic():
-                rows = work()
-                if not rows:
-                    break  # others have erased it meanwhile
-                run.rows += rows
-                run.save()
+                if rows := work():  # else others have erased it meanwhile, or its users are back
+                    run.rows += rows
+                    run.save()
     return run.rows

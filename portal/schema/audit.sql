@@ -165,6 +165,17 @@ CREATE FUNCTION audit_erase(relation text, tenant bigint, columns text[]) RETURN
     WHERE "table" = relation AND tenant_id = tenant
       AND (before IS DISTINCT FROM audit_erased(before, columns) OR after IS DISTINCT FROM audit_erased(after, columns))
 $$;
+-- The same of values that are one of these names, or a list with one.
+CREATE FUNCTION audit_naming(value jsonb, columns text[], names text[]) RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT array_agg(e.key) FROM jsonb_each(value) e WHERE e.key = ANY (columns) AND e.value ?| names
+$$;
+CREATE FUNCTION audit_erase_names(relation text, tenant bigint, columns text[], names text[]) RETURNS void
+LANGUAGE sql AS $$
+    UPDATE audit_entry SET before = audit_erased(before, coalesce(audit_naming(before, columns, names), '{}')),
+                           after = audit_erased(after, coalesce(audit_naming(after, columns, names), '{}'))
+    WHERE "table" = relation AND tenant_id = tenant
+      AND (audit_naming(before, columns, names) IS NOT NULL OR audit_naming(after, columns, names) IS NOT NULL)
+$$;
 CREATE FUNCTION audit_erase_authors(emails text[], erased text) RETURNS void LANGUAGE sql AS $$
     UPDATE audit_entry SET who = erased WHERE who = ANY (emails)
 $$;

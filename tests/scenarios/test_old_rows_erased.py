@@ -11,7 +11,9 @@ import pytest
 from django.contrib.sessions.models import Session
 from django.core.management import call_command
 
-from billing.models import Erasure, InvoiceDocument, Notice, NoticeState, RatedJob
+from billing.models import Erasure, InvoiceDocument, Notice, NoticeState, RatedJob, WalletScope
+from billing.wallets import wallet_terms
+from billing.wallets.booking import Owner, wallet_of
 from clusters.models import Quarantined
 from portal.core.audit.models import AuditEntry
 from portal.core.outbox.models import OutboxMessage
@@ -19,7 +21,7 @@ from portal.core.tenants.models import Membership
 from portal.ops import old_rows
 from portal.ops.cli import BadInputError
 from portal.ops.retention import years_before
-from tests.builders import a_cluster, a_job, a_person, a_plan, a_tenant, at, ingest
+from tests.builders import a_cluster, a_job, a_person, a_plan, a_tenant, at, ingest, own
 from tests.scenarios.test_people_erased import tables_naming
 from tests.stories import close, prove
 
@@ -77,6 +79,51 @@ def test_names_of_users_whose_jobs_all_ended_before_become_numbers_and_every_sum
     assert list(InvoiceDocument.objects.order_by("pk").values_list("sha256", flat=True)) == documents
     assert Erasure.objects.get().rows == 2
     assert AuditEntry.objects.of_table(Erasure).count() == 2  # one for each slice, which is of one tenant
+
+
+def test_whom_a_wallet_names_keeps_it_and_whom_a_member_named_once_is_erased_from_the_history() -> None:
+    cluster, tenant = a_cluster(), a_tenant(plan=a_plan())
+    own(tenant, cluster, "vision")
+    march = {"started": "2026-03-02 10:00", "ended": "2026-03-02 11:00"}
+    ingest(cluster, a_job(user="zoe.gone", **march), a_job(user="kim.pays", **march), as_of="2026-05-02")
+    member = Membership.objects.get(user=a_person("ida@vision.example", tenant))
+    for names in (["ida", "zoe.gone"], ["ida"]):
+        member.scheduler_users = names
+        member.save()
+    scheme = wallet_terms.set_scheme(
+        tenant=tenant, unit="USD", scope=WalletScope.USER, overdraft=0, since=at("2026-03-01")
+    )
+    wallet_of(scheme, Owner(None, "kim.pays"))
+    assert erase("job-users") == 1
+    assert tables_naming("zoe.gone") == set()
+    assert RatedJob.objects.filter(user="kim.pays").exists()
+
+
+def test_a_run_of_two_tenants_keeps_its_name_until_both_have_erased_it() -> None:
+    cluster = a_cluster()
+    tenant, other = a_tenant(plan=a_plan()), a_tenant("speech-lab", plan=a_plan("speech"))
+    own(tenant, cluster, "vision", until="2026-03-02 11:00")
+    own(other, cluster, "vision", since="2026-03-02 11:00")
+    ran = a_job(user="zoe.gone", started="2026-03-02 10:00", ended="2026-03-02 12:00")
+    ingest(cluster, ran, as_of="2026-05-02")
+    assert RatedJob.objects.filter(user="zoe.gone").count() == 2
+    assert erase("job-users") == 2
+    assert tables_naming("zoe.gone") == set()
+
+
+def test_whoever_comes_back_while_it_runs_keeps_the_name() -> None:
+    cluster = a_cluster()
+    tenant = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
+    ran = a_job(user="zoe.back", started="2026-03-02 10:00", ended="2026-03-02 12:00")
+    ingest(cluster, ran, as_of="2026-05-02")
+    (work,) = old_rows.JobUsers().slices(BEFORE)
+    ingest(
+        cluster,
+        a_job(user="zoe.back", started="2026-05-02 10:00", ended="2026-05-02 12:00"),
+        as_of="2026-05-03",
+    )
+    assert work() == 0
+    assert set(RatedJob.objects.filter(tenant=tenant).values_list("user", flat=True)) == {"zoe.back"}
 
 
 def rows_of_each_kind() -> None:

@@ -16,9 +16,11 @@ from billing.service_credits import review, rules
 from billing.service_credits.rules import FailureRuleError, FailureTerms
 from clusters.models import Cluster, GpuError, UsageRecord
 from portal.core.tenants.models import Tenant
+from portal.ops import old_rows
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest
 from tests.configuring_terms import apply
 from tests.scenarios.real import run
+from tests.scenarios.test_people_erased import tables_naming
 from tests.scenarios.test_rating_prices import gpu
 from tests.stories import closed, invoice_of, lines_of, prove
 
@@ -315,3 +317,16 @@ def test_erased_users_are_erased_of_their_failed_jobs(gpu1: Cluster, vision: Ten
     user = ServiceCredit.objects.get().user
     assert user != "ben"
     assert user == RatedJob.objects.get().user
+
+
+def test_who_is_erased_of_old_jobs_is_erased_from_the_history_of_their_failures(
+    gpu1: Cluster, vision: Tenant
+) -> None:
+    a_rule()
+    ran(gpu1, state="NODE_FAIL", user="zoe.gone")
+    reviewed("2026-03-03")
+    assert (
+        old_rows.erase(kind="job-users", before=at("2030-01-01"), moment=at("2036-01-01"), reason="Old") == 1
+    )
+    assert tables_naming("zoe.gone") == set()
+    assert ServiceCredit.objects.get().user == RatedJob.objects.get().user

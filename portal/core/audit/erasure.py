@@ -25,3 +25,17 @@ def erase_people(*, tenant_id: int, emails: Sequence[str]) -> None:
                     [tracked.table, tenant_id, tracked.columns(tracked.personal)],
                 )
         cursor.execute("SELECT audit_erase_authors(%s, %s)", [list(emails), WHO])
+
+
+def erase_names(*, tenant_id: int, names: Sequence[str]) -> None:
+    """Erase these names from whatever the tenant's tables call personal, wherever they stand alone or in a list.
+
+    As `erase_people`, for some of the tenant's people.
+    """
+    with connection.cursor() as cursor:
+        for tracked in TRACKED:
+            if tracked.personal and tracked.tenant:
+                cursor.execute(
+                    "SELECT audit_erase_names(%s, %s, %s, %s)",
+                    [tracked.table, tenant_id, tracked.columns(tracked.personal), list(names)],
+                )
