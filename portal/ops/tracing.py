@@ -51,7 +51,9 @@ class RequestSpan:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        with _span(request.method or "", SpanKind.SERVER, request.headers) as span:
+        with _span(request.method or "", SpanKind.SERVER, {}) as span:
+            # A link alone: else strangers would choose what is sampled, and whose trace the log names.
+            span.add_link(trace.get_current_span(propagate.extract(request.headers)).get_span_context())
             response = self.get_response(request)
             route = request.resolver_match.route if request.resolver_match else ""
             span.update_name(f"{request.method} /{route}")
