@@ -49,7 +49,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE if self.reports else log,
                 stderr=log,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has one thread
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has one thread
             )
         if self.process.stdout is not None:
             os.set_blocking(self.process.stdout.fileno(), False)
@@ -113,7 +113,7 @@ def _ended_within(children: list[Child], seconds: float) -> bool:
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """In the child, before its program: whoever kills the parent outright ends the children too."""
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

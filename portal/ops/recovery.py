@@ -26,18 +26,27 @@ import psycopg
 from portal.instance import postgres_programs
 from portal.ops import wal_archive
 from portal.ops.backups import BackupError
+from portal.ops.processes import die_with_parent
 
 WAIT = 0.1  # seconds between two looks at the server
 INSTALLED = Path("/usr/lib/postgresql")  # where Debian puts the server's programs, by version
-SETTINGS = {
+PORT = "5432"  # part of the socket's name
+SETTINGS = {  # given on the command line, they win over the backup's postgresql.auto.conf
     "listen_addresses": "",
+    "port": PORT,
     "unix_socket_permissions": "0700",
     "archive_mode": "off",
     "hot_standby": "off",  # nobody reads before it is done; nor are the first server's limits needed then
     "primary_conninfo": "",
+    "recovery_min_apply_delay": "0",
+    "recovery_target": "",
+    "recovery_target_name": "",
+    "recovery_target_lsn": "",
+    "recovery_target_xid": "",
     "recovery_end_command": "",
     "archive_cleanup_command": "",
     "shared_preload_libraries": "",
+    "session_preload_libraries": "",
     "ssl": "off",
     "max_connections": "20",
     "max_locks_per_transaction": "512",  # a statement over all months of a table locks each, with its indexes
@@ -80,8 +89,8 @@ def recovered(
     if found.flaw and at is None:
         raise BackupError(f"{found.flaw} Find it, or recover to a moment before it with --at.")
     with tempfile.TemporaryDirectory(prefix="clustertab-recovery-") as socket:
-        place = f"host={quote(socket, safe='')}"
-        done = Recovered(f"postgresql://{quote(login, safe='')}@/{quote(database, safe='')}?{place}", found)
+        place = f"{quote(database, safe='')}?host={quote(socket, safe='')}"
+        done = Recovered(f"postgresql://{quote(login, safe='')}@:{PORT}/{place}", found)
         with done.timed("copy"):
             _copy(base, directory)
         os.chown(socket, _account(base).get("user", -1), -1)
@@ -124,6 +133,7 @@ def _copy(base: Path, directory: Path) -> None:
         if done.returncode:
             raise BackupError(f"{base} cannot be copied: {_last_line(done.stderr)}")
         directory.chmod(0o700)
+        (directory / "standby.signal").unlink(missing_ok=True)  # it would wait for more for ever
         mark = directory / "recovery.signal"
         mark.touch(mode=0o600)
         for path in (directory, mark):
@@ -147,17 +157,17 @@ def _start(
         "restore_command": f'cp {source}/%f "%p"',
         "recovery_target_action": "promote",
         "recovery_target_timeline": "latest",
+        "recovery_target_time": "" if at is None else at.astimezone(UTC).isoformat(sep=" "),
     }
-    if at is not None:
-        options["recovery_target_time"] = at.astimezone(UTC).isoformat(sep=" ")
     words = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
     with log.open("wb") as output:
         server = subprocess.Popen(
             [str(_programs(directory) / "postgres"), "-D", str(directory), *words],
             stdout=output, stderr=output, cwd=directory, start_new_session=True, **_account(directory),
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has one thread
         )  # fmt: skip
     try:
-        while _ask(url, "SELECT pg_is_in_recovery()") != (False,):
+        while _ask(url, "SELECT pg_is_in_recovery()", is_ready=_is_ready(server, directory)) != (False,):
             if server.poll() is not None:
                 raise BackupError(_failure(log.read_text(errors="replace"), at))
             time.sleep(WAIT)
@@ -167,6 +177,15 @@ def _start(
             server.wait()
         raise
     return server
+
+
+def _is_ready(server: subprocess.Popen[bytes], directory: Path) -> bool:
+    """Whether it says so in its file, of which a base backup may hold an older server's: recovery is over then."""
+    try:
+        words = (directory / "postmaster.pid").read_text().split()
+    except FileNotFoundError:
+        return False
+    return words[:1] == [str(server.pid)] and words[-1] == "ready"
 
 
 def _failure(log: str, at: datetime | None) -> str:
@@ -183,18 +202,20 @@ def _failure(log: str, at: datetime | None) -> str:
 
 def _last_change(url: str) -> datetime | None:
     """When the last transaction that was replayed committed; None where none was."""
-    row = _ask(url, "SELECT pg_last_xact_replay_timestamp()")
+    row = _ask(url, "SELECT pg_last_xact_replay_timestamp()", is_ready=True)
     return row[0].astimezone(UTC) if row and row[0] else None
 
 
-def _ask(url: str, statement: str) -> tuple[Any, ...] | None:
-    """Of the server; None while it does not answer."""
+def _ask(url: str, statement: str, *, is_ready: bool) -> tuple[Any, ...] | None:
+    """Of the server; None while it does not answer. Raises BackupError where a server that is ready does not."""
     try:
         with psycopg.connect(url) as connection:
             return connection.execute(statement.encode()).fetchone()
     except psycopg.OperationalError as error:
         if "does not exist" in str(error):  # of the role or the database
             raise BackupError(f"DATABASE_URL is not of this backup: {_last_line(str(error))}.") from error
+        if is_ready:
+            raise BackupError(f"The recovered server refuses us: {_last_line(str(error))}.") from error
         return None
 
 

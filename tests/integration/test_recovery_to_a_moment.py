@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -145,7 +146,15 @@ def wait_for_archive() -> None:
 
 
 def recover(server: Archiving, base: Path, *options: object) -> tuple[int, dict[str, Any], str]:
-    """The command, as somebody calls it who owns the base backup: its code, its answer, what it said beside that."""
+    """Its code, its answer, what it said beside that."""
+    process = begun(server, base, *options)
+    answer, said = process.communicate(timeout=600)
+    assert "Traceback" not in said, said
+    return process.returncode, json.loads(answer or "{}"), said
+
+
+def begun(server: Archiving, base: Path, *options: object) -> subprocess.Popen[str]:
+    """The command, as somebody calls it who owns the base backup."""
     environ = os.environ | {
         "DJANGO_SETTINGS_MODULE": "portal.settings",
         "CLUSTERTAB_HOME": str(server.home),
@@ -156,12 +165,10 @@ def recover(server: Archiving, base: Path, *options: object) -> tuple[int, dict[
         "STRIPE_API_BASE": settings.STRIPE_API_BASE or "",
     }
     words = ["-m", "portal.ops.manage", "recover_database", base, server.archive, *options, "--json"]
-    done = subprocess.run(
+    return subprocess.Popen(
         [*unprivileged(), sys.executable, *map(str, words)],
-        env=environ, cwd=ROOT, capture_output=True, text=True, timeout=600,
+        env=environ, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
 def states() -> dict[str, str]:
@@ -255,6 +262,48 @@ def test_a_drill_leaves_nothing_and_says_what_is_wrong_with_an_archive(
     code, answer, _ = recover(server, spare, "--into", tmp_path / "other")
     assert (code, "is no base backup" in answer["error"]) == (1, True), answer
     assert UsageRecord.objects.count() == 4  # the live database goes on
+
+
+def test_a_drill_of_a_standby_with_settings_of_its_own_ends_and_leaves_nothing_behind_a_link(
+    server: Archiving, tmp_path: Path
+) -> None:
+    base, spare, link = server.base_backup(tmp_path / "base"), tmp_path / "spare", tmp_path / "link"
+    ingest(a_cluster(), a_job(job_id="job-1"))
+    wait_for_archive()
+    (base / "standby.signal").touch()
+    with (base / "postgresql.auto.conf").open("a") as file:
+        file.write("port = 5999\nrecovery_min_apply_delay = '1h'\nrecovery_target = 'immediate'\n")
+    link.symlink_to(spare)
+    code, answer, error = recover(server, base, "--into", link, "--preview")
+    assert code == 0, (answer, error)
+    assert answer["last_change"] is not None
+    assert (answer["kept"], spare.exists()) == (False, False)
+    with (base / "postgresql.auto.conf").open("a") as file:
+        file.write("local_preload_libraries = 'absent'\n")  # which refuses every connection
+    code, answer, _ = recover(server, base, "--into", spare, "--preview")
+    assert (code, "The recovered server refuses us" in answer["error"]) == (1, True), answer
+    assert not spare.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_drill_that_is_killed_leaves_no_server_and_no_copy(
+    server: Archiving, tmp_path: Path, number: signal.Signals
+) -> None:
+    base, spare = server.base_backup(tmp_path / "base"), tmp_path / "spare"
+    wait_for_archive()
+    drill = begun(server, base, "--into", spare, "--preview")
+    lock, end = spare / "postmaster.pid", time.monotonic() + PATIENCE
+    while not (lock.exists() and lock.read_text()):
+        assert time.monotonic() < end
+        assert drill.poll() is None
+        time.sleep(0.01)
+    running = Path("/proc") / lock.read_text().split()[0]
+    drill.send_signal(number)
+    drill.communicate(timeout=PATIENCE)
+    while running.exists() and number == signal.SIGKILL and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not running.exists()
+    assert spare.exists() is (number == signal.SIGKILL)
 
 
 @pytest.mark.long

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -15,6 +17,8 @@ from portal.ops import backups
 from portal.ops.backups import BackupError, Proved
 from portal.ops.cli import Answer, OperatorCommand, instant_text, moment
 from portal.ops.recovery import Recovered, recovered
+
+ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Command(OperatorCommand):
@@ -40,6 +44,10 @@ class Command(OperatorCommand):
         self, *, base: Path, archive: Path, into: Path, at: str, preview: bool, reconcile: bool, **_: Any
     ) -> Answer:
         wanted = moment(at, ZoneInfo("UTC")) if at else None
+        for number in ENDINGS:
+            if signal.getsignal(number) != signal.SIG_IGN:  # which `nohup` asks for
+                signal.signal(number, _end)
+        into = into.resolve()  # what a link leads to is written and removed
         began = datetime.now(UTC)
         login, name = backups.login_of(settings.DATABASE_URL), backups.name_of(settings.DATABASE_URL)
         ours, kept = not into.exists() or (into.is_dir() and not any(into.iterdir())), False
@@ -52,12 +60,30 @@ class Command(OperatorCommand):
         finally:
             if ours and not kept:
                 shutil.rmtree(into, ignore_errors=True)
+                kept = into.is_dir() and any(into.iterdir())
+                if kept:
+                    self.stderr.write(
+                        f"{into} is a copy of the database and cannot be removed: do it by hand."
+                    )
         data = _data(done, proved, began=began) | {
             "at": wanted,
             "kept": kept,
             "differences": found,
         }
-        return Answer(data, "\n".join(_lines(data, into)), 0 if proved.holds and not found else 1)
+        lines = _lines(data, into)
+        if not preview:
+            lines.append(f"{into} is kept: start PostgreSQL on it.")
+        elif not kept:
+            lines.append(f"{into} is removed again.")
+        return Answer(data, "\n".join(lines), 0 if proved.holds and not found and kept != preview else 1)
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """As Ctrl-C does: the server stops, and what is half done is removed, however often it is said."""
+    del frame
+    for each in ENDINGS:
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def _reconcile(done: Recovered) -> list[dict[str, Any]]:
@@ -101,5 +127,4 @@ def _lines(data: dict[str, Any], into: Path) -> list[str]:
             f"  {row['kind']}: {row['object']}: here {row['ours']}, there {row['theirs']}"
             for row in data["differences"]
         ]
-    lines.append(f"{into} is kept: start PostgreSQL on it." if data["kept"] else f"{into} is removed again.")
     return lines
