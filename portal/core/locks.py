@@ -31,6 +31,7 @@ class Work(IntEnum):
     MIGRATING = 0x5C4E3A
     SIGNING_UP = 0x516A
     IMPORTING_BILLS = 0xB111
+    EXPORTING = 0xE4907  # what is stored of one person
 
 
 @contextmanager
@@ -59,6 +60,11 @@ def in_turn(work: Work) -> Iterator[None]:
 def hold(work: Work) -> None:
     """Inside a transaction: wait until nobody else does this work, and keep others waiting until it ends."""
     _ask("pg_advisory_xact_lock", work)
+
+
+def try_hold(work: Work, *row: int) -> bool:
+    """Inside a transaction, whether nobody else does this work, as `alone` says; others are refused until it ends."""
+    return _ask("pg_try_advisory_xact_lock", work, *row)
 
 
 def _ask(function: str, *key: int) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import time
@@ -49,6 +50,7 @@ from portal.core.tenants.models import (
 )
 from portal.core.webhooks.models import Webhook
 from portal.ops.cli import as_json
+from portal.ops.logs import hidden
 
 JOBS = (
     "tenant__slug", "cluster", "account", "job_id", "name", "user", "queue", "qos", "state", "gpu_model", "gpus",
@@ -67,7 +69,9 @@ class Section:
     columns: str
 
     def values(self) -> Iterator[dict[str, Any]]:
-        return self.rows.order_by("pk").values(*self.columns.split()).iterator(chunk_size=CHUNK)
+        """E-mails without the keys of their links, which whoever has the file could use."""
+        for row in self.rows.order_by("pk").values(*self.columns.split()).iterator(chunk_size=CHUNK):
+            yield row | {name: hidden(row[name]) for name in ("subject", "text") if name in row}
 
 
 def of_account(person: User) -> list[Section]:
@@ -132,9 +136,12 @@ def write(parts: list[Section], file: Path) -> dict[str, int]:
     """Into a file that only we can read, as `pack` says. No half file has its name."""
     part = file.with_name(f"{file.name}.part")
     part.unlink(missing_ok=True)
-    part.touch(mode=0o600)
-    with part.open("wb") as into:
-        counts = pack(parts, into)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as into:
+        try:
+            counts = pack(parts, into)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
     part.replace(file)
     return counts
 

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
+import psycopg
 import pytest
 from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
 from django.apps import apps
 from django.core.management import call_command
+from django.db import connection
 from django.test import Client
 
 from billing.models import Notice
 from portal.core.audit import acting_as
+from portal.core.locks import Work
 from portal.core.tenants.models import Membership, User
 from portal.ops import person_data
 from portal.ops.cli import BadInputError
@@ -28,6 +31,7 @@ pytestmark = pytest.mark.django_db
 
 BEN = "ben@vision.example"
 APART = {"tenants.User_groups", "tenants.User_user_permissions"}  # the operator's role says it
+TOO_MUCH = "There is too much under your name for this page: ask the operators for your data."
 NOW = at("2026-04-01")
 
 
@@ -56,7 +60,7 @@ def ben() -> User:
     UserSession.objects.create(user=person, ip="192.0.2.17", user_agent="Firefox", session_key="key-of-ben")
     Notice.objects.create(
         tenant=vision, kind="invoice", key="n", state="sent", created_at=NOW, not_before=NOW, sent_at=NOW,
-        to=[BEN, "ann@vision.example"], subject="Your invoice", text="It is due.",
+        to=[BEN, "ann@vision.example"], subject="Your invoice", text="Pay at https://portal.example/pay/link-of-lab/.",
     )  # fmt: skip
     with acting_as(BEN, why="A new address"):
         vision.city = "Potsdam"
@@ -87,7 +91,17 @@ def test_an_account_is_exported_with_its_jobs_and_without_secrets_and_others(tmp
     assert person["second_factors"][0]["type"] == "totp"
     assert [row["subject"] for row in person["notices"]] == ["Your invoice"]
     assert ("tenants_tenant", "A new address") in [(row["table"], row["why"]) for row in person["changes"]]
-    for word in ("the-seed", "key-of-ben", "md5$", "eves-secret", "ann@", "anns-job", "eve@", "Potsdam"):
+    for word in (
+        "link-of-lab",
+        "the-seed",
+        "key-of-ben",
+        "md5$",
+        "eves-secret",
+        "ann@",
+        "anns-job",
+        "eve@",
+        "Potsdam",
+    ):
         assert word not in text
 
 
@@ -96,6 +110,14 @@ def test_a_user_name_is_exported_of_one_tenant(tmp_path: Path) -> None:
     person, jobs, text = export(tmp_path, "ben17", "--tenant", "other")
     assert [row["name"] for row in jobs] == ["eves-secret-job"]
     assert (BEN in text, set(person)) == (False, {"wallets", "idle_jobs", "service_credits"})
+
+
+@pytest.mark.usefixtures("ben")
+def test_what_cannot_be_packed_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(person_data, "_text", lambda value: {}[value])
+    with pytest.raises(KeyError):
+        export(tmp_path, BEN)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("ben")
@@ -120,7 +142,10 @@ def test_every_table_that_names_an_account_is_exported(ben: User) -> None:
     assert naming - exported == APART
 
 
-def test_a_person_downloads_their_own(ben: User, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_downloads_their_own(
+    ben: User, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     assert client.get("/your-data/").status_code == 302
     client.force_login(ben)
     assert "All that is stored under your name" in client.get("/your-data/").content.decode()
@@ -129,9 +154,24 @@ def test_a_person_downloads_their_own(ben: User, client: Client, monkeypatch: py
         person, jobs = json.loads(archive.read("person.json")), archive.read("jobs.csv").decode()
     assert person["account"][0]["email"] == BEN
     assert ("bens-train" in jobs, "eves-secret" in jobs, "anns-job" in jobs) == (True, False, False)
-    monkeypatch.setattr(own_data, "MOST_JOBS", 1)
-    shown = client.post("/your-data/", follow=True).content.decode()
-    assert "You have too many jobs for this page: ask the operators for your data." in shown
+    line: Any
+    (line,) = [record.msg for record in caplog.records if record.name == "portal.web"]
+    assert (line["by"], line["person"], line["rows"]["jobs"]) == (ben.pk, ben.pk, 2)
+    monkeypatch.setattr(own_data, "MOST_ROWS", 1)
+    assert TOO_MUCH in client.post("/your-data/", follow=True).content.decode()
+
+
+def test_a_person_whose_data_takes_too_long_or_is_being_written_reads_why(
+    ben: User, client: Client, monkeypatch: pytest.MonkeyPatch, database_url: str
+) -> None:
+    client.force_login(ben)
+    with psycopg.connect(database_url) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s, %s)", [int(Work.EXPORTING), ben.pk])
+        shown = client.post("/your-data/", follow=True).content.decode()
+        assert "Your data is being written already: wait for that download." in shown
+    monkeypatch.setattr(own_data, "LONGEST_QUERY", "200ms")
+    monkeypatch.setattr(person_data, "pack", lambda *_: connection.cursor().execute("SELECT pg_sleep(30)"))
+    assert TOO_MUCH in client.post("/your-data/", follow=True).content.decode()
 
 
 def test_it_is_proved_again_who_asks(ben: User, client: Client, settings: Any) -> None:

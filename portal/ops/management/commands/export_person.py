@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
+import structlog
 from django.core.management.base import CommandParser
 
 from billing.models import RatedJob
@@ -13,6 +15,8 @@ from portal.excerpt import quoted
 from portal.ops import person_data
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
 from portal.ops.lookups import the_tenant
+
+log = structlog.get_logger("portal.ops")
 
 
 class Command(OperatorCommand):
@@ -24,20 +28,25 @@ class Command(OperatorCommand):
         parser.add_argument("--tenant", metavar="SLUG", default="", help="whose jobs the user name is of")
 
     def answer(self, *, who: str, file: Path, tenant: str, **_: Any) -> Answer:
-        parts = _of_email(who) if not tenant else _of_name(who, tenant)
+        if tenant:
+            parts, person = _of_name(who, tenant), f"{who} of {tenant}"
+        else:
+            parts, person = _of_email(who)
         try:
             counts = person_data.write(parts, file)
         except OSError as error:
             raise RefusedError(f"{file} cannot be written: {error.strerror}.") from error
+        log.info("a person's data was exported", by=f"uid {os.getuid()}", person=person, rows=counts)
         text = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count)
         return Answer({"file": str(file), "rows": counts}, f"{file}: {text}.")
 
 
-def _of_email(who: str) -> list[person_data.Section]:
+def _of_email(who: str) -> tuple[list[person_data.Section], str]:
+    """What stands under the account, and its key, which logs may say."""
     person = User.objects.filter(email=who.strip().lower()).first()
     if person is None:
         raise BadInputError(f"Nobody has an account as {quoted(who)}; of a user name, add --tenant.")
-    return person_data.sections(person=person)
+    return person_data.sections(person=person), f"account {person.pk}"
 
 
 def _of_name(who: str, slug: str) -> list[person_data.Section]:
