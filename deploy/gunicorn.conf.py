@@ -31,4 +31,6 @@ def post_worker_init(worker: Worker) -> None:
     if worker.app.app_uri == wsgi_app:  # the bench serves another one
         from portal.ops.schema import refuse_unmigrated
 
-        refuse_unmigrated()
+        # Its code 3 ends all processes. Without a database one waits, and ends alone so that another takes its place,
+        # before it looks like a hang: a try takes ten seconds.
+        refuse_unmigrated(wait=worker.cfg.timeout - 20)

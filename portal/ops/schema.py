@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import pkgutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from pathlib import Path
 import pgtrigger
 from django.apps import apps
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, Error, OperationalError, connection, connections, transaction
 from django.db.migrations.recorder import MigrationRecorder
 
 from portal import env as environment
@@ -222,24 +223,43 @@ def _all_applied() -> bool:
     )
 
 
-def refuse_unmigrated() -> None:
-    """End this process with code 3 and a sentence unless the schema is current: half a schema loses data."""
+def refuse_unmigrated(wait: float = 0) -> None:
+    """End this process with code 3 and a sentence unless the schema is current: half a schema loses data.
+
+    A database that is away may come back within `wait` seconds. After them the code is 1.
+    """
     if current:
         return
+    end = time.monotonic() + wait
+    while (refusal := _refusal()) is not None and refusal.away and time.monotonic() < end:
+        time.sleep(1)
+    if refusal is None:
+        current.append(True)
+        return
+    sys.stderr.write(f"{refusal.sentence}\n")
+    sys.stderr.flush()
+    sys.exit(1 if refusal.away and wait else 3)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why nothing begins over this database, and whether that may pass by itself."""
+
+    sentence: str
+    away: bool = False
+
+
+def _refusal() -> Refusal | None:
     try:
         pending = pending_migrations()
     except OtherBaselineError as error:
-        sentence = str(error)
+        return Refusal(str(error))
     except Error as error:
-        sentence = f"The database cannot be reached: {str(error).strip().splitlines()[0]}"
-    else:
-        if not pending:
-            current.append(True)
-            return
-        count = "1 migration has" if len(pending) == 1 else f"{len(pending)} migrations have"
-        sentence = f"{count} not run ({pending[0]} first): run the command migrate."
+        reason = str(error).strip().splitlines()[0]
+        return Refusal(f"The database cannot be reached: {reason}", away=isinstance(error, OperationalError))
     finally:
         connections.close_all()
-    sys.stderr.write(f"{sentence}\n")
-    sys.stderr.flush()
-    sys.exit(3)
+    if not pending:
+        return None
+    count = "1 migration has" if len(pending) == 1 else f"{len(pending)} migrations have"
+    return Refusal(f"{count} not run ({pending[0]} first): run the command migrate.")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http.client import HTTPConnection
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.request import urlopen
 
 import pytest
 
@@ -28,6 +31,41 @@ def test_no_connection_is_shared_by_forked_processes_and_one_that_is_killed_is_r
         os.kill(first[0], signal.SIGKILL)
         until(lambda: len(set(children(web)) - {first[0]}) == PROCESSES, seconds=60)
         apart(web, serving(web))
+
+
+def test_one_that_is_killed_while_the_database_is_away_comes_back_with_it_and_the_other_serves(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEB_CONCURRENCY", str(PROCESSES))
+    monkeypatch.setenv("GUNICORN_CMD_ARGS", "--timeout 25")  # so that it waits shorter
+    parts = urlsplit(database_url)
+    options = dict(parse_qsl(parts.query))
+    name = f".s.PGSQL.{parts.port or 5432}"
+    with ExitStack() as stack:
+        place = stack.enter_context(TemporaryDirectory())  # a socket's path has to be short
+        there, door = Path(options["host"]) / name, Path(place) / name  # without it nobody connects anew
+        door.symlink_to(there)
+        url = parts._replace(query=urlencode(options | {"host": place})).geturl()
+        web = stack.enter_context(WebProcess(url, tmp_path))
+        killed, other = serving(web)
+        door.unlink()
+        os.kill(killed, signal.SIGKILL)
+        waiting = another(web, {killed, other})
+        with urlopen(f"{web.url}/api/v1/openapi.json", timeout=60) as answer:
+            assert answer.status == 200
+        another(web, {killed, other, waiting})  # in place of the first, which has ended
+        assert other in children(web)
+        door.symlink_to(there)
+        pids = serving(web)
+        assert other in pids
+        apart(web, pids)
+
+
+def another(web: WebProcess, earlier: set[int]) -> int:
+    """The process that began after those."""
+    until(lambda: set(children(web)) - earlier, seconds=60)
+    (pid,) = set(children(web)) - earlier
+    return pid
 
 
 def serving(web: WebProcess) -> list[int]:
