@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 from portal import env
 from portal.env import ROOT
-from tests.architecture.deployments import SERVICES, Manifest, container, pods, render
+from tests.architecture.deployments import KUBERNETES, SERVICES, Manifest, container, pods, render
 from tests.architecture.test_settings import DOCUMENTED
 
 OVERLAYS = ("overlays/small", "overlays/large", "site")
@@ -161,15 +163,61 @@ def test_on_one_node_each_process_runs_once() -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_selector_of_the_guide_brings_the_settings_and_the_migration_alone(overlay: str) -> None:
+def test_the_selector_of_the_guide_brings_the_migration_alone(overlay: str) -> None:
     text = (ROOT / "docs/how-to/install-on-kubernetes.md").read_text()
-    (selector,) = re.findall(r"--selector 'app\.kubernetes\.io/component in \((.*)\)'", text)
+    (selector,) = re.findall(r"--selector app\.kubernetes\.io/component=(\S+)", text)
     kinds = [
         item["kind"]
         for item in render(overlay)
-        if item["metadata"].get("labels", {}).get("app.kubernetes.io/component") in selector.split(", ")
+        if item["metadata"].get("labels", {}).get("app.kubernetes.io/component") == selector
     ]
-    assert sorted(kinds) == ["ConfigMap", "Job"]
+    assert kinds == ["Job"]
+
+
+def copied(site: Path, name: str, old: str, new: str) -> str:
+    """The site with one change in one of its files, as an operator makes it."""
+    shutil.copytree(KUBERNETES.parent, site)
+    path = site / "kubernetes" / "site" / name
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    return str(path.parent)
+
+
+def test_a_change_of_settings_replaces_processes_and_leaves_the_job_that_cannot_be_changed(
+    tmp_path: Path,
+) -> None:
+    changed = copied(tmp_path / "deploy", "settings.env", "EMAIL_FROM=Billing", "EMAIL_FROM=Accounts")
+    before, after = pods(render("site")), pods(render(changed))
+    assert {name for name in before if before[name] == after[name]} == {"migrate", "postgres", "redis"}
+
+
+def test_the_guide_has_the_server_take_all_connections_of_many_nodes() -> None:
+    text = (ROOT / "docs/how-to/install-on-kubernetes.md").read_text()
+    overlay = "overlays/large"
+    scalers = of_kind(overlay, "HorizontalPodAutoscaler").items()
+    scaled = {name: item["spec"]["maxReplicas"] for name, item in scalers}
+    lasting, added = dict[str, int](), 0
+    for name, item in of_kind(overlay, "Deployment").items():
+        own = connections(container(item["spec"]["template"]))
+        replicas = scaled.get(name) or item["spec"].get("replicas", 1)
+        lasting[name] = replicas * own
+        if "strategy" not in item["spec"]:  # a quarter more, rounded up, while pods are replaced
+            added += math.ceil(replicas / 4) * own
+    web, scheduler = lasting.pop("web"), lasting.pop("scheduler")
+    assert f"open {web} in all, and the workers {sum(lasting.values())}." in text
+    assert f"up to {added} more while" in text
+    jobs = len(of_kind(overlay, "Job", "CronJob"))
+    (most,) = re.findall(r"max_connections = (\d+)", text)
+    needed = web + scheduler + sum(lasting.values()) + added + jobs
+    assert needed <= int(most) - 3  # which PostgreSQL keeps for superusers
+
+
+def connections(only: dict[str, Any]) -> int:
+    """As many as the processes of one pod open: a pool in each of the web, one in each child of a worker."""
+    words, own = only["command"], {entry["name"]: entry["value"] for entry in only.get("env", [])}
+    if "--concurrency" in words:
+        return int(words[words.index("--concurrency") + 1])
+    return int(own.get("WEB_CONCURRENCY", 1)) * int(own.get("DATABASE_POOL", 1))
 
 
 def open_ports(overlay: str, name: str, direction: str) -> set[int]:
@@ -202,6 +250,26 @@ def test_pods_reach_what_they_need_and_nothing_else(overlay: str) -> None:
     for name in pods(render(overlay)):
         assert open_ports(overlay, name, "egress") == reach.get(name, servers), name
         assert open_ports(overlay, name, "ingress") == listening.get(name, set()), name
+
+
+def test_with_one_more_file_every_process_that_has_settings_can_report_errors(tmp_path: Path) -> None:
+    site = copied(
+        tmp_path / "deploy", "kustomization.yaml", "[ingress.yaml]", "[ingress.yaml, error-reports.yaml]"
+    )
+    policies = of_kind(site, "NetworkPolicy")
+    kubernetes_validate.validate(policies["error-reports"], NEWEST, strict=True)
+    anywhere = policies["clusters-and-payments"]["spec"]["egress"][0]["to"]
+    assert policies["error-reports"]["spec"]["egress"][0]["to"] == anywhere
+    templates = pods(render(site))
+    settled = {name for name in templates if named(container(templates[name]), "configMapRef")}
+    assert {name for name in templates if 443 in open_ports(site, name, "egress")} == settled
+    (public,) = [  # what tenants choose stays outside
+        policy["spec"]["egress"][0]["to"]
+        for policy in policies.values()
+        if selects(policy["spec"]["podSelector"], templates["worker-webhooks"]["metadata"]["labels"])
+        and 443 in {port["port"] for rule in policy["spec"].get("egress", []) for port in rule["ports"]}
+    ]
+    assert "10.0.0.0/8" in public[0]["ipBlock"]["except"]
 
 
 def secrets_of_the_guide() -> dict[str, set[str]]:
