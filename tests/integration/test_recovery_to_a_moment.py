@@ -298,12 +298,15 @@ def test_a_drill_that_is_killed_leaves_no_server_and_no_copy(
         assert drill.poll() is None
         time.sleep(0.01)
     running = Path("/proc") / lock.read_text().split()[0]
+    words = (running / "cmdline").read_text().split("\0")
+    (socket,) = [word.partition("=")[2] for word in words if word.startswith("unix_socket_directories=")]
     drill.send_signal(number)
     drill.communicate(timeout=PATIENCE)
     while running.exists() and number == signal.SIGKILL and time.monotonic() < end:
         time.sleep(0.1)
     assert not running.exists()
-    assert spare.exists() is (number == signal.SIGKILL)
+    assert (spare.exists(), Path(socket).exists()) == (number == signal.SIGKILL,) * 2
+    shutil.rmtree(socket, ignore_errors=True)
 
 
 @pytest.mark.long
