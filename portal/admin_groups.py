@@ -27,8 +27,8 @@ GROUPS = (
         "Who is billed, who signs in, and whose account is whose: tax, address and time zone are changed here.",
         (("tenants", "Tenants"), ("operator_sign_ups", "Sign-ups"), ("operator_people", "Operators")),
         _named(
-            "tenants.Tenant tenants.Membership tenants.Ownership billing.Payer billing.Archive tenants.User "
-            "mfa.Authenticator socialaccount.SocialAccount"
+            "tenants.Tenant tenants.Membership tenants.Ownership billing.Payer billing.Archive billing.Erasure "
+            "tenants.User mfa.Authenticator socialaccount.SocialAccount"
         ),
     ),
     Group(

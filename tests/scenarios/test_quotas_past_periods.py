@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from billing.models import DailyUsage, Quota, QuotaCredits, QuotaEvery, QuotaMeasure
+from billing.models import DailyUsage, DayTotal, Quota, QuotaCredits, QuotaEvery, QuotaMeasure
 from billing.quotas import figures, quotas
 from billing.quotas.past_periods import PastPeriod, load_past_periods
 from billing.quotas.proof import prove_quotas
@@ -225,8 +225,16 @@ def test_quota_061_of_the_period_before_and_of_rolling_windows_too(cluster: Clus
     a_quota(vision, "made-today", made="2026-03-02", user="ben")
     a_quota(vision, "week", every=QuotaEvery.ROLLING, hours=168)
     a_quota(vision, "hour", every=QuotaEvery.ROLLING, hours=1)
+    a_quota(vision, "bens-week", every=QuotaEvery.ROLLING, hours=168, user="ben")
     moment = builders.at("2026-03-02 12:00")
     assert prove_quotas(moment=moment).broken == []
-    DailyUsage.objects.filter(day=date(2026, 2, 26)).update(units=F("units") + 1)
-    broken = prove_quotas(moment=moment).broken
-    assert [text.split(",")[0] for text in broken] == ["vision/monthly", "vision/week"]
+    for (
+        rows,
+        named,
+    ) in (  # a user's budget counts from daily usage, one of the whole tenant from totals of days
+        (DailyUsage.objects.all(), ["vision/bens-week"]),
+        (DayTotal.objects.all(), ["vision/bens-week", "vision/monthly", "vision/week"]),
+    ):
+        rows.filter(day=date(2026, 2, 26)).update(units=F("units") + 1)
+        broken = prove_quotas(moment=moment).broken
+        assert sorted(text.split(",")[0] for text in broken) == named

@@ -23,9 +23,7 @@ class OutboxMessage(models.Model):
 
     task = models.TextField(help_text="Importable name of the function.")
     kwargs = models.JSONField(default=dict, help_text="Its arguments: plain values and ids.")
-    traceparent = models.TextField(
-        blank=True, db_default="", help_text="The span that caused it, where tracing is on."
-    )
+    traceparent = models.TextField(blank=True, help_text="The span that caused it, where tracing is on.")
     created_at = models.DateTimeField(db_default=Now())
     available_at = models.DateTimeField(
         db_default=Now(), help_text="Nobody takes it before: set ahead when it is sent and when it fails."

@@ -86,7 +86,7 @@ def queues() -> Iterator[Metric]:
         "clustertab_requests",
         "Requests that all processes answered since Redis is up; health checks, files and this page are left out.",
         ("kind", "status"),
-        request_counts.totals().items() if depths is not None else (),
+        request_counts.totals().items(),
     )
 
 

@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                         ('task', models.TextField(help_text='Importable name of the function.')),
                         ('kwargs', models.JSONField(default=dict, help_text='Its arguments: plain values and ids.')),
-                        ('traceparent', models.TextField(blank=True, db_default='', help_text='The span that caused it, where tracing is on.')),
+                        ('traceparent', models.TextField(blank=True, help_text='The span that caused it, where tracing is on.')),
                         ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                         ('available_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), help_text='Nobody takes it before: set ahead when it is sent and when it fails.')),
                         ('attempts', models.PositiveIntegerField(default=0, help_text='How often it ended, well or not.')),
