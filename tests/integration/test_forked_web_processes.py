@@ -76,7 +76,8 @@ def serving(web: WebProcess) -> list[int]:
         client.request("GET", "/readyz")
         assert client.getresponse().status == 503  # Redis is not there
         client.close()
-        return all(len(sockets(pid)) > len(sockets(web.pid)) for pid in children(web))
+        pids = children(web)  # the second is forked after the first, which may answer already
+        return len(pids) == PROCESSES and all(len(sockets(pid)) > len(sockets(web.pid)) for pid in pids)
 
     until(asked, seconds=60)
     return children(web)
