@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from io import StringIO
 
@@ -33,6 +33,11 @@ def cell(value: Cell) -> str:
     if isinstance(value, date):
         return value.isoformat()
     return "" if value is None else str(value)
+
+
+def instant(second: int | None) -> str:
+    """An epoch second as ISO 8601 in UTC, None as empty."""
+    return "" if second is None else f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def rows_to_csv(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[bytes]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -13,7 +12,7 @@ from typing import Any
 
 from django.db.models import F, Q, QuerySet
 
-from billing.documents.csv import Cell, rows_to_csv
+from billing.documents.csv import Cell, instant, rows_to_csv
 from billing.models import RatedJob, Verdict
 from billing.queries.cost_classes import Bound, bounds
 from billing.queries.costs import per_currency
@@ -166,7 +165,7 @@ def _csv_row(job: Job) -> list[Cell]:
             row.state,
         ),
         *(row.gpus, row.gpu_model),
-        *(_moment(second) for second in (row.submitted, row.started, row.ended)),
+        *(instant(second) for second in (row.submitted, row.started, row.ended)),
         *(waited(job), job.duration),
         Decimal(rounded_text(job.gpu_seconds / 3600, 6)),
         None if job.cost is None else Decimal(rounded_text(job.cost.amount, 6)),
@@ -179,10 +178,6 @@ def waited(job: Job) -> int | None:
     if job.submitted is None or job.started is None:
         return None
     return max(job.started - job.submitted, 0)
-
-
-def _moment(second: int | None) -> str:
-    return "" if second is None else f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _in_range(tenant: Tenant, filters: JobFilter) -> QuerySet[RatedJob]:

@@ -5,13 +5,11 @@ Whoever has an account is known by e-mail address, whoever only runs jobs by a u
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import time
-from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -23,6 +21,7 @@ from allauth.usersessions.models import UserSession
 from django.contrib.admin.models import LogEntry
 from django.db.models import Q, QuerySet
 
+from billing.documents.csv import Cell, instant, rows_to_csv
 from billing.models import (
     BillingContact,
     Notice,
@@ -56,7 +55,7 @@ JOBS = (
     "tenant__slug", "cluster", "account", "job_id", "name", "user", "queue", "qos", "state", "gpu_model", "gpus",
     "submitted", "started", "ended",
 )  # fmt: skip
-"""Of each job; times are epoch seconds."""
+TIMES = {"submitted", "started", "ended"}
 CHUNK = 5_000  # rows that are held at a time
 
 
@@ -69,9 +68,12 @@ class Section:
     columns: str
 
     def values(self) -> Iterator[dict[str, Any]]:
-        """E-mails without the keys of their links, which whoever has the file could use."""
+        """E-mails without the keys of their links, which anyone with the file could use."""
         for row in self.rows.order_by("pk").values(*self.columns.split()).iterator(chunk_size=CHUNK):
-            yield row | {name: hidden(row[name]) for name in ("subject", "text") if name in row}
+            yield {
+                name.removesuffix("__slug"): hidden(value) if name in {"subject", "text"} else value
+                for name, value in row.items()
+            }
 
 
 def of_account(person: User) -> list[Section]:
@@ -152,17 +154,15 @@ def pack(parts: list[Section], file: IO[bytes]) -> dict[str, int]:
         small = {section.name: list(section.values()) for section in parts if section.name != "jobs"}
         archive.writestr("person.json", json.dumps(small, default=_text, ensure_ascii=False, indent=1))
         counts = {name: len(rows) for name, rows in small.items()} | {"jobs": 0}
-        with (
-            archive.open("jobs.csv", "w", force_zip64=True) as raw,
-            TextIOWrapper(raw, "utf-8", newline="") as text,
-        ):
-            table = csv.DictWriter(text, JOBS)
-            table.writeheader()
+
+        def lines() -> Iterator[list[Cell]]:
             for section in parts:
-                if section.name == "jobs":
-                    for row in section.values():
-                        table.writerow(row)
-                        counts["jobs"] += 1
+                for row in section.values() if section.name == "jobs" else ():
+                    counts["jobs"] += 1
+                    yield [instant(value) if name in TIMES else value for name, value in row.items()]
+
+        with archive.open("jobs.csv", "w", force_zip64=True) as table:
+            table.writelines(rows_to_csv([name.removesuffix("__slug") for name in JOBS], lines()))
     return counts
 
 

@@ -45,7 +45,7 @@ def ben() -> User:
     )
     ingest(
         cluster,
-        a_job(job_id="1", user="ben17", name="bens-train", account="vision"),
+        a_job(job_id="1", user="ben17", name="=bens-train", account="vision"),
         a_job(job_id="2", user="ben-s", name="bens-speech", account="speech"),
         a_job(job_id="3", user="ben17", name="eves-secret-job", account="other"),
         a_job(job_id="4", user="ann", name="anns-job", account="vision"),
@@ -82,11 +82,15 @@ def export(tmp_path: Path, *arguments: str) -> tuple[dict[str, Any], list[dict[s
 def test_an_account_is_exported_with_its_jobs_and_without_secrets_and_others(tmp_path: Path) -> None:
     person, jobs, text = export(tmp_path, f" {BEN.upper()}")
     assert person["account"][0]["email"] == BEN
-    assert [(row["tenant__slug"], row["scheduler_users"]) for row in person["memberships"]] == [
+    assert [(row["tenant"], row["scheduler_users"]) for row in person["memberships"]] == [
         ("vision", ["ben17"]),
         ("speech", ["ben-s"]),
     ]
-    assert [row["name"] for row in jobs] == ["bens-train", "bens-speech"]
+    assert [(row["tenant"], row["name"]) for row in jobs] == [
+        ("vision", "'=bens-train"),
+        ("speech", "bens-speech"),
+    ]
+    assert jobs[0]["started"].endswith(":00Z")  # and a name that a spreadsheet would run is disarmed
     assert person["sessions"][0]["ip"] == "192.0.2.17"
     assert person["second_factors"][0]["type"] == "totp"
     assert [row["subject"] for row in person["notices"]] == ["Your invoice"]
