@@ -72,9 +72,9 @@ def _placed(
         following.save(update_fields=["since"])
         return following
     if present is not None and present.since == since:
-        present.replaced = [*present.replaced, present.plan_id]
+        present.replaced_plans = sorted({*present.replaced_plans, present.plan_id})
         present.plan = plan
-        present.save(update_fields=["plan", "replaced"])
+        present.save(update_fields=["plan", "replaced_plans"])
         return present
     if present is not None:
         present.until = since

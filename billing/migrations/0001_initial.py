@@ -1168,7 +1168,7 @@ class Migration(migrations.Migration):
                         ('plan', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='subscriptions', to='billing.plan')),
                         ('since', models.DateTimeField()),
                         ('until', models.DateTimeField(blank=True, null=True)),
-                        ('replaced', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), blank=True, default=list, editable=False, help_text='Plans that it took the place of on its first day: until usage is rated again, it has their prices.', size=None)),
+                        ('replaced_plans', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), blank=True, default=list, editable=False, help_text='Ids of plans that it took the place of on its first day. The tenant goes on reading them, since usage has their prices until it is rated again.', size=None)),
                     ],
                     options={
                         'constraints': [models.CheckConstraint(condition=models.Q(('until__isnull', True), ('until__gt', models.F('since')), _connector='OR'), name='subscription_ends_after_it_starts'), django.contrib.postgres.constraints.ExclusionConstraint(expressions=[(models.Func(models.F('tenant'), models.F('tenant'), models.Value('[]'), function='int8range'), '&&'), (models.Func('since', 'until', models.Value('[)'), function='tstzrange'), '&&')], name='tenant_has_one_plan_at_a_time')],

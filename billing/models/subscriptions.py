@@ -14,7 +14,7 @@ from portal.core.audit import track
 from portal.core.tenants.models import Tenant, same
 
 
-@track(exclude=("replaced",))  # the plan that it was is in the entry itself
+@track(exclude=("replaced_plans",))  # the plan that it was is in the entry itself
 class Subscription(models.Model):
     """The plan that a tenant was on during [since, until)."""
 
@@ -22,12 +22,13 @@ class Subscription(models.Model):
     plan = models.ForeignKey(Plan, on_delete=models.PROTECT, related_name="subscriptions")
     since = models.DateTimeField()
     until = models.DateTimeField(null=True, blank=True)
-    replaced = ArrayField(
+    replaced_plans = ArrayField(
         models.BigIntegerField(),
         default=list,
         blank=True,
         editable=False,
-        help_text="Plans that it took the place of on its first day: until usage is rated again, it has their prices.",
+        help_text="Ids of plans that it took the place of on its first day. The tenant goes on reading them, since "
+        "usage has their prices until it is rated again.",
     )
 
     class Meta:

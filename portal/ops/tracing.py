@@ -41,7 +41,7 @@ def start() -> None:
     signals.before_task_publish.connect(_send_parent, weak=False, dispatch_uid=__name__)
     signals.task_prerun.connect(_begin_task, weak=False, dispatch_uid=__name__)
     signals.task_postrun.connect(_end_task, weak=False, dispatch_uid=__name__)
-    origin.AROUND.append(lambda task, parent: _span(task, SpanKind.CONSUMER, {PARENT: parent}))
+    origin.effect_span = lambda task, parent: _span(task, SpanKind.CONSUMER, {PARENT: parent})
 
 
 class RequestSpan:

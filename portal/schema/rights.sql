@@ -64,7 +64,7 @@ END $$;
 -- And those that everybody may choose: an owner changes to one of them, and the change is a subscription of its own.
 CREATE POLICY billing_plan_of_agent ON billing_plan FOR SELECT TO clustertab_agent
     USING (public OR id IN (SELECT s.plan_id FROM billing_subscription s
-                            UNION ALL SELECT unnest(s.replaced) FROM billing_subscription s));
+                            UNION ALL SELECT unnest(s.replaced_plans) FROM billing_subscription s));
 CREATE FUNCTION plan_is_public(plan bigint) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
     SELECT EXISTS (SELECT FROM billing_plan p WHERE p.id = plan AND p.public)

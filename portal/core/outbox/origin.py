@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 
 TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
 """The span that is open here, as W3C's Trace Context writes it; '' where nothing is traced."""
 
-AROUND: list[Callable[[str, str], AbstractContextManager[object]]] = []
-"""Entered around each effect, with the name of its task and its message's `traceparent`."""
+
+def _no_span(_task: str, _traceparent: str) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
+effect_span: Callable[[str, str], AbstractContextManager[object]] = _no_span
+"""Goes around each effect, by the name of its task and its message's `traceparent`; tracing puts its own here."""

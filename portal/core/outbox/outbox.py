@@ -9,7 +9,6 @@ matter; a lost message only costs time, a doubled one finds the row done or take
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from datetime import timedelta
 from functools import cache
 from importlib.abc import InspectLoader
@@ -121,9 +120,7 @@ def _do(message: OutboxMessage) -> bool:
     """Effect and tick under the row's lock; a failure undoes the effect and puts the message off."""
     message.attempts += 1
     try:
-        with transaction.atomic(), ExitStack() as around:
-            for enter in origin.AROUND:
-                around.enter_context(enter(message.task, message.traceparent))
+        with transaction.atomic(), origin.effect_span(message.task, message.traceparent):
             import_string(message.task)(**message.kwargs)
     except Exception as error:  # whatever it is, the row has to say so
         log.warning("outbox message failed", message=message.pk, task=message.task, exc_info=True)
