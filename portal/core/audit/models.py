@@ -81,6 +81,7 @@ class AuditEntry(models.Model):
                 condition=models.Q(tenant_id__isnull=False),
                 name="audit_entry_of_tenant",
             ),
+            models.Index(fields=["who", "id"], name="audit_entry_of_author"),  # who take their data along
             BrinIndex(fields=["transaction"], autosummarize=True, name="audit_entry_of_transaction"),
         ]
 

@@ -34,7 +34,7 @@ class Migration(migrations.Migration):
                         'verbose_name': 'change',
                         'verbose_name_plural': 'changes',
                         'db_table': 'audit_entry',
-                        'indexes': [models.Index(fields=['table', 'key'], name='audit_entry_of_row'), models.Index(condition=models.Q(('tenant_id__isnull', False)), fields=['tenant_id', 'id'], name='audit_entry_of_tenant'), django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['transaction'], name='audit_entry_of_transaction')],
+                        'indexes': [models.Index(fields=['table', 'key'], name='audit_entry_of_row'), models.Index(condition=models.Q(('tenant_id__isnull', False)), fields=['tenant_id', 'id'], name='audit_entry_of_tenant'), models.Index(fields=['who', 'id'], name='audit_entry_of_author'), django.contrib.postgres.indexes.BrinIndex(autosummarize=True, fields=['transaction'], name='audit_entry_of_transaction')],
                         'constraints': [],
                     },
                 ),
