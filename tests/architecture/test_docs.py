@@ -55,6 +55,13 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), f"{page.name} links to {path}#{anchor}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_an_empty_line_splits_no_table(page: Path) -> None:
+    """Rows behind it would be shown as text: a table begins with its names and the line below them."""
+    tables = re.findall(r"(?:^\|.*\n?)+", prose(page), re.MULTILINE)
+    assert [table for table in tables if not re.match(r".*\n\|[-:| ]+\|\n", table)] == []
+
+
 def test_the_page_for_developers_is_short() -> None:
     assert len((ROOT / "DEVELOPERS.md").read_text().split()) <= 1800
 
