@@ -1,6 +1,6 @@
 """All that stands under one person's name, for that person: without secrets, and without what concerns others.
 
-Whoever has an account is known by e-mail address, whoever only runs jobs by a user name of the scheduler in one tenant.
+A person with an account has an e-mail address; one who only runs jobs has the scheduler's user name in one tenant.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ log = structlog.get_logger("portal.web")
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def own_data(request: HttpRequest) -> HttpResponseBase:
-    """Said what it is, and written as one file for the person alone."""
+    """A page that describes the file; by POST the file, for the person alone."""
     if request.method != "POST":
         return render(request, "own_data.html")
     if not isinstance(request.user, User):
