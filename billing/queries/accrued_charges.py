@@ -160,8 +160,8 @@ def accrued_terms(*, tenant: Tenant, periods: Sequence[BillingPeriod]) -> list[l
         )[tenant.pk]
         if not isinstance(statement, statements.MixedCurrenciesError):
             return [_terms(statement, billing_periods.as_rule(period)) for period in periods]
-    charges = [accrued(tenant=tenant, period=period) for period in periods]
-    return [one.terms if one else [] for one in charges]
+    accruals = [accrued(tenant=tenant, period=period) for period in periods]
+    return [one.terms if one else [] for one in accruals]
 
 
 def _stretches(tenant: Tenant, other: OtherCharges) -> Sequence[Stretch]:

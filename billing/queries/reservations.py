@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from django.db.models import Q
 
@@ -43,8 +44,12 @@ def list_reservations(tenant: Tenant, *, moment: datetime, unseen: int) -> Reser
     ended = own.filter(end__in=LAPSED, released_at__gt=moment - LAPSED_FOR)
     newest = rows.order_by("-placed_at", "-pk")[:SHOWN]
     listed = list(newest.union(ended.order_by("-released_at", "-pk")[:SHOWN], all=True))
-    shown = sorted((row for row in listed if row.released_at is None), key=_placed, reverse=True)
-    lapsed = sorted((row for row in listed if row.released_at), key=_released, reverse=True)
+    shown = sorted(
+        (row for row in listed if row.released_at is None), key=attrgetter("placed_at", "pk"), reverse=True
+    )
+    lapsed = sorted(
+        (row for row in listed if row.released_at), key=attrgetter("released_at", "pk"), reverse=True
+    )
     if not shown:
         return Reservations(lapsed=lapsed)
     progress = load_progress([tenant.pk], moment=moment, unseen=unseen)
@@ -57,11 +62,3 @@ def list_reservations(tenant: Tenant, *, moment: datetime, unseen: int) -> Reser
         for row in shown
     ]
     return Reservations(standing, len(shown) if len(shown) < SHOWN else rows.count(), lapsed)
-
-
-def _placed(row: Reservation) -> tuple[datetime, int]:
-    return row.placed_at, row.pk
-
-
-def _released(row: Reservation) -> tuple[datetime | None, int]:
-    return row.released_at, row.pk

@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     import redis
 
 KEY = "clustertab:requests"
-EVERY, AFTER_FAILURE = (
-    5,
-    60,
-)  # seconds between what a process sends; what it has counted since is lost with it
+EVERY = 5  # seconds between what a process sends; what it has counted since is lost with it
+AFTER_FAILURE = 60  # seconds, in place of that
 PATIENCE = 0.2  # seconds
 MACHINES = ("/healthz", "/readyz", "/metrics")
 

@@ -69,10 +69,8 @@ def test_every_queue_has_a_worker_and_what_takes_long_one_of_its_own() -> None:
 def test_each_worker_is_asked_for_its_own_health() -> None:
     for name in WORKERS:
         service, kind = SERVICES[name], name.removeprefix("worker-")
-        assert service["command"][-2:] == [
-            "--hostname",
-            f"{kind}@%h",
-        ]  # several of a kind have different names
+        # Several of a kind have different names.
+        assert service["command"][-2:] == ["--hostname", f"{kind}@%h"]
         assert service["healthcheck"]["test"][-2:] == ["worker", kind]
 
 

@@ -228,10 +228,8 @@ def test_quota_061_of_the_period_before_and_of_rolling_windows_too(cluster: Clus
     a_quota(vision, "bens-week", every=QuotaEvery.ROLLING, hours=168, user="ben")
     moment = builders.at("2026-03-02 12:00")
     assert prove_quotas(moment=moment).broken == []
-    for (
-        rows,
-        named,
-    ) in (  # a user's budget counts from daily usage, one of the whole tenant from totals of days
+    # A user's budget counts from daily usage, one of the whole tenant from totals of days.
+    for rows, named in (
         (DailyUsage.objects.all(), ["vision/bens-week"]),
         (DayTotal.objects.all(), ["vision/bens-week", "vision/monthly", "vision/week"]),
     ):
