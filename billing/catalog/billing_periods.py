@@ -79,17 +79,17 @@ _KEPT = (
 
 def missing_periods(
     spans: Sequence[tuple[Tenant, datetime, datetime]],
-    kept: Mapping[int, Sequence[BillingPeriod]] | None = None,
+    stored_periods: Mapping[int, Sequence[BillingPeriod]] | None = None,
 ) -> list[BillingPeriod]:
     """What `ensure_spans` would make, and does not: their ids are below zero, so nothing refers to them.
 
-    One query; none where `kept` has all that is kept of each tenant, in order.
+    One query; none where `stored_periods` has all that are stored of each tenant, in order.
     """
-    known = kept or {}
-    reaches = {pk: (periods[0].start, periods[-1].end) for pk, periods in known.items() if periods}
-    unknown = [tenant for tenant, *_ in spans if tenant.pk not in known]
-    if unknown:
-        reaches |= _reaches(unknown)
+    stored = stored_periods or {}
+    reaches = {pk: (periods[0].start, periods[-1].end) for pk, periods in stored.items() if periods}
+    unread_tenants = [tenant for tenant, *_ in spans if tenant.pk not in stored]
+    if unread_tenants:
+        reaches |= _reaches(unread_tenants)
     periods: list[BillingPeriod] = []
     for tenant, since, until in spans:
         missing = _missing(

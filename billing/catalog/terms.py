@@ -187,28 +187,28 @@ def of_tenants(ids: Iterable[int]) -> Mapping[int, Terms]:
         subscribed = list(instances(cursor, Subscription, Plan, Tenant, PlanVersion))
     if not subscribed:
         return {}
-    said = _load_said({version.pk for *_, version in subscribed}, tenants)
-    kept = billing_periods.list_kept({tenant.pk for _, _, tenant, _ in subscribed})
+    terms_by_model = _load_terms({version.pk for *_, version in subscribed}, tenants)
+    stored_periods = billing_periods.list_kept({tenant.pk for _, _, tenant, _ in subscribed})
     by_tenant: dict[int, Terms] = {}
     for _, rows in groupby(subscribed, key=lambda row: row[0].pk):
         (subscription, *_), (plan, *_), (tenant, *_), versions = zip(*rows, strict=True)
-        periods = kept[tenant.pk]
+        periods = stored_periods[tenant.pk]
         days = billing_periods.days_by(tenant.zone, periods)
         terms = by_tenant.setdefault(tenant.pk, Terms(tenant, days, periods))
         spans = _spans(subscription, versions, days)
         terms.spans += spans
         for pk in {span.version for span in spans}:
             terms.currencies[pk] = plan.currency
-            terms.allowances[pk] = _for(said[Allowance], pk, tenant)
-            terms.fees[pk] = _for(said[Fee], pk, tenant)
-            terms.commitments[pk] = _for(said[Commitment], pk, tenant)
-            terms.discounts[pk] = _for(said[Discount], pk, tenant)
+            terms.allowances[pk] = _for(terms_by_model[Allowance], pk, tenant)
+            terms.fees[pk] = _for(terms_by_model[Fee], pk, tenant)
+            terms.commitments[pk] = _for(terms_by_model[Commitment], pk, tenant)
+            terms.discounts[pk] = _for(terms_by_model[Discount], pk, tenant)
     return by_tenant
 
 
-def _load_said(versions: Iterable[int], tenants: Mapping[str, list[int]]) -> Mapping[type, ByVersion]:
+def _load_terms(versions: Iterable[int], tenants: Mapping[str, list[int]]) -> Mapping[type, ByVersion]:
     """By kind and version what is said to all and to these tenants. One query."""
-    said: dict[type, ByVersion] = {model: defaultdict(list) for model in KINDS.values()}
+    terms_by_model: dict[type, ByVersion] = {model: defaultdict(list) for model in KINDS.values()}
     with prepared_cursor() as cursor:
         cursor.execute(sql.TERMS, {"versions": sorted(versions), **tenants})
         columns = [column.name for column in cursor.description][1:]
@@ -216,8 +216,8 @@ def _load_said(versions: Iterable[int], tenants: Mapping[str, list[int]]) -> Map
             model = KINDS[kind]
             named = dict(zip(columns, row, strict=True))
             values = {field.attname: named[field.attname] for field in model._meta.concrete_fields}
-            said[model][values["version_id"]].append(model(**values))
-    return said
+            terms_by_model[model][values["version_id"]].append(model(**values))
+    return terms_by_model
 
 
 def _for(by_version: Mapping[int, Sequence[Any]], version: int, tenant: Tenant) -> list[Any]:

@@ -16,8 +16,8 @@ WHERE s.tenant_id = ANY (%(tenants)s::bigint[]) AND p.settles <> 'wallet' AND s.
         SELECT version_id, tenant_id FROM billing_allowance UNION ALL SELECT version_id, tenant_id FROM billing_fee
         UNION ALL SELECT version_id, tenant_id FROM billing_commitment
         UNION ALL SELECT version_id, tenant_id FROM billing_discount
-    ) said JOIN billing_planversion x ON x.id = said.version_id
-    WHERE said.tenant_id IS NULL OR said.tenant_id = ANY (%(tenants)s::bigint[])
+    ) term JOIN billing_planversion x ON x.id = term.version_id
+    WHERE term.tenant_id IS NULL OR term.tenant_id = ANY (%(tenants)s::bigint[])
 )
 ORDER BY s.tenant_id, s.since, s.id, v.effective_from;
 

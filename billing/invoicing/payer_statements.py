@@ -79,8 +79,8 @@ def load_payer_statements(
     if needed and lacking is Lacking.CREATED:
         billing_periods.ensure_spans(needed)
     elif needed and lacking is Lacking.SUPPOSED:
-        kept = {pk: tenant_term.periods for pk, tenant_term in tenant_terms.items()}
-        supposed = billing_periods.missing_periods(needed, kept)
+        stored_periods = {pk: tenant_term.periods for pk, tenant_term in tenant_terms.items()}
+        supposed = billing_periods.missing_periods(needed, stored_periods)
     ended = _load_ended(payer_periods, pairs, supposed) if pairs else {}
     for parties in sorted(
         pairs & ended.keys(), key=lambda parties: (parties.payer, tenants[parties.tenant].slug)

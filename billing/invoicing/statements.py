@@ -177,8 +177,8 @@ def _compute_statements(
         )
         for parties, payer_statement in books.items()
     }
-    kept = (book.plan_terms.periods for book in books.values() if book.plan_terms is not None)
-    earlier = {period.pk: period for periods in kept for period in periods}
+    stored_periods = (book.plan_terms.periods for book in books.values() if book.plan_terms is not None)
+    earlier = {period.pk: period for periods in stored_periods for period in periods}
     earlier |= BillingPeriod.objects.in_bulk({pk for ids in news.values() for pk in ids} - earlier.keys())
     more: dict[int, list[BillingPeriod]] = defaultdict(list)
     for period in besides:
@@ -243,10 +243,10 @@ def _load_term_periods(
     }
     if not terms_by_who:
         return {}
-    kept = {parties.tenant: plan_terms.periods for parties, (plan_terms, _) in terms_by_who.items()}
+    own_periods = {parties.tenant: plan_terms.periods for parties, (plan_terms, _) in terms_by_who.items()}
     by_tenant = {
         tenant: sorted([*own, *(one for one in supposed if one.tenant_id == tenant)], key=attrgetter("start"))
-        for tenant, own in {**kept, **(billing_periods.list_kept(kept) if made else {})}.items()
+        for tenant, own in (own_periods | (billing_periods.list_kept(own_periods) if made else {})).items()
     }
     term_periods: dict[UsageParties, list[BillingPeriod]] = {}
     for parties, (plan_terms, period) in terms_by_who.items():

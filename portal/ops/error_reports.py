@@ -38,7 +38,7 @@ def start(dsn: str) -> None:
             DedupeIntegration(),
             AtexitIntegration(callback=lambda *_: None),
         ],
-        before_send=_discreet,
+        before_send=_without_personal_data,
         send_default_pii=False,
         include_local_variables=False,
         max_request_body_size="never",
@@ -47,26 +47,26 @@ def start(dsn: str) -> None:
     )
 
 
-KEPT = (
+REPORTED_FIELDS = (
     "event_id", "timestamp", "level", "logger", "platform", "exception", "logentry", "transaction", "transaction_info",
     "release", "environment", "sdk", "modules",
 )  # fmt: skip
 IDS = {"request_id", "trace_id", "task", "task_id"}  # as the log's lines have them
 
 
-def _discreet(event: Event, hint: Hint) -> Event:
+def _without_personal_data(event: Event, hint: Hint) -> Event:
     """Only what is named here."""
     report: dict[str, Any] = dict(event)
     line = getattr(hint.get("log_record"), "msg", None)
     if isinstance(line, dict):  # of structlog, whose message is all of its fields
         report["logentry"] = {"message": line["event"]}
         report |= _exception(line.get("exc_info"))
-    kept = {name: _without_keys(report[name]) for name in KEPT if name in report}
+    reported = {name: _without_keys(report[name]) for name in REPORTED_FIELDS if name in report}
     ids = structlog.contextvars.get_contextvars()
-    kept["tags"] = {name: str(ids[name]) for name in IDS & set(ids)}
+    reported["tags"] = {name: str(ids[name]) for name in IDS & set(ids)}
     if "request" in event:
-        kept["request"] = {"method": event["request"].get("method")}
-    return cast(Event, kept)
+        reported["request"] = {"method": event["request"].get("method")}
+    return cast(Event, reported)
 
 
 def _exception(exc_info: Any) -> dict[str, Any]:

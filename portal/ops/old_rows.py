@@ -52,17 +52,17 @@ class Erasable(Protocol):
 
 @dataclass(frozen=True)
 class Rows:
-    """`left`: what is still to be erased; `erase` takes rows out of that."""
+    """`remaining`: what is still to be erased; `erase` takes rows out of that."""
 
-    left: Callable[[datetime], QuerySet[Any]]
+    remaining: Callable[[datetime], QuerySet[Any]]
     erase: Callable[[QuerySet[Any]], int]
 
     def count(self, before: datetime) -> int:
-        return self.left(before).count()
+        return self.remaining(before).count()
 
     def slices(self, before: datetime) -> Iterator[Callable[[], int]]:
-        while keys := list(self.left(before).order_by("pk").values_list("pk", flat=True)[:SLICE]):
-            yield partial(self.erase, self.left(before).filter(pk__in=keys))
+        while keys := list(self.remaining(before).order_by("pk").values_list("pk", flat=True)[:SLICE]):
+            yield partial(self.erase, self.remaining(before).filter(pk__in=keys))
 
 
 class JobUsers:

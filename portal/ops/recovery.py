@@ -85,12 +85,12 @@ def recovered(
     afterwards, and the directory is as a server of its own would leave it. Raises BackupError.
     """
     _check(base, archive, directory)
-    found = wal_archive.examine(archive, base=base)
-    if found.flaw and at is None:
-        raise BackupError(f"{found.flaw} Find it, or recover to a moment before it with --at.")
+    wal = wal_archive.examine(archive, base=base)
+    if wal.flaw and at is None:
+        raise BackupError(f"{wal.flaw} Find it, or recover to a moment before it with --at.")
     with tempfile.TemporaryDirectory(prefix="clustertab-recovery-") as socket:
         place = f"{quote(database, safe='')}?host={quote(socket, safe='')}"
-        done = Recovered(f"postgresql://{quote(login, safe='')}@:{PORT}/{place}", found)
+        done = Recovered(f"postgresql://{quote(login, safe='')}@:{PORT}/{place}", wal)
         with done.timed("copy"):
             _copy(base, directory)
         os.chown(socket, _account(base).get("user", -1), -1)
@@ -98,7 +98,7 @@ def recovered(
             try:
                 server = _start(directory, archive, Path(socket), done.url, at)
             except BackupError as error:
-                raise BackupError(f"{error} {found.flaw}".strip()) from error
+                raise BackupError(f"{error} {wal.flaw}".strip()) from error
         try:
             done.last_change = _last_change(done.url)
             yield done
@@ -235,8 +235,8 @@ def _programs(base: Path) -> Path:
     for place in places:
         if place is not None and (place / "postgres").is_file():
             words = [str(place / "postgres"), "--version"]
-            said = subprocess.run(words, capture_output=True, text=True).stdout
-            if f"(PostgreSQL) {version}." in said:
+            version_text = subprocess.run(words, capture_output=True, text=True).stdout
+            if f"(PostgreSQL) {version}." in version_text:
                 return place
     raise BackupError(
         f"The server of PostgreSQL {version} is not installed here: do this where postgresql-{version} is."

@@ -71,7 +71,7 @@ def another(web: WebProcess, earlier: set[int]) -> int:
 def serving(web: WebProcess) -> list[int]:
     """All of its processes, once each has connections of its own: those to the database stay in its pool."""
 
-    def asked() -> bool:
+    def all_connected() -> bool:
         client = HTTPConnection("127.0.0.1", web.port, timeout=60)
         client.request("GET", "/readyz")
         assert client.getresponse().status == 503  # Redis is not there
@@ -79,7 +79,7 @@ def serving(web: WebProcess) -> list[int]:
         pids = children(web)  # the second is forked after the first, which may answer already
         return len(pids) == PROCESSES and all(len(sockets(pid)) > len(sockets(web.pid)) for pid in pids)
 
-    until(asked, seconds=60)
+    until(all_connected, seconds=60)
     return children(web)
 
 
@@ -100,6 +100,6 @@ def sockets(pid: int) -> set[str]:
     inodes = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile
-            if found := SOCKET.match(str(entry.readlink())):
-                inodes.add(found[1])
+            if match := SOCKET.match(str(entry.readlink())):
+                inodes.add(match[1])
     return inodes

@@ -146,11 +146,11 @@ def wait_for_archive() -> None:
 
 
 def recover(server: Archiving, base: Path, *options: object) -> tuple[int, dict[str, Any], str]:
-    """Its code, its answer, what it said beside that."""
+    """Its code, its answer, its standard error."""
     process = begun(server, base, *options)
-    answer, said = process.communicate(timeout=600)
-    assert "Traceback" not in said, said
-    return process.returncode, json.loads(answer or "{}"), said
+    answer, stderr = process.communicate(timeout=600)
+    assert "Traceback" not in stderr, stderr
+    return process.returncode, json.loads(answer or "{}"), stderr
 
 
 def begun(server: Archiving, base: Path, *options: object) -> subprocess.Popen[str]:
@@ -178,9 +178,8 @@ def states() -> dict[str, str]:
 def test_what_was_charged_after_the_moment_is_found_at_stripe_and_charged_once(
     server: Archiving, tmp_path: Path
 ) -> None:
-    earlier = datetime.now(UTC).replace(microsecond=0) - timedelta(
-        hours=3
-    )  # what is young is not compared yet
+    # What is young is not compared yet.
+    earlier = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=3)
     with a_scenario(now=earlier) as scenario:
         scenario.save_card()
         base = server.base_backup(tmp_path / "base")

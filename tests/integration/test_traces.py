@@ -170,7 +170,7 @@ def test_requests_of_all_processes_are_counted_in_one_place(database_url: str, t
             for web in (one, two):
                 assert [ask(f"{web.url}/api/v1/me", key.secret), ask(f"{web.url}/api/v1/me")] == [200, 401]
 
-            def told(line: str) -> bool:
+            def has_line(line: str) -> bool:
                 time.sleep(1)  # or the key would ask too often, and be refused
                 ask(f"{one.url}/api/v1/me", key.secret)
                 ask(f"{two.url}/api/v1/me", key.secret)
@@ -181,5 +181,6 @@ def test_requests_of_all_processes_are_counted_in_one_place(database_url: str, t
                     return line in answer.read().decode().splitlines()
 
             eventually(
-                lambda: told('clustertab_requests_total{kind="api",status="4xx"} 2.0'), tmp_path / "web.log"
+                lambda: has_line('clustertab_requests_total{kind="api",status="4xx"} 2.0'),
+                tmp_path / "web.log",
             )

@@ -41,9 +41,9 @@ def test_what_is_missing_is_named(base: Path, tmp_path: Path, names: list[str], 
     for name in names:
         with (archive / name).open("wb") as file:
             file.truncate(16 << 20)
-    found = examine(archive, base=base)
-    assert found.flaw == flaw
-    assert found.newest_at is not None
+    archive_state = examine(archive, base=base)
+    assert archive_state.flaw == flaw
+    assert archive_state.newest_at is not None
 
 
 def test_an_empty_archive_and_a_segment_cut_short_are_sentences(base: Path, tmp_path: Path) -> None:

@@ -112,20 +112,22 @@ def with_budgets(vision: Tenant, now: datetime) -> None:
     own, robots = vision.projects.exclude(name="Robots").get(), vision.projects.get(name="Robots")
     begun = now - timedelta(days=100)
 
-    def has(name: str, every: QuotaEvery, measure: QuotaMeasure = QuotaMeasure.MONEY, **said: Any) -> Any:
-        terms = replace(QuotaTerms(measure=measure, amount=Decimal(100), every=every), **said)
-        return quotas.set_quota(tenant=vision, name=name, terms=terms, by=Setter.OPERATOR, moment=begun)
+    def set_budget(
+        name: str, every: QuotaEvery, measure: QuotaMeasure = QuotaMeasure.MONEY, **terms: Any
+    ) -> Any:
+        quota = replace(QuotaTerms(measure=measure, amount=Decimal(100), every=every), **terms)
+        return quotas.set_quota(tenant=vision, name=name, terms=quota, by=Setter.OPERATOR, moment=begun)
 
-    has("year", QuotaEvery.YEAR, credits=QuotaCredits.PAID, with_paid=True)
-    has("month", QuotaEvery.MONTH, credits=QuotaCredits.NET, carry_over=50, carry_overdraft=True)
-    has("quarter", QuotaEvery.QUARTER, carry_over=100)
-    has("large", QuotaEvery.BILLING_PERIOD, action=QuotaAction.NO_GPU_JOBS, amount=Decimal(100_000))
-    has("rolling", QuotaEvery.ROLLING, QuotaMeasure.GPU_HOURS, hours=24)
-    has("user", QuotaEvery.ROLLING, user="ben", hours=36)
-    has("day", QuotaEvery.DAY, QuotaMeasure.CREDITS, unit=TOKENS)
-    has("gpu", QuotaEvery.YEAR)
-    pool = has("shared", QuotaEvery.MONTH, lends=True)
-    has("own", QuotaEvery.MONTH, project=own, borrows_from=pool)
-    has("robots", QuotaEvery.MONTH, project=robots, borrows_from=pool)
+    set_budget("year", QuotaEvery.YEAR, credits=QuotaCredits.PAID, with_paid=True)
+    set_budget("month", QuotaEvery.MONTH, credits=QuotaCredits.NET, carry_over=50, carry_overdraft=True)
+    set_budget("quarter", QuotaEvery.QUARTER, carry_over=100)
+    set_budget("large", QuotaEvery.BILLING_PERIOD, action=QuotaAction.NO_GPU_JOBS, amount=Decimal(100_000))
+    set_budget("rolling", QuotaEvery.ROLLING, QuotaMeasure.GPU_HOURS, hours=24)
+    set_budget("user", QuotaEvery.ROLLING, user="ben", hours=36)
+    set_budget("day", QuotaEvery.DAY, QuotaMeasure.CREDITS, unit=TOKENS)
+    set_budget("gpu", QuotaEvery.YEAR)
+    pool = set_budget("shared", QuotaEvery.MONTH, lends=True)
+    set_budget("own", QuotaEvery.MONTH, project=own, borrows_from=pool)
+    set_budget("robots", QuotaEvery.MONTH, project=robots, borrows_from=pool)
     limits.set_limit(tenant=vision, name="once", terms=LimitTerms(gpus=64), moment=now)
     review.review_quotas(moment=begun)

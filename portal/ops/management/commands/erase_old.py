@@ -30,22 +30,22 @@ class Command(OperatorCommand):
             raise BadInputError("Say why: the reason is kept in the history.")
         now = datetime.now(UTC).replace(microsecond=0)
         years = _years(kind)
-        borders = {name: years_before(now, count) for name, count in years.items()}
-        rows = {name: old_rows.count(kind=name, before=before) for name, before in borders.items()}
+        cutoffs = {name: years_before(now, count) for name, count in years.items()}
+        rows = {name: old_rows.count(kind=name, before=before) for name, before in cutoffs.items()}
         if not dry_run:
             if any(rows.values()) and self.asks(yes=yes):
-                self.confirm(f"{_text(rows, borders, 'to be erased')}\nErase this for good?")
+                self.confirm(f"{_text(rows, cutoffs, 'to be erased')}\nErase this for good?")
             with acting_as(f"{getpass.getuser()} at the shell", why=why):
                 rows = {
                     name: old_rows.erase(kind=name, before=before, moment=now, reason=why.strip())
-                    for name, before in borders.items()
+                    for name, before in cutoffs.items()
                 }
         data = [
             {"kind": name, "years": years[name], "before": before, "rows": rows[name]}
-            for name, before in borders.items()
+            for name, before in cutoffs.items()
         ]
         return Answer(
-            {"dry_run": dry_run, "kinds": data}, _text(rows, borders, "to be erased" if dry_run else "erased")
+            {"dry_run": dry_run, "kinds": data}, _text(rows, cutoffs, "to be erased" if dry_run else "erased")
         )
 
 
@@ -63,7 +63,7 @@ def _years(kinds: list[str]) -> dict[str, int]:
     return {name: years[name] for name in kinds or years}
 
 
-def _text(rows: dict[str, int], borders: dict[str, datetime], verb: str) -> str:
+def _text(rows: dict[str, int], cutoffs: dict[str, datetime], verb: str) -> str:
     return "\n".join(
-        f"{name}: {count:,} {verb}, from before {borders[name]:%Y-%m-%d}." for name, count in rows.items()
+        f"{name}: {count:,} {verb}, from before {cutoffs[name]:%Y-%m-%d}." for name, count in rows.items()
     )
