@@ -18,7 +18,7 @@ from portal.core.tenants.models import Tenant
 
 PATIENCE_HOURS = 24
 """So long a cluster is read without a sign of a job until its reservation goes."""
-KEPT_FOR = timedelta(days=90)
+RETENTION = timedelta(days=90)
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ def follow_reservations(*, moment: datetime) -> FollowTally:
     One that cannot be released holds up no other. Raises LeftOverError at the end.
     """
     tally = FollowTally()
-    Reservation.objects.filter(released_at__lt=moment - KEPT_FOR).delete()
+    Reservation.objects.filter(released_at__lt=moment - RETENTION).delete()
     if not Reservation.objects.filter(released_at=None).exists():
         return tally
     with connection.cursor() as cursor:

@@ -32,7 +32,7 @@ REST: Final = timedelta(minutes=5)
 """A snapshot is not renewed before."""
 TIMES: Final = 100
 """Nor before it has rested so many times as long as it took, so renewing takes a hundredth of a processor at most."""
-FORGOTTEN: Final = timedelta(days=35)
+RETENTION: Final = timedelta(days=35)
 """After that a snapshot that nobody looked at is deleted."""
 WAITING: Final = 5
 """Snapshots of a tenant that wait for a worker at once; further ones wait for the page to be asked for again."""
@@ -148,7 +148,7 @@ def refresh(snapshot_id: int, *, clock: Callable[[], datetime]) -> None:
     snapshot.save()
     kept = EfficiencySnapshot.objects.filter(tenant=tenant, requested_at=None)
     newest = kept.order_by("-as_of").values("pk")[:MOST_KEPT]
-    kept.exclude(pk__in=newest, as_of__gte=moment - FORGOTTEN).delete()
+    kept.exclude(pk__in=newest, as_of__gte=moment - RETENTION).delete()
 
 
 def _compute(

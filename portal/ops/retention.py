@@ -6,9 +6,21 @@ The table of docs/reference/retention.md is this one; a test compares both, and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+
+from billing.admission import follow
+from billing.reports import efficiency
+from clusters import pull_schedule
+from portal.api import idempotency
+from portal.core.events import numbering
+from portal.core.tenants import account_mails
+from portal.core.webhooks import deliveries
 
 LAW = "for good; nothing erases it"
+ISSUED = "for good, once issued; drafts can be deleted"
+TERMS = "for good; what operators delete stays in the history"
+REPLACED = "for good; what is read or computed anew replaces it"
+OPEN = "until it is dealt with"
 USE = "while it is used"
 PERSON = "until the person leaves, or `erase_tenant`"
 YEARS = "`erase_old`"
@@ -34,12 +46,19 @@ def years_before(moment: datetime, years: int) -> datetime:
     return moment.replace(year=moment.year - years, day=day)
 
 
+def _span(time: timedelta) -> str:
+    """In words: `1 year`, `90 days`, `48 hours`."""
+    if time.days == 365:
+        return "1 year"
+    return f"{time.days} days" if time.days > 2 else f"{time // timedelta(hours=1)} hours"
+
+
 def _of(app: str, names: str) -> tuple[str, ...]:
     return tuple(f"{app}.{name}" for name in names.split())
 
 
 KINDS = (
-    Kind("documents", "invoices, credit notes, their lines, taxes, PDFs, evidence and keys", LAW, _of("billing", """
+    Kind("documents", "invoices, credit notes, their lines, taxes, PDFs, evidence and keys", ISSUED, _of("billing", """
         Invoice InvoiceLine InvoiceTax InvoiceDocument InvoiceSeries Evidence Voiding LineJobs BilledJob SigningKey
         ManualLine BillingPeriod PendingApproval WriteOff PriceCorrection ServiceCredit InvoiceBalance""")),
     Kind("money", "payments, refunds, disputes, wallets, bank transfers, what Stripe said", LAW, _of("billing", """
@@ -49,25 +68,34 @@ KINDS = (
         Difference""")),
     Kind("history", "the history of changes, without the names that were erased", LAW, (
         "audit.AuditEntry", "audit.AuditCommit", "billing.Erasure")),
-    Kind("proofs", "what was proved, and when", LAW, _of("billing", "CloseProof MonthProof MonthSum ProofMark")),
+    Kind("proofs", "what was proved, and when", LAW, _of("billing", "CloseProof MonthProof")),
     Kind("usage", "what was used, and what it was rated as", LAW, (
-        *_of("clusters", """UsageRecord UsageRevision UsageKey PushedRun VanishedRun UtilisationHour IncompleteHour
-            CapacityInterval DeclaredNode GpuError GpuErrorReading"""),
-        *_of("billing", """RatedUsage RatedJob PeriodTotal DayTotal UsageSeries DailyUsage PeriodJobs PeriodTopJob
-            WasteFinding EfficiencySnapshot"""))),
-    Kind("terms", "tenants and their accounts, plans, prices, rules and settings", LAW, (
+        *_of("clusters", """UsageRecord UsageRevision UsageKey PushedRun UtilisationHour CapacityInterval GpuError
+            GpuErrorReading"""),
+        *_of("billing", "RatedUsage PeriodTotal DayTotal UsageSeries PeriodJobs WasteFinding"))),
+    Kind("sums", "jobs with their costs, usage by day, the dearest jobs, sums of proofs, bills of providers", REPLACED,
+         _of("billing", "RatedJob DailyUsage PeriodTopJob MonthSum CostCharge")),
+    Kind("marks", "runs that vanished, hours not read, months to prove, changed budgets to look at", OPEN, (
+        *_of("clusters", "VanishedRun IncompleteHour"), *_of("billing", "ProofMark QuotaChange"))),
+    Kind("efficiency", "figures of pages about efficiency",
+         f"the newest {efficiency.MOST_KEPT} of a tenant, for {_span(efficiency.RETENTION)}",
+         ("billing.EfficiencySnapshot",)),
+    Kind("terms", "tenants and their accounts, plans, prices, rules and settings", TERMS, (
         *_of("tenants", "Tenant Project Ownership Brand BrandLogo"),
-        *_of("clusters", "Cluster Account DeclaredMeter"),
+        *_of("clusters", "Cluster Account DeclaredMeter DeclaredNode"),
         *_of("billing", """Plan PlanVersion Price PlanQuota Subscription Allowance Fee Commitment Discount Payer
             Seller TaxRate ApprovalLimit DunningPolicy DunningPause Archive Departure SignUp SignUpPolicy WalletScheme
-            GrantRule DebtTerms OperatingCost CostImport CostCharge FailureRule WasteRule WasteChoice
+            GrantRule DebtTerms OperatingCost CostImport FailureRule WasteRule WasteChoice
             ConcurrencyLimit Quota CloseSchedule GatewayAccount""")),
     ),
     Kind("acts", "blocks, limits, suspensions, closes and budgets as they came to act", LAW, (
         *_of("clusters", "Act AccountBlock BlockReason AccountLimit"),
-        *_of("billing", """Suspension SuspendedAccount LimitedAccount QuotaPeriod QuotaCrossing QuotaChange QuotaReview
-            QuotaBlock QuotaRelease QuotaEnding Reservation ReservedAmount ReservationRun CloseRun CloseResult
-            CloseReport ScheduledClose"""), "tenants.SupportView")),
+        *_of("billing", """Suspension SuspendedAccount LimitedAccount QuotaPeriod QuotaCrossing QuotaReview QuotaBlock
+            QuotaRelease QuotaEnding CloseRun CloseReport ScheduledClose"""), "tenants.SupportView")),
+    Kind("reservations", "what jobs reserved of budgets and wallets", f"{_span(follow.RETENTION)} after it is released",
+         _of("billing", "Reservation ReservedAmount ReservationRun")),
+    Kind("close-results", "what a close or its preview came to, by tenant",
+         "until the month is closed or previewed again", ("billing.CloseResult",)),
     Kind("connections", "addresses and secrets of clusters, providers, webhooks and keys", USE, (
         *_of("clusters", "Connection ApiServer Telemetry"), "webhooks.Webhook", "api.ApiKey",
         *_of("tenants", "IdentityProvider IdentityGrant"),
@@ -86,11 +114,14 @@ KINDS = (
          ("sessions.Session", "usersessions.UserSession")),
     Kind("outbox", "work that is done", YEARS, ("outbox.OutboxMessage",)),
     Kind("quarantine", "the text of rows that were refused and are settled", YEARS, ("clusters.Quarantined",)),
-    Kind("webhook-deliveries", "attempts to deliver webhooks", "30 days", ("webhooks.Delivery",)),
-    Kind("events", "events for webhooks and streams", "90 days", _of("events", "Event EventCounter")),
-    Kind("account-mails", "e-mails to people about their accounts", "30 days", ("tenants.AccountMail",)),
-    Kind("api-answers", "answers to requests with an idempotency key", "48 hours", ("api.IdempotentRequest",)),
-    Kind("syncs", "what each sync read", "30 days; with something new for good; failed ones 1 year",
+    Kind("webhook-deliveries", "attempts to deliver webhooks", _span(deliveries.RETENTION), ("webhooks.Delivery",)),
+    Kind("events", "events for webhooks and streams", _span(numbering.RETENTION), _of("events", "Event EventCounter")),
+    Kind("account-mails", "e-mails to people about their accounts", _span(account_mails.RETENTION),
+         ("tenants.AccountMail",)),
+    Kind("api-answers", "answers to requests with an idempotency key", _span(idempotency.LIFETIME),
+         ("api.IdempotentRequest",)),
+    Kind("syncs", "what each sync read", f"{_span(pull_schedule.RETENTION)}; with something new for good; "
+         f"failed ones {_span(pull_schedule.RETENTION_FAILED)}",
          ("clusters.Pull",)),
     Kind("files", "usage files; their content goes once they are imported", USE,
          _of("clusters", "UsageFile UsageFilePart")),
