@@ -72,13 +72,13 @@ def start(postgres: Postgres) -> None:
     template = TEMPLATES / schema()
     with _locked(fcntl.LOCK_SH):
         if template.exists():
-            _copy(template, postgres.data)
+            copy_tree(template, postgres.data)
     if not postgres.data.exists():
         with _locked(fcntl.LOCK_EX):
             if not template.exists():
                 _make(template, postgres)
             if not postgres.data.exists():
-                _copy(template, postgres.data)
+                copy_tree(template, postgres.data)
     settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = name
     postgres.__enter__()
 
@@ -105,12 +105,12 @@ def _make(template: Path, postgres: Postgres) -> None:
         if old.is_dir():
             shutil.rmtree(old)
     part = template.with_suffix(".part")
-    _copy(postgres.data, part)
+    copy_tree(postgres.data, part)
     os.sync()  # the server itself waits for no disk
     part.rename(template)
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy_tree(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-a", "--reflink=auto", str(source), str(target)], check=True)
 
 

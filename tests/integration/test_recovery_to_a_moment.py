@@ -34,6 +34,7 @@ from portal.ops import backups
 from tests import databases, peers
 from tests.builders import a_cluster, a_job, ingest
 from tests.collecting import Scenario, a_scenario, more_labs
+from tests.integration.slurm_lab import until
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 PATIENCE = 120  # seconds
@@ -51,7 +52,7 @@ class Archiving(Postgres):
         self.base.mkdir(mode=0o700, parents=True)
         for file in (self.password_file, self.owner_password_file):
             file.write_text(peers.PASSWORD)
-        databases._copy(databases.TEMPLATES / databases.schema(), self.data)
+        databases.copy_tree(databases.TEMPLATES / databases.schema(), self.data)
         self._program(
             "postgres",
             ["--single", "-D", str(self.data), "postgres"],
@@ -123,26 +124,23 @@ def now() -> datetime:
 def next_second() -> datetime:
     """What is committed until now lies before it, and what comes lies after it."""
     moment = now() + timedelta(seconds=1)
-    while now() <= moment:
-        time.sleep(0.05)
+    until(lambda: now() > moment)
     return moment
 
 
 def wait_for_archive() -> None:
     """Until all that is committed is archived, as it is within a minute where `archive_timeout` is 60."""
-    end = time.monotonic() + PATIENCE
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_walfile_name(pg_current_wal_lsn())")
         (name,) = cursor.fetchone()
         # A segment without a change is not archived for having become old.
         cursor.execute("SELECT pg_logical_emit_message(true, 'tests', 'a change')")
-        while time.monotonic() < end:
-            cursor.execute("SELECT last_archived_wal FROM pg_stat_archiver")
-            (archived,) = cursor.fetchone()
-            if archived is not None and archived >= name:
-                return
-            time.sleep(0.1)
-    raise AssertionError(f"{name} is not archived")
+
+        def is_archived() -> bool:
+            cursor.execute("SELECT last_archived_wal >= %s FROM pg_stat_archiver", [name])
+            return bool(cursor.fetchone()[0])
+
+        until(is_archived, seconds=PATIENCE)
 
 
 def recover(server: Archiving, base: Path, *options: object) -> tuple[int, dict[str, Any], str]:
@@ -291,18 +289,16 @@ def test_a_drill_that_is_killed_leaves_no_server_and_no_copy(
     base, spare = server.base_backup(tmp_path / "base"), tmp_path / "spare"
     wait_for_archive()
     drill = begun(server, base, "--into", spare, "--preview")
-    lock, end = spare / "postmaster.pid", time.monotonic() + PATIENCE
-    while not (lock.exists() and lock.read_text()):
-        assert time.monotonic() < end
-        assert drill.poll() is None
-        time.sleep(0.01)
+    lock = spare / "postmaster.pid"
+    until(lambda: drill.poll() is not None or (lock.exists() and lock.read_text()), seconds=PATIENCE)
+    assert drill.poll() is None
     running = Path("/proc") / lock.read_text().split()[0]
     words = (running / "cmdline").read_text().split("\0")
     (socket,) = [word.partition("=")[2] for word in words if word.startswith("unix_socket_directories=")]
     drill.send_signal(number)
     drill.communicate(timeout=PATIENCE)
-    while running.exists() and number == signal.SIGKILL and time.monotonic() < end:
-        time.sleep(0.1)
+    if number == signal.SIGKILL:
+        until(lambda: not running.exists(), seconds=PATIENCE)
     assert not running.exists()
     assert (spare.exists(), Path(socket).exists()) == (number == signal.SIGKILL,) * 2
     shutil.rmtree(socket, ignore_errors=True)

@@ -19,9 +19,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from portal.dev.embedded.redis import Redis
 from tests import builders
 from tests.api.door import a_key
+from tests.fakes.collectors import Collector, a_collector
 from tests.fakes.scheduler_port import a_world, connected
 from tests.fakes.slurmrestd import StandIn
-from tests.integration.collectors import Collector, a_collector
 from tests.integration.test_outbox_worker import eventually, worker
 from tests.integration.web_process import WebProcess
 from tests.owner import as_owner

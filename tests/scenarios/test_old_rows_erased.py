@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta
-from io import StringIO
 from typing import Any
 
 import pytest
 from django.contrib.sessions.models import Session
-from django.core.management import call_command
 
 from billing.models import Erasure, InvoiceDocument, Notice, NoticeState, RatedJob, WalletScope
 from billing.wallets import wallet_terms
@@ -22,6 +19,7 @@ from portal.ops import old_rows
 from portal.ops.cli import BadInputError
 from portal.ops.retention import years_before
 from tests.builders import a_cluster, a_job, a_person, a_plan, a_tenant, at, ingest, own
+from tests.scenarios.real import run
 from tests.scenarios.test_people_erased import tables_naming
 from tests.stories import close, prove
 
@@ -36,9 +34,7 @@ def erase(kind: str, before: datetime = BEFORE) -> int:
 
 
 def answer(*arguments: str) -> Any:
-    out = StringIO()
-    call_command("erase_old", "--why", "Yearly", *arguments, "--json", stdout=out)
-    return json.loads(out.getvalue())
+    return run("erase_old", "--why", "Yearly", *arguments)
 
 
 def test_names_of_users_whose_jobs_all_ended_before_become_numbers_and_every_sum_stays() -> None:

@@ -82,6 +82,10 @@ def queues() -> Iterator[Metric]:
         ("queue",),
         [((name,), depth) for name, depth in (depths or {}).items()],
     )
+
+
+def requests() -> Iterator[Metric]:
+    """What all processes have counted in Redis. It is asked over the network, so not in a transaction."""
     yield counter(
         "clustertab_requests",
         "Requests that all processes answered since Redis is up; health checks, files and this page are left out.",
