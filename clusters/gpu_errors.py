@@ -91,7 +91,7 @@ def _row(connection: Connection, one: Read) -> GpuError:
         cluster=connection.cluster,
         uuid=one.uuid[:255],
         gpu_slice=one.gpu_slice[:20],
-        xid=one.xid,
+        cause=one.cause,
         at=datetime.fromtimestamp(one.at, UTC),
         clean_until=datetime.fromtimestamp(one.clean_until, UTC),
         node=one.node[:255],

@@ -25,7 +25,7 @@ class CreditedPart(models.TextChoices):
 
 @track()
 class FailureRule(models.Model):
-    """That jobs are credited whose GPU told of one of the XIDs, or that ended in one of the states.
+    """That jobs are credited whose GPU told of one of the XIDs or of its memory, or that ended in one of the states.
 
     Changed in place; ended ones stay. It holds for jobs that end after `applies_from`.
     """
@@ -33,6 +33,7 @@ class FailureRule(models.Model):
     name = models.SlugField(max_length=LONGEST_NAME, help_text="Unique among the rules in force.")
     cluster = models.CharField(**TEXT, blank=True, help_text="Empty: all.")
     xids = ArrayField(models.IntegerField(), default=list, blank=True)
+    memory = models.BooleanField(help_text="Errors that the GPU's memory could not correct, by its counters.")
     states = ArrayField(
         models.CharField(**TEXT), default=list, blank=True, help_text="As the scheduler says them: NODE_FAIL."
     )
@@ -84,10 +85,12 @@ class ServiceCredit(models.Model):
     user = models.TextField(blank=True)
     cluster = models.CharField(**TEXT)
     failed_at = models.DateTimeField(
-        help_text="The first sample that told of the XID, or the end of the run."
+        help_text="The first sample that told of the error, or the end of the run."
     )
     ended_at = models.DateTimeField(help_text="The end of the run.")
-    cause = models.CharField(max_length=LONGEST_TEXT, help_text='"XID 79", or the state of the run.')
+    cause = models.CharField(
+        max_length=LONGEST_TEXT, help_text='"XID 79", "ECC_DBE", or the state of the run.'
+    )
     gpu = models.CharField(**TEXT, blank=True, help_text="UUID; empty: the run's state is the evidence.")
     node = models.CharField(**TEXT, blank=True)
     part = models.CharField(max_length=4, choices=CreditedPart.choices, help_text="As the rule said then.")

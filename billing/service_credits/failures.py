@@ -1,4 +1,4 @@
-"""Which runs failed by their hardware, by a rule: XIDs of their GPUs, and the states in which they ended."""
+"""Which runs failed by their hardware, by a rule: errors of their GPUs, and the states in which they ended."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from django.db import connection
 
 from billing.models import FailureRule
+from clusters.gpu_causes import MEMORY_CAUSES, xid_cause
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "failures.sql")
@@ -36,7 +37,7 @@ def load_failed(rule: FailureRule, *, since: datetime, until: datetime) -> list[
     values: dict[str, Any] = {
         "rule": rule.pk or 0,
         "cluster": rule.cluster,
-        "xids": rule.xids,
+        "causes": [*map(xid_cause, rule.xids), *(MEMORY_CAUSES if rule.memory else ())],
         "states": [state.upper() for state in rule.states],
         "watch": rule.watch,
         "since": int(since.timestamp()),

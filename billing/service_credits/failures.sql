@@ -1,14 +1,14 @@
 -- Runs that failed by their hardware.
 
 -- name: FAILED
--- Of tenants, those that ended after `since` and meet a rule: by the first XID of their GPUs, or by the state in which
+-- Of tenants, those that ended after `since` and meet a rule: by the first error of their GPUs, or by the state in which
 -- they ended. Without those that it has met before, and, unless it is watched, those that are credited already.
 WITH failed AS (
     SELECT j.tenant_id, j.record_id, j.job_id, j.name, j."user", j.cluster, to_timestamp(j.ended) AS ended,
-           greatest(to_timestamp(j.started), least(e.at, to_timestamp(j.ended))) AS failed, 'XID ' || e.xid AS cause,
+           greatest(to_timestamp(j.started), least(e.at, to_timestamp(j.ended))) AS failed, e.cause,
            CASE e.gpu_slice WHEN '' THEN e.uuid ELSE left(e.uuid || '/' || e.gpu_slice, 255) END AS gpu, e.node
     FROM clusters_gpuerror e JOIN billing_ratedjob j ON j.record_id = e.record_id
-    WHERE e.xid = ANY (%(xids)s) AND j.ended > %(since)s AND j.ended <= %(until)s
+    WHERE e.cause = ANY (%(causes)s) AND j.ended > %(since)s AND j.ended <= %(until)s
     UNION ALL
     SELECT j.tenant_id, j.record_id, j.job_id, j.name, j."user", j.cluster, to_timestamp(j.ended), to_timestamp(j.ended),
            left(j.state, 255), '', ''

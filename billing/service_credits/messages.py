@@ -15,7 +15,9 @@ SENTENCES: Mapping[str, str] = {
     "failure-name": _(
         "Name a rule by lower-case letters, digits and hyphens, at most 50, such as failed-hardware."
     ),
-    "failure-none": _("Say at least one XID or state: the rule would credit nothing."),
+    "failure-none": _(
+        "Say at least one XID or state, or the errors of the memory: the rule would credit nothing."
+    ),
     "failure-percent": _("A rule credits 1 to 100 percent, not {number}."),
     "failure-rest": _(
         "A job in state {state} has ended with the failure: no time is left to be credited. Credit the whole run, or "

@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from billing.models import CreditedPart, FailureRule
 from billing.models.quota_terms import LONGEST_NAME, LONGEST_TEXT
 from billing.service_credits.messages import SENTENCES
+from clusters.gpu_causes import MEMORY_CAUSES, xid_cause
 from clusters.models import Cluster
 from portal.errors import CodedError
 from portal.excerpt import quoted
@@ -21,6 +22,7 @@ from portal.excerpt import quoted
 HARDWARE_XIDS = (48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140)
 """Those that NVIDIA's catalog lays to the GPU, its memory, its links or its firmware; 48, 63, 64, 92, 94, 95 and 140
 are ECC errors and what follows them."""
+HARDWARE_CAUSES = frozenset({*map(xid_cause, HARDWARE_XIDS), *MEMORY_CAUSES})
 APPLICATION_XIDS = frozenset({8, 11, 13, 31, 32, 43, 45, 68, 69})
 """Those whose first cause there is the program that ran."""
 NODE_STATES = ("NODE_FAIL", "NodeLost")
@@ -40,10 +42,14 @@ class FailureRuleError(CodedError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureTerms:
-    """Which jobs are credited, and how much of which part in percent. Cluster "": all."""
+    """Which jobs are credited, and how much of which part in percent. Cluster "": all.
+
+    `memory`: the counters of errors that their GPUs' memory could not correct count, too.
+    """
 
     cluster: str = ""
     xids: Sequence[int] = HARDWARE_XIDS
+    memory: bool = True
     states: Sequence[str] = NODE_STATES
     part: CreditedPart = CreditedPart.RUN
     percent: int = 100
@@ -51,7 +57,7 @@ class FailureTerms:
 
     def check(self) -> None:
         """Raises FailureRuleError."""
-        if not self.xids and not self.states:
+        if not self.xids and not self.states and not self.memory:
             raise FailureRuleError("failure-none")
         if len(self.xids) > MOST or not all(1 <= xid <= HIGHEST_XID for xid in self.xids):
             raise FailureRuleError("failure-xid", highest=HIGHEST_XID, most=MOST)

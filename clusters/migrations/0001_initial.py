@@ -308,7 +308,7 @@ class Migration(migrations.Migration):
                         ('cluster', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='gpu_errors', to='clusters.cluster')),
                         ('uuid', models.CharField(help_text='Of the GPU.', max_length=255)),
                         ('gpu_slice', models.CharField(blank=True, help_text='Of MIG; empty: the whole GPU.', max_length=20)),
-                        ('xid', models.IntegerField(help_text="NVIDIA's number of the error.")),
+                        ('cause', models.CharField(help_text='"XID 79" by NVIDIA\'s number, or a counter of its memory: "ECC_DBE".', max_length=20)),
                         ('at', models.DateTimeField(help_text='The first sample that told of it.')),
                         ('clean_until', models.DateTimeField(help_text='The last sample before it: it happened in between.')),
                         ('node', models.CharField(blank=True, max_length=255)),
@@ -318,7 +318,7 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'indexes': [models.Index(fields=['at'], name='gpu_errors_by_time'), models.Index(fields=['record_id'], name='gpu_errors_of_run')],
-                        'constraints': [models.UniqueConstraint(fields=('cluster', 'uuid', 'gpu_slice', 'xid', 'at'), name='gpu_error_is_stored_once'), models.CheckConstraint(condition=models.Q(('at__gte', models.F('clean_until'))), name='gpu_error_comes_after_its_absence'), models.CheckConstraint(condition=models.Q(('xid__gt', 0)), name='gpu_error_is_one')],
+                        'constraints': [models.UniqueConstraint(fields=('cluster', 'uuid', 'gpu_slice', 'cause', 'at'), name='gpu_error_is_stored_once'), models.CheckConstraint(condition=models.Q(('at__gte', models.F('clean_until'))), name='gpu_error_comes_after_its_absence'), models.CheckConstraint(condition=models.Q(('cause', ''), _negated=True), name='gpu_error_has_a_cause')],
                     },
                 ),
                 migrations.CreateModel(

@@ -12,12 +12,14 @@ from clusters.models.cluster import Cluster
 
 
 class GpuError(models.Model):
-    """An XID of one GPU as its exporter told it: evidence, which never changes but for the run it was matched with."""
+    """One of one GPU as its exporter told it: evidence, which never changes but for the run it was matched with."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, db_index=False, related_name="gpu_errors")
     uuid = models.CharField(max_length=255, help_text="Of the GPU.")
     gpu_slice = models.CharField(max_length=20, blank=True, help_text="Of MIG; empty: the whole GPU.")
-    xid = models.IntegerField(help_text="NVIDIA's number of the error.")
+    cause = models.CharField(
+        max_length=20, help_text='"XID 79" by NVIDIA\'s number, or a counter of its memory: "ECC_DBE".'
+    )
     at = models.DateTimeField(help_text="The first sample that told of it.")
     clean_until = models.DateTimeField(help_text="The last sample before it: it happened in between.")
     node = models.CharField(max_length=255, blank=True)
@@ -32,12 +34,12 @@ class GpuError(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["cluster", "uuid", "gpu_slice", "xid", "at"], name="gpu_error_is_stored_once"
+                fields=["cluster", "uuid", "gpu_slice", "cause", "at"], name="gpu_error_is_stored_once"
             ),
             models.CheckConstraint(
                 condition=Q(at__gte=F("clean_until")), name="gpu_error_comes_after_its_absence"
             ),
-            models.CheckConstraint(condition=Q(xid__gt=0), name="gpu_error_is_one"),
+            models.CheckConstraint(condition=~Q(cause=""), name="gpu_error_has_a_cause"),
         ]
         indexes: ClassVar = [
             models.Index(fields=["at"], name="gpu_errors_by_time"),
@@ -45,7 +47,7 @@ class GpuError(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"XID {self.xid} of {self.uuid}"
+        return f"{self.cause} of {self.uuid}"
 
 
 class GpuErrorReading(models.Model):

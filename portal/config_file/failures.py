@@ -18,6 +18,7 @@ class FailureRuleEntry(Entry, frozen=True, kw_only=True):
     name: Annotated[str, Rule(longest=LONGEST_NAME)]
     cluster: Annotated[str, Rule(longest=LONGEST_TEXT)] = ""
     xids: Annotated[list[int], Rule(lowest=1, highest=HIGHEST_XID)] = key(default_factory=list)
+    memory: bool = False
     states: list[str] = key(default_factory=list)
     part: CreditedPart = CreditedPart.RUN
     percent: Annotated[int, Rule(lowest=1, highest=100)] = 100
@@ -28,10 +29,10 @@ class FailureRuleEntry(Entry, frozen=True, kw_only=True):
         return self.name
 
     def terms(self) -> FailureTerms:
-        """As the use case takes it: where neither XIDs nor states are said, all that is the hardware's."""
+        """As the use case takes it: where no kind of failure is said, all that is the hardware's."""
         values = {name: getattr(self, name) for name in TERMS}
-        if not self.xids and not self.states:
-            values["xids"] = HARDWARE_XIDS
+        if not self.xids and not self.states and not self.memory:
+            values["xids"], values["memory"] = HARDWARE_XIDS, True
             values["states"] = NODE_STATES if self.part == CreditedPart.RUN else ()
         return FailureTerms(**values)
 

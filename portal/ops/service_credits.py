@@ -51,7 +51,7 @@ def amount_data(row: ServiceCredit) -> dict[str, str] | None:
 def error_data(row: GpuError) -> dict[str, Any]:
     return {
         "cluster": row.cluster.name,
-        "xid": row.xid,
+        "cause": row.cause,
         "gpu": row.uuid,
         "gpu_slice": row.gpu_slice,
         "gpu_model": row.gpu_model,
@@ -64,9 +64,10 @@ def error_data(row: GpuError) -> dict[str, Any]:
 
 
 def rule_line(row: FailureRule) -> str:
-    """`failed-hardware: XID 48, 79; NODE_FAIL: 100 % of the run (watched), all clusters`"""
+    """`failed-hardware: XID 48, 79; errors of the memory; NODE_FAIL: 100 % of the run (watched), all clusters`"""
     xids = f"XID {', '.join(map(str, row.xids))}" if row.xids else ""
-    meets = "; ".join(filter(None, (xids, ", ".join(row.states))))
+    memory = "errors of the memory" if row.memory else ""
+    meets = "; ".join(filter(None, (xids, memory, ", ".join(row.states))))
     watched = " (watched)" if row.watch else ""
     return f"{row.name}: {meets}: {row.percent} % of the {row.part}{watched}, {row.cluster or 'all clusters'}"
 
@@ -85,4 +86,6 @@ def credit_line(row: ServiceCredit) -> str:
 def error_line(row: GpuError) -> str:
     """`XID 79 of GPU-5fd4… on n-7 of gpu1 at 2026-03-02 13:00 UTC, held by 17`"""
     held = f", held by {', '.join(row.jobs)}" if row.jobs else ""
-    return f"XID {row.xid} of {row.uuid} on {row.node} of {row.cluster.name} at {row.at:%Y-%m-%d %H:%M} UTC{held}"
+    return (
+        f"{row.cause} of {row.uuid} on {row.node} of {row.cluster.name} at {row.at:%Y-%m-%d %H:%M} UTC{held}"
+    )

@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from billing.models import CreditedPart, CreditState, FailureRule, ServiceCredit
 from billing.rules.money import Money
 from billing.service_credits import failures, listing, rules
-from billing.service_credits.rules import HARDWARE_XIDS, MOST, FailureRuleError, columns_of
+from billing.service_credits.rules import HARDWARE_CAUSES, MOST, FailureRuleError, columns_of
 from clusters.models import Cluster, GpuError
 from portal.config_file.failures import FailureRuleEntry
 from portal.config_file.toml_table import ConfigError
@@ -29,8 +29,9 @@ from portal.web.entry_form import entry_of, number, read_fields, values_of
 from portal.web.form_input import options
 from portal.web.page_frame import PageFrame
 
-NAMES = ("name", "cluster", "xids", "states", "part", "percent", "watch")
+NAMES = ("name", "cluster", "xids", "memory", "states", "part", "percent", "watch")
 ACTS = "no"  # of `watch`
+COUNTS = "yes"  # of `memory`
 LONGEST = MOST * 260  # characters of a field: no state is cut off
 
 
@@ -62,7 +63,7 @@ class CreditRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorRow:
-    xid: int
+    cause: str
     kind: str
     badge: str
     gpu: str
@@ -151,7 +152,11 @@ def _entry_of(fields: Mapping[str, str]) -> FailureRuleEntry:
         values["xids"] = [number(text) for text in xids]
     if states := _parts(fields["states"]):
         values["states"] = states
-    return entry_of(FailureRuleEntry, values | {"watch": fields["watch"] != ACTS}, "failure_rule")
+    return entry_of(
+        FailureRuleEntry,
+        values | {"memory": fields["memory"] == COUNTS, "watch": fields["watch"] != ACTS},
+        "failure_rule",
+    )
 
 
 def _parts(text: str) -> list[str]:
@@ -164,6 +169,7 @@ def _values_of(row: FailureRule) -> dict[str, str]:
         "name": row.name,
         "cluster": row.cluster,
         "xids": ", ".join(map(str, row.xids)),
+        "memory": COUNTS if row.memory else "",
         "states": ", ".join(row.states),
         "part": row.part,
         "percent": str(row.percent),
@@ -179,6 +185,10 @@ def _form(values: Mapping[str, str]) -> list[dict[str, Any]]:
         (CreditedPart.RUN.value, _("The whole run")),
         (CreditedPart.REST.value, _("From the failure to its end")),
     ]
+    memory = [
+        ("", _("By their XIDs alone")),
+        (COUNTS, _("By their counters, too")),
+    ]
     modes = [
         ("", _("Watch only")),
         (ACTS, _("Credit on the next invoice")),
@@ -192,7 +202,15 @@ def _form(values: Mapping[str, str]) -> list[dict[str, Any]]:
             required=True,
         ),
         one("cluster", _("Cluster"), choices=options(clusters, values["cluster"])),
-        one("xids", _("XIDs"), _("Separated by commas. Both blank = all errors of the hardware")),
+        one(
+            "xids", _("XIDs"), _("Separated by commas. No XID, state or counter = all errors of the hardware")
+        ),
+        one(
+            "memory",
+            _("Errors of the memory"),
+            _("Counters of what ECC could not correct, and of rows replaced for it"),
+            choices=options(memory, values["memory"]),
+        ),
         one("states", _("States"), _("Separated by commas, such as NODE_FAIL")),
         one("part", _("What is credited"), choices=options(parts, values["part"])),
         one("percent", _("Percent"), _("Of what that was billed; blank = 100"), numeric=True),
@@ -207,13 +225,16 @@ def _cluster_names(chosen: str) -> list[str]:
 
 def _rule_row(row: FailureRule) -> RuleRow:
     xids = _("XID %(xids)s") % {"xids": ", ".join(map(str, row.xids))} if row.xids else ""
+    memory = _("errors of the memory") if row.memory else ""
     parts = {
         CreditedPart.RUN: _("the whole run"),
         CreditedPart.REST: _("the time from the failure to the end"),
     }
     return RuleRow(
         name=row.name,
-        looks="; ".join(filter(None, (xids, ", ".join(row.states), row.cluster or _("all clusters")))),
+        looks="; ".join(
+            filter(None, (xids, memory, ", ".join(row.states), row.cluster or _("all clusters")))
+        ),
         does=_("Credits {percent} % of {part}").format(
             percent=row.percent, part=parts[CreditedPart(row.part)]
         ),
@@ -243,9 +264,9 @@ def _credit_row(row: ServiceCredit) -> CreditRow:
 
 
 def _error_row(row: GpuError) -> ErrorRow:
-    hardware = row.xid in HARDWARE_XIDS
+    hardware = row.cause in HARDWARE_CAUSES
     return ErrorRow(
-        xid=row.xid,
+        cause=row.cause,
         kind=_("Hardware") if hardware else _("Other"),
         badge="ct-late" if hardware else "ct-wait",
         gpu=f"{row.uuid}/{row.gpu_slice}" if row.gpu_slice else row.uuid,

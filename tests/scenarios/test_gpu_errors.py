@@ -13,6 +13,7 @@ from clusters.connectors.base import ConnectorError
 from clusters.connectors.clocks import Clocks
 from clusters.connectors.prometheus.coverage import whole_hours
 from clusters.connectors.prometheus.gpu_errors import GpuError as Told
+from clusters.gpu_causes import xid_cause
 from clusters.models import Cluster, Connection, GpuError, GpuErrorReading, Telemetry, UsageRecord
 from tests.builders import a_job, at, ingest
 from tests.schedulers import a_connection
@@ -54,7 +55,16 @@ class Exporter:
 
     def tell(self, xid: int, moment: str, *jobs: str, clean_until: str = "") -> None:
         self.errors.append(
-            Told("GPU-1", "", xid, second(moment), second(clean_until or moment) - 30, "n-7", "H100", jobs)
+            Told(
+                "GPU-1",
+                "",
+                xid_cause(xid),
+                second(moment),
+                second(clean_until or moment) - 30,
+                "n-7",
+                "H100",
+                jobs,
+            )
         )
 
 
@@ -86,8 +96,8 @@ def ran(cluster: Cluster, job_id: str, started: str, ended: str, **fields: Any) 
     return UsageRecord.objects.get(source_key=key).pk
 
 
-def matched() -> dict[int, int | None]:
-    return dict(GpuError.objects.values_list("xid", "record_id"))
+def matched() -> dict[str, int | None]:
+    return dict(GpuError.objects.values_list("cause", "record_id"))
 
 
 def test_an_error_is_stored_once_with_the_run_that_held_the_gpu(gpu1: Cluster, exporter: Exporter) -> None:
@@ -99,8 +109,8 @@ def test_an_error_is_stored_once_with_the_run_that_held_the_gpu(gpu1: Cluster, e
     GpuErrorReading.objects.update(complete_through=at("2026-03-02"), next_at=None)
     assert read("2026-03-02 13:00") == 0  # read again, it is the same
     row = GpuError.objects.get()
-    assert (row.xid, row.uuid, row.node, row.at, row.record_id) == (
-        79,
+    assert (row.cause, row.uuid, row.node, row.at, row.record_id) == (
+        "XID 79",
         "GPU-1",
         "n-7",
         at("2026-03-02 11:30"),
@@ -115,7 +125,7 @@ def test_a_job_that_died_before_the_scrape_held_it(gpu1: Cluster, exporter: Expo
     ran(gpu1, "18", "2026-03-02 11:00:10", "2026-03-02 12:00")
     exporter.tell(79, "2026-03-02 11:00", "17", "18", clean_until="2026-03-02 10:59:45")
     read("2026-03-02 13:00")
-    assert matched() == {79: run}
+    assert matched() == {"XID 79": run}
 
 
 def test_who_held_it_is_not_guessed(gpu1: Cluster, exporter: Exporter) -> None:
@@ -126,7 +136,7 @@ def test_who_held_it_is_not_guessed(gpu1: Cluster, exporter: Exporter) -> None:
     exporter.tell(64, "2026-03-02 11:40")
     exporter.tell(74, "2026-03-02 11:50", "1")
     read("2026-03-02 13:00")
-    assert matched() == {48: None, 63: None, 64: None, 74: None}
+    assert matched() == {"XID 48": None, "XID 63": None, "XID 64": None, "XID 74": None}
 
 
 def test_pods_are_known_by_namespace_name_and_container(gpu1: Cluster, exporter: Exporter) -> None:
@@ -135,16 +145,16 @@ def test_pods_are_known_by_namespace_name_and_container(gpu1: Cluster, exporter:
     ran(gpu1, "team/train-0", *times, source_key="uid-1/side/gpu")
     exporter.tell(79, "2026-03-02 11:30", "team/train-0/main", "gpu-operator/dcgm/dcgm")
     read("2026-03-02 13:00")
-    assert matched() == {79: run}
+    assert matched() == {"XID 79": run}
 
 
 def test_a_run_that_is_read_later_is_matched_then(gpu1: Cluster, exporter: Exporter) -> None:
     exporter.tell(79, "2026-03-02 11:30", "17")
     read("2026-03-02 13:00")
-    assert matched() == {79: None}
+    assert matched() == {"XID 79": None}
     run = ran(gpu1, "17", "2026-03-02 10:00", "2026-03-02 12:00")
     read("2026-03-02 14:15")
-    assert matched() == {79: run}
+    assert matched() == {"XID 79": run}
 
 
 def test_its_trouble_is_told_and_tried_again(gpu1: Cluster, exporter: Exporter) -> None:

@@ -14,6 +14,7 @@ from billing.invoicing import manual_lines
 from billing.models import CreditedPart, CreditState, FailureRule, ManualLine, RatedJob, ServiceCredit
 from billing.service_credits import review, rules
 from billing.service_credits.rules import FailureRuleError, FailureTerms
+from clusters.gpu_causes import MEMORY_CAUSES, xid_cause
 from clusters.models import Cluster, GpuError, UsageRecord
 from portal.core.tenants.models import Tenant
 from portal.ops import old_rows
@@ -52,9 +53,12 @@ def ran(cluster: Cluster, **fields: Any) -> int:
     return UsageRecord.objects.get(source_key=fact.source_key).pk
 
 
-def an_error(cluster: Cluster, record: int | None, xid: int, moment: str = "2026-03-02 13:00") -> GpuError:
+def an_error(
+    cluster: Cluster, record: int | None, cause: int | str, moment: str = "2026-03-02 13:00"
+) -> GpuError:
+    named = cause if isinstance(cause, str) else xid_cause(cause)
     return GpuError.objects.create(
-        cluster=cluster, uuid=UUID, xid=xid, at=at(moment), clean_until=at(moment), node="n-7",
+        cluster=cluster, uuid=UUID, cause=named, at=at(moment), clean_until=at(moment), node="n-7",
         jobs=["17"], record_id=record,
     )  # fmt: skip
 
@@ -192,10 +196,23 @@ def test_a_credit_that_an_operator_takes_off_is_not_given_again(gpu1: Cluster, v
     assert ServiceCredit.objects.get().line_id is None
 
 
+@pytest.mark.parametrize("cause", MEMORY_CAUSES)
+def test_a_memory_that_fails_by_its_counters_is_credited_where_the_rule_says_so(
+    gpu1: Cluster, vision: Tenant, cause: str
+) -> None:
+    a_rule("by-xids", memory=False)
+    an_error(gpu1, ran(gpu1, job_id="17", state="FAILED"), cause)
+    assert reviewed("2026-03-03") == (0, 0)
+    rule = a_rule("all-hardware")
+    assert reviewed("2026-03-03") == (1, 0)
+    row = ServiceCredit.objects.get()
+    assert (row.failure_rule, row.cause, row.gpu) == (rule, cause, UUID)
+
+
 @pytest.mark.parametrize(
     ("terms", "sentence"),
     [
-        ({"xids": (), "states": ()}, "at least one XID or state"),
+        ({"xids": (), "states": (), "memory": False}, "at least one XID or state"),
         ({"xids": (0,)}, "An XID is a number from 1 to 999"),
         ({"part": CreditedPart.REST}, "A job in state .NODE_FAIL. has ended with the failure"),
         ({"percent": 0}, "A rule credits 1 to 100 percent, not 0."),
@@ -287,7 +304,8 @@ def test_what_another_tenant_pays_for_is_for_a_person_to_decide(gpu1: Cluster, v
 def test_commands_set_show_and_end_as_pages_do(gpu1: Cluster, vision: Tenant) -> None:
     row = run("set_failure_rule", "gpu-lost", "--xid", "79", "--part", "rest", "--act", "--why", "Contract.")
     assert row == {
-        "name": "gpu-lost", "cluster": "", "xids": [79], "states": [], "part": "rest", "percent": 100, "watch": False,
+        "name": "gpu-lost", "cluster": "", "xids": [79], "memory": False, "states": [], "part": "rest",
+        "percent": 100, "watch": False,
     }  # fmt: skip
     FailureRule.objects.update(applies_from=at("2026-03-01"))
     an_error(gpu1, ran(gpu1, job_id="17", state="FAILED"), 79)
@@ -303,7 +321,7 @@ def test_commands_set_show_and_end_as_pages_do(gpu1: Cluster, vision: Tenant) ->
         "credited",
     )
     assert credit["amount"] == {"amount": "8.00", "currency": "USD"}
-    assert (error["xid"], error["matched"]) == (79, True)
+    assert (error["cause"], error["matched"]) == ("XID 79", True)
     assert run("set_failure_rule", "gpu-lost", "--end") == {"name": "gpu-lost", "ended": True}
     with pytest.raises(CommandError, match="XID 13 comes of the application"):
         run("set_failure_rule", "wrong", "--xid", "13")

@@ -41,20 +41,25 @@ def text_of(client: Client, url: str, **query: str) -> str:
     return " ".join(answer.content.decode().split())
 
 
-FORM = {"name": "failed-hardware", "xids": "79, 48", "part": "rest", "watch": "no"}
+FORM = {"name": "failed-hardware", "xids": "79, 48", "memory": "yes", "part": "rest", "watch": "no"}
 
 
 def test_a_rule_is_saved_after_a_preview_and_ended_after_a_question(op: Client) -> None:
     assert "No rules" in text_of(op, PAGE)
     shown = text_of(op, PAGE, act="preview", **FORM)
     assert "Set rule failed-hardware?" in shown
-    assert "XID 48, 79; all clusters. Credits 100 % of the time from the failure to the end." in shown
+    assert (
+        "XID 48, 79; errors of the memory; all clusters. Credits 100 % of the time from the failure to the end."
+        in shown
+    )
     assert "0 jobs of the last 30 days would have met it." in shown
     assert not FailureRule.objects.exists()
 
     op.post(PAGE, {"act": "save", **FORM})
     row = FailureRule.objects.get()
-    assert (row.xids, row.states, row.part, row.percent, row.watch) == ([48, 79], [], "rest", 100, False)
+    assert (row.xids, row.memory, row.states, row.part, row.percent, row.watch) == (
+        [48, 79], True, [], "rest", 100, False,
+    )  # fmt: skip
     entry = AuditEntry.objects.filter(table="billing_failurerule").get()
     assert (entry.who, entry.through) == ("op@cluster.example", "service credits")
     assert "Change rule failed-hardware?" in text_of(op, PAGE, act="preview", **FORM)
@@ -68,7 +73,13 @@ def test_a_rule_is_saved_after_a_preview_and_ended_after_a_question(op: Client) 
 def test_blank_fields_are_all_errors_of_the_hardware(op: Client) -> None:
     op.post(PAGE, {"act": "save", "name": "all"})
     row = FailureRule.objects.get()
-    assert (79 in row.xids, row.states, row.part, row.watch) == (True, ["NODE_FAIL", "NodeLost"], "run", True)
+    assert (79 in row.xids, row.memory, row.states, row.part, row.watch) == (
+        True,
+        True,
+        ["NODE_FAIL", "NodeLost"],
+        "run",
+        True,
+    )
     op.post(PAGE, {"act": "save", "name": "rest", "part": "rest"})
     assert FailureRule.objects.get(name="rest").states == []
 

@@ -14,7 +14,7 @@ from clusters.connectors.prometheus.client import PrometheusClient
 from clusters.connectors.prometheus.coverage import HOUR, utc, watch
 from clusters.connectors.prometheus.energy import POWER
 from clusters.connectors.prometheus.facts import count_of, naming
-from clusters.connectors.prometheus.gpu_errors import XID
+from clusters.connectors.prometheus.gpu_errors import SIGNS
 from clusters.connectors.prometheus.lifecycle import Window
 from clusters.connectors.prometheus.options import Scope
 from clusters.connectors.prometheus.queries import Queries
@@ -165,19 +165,25 @@ def telemetry(session: CheckSession, subject: str) -> bool:
 
 def gpu_errors(session: CheckSession, subject: str) -> bool:
     """Bills need none of it: where it is not there, no rule credits jobs for their GPUs' failures."""
-    return _counted(session, subject, XID, "no failed GPU is seen.")
+    series = {sign.metric: _series(session, sign.metric) for sign in SIGNS}
+    there = [f"{metric} has {count:,} series in the last hour." for metric, count in series.items() if count]
+    absent = [metric for metric, count in series.items() if not count]
+    if absent:
+        there.append(f"There is no {naming(absent)}: no failed GPU is seen by it.")
+    session.ok(subject, " ".join(there))
+    return True
 
 
 def energy(session: CheckSession, subject: str) -> bool:
     """Only a meter of the energy of pods needs it."""
-    return _counted(session, subject, POWER, "the energy of pods is unknown.")
-
-
-def _counted(session: CheckSession, subject: str, metric: str, without: str) -> bool:
-    series = session.count(f"{metric}{{{session.queries.options.busy_matcher}}}")
-    is_there = f"{metric} has {series:,} series in the last hour."
-    session.ok(subject, is_there if series else f"There is no {metric}: {without}")
+    series = _series(session, POWER)
+    is_there = f"{POWER} has {series:,} series in the last hour."
+    session.ok(subject, is_there if series else f"There is no {POWER}: the energy of pods is unknown.")
     return True
+
+
+def _series(session: CheckSession, metric: str) -> int:
+    return session.count(f"{metric}{{{session.queries.options.busy_matcher}}}")
 
 
 def _absent(session: CheckSession, subject: str) -> None:

@@ -1,10 +1,12 @@
-"""XID errors of GPUs, as DCGM's exporter tells them: which GPU, which XID, when, and whose devices it was.
+"""Errors of GPUs, as DCGM's exporter tells them: which GPU, what failed, when, and whose devices it was.
 
-`DCGM_FI_DEV_XID_ERRORS` is "Value of the last XID error encountered." in the list of default counters of dcgm-exporter
-3.3: a gauge that keeps the number of the last error until the driver is loaded again, with `err_code` and `err_msg` as
-labels of later versions, so that each number is a series of its own. An error is a sample that differs from the one
-before it. The same number again does not show, and neither does when an error happened that the first sample tells.
-Not yet seen from a live source: tests push it into a real Prometheus.
+All by the list of counters of dcgm-exporter 3.3. `DCGM_FI_DEV_XID_ERRORS` is "Value of the last XID error
+encountered.": a gauge that keeps the number of the last error until the driver is loaded again, with `err_code` and
+`err_msg` as labels of later versions, so that each number is a series of its own. An error is a sample that differs
+from the one before it. The same number again does not show, and neither does when an error happened that the first
+sample tells. The counters of the memory show it: an error is a sample above the one before. They begin again with the
+driver (double-bit errors) or never (rows).
+Not yet seen from a live source: tests push them into a real Prometheus.
 """
 
 from __future__ import annotations
@@ -27,22 +29,56 @@ from clusters.connectors.prometheus.responses import Labels, first
 from clusters.connectors.prometheus.runs import SPELLINGS
 from clusters.connectors.prometheus.samples import AT_ONCE, HOSTS, OBSERVER, UUIDS
 from clusters.connectors.prometheus.usage_fetch import SETTLE
+from clusters.gpu_causes import ECC, ROW_REMAP, ROW_REMAP_FAILURE, xid_cause
 
-XID = "DCGM_FI_DEV_XID_ERRORS"
-MOST_XID = 999
-"""NVIDIA's catalog ends below 200. What is above is no sample: blanks are 2147483632 or 9223372036854775794."""
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A metric that tells of errors. `cause` names them; "": its values are XIDs."""
+
+    metric: str
+    cause: str
+    highest: int  # what is above is no sample: DCGM's blanks are 2147483632 or 9223372036854775794
+    suspects: (
+        str  # GPUs of which the metric may tell an error within an hour: those to look at sample by sample
+    )
+
+    def cause_of(self, before: int, value: int) -> str:
+        """Of a sample behind another; "": no error."""
+        if self.cause:
+            return self.cause if value > before else ""
+        return xid_cause(value) if value not in {0, before} else ""
+
+
+XID = Sign("DCGM_FI_DEV_XID_ERRORS", "", 999, "max by ({gpu}) (max_over_time({series}[{hour}])) > 0")
+"""NVIDIA's catalog ends below 200."""
+
+
+def _counter(metric: str, cause: str) -> Sign:
+    """The hour before belongs to it: its last sample says what was there."""
+    widest = "max by ({gpu}) (max_over_time({series}[{hours}])) - min by ({gpu}) (min_over_time({series}[{hours}])) > 0"
+    return Sign(metric, cause, (1 << 31) - 17, widest)
+
+
+MEMORY = (
+    _counter("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", ECC),
+    _counter("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", ROW_REMAP),
+    _counter("DCGM_FI_DEV_ROW_REMAP_FAILURE", ROW_REMAP_FAILURE),
+)
+"""Errors that the memory could not correct. The last is a gauge, 1 from the first failure on."""
+SIGNS = (XID, *MEMORY)
 MODELS = ("modelName", "modelname")
 SAME = 600
-"""Seconds within which two observers of one GPU that tell of one XID tell of one error."""
+"""Seconds within which two observers of one GPU that tell of one cause tell of one error."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuError:
-    """An XID of one GPU. Moments are epoch seconds: it happened after `clean_until` and was there at `at`."""
+    """One of one GPU. Moments are epoch seconds: it happened after `clean_until` and was there at `at`."""
 
     uuid: str
     gpu_slice: str  # of MIG, its GPU_I_ID; "": the whole GPU
-    xid: int
+    cause: str  # "XID 79", or that of a `Sign`
     at: int
     clean_until: int
     node: str
@@ -52,14 +88,14 @@ class GpuError:
 
 Gpu = tuple[str, str]
 Observed = tuple[Decimal, int, Labels]
-"""Epoch second, XID, and the labels beside it."""
+"""Epoch second, value, and the labels beside it."""
 
 
 @dataclass(slots=True)
 class GpuErrors(Connected):
     """Reads errors over one connection. After `read`, `complete_through` is the epoch second up to which they were.
 
-    `undated` counts GPUs whose first sample told of an error: when it happened is not known.
+    `undated` counts GPUs whose first sample told of an XID: when it happened is not known.
     """
 
     client: PrometheusClient
@@ -78,19 +114,23 @@ class GpuErrors(Connected):
         hours = whole_hours(since, min(until, self.clocks.theirs - SETTLE))
         if not hours:
             return
-        for hour, uuids in sorted(self._with_errors(hours).items()):
-            yield from self._of_hour(hour, sorted(uuids))
+        suspects = {sign: self._suspects(sign, hours) for sign in SIGNS}
+        for hour in range(hours.start, hours.stop, HOUR):
+            for sign, by_hour in suspects.items():
+                yield from self._of_hour(sign, hour, sorted(by_hour.get(hour, ())))
         self.complete_through = hours.stop
 
     def close(self) -> None:
         self.client.close()
 
-    def _selector(self, *matchers: str) -> str:
-        return f"{XID}{{{','.join(filter(None, (*matchers, self.matcher)))}}}"
+    def _selector(self, sign: Sign, *matchers: str) -> str:
+        return f"{sign.metric}{{{','.join(filter(None, (*matchers, self.matcher)))}}}"
 
-    def _with_errors(self, hours: range) -> Mapping[int, set[str]]:
-        """By hour the GPUs that told of any XID: those to look at sample by sample. One query."""
-        query = f"max by ({','.join(UUIDS)}) (max_over_time({self._selector()}[{span(HOUR)}])) > 0"
+    def _suspects(self, sign: Sign, hours: range) -> Mapping[int, set[str]]:
+        """By hour the GPUs to look at. One query."""
+        query = sign.suspects.format(
+            gpu=",".join(UUIDS), series=self._selector(sign), hour=span(HOUR), hours=span(2 * HOUR)
+        )
         by_hour: dict[int, set[str]] = {}
         for one in self.client.range(query, start=hours.start + HOUR, end=hours.stop, step=HOUR):
             if uuid := first(one.metric, UUIDS):
@@ -98,37 +138,43 @@ class GpuErrors(Connected):
                     by_hour.setdefault(int(at) - HOUR, set()).add(uuid)
         return by_hour
 
-    def _of_hour(self, hour: int, uuids: Sequence[str]) -> Iterator[GpuError]:
+    def _of_hour(self, sign: Sign, hour: int, uuids: Sequence[str]) -> Iterator[GpuError]:
         """With the hour before, whose last sample says what was there."""
         by_gpu: dict[Gpu, dict[tuple[str, ...], list[Observed]]] = {}
         for begin in range(0, len(uuids), AT_ONCE):
             some = alternatives(uuids[begin : begin + AT_ONCE])
             for name in UUIDS:
                 matcher = f'{name}=~"{some}"'
-                query = f"{self._selector(matcher)}[{span(2 * HOUR)}]"
+                query = f"{self._selector(sign, matcher)}[{span(2 * HOUR)}]"
                 for one in self.client.instant(query, hour + HOUR):
                     gpu = first(one.metric, UUIDS), one.metric.get("GPU_I_ID", "")
                     observer = tuple(one.metric.get(label, "") for label in OBSERVER)
                     samples = by_gpu.setdefault(gpu, {}).setdefault(observer, [])
-                    samples += [(at, int(v), one.metric) for at, v in one.values if _is_xid(v)]
+                    samples += [
+                        (at, int(v), one.metric)
+                        for at, v in one.values
+                        if v.is_finite() and 0 <= v <= sign.highest
+                    ]
         for gpu, observers in sorted(by_gpu.items()):
-            yield from self._errors(gpu, observers.values(), hour)
+            yield from self._errors(sign, gpu, observers.values(), hour)
 
-    def _errors(self, gpu: Gpu, observers: Iterable[list[Observed]], hour: int) -> Iterator[GpuError]:
+    def _errors(
+        self, sign: Sign, gpu: Gpu, observers: Iterable[list[Observed]], hour: int
+    ) -> Iterator[GpuError]:
         errors: list[GpuError] = []
         for samples in observers:
             samples.sort(key=lambda sample: sample[0])
-            if samples and samples[0][1] and hour <= samples[0][0] < hour + HOUR:
+            if sign is XID and samples and samples[0][1] and hour <= samples[0][0] < hour + HOUR:
                 self.undated.add(gpu)
             errors += [
-                _error(gpu, before, sample)
+                _error(gpu, cause, before, sample)
                 for before, sample in pairwise(samples)
-                if sample[1] not in {0, before[1]} and hour <= sample[0] < hour + HOUR
+                if hour <= sample[0] < hour + HOUR and (cause := sign.cause_of(before[1], sample[1]))
             ]
-        last: dict[int, int] = {}
+        last: dict[str, int] = {}
         for error in sorted(errors, key=lambda error: error.at):
-            if error.at - last.get(error.xid, -SAME) >= SAME:
-                last[error.xid] = error.at
+            if error.at - last.get(error.cause, -SAME) >= SAME:
+                last[error.cause] = error.at
                 yield error
 
 
@@ -140,17 +186,13 @@ def connect(
     return GpuErrors(client, options.busy_matcher)
 
 
-def _is_xid(value: Decimal) -> bool:
-    return value.is_finite() and 0 <= value <= MOST_XID
-
-
-def _error(gpu: Gpu, before: Observed, sample: Observed) -> GpuError:
+def _error(gpu: Gpu, cause: str, before: Observed, sample: Observed) -> GpuError:
     """A job that died of it is not on the device any more when it shows: the sample before has it."""
-    at, xid, labels = sample
+    at, _, labels = sample
     return GpuError(
         uuid=gpu[0],
         gpu_slice=gpu[1],
-        xid=xid,
+        cause=cause,
         at=int(at),
         clean_until=int(before[0]),
         node=first(labels, HOSTS),

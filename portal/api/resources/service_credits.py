@@ -32,7 +32,7 @@ class ServiceCreditSerializer(serializers.Serializer[Any]):
     user = serializers.CharField()
     job = serializers.CharField(help_text="As its scheduler numbers it.")
     job_name = serializers.CharField()
-    cause = serializers.CharField(help_text='"XID 79", or the state in which the job ended.')
+    cause = serializers.CharField(help_text='"XID 79", "ECC_DBE", or the state in which the job ended.')
     gpu = serializers.CharField(help_text="UUID of the GPU; empty: the state is the evidence.")
     node = serializers.CharField()
     failed_at = MomentField()

@@ -27,6 +27,9 @@ class Command(OperatorCommand):
         parser.add_argument("name", metavar="NAME", help="such as failed-hardware")
         parser.add_argument("--cluster", help="only this one")
         parser.add_argument("--xid", dest="xids", type=int, action="append", metavar="XID", help="of the GPU")
+        parser.add_argument(
+            "--memory", action="store_true", help="errors that the GPU's memory could not correct"
+        )
         parser.add_argument("--state", dest="states", action="append", metavar="STATE", help="of the job")
         parser.add_argument("--part", choices=CreditedPart.values, help="that is credited; default: run")
         parser.add_argument("--percent", type=int, help="of what the part was billed; default: 100")
