@@ -19,7 +19,7 @@ NAMES = (
     "csv", "parquet", "pdf20", "pdf500", "pull", "kube", "kubehours", "kubeuse", "history", "historyone", "bytes",
     "webhooks", "webhooksdead", "apilist", "apideep", "apicost", "apirare", "apiusage", "apiquote", "apikey",
     "push", "pushsums", "quotas", "mayrun", "ratequotas", "workerquotas",
-    "walk", "pbs", "lsf", "gridengine", "opencost",
+    "walk", "pbs", "lsf", "gridengine", "opencost", "litellm",
 )  # fmt: skip
 
 

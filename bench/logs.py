@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -14,6 +15,7 @@ from bench.intake import READY, RUN, ingest_file
 from bench.jobs import Job
 from bench.result import Goal, Result, Side, in_turn
 from bench.scale import Scale
+from clusters.connectors.prometheus.token_options import METER
 
 LSF = (
     '"JOB_FINISH" "10.108" {j.ended} {j.number} 1501 33554434 {j.cpus} {j.submitted} 0 0 {j.started} "{j.user}" '
@@ -39,6 +41,7 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     sacct.write_text("".join(jobs.sacct_lines(iter(workload))))
     instance.copy(instance.EMPTY, READY)
     world.build(accounts)
+    world.price_tokens(METER, ("model", "direction"))
     world.resolve_terms()
     fresh = partial(instance.copy, READY, RUN)
     for name, (form, write) in FILES.items():
@@ -56,9 +59,10 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
 def _import(file: Path, form: str) -> None:
     from billing.rating import ingest
     from clusters.connectors.accounting.formats import open_export
+    from clusters.meters import load_units
     from clusters.models import Cluster
 
-    export = open_export(file, form, zone=ZoneInfo("UTC"))
+    export = open_export(file, form, zone=ZoneInfo("UTC"), meters=load_units())
     ingest.ingest(
         cluster=Cluster.objects.get(),
         rows=export.rows(),
@@ -105,6 +109,27 @@ def _opencost(workload: Iterable[Job]) -> Iterator[str]:
     yield json.dumps({"data": [{f"pod-{j.number}": allocation(j) for j in workload if j.ended > j.started}]})
 
 
+def _spend_logs(workload: Iterable[Job]) -> Iterator[str]:
+    """A request for every third job, of whose tokens some were read, some cached and some written: three sums."""
+    for j in islice(workload, 0, None, 3):
+        request = {
+            "request_id": f"chatcmpl-{j.number}",
+            "call_type": "acompletion",
+            "api_key": j.user,
+            "spend": 0.0123,
+            "total_tokens": 1_500,
+            "prompt_tokens": 1_200,
+            "completion_tokens": 300,
+            "startTime": _iso(j.started),
+            "endTime": _iso(max(j.ended, j.started)),
+            "model": f"llama-{j.gpus}b",
+            "team_id": jobs.account_name(j.account),
+            "cache_hit": "False",
+            "metadata": json.dumps({"usage_object": {"prompt_tokens_details": {"cached_tokens": 200}}}),
+        }
+        yield f"{json.dumps(request)}\n"
+
+
 def _stamp(second: int) -> str:
     return f"{datetime.fromtimestamp(second, UTC):%m/%d/%Y %H:%M:%S}"
 
@@ -118,4 +143,5 @@ FILES: dict[str, tuple[str, Callable[[Iterable[Job]], Iterator[str]]]] = {
     "lsf": ("lsf", partial(_lines, LSF)),
     "gridengine": ("grid-engine", partial(_lines, GRID_ENGINE)),
     "opencost": ("opencost", _opencost),
+    "litellm": ("litellm", _spend_logs),
 }

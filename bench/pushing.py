@@ -11,8 +11,7 @@ from bench import instance, jobs, served, world
 from bench.meter import Cost, family_cpu, resident
 from bench.result import DifferentWorkError, Figure, Result
 from bench.scale import Scale
-from billing.models import PlanVersion, Price, RatedJob
-from clusters import meters
+from billing.models import RatedJob
 from portal.api import keys
 from portal.api.resources.usage_events import LARGEST_BODY
 from portal.core.tenants.models import OperatorRole, User
@@ -57,22 +56,7 @@ def _prepare(moment: datetime) -> None:
     )
     cluster.kind = "push"
     cluster.save()
-    unit = {"title": "LLM tokens", "unit": "million tokens"}
-    meters.declare_meter(
-        name=METER, title=unit["title"], unit=unit["unit"], counted="tokens", per_unit=1_000_000
-    )
-    for version in PlanVersion.objects.all():
-        version.charges = [*version.charges, METER]
-        version.save()
-        Price.objects.create(
-            version=version,
-            meter=METER,
-            resource=METER,
-            unit_price="0.60",
-            valid_from=world.LONG_AGO,
-            unit_code="C62",
-            **unit,
-        )
+    world.price_tokens(METER)
 
 
 def _pushed(batches: list[bytes], large: bytes, count: int, postmaster: int) -> Cost:

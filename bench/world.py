@@ -11,6 +11,7 @@ from django.db import connection
 
 from bench import jobs
 from billing.models import BillingPeriod, Plan, PlanVersion, Price, Seller, Subscription
+from clusters.meters import declare_meter
 from clusters.models import Account, Cluster
 from portal.core.tenants.models import Ownership, Project, Tenant
 
@@ -75,6 +76,27 @@ def _plan(name: str, charges: Sequence[str], *, changes: bool, cents: int) -> Pl
                     valid_until=until,
                 )
     return plan
+
+
+def price_tokens(meter: str, dimensions: Sequence[str] = ()) -> None:
+    """Have all plans charge them."""
+    title, unit = "LLM tokens", "million tokens"
+    declare_meter(
+        name=meter, title=title, unit=unit, counted="tokens", per_unit=1_000_000, dimensions=dimensions
+    )
+    for version in PlanVersion.objects.all():
+        version.charges = [*version.charges, meter]
+        version.save()
+        Price.objects.create(
+            version=version,
+            meter=meter,
+            resource=meter,
+            unit_price="0.60",
+            valid_from=LONG_AGO,
+            unit_code="C62",
+            title=title,
+            unit=unit,
+        )
 
 
 def _subscribe(tenants: list[Tenant], standard: Plan, premium: Plan, *, changes: bool) -> None:
