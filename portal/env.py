@@ -61,6 +61,8 @@ class Env:
     database_owner_url: (
         str | None
     )  # the login that owns the tables, for `migrate` alone; None: that of database_url
+    database_replica_url: str | None  # a streaming standby that pages and reports are read from
+    database_replica_max_lag: int  # seconds that it may be late, and is read from still
     database_pool: int  # largest number of pooled connections per process; 0: no pool
     redis_url: str | None  # None: the embedded Redis of `home`
     secret: str | None  # None: generated once into `home`
@@ -116,6 +118,8 @@ def read(environ: Mapping[str, str] = os.environ) -> Env:
         home=home,
         database_url=read.text("DATABASE_URL", "") or None,
         database_owner_url=read.text("DATABASE_OWNER_URL", "") or None,
+        database_replica_url=read.text("DATABASE_REPLICA_URL", "") or None,
+        database_replica_max_lag=_lag(read.number("DATABASE_REPLICA_MAX_LAG", 10)),
         database_pool=read.number("DATABASE_POOL", 0),
         redis_url=redis(url) if (url := read.text("REDIS_URL", "")) else None,
         secret=read.text("SECRET_KEY", "") or None,
@@ -185,6 +189,13 @@ def _years(words: list[str]) -> dict[str, int]:
             )
         years[name.strip()] = int(number)
     return years
+
+
+def _lag(seconds: int) -> int:
+    """The replica is looked at once a second: what it shows cannot be known to be younger."""
+    if seconds < 3:
+        raise SettingError(f"DATABASE_REPLICA_MAX_LAG is '{seconds}'; at least 3 seconds are needed.")
+    return seconds
 
 
 def _encrypting(key: str) -> str:
@@ -292,18 +303,18 @@ def _kept(home: Path, name: str, make: Callable[[], str]) -> str:
     return path.read_text().strip()
 
 
-def database(url: str, *, pool: int) -> dict[str, Any]:
+def database(url: str, *, pool: int, name: str = "DATABASE_URL") -> dict[str, Any]:
     """Django's settings for `postgresql://user:password@host:port/name?option=value`.
 
     A `host` among the options names the directory of a unix socket, as in libpq.
     """
     parts = urlsplit(url)
     if parts.scheme not in {"postgres", "postgresql"} or not parts.path.strip("/"):
-        raise SettingError("DATABASE_URL must look like postgresql://user:password@host:5432/name.")
+        raise SettingError(f"{name} must look like postgresql://user:password@host:5432/name.")
     try:
         port = str(parts.port or "")
     except ValueError:
-        raise SettingError("The port in DATABASE_URL is none.") from None
+        raise SettingError(f"The port in {name} is none.") from None
     options: dict[str, Any] = dict(parse_qsl(parts.query))
     host = options.pop("host", None) or unquote(parts.hostname or "")
     if pool:
@@ -320,6 +331,16 @@ def database(url: str, *, pool: int) -> dict[str, Any]:
         "CONN_MAX_AGE": 0 if pool else 60,
         "CONN_HEALTH_CHECKS": not pool,
     }
+
+
+def replica(url: str, *, pool: int) -> dict[str, Any]:
+    """As `database`, of one that nobody waits for: the primary answers instead."""
+    config = database(url, name="DATABASE_REPLICA_URL", pool=pool)
+    # Milliseconds after which a host that has vanished is given up, which PostgreSQL itself cannot say any more.
+    config["OPTIONS"] = {"connect_timeout": "2", "tcp_user_timeout": "5000"} | config["OPTIONS"]
+    if pool:
+        config["OPTIONS"]["pool"]["timeout"] = 2
+    return config
 
 
 def _address(name: str, url: str) -> str:

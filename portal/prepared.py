@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.backends.utils import CursorWrapper
 from django.db.models import Model
 from psycopg import Cursor
@@ -37,7 +37,7 @@ def instances(cursor: CursorWrapper, *models: type[Model]) -> Iterator[tuple[Any
         for place, column, convert in reading.converters:
             row[place] = convert(row[place], column, connection)
         objects = [
-            model.from_db(connection.alias, names, [row[place] for place in places])
+            model.from_db(DEFAULT_DB_ALIAS, names, [row[place] for place in places])
             for model, names, places in reading.models
         ]
         yield (*objects, *row[reading.end :])

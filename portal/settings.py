@@ -61,6 +61,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "portal.web.reader_language.ReaderLanguage",
     "portal.core.audit.middleware.Acting",  # names the person behind every change that a request makes
+    "portal.core.replica.OwnChanges",
     "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "portal.web.sign_in.SessionLimits",
@@ -96,10 +97,12 @@ DATABASE_OWNER_URL = (
     ENV.database_owner_url or ENV.database_url or instance.installed_database_url(ENV.home, owner=True)
 )
 DATABASES = {"default": environment.database(DATABASE_URL, pool=ENV.database_pool)}
-DATABASES["default"]["OPTIONS"]["cursor_factory"] = NamingCursor
-DATABASES["default"]["OPTIONS"]["prepare_threshold"] = (
-    0  # of `portal/prepared.py`: other cursors prepare nothing
-)
+if ENV.database_replica_url:
+    DATABASES["replica"] = environment.replica(ENV.database_replica_url, pool=ENV.database_pool)
+DATABASE_REPLICA_MAX_LAG = ENV.database_replica_max_lag
+for config in DATABASES.values():
+    config["OPTIONS"]["cursor_factory"] = NamingCursor
+    config["OPTIONS"]["prepare_threshold"] = 0  # of `portal/prepared.py`: other cursors prepare nothing
 PGTRIGGER_MIGRATIONS = False  # `migrate` installs what models declare, once the tables are there
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 

@@ -31,12 +31,13 @@ from portal.api.problems import (
     of_exception,
     refused,
 )
+from portal.core import replica
 from portal.core.audit.actor import acting_as
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope, tenant_scope
 from portal.sentences import sentence
 
-READS = frozenset({"GET", "HEAD", "OPTIONS"})
+READS = replica.READS
 
 
 class SchemaOnDemand:
@@ -83,6 +84,7 @@ class Endpoint(APIView):
     beside: ClassVar[bool] = (
         False  # its POST calls a gateway or a scheduler: no transaction is open meanwhile
     )
+    is_report: ClassVar[bool] = False  # long, of usage that has been: read from the replica, if there is one
     deprecated: ClassVar[Deprecation | None] = None  # it, or some of its fields, is to go
     refusals: ClassVar[tuple[type[Exception], ...]] = ()  # of its use cases: 409 with their sentence
 
@@ -110,6 +112,8 @@ class Endpoint(APIView):
             )
             with acting_as(self.client.name, through=f"API {request.method} {request.path}"):
                 response = self._handled(request, handler)
+            if request.method not in READS:
+                replica.remember_change(self.client.key.maker_id)
         except Exception as error:  # noqa: BLE001 - DRF's way: what is no ProblemError is raised again
             response = self.handle_exception(error)
         for name, value in self.headers.items():
@@ -152,6 +156,8 @@ class Endpoint(APIView):
                 except self.refusals as error:
                     raise refused(sentence(error)) from error
 
+        if self.is_report and request.method in READS:
+            return replica.read(work, person=self.client.key.maker_id)
         if request.method != "POST":
             return work()
         is_preview = bool(self.query.get("dry_run"))

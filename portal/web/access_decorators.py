@@ -29,6 +29,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from psycopg.errors import ReadOnlySqlTransaction
 
 from clusters.usage import Mark
+from portal.core import replica
 from portal.core.tenants.access import ALLOWED, Action, DeniedError, Right, entered, rights_of, tenants_of
 from portal.core.tenants.models import Role, Tenant, User
 from portal.core.tenants.scope import acting_scope, stream_in_scope, tenant_scope
@@ -73,7 +74,7 @@ class ScopedStream(StreamingHttpResponse):
     """An answer whose pieces are made inside the tenant's scope, after the view has returned."""
 
     def __init__(self, tenant: Tenant, pieces: Iterable[bytes], **rest: Any) -> None:
-        super().__init__(stream_in_scope(tenant, pieces), **rest)
+        super().__init__(replica.streamed(stream_in_scope(tenant, pieces)), **rest)
 
 
 def tenant_page(action: Action, *, area: Area) -> Callable[[TenantView], Page]:
@@ -94,8 +95,12 @@ def tenant_page(action: Action, *, area: Area) -> Callable[[TenantView], Page]:
                     tenant_request = _admit(request, slug, action, area)
                     if lacks_second_factor(request.user, tenant_request.tenant):
                         return to_second_factor(request, _needs(tenant_request.tenant))
-                    with tenant_scope(tenant_request.tenant):
-                        response = view(tenant_request, **kwargs)
+
+                    def shown() -> HttpResponseBase:
+                        with tenant_scope(tenant_request.tenant):
+                            return view(tenant_request, **kwargs)
+
+                    response = replica.read(shown, person=request.user.pk)
             except InternalError as error:
                 if not isinstance(error.__cause__, ReadOnlySqlTransaction):
                     raise
@@ -207,6 +212,8 @@ def _outside(
                 require_recent_proof(request)
             with acting_scope(tenant):
                 response = view(request, tenant, **kwargs)
+            if request.method in replica.READS:
+                replica.remember_change(request.user.pk)  # of what a gateway said meanwhile
             patch_cache_control(response, private=True, no_store=True)
             return response
 
@@ -239,7 +246,11 @@ def operator_page(area: Area, *, acts: Right | None = None) -> Callable[[Operato
             if request.method == "POST" and acts not in rights:
                 messages.error(request, _("Your role does not allow this. Nothing was changed."))
                 return redirect(request.get_full_path())
-            response = view(request, frame_of(request.user, area=area), **kwargs)
+            frame = frame_of(request.user, area=area)
+            if request.method == "POST":
+                response = view(request, frame, **kwargs)
+            else:
+                response = replica.read(lambda: view(request, frame, **kwargs), person=request.user.pk)
             patch_cache_control(response, private=True, no_store=True)
             return response
 

@@ -44,6 +44,10 @@ def test_a_value_that_cannot_be_meant_is_refused_in_a_sentence() -> None:
         env.read({"DATABASE_POOL": "many"})
     with pytest.raises(env.SettingError, match="DATABASE_URL must look like"):
         env.database("mysql://db/clustertab", pool=0)
+    with pytest.raises(env.SettingError, match="DATABASE_REPLICA_URL must look like"):
+        env.replica("mysql://db/clustertab", pool=0)
+    with pytest.raises(env.SettingError, match="DATABASE_REPLICA_MAX_LAG is '1'; at least 3 seconds"):
+        env.read({"DATABASE_REPLICA_MAX_LAG": "1"})
     with pytest.raises(env.SettingError, match="EMAIL_URL must be"):
         env.email("pigeon://loft")
 
@@ -59,6 +63,13 @@ def test_database_addresses_are_taken_apart() -> None:
     assert far["NAME"] == "billing"
     assert far["OPTIONS"] == {"sslmode": "require", "pool": {"min_size": 1, "max_size": 8, "timeout": 10}}
     assert far["CONN_MAX_AGE"] == 0
+
+    copy = env.replica("postgresql://tab@db2.example.org/billing?connect_timeout=9", pool=8)
+    assert copy["OPTIONS"] == {
+        "connect_timeout": "9",
+        "tcp_user_timeout": "5000",
+        "pool": {"min_size": 1, "max_size": 8, "timeout": 2},
+    }
 
     near = env.database("postgresql://tab:secret@/billing?host=%2Frun%2Fpg", pool=0)
     assert (near["HOST"], near["PORT"], near["OPTIONS"], near["CONN_MAX_AGE"]) == ("/run/pg", "", {}, 60)

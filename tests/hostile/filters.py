@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connections
 
 _VALUE = r"(?:%s|%\(\w+\)s|\$\d+|\d+)"
 _NAME = r'(?:"?\w+"?\.)?"?(?:tenant_id|payer_id)"?'
@@ -34,7 +34,7 @@ def without_filters(sql: str) -> tuple[str, int]:
 
 
 @contextmanager
-def filters_removed() -> Iterator[Removed]:
+def filters_removed(*aliases: str) -> Iterator[Removed]:
     """Whoever may open a page is still asked: by the address and the person, which are no filters of rows."""
     removed = Removed()
 
@@ -49,5 +49,7 @@ def filters_removed() -> Iterator[Removed]:
         removed.count += count
         return execute(text, params, many, context)
 
-    with connection.execute_wrapper(forgotten):
+    with ExitStack() as stack:
+        for alias in aliases or (DEFAULT_DB_ALIAS,):
+            stack.enter_context(connections[alias].execute_wrapper(forgotten))
         yield removed

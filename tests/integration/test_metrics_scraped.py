@@ -51,6 +51,8 @@ OURS = (
     *("clustertab_requests_total", "clustertab_unclosed_period_seconds"),
 )
 """All metrics that a site without a key of Stripe tells."""
+REPLICA = ("clustertab_replica_up", "clustertab_replica_lag_seconds")
+"""Those that come with a replica."""
 BOOKS = ("clustertab_reconciliation_differences", "clustertab_reconciliation_age_seconds")
 """Those that come with a key."""
 
@@ -187,6 +189,8 @@ def test_the_alerts_go_off_for_what_is_wrong(served: LiveServer, pushed_lab: Lab
         "ClusterTabFreshnessMissed",
         "ClusterTabWebhooksMissed",
         "ClusterTabErrors",
+        "ClusterTabReplicaAway",
+        "ClusterTabReplicaLate",
     }
     assert set(rules) - wrong == quiet
 
@@ -212,6 +216,7 @@ def test_every_metric_and_alert_is_documented() -> None:
     assert {row["metric"].strip("`") for row in table("reference/metrics.md", "Metrics")} == {
         *OURS,
         *BOOKS,
+        *REPLICA,
     }
     rows = table("reference/metrics.md", "Alerts worth having")
     assert {row["alert"].strip("`") for row in rows} == set(alerts())

@@ -51,6 +51,7 @@ class Focus(TenantEndpoint):
     """The charges of a month, FOCUS 1.2. `ClusterTab-Status` says whether they are `final` or `preliminary`."""
 
     scope = "invoices:read"
+    is_report = True
     whole_tenant = True
     longest_query = "60s"  # the use of an invoice of a million charges is sorted at once
     content_type = CSV
@@ -76,6 +77,7 @@ class Ledger(Endpoint):
     """The journal of a month for the general ledger: debits and credits of all tenants."""
 
     scope = "ops:read"
+    is_report = True
     content_type = CSV
     refusals = (AccountsError,)
     parameters = (replace(PERIOD, description="The month on whose days it happened."),)

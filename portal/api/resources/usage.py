@@ -111,6 +111,7 @@ class Usage(TenantEndpoint):
     """What the tenant used and what it cost, over time: hours, days and months in the tenant's zone."""
 
     scope = "usage:read"
+    is_report = True
     serializer = UsageSerializer
     parameters = (
         parameters.TENANT,

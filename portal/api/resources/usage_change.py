@@ -103,6 +103,7 @@ class UsageChange(TenantEndpoint):
 
     of_everybody = True
     scope = "usage:read"
+    is_report = True
     acts = True
     serializer = UsageChangeSerializer
     parameters = (

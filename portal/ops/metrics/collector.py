@@ -12,7 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from portal.ops.metrics.families import families, queues, requests
+from portal.ops.metrics.families import families, queues, replication, requests
 
 PATIENCE = 10_000  # milliseconds for one query: a scrape is given up by then, and the next one is on its way
 
@@ -29,6 +29,7 @@ class Tables(Collector):
             with connection.cursor() as cursor:
                 cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(PATIENCE)])
             yield from families(moment=self.moment, most=settings.CLUSTERTAB_METRICS_SERIES)
+        yield from replication()
         yield from queues()
         yield from requests()
 

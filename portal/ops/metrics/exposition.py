@@ -15,7 +15,7 @@ Labels = tuple[str, ...]
 
 
 def gauge(
-    name: str, says: str, labels: Sequence[str], rows: Iterable[tuple[Labels, Fraction | int]]
+    name: str, says: str, labels: Sequence[str], rows: Iterable[tuple[Labels, Fraction | float]]
 ) -> GaugeMetricFamily:
     """A gauge; each value is the double that is nearest to the exact one."""
     family = GaugeMetricFamily(name, says, labels=labels)

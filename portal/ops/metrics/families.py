@@ -18,6 +18,7 @@ from billing.queries import gateway_reconciliation, spending
 from billing.rules.money import Money
 from clusters import block_review, status
 from clusters.status import ClusterHealth
+from portal.core import replica
 from portal.core.outbox.backlog import backlog
 from portal.core.tenants.unassigned import unassigned
 from portal.core.webhooks import backlog as webhook_backlog
@@ -91,6 +92,25 @@ def requests() -> Iterator[Metric]:
         "Requests that all processes answered since Redis is up; health checks, files and this page are left out.",
         ("kind", "status"),
         request_counts.totals().items(),
+    )
+
+
+def replication() -> Iterator[Metric]:
+    """Of the replica that pages are read from, as it answers now; nothing where none is set."""
+    if not replica.is_configured():
+        return
+    state = replica.watch.look()
+    yield gauge(
+        "clustertab_replica_up",
+        "1 where the replica answers and is a standby of this database, else 0.",
+        (),
+        [((), int(not state.trouble))],
+    )
+    yield gauge(
+        "clustertab_replica_lag_seconds",
+        "How old what the replica shows is at most; 0 where it has all, +Inf where it does not answer.",
+        (),
+        [((), state.lag)],
     )
 
 
