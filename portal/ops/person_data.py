@@ -6,7 +6,6 @@ A person with an account has an e-mail address; one who only runs jobs has the s
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import time
@@ -43,13 +42,13 @@ from portal.core.tenants.models import (
     Invitation,
     Membership,
     SupportView,
-    Tenant,
     TenantNote,
     User,
 )
 from portal.core.webhooks.models import Webhook
 from portal.ops.cli import as_json
 from portal.ops.logs import hidden
+from portal.ops.private_files import private_file
 
 JOBS = (
     "tenant__slug", "cluster", "account", "job_id", "name", "user", "queue", "qos", "state", "gpu_model", "gpus",
@@ -65,11 +64,11 @@ class Section:
 
     name: str
     rows: QuerySet[Any]
-    columns: str
+    columns: tuple[str, ...]
 
     def values(self) -> Iterator[dict[str, Any]]:
         """E-mails without the keys of their links, which anyone with the file could use."""
-        for row in self.rows.order_by("pk").values(*self.columns.split()).iterator(chunk_size=CHUNK):
+        for row in self.rows.order_by("pk").values(*self.columns).iterator(chunk_size=CHUNK):
             yield {
                 name.removesuffix("__slug"): hidden(value) if name in {"subject", "text"} else value
                 for name, value in row.items()
@@ -80,35 +79,35 @@ def of_account(person: User) -> list[Section]:
     """What stands under the e-mail address of an account."""
     email = person.email
     return [
-        Section("account", User.objects.filter(pk=person.pk), """email first_name last_name language operator_role
+        _section("account", User.objects.filter(pk=person.pk), """email first_name last_name language operator_role
             is_active date_joined last_login"""),
-        Section("addresses", EmailAddress.objects.filter(user=person), "email verified primary"),
-        Section("memberships", Membership.objects.filter(user=person), "tenant__slug role scheduler_users through"),
-        Section("second_factors", Authenticator.objects.filter(user=person), "type created_at last_used_at"),
-        Section("providers", SocialAccount.objects.filter(user=person), "provider uid date_joined last_login"),
-        Section("sessions", UserSession.objects.filter(user=person), "created_at last_seen_at ip user_agent"),
-        Section("api_keys", ApiKey.objects.filter(maker=person), """tenant__slug name is_service scopes created_at
+        _section("addresses", EmailAddress.objects.filter(user=person), "email verified primary"),
+        _section("memberships", Membership.objects.filter(user=person), "tenant__slug role scheduler_users through"),
+        _section("second_factors", Authenticator.objects.filter(user=person), "type created_at last_used_at"),
+        _section("providers", SocialAccount.objects.filter(user=person), "provider uid date_joined last_login"),
+        _section("sessions", UserSession.objects.filter(user=person), "created_at last_seen_at ip user_agent"),
+        _section("api_keys", ApiKey.objects.filter(maker=person), """tenant__slug name is_service scopes created_at
             expires_at revoked_at used_at used_from"""),
-        Section("webhooks", Webhook.objects.filter(maker=person), "tenant__slug name created_at"),
-        Section("preferences", NoticePreference.objects.filter(membership__user=person), """tenant__slug digest_at
+        _section("webhooks", Webhook.objects.filter(maker=person), "tenant__slug name created_at"),
+        _section("preferences", NoticePreference.objects.filter(membership__user=person), """tenant__slug digest_at
             quiet_from quiet_until timezone budgets receipts"""),
-        Section("subscriptions", OperatorSubscription.objects.filter(user=person), """topics tenants digest digest_at
+        _section("subscriptions", OperatorSubscription.objects.filter(user=person), """topics tenants digest digest_at
             quiet_from quiet_until timezone"""),
-        Section("invitations", Invitation.objects.filter(email=email), """tenant__slug role created_at expires_at
+        _section("invitations", Invitation.objects.filter(email=email), """tenant__slug role created_at expires_at
             accepted_at revoked_at"""),
-        Section("sign_ups", SignUp.objects.filter(Q(user=person) | Q(email=email)), """tenant__slug email state
+        _section("sign_ups", SignUp.objects.filter(Q(user=person) | Q(email=email)), """tenant__slug email state
             asked_at decided_at"""),
-        Section("exclusions", Exclusion.objects.filter(email=email), "tenant__slug"),
-        Section("contact_of", BillingContact.objects.filter(email=email), """tenant__slug invoices reminders receipts
+        _section("exclusions", Exclusion.objects.filter(email=email), "tenant__slug"),
+        _section("contact_of", BillingContact.objects.filter(email=email), """tenant__slug invoices reminders receipts
             budgets"""),
-        Section("account_mails", AccountMail.objects.filter(to=email), "kind created_at sent_at"),
-        Section("notices", Notice.objects.filter(to__contains=[email]), "tenant__slug kind sent_at subject text"),
-        Section("deliveries", NoticeDelivery.objects.filter(user=person), "tenant__slug sent_at subject text"),
-        Section("operator_deliveries", OperatorDelivery.objects.filter(user=person), "sent_at subject"),
-        Section("notes_written", TenantNote.objects.filter(author=email), "tenant__slug created_at"),
-        Section("support_views", SupportView.objects.filter(viewer=email), "tenant__slug reason begun_at ended_at"),
-        Section("administration", LogEntry.objects.filter(user=person), "action_time action_flag"),
-        Section("changes", AuditEntry.objects.filter(who=email), "at table key operation through why"),
+        _section("account_mails", AccountMail.objects.filter(to=email), "kind created_at sent_at"),
+        _section("notices", Notice.objects.filter(to__contains=[email]), "tenant__slug kind sent_at subject text"),
+        _section("deliveries", NoticeDelivery.objects.filter(user=person), "tenant__slug sent_at subject text"),
+        _section("operator_deliveries", OperatorDelivery.objects.filter(user=person), "sent_at subject"),
+        _section("notes_written", TenantNote.objects.filter(author=email), "tenant__slug created_at"),
+        _section("support_views", SupportView.objects.filter(viewer=email), "tenant__slug reason begun_at ended_at"),
+        _section("administration", LogEntry.objects.filter(user=person), "action_time action_flag"),
+        _section("changes", AuditEntry.objects.filter(who=email), "at table key operation through why"),
     ]  # fmt: skip
 
 
@@ -118,34 +117,29 @@ def of_names(names: dict[int, list[str]]) -> list[Section]:
     for tenant, users in names.items():
         chosen |= Q(tenant=tenant, user__in=users)
     return [
-        Section("wallets", Wallet.objects.filter(chosen), "tenant__slug user unit balance opened_at"),
-        Section("idle_jobs", WasteFinding.objects.filter(chosen), """tenant__slug user job_id job_name began_at
+        _section("wallets", Wallet.objects.filter(chosen), "tenant__slug user unit balance opened_at"),
+        _section("idle_jobs", WasteFinding.objects.filter(chosen), """tenant__slug user job_id job_name began_at
             ended_at"""),
-        Section("service_credits", ServiceCredit.objects.filter(chosen), "tenant__slug user job_id job_name failed_at"),
-        Section("jobs", RatedJob.objects.filter(chosen), " ".join(JOBS)),
+        _section("service_credits", ServiceCredit.objects.filter(chosen), """tenant__slug user job_id job_name
+            failed_at"""),
+        Section("jobs", RatedJob.objects.filter(chosen), JOBS),
     ]  # fmt: skip
 
 
-def sections(*, person: User | None, tenant: Tenant | None = None, user: str = "") -> list[Section]:
-    """Of an account with the names that its memberships say, or of one name in one tenant."""
-    if person is not None:
-        rows = Membership.objects.filter(user=person).values_list("tenant_id", "scheduler_users")
-        return [*of_account(person), *of_names({pk: names for pk, names in rows if names})]
-    return of_names({tenant.pk: [user]} if tenant is not None else {})
+def of_person(person: User) -> list[Section]:
+    """Of an account, with the jobs of the names that its memberships say."""
+    rows = Membership.objects.filter(user=person).values_list("tenant_id", "scheduler_users")
+    return [*of_account(person), *of_names({pk: names for pk, names in rows if names})]
+
+
+def _section(name: str, rows: QuerySet[Any], columns: str) -> Section:
+    return Section(name, rows, tuple(columns.split()))
 
 
 def write(parts: list[Section], file: Path) -> dict[str, int]:
-    """Into a file that only we can read, as `pack` says. No half file has its name."""
-    part = file.with_name(f"{file.name}.part")
-    part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as into:
-        try:
-            counts = pack(parts, into)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-    part.replace(file)
-    return counts
+    """Into a file that only we can read, as `pack` says."""
+    with private_file(file) as part, part.open("wb") as into:
+        return pack(parts, into)
 
 
 def pack(parts: list[Section], file: IO[bytes]) -> dict[str, int]:
