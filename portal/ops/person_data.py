@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import time
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -18,22 +19,27 @@ from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
 from allauth.usersessions.models import UserSession
 from django.contrib.admin.models import LogEntry
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from billing.documents.csv import Cell, instant, rows_to_csv
 from billing.models import (
+    BilledJob,
     BillingContact,
     Notice,
     NoticeDelivery,
     NoticePreference,
     OperatorDelivery,
     OperatorSubscription,
+    Quota,
+    QuotaBlock,
     RatedJob,
     ServiceCredit,
     SignUp,
     Wallet,
+    WalletEntry,
     WasteFinding,
 )
+from clusters.models import AccountBlock, Act
 from portal.api.models import ApiKey
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import (
@@ -41,6 +47,7 @@ from portal.core.tenants.models import (
     Exclusion,
     Invitation,
     Membership,
+    Ownership,
     SupportView,
     TenantNote,
     User,
@@ -55,7 +62,13 @@ JOBS = (
     "submitted", "started", "ended",
 )  # fmt: skip
 TIMES = {"submitted", "started", "ended"}
-CHUNK = 5_000  # rows that are held at a time
+CHUNK = 500  # rows that are held at a time, some with the text of an e-mail
+
+
+def heading(column: str) -> str:
+    """Of `tenant__slug` and `account__cluster__name`: tenant and cluster."""
+    *objects, name = column.split("__")
+    return objects[-1] if objects else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +78,13 @@ class Section:
     name: str
     rows: QuerySet[Any]
     columns: tuple[str, ...]
+    order: tuple[str, ...] = ("pk",)
 
     def values(self) -> Iterator[dict[str, Any]]:
         """E-mails without the keys of their links, which anyone with the file could use."""
-        for row in self.rows.order_by("pk").values(*self.columns).iterator(chunk_size=CHUNK):
+        for row in self.rows.order_by(*self.order).values(*self.columns).iterator(chunk_size=CHUNK):
             yield {
-                name.removesuffix("__slug"): hidden(value) if name in {"subject", "text"} else value
+                heading(name): hidden(value) if name in {"subject", "text"} else value
                 for name, value in row.items()
             }
 
@@ -113,17 +127,48 @@ def of_account(person: User) -> list[Section]:
 
 def of_names(names: dict[int, list[str]]) -> list[Section]:
     """What stands under user names of the scheduler, by tenant: the same name is somebody else's in another one."""
-    chosen = Q(pk__in=[])
+    chosen = jobs = Q(pk__in=[])
     for tenant, users in names.items():
         chosen |= Q(tenant=tenant, user__in=users)
+        # An index has a tenant's runs, another its sums of meters, and none has both.
+        jobs |= Q(Q(tenant=tenant, meter="") | Q(tenant=tenant) & ~Q(meter=""), user__in=users)
+    wallets = Wallet.objects.filter(chosen)
+    entries = WalletEntry.objects.filter(wallet__in=wallets).annotate(unit=F("wallet__unit"))
+    blocks = AccountBlock.objects.annotate(began_at=F("blocked_by__intended_at"))
     return [
-        _section("wallets", Wallet.objects.filter(chosen), "tenant__slug user unit balance opened_at"),
+        _section("wallets", wallets, "tenant__slug user unit balance opened_at"),
+        _section("wallet_entries", entries, "tenant__slug unit side amount day at"),
+        _section("budgets", Quota.objects.filter(chosen), """tenant__slug name user account measure amount unit every
+            created_at ended_at"""),
+        _section("budget_blocks", QuotaBlock.objects.filter(chosen), """tenant__slug account__cluster__name
+            account__name user state began_at ended_at"""),
+        _section("account_blocks", _of_accounts(blocks, names, "began_at"), """cluster__name account user began_at
+            ended_at"""),
+        _section("acts", _of_accounts(Act.objects.all(), names, "intended_at"), """cluster__name account user kind
+            intended_at ended_at outcome"""),
         _section("idle_jobs", WasteFinding.objects.filter(chosen), """tenant__slug user job_id job_name began_at
             ended_at"""),
         _section("service_credits", ServiceCredit.objects.filter(chosen), """tenant__slug user job_id job_name
             failed_at"""),
-        Section("jobs", RatedJob.objects.filter(chosen), JOBS),
+        _section("billed_jobs", BilledJob.objects.filter(chosen), """tenant__slug cluster account job_id name user state
+            submitted started ended"""),
+        Section("jobs", RatedJob.objects.filter(jobs), JOBS, order=("tenant_id", "shown_at", "record_id")),
     ]  # fmt: skip
+
+
+def _of_accounts(rows: QuerySet[Any], names: dict[int, list[str]], moment: str) -> QuerySet[Any]:
+    """Those of these users in accounts that their tenant owned at the moment of the row."""
+    chosen = Q(pk__in=[])
+    for tenant, users in names.items():
+        owned = Ownership.objects.filter(
+            Q(since=None) | Q(since__lte=OuterRef(moment)),
+            Q(until=None) | Q(until__gt=OuterRef(moment)),
+            tenant=tenant,
+            account__cluster=OuterRef("cluster"),
+            account__name=OuterRef("account"),
+        )
+        chosen |= Q(Exists(owned), user__in=users)
+    return rows.filter(chosen)
 
 
 def of_person(person: User) -> list[Section]:
@@ -143,11 +188,11 @@ def write(parts: list[Section], file: Path) -> dict[str, int]:
 
 
 def pack(parts: list[Section], file: IO[bytes]) -> dict[str, int]:
-    """A ZIP of `person.json` and `jobs.csv`; how many rows of each section."""
+    """A ZIP of `person.json` and `jobs.csv`, row by row; how many rows of each section."""
     with ZipFile(file, "w", ZIP_DEFLATED) as archive:
-        small = {section.name: list(section.values()) for section in parts if section.name != "jobs"}
-        archive.writestr("person.json", json.dumps(small, default=_text, ensure_ascii=False, indent=1))
-        counts = {name: len(rows) for name, rows in small.items()} | {"jobs": 0}
+        with TextIOWrapper(archive.open("person.json", "w", force_zip64=True), "utf-8") as person:
+            counts = _write_json([section for section in parts if section.name != "jobs"], person)
+        counts["jobs"] = 0
 
         def lines() -> Iterator[list[Cell]]:
             for section in parts:
@@ -156,7 +201,21 @@ def pack(parts: list[Section], file: IO[bytes]) -> dict[str, int]:
                     yield [instant(value) if name in TIMES else value for name, value in row.items()]
 
         with archive.open("jobs.csv", "w", force_zip64=True) as table:
-            table.writelines(rows_to_csv([name.removesuffix("__slug") for name in JOBS], lines()))
+            table.writelines(rows_to_csv([heading(name) for name in JOBS], lines()))
+    return counts
+
+
+def _write_json(parts: list[Section], file: IO[str]) -> dict[str, int]:
+    """An object with a list of each section, one row a line."""
+    counts = {section.name: 0 for section in parts}
+    for place, section in enumerate(parts):
+        file.write(f'{"," if place else "{"}\n"{section.name}": [')
+        for row in section.values():
+            file.write(",\n" if counts[section.name] else "\n")
+            file.write(json.dumps(row, default=_text, ensure_ascii=False))
+            counts[section.name] += 1
+        file.write("]")
+    file.write("\n}\n")
     return counts
 
 

@@ -22,6 +22,7 @@ from portal.web.recent_proof import require_recent_proof
 MOST_ROWS = 200_000
 LONGEST_QUERY = "20s"
 """A page that takes longer than seconds is cut off; operators have a command."""
+AT_ONCE = 2  # people: the pages of all others are answered meanwhile
 IN_MEMORY = 1 << 20  # bytes
 
 log = structlog.get_logger("portal.web")
@@ -54,20 +55,21 @@ def _file_of(person: User) -> FileResponse:
 
     if not locks.try_hold(locks.Work.EXPORTING, person.pk):
         raise NoFileError(_("Your data is being written already: wait for that download."))
-    too_much = NoFileError(
-        _("There is too much under your name for this page: ask the operators for your data.")
-    )
+    if not any(locks.try_hold(locks.Work.EXPORT_PLACE, place) for place in range(AT_ONCE)):
+        raise NoFileError(_("Other people's data is being written: try again in a minute."))
     limit_queries(LONGEST_QUERY)
     parts = person_data.of_person(person)
     file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the response
     try:
         if sum(part.rows[: MOST_ROWS + 1].count() for part in parts) > MOST_ROWS:
-            raise too_much
+            raise NoFileError(
+                _("There is too much under your name for this page: ask the operators for your data.")
+            )
         counts = person_data.pack(parts, file)
     except OperationalError as error:
         if not isinstance(error.__cause__, QueryCanceled):
             raise
-        raise too_much from error
+        raise NoFileError(_("Reading your data took too long: ask the operators for it.")) from error
     log.info("a person's data was exported", by=person.pk, person=person.pk, rows=counts)
     file.seek(0)
     return FileResponse(file, as_attachment=True, filename="your-data.zip", content_type="application/zip")

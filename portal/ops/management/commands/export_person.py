@@ -9,7 +9,6 @@ from typing import Any
 import structlog
 from django.core.management.base import CommandParser
 
-from billing.models import RatedJob
 from portal.core.tenants.models import User
 from portal.excerpt import quoted
 from portal.ops import person_data
@@ -51,6 +50,7 @@ def _of_email(who: str) -> tuple[list[person_data.Section], str]:
 
 def _of_name(who: str, slug: str) -> list[person_data.Section]:
     tenant = the_tenant(slug)
-    if not RatedJob.objects.filter(tenant=tenant, user=who).exists():
-        raise BadInputError(f"{tenant.slug} has no job of the user {quoted(who)}.")
-    return person_data.of_names({tenant.pk: [who]})
+    parts = person_data.of_names({tenant.pk: [who]})
+    if not any(section.rows.exists() for section in parts):
+        raise BadInputError(f"{tenant.slug} has nothing under the user name {quoted(who)}.")
+    return parts
