@@ -19,7 +19,7 @@ NAMES = (
     "csv", "parquet", "pdf20", "pdf500", "pull", "kube", "kubehours", "kubeuse", "history", "historyone", "bytes",
     "webhooks", "webhooksdead", "apilist", "apideep", "apicost", "apirare", "apiusage", "apiquote", "apikey",
     "push", "pushsums", "quotas", "mayrun", "ratequotas", "workerquotas",
-    "walk", "pbs", "lsf", "gridengine", "opencost", "litellm",
+    "sealed", "walk", "pbs", "lsf", "gridengine", "opencost", "litellm",
 )  # fmt: skip
 
 
@@ -96,6 +96,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
         quota_costs,
         quotas,
         rating,
+        sealing,
         set_up,
         sizes,
         walk,
@@ -116,6 +117,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     yield from pulling.works(scale, postmaster, names)
     yield from kubernetes.works(scale, postmaster, names)
     yield from sizes.works(scale, postmaster, names)
+    yield from sealing.works(scale, postmaster, names)
     yield from webhooks.works(scale, postmaster, names)
     yield from pushing.works(scale, postmaster, names)
     yield from quotas.works(scale, postmaster, names)

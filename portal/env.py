@@ -104,6 +104,8 @@ class Env:
     stripe_base: str  # where its API is; '': at Stripe
     stripe_webhook_secrets: list[str]  # of which one signed each notification
     retention_years: dict[str, int]  # by kind of portal.ops.retention; what is not named stays
+    sealed_months: Path | None  # the directory of their files; None: no month is sealed
+    seal_after_months: int  # without a change
     stripe_account_label: str  # what this portal is called at Stripe; '': what the database says
 
     def __repr__(self) -> str:
@@ -157,6 +159,10 @@ def read(environ: Mapping[str, str] = os.environ) -> Env:
         stripe_base=read.text("STRIPE_API_BASE", ""),
         stripe_webhook_secrets=read.words("STRIPE_WEBHOOK_SECRETS"),
         retention_years=_years(read.words("RETENTION_YEARS")),
+        sealed_months=home / Path(folder).expanduser()
+        if (folder := read.text("SEALED_MONTHS_DIRECTORY", ""))
+        else None,
+        seal_after_months=read.number("SEAL_AFTER_MONTHS", 12),
         stripe_account_label=_account_label(read.text("STRIPE_ACCOUNT_LABEL", "")),
     )
 

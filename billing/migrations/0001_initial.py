@@ -1,7 +1,6 @@
 import datetime
 import django.contrib.postgres.constraints
 import django.contrib.postgres.fields
-import django.contrib.postgres.indexes
 import django.core.serializers.json
 import django.core.validators
 import django.db.models.deletion
@@ -622,6 +621,19 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name='SealedMonth',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('month', models.DateField(help_text='Its first day.', unique=True)),
+                        ('sealed_at', models.DateTimeField()),
+                        ('changed_at', models.DateTimeField(help_text='The last change of anything of the month before that.')),
+                    ],
+                    options={
+                        'indexes': [],
+                        'constraints': [],
+                    },
+                ),
+                migrations.CreateModel(
                     name='QuotaChange',
                     fields=[
                         ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -1191,6 +1203,24 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         'constraints': [models.UniqueConstraint(fields=('provider', 'billing_period', 'charge'), name='charge_of_a_bill_counts_once'), models.CheckConstraint(condition=models.Q(('until__gt', models.F('since'))), name='charge_has_a_length')],
+                        'indexes': [],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='SealedFile',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('month', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='files', to='billing.sealedmonth')),
+                        ('tenant', models.ForeignKey(db_index=False, help_text="Empty: its rows are no tenant's, as usage records.", null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                        ('kind', models.CharField(help_text='records, revisions, jobs, rated or names.', max_length=10)),
+                        ('bytes', models.BigIntegerField()),
+                        ('rows', models.BigIntegerField()),
+                        ('sha256', models.CharField(help_text='Of the file.', max_length=64)),
+                        ('rows_sha256', models.CharField(help_text='Of its rows as CSV, as PostgreSQL copied them and DuckDB read them back.', max_length=64)),
+                        ('sums', models.JSONField(help_text='Of rated usage, resource, verdict and exact resource-seconds; of other rows nothing.')),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('tenant', 'month', 'kind'), name='sealed_file_is_kept_once', nulls_distinct=False)],
                         'indexes': [],
                     },
                 ),
@@ -2131,7 +2161,7 @@ class Migration(migrations.Migration):
                         ('distributed', models.BooleanField(default=False, help_text='Those who get it later, and operators, have a delivery of it each.')),
                     ],
                     options={
-                        'indexes': [models.Index(models.F('not_before'), models.F('id'), condition=models.Q(('state', 'waiting')), name='notices_to_send'), models.Index(models.F('tenant'), models.F('sent_at'), name='notices_by_when_sent'), models.Index(models.F('id'), condition=models.Q(('distributed', False), ('state', 'waiting')), name='notices_to_distribute'), django.contrib.postgres.indexes.GinIndex(fields=['to'], name='notices_by_address')],
+                        'indexes': [models.Index(models.F('not_before'), models.F('id'), condition=models.Q(('state', 'waiting')), name='notices_to_send'), models.Index(models.F('tenant'), models.F('sent_at'), name='notices_by_when_sent'), models.Index(models.F('id'), condition=models.Q(('distributed', False), ('state', 'waiting')), name='notices_to_distribute')],
                         'constraints': [models.CheckConstraint(condition=models.Q(('state__in', ['waiting', 'sending', 'sent', 'drafted', 'skipped', 'failed']), ('kind__in', ['refused', 'confirm', 'top-up', 'card-gone', 'card-expires', 'card-expired', 'past-due', 'reminder', 'announce', 'suspended', 'restored', 'invoice', 'credit-note', 'receipt', 'refund', 'quota', 'quota-ending', 'waste'])), name='notice_is_of_a_known_kind'), models.CheckConstraint(condition=models.Q(models.Q(('state__in', ['sending', 'sent', 'drafted']), _negated=True), models.Q(('sent_at__isnull', False), models.Q(('subject', ''), _negated=True), models.Q(('text', ''), _negated=True)), _connector='OR'), name='notice_stays_as_sent')],
                     },
                 ),

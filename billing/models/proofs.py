@@ -8,6 +8,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from billing.models.rated import BillingPeriod, Total, Verdict
+from portal.core.audit import track
 from portal.core.tenants.models import Tenant
 
 
@@ -96,3 +97,56 @@ class ProofMark(models.Model):
 
     def __str__(self) -> str:
         return f"{self.month:%Y-%m}"
+
+
+@track()
+class SealedMonth(models.Model):
+    """A UTC month whose rows stand in files that were proved equal to the ledger: those of `SealedFile`.
+
+    Records and jobs are those whose numbers are of the month, rated usage that of service in it, superseded revisions
+    those that were superseded in it: what the partitions of the month hold.
+    """
+
+    month = models.DateField(unique=True, help_text="Its first day.")
+    sealed_at = models.DateTimeField()
+    changed_at = models.DateTimeField(help_text="The last change of anything of the month before that.")
+
+    def __str__(self) -> str:
+        return f"{self.month:%Y-%m}"
+
+
+@track()
+class SealedFile(models.Model):
+    """One file of a sealed month, of one kind of rows, and of one tenant where its rows are a tenant's."""
+
+    month = models.ForeignKey(SealedMonth, on_delete=models.CASCADE, related_name="files")
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, null=True, db_index=False, related_name="+",
+        help_text="Empty: its rows are no tenant's, as usage records.",
+    )  # fmt: skip
+    kind = models.CharField(max_length=10, help_text="records, revisions, jobs, rated or names.")
+    bytes = models.BigIntegerField()
+    rows = models.BigIntegerField()
+    sha256 = models.CharField(max_length=64, help_text="Of the file.")
+    rows_sha256 = models.CharField(
+        max_length=64, help_text="Of its rows as CSV, as PostgreSQL copied them and DuckDB read them back."
+    )
+    sums = models.JSONField(
+        help_text="Of rated usage, resource, verdict and exact resource-seconds; of other rows nothing."
+    )
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["tenant", "month", "kind"], nulls_distinct=False, name="sealed_file_is_kept_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.path
+
+    @property
+    def path(self) -> str:
+        """Below the directory of sealed months."""
+        folder = f"{self.month}" if self.tenant_id is None else f"{self.month}/tenant-{self.tenant_id}"
+        return f"{folder}/{self.kind}.parquet"

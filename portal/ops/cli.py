@@ -191,6 +191,14 @@ def moment(text: str, zone: ZoneInfo) -> datetime:
     return _check_year(read, text).astimezone(UTC)
 
 
+def utc_month(text: str) -> date:
+    """`2017-10` as its first day. Raises BadInputError for anything else."""
+    try:
+        return date(*periods.parse_month(text), 1)
+    except ValueError as error:
+        raise BadInputError(sentence(error)) from error
+
+
 def _check_year(day: Day, text: str) -> Day:
     if day.year < FIRST_YEAR:
         raise BadInputError(f"{text} is too early: there are days from {FIRST_YEAR} on.")

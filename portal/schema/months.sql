@@ -57,10 +57,13 @@ CREATE INDEX usage_of_account ON clusters_usagerecord (account_id);
 CREATE INDEX usage_by_start ON clusters_usagerecord USING brin (started) WITH (pages_per_range = 32, autosummarize);
 CREATE INDEX usage_still_open ON clusters_usagerecord (cluster_id, source_key) WHERE ended IS NULL;
 
+-- The key of a record that is loaded back from a sealed month is its own still; of another record it is refused.
 CREATE FUNCTION clusters_hold_key() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO public.clusters_usagekey (cluster_id, source_key, record_id)
-    VALUES (NEW.cluster_id, NEW.source_key, NEW.id);
+    SELECT NEW.cluster_id, NEW.source_key, NEW.id WHERE NOT EXISTS (
+        SELECT FROM public.clusters_usagekey k
+        WHERE k.cluster_id = NEW.cluster_id AND k.source_key = NEW.source_key AND k.record_id = NEW.id);
     RETURN NULL;
 END $$;
 CREATE TRIGGER key_without_a_month_is_held AFTER INSERT ON clusters_usagerecord

@@ -49,7 +49,7 @@ BEGIN
     FOREACH name IN ARRAY ARRAY[
         'api_apikey', 'api_idempotentrequest', 'billing_allowance', 'billing_archive', 'billing_approvallimit', 'billing_closeproof', 'billing_closereport',
         'billing_closeresult', 'billing_closerun', 'billing_closeschedule', 'billing_scheduledclose', 'billing_difference', 'billing_monthsum', 'billing_pendingapproval', 'billing_checkoutsession', 'billing_suspendedaccount',
-        'billing_noticedelivery', 'billing_noticepreference', 'billing_quotachange', 'billing_quotarelease', 'billing_quotareview', 'billing_signup', 'billing_walletbooking', 'billing_wallettotal', 'events_eventcounter', 'tenants_accountmail', 'tenants_exclusion', 'tenants_identitygrant', 'tenants_invitation', 'tenants_membership',
+        'billing_noticedelivery', 'billing_noticepreference', 'billing_quotachange', 'billing_quotarelease', 'billing_quotareview', 'billing_sealedfile', 'billing_signup', 'billing_walletbooking', 'billing_wallettotal', 'events_eventcounter', 'tenants_accountmail', 'tenants_exclusion', 'tenants_identitygrant', 'tenants_invitation', 'tenants_membership',
         'tenants_supportview', 'tenants_tenantnote',
         'webhooks_delivery', 'webhooks_webhook'
     ] LOOP

@@ -23,7 +23,7 @@ DECLARE
     me constant text := '(SELECT nullif(current_setting(''app.tenant_id'', true), '''')::bigint)';
     given constant text[] := ARRAY[
         'billing_allowance', 'billing_approvallimit', 'billing_closeschedule', 'billing_commitment', 'billing_concurrencylimit', 'billing_discount',
-        'billing_dunningpolicy', 'billing_fee', 'billing_limitedaccount', 'billing_payer', 'billing_price', 'billing_signup', 'tenants_identitygrant', 'tenants_ownership', 'tenants_project'
+        'billing_dunningpolicy', 'billing_fee', 'billing_limitedaccount', 'billing_payer', 'billing_price', 'billing_sealedfile', 'billing_signup', 'tenants_identitygrant', 'tenants_ownership', 'tenants_project'
     ];  -- by operators alone
     name text;
 BEGIN

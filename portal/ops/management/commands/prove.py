@@ -12,14 +12,14 @@ from zoneinfo import ZoneInfo
 
 from django.core.management.base import CommandParser
 
-from billing.models import MonthProof
+from billing.models import MonthProof, SealedMonth
 from billing.proof import checks, months
 from billing.proof.snapshot import snapshot
 from billing.proof.summary import UNITS, as_data, quantity_text, units_of
 from billing.proof.sums import PARTS, seconds_text
 from billing.quotas.block_proof import prove_blocks
 from billing.quotas.proof import prove_quotas, prove_reservations
-from billing.rules.period import parse_month
+from billing.sealed_months.verify import prove_files
 from clusters import comparison, sources, validation
 from clusters.comparison import Difference, RecordedUsage
 from clusters.connectors.accounting import formats
@@ -29,8 +29,7 @@ from clusters.energy import EnergySums
 from clusters.meters import load_units
 from clusters.models import Cluster, Connection
 from portal.excerpt import quoted
-from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress
-from portal.sentences import sentence
+from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, utc_month
 
 MOST_HOURS = 24 * 31
 
@@ -66,12 +65,7 @@ class Command(OperatorCommand):
             raise BadInputError("Compare with --source, or with --live.")
         if not 1 <= options["hours"] <= MOST_HOURS:
             raise BadInputError(f"--hours is a whole number from 1 to {MOST_HOURS}.")
-        month = None
-        if options["month"]:
-            try:
-                month = date(*parse_month(options["month"]), 1)
-            except ValueError as error:
-                raise BadInputError(sentence(error)) from error
+        month = utc_month(options["month"]) if options["month"] else None
         with Progress("Records proved") as progress:
             moment = datetime.now(UTC).replace(microsecond=0)
             proof = checks.prove(month=month, full=options["full"], moment=moment, progress=progress.add)
@@ -83,6 +77,8 @@ class Command(OperatorCommand):
         if month is None:
             with snapshot():
                 more = [prove(moment=moment) for prove in (prove_quotas, prove_reservations, prove_blocks)]
+            if SealedMonth.objects.exists():
+                more.append(prove_files())
             proof = replace(proof, checks=[*proof.checks, *more])
         holds = proof.holds and not (source and source["differences"])
         data = {"month": options["month"], "holds": holds, **as_data(proof), "source": source}

@@ -1,0 +1,61 @@
+"""What a sealed month takes on the disk, and what sealing, proving and loading it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from functools import partial
+
+from django.conf import settings
+from django.db import connection
+from django.db.models import Sum
+
+from bench import instance, intake, jobs, world
+from bench.meter import measure
+from bench.result import Figure, Result
+from bench.scale import Scale
+
+NAME, RUN = "sealed", "bench_run"
+MONTH, ACCOUNTS, DAYS = date(2026, 1, 1), 40, 31
+MOST_BYTES, MOST_PROOF = 80, 1  # a job; CPU seconds per million jobs
+MILLION = 1_000_000
+
+TABLES = ("clusters_usagerecord", "billing_ratedjob", "billing_ratedusage")
+
+
+def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
+    """A month of jobs: sealed, its files proved, and loaded after its tables were dropped."""
+    if NAME not in names:
+        return
+    from bench import closing
+    from billing.models import SealedFile
+    from billing.proof import checks
+    from billing.sealed_months import seal, unseal, verify
+
+    count = scale.of(1_000_000)
+    file = instance.HOME / "sealed.sacct"
+    file.write_text("".join(jobs.sacct_lines(jobs.jobs(count, accounts=ACCOUNTS, days=DAYS - 2))))
+    instance.copy(instance.EMPTY, RUN)
+    world.build(ACCOUNTS)
+    intake.ingest_file(file)
+    closing.everybody()
+    settings.CLUSTERTAB_SEALED_MONTHS = instance.HOME / "sealed"
+    checks.prove(moment=world.MOMENT)
+    sealing = measure(partial(seal.seal_month, month=MONTH, moment=world.MOMENT, quiet_months=0), postmaster)
+    sizes = dict(SealedFile.objects.values_list("kind").annotate(Sum("bytes")).order_by("kind"))
+    proof = measure(verify.prove_files, postmaster)
+    with connection.cursor() as cursor:
+        for table in TABLES:
+            cursor.execute(f"DROP TABLE {table}_{MONTH:%Y_%m}")
+    loading = measure(partial(unseal.unseal_month, month=MONTH), postmaster)
+    yield Result(
+        NAME, "a month as files: sealed, proved, loaded back", count, "jobs", sealing, proof,
+        figures=(
+            Figure("bytes a job", sum(sizes.values()) / count, MOST_BYTES),
+            *(Figure(f"  of these {kind}", size / count) for kind, size in sizes.items()),
+            Figure("CPU of the proof of a million jobs, s", proof.cpu / count * MILLION, MOST_PROOF),
+            Figure("CPU of sealing a million jobs, s", sealing.cpu / count * MILLION),
+            Figure("CPU of loading a million jobs, s", loading.cpu / count * MILLION),
+        ),
+    )  # fmt: skip
+    instance.drop(RUN)

@@ -1,0 +1,22 @@
+"""What sealing refuses: the sentence of each code, with its values filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SENTENCES: Mapping[str, str] = {
+    "busy": "Another month is being sealed or unsealed right now: try again in a moment.",
+    "changed-lately": "It was changed last on {day:%Y-%m-%d}: it may be sealed {months:,} months after that.",
+    "damaged": "{place}: bring that file back from a copy, since nothing is loaded from others.",
+    "differs": "{place} does not hold what the ledger has: {month} is not sealed. That is a bug, please report it.",
+    "loaded-differs": "{place} does not come to what was sealed, so nothing was loaded.",
+    "no-directory": "SEALED_MONTHS_DIRECTORY is not set, so there are no sealed months.",
+    "no-records": "{month} has no usage records: there is nothing to seal.",
+    "not-over": "It is not over.",
+    "not-proved": "The sums of the months do not close, or wait to be rated again: see what prove says.",
+    "not-sealed": "{month} is not sealed.",
+    "open-jobs": "{count:,} of its jobs have not ended.",
+    "open-periods": "{count:,} billing periods with usage in it are not closed.",
+    "pending": "Usage in it is not billed yet, or has no price.",
+    "unwritable": "The files of {month} could not be written or read: {reason}",
+}

@@ -1,0 +1,73 @@
+"""Asking the program that writes and reads Parquet."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+from portal.excerpt import excerpt
+
+ROOT = Path(__file__).parents[2]
+
+
+class ParquetError(Exception):
+    """A file of Parquet cannot be written or read; the message says why, in DuckDB's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The running program, and the file that rows are handed over in."""
+
+    process: subprocess.Popen[bytes]
+    rows: Path
+
+    def write(self, file: Path, columns: dict[str, str]) -> str:
+        """Write what stands in `rows` as Parquet; the SHA-256 of the rows as read back, which `rows` has then."""
+        return str(self._ask(act="write", rows=str(self.rows), file=str(file), columns=columns)["sha256"])
+
+    def read(self, file: Path, *, key: str = "", record: int = 0) -> None:
+        """Put the rows of a file into `rows`: all, or those whose `key` column is a record's number."""
+        self._ask(act="read", rows=str(self.rows), file=str(file), key=key, record=record)
+
+    def sums(self, file: Path, select: str) -> list[list[str | None]]:
+        """What the statement comes to that reads `FROM file`."""
+        return cast("list[list[str | None]]", self._ask(act="sums", file=str(file), select=select)["rows"])
+
+    def _ask(self, **request: Any) -> dict[str, Any]:
+        entry, answers = cast("IO[bytes]", self.process.stdin), cast("IO[bytes]", self.process.stdout)
+        try:
+            entry.write(json.dumps(request).encode() + b"\n")
+            entry.flush()
+            line = answers.readline()
+        except BrokenPipeError:
+            line = b""
+        answer = (
+            json.loads(line) if line else {"error": "the program that writes and reads Parquet has ended"}
+        )
+        if "error" in answer:
+            raise ParquetError(excerpt(answer["error"]))
+        return cast("dict[str, Any]", answer)
+
+
+@contextmanager
+def program(directory: Path) -> Iterator[Program]:
+    """The program while the block lasts; what it needs beside memory is in the directory, and goes with it."""
+    rows = directory / "rows.csv"
+    environ = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    command = [sys.executable, "-m", f"{__package__}.parquet_sql", str(directory)]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environ | {"PYTHONUTF8": "1"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with process:
+        try:
+            yield Program(process, rows)
+        finally:
+            process.kill()
+            rows.unlink(missing_ok=True)

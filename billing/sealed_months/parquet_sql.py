@@ -1,0 +1,85 @@
+"""A program that writes and reads Parquet by DuckDB: a request a line as JSON on standard input, its answer on output.
+
+It is a process of its own because DuckDB and what it holds in memory are as large as a whole worker, and go away with
+it. It knows no Django. Rows come and go as files of CSV, every value in quotes as PostgreSQL writes them, so that rows
+that were read back can be compared byte for byte. Its argument is a directory for what does not fit into memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+MEMORY = "256MB"
+LONGEST_ROW = 64 << 20  # bytes
+CSV = "DELIM ',', QUOTE '\"', ESCAPE '\"', NULLSTR ''"
+PARQUET = "FORMAT parquet, PARQUET_VERSION v2, COMPRESSION zstd, COMPRESSION_LEVEL 9"
+
+
+def write(db: duckdb.DuckDBPyConnection, rows: str, file: str, columns: Mapping[str, str]) -> dict[str, Any]:
+    """Write the rows as Parquet, read them back into the file of rows, and say the digest of what was read."""
+    types = ", ".join(f"{_text(name)}: {_text(kind)}" for name, kind in columns.items())
+    db.execute(
+        f"COPY (SELECT * FROM read_csv({_text(rows)}, header=false, auto_detect=false, parallel=false,"
+        f" delim=',', quote='\"', escape='\"', nullstr='', allow_quoted_nulls=false, new_line='\\n',"
+        f" max_line_size={LONGEST_ROW}, columns={{{types}}})) TO {_text(file)} ({PARQUET})"
+    )
+    read(db, rows, file)
+    with Path(rows).open("rb") as stream:
+        return {"sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
+
+
+def read(
+    db: duckdb.DuckDBPyConnection, rows: str, file: str, key: str = "", record: int = 0
+) -> dict[str, Any]:
+    """Write the rows of a Parquet file as CSV: all, or those whose `key` column is that record's number."""
+    where = f' WHERE "{key}" = {record:d}' if key else ""
+    db.execute(
+        f"COPY (SELECT * FROM read_parquet({_text(file)}){where}) TO {_text(rows)}"
+        f" (FORMAT csv, HEADER false, {CSV}, FORCE_QUOTE *)"
+    )
+    return {}
+
+
+def sums(db: duckdb.DuckDBPyConnection, file: str, select: str) -> dict[str, Any]:
+    """The rows of a statement over `file` as texts: sums are 128 bits wide, wider than numbers of JSON."""
+    rows = db.execute(select.replace("FROM file", f"FROM read_parquet({_text(file)})")).fetchall()
+    return {"rows": [[None if value is None else str(value) for value in row] for row in rows]}
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+ACTS: Mapping[str, Callable[..., dict[str, Any]]] = {"write": write, "read": read, "sums": sums}
+
+
+def main(directory: str) -> None:
+    """Answer requests until there are no more; one that fails is answered with its error."""
+    db = duckdb.connect(
+        config={
+            "threads": 1,  # rows stay in their order, and the same rows make the same file
+            "memory_limit": MEMORY,
+            "temp_directory": directory,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+    )
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = ACTS[request.pop("act")](db, **request)
+        except (duckdb.Error, OSError) as error:
+            answer = {"error": str(error)}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,98 @@
+"""Which months may be sealed, and what stands in the way of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from django.db import connection
+
+from billing.models import MonthProof, ProofMark, SealedMonth
+from billing.sealed_months.errors import SealError
+from clusters import usage
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "readiness.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class MonthState:
+    """A UTC month with usage records: sealed, ready to be sealed, or neither for the reasons of `blockers`."""
+
+    month: date
+    within: tuple[int, int]  # numbers (after, last] of its records
+    changed_at: datetime  # the last change before it was sealed, or before now
+    sealed: SealedMonth | None = None
+    changed: bool = False  # since it was sealed
+    blockers: Sequence[SealError] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        return self.sealed is None and not self.blockers
+
+
+def list_months(*, moment: datetime, quiet_months: int) -> list[MonthState]:
+    """Every month that has records, the newest first. `quiet_months`: so long nothing of a month may have changed."""
+    sealed = {row.month: row for row in SealedMonth.objects.prefetch_related("files")}
+    proofs = {proof.month: proof for proof in MonthProof.objects.all()}
+    marked = set(ProofMark.objects.values_list("month", flat=True).distinct())
+    states = []
+    for month, within in sorted(usage.months(proved=proofs).items(), reverse=True):
+        if (row := sealed.get(month)) is not None:
+            states.append(MonthState(month, within, row.changed_at, row, _is_changed(row, within)))
+            continue
+        state, blockers = _blockers(month, within, moment=moment, quiet_months=quiet_months)
+        proof = proofs.get(month)
+        if month in marked or proof is None or proof.broken or not proof.terms:
+            blockers.append(SealError("not-proved"))
+        states.append(MonthState(month, within, state, blockers=blockers))
+    return states
+
+
+def state_of(month: date, *, moment: datetime, quiet_months: int) -> MonthState:
+    """Raises SealError where the month has no records."""
+    for state in list_months(moment=moment, quiet_months=quiet_months):
+        if state.month == month:
+            return state
+    raise SealError("no-records", month=f"{month:%Y-%m}")
+
+
+def _blockers(
+    month: date, within: tuple[int, int], *, moment: datetime, quiet_months: int
+) -> tuple[datetime, list[SealError]]:
+    after, last = within
+    with connection.cursor() as cursor:
+        cursor.execute(sql.STATE, {"month": month, "after": after, "last": last})
+        open_jobs, open_periods, pending, changed_at = cursor.fetchone()
+    blockers = []
+    if (moment.year, moment.month) <= (month.year, month.month):
+        blockers.append(SealError("not-over"))
+    if open_jobs:
+        blockers.append(SealError("open-jobs", count=open_jobs))
+    if open_periods:
+        blockers.append(SealError("open-periods", count=open_periods))
+    if pending:
+        blockers.append(SealError("pending"))
+    if _months_since(changed_at, moment) < quiet_months:
+        blockers.append(SealError("changed-lately", day=changed_at, months=quiet_months))
+    return changed_at, blockers
+
+
+def _months_since(then: datetime, now: datetime) -> int:
+    """Whole months between."""
+    months = (now.year - then.year) * 12 + now.month - then.month
+    return months - ((now.day, now.time()) < (then.day, then.time()))
+
+
+def _is_changed(row: SealedMonth, within: tuple[int, int]) -> bool:
+    rows = {"records": 0, "rated": 0}
+    for file in row.files.all():
+        if file.kind in rows:
+            rows[file.kind] += file.rows
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sql.CHANGED,
+            {"month": row.month, "after": within[0], "last": within[1], "moment": row.sealed_at, **rows},
+        )
+        return bool(cursor.fetchone()[0])

@@ -1,0 +1,43 @@
+-- Whether a month may be sealed.
+
+-- name: STATE
+-- Of the records (after, last] of a month and of the service in it: jobs that have not ended, billing periods that are not
+-- closed, rated rows that are not billed, and when any of it was changed last. A record that is new has the highest number.
+WITH part AS MATERIALIZED (
+    SELECT s.period_id, s.rows, s.verdict = 'charged' AND s.newest <=
+           CASE WHEN w.price_id IS NULL THEN c.through ELSE b.rated_through END AS billed, s.verdict
+    FROM billing_monthsum s
+    LEFT JOIN billing_coveredperiod c ON c.period_id = s.period_id AND c.payer_id = coalesce(s.payer_id, s.tenant_id)
+    LEFT JOIN billing_walletprice w ON w.price_id = s.price_id
+    LEFT JOIN billing_walletbooking b ON b.tenant_id = s.tenant_id
+    WHERE s.service_month = %(month)s
+), period AS MATERIALIZED (
+    SELECT id, closed_at FROM billing_billingperiod WHERE id IN (SELECT period_id FROM part)
+)
+SELECT (SELECT count(*) FROM clusters_usagerecord r WHERE r.id > %(after)s AND r.id <= %(last)s AND r.ended IS NULL),
+       (SELECT count(*) FROM period WHERE closed_at IS NULL),
+       (SELECT count(*) FROM part WHERE verdict <> 'waived' AND billed IS NOT TRUE),
+       greatest(
+           (%(month)s::date + interval '1 month') AT TIME ZONE 'UTC',
+           (SELECT max(closed_at) FROM period),
+           (SELECT max(i.issued_on)::timestamp AT TIME ZONE 'UTC' FROM billing_invoiceline l
+            JOIN billing_invoice i ON i.id = l.invoice_id WHERE l.service_period_id IN (SELECT id FROM period)),
+           (SELECT max(v.superseded_at) FROM clusters_usagerevision v
+            WHERE v.record_id > %(after)s AND v.record_id <= %(last)s),
+           (SELECT r.last_seen FROM clusters_usagerecord r WHERE r.id > %(after)s AND r.id <= %(last)s
+            ORDER BY r.id DESC LIMIT 1))
+
+-- name: CHANGED
+-- Whether anything of a sealed month is other than it was: a record of it was superseded or is new, or rated rows of
+-- service in it are more than were sealed.
+SELECT EXISTS (SELECT FROM clusters_usagerevision v
+               WHERE v.record_id > %(after)s AND v.record_id <= %(last)s AND v.superseded_at > %(moment)s)
+    OR (SELECT coalesce(sum(s.rows), 0) FROM billing_monthsum s WHERE s.service_month = %(month)s) <> %(rated)s
+    OR (SELECT p.records FROM billing_monthproof p WHERE p.month = %(month)s) <> %(records)s
+
+-- name: LEDGER
+-- By tenant what is rated of service in a month, as it is kept with the proofs of months.
+SELECT s.tenant_id, s.project_id, s.period_id, s.price_id, s.payer_id, s.resource, s.verdict, s.share_den, sum(s.units),
+       sum(s.rows)
+FROM billing_monthsum s WHERE s.service_month = %(month)s
+GROUP BY s.tenant_id, s.project_id, s.period_id, s.price_id, s.payer_id, s.resource, s.verdict, s.share_den

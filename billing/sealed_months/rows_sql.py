@@ -1,0 +1,171 @@
+"""The rows of a month as they are sealed: the columns of each table, their types, and the statements that copy them.
+
+A user's name is in no file: rows have the number of it, that of `JobUser`, or below zero the place of a name in the
+file of names, of usage that is no tenant's. Instants are microseconds since 1970 in UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+INTEGER, SMALL, TEXT, DAY = "BIGINT", "INTEGER", "VARCHAR", "DATE"
+MOMENT, FLAG, USER = "moment", "flag", "user"
+COST = "DECIMAL(30,6)"
+FILED_AS = {MOMENT: INTEGER, FLAG: SMALL, USER: INTEGER}
+"""The types of Parquet that are not the column's own."""
+
+
+def _columns(**names: str) -> dict[str, str]:
+    types = {"integers": INTEGER, "small": SMALL, "texts": TEXT, "moments": MOMENT, "days": DAY, "flags": FLAG,
+             "users": USER, "costs": COST}  # fmt: skip
+    return {name: types[kind] for kind, line in names.items() for name in line.split()}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Rows of one table: `month` says which belong to a month, `record` is the column of a record's number."""
+
+    name: str
+    table: str
+    columns: dict[str, str]
+    month: str
+    order: str
+    record: str = "record_id"
+    of_tenant: bool = False
+
+    @property
+    def filed(self) -> dict[str, str]:
+        """The columns of its files and their types in DuckDB."""
+        return {name: FILED_AS.get(kind, kind) for name, kind in self.columns.items()}
+
+    def copy(self) -> str:
+        """Copies the month's rows out, in an order that is always the same, those of a tenant together."""
+        columns = ", ".join(_OUT.get(kind, 't."{}"').format(name) for name, kind in self.columns.items())
+        users = _TENANT_USER if self.of_tenant else _RECORD_USER.format(record=self.record)
+        return (
+            f"COPY (SELECT {columns} FROM {self.table} t {users if 'user' in self.columns else ''}"
+            f" WHERE {self.month} ORDER BY {self.order}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
+        )
+
+    def unknown_names(self) -> str:
+        """The names of users whom no tenant of their usage has a number for."""
+        return (
+            f'SELECT DISTINCT t."user" FROM {self.table} t {_RECORD_USER.format(record=self.record)}'
+            f" WHERE {self.month} AND t.\"user\" <> '' AND p.id IS NULL"
+        )
+
+    def working_table(self) -> str:
+        """Makes the table that rows of a file are copied into."""
+        types = ", ".join(f'"{name}" {kind}' for name, kind in self.filed.items())
+        return f"CREATE TEMP TABLE sealed_rows ({types}) ON COMMIT DROP"
+
+    def insert(self) -> str:
+        """Inserts those of `sealed_rows` that the table lacks."""
+        names = ", ".join(f'"{name}"' for name in self.columns)
+        values = ", ".join(_IN.get(kind, 't."{}"').format(name) for name, kind in self.columns.items())
+        users = 'LEFT JOIN billing_jobuser p ON p.id = t."user"' if "user" in self.columns else ""
+        rows = f"SELECT {values} FROM sealed_rows t {users} WHERE {_MISSING[self.name]}"
+        return f"INSERT INTO {self.table} ({names}) {rows}"
+
+
+COPY_IN = "COPY sealed_rows FROM STDIN (FORMAT csv)"
+_OUT = {
+    MOMENT: '(extract(epoch FROM t."{}") * 1000000)::bigint',
+    FLAG: 't."{}"::int',
+    USER: """CASE t."{}" WHEN '' THEN 0 ELSE coalesce(p.id, -n.number) END""",
+}
+_IN = {
+    MOMENT: "timestamptz 'epoch' + t.\"{}\" * interval '1 microsecond'",
+    FLAG: 't."{}"::boolean',
+    USER: """CASE WHEN t."{0}" = 0 THEN '' ELSE coalesce(p.name, (%(names)s::text[])[-t."{0}"]) END""",
+}
+_NAMES = """LEFT JOIN unnest(%(names)s::text[]) WITH ORDINALITY n (name, number) ON n.name = t."user" """
+_TENANT_USER = f'LEFT JOIN billing_jobuser p ON p.tenant_id = t.tenant_id AND p.name = t."user" {_NAMES}'
+_RECORD_USER = f"""LEFT JOIN LATERAL (
+    SELECT u.id FROM billing_ratedjob j JOIN billing_jobuser u ON u.tenant_id = j.tenant_id AND u.name = t."user"
+    WHERE j.record_id = t."{{record}}" ORDER BY u.id LIMIT 1
+) p ON true {_NAMES}"""
+_MISSING = {
+    name: f"NOT EXISTS (SELECT FROM {table} x WHERE {key})"
+    for name, table, key in (
+        ("records", "clusters_usagerecord", "x.id = t.id"),
+        ("revisions", "clusters_usagerevision", "x.superseded_month = t.superseded_month AND x.id = t.id"),
+        ("jobs", "billing_ratedjob", "x.record_id = t.record_id AND x.tenant_id = t.tenant_id"),
+        (
+            "rated",
+            "billing_ratedusage",
+            "x.service_month = t.service_month AND x.record_id = t.record_id AND x.id = t.id",
+        ),
+    )
+}
+
+_RUN = "gpus share_num share_den nodes"
+_HELD = "cpu_milli memory_mib gpu_memory_mib billing suspended submitted started ended seen_until quantity"
+_TEXTS = "job_id name queue qos gpu_model mig_profile state meter"
+_SOURCE = "source_key priority_class node_list requested exit_code"
+
+KINDS = (
+    Kind(
+        "records", "clusters_usagerecord",
+        _columns(integers=f"id cluster_id account_id time_limit eligible {_HELD}", small=f"revision {_RUN}",
+                 texts=f"{_TEXTS} {_SOURCE}", moments="last_seen", users="user"),
+        "t.id > %(after)s AND t.id <= %(last)s", "t.id", record="id",
+    ),
+    Kind(
+        "revisions", "clusters_usagerevision",
+        _columns(days="superseded_month", moments="superseded_at",
+                 integers=f"id record_id account_id time_limit eligible {_HELD}", small=f"revision {_RUN}",
+                 texts=f"{_TEXTS} {_SOURCE}", users="user"),
+        "t.superseded_month = %(month)s", "t.id",
+    ),
+    Kind(
+        "jobs", "billing_ratedjob",
+        _columns(integers=f"tenant_id record_id project_id shown_at gpu_units cost_price_id {_HELD}", small=_RUN,
+                 texts=f"cluster account {_TEXTS}", flags="unpriced", costs="cost_units", users="user"),
+        "t.record_id > %(after)s AND t.record_id <= %(last)s", "t.tenant_id, t.record_id", of_tenant=True,
+    ),
+    Kind(
+        "rated", "billing_ratedusage",
+        _columns(integers="tenant_id id record_id project_id period_id version_id price_id payer_id service_from"
+                          " service_to units",
+                 small="revision generation share_num share_den", days="service_month", flags="reversal",
+                 texts="resource verdict"),
+        "t.service_month = %(month)s", "t.tenant_id, t.record_id, t.id", of_tenant=True,
+    ),
+)  # fmt: skip
+
+NAMES = "names"
+NAME_COLUMNS = {"number": INTEGER, "name": TEXT}
+"""Of the file of names: users of usage that is no tenant's, or was none's when it was used."""
+
+NUMBER_USERS = """
+INSERT INTO billing_jobuser (tenant_id, name)
+SELECT DISTINCT j.tenant_id, j."user" FROM billing_ratedjob j
+WHERE j.record_id > %(after)s AND j.record_id <= %(last)s AND j."user" <> ''
+  AND NOT EXISTS (SELECT FROM billing_jobuser p WHERE p.tenant_id = j.tenant_id AND p.name = j."user")
+ORDER BY 1, 2 ON CONFLICT DO NOTHING
+"""
+"""Gives each user of the month's jobs a number; whoever has one keeps it."""
+
+ALLOCATED = """
+WITH run AS (
+    SELECT *, greatest(CASE WHEN meter = '' THEN ended ELSE started + 1 END - started - suspended, 0) AS held
+    FROM file WHERE started IS NOT NULL
+), used AS (
+    SELECT cluster_id, 'gpu' AS resource, share_den AS den, gpus::HUGEINT * share_num * held AS num FROM run
+    UNION ALL SELECT cluster_id, 'cpu', 1000, cpu_milli::HUGEINT * held FROM run
+    UNION ALL SELECT cluster_id, 'memory', 1024, memory_mib::HUGEINT * held FROM run
+    UNION ALL SELECT cluster_id, 'gpu-memory', 1024, gpu_memory_mib::HUGEINT * held FROM run
+    UNION ALL SELECT cluster_id, 'billing', 1, billing::HUGEINT * held FROM run
+    UNION ALL SELECT cluster_id, meter, share_den, quantity::HUGEINT * 3600 * held FROM run WHERE meter <> ''
+)
+SELECT cluster_id, resource, den, sum(num) FROM used GROUP BY ALL
+"""
+"""For DuckDB: what records held, as `prove` counts it, by (cluster, resource, denominator) in resource-seconds."""
+
+RATED = """
+SELECT project_id, period_id, price_id, payer_id, resource, verdict, share_den, sum(units::HUGEINT * share_num),
+       count(*)
+FROM file GROUP BY ALL
+"""
+"""For DuckDB: what is rated, by all that the ledger's sums of a month are kept apart by."""

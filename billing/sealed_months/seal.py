@@ -1,0 +1,41 @@
+"""Sealing a month: its rows as files that were read back and compared with the ledger, all of it or nothing."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+from billing.models import SealedFile, SealedMonth
+from billing.proof import checks
+from billing.proof.snapshot import snapshot
+from billing.sealed_months import folder, parquet, readiness
+from billing.sealed_months.errors import SealError
+from billing.sealed_months.writer import MonthWriter
+from portal.core.locks import Work, alone
+
+
+def seal_month(*, month: date, moment: datetime, quiet_months: int) -> SealedMonth:
+    """Write the files of a month, and say that it is sealed once they are on the disk and equal the ledger.
+
+    Asked again, the same. Killed anywhere, or where the disk is full, it is not sealed, and the next call begins anew.
+    Raises SealError. The rows stay in the database.
+    """
+    folder.directory()
+    with alone(Work.SEALING) as ours:
+        if not ours:
+            raise SealError("busy")
+        if (row := SealedMonth.objects.filter(month=month).first()) is not None:
+            return row
+        checks.prove(moment=moment)
+        state = readiness.state_of(month, moment=moment, quiet_months=quiet_months)
+        if state.blockers:
+            raise state.blockers[0]
+        row = SealedMonth(month=month, sealed_at=moment, changed_at=state.changed_at)
+        try:
+            with folder.scratch(month) as files, parquet.program(files) as program, snapshot() as cursor:
+                written = list(MonthWriter(row, state.within, cursor, program, files).write())
+                folder.publish(files, month)
+                row.save()
+                SealedFile.objects.bulk_create(written)
+        except (OSError, parquet.ParquetError) as error:
+            raise SealError("unwritable", month=f"{row}", reason=str(error)) from error
+        return row

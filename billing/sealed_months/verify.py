@@ -1,0 +1,46 @@
+"""Whether the files of sealed months are as they were sealed: by their digests, and each that is not by its name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from django.conf import settings
+
+from billing.models import SealedFile, SealedMonth
+from billing.proof.checks import Check
+
+NAME = "files of sealed months are as they were sealed"
+
+
+def prove_files() -> Check:
+    """Of all sealed months; nothing is broken where there are none."""
+    return Check(NAME, [text for _, text in zip(range(10), _broken(), strict=False)])
+
+
+def _broken() -> Iterator[str]:
+    files = SealedFile.objects.select_related("month").order_by("month__month", "tenant", "kind")
+    directory: Path | None = settings.CLUSTERTAB_SEALED_MONTHS
+    if directory is not None:
+        yield from damages(directory, files.iterator())
+    elif months := SealedMonth.objects.count():
+        yield f"SEALED_MONTHS_DIRECTORY is not set: the files of {months:,} sealed months are not looked at"
+
+
+def damages(directory: Path, files: Iterable[SealedFile]) -> Iterator[str]:
+    """What is wrong with each file that is missing, cut, or other than it was."""
+    for file in files:
+        try:
+            with (directory / file.path).open("rb") as content:
+                size = (directory / file.path).stat().st_size
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
+        except FileNotFoundError:
+            yield f"{file.path} is missing"
+        except OSError as error:
+            yield f"{file.path} cannot be read: {error.strerror}"
+        else:
+            if size != file.bytes:
+                yield f"{file.path} has {size:,} of {file.bytes:,} bytes"
+            elif digest != file.sha256:
+                yield f"{file.path} was changed: its SHA-256 is another one"

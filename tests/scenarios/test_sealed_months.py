@@ -1,0 +1,281 @@
+"""A month that nothing changed for long is sealed: its rows stand in files, and come back as they were."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import Callable
+from datetime import date
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from billing.models import RatedJob, SealedMonth
+from billing.proof import checks
+from billing.sealed_months import readiness, seal, unseal
+from billing.sealed_months.errors import SealError
+from billing.sealed_months.rows_sql import KINDS
+from billing.sealed_months.verify import NAME, prove_files
+from clusters.models import Cluster, UsageRecord
+from portal.core.audit.models import AuditEntry
+from portal.core.tenants.models import Tenant
+from portal.ops import old_rows
+from portal.ops.cli import RefusedError
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest
+from tests.owner import as_owner
+from tests.stories import close, prove
+
+pytestmark = pytest.mark.django_db
+
+MARCH = date(2026, 3, 1)
+NOW = at("2031-06-01 02:00")  # stories import in 2030
+
+
+@pytest.fixture(autouse=True)
+def directory(settings: Any, tmp_path: Path) -> Path:
+    settings.CLUSTERTAB_SEALED_MONTHS = tmp_path / "sealed"
+    return tmp_path / "sealed"
+
+
+@pytest.fixture
+def books() -> None:
+    """Jobs of two tenants and of nobody, in March, one named in two lines, one corrected, one of no second."""
+    cluster = a_cluster(complete_through="2026-04-02")
+    vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
+    speech = a_tenant("speech-lab", plan=a_plan("speech"), accounts=[(cluster, "speech")])
+    march = {"started": "2026-03-02 10:00", "ended": "2026-03-02 11:00"}
+    first = a_job(job_id="1", user="ben", gpus=4, name='train\n"one", two', **march)
+    ingest(cluster, first, as_of="2026-03-03")
+    ingest(
+        cluster,
+        a_job(job_id="1", user="ben", gpus=4, name='train\n"one", two', started="2026-03-02 10:00",
+              ended="2026-03-02 12:30"),
+        a_job(job_id="2", user="eve", account="speech", started="2026-03-31 20:00", ended="2026-04-01 04:00"),
+        a_job(job_id="3", source_key="pod/without/month", user="zoë", account="nobody", **march),
+        a_job(job_id="4", user="ben", state="CANCELLED", started="2026-03-04 10:00",
+              ended="2026-03-04 10:00"),
+        as_of="2026-04-02",
+    )  # fmt: skip
+    close("2026-03", vision, speech, on="2026-04-03")
+
+
+def rows() -> dict[str, list[Any]]:
+    """Every row of the month's four tables, whole."""
+    with as_owner() as cursor:
+        content = {}
+        for kind in KINDS:
+            cursor.execute(f"SELECT to_jsonb(t)::text FROM {kind.table} t ORDER BY to_jsonb(t)::text")
+            content[kind.name] = [json.loads(row) for (row,) in cursor.fetchall()]
+        return content
+
+
+def lose_rows() -> None:
+    """The month's rows are gone from the database: what dropping its partitions would do."""
+    with as_owner() as owner:
+        owner.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        for table in ("clusters_usagerecord", "billing_ratedjob", "billing_ratedusage"):
+            owner.execute(f"DROP TABLE {table}_2026_03")
+
+
+def sealed() -> SealedMonth:
+    return seal.seal_month(month=MARCH, moment=NOW, quiet_months=12)
+
+
+def state() -> Any:
+    return next(one for one in readiness.list_months(moment=NOW, quiet_months=12) if one.month == MARCH)
+
+
+def answer(*arguments: str) -> Any:
+    out = StringIO()
+    call_command(*arguments, "--json", stdout=out)
+    return json.loads(out.getvalue())
+
+
+def test_files_have_every_column_of_their_tables_but_those_that_the_database_computes() -> None:
+    with connection.cursor() as cursor:
+        for kind in KINDS:
+            cursor.execute(
+                "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+                " AND NOT attisdropped AND attgenerated = ''",
+                [kind.table],
+            )
+            assert {name for (name,) in cursor.fetchall()} == set(kind.columns)
+
+
+def test_a_sealed_month_has_a_file_for_each_kind_and_tenant_whose_sums_are_the_ledgers(
+    books: None, directory: Path
+) -> None:
+    files = {file.path.partition("/")[2]: file for file in sealed().files.all()}
+    vision, speech = (f"tenant-{pk}" for pk in Tenant.objects.order_by("pk").values_list("pk", flat=True))
+    assert {path: file.rows for path, file in files.items()} == {
+        "names.parquet": 1,
+        "records.parquet": 4,
+        f"{vision}/jobs.parquet": 2,
+        f"{vision}/rated.parquet": 3,  # as it was, taken back, and as it is
+        f"{speech}/jobs.parquet": 1,
+        f"{speech}/rated.parquet": 1,
+    }
+    assert files[f"{vision}/rated.parquet"].sums == [["gpu", "charged", "36000"]]
+    assert files[f"{speech}/rated.parquet"].sums == [["gpu", "charged", "14400"]]
+    assert {path.name for path in directory.iterdir()} == {"2026-03"}
+    history = AuditEntry.objects.filter(table="billing_sealedfile", operation="insert")
+    assert {(entry.after or {})["sha256"] for entry in history} == {file.sha256 for file in files.values()}
+
+
+def test_no_name_of_a_person_is_in_a_file_but_that_of_names(books: None, directory: Path) -> None:
+    sealed()
+    read = "SELECT * FROM read_parquet(?)"
+    for path in directory.rglob("*.parquet"):
+        text = str(duckdb.execute(read, [str(path)]).fetchall())
+        assert ("zoë" in text) == (path.name == "names.parquet")
+        assert "ben" not in text
+        assert "eve" not in text
+
+
+def test_sealed_again_it_is_the_same_and_its_files_have_the_same_bytes(books: None, directory: Path) -> None:
+    first = sealed()
+    assert sealed().pk == first.pk
+    digests = set(first.files.values_list("kind", "tenant", "sha256"))
+    unseal.unseal_month(month=MARCH)
+    assert list(directory.iterdir()) == []
+    assert not SealedMonth.objects.exists()
+    assert set(sealed().files.values_list("kind", "tenant", "sha256")) == digests
+
+
+def test_rows_that_are_gone_come_back_digit_for_digit(books: None) -> None:
+    sums, before = prove(), rows()
+    sealed()
+    lose_rows()
+    assert not RatedJob.objects.exists()
+    loaded = unseal.unseal_month(month=MARCH)
+    assert loaded == {"records": 4, "revisions": 0, "jobs": 3, "rated": 4}
+    assert rows() == before
+    assert prove() == sums
+    assert not SealedMonth.objects.exists()
+
+
+def test_one_record_comes_back_alone_and_the_month_stays_sealed(books: None) -> None:
+    record = RatedJob.objects.get(job_id="1").record_id
+    before = {
+        kind: [row for row in every if record in (row.get("record_id"), row.get("id"))]
+        for kind, every in rows().items()
+    }
+    sealed()
+    lose_rows()
+    assert unseal.load_record(record=record) == {"records": 1, "revisions": 0, "jobs": 1, "rated": 3}
+    assert sum(unseal.load_record(record=record).values()) == 0
+    after = rows()
+    after["revisions"] = before["revisions"]  # it was superseded in another month, which is not sealed
+    assert after == before | {"rated": after["rated"]}
+    assert [row for row in after["rated"] if row["record_id"] == record] == before["rated"]
+    assert SealedMonth.objects.exists()
+
+
+def test_a_person_is_erased_without_touching_a_file_and_comes_back_as_a_number(
+    books: None, directory: Path
+) -> None:
+    sealed()
+    content = {path: path.read_bytes() for path in directory.rglob("*.parquet")}
+    assert old_rows.erase(kind="job-users", before=at("2026-05-01"), moment=NOW, reason="Yearly") == 2
+    assert {path: path.read_bytes() for path in directory.rglob("*.parquet")} == content
+    assert prove_files().broken == []
+    before = rows()
+    lose_rows()
+    unseal.unseal_month(month=MARCH)
+    assert rows() == before
+    assert not UsageRecord.objects.filter(user__in=("ben", "eve")).exists()
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda path: path.unlink(), "2026-03/records.parquet is missing"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-7]), "2026-03/records.parquet has "),
+        (
+            lambda path: path.write_bytes(path.read_bytes().replace(b"a100", b"b100")),
+            "2026-03/records.parquet was changed: its SHA-256 is another one",
+        ),
+    ],
+)
+def test_a_file_that_is_missing_cut_or_changed_is_named_and_nothing_is_loaded_from_it(
+    books: None, directory: Path, harm: Callable[[Path], Any], said: str
+) -> None:
+    sealed()
+    assert answer("prove")["checks"][-1] == {"name": NAME, "holds": True, "broken": []}
+    harm(directory / "2026-03" / "records.parquet")
+    (text,) = prove_files().broken
+    assert text.startswith(said)
+    with pytest.raises(SealError, match=said):
+        unseal.unseal_month(month=MARCH)
+    assert SealedMonth.objects.exists()
+    with pytest.raises(SystemExit):
+        answer("prove")
+
+
+def test_a_full_disk_leaves_the_month_unsealed_and_no_file_behind(books: None, directory: Path) -> None:
+    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, kept[1]))  # the program that writes has it, too
+    try:
+        with pytest.raises(SealError, match="The files of 2026-03 could not be written or read"):
+            sealed()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+    assert list(directory.iterdir()) == []
+    assert not SealedMonth.objects.exists()
+    assert sealed().files.count() == 6
+
+
+def test_what_was_changed_lately_or_is_not_billed_is_not_sealed(books: None) -> None:
+    with pytest.raises(SealError, match=r"It was changed last on 2030-01-01: it may be sealed 18 months"):
+        seal.seal_month(month=MARCH, moment=NOW, quiet_months=18)
+    with pytest.raises(SealError, match="2026-02 has no usage records: there is nothing to seal"):
+        seal.seal_month(month=date(2026, 2, 1), moment=NOW, quiet_months=12)
+    a_job_more = a_job(job_id="9", submitted="2026-03-09 10:00", started="2026-03-09 10:00", ended=None,
+                       state="RUNNING", seen_until="2026-03-09 12:00")  # fmt: skip
+    ingest(Cluster.objects.get(), a_job_more, as_of="2026-04-02")
+    prove()
+    assert [str(blocker) for blocker in state().blockers] == [
+        "1 of its jobs have not ended.",
+        "Usage in it is not billed yet, or has no price.",
+    ]
+    with pytest.raises(SealError, match="1 of its jobs have not ended"):
+        sealed()
+
+
+def test_a_late_fact_corrects_as_ever_and_the_month_says_that_it_was_changed_since(books: None) -> None:
+    sealed()
+    assert answer("seal_month")["months"][0]["state"] == "sealed"
+    ingest(
+        Cluster.objects.get(),
+        a_job(job_id="7", user="ben", started="2026-03-05 10:00", ended="2026-03-05 11:00"),
+    )
+    checks.prove(moment=NOW)
+    assert state().changed
+    assert prove_files().broken == []
+
+
+def test_the_commands_say_first_what_they_would_do(books: None, directory: Path, settings: Any) -> None:
+    checks.prove(moment=NOW)
+    with pytest.raises(RefusedError, match="It was changed last on 2030-01-01"):
+        answer("seal_month", "2026-03", "--yes")
+    settings.CLUSTERTAB_SEAL_AFTER_MONTHS = -60  # stories import in 2030
+    assert answer("seal_month", "2026-03")["state"] == "ready"
+    assert not directory.exists()
+    done = answer("seal_month", "2026-03", "--yes")
+    assert (done["records"], done["files"], done["blockers"]) == (4, 6, [])
+    assert answer("unseal_month", "2026-03")["unsealed"] is False
+    assert prove_files().broken == []
+    assert sum(answer("unseal_month", "2026-03", "--yes")["loaded"].values()) == 0
+    with pytest.raises(RefusedError, match="2026-03 is not sealed"):
+        answer("unseal_month", "2026-03", "--yes")
+
+
+def test_without_a_directory_no_month_is_sealed(books: None, settings: Any) -> None:
+    settings.CLUSTERTAB_SEALED_MONTHS = None
+    with pytest.raises(RefusedError, match="SEALED_MONTHS_DIRECTORY is not set"):
+        answer("seal_month", "2026-03", "--yes")
