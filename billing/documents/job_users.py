@@ -3,82 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import pgtrigger
 from django.db import connection, transaction
 
 from clusters import ledger
 from portal.core.tenants.models import Tenant
+from portal.sql_files import Statements
 
+sql = Statements(__file__, "job_users.sql")
 SLICE = 10_000  # records renamed by one statement
 _WALLETS = ("billing_wallettotal", "billing_wallet")
 """Each user may have one, and what is charged to it has to go on finding it."""
 _FINDINGS = ("billing_wastefinding", "billing_servicecredit")
 """Of jobs, which name their users."""
 
-_NUMBER = """
-INSERT INTO billing_jobuser (tenant_id, name)
-SELECT DISTINCT u.tenant_id, u."user" FROM {table} u WHERE u.tenant_id = %s AND u."user" <> ''
-  AND NOT EXISTS (SELECT FROM billing_jobuser p WHERE p.tenant_id = u.tenant_id AND p.name = u."user")
-ORDER BY 2 ON CONFLICT DO NOTHING
-"""
 _RENAME = """
 UPDATE {table} u SET "user" = erased_user(p.id) FROM billing_jobuser p
-WHERE u.tenant_id = %s AND p.tenant_id = u.tenant_id AND p.name = u."user" AND p.name <> erased_user(p.id)
-  AND p.name = ANY (coalesce(%s::text[], ARRAY[p.name]))
+WHERE u.tenant_id = %s AND p.tenant_id = u.tenant_id AND p.name = u."user" AND p.name = ANY (%s::text[])
+  AND p.name <> erased_user(p.id)
 """
-_SERIES_DIGESTS = """
-UPDATE billing_usageseries s SET digest = d.digest FROM (
-    SELECT id, series_digest(project_id, resource, price_id, share_den, label_digest(
-               usage_label("user", account, cluster, gpu_model, queue, qos, state))) AS digest
-    FROM billing_usageseries WHERE tenant_id = %s
-) d WHERE d.id = s.id AND d.digest <> s.digest
-"""
-# Sums by user, which a worker computes again.
-_EFFICIENCY = "DELETE FROM billing_efficiencysnapshot WHERE tenant_id = %s"
-_FORGET = """
-UPDATE billing_jobuser p SET name = erased_user(p.id) WHERE p.tenant_id = %s AND p.name <> erased_user(p.id)
-  AND p.name = ANY (coalesce(%s::text[], ARRAY[p.name]))
+# Jobs have an index for each kind of the tenant's, and none for both.
+_RENAME_JOBS = """
+UPDATE billing_ratedjob u SET "user" = erased_user(p.id) FROM billing_jobuser p
+WHERE (u.tenant_id = %s AND u.meter = '' OR u.tenant_id = %s AND u.meter <> '') AND p.tenant_id = u.tenant_id
+  AND p.name = u."user" AND p.name = ANY (%s::text[]) AND p.name <> erased_user(p.id)
 """
 
-# What is another tenant's too names its people, as long as that one does.
-_RECORDS = """
-SELECT j.record_id, erased_user(p.id)
-FROM billing_ratedjob j JOIN billing_jobuser p ON p.tenant_id = j.tenant_id AND p.name = j."user"
-WHERE j.tenant_id = %s AND p.name <> erased_user(p.id)
-  AND p.name = ANY (coalesce(%s::text[], ARRAY[p.name])) AND NOT EXISTS (
-    SELECT FROM billing_ratedjob o
-    WHERE o.record_id = j.record_id AND o.tenant_id <> j.tenant_id AND o."user" = p.name)
-"""
+
+class InactiveUser(NamedTuple):
+    tenant_id: int
+    name: str
+
+
+def list_inactive(
+    before: datetime, *, tenant_id: int | None = None, names: Sequence[str] | None = None
+) -> list[InactiveUser]:
+    """Users whose jobs all ended before and whom nothing else names, by tenant; of one tenant or these names alone."""
+    values = {
+        "before": int(before.timestamp()),
+        "tenant": tenant_id,
+        "names": None if names is None else list(names),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(sql.INACTIVE, values)
+        return [InactiveUser(*row) for row in cursor]
 
 
 def number_users(tenant_id: int) -> None:
     """Give each user that anything was billed for a number; whoever has one keeps it."""
     with connection.cursor() as cursor:
-        cursor.execute(_NUMBER.format(table="billing_usageseries"), [tenant_id])
+        cursor.execute(sql.NUMBER_BILLED, {"tenant": tenant_id})
 
 
 @transaction.atomic
 def erase_users(tenant: Tenant, *, names: Sequence[str] | None = None) -> int:
     """Replace the names of the users of the tenant's jobs by their numbers, everywhere; how many. Again, none is left.
 
-    `names`: of these users alone. Digests, signatures and sums stay: what is signed has the numbers alone. For a caller
-    that holds the tenant's lock.
+    `names`: of these users alone. Digests, signatures and sums stay: what is signed has the numbers alone. A block that
+    stands keeps its user, whose jobs it has to release. For a caller that holds the tenant's lock.
     """
-    values = [tenant.pk, None if names is None else list(names)]
+    users = list(names) if names is not None else _list_users(tenant)
+    values: dict[str, Any] = {"tenant": tenant.pk, "names": users}
     trigger = "billing.RatedJob:billed_job_is_kept_before_it_changes"
     with connection.cursor() as cursor:
-        for table in ("billing_ratedjob", "billing_billedjob", *_WALLETS):
-            cursor.execute(_NUMBER.format(table=table), [tenant.pk])
-        number_users(tenant.pk)
-        cursor.execute(_RECORDS, values)
-        while rows := cursor.fetchmany(SLICE):
-            ledger.rename_users(rows)
+        cursor.execute(sql.NUMBER, values)
+        with connection.chunked_cursor() as records:
+            records.execute(sql.RECORDS, values)
+            while rows := records.fetchmany(SLICE):
+                ledger.rename_users(rows)
         with pgtrigger.ignore(trigger):  # the old name is not to be kept
-            cursor.execute(_RENAME.format(table="billing_ratedjob"), values)
-        for table in ("billing_billedjob", "billing_usageseries", *_WALLETS, *_FINDINGS):
-            cursor.execute(_RENAME.format(table=table), values)
-        cursor.execute(_SERIES_DIGESTS, [tenant.pk])
-        cursor.execute(_EFFICIENCY, [tenant.pk])
-        cursor.execute(_FORGET, values)
+            cursor.execute(_RENAME_JOBS, [tenant.pk, tenant.pk, users])
+        for table in ("billing_billedjob", "billing_quota", *_WALLETS, *_FINDINGS):
+            cursor.execute(_RENAME.format(table=table), [tenant.pk, users])
+        for statement in (sql.RENAME_BLOCKS, sql.RENAME_SERIES, sql.FORGET_EFFICIENCY, sql.FORGET):
+            cursor.execute(statement, values)
         return int(cursor.rowcount)
+
+
+def _list_users(tenant: Tenant) -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql.USERS, {"tenant": tenant.pk})
+        return [name for (name,) in cursor]

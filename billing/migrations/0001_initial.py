@@ -1,6 +1,7 @@
 import datetime
 import django.contrib.postgres.constraints
 import django.contrib.postgres.fields
+import django.contrib.postgres.indexes
 import django.core.serializers.json
 import django.core.validators
 import django.db.models.deletion
@@ -2161,7 +2162,7 @@ class Migration(migrations.Migration):
                         ('distributed', models.BooleanField(default=False, help_text='Those who get it later, and operators, have a delivery of it each.')),
                     ],
                     options={
-                        'indexes': [models.Index(models.F('not_before'), models.F('id'), condition=models.Q(('state', 'waiting')), name='notices_to_send'), models.Index(models.F('tenant'), models.F('sent_at'), name='notices_by_when_sent'), models.Index(models.F('id'), condition=models.Q(('distributed', False), ('state', 'waiting')), name='notices_to_distribute')],
+                        'indexes': [models.Index(models.F('not_before'), models.F('id'), condition=models.Q(('state', 'waiting')), name='notices_to_send'), models.Index(models.F('tenant'), models.F('sent_at'), name='notices_by_when_sent'), models.Index(models.F('id'), condition=models.Q(('distributed', False), ('state', 'waiting')), name='notices_to_distribute'), django.contrib.postgres.indexes.GinIndex(fields=['to'], name='notices_by_address')],
                         'constraints': [models.CheckConstraint(condition=models.Q(('state__in', ['waiting', 'sending', 'sent', 'drafted', 'skipped', 'failed']), ('kind__in', ['refused', 'confirm', 'top-up', 'card-gone', 'card-expires', 'card-expired', 'past-due', 'reminder', 'announce', 'suspended', 'restored', 'invoice', 'credit-note', 'receipt', 'refund', 'quota', 'quota-ending', 'waste'])), name='notice_is_of_a_known_kind'), models.CheckConstraint(condition=models.Q(models.Q(('state__in', ['sending', 'sent', 'drafted']), _negated=True), models.Q(('sent_at__isnull', False), models.Q(('subject', ''), _negated=True), models.Q(('text', ''), _negated=True)), _connector='OR'), name='notice_stays_as_sent')],
                     },
                 ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy
@@ -102,6 +103,7 @@ class Notice(OutgoingEmail):
             models.Index("not_before", "id", condition=Q(state="waiting"), name="notices_to_send"),
             models.Index("tenant", "sent_at", name="notices_by_when_sent"),
             models.Index("id", condition=Q(state="waiting", distributed=False), name="notices_to_distribute"),
+            GinIndex(fields=["to"], name="notices_by_address"),  # who take their data along
         ]
 
     def __str__(self) -> str:

@@ -34,7 +34,7 @@ from portal.api.problems import (
 from portal.core import replica
 from portal.core.audit.actor import acting_as
 from portal.core.tenants.models import Tenant
-from portal.core.tenants.scope import acting_scope, tenant_scope
+from portal.core.tenants.scope import acting_scope, limit_queries, tenant_scope
 from portal.sentences import sentence
 
 READS = replica.READS
@@ -179,8 +179,7 @@ class Endpoint(APIView):
                 yield
             return
         with transaction.atomic():
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT set_config('statement_timeout', %s, true)", [self.longest_query])
+            limit_queries(self.longest_query)
             with self._scope():
                 yield
             if self.query.get("dry_run"):

@@ -32,6 +32,7 @@ class Work(IntEnum):
     SIGNING_UP = 0x516A
     IMPORTING_BILLS = 0xB111
     EXPORTING = 0xE4907  # what is stored of one person
+    EXPORT_PLACE = 0xE4908  # one of those in which people are exported at once
     SEALING = 0x5EA1
 
 

@@ -26,6 +26,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from portal.env import ROOT
 from portal.instance import postgres_programs
+from portal.ops.private_files import private_file
 
 PROGRAMS = ("pg_dump", "pg_restore")
 VARIABLES = (
@@ -76,15 +77,13 @@ def dump(url: str, file: Path) -> int:
 
     Raises BackupError.
     """
-    part = file.with_name(f"{file.name}.part")
     try:
-        part.unlink(missing_ok=True)
-        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        with private_file(file) as part:
+            # Row level security binds whoever dumps; the role of operators, of which both logins are members, sees all.
+            options = ("--enable-row-security", "--format=custom", "--no-owner", f"--file={part}")
+            _program("pg_dump", url, *options)
     except OSError as error:
-        raise BackupError(f"{part} cannot be written: {error.strerror}.") from error
-    # Row level security binds whoever dumps; the role of operators, of which both logins are members, sees every row.
-    _program("pg_dump", url, "--enable-row-security", "--format=custom", "--no-owner", f"--file={part}")
-    part.replace(file)
+        raise BackupError(f"{file} cannot be written: {error.strerror}.") from error
     return file.stat().st_size
 
 
@@ -197,15 +196,15 @@ def _connected(url: str) -> Iterator[psycopg.Connection[tuple[int]]]:
         with psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
             yield connection
     except psycopg.OperationalError as error:
-        raise BackupError(f"The database does not answer: {_first_line(str(error))}") from error
+        raise BackupError(f"The database does not answer: {last_line(str(error))}") from error
 
 
 def _program(name: str, url: str, *options: str) -> None:
-    """One of PostgreSQL's programs, to its end. Raises BackupError with its own first sentence."""
+    """One of PostgreSQL's programs, to its end. Raises BackupError with its own last line."""
     environ = os.environ | {LIBPQ[key]: value for key, value in _names(url).items() if key in LIBPQ}
     done = subprocess.run([_path_of(name), *options], env=environ, capture_output=True, text=True)
     if done.returncode:
-        raise BackupError(f"{name} failed: {_first_line(done.stderr)}")
+        raise BackupError(f"{name} failed: {last_line(done.stderr)}")
 
 
 def _path_of(name: str) -> str:
@@ -226,11 +225,12 @@ def run_command(url: str, *command: str, codes: tuple[int, ...] = (0,)) -> dict[
     words = [sys.executable, str(ROOT / "manage.py"), *command, "--json"]
     done = subprocess.run(words, env=environ, cwd=ROOT, capture_output=True, text=True)
     if done.returncode not in codes:
-        raise BackupError(_first_line(done.stderr))
+        raise BackupError(last_line(done.stderr))
     payload: dict[str, Any] = json.loads(done.stdout)
     return payload
 
 
-def _first_line(text: str) -> str:
+def last_line(text: str) -> str:
+    """What a program says last is its reason."""
     lines = text.strip().splitlines()
-    return lines[-1].strip() if lines else "it gave no reason."
+    return lines[-1].strip() if lines else "it gave no reason"

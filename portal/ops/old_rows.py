@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from allauth.usersessions.models import UserSession
 from django.contrib.sessions.models import Session
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from billing.catalog.tenant_lock import lock
@@ -23,23 +23,9 @@ from portal.core.outbox.models import OutboxMessage
 from portal.core.tenants.models import Tenant
 
 SLICE = 5_000  # rows of one transaction
-USERS = 50  # of one tenant, whose jobs one transaction renames
+USERS = 1_000  # of one tenant, whose jobs and history one transaction reads once
 MAIL_SERVER = "What the mail server said of its address is erased."
 ON_THEIR_WAY = (NoticeState.WAITING, NoticeState.SENDING)
-
-_USERS = """
-SELECT j.tenant_id, j."user" FROM billing_ratedjob j
-WHERE j."user" <> '' AND j.tenant_id = coalesce(%(tenant)s, j.tenant_id)
-  AND j."user" = ANY (coalesce(%(names)s::text[], ARRAY[j."user"])) AND NOT EXISTS (
-    SELECT FROM billing_jobuser p WHERE p.tenant_id = j.tenant_id AND p.name = j."user" AND p.name = erased_user(p.id))
-GROUP BY j.tenant_id, j."user"
-HAVING bool_and(j.ended < %(before)s) AND bool_and(j.ended IS NOT NULL) AND NOT EXISTS (
-    SELECT FROM tenants_membership m WHERE m.tenant_id = j.tenant_id AND j."user" = ANY (m.scheduler_users))
-  AND NOT EXISTS (SELECT FROM billing_wallet w WHERE w.tenant_id = j.tenant_id AND w."user" = j."user")
-  AND NOT EXISTS (SELECT FROM billing_quota q WHERE q.tenant_id = j.tenant_id AND q."user" = j."user")
-  AND NOT EXISTS (SELECT FROM billing_quotablock b WHERE b.tenant_id = j.tenant_id AND b."user" = j."user")
-ORDER BY j.tenant_id, j."user"
-"""
 
 
 class Erasable(Protocol):
@@ -66,33 +52,27 @@ class Rows:
 
 
 class JobUsers:
-    """Users of a tenant's jobs, all of which ended before; whom a member, wallet, budget or block names stays.
+    """Users of a tenant's jobs, all of which ended before; whom a member, a wallet or a standing budget names stays.
 
     A tenant that is not left goes on with those: a wallet under a number would no longer be found, and another be
     opened for whoever comes back.
     """
 
     def count(self, before: datetime) -> int:
-        return len(self._names(before))
+        return len(job_users.list_inactive(before))
 
     def slices(self, before: datetime) -> Iterator[Callable[[], int]]:
-        for tenant, rows in groupby(self._names(before), key=lambda row: row[0]):
-            names = [name for _, name in rows]
+        for tenant, rows in groupby(job_users.list_inactive(before), key=lambda user: user.tenant_id):
+            names = [user.name for user in rows]
             for first in range(0, len(names), USERS):
                 yield partial(self._erase, before, tenant, names[first : first + USERS])
-
-    def _names(
-        self, before: datetime, tenant: int | None = None, names: list[str] | None = None
-    ) -> list[tuple[int, str]]:
-        with connection.cursor() as cursor:
-            cursor.execute(_USERS, {"before": int(before.timestamp()), "tenant": tenant, "names": names})
-            rows: list[tuple[int, str]] = cursor.fetchall()
-            return rows
 
     def _erase(self, before: datetime, tenant: int, names: list[str]) -> int:
         """Under the tenant's lock, those of them who have not come back meanwhile; from the history, too."""
         locked = lock(Tenant.objects.get(pk=tenant))
-        names = [name for _, name in self._names(before, tenant, names)]
+        names = [user.name for user in job_users.list_inactive(before, tenant_id=tenant, names=names)]
+        if not names:
+            return 0
         erased = job_users.erase_users(locked, names=names)
         erase_names(tenant_id=tenant, names=names)
         return erased

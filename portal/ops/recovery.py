@@ -25,7 +25,7 @@ import psycopg
 
 from portal.instance import postgres_programs
 from portal.ops import wal_archive
-from portal.ops.backups import BackupError
+from portal.ops.backups import BackupError, last_line
 from portal.ops.processes import die_with_parent
 
 WAIT = 0.1  # seconds between two looks at the server
@@ -131,7 +131,7 @@ def _copy(base: Path, directory: Path) -> None:
             ["cp", "-a", "--reflink=auto", f"{base}/.", str(directory)], capture_output=True, text=True
         )
         if done.returncode:
-            raise BackupError(f"{base} cannot be copied: {_last_line(done.stderr)}")
+            raise BackupError(f"{base} cannot be copied: {last_line(done.stderr)}")
         directory.chmod(0o700)
         (directory / "standby.signal").unlink(missing_ok=True)  # it would wait for more for ever
         mark = directory / "recovery.signal"
@@ -197,7 +197,7 @@ def _failure(log: str, at: datetime | None) -> str:
         return f"The archive does not reach {at:%Y-%m-%d %H:%M:%S} UTC: {until}."
     fatal = [line.partition("FATAL:")[2].strip() for line in lines if "FATAL:" in line]
     reasons = [reason for reason in fatal if not reason.startswith("the database system is")]  # said to us
-    return f"The database cannot be recovered: {(reasons or [_last_line(log)])[-1]}."
+    return f"The database cannot be recovered: {(reasons or [last_line(log)])[-1]}."
 
 
 def _last_change(url: str) -> datetime | None:
@@ -213,9 +213,9 @@ def _ask(url: str, statement: str, *, is_ready: bool) -> tuple[Any, ...] | None:
             return connection.execute(statement.encode()).fetchone()
     except psycopg.OperationalError as error:
         if "does not exist" in str(error):  # of the role or the database
-            raise BackupError(f"DATABASE_URL is not of this backup: {_last_line(str(error))}.") from error
+            raise BackupError(f"DATABASE_URL is not of this backup: {last_line(str(error))}.") from error
         if is_ready:
-            raise BackupError(f"The recovered server refuses us: {_last_line(str(error))}.") from error
+            raise BackupError(f"The recovered server refuses us: {last_line(str(error))}.") from error
         return None
 
 
@@ -241,7 +241,3 @@ def _programs(base: Path) -> Path:
     raise BackupError(
         f"The server of PostgreSQL {version} is not installed here: do this where postgresql-{version} is."
     )
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["it gave no reason"])[-1].strip()

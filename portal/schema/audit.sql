@@ -151,30 +151,26 @@ CREATE TRIGGER history_is_written_by_triggers BEFORE INSERT OR TRUNCATE ON audit
 CREATE TRIGGER numbers_are_given_by_triggers BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON audit_commit
     FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse();
 
--- The values of these columns as they are after people were erased. An empty value names nobody and stays.
-CREATE FUNCTION audit_erased(value jsonb, columns text[]) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN value IS NULL THEN NULL ELSE (
-        SELECT jsonb_object_agg(key, CASE
-            WHEN key = ANY (columns) AND e.value NOT IN ('null', '""', '[]', '{}') THEN '"(erased)"' ELSE e.value END)
-        FROM jsonb_each(value) e) END
+-- What an entry says after people were erased from these columns: whoever stands there, or where `names` are given, values
+-- that are one of them, or a list with one. An empty value names nobody and stays.
+CREATE FUNCTION audit_erased(value jsonb, columns text[], names text[]) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+    SELECT value || coalesce((
+        SELECT jsonb_object_agg(e.key, '(erased)') FROM jsonb_each(value) e
+        WHERE e.key = ANY (columns)
+          AND CASE WHEN names IS NULL THEN e.value NOT IN ('null', '""', '[]', '{}') ELSE e.value ?| names END), '{}')
 $$;
 
--- Erase these columns from the entries of a tenant's rows of one table.
-CREATE FUNCTION audit_erase(relation text, tenant bigint, columns text[]) RETURNS void LANGUAGE sql AS $$
-    UPDATE audit_entry SET before = audit_erased(before, columns), after = audit_erased(after, columns)
-    WHERE "table" = relation AND tenant_id = tenant
-      AND (before IS DISTINCT FROM audit_erased(before, columns) OR after IS DISTINCT FROM audit_erased(after, columns))
-$$;
--- The same of values that are one of these names, or a list with one.
-CREATE FUNCTION audit_naming(value jsonb, columns text[], names text[]) RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
-    SELECT array_agg(e.key) FROM jsonb_each(value) e WHERE e.key = ANY (columns) AND e.value ?| names
-$$;
-CREATE FUNCTION audit_erase_names(relation text, tenant bigint, columns text[], names text[]) RETURNS void
-LANGUAGE sql AS $$
-    UPDATE audit_entry SET before = audit_erased(before, coalesce(audit_naming(before, columns, names), '{}')),
-                           after = audit_erased(after, coalesce(audit_naming(after, columns, names), '{}'))
-    WHERE "table" = relation AND tenant_id = tenant
-      AND (audit_naming(before, columns, names) IS NOT NULL OR audit_naming(after, columns, names) IS NOT NULL)
+-- Erase people from a tenant's entries. `personal`: by table the columns that they stand in.
+CREATE FUNCTION audit_erase(tenant bigint, personal jsonb, names text[]) RETURNS void LANGUAGE sql AS $$
+    UPDATE audit_entry e
+    SET before = audit_erased(before, p.columns, names), after = audit_erased(after, p.columns, names)
+    FROM (
+        SELECT key AS relation, ARRAY(SELECT jsonb_array_elements_text(value)) AS columns FROM jsonb_each(personal)
+    ) p
+    WHERE e.tenant_id = tenant AND e."table" = p.relation
+      AND (before ?| p.columns OR after ?| p.columns)  -- cheap: most entries are of other columns
+      AND (before IS DISTINCT FROM audit_erased(before, p.columns, names)
+           OR after IS DISTINCT FROM audit_erased(after, p.columns, names))
 $$;
 CREATE FUNCTION audit_erase_authors(emails text[], erased text) RETURNS void LANGUAGE sql AS $$
     UPDATE audit_entry SET who = erased WHERE who = ANY (emails)

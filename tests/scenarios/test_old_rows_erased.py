@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from allauth.usersessions.models import UserSession
 from django.contrib.sessions.models import Session
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from billing.models import Erasure, InvoiceDocument, Notice, NoticeState, RatedJob, WalletScope
+from billing.documents import job_users
+from billing.models import (
+    EfficiencySnapshot,
+    Erasure,
+    InvoiceDocument,
+    Notice,
+    NoticeDelivery,
+    NoticeState,
+    OperatorDelivery,
+    Quota,
+    QuotaBlock,
+    QuotaMeasure,
+    RatedJob,
+    WalletScope,
+)
+from billing.quotas import quotas
+from billing.quotas.quotas import Setter
 from billing.wallets import wallet_terms
 from billing.wallets.booking import Owner, wallet_of
 from clusters.models import Quarantined
@@ -18,7 +38,8 @@ from portal.core.tenants.models import Membership
 from portal.ops import old_rows
 from portal.ops.cli import BadInputError
 from portal.ops.retention import years_before
-from tests.builders import a_cluster, a_job, a_person, a_plan, a_tenant, at, ingest, own
+from tests.builders import a_cluster, a_job, a_person, a_plan, a_tenant, an_operator, at, ingest, own
+from tests.quota_stories import a_quota
 from tests.scenarios.real import run
 from tests.scenarios.test_people_erased import tables_naming
 from tests.stories import close, prove
@@ -95,6 +116,57 @@ def test_whom_a_wallet_names_keeps_it_and_whom_a_member_named_once_is_erased_fro
     assert RatedJob.objects.filter(user="kim.pays").exists()
 
 
+def test_whom_a_standing_budget_names_stays_and_of_ended_budgets_and_blocks_names_are_erased() -> None:
+    cluster, tenant = a_cluster(), a_tenant(plan=a_plan())
+    own(tenant, cluster, "vision")
+    march = {"started": "2026-03-02 10:00", "ended": "2026-03-02 11:00"}
+    ingest(cluster, *(a_job(user=user, **march) for user in ("zoe.gone", "kim.spends")), as_of="2026-05-02")
+    hours: dict[str, Any] = {"measure": QuotaMeasure.GPU_HOURS}
+    zoes = a_quota(tenant, "zoes", user="zoe.gone", **hours)
+    kims = a_quota(tenant, "kims", user="kim.spends", **hours)
+    block = QuotaBlock.objects.create(
+        tenant=tenant, quota=zoes, account=cluster.accounts.get(), submits=False, holds=True, user="zoe.gone",
+        state="blocked", why="budget zoes of vision-lab", began_at=at("2026-03-03"), next_at=at("2026-03-03"),
+    )  # fmt: skip
+    quotas.end_quota(tenant=tenant, name="zoes", by=Setter.OPERATOR, moment=at("2026-03-04"))
+    assert erase("job-users") == 0  # the block has to be lifted yet
+    QuotaBlock.objects.update(state="lifted", ended_at=at("2026-03-05"))
+
+    assert erase("job-users") == 1
+    assert tables_naming("zoe.gone") == set()
+    for row in (zoes, kims, block):
+        row.refresh_from_db()
+    assert zoes.user == block.user == RatedJob.objects.exclude(user="kim.spends").get().user
+    assert kims.user == "kim.spends"
+    ended = AuditEntry.objects.of_table(Quota).filter(key=str(zoes.pk)).latest("pk")
+    assert ended.changes == [("user", "(erased)", zoes.user)]
+
+
+def test_jobs_of_one_tenant_are_read_by_its_indexes() -> None:
+    """There is one for jobs and one for sums of meters: without them each slice would read the jobs of all tenants."""
+    cluster = a_cluster()
+    tenant = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
+    a_tenant("speech-lab", plan=a_plan("speech"), accounts=[(cluster, "speech")])
+    march = {"started": "2026-03-02 10:00", "ended": "2026-03-02 12:00"}
+    others = (a_job(job_id=str(number), account="speech", **march) for number in range(1_000))
+    ingest(cluster, a_job(job_id="zoes", user="zoe.gone", **march), *others, as_of="2026-05-02")
+    with CaptureQueriesContext(connection) as queries:
+        job_users.list_inactive(BEFORE, tenant_id=tenant.pk, names=["zoe.gone"])
+        job_users.erase_users(tenant, names=["zoe.gone"])
+        job_users.erase_users(tenant)
+    texts = [query["sql"].rpartition(";")[2] for query in queries]  # before it a trigger is turned off
+    read = [text for text in texts if re.search("(FROM|UPDATE) billing_ratedjob", text)]
+    assert len(read) == 6
+    for statement in read:
+        assert re.search(r"meter = ''\s+OR .*meter <> ''", statement, re.DOTALL), statement
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "ANALYZE billing_ratedjob; SET LOCAL enable_bitmapscan = on; SET LOCAL enable_seqscan = off"
+        )
+        cursor.execute(f"EXPLAIN {read[0]}")
+        assert "BitmapOr" in " ".join(row for (row,) in cursor)
+
+
 def test_a_run_of_two_tenants_keeps_its_name_until_both_have_erased_it() -> None:
     cluster = a_cluster()
     tenant, other = a_tenant(plan=a_plan()), a_tenant("speech-lab", plan=a_plan("speech"))
@@ -112,6 +184,7 @@ def test_whoever_comes_back_while_it_runs_keeps_the_name() -> None:
     tenant = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
     ran = a_job(user="zoe.back", started="2026-03-02 10:00", ended="2026-03-02 12:00")
     ingest(cluster, ran, as_of="2026-05-02")
+    EfficiencySnapshot.objects.create(tenant=tenant, since=0)
     (work,) = old_rows.JobUsers().slices(BEFORE)
     ingest(
         cluster,
@@ -120,6 +193,7 @@ def test_whoever_comes_back_while_it_runs_keeps_the_name() -> None:
     )
     assert work() == 0
     assert set(RatedJob.objects.filter(tenant=tenant).values_list("user", flat=True)) == {"zoe.back"}
+    assert EfficiencySnapshot.objects.exists()  # whose sums are still of the same names
 
 
 def rows_of_each_kind() -> None:
@@ -135,8 +209,19 @@ def rows_of_each_kind() -> None:
             sent_at=created, to=["ann@vision.example"], subject="Invoice", text="Due",
             refused={"ann@vision.example": "550"},
         )  # fmt: skip
+    ann, op = a_person("ann@vision.example", tenant), an_operator()
+    for notice in Notice.objects.all():
+        sent: dict[str, Any] = {
+            "notice": notice, "created_at": notice.created_at, "not_before": notice.created_at, "sent_at": NOW,
+            "state": notice.state, "waits_for": "digest", "subject": "Digest",
+        }  # fmt: skip
+        NoticeDelivery.objects.create(tenant=tenant, user=ann, **sent)
+        OperatorDelivery.objects.create(user=op, **sent)
     for key, expires in (("old", old), ("new", NOW)):
         Session.objects.create(session_key=key, session_data="", expire_date=expires)
+        UserSession.objects.create(
+            user=ann, session_key=key, ip="192.0.2.17", user_agent="Firefox", last_seen_at=expires
+        )
     for done in (old, NOW, None):
         OutboxMessage.objects.create(
             task="tests.x", kwargs={}, created_at=old, available_at=old, done_at=done
@@ -153,18 +238,22 @@ def rows_of_each_kind() -> None:
         )
 
 
-KINDS = ("notices", "sessions", "outbox", "quarantine")
+KINDS = {"notices": 1, "deliveries": 2, "sessions": 2, "outbox": 1, "quarantine": 1}
 
 
 def test_what_is_old_and_over_is_erased_and_what_waits_or_is_new_stays() -> None:
     rows_of_each_kind()
-    for kind in KINDS:
-        assert old_rows.count(kind=kind, before=BEFORE) == erase(kind) == 1, kind
+    assert {"job-users", *KINDS} == {*old_rows.ERASABLE}
+    for kind, rows in KINDS.items():
+        assert old_rows.count(kind=kind, before=BEFORE) == erase(kind) == rows, kind
         assert old_rows.count(kind=kind, before=BEFORE) == erase(kind) == 0, kind
     addresses = dict(Notice.objects.values_list("key", "to"))
     assert addresses == {"old": [], "waits": ["ann@vision.example"], "new": ["ann@vision.example"]}
     assert Notice.objects.get(key="old").text == "Due"
-    assert set(Session.objects.values_list("session_key", flat=True)) == {"new"}
+    for deliveries in (NoticeDelivery.objects, OperatorDelivery.objects):
+        assert set(deliveries.values_list("notice__key", flat=True)) == {"waits", "new"}
+    for sessions in (Session.objects, UserSession.objects):
+        assert set(sessions.values_list("session_key", flat=True)) == {"new"}
     assert OutboxMessage.objects.filter(task="tests.x").count() == 2
     assert dict(Quarantined.objects.values_list("digest", "raw")) == {"a": "", "b": "zoe|17", "c": "zoe|17"}
 

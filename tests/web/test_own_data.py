@@ -21,6 +21,8 @@ from tests.scenarios.test_person_exported import BEN, ben_of_two_labs
 pytestmark = pytest.mark.django_db
 
 TOO_MUCH = "There is too much under your name for this page: ask the operators for your data."
+TOO_LONG = "Reading your data took too long: ask the operators for it."
+OTHERS = "Other people&#x27;s data is being written: try again in a minute."
 
 
 @pytest.fixture
@@ -57,7 +59,16 @@ def test_a_person_whose_data_takes_too_long_or_is_being_written_reads_why(
         assert "Your data is being written already: wait for that download." in shown
     monkeypatch.setattr(own_data, "LONGEST_QUERY", "200ms")
     monkeypatch.setattr(person_data, "pack", lambda *_: connection.cursor().execute("SELECT pg_sleep(30)"))
-    assert TOO_MUCH in client.post("/your-data/", follow=True).content.decode()
+    assert TOO_LONG in client.post("/your-data/", follow=True).content.decode()
+
+
+def test_two_people_at_once_download_theirs(ben: User, client: Client, database_url: str) -> None:
+    client.force_login(ben)
+    with psycopg.connect(database_url) as other:
+        for place, answer in ((1, "PK"), (0, OTHERS)):
+            other.execute("SELECT pg_advisory_xact_lock(%s, %s)", [int(Work.EXPORT_PLACE), place])
+            response = client.post("/your-data/", follow=True)
+            assert answer in response.getvalue().decode("latin-1")
 
 
 def test_it_is_proved_again_who_asks(ben: User, client: Client, settings: Any) -> None:

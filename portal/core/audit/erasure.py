@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from django.db import connection
@@ -9,6 +10,8 @@ from django.db import connection
 from portal.core.audit.tracking import TRACKED
 
 WHO = "an erased person"
+USER_NAMES = {"user", "scheduler_users"}
+"""Personal fields with user names of schedulers."""
 
 
 def erase_people(*, tenant_id: int, emails: Sequence[str]) -> None:
@@ -17,25 +20,23 @@ def erase_people(*, tenant_id: int, emails: Sequence[str]) -> None:
     A value that is not empty becomes "(erased)". Again, there is nothing left to erase. For a caller that has erased
     the rows themselves in the same transaction, since doing that writes history too.
     """
+    personal = {tracked.table: tracked.columns(tracked.personal) for tracked in TRACKED if tracked.tenant}
     with connection.cursor() as cursor:
-        for tracked in TRACKED:
-            if tracked.personal and tracked.tenant:
-                cursor.execute(
-                    "SELECT audit_erase(%s, %s, %s)",
-                    [tracked.table, tenant_id, tracked.columns(tracked.personal)],
-                )
+        cursor.execute("SELECT audit_erase(%s, %s::jsonb, NULL)", [tenant_id, json.dumps(personal)])
         cursor.execute("SELECT audit_erase_authors(%s, %s)", [list(emails), WHO])
 
 
 def erase_names(*, tenant_id: int, names: Sequence[str]) -> None:
-    """Erase these names from whatever the tenant's tables call personal, wherever they stand alone or in a list.
+    """Erase these user names of schedulers from the tenant's entries, wherever they stand alone or in a list.
 
-    As `erase_people`, for some of the tenant's people.
+    As `erase_people`, for some of the tenant's people. Reads the tenant's history once.
     """
+    personal = {
+        tracked.table: tracked.columns([name for name in tracked.personal if name in USER_NAMES])
+        for tracked in TRACKED
+        if tracked.tenant and USER_NAMES & {*tracked.personal}
+    }
     with connection.cursor() as cursor:
-        for tracked in TRACKED:
-            if tracked.personal and tracked.tenant:
-                cursor.execute(
-                    "SELECT audit_erase_names(%s, %s, %s, %s)",
-                    [tracked.table, tenant_id, tracked.columns(tracked.personal), list(names)],
-                )
+        cursor.execute(
+            "SELECT audit_erase(%s, %s::jsonb, %s::text[])", [tenant_id, json.dumps(personal), list(names)]
+        )

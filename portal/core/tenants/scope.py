@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SET = "SELECT set_config('role', %s, true), set_config('app.tenant_id', %s, true), set_config('app.users', %s, true)"
-_LIMIT = ", set_config('statement_timeout', %s, true)"
+_LIMIT = "set_config('statement_timeout', %s, true)"
 _settings: ContextVar[tuple[str, str, str]] = ContextVar("_settings", default=("none", "", ""))
 """Role, tenant and users of the transaction, to which it returns from a scope within it."""
 
@@ -69,7 +69,7 @@ def acting_scope(tenant: Tenant) -> Iterator[None]:
 def _set(role: str, tenant: str, users: str, longest_query: str = "") -> None:
     with connection.cursor() as cursor:
         if longest_query:
-            cursor.execute(_SET + _LIMIT, [role, tenant, users, longest_query])
+            cursor.execute(_SET + ", " + _LIMIT, [role, tenant, users, longest_query])
         else:
             cursor.execute(_SET, [role, tenant, users])
 
@@ -77,6 +77,12 @@ def _set(role: str, tenant: str, users: str, longest_query: str = "") -> None:
 def _has_failed() -> bool:
     session = connection.connection
     return session is not None and session.info.transaction_status == TransactionStatus.INERROR
+
+
+def limit_queries(longest: str) -> None:
+    """Cut off each statement of the transaction that takes longer, such as "10s"; QueryCanceled is the cause then."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT " + _LIMIT, [longest])
 
 
 def own_work_tables() -> None:

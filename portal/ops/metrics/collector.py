@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from portal.core.tenants.scope import limit_queries
 from portal.ops.metrics.families import families, queues, replication, requests
 
-PATIENCE = 10_000  # milliseconds for one query: a scrape is given up by then, and the next one is on its way
+LONGEST_QUERY = "10s"  # a scrape is given up by then, and the next one is on its way
 
 
 class Tables(Collector):
@@ -26,8 +27,7 @@ class Tables(Collector):
 
     def collect(self) -> Iterable[Metric]:
         with transaction.atomic():
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(PATIENCE)])
+            limit_queries(LONGEST_QUERY)
             yield from families(moment=self.moment, most=settings.CLUSTERTAB_METRICS_SERIES)
         yield from replication()
         yield from queues()
