@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from itertools import groupby, pairwise
+from datetime import date, datetime
+from itertools import pairwise
 from typing import Any
 
 from billing.catalog import billing_periods, third_party_payers
@@ -21,7 +21,6 @@ from billing.models import (
     Discount,
     Fee,
     Plan,
-    PlanVersion,
     Subscription,
 )
 from billing.rules.days import NEVER, Days
@@ -184,18 +183,17 @@ def of_tenants(ids: Iterable[int]) -> Mapping[int, Terms]:
     tenants = {"tenants": sorted({*ids})}
     with prepared_cursor() as cursor:
         cursor.execute(sql.SUBSCRIBED, tenants)
-        subscribed = list(instances(cursor, Subscription, Plan, Tenant, PlanVersion))
+        subscribed = list(instances(cursor, Subscription, Plan, Tenant))
     if not subscribed:
         return {}
-    terms_by_model = _load_terms({version.pk for *_, version in subscribed}, tenants)
-    stored_periods = billing_periods.list_kept({tenant.pk for _, _, tenant, _ in subscribed})
+    terms_by_model = _load_terms({pk for *_, versions, _ in subscribed for pk in versions}, tenants)
+    stored_periods = billing_periods.list_kept({tenant.pk for _, _, tenant, *_ in subscribed})
     by_tenant: dict[int, Terms] = {}
-    for _, rows in groupby(subscribed, key=lambda row: row[0].pk):
-        (subscription, *_), (plan, *_), (tenant, *_), versions = zip(*rows, strict=True)
+    for subscription, plan, tenant, versions, begins in subscribed:
         periods = stored_periods[tenant.pk]
         days = billing_periods.days_by(tenant.zone, periods)
         terms = by_tenant.setdefault(tenant.pk, Terms(tenant, days, periods))
-        spans = _spans(subscription, versions, days)
+        spans = _spans(subscription, versions, begins, days)
         terms.spans += spans
         for pk in {span.version for span in spans}:
             terms.currencies[pk] = plan.currency
@@ -225,13 +223,14 @@ def _for(by_version: Mapping[int, Sequence[Any]], version: int, tenant: Tenant) 
     return [row for row in by_version.get(version, ()) if row.tenant_id in {None, tenant.pk}]
 
 
-def _spans(subscription: Subscription, versions: Sequence[PlanVersion], days: Days) -> list[Span]:
+def _spans(
+    subscription: Subscription, versions: Sequence[int], begins: Sequence[date], days: Days
+) -> list[Span]:
     """Each version from its day's midnight until the next one's, while subscribed."""
-    borders = [*(version.effective_from for version in versions), None]
     spans = []
-    for version, (first, last) in zip(versions, pairwise(borders), strict=True):
+    for version, (first, last) in zip(versions, pairwise([*begins, None]), strict=True):
         for low, high in days.between(first, last):
             since, until = max(low, subscription.since), min(high, subscription.until or NEVER)
             if since < until:
-                spans.append(Span(version.pk, since, None if until == NEVER else until))
+                spans.append(Span(version, since, None if until == NEVER else until))
     return spans

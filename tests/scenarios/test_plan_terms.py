@@ -6,8 +6,9 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
+from django.db import connection
 
-from billing.catalog import plans, subscriptions, version_terms
+from billing.catalog import plans, subscriptions, terms, version_terms
 from billing.models import PlanVersion, Price, Settles
 from billing.rules.meters import PerUnit
 from portal.core.tenants.models import Tenant
@@ -346,3 +347,17 @@ def test_a_plan_that_billed_a_fee_keeps_its_currency_though_nobody_used_anything
     with pytest.raises(plans.PlanError, match=f"{billed_already} from 2026-03-01, so it stays"):
         plans.delete_version(version=version)
     assert closed("2026-04", vision).total.text == "100.00"  # type: ignore[union-attr]
+
+
+def test_a_subscription_is_read_once_however_many_versions_its_plan_has() -> None:
+    """1,000 tenants of a plan with 60 versions were 60,000 rows with all that is stored of plan and tenant."""
+    version = plans.new_version(
+        plan=plans.set_plan(name="club", currency="EUR"), effective_from=date(2026, 1, 1), charges=["gpu"]
+    )
+    version_terms.set_fee(version=version, name="Base fee", amount=Decimal(100))
+    _, vision = a_lab(version)
+    for month in (2, 3):
+        plans.new_version(plan=version.plan, effective_from=date(2026, month, 1), charges=["gpu"])
+    with connection.cursor() as cursor:
+        cursor.execute(terms.sql.SUBSCRIBED, {"tenants": [vision.pk]})
+        assert cursor.rowcount == 1
