@@ -116,6 +116,21 @@ def test_whom_a_wallet_names_keeps_it_and_whom_a_member_named_once_is_erased_fro
     assert RatedJob.objects.filter(user="kim.pays").exists()
 
 
+def test_the_history_is_read_once_and_a_city_of_the_same_name_stays_in_it() -> None:
+    cluster = a_cluster()
+    tenant = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
+    march = {"started": "2026-03-02 10:00", "ended": "2026-03-02 11:00"}
+    ingest(cluster, a_job(user="florence", **march), a_job(user="zoe.gone", **march), as_of="2026-05-02")
+    for city in ("florence", "Potsdam"):
+        tenant.city = city
+        tenant.save()
+    with CaptureQueriesContext(connection) as queries:
+        assert erase("job-users") == 2
+    assert len([query for query in queries if "audit_erase" in query["sql"]]) == 1
+    changes = [entry.changes for entry in AuditEntry.objects.of(tenant)]
+    assert [("city", "florence", "Potsdam")] in changes
+
+
 def test_whom_a_standing_budget_names_stays_and_of_ended_budgets_and_blocks_names_are_erased() -> None:
     cluster, tenant = a_cluster(), a_tenant(plan=a_plan())
     own(tenant, cluster, "vision")
