@@ -162,6 +162,15 @@ HELP: Final[Mapping[str, HelpText]] = {
         "explanation/amounts",
         "accrued-spend",
     ),
+    "status": HelpText(
+        gettext_noop("Data status"),
+        gettext_noop(
+            "A cluster is behind if it has not been read for two hours, or for two readings if these are further "
+            "apart. What ran meanwhile is read afterwards: delays change when you see usage, never what it costs."
+        ),
+        "how-to/run-the-portal",
+        "how-old-data-is",
+    ),
     "idle-saved": HelpText(
         gettext_noop("Saved"),
         gettext_noop(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from fractions import Fraction
 from urllib.parse import urlencode
 
@@ -14,12 +13,12 @@ from django.utils.translation import ngettext
 from billing.queries import live as reading
 from billing.queries.live import Live, OpenJob
 from billing.rules.formatting import localized
+from clusters.freshness import LATE
 from portal.core.tenants.access import Action
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.tiles import Tile
 
-LATE = timedelta(hours=2)  # that a cluster may go unread before the page says so aloud
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
 

@@ -10,6 +10,7 @@ Area = Literal[
     "overview",
     "explorer",
     "live",
+    "status",
     "jobs",
     "plan",
     "quote",

@@ -87,6 +87,7 @@ from portal.web.sign_up import sign_up
 from portal.web.sign_ups import let_leave, operator_sign_ups
 from portal.web.signing_keys import signing_keys
 from portal.web.spend_change import spend_change
+from portal.web.status import status
 from portal.web.support_views import end_support_view, support_view
 from portal.web.team import change_team, leave_team, operator_team, team_page
 from portal.web.tenant_acts import resume_tenant, suspend_tenant
@@ -115,6 +116,7 @@ tenant_patterns: list[URLPattern] = [
     path("costs/change/", spend_change, name="spend_change"),
     path("search/", tenant_search, name="tenant_search"),
     path("live/", live, name="live"),
+    path("status/", status, name="status"),
     path("jobs/", jobs, name="jobs"),
     path("plan/", own_plan, name="plan"),
     path("plan/change/", plan_change, name="plan_change"),

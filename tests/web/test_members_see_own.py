@@ -38,8 +38,8 @@ pytestmark = pytest.mark.django_db
 
 ZOE, SECRET = "zoe-lin", "moonshot"
 OWN = {
-    *("", "costs/", "costs/csv", "search/", "live/", "jobs/", "jobs/csv", "jobs/<int:record>/", "quote/"),
-    *("team/", "notifications/"),
+    *("", "costs/", "costs/csv", "search/", "live/", "status/", "jobs/", "jobs/csv", "quote/"),
+    *("jobs/<int:record>/", "team/", "notifications/"),
 }
 """The pages that show what is the reader's own, or nobody's usage; all others are not there for Ben."""
 SHOWN = {f"t/<slug:slug>/{rest}" for rest in OWN}
