@@ -15,6 +15,7 @@ from billing.payments.gateways.base import GatewayError
 from billing.rating import stale_clusters
 from clusters import pull_schedule
 from clusters.models import Cluster, UsageFile
+from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
 
 if TYPE_CHECKING:
@@ -60,19 +61,23 @@ def refresh_efficiency(*, snapshot_id: int, **_: object) -> None:
 
 
 @shared_task
-def rate_accounts(*, account_ids: list[int], **_: object) -> None:
-    """Rate all usage of the accounts again, after they changed hands."""
+def rate_accounts(*, account_ids: list[int], borders: list[int] | None = None, **_: object) -> None:
+    """Rate all usage of the accounts again, after they changed hands: 10,000 records, the rest behind what waits."""
     from billing.rating import engine
 
-    engine.rate_accounts(account_ids)
+    if rest := engine.rate_slice(account_ids, borders):
+        outbox.add("billing.tasks.rate_accounts", account_ids=account_ids, borders=rest)
 
 
 @shared_task
 def rate_tenants(*, tenant_ids: list[int], **_: object) -> None:
-    """Rate all usage of the tenants again, after a change of what they pay."""
+    """Rate all usage of the tenants again, after a change of what they pay: each by itself, by as many workers."""
     from billing.rating import engine
 
-    engine.rate_tenants(Tenant.objects.filter(pk__in=tenant_ids))
+    if len(tenant_ids) > 1:
+        outbox.add_many("billing.tasks.rate_tenants", [{"tenant_ids": [pk]} for pk in tenant_ids])
+        return
+    rate_accounts(account_ids=engine.accounts_of(Tenant.objects.filter(pk__in=tenant_ids)))
 
 
 @shared_task
@@ -105,16 +110,18 @@ def pull_due(**_: object) -> None:
 
 @shared_task
 def import_file(*, file_id: int, **_: object) -> None:
-    """Import an accounting file that came by the API, or go on with it; nothing where somebody does already."""
+    """Import a file that came by the API, or go on; then its cluster's next file waits behind those of others."""
     from billing.rating import file_imports
 
-    file_imports.import_file(file_id, clock=lambda: datetime.now(UTC).replace(microsecond=0))
+    if file_imports.import_file(file_id, clock=lambda: datetime.now(UTC).replace(microsecond=0)):
+        files_due(cluster_id=UsageFile.objects.get(pk=file_id).cluster_id)
 
 
 @shared_task
-def files_due(**_: object) -> None:
-    """Tell workers of the files that are not imported; one whose worker died is taken up again so."""
-    for file_id in UsageFile.objects.filter(ended_at=None).order_by("pk").values_list("pk", flat=True):
+def files_due(*, cluster_id: int | None = None, **_: object) -> None:
+    """Tell workers of each cluster's first file that is not imported; one whose worker died is taken up again so."""
+    due = UsageFile.objects.filter(ended_at=None).order_by("cluster", "pk").distinct("cluster")
+    for file_id in (due.filter(cluster=cluster_id) if cluster_id else due).values_list("pk", flat=True):
         import_file.apply_async(kwargs={"file_id": file_id}, expires=30)
 
 

@@ -70,14 +70,36 @@ def rate_accounts(account_ids: Sequence[int], *, progress: Progress | None = Non
             progress(count)
 
 
+@transaction.atomic
+def rate_slice(account_ids: Sequence[int], borders: Sequence[int] | None = None) -> list[int]:
+    """Rate the first 10,000 records of the accounts, or those between the first two borders; the borders of the rest.
+
+    Called with these it goes on, until none are left: as `rate_accounts`, in turn with whatever else is to be done.
+    """
+    _lock(account_ids)
+    if borders is None:
+        count = usage.load_all(account_ids)
+        if count is not None:
+            if count:
+                _rate()
+            return []
+        slices = usage.slices(account_ids)
+        borders = [slices[0][0], *(last for _, last in slices)]
+    after, last, *rest = borders
+    if usage.load_slice(after, last, account_ids):
+        _rate()
+    return [last, *rest] if rest else []
+
+
+def accounts_of(tenants: Iterable[Tenant]) -> list[int]:
+    """Whatever these tenants ever owned."""
+    owned = Ownership.objects.filter(tenant__in=list(tenants)).order_by("account")
+    return list(owned.values_list("account", flat=True).distinct())
+
+
 def rate_tenants(tenants: Iterable[Tenant], *, progress: Progress | None = None) -> None:
     """Rate again whatever these tenants ever owned, after a change of their plan or its prices."""
-    ids = (
-        Ownership.objects.filter(tenant__in=list(tenants))
-        .order_by("account")
-        .values_list("account", flat=True)
-    )
-    rate_accounts(list(ids.distinct()), progress=progress)
+    rate_accounts(accounts_of(tenants), progress=progress)
 
 
 def _rate() -> None:

@@ -93,9 +93,11 @@ def store_file(
 def import_file(file_id: int, *, clock: Callable[[], datetime]) -> bool:
     """Import the file and forget its content; whether this call did anything.
 
-    Called again, or by two workers at once, it goes on where it ended: what is stored changes nothing.
+    Called again, or by two workers at once, it goes on where it ended: what is stored changes nothing. One file of a
+    cluster at a time: however many wait, other clusters find a worker.
     """
-    with locks.alone(Work.IMPORTING, file_id) as ours:
+    cluster = UsageFile.objects.values_list("cluster", flat=True).get(pk=file_id)
+    with locks.alone(Work.IMPORTING, cluster) as ours:
         row = (
             UsageFile.objects.select_related("cluster").filter(pk=file_id, ended_at=None).first()
             if ours

@@ -18,7 +18,7 @@ class Work(IntEnum):
     ACTING = 0x0AC7  # on one cluster
     PULLING = 0x0C1057E3  # one cluster
     CLOSING = 0x0C105E  # one run of a close
-    IMPORTING = 0x1F11E  # one file
+    IMPORTING = 0x1F11E  # files of one cluster
     COLLECTING = 0xC011EC7
     REVIEWING_QUOTAS = 0x900A5
     REVIEWING_WASTE = 0x3A57E

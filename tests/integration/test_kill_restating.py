@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from datetime import date
 from decimal import Decimal
@@ -15,6 +14,8 @@ from django.db.models import Sum
 from billing.catalog import plans
 from billing.models import InvoiceLine, PriceCorrection
 from billing.rules.meters import PerUnit
+from portal.core.outbox import outbox
+from portal.core.tenants.models import Tenant
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_seller, a_tenant, ingest
 from tests.integration.operators import Operator
 from tests.stories import prove
@@ -57,8 +58,10 @@ def test_prices_that_change_for_the_past_while_they_are_killed_bill_the_same(
                 again: tuple[object, ...] = ("apply", files["storm"])
             else:
                 move_border(date(2024, 3, 10 + kill))
-                took = op.does("task", "billing.tasks.rate_tenants", tenants("calm"))
-                again = ("task", "billing.tasks.rate_tenants", tenants("storm"))
+                again = ("task", "portal.core.outbox.outbox.drain")
+                rate("calm")
+                took = op.does(*again)
+                rate("storm")
             killed += op.is_killed_doing(*again, count=lambda: 1, at=1, after=dice.uniform(0, took))
             op.does(*again)
             if kill < KILLS - 2:
@@ -121,12 +124,10 @@ def close(op: Operator, month: int) -> None:
     op.does("close_period", f"2024-{month:02d}", "--as-of", f"2024-{month + 1:02d}-03")
 
 
-def tenants(name: str) -> str:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT array_agg(id ORDER BY id) FROM tenants_tenant WHERE slug LIKE %s", [f"{name}-%"]
-        )
-        return json.dumps({"tenant_ids": cursor.fetchone()[0]})
+@transaction.atomic
+def rate(name: str) -> None:
+    tenants = Tenant.objects.filter(slug__startswith=f"{name}-").order_by("pk")
+    outbox.add("billing.tasks.rate_tenants", tenant_ids=list(tenants.values_list("pk", flat=True)))
 
 
 def rated(name: str) -> object:

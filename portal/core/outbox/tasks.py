@@ -20,5 +20,6 @@ def _send(message_id: int, task: str) -> None:
 
 @shared_task
 def consume(*, message_id: int, **_: object) -> None:
-    """Have one effect happen, unless it has, or happens elsewhere."""
-    outbox.consume(message_id)
+    """Have one effect happen, unless it has, or happens elsewhere; what it leaves to others waits for no clock."""
+    if outbox.consume(message_id):
+        outbox.dispatch(_send)
