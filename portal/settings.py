@@ -119,6 +119,9 @@ CACHES = {
 # and one that dies is sent again from its row.
 CELERY_BROKER_URL = environment.broker(REDIS_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = (
+    None  # else workers end where Redis is away for three quarters of an hour
+)
 # Without them whoever sends a task to a Redis that went without a word waits for ever. A worker waits 1 second at
 # a time for tasks, so longer than that.
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 2, "socket_timeout": 5}
