@@ -7,6 +7,7 @@ from collections.abc import Mapping
 SENTENCES: Mapping[str, str] = {
     "busy": "Another month is being sealed or unsealed right now: try again in a moment.",
     "changed-lately": "It was changed last on {day:%Y-%m-%d}: it may be sealed {months:,} months after that.",
+    "close-differs": "The sums of {tenant} for {period} are not what its close proved, and nothing was rated since.",
     "damaged": "{place}: bring that file back from a copy, since nothing is loaded from others.",
     "differs": "{place} does not hold what the ledger has: {month} is not sealed. That is a bug, please report it.",
     "loaded-differs": "{place} does not come to what was sealed, so nothing was loaded.",

@@ -8,7 +8,8 @@ from datetime import date, datetime
 
 from django.db import connection
 
-from billing.models import MonthProof, ProofMark, SealedMonth
+from billing.models import BillingPeriod, CloseProof, MonthProof, ProofMark, SealedMonth
+from billing.proof import checks
 from billing.sealed_months.errors import SealError
 from clusters import usage
 from portal.sql_files import Statements
@@ -96,3 +97,19 @@ def _is_changed(row: SealedMonth, within: tuple[int, int]) -> bool:
             {"month": row.month, "after": within[0], "last": within[1], "moment": row.sealed_at, **rows},
         )
         return bool(cursor.fetchone()[0])
+
+
+def differing_close(month: date) -> BillingPeriod | None:
+    """A billing period with service in the month whose sums are not those that its close proved; None is right.
+
+    Where usage was rated after the close, documents of their own correct it, which `prove` compares.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(sql.UNCHANGED_PERIODS, {"month": month})
+        keys = [key for (key,) in cursor.fetchall()]
+    periods = list(BillingPeriod.objects.filter(pk__in=keys).select_related("tenant").order_by("pk"))
+    sums = checks.tenant_sums(periods)
+    proved = {
+        proof.period_id: proof.sums for proof in CloseProof.objects.filter(period__in=keys).order_by("pk")
+    }
+    return next((one for one in periods if one.pk in proved and sums[one.pk] != proved[one.pk]), None)

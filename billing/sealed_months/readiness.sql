@@ -41,3 +41,12 @@ SELECT s.tenant_id, s.project_id, s.period_id, s.price_id, s.payer_id, s.resourc
        sum(s.rows)
 FROM billing_monthsum s WHERE s.service_month = %(month)s
 GROUP BY s.tenant_id, s.project_id, s.period_id, s.price_id, s.payer_id, s.resource, s.verdict, s.share_den
+
+-- name: UNCHANGED_PERIODS
+-- Billing periods with service in a month of which nothing was rated since their invoices were issued.
+SELECT p.period_id FROM (
+    SELECT s.period_id, max(s.newest) AS newest FROM billing_monthsum s
+    WHERE s.period_id IN (SELECT m.period_id FROM billing_monthsum m WHERE m.service_month = %(month)s)
+    GROUP BY s.period_id
+) p
+WHERE p.newest <= (SELECT min(i.rated_through) FROM billing_invoice i WHERE i.period_id = p.period_id AND i.state = 'issued')

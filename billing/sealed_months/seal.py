@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
+from billing.catalog import billing_periods
 from billing.models import SealedFile, SealedMonth
 from billing.proof import checks
 from billing.proof.snapshot import snapshot
@@ -29,6 +30,8 @@ def seal_month(*, month: date, moment: datetime, quiet_months: int) -> SealedMon
         state = readiness.state_of(month, moment=moment, quiet_months=quiet_months)
         if state.blockers:
             raise state.blockers[0]
+        if (period := readiness.differing_close(month)) is not None:
+            raise SealError("close-differs", period=billing_periods.name(period), tenant=period.tenant)
         row = SealedMonth(month=month, sealed_at=moment, changed_at=state.changed_at)
         try:
             with folder.scratch(month) as files, parquet.program(files) as program, snapshot() as cursor:

@@ -15,7 +15,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from billing.models import RatedJob, SealedMonth
+from billing.models import CloseProof, RatedJob, SealedMonth
 from billing.proof import checks
 from billing.sealed_months import readiness, seal, unseal
 from billing.sealed_months.errors import SealError
@@ -245,6 +245,17 @@ def test_what_was_changed_lately_or_is_not_billed_is_not_sealed(books: None) -> 
     ]
     with pytest.raises(SealError, match="1 of its jobs have not ended"):
         sealed()
+
+
+def test_a_month_whose_close_proved_other_sums_is_not_sealed(books: None) -> None:
+    proof = CloseProof.objects.get(tenant__slug="speech-lab")
+    proof.sums["gpu"]["charged"] = "14401"
+    proof.save()
+    with pytest.raises(
+        SealError, match="The sums of Speech Lab for March 2026 are not what its close proved"
+    ):
+        sealed()
+    assert not SealedMonth.objects.exists()
 
 
 def test_a_late_fact_corrects_as_ever_and_the_month_says_that_it_was_changed_since(books: None) -> None:
