@@ -17,7 +17,8 @@ from typing import Any
 import duckdb
 
 MEMORY = "256MB"
-LONGEST_ROW = 64 << 20  # bytes
+LONGEST_ROW = 8 << 20  # bytes
+BUFFER = 2 * LONGEST_ROW  # of rows at once; DuckDB would take sixteen
 CSV = "DELIM ',', QUOTE '\"', ESCAPE '\"', NULLSTR ''"
 PARQUET = "FORMAT parquet, PARQUET_VERSION v2, COMPRESSION zstd, COMPRESSION_LEVEL 9"
 
@@ -28,7 +29,7 @@ def write(db: duckdb.DuckDBPyConnection, rows: str, file: str, columns: Mapping[
     db.execute(
         f"COPY (SELECT * FROM read_csv({_text(rows)}, header=false, auto_detect=false, parallel=false,"
         f" delim=',', quote='\"', escape='\"', nullstr='', allow_quoted_nulls=false, new_line='\\n',"
-        f" max_line_size={LONGEST_ROW}, columns={{{types}}})) TO {_text(file)} ({PARQUET})"
+        f" max_line_size={LONGEST_ROW}, buffer_size={BUFFER}, columns={{{types}}})) TO {_text(file)} ({PARQUET})"
     )
     read(db, rows, file)
     with Path(rows).open("rb") as stream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import resource
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from django.db import connection
 
 from billing.models import CloseProof, RatedJob, SealedMonth
 from billing.proof import checks
-from billing.sealed_months import readiness, seal, unseal
+from billing.sealed_months import parquet, readiness, seal, unseal
 from billing.sealed_months.errors import SealError
 from billing.sealed_months.rows_sql import KINDS
 from billing.sealed_months.verify import NAME, prove_files
@@ -284,6 +285,25 @@ def test_the_commands_say_first_what_they_would_do(books: None, directory: Path,
     assert sum(answer("unseal_month", "2026-03", "--yes")["loaded"].values()) == 0
     with pytest.raises(RefusedError, match="2026-03 is not sealed"):
         answer("unseal_month", "2026-03", "--yes")
+
+
+@pytest.mark.long
+def test_rows_that_are_larger_than_the_memory_of_the_program_are_written_and_read_back(
+    tmp_path: Path,
+) -> None:
+    digest = hashlib.sha256()
+    with parquet.program(tmp_path) as program:
+        with program.rows.open("wb") as stream:
+            for number in range(1_500_000):
+                row = f'"{number}","{number:0200d}",\n'.encode()
+                stream.write(row)
+                digest.update(row)
+        assert program.rows.stat().st_size > 250 << 20  # bytes
+        columns = {"id": "BIGINT", "name": "VARCHAR", "ended": "BIGINT"}
+        assert program.write(tmp_path / "x.parquet", columns) == digest.hexdigest()
+        assert program.sums(tmp_path / "x.parquet", "SELECT sum(id::HUGEINT) FROM file") == [
+            ["1124999250000"]
+        ]
 
 
 def test_without_a_directory_no_month_is_sealed(books: None, settings: Any) -> None:
