@@ -56,10 +56,13 @@ LOOK_BACK = (
 
 @dataclass(slots=True)
 class UseHour:
-    """Sums of the hour that begins there. `within`: CPU or memory and uid of pods that were measured and have none."""
+    """What pods used in the hour that begins there, by uid; rows are made of it one by one.
+
+    `within`: CPU or memory and uid of pods that were measured and have no row, once all rows are made.
+    """
 
     hour: int
-    rows: list[Row] = field(default_factory=list)
+    used: Mapping[str, Used]
     within: set[tuple[str, str]] = field(default_factory=set)
 
 
@@ -98,7 +101,7 @@ class PodUse:
         pods = pods_of(facts)
         by_uid = {pod.uid: pod for same_name in pods.values() for pod in same_name}
         for one in chain.from_iterable(ByParts(self.client, hours, partial(self._read, pods))):
-            yield from one.rows
+            yield from self._rows(one, pods)
             for fact in self.stored(PREFIX, one.hour, one.hour + HOUR):
                 _, what, uid, _ = fact.source_key.split("/")
                 pod = by_uid.get(uid)
@@ -174,12 +177,14 @@ class PodUse:
             used, cpu, memory = _used(pods, hour, tallies)
             self._cut_cpu(hour, cpu, used)
             self._cut_memory(hour, memory, used)
-            results.append(UseHour(hour))
-            for name, those in pods.items():
-                for pod in those:
-                    if pod.within(hour):
-                        self._add(results[-1], pod, used.get(pod.uid, Used()), name)
+            results.append(UseHour(hour, used))
         return results
+
+    def _rows(self, of: UseHour, pods: Mapping[str, Sequence[Held]]) -> Iterator[Row]:
+        for name, those in pods.items():
+            for pod in those:
+                if pod.within(of.hour):
+                    yield from self._beyond(of, pod, of.used.get(pod.uid, Used()), name)
 
     def _by_pod(self, series: Iterable[Series]) -> dict[tuple[int, str], Decimal]:
         """By the begin of an hour and a pod's namespace and name. What can be no amount is none."""
@@ -230,8 +235,8 @@ class PodUse:
                         one_used.byte_minutes = (one_used.byte_minutes or 0) + int(value)
                         one_used.minutes += 1
 
-    def _add(self, to: UseHour, pod: Held, used: Used, name: str) -> None:
-        hour = to.hour
+    def _beyond(self, of: UseHour, pod: Held, used: Used, name: str) -> Iterator[Row]:
+        hour = of.hour
         if used.core_micros is not None or used.byte_minutes is not None:
             self.measured.add(pod.uid)
         elif pod.within(hour) >= SHORT:
@@ -239,15 +244,15 @@ class PodUse:
         if self.options.cpu and used.core_micros is not None:
             beyond, minute = pod.cpu_beyond(used, hour)
             if beyond + minute > 0:
-                to.rows.append(self._row(pod, hour, "cpu", self.options.cpu, beyond, CORE_HOUR))
+                yield self._row(pod, hour, "cpu", self.options.cpu, beyond, CORE_HOUR)
             else:
-                to.within.add(("cpu", pod.uid))
+                of.within.add(("cpu", pod.uid))
         if self.options.memory and used.byte_minutes is not None:
             beyond, minute = pod.memory_beyond(used, hour)
             if beyond + minute > 0:
-                to.rows.append(self._row(pod, hour, "memory", self.options.memory, beyond, GIB_HOUR))
+                yield self._row(pod, hour, "memory", self.options.memory, beyond, GIB_HOUR)
             else:
-                to.within.add(("memory", pod.uid))
+                of.within.add(("memory", pod.uid))
 
     def _row(self, pod: Held, hour: int, what: str, meter: str, beyond: int, per_unit: int) -> Row:
         """Rounded down to the meter's decimals. Its key is the same whatever the account of the pod.
