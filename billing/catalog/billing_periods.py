@@ -24,6 +24,10 @@ AROUND = timedelta(days=75)
 """Reaches beyond the month and the period before it, by whose zone a period may be named, too."""
 
 
+Calendars = Mapping[int, Sequence[BillingPeriod]]
+"""By tenant all periods that are kept, in order."""
+
+
 class Lacking(Enum):
     """What becomes of periods in which something is owed and that are not kept yet."""
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from billing.catalog import billing_periods, third_party_payers
+from billing.catalog.billing_periods import Calendars
 from billing.catalog.third_party_payers import Stretch
 from billing.models import (
     Allowance,
@@ -165,29 +166,29 @@ def paid_by(
     }
 
 
-def list_by_statement(ids: Iterable[int]) -> set[int]:
-    """Those tenants of whom prices of single units do not tell all: no other has terms or is paid for. One query."""
+def list_by_statement(ids: Iterable[int]) -> Mapping[int, bool]:
+    """Those tenants of whom prices of single units do not tell all: no other has terms or is paid for. One query.
+
+    With whether somebody pays for them, or they for another.
+    """
     tenants = sorted({*ids})
     if not tenants:
-        return set()
+        return {}
     with prepared_cursor() as cursor:
         cursor.execute(sql.BY_STATEMENT, {"tenants": tenants})
-        return {tenant for (tenant,) in cursor.fetchall()}
+        return dict(cursor.fetchall())
 
 
-def of_tenants(ids: Iterable[int]) -> Mapping[int, Terms]:
+def of_tenants(ids: Iterable[int], calendar: Calendars | None = None) -> Mapping[int, Terms]:
     """By tenant the terms of all plans that it was ever on; nothing for those whose plans say none.
 
-    Three queries; one where all plans have prices alone.
+    Two queries; one where all plans have prices alone, or where `calendar` has the periods of all of them.
     """
-    tenants = {"tenants": sorted({*ids})}
-    with prepared_cursor() as cursor:
-        cursor.execute(sql.SUBSCRIBED, tenants)
-        subscribed = list(instances(cursor, Subscription, Plan, Tenant))
+    subscribed, terms_by_model = _load_subscribed(ids)
     if not subscribed:
         return {}
-    terms_by_model = _load_terms({pk for *_, versions, _ in subscribed for pk in versions}, tenants)
-    stored_periods = billing_periods.list_kept({tenant.pk for _, _, tenant, *_ in subscribed})
+    tenants = {tenant.pk for _, _, tenant, *_ in subscribed}
+    stored_periods = calendar if calendar and calendar.keys() >= tenants else billing_periods.list_kept(tenants)
     by_tenant: dict[int, Terms] = {}
     for subscription, plan, tenant, versions, begins in subscribed:
         periods = stored_periods[tenant.pk]
@@ -204,18 +205,26 @@ def of_tenants(ids: Iterable[int]) -> Mapping[int, Terms]:
     return by_tenant
 
 
-def _load_terms(versions: Iterable[int], tenants: Mapping[str, list[int]]) -> Mapping[type, ByVersion]:
-    """By kind and version what is said to all and to these tenants. One query."""
+Subscribed = tuple[Subscription, Plan, Tenant, Sequence[int], Sequence[date]]
+"""With the versions of the plan, and the days that they begin on."""
+
+
+def _load_subscribed(ids: Iterable[int]) -> tuple[list[Subscribed], Mapping[type, ByVersion]]:
+    """The subscriptions, and by kind and version what their plans say. One query."""
+    subscribed: dict[int, Subscribed] = {}
     terms_by_model: dict[type, ByVersion] = {model: defaultdict(list) for model in KINDS.values()}
     with prepared_cursor() as cursor:
-        cursor.execute(sql.TERMS, {"versions": sorted(versions), **tenants})
-        columns = [column.name for column in cursor.description][1:]
-        for kind, *row in cursor.fetchall():
-            model = KINDS[kind]
-            named = dict(zip(columns, row, strict=True))
-            values = {field.attname: named[field.attname] for field in model._meta.concrete_fields}
-            terms_by_model[model][values["version_id"]].append(model(**values))
-    return terms_by_model
+        cursor.execute(sql.SUBSCRIBED, {"tenants": sorted({*ids})})
+        columns = [column.name for column in cursor.description]
+        for subscription, plan, tenant, versions, begins, kind, *term in instances(
+            cursor, Subscription, Plan, Tenant
+        ):
+            subscribed.setdefault(subscription.pk, (subscription, plan, tenant, versions, begins))
+            if kind is not None:
+                model, named = KINDS[kind], dict(zip(columns[-len(term) :], term, strict=True))
+                values = {field.attname: named[field.attname] for field in model._meta.concrete_fields}
+                terms_by_model[model][values["version_id"]].append(model(**values))
+    return list(subscribed.values()), terms_by_model
 
 
 def _for(by_version: Mapping[int, Sequence[Any]], version: int, tenant: Tenant) -> list[Any]:

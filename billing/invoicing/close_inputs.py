@@ -7,14 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from django.contrib.postgres.aggregates import BoolOr
-from django.db.models import Max, Q
+from django.db.models import Max
 
 from billing.catalog import third_party_payers
-from billing.models import BillingPeriod, PeriodTotal, Verdict
+from billing.models import BillingPeriod
 from clusters import open_runs, usage, watermark
 from clusters.open_runs import Vanished
 from portal.core.tenants.models import Ownership
+from portal.prepared import prepared_cursor
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "close_inputs.sql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,12 @@ class RatedPeriod:
     newest: int  # its newest rated row
     unpriced: bool  # it has totals without a price, of nothing perhaps
     charged: bool  # it has charged use
+    covered: int  # the newest of its rated rows that an invoice of who pays covers; 0 where none does
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether it was rated differently since an invoice last covered it."""
+        return self.newest > self.covered
 
 
 def load_rated_periods(periods: Sequence[BillingPeriod]) -> Mapping[int, list[RatedPeriod]]:
@@ -39,23 +48,13 @@ def load_rated_periods(periods: Sequence[BillingPeriod]) -> Mapping[int, list[Ra
     if not periods:
         return {}
     until = {period.tenant_id: period.end for period in periods}
-    totals = PeriodTotal.objects.filter(
-        Q(payer=None, tenant__in=until) | Q(payer__in=until), period__end__lte=max(until.values())
-    )
-    rows = (
-        totals.values_list("payer", "tenant", "period", "period__start", "period__end", "period__closed_at")
-        .annotate(
-            newest=Max("last_rated_id"),
-            unpriced=BoolOr(Q(verdict=Verdict.UNPRICED)),
-            charged=BoolOr(Q(verdict=Verdict.CHARGED, units__gt=0)),
-        )
-        .order_by("period")
-    )
     by_payer: dict[int, list[RatedPeriod]] = defaultdict(list)
-    for payer, tenant, period, start, end, closed_at, newest, unpriced, charged in rows:
-        if end <= until[payer or tenant]:
-            row = RatedPeriod(tenant, period, start, end, closed_at is not None, newest, unpriced, charged)
-            by_payer[payer or tenant].append(row)
+    with prepared_cursor() as cursor:
+        cursor.execute(sql.RATED_PERIODS, {"tenants": list(until), "until": max(until.values())})
+        for payer, tenant, period, start, end, closed_at, *rest in cursor.fetchall():
+            if end <= until[payer or tenant]:
+                row = RatedPeriod(tenant, period, start, end, closed_at is not None, *rest)
+                by_payer[payer or tenant].append(row)
     foreign = {payer for payer, rows in by_payer.items() if any(row.tenant != payer for row in rows)}
     return _follow_payers(by_payer, foreign) if foreign else by_payer
 

@@ -7,12 +7,12 @@ first period of the payer that reaches as far. Tiers, included hours, fees and c
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from billing.catalog import billing_periods, terms, third_party_payers
-from billing.catalog.billing_periods import AROUND, Lacking
+from billing.catalog.billing_periods import AROUND, Calendars, Lacking
 from billing.catalog.terms import Terms
 from billing.catalog.third_party_payers import Stretch
 from billing.invoicing.close_inputs import RatedPeriod
@@ -39,18 +39,20 @@ def load_payer_statements(
     *,
     lacking: Lacking,
     stretches: Sequence[Stretch] | None = None,
+    calendar: Calendars | None = None,
 ) -> tuple[dict[UsageParties, PayerStatement], list[BillingPeriod]]:
     """Every tenant's own book, of whom each has one of the periods, and behind them those of whom they pay for.
 
     Beside them the periods that are supposed to be there: see `Lacking`. Two queries where nobody pays for another
-    and plans have prices alone; one less where `stretches` says of all of them who paid for whom.
+    and plans have prices alone; one less where `stretches` says of all of them who paid for whom. `calendar`: as of
+    `terms.of_tenants`.
     """
     payer_periods = {period.tenant_id: period for period in periods}
     if stretches is None:
         stretches = third_party_payers.stretches_of(tenants=payer_periods, payers=payer_periods)
     users = {stretch.tenant for stretch in stretches if stretch.payer in payer_periods}
     users |= {row.tenant for payer in payer_periods for row in rated.get(payer, ()) if row.tenant != payer}
-    tenant_terms = terms.of_tenants({*payer_periods, *users})
+    tenant_terms = terms.of_tenants({*payer_periods, *users}, calendar)
     of_tenant = third_party_payers.by_tenant(stretches)
     billed = _load_billed_periods(payer_periods, {*users, *of_tenant})
     payer_statements = {
@@ -61,15 +63,7 @@ def load_payer_statements(
         )
         for pk, period in payer_periods.items()
     }
-    pairs = {
-        UsageParties(stretch.payer, stretch.tenant) for stretch in stretches if stretch.payer in payer_periods
-    }
-    pairs |= {
-        UsageParties(payer, row.tenant)
-        for payer in payer_periods
-        for row in rated.get(payer, ())
-        if row.tenant != payer
-    }
+    pairs = _list_pairs(payer_periods, rated, stretches)
     tenants = Tenant.objects.in_bulk(users) if users else {}
     pair_terms = {
         parties: _paid_terms(tenant_terms, parties, of_tenant.get(parties.tenant, [])) for parties in pairs
@@ -118,6 +112,15 @@ def load_paid_by_others(
         for stretch in rows
         if stretch.overlaps(tenant_periods[tenant].start, tenant_periods[tenant].end)
     }
+
+
+def _list_pairs(
+    payers: Collection[int], rated: Mapping[int, Sequence[RatedPeriod]], stretches: Iterable[Stretch]
+) -> set[UsageParties]:
+    """Of whose use one of them pays, or has paid."""
+    pairs = {UsageParties(stretch.payer, stretch.tenant) for stretch in stretches if stretch.payer in payers}
+    pairs |= {UsageParties(payer, row.tenant) for payer in payers for row in rated.get(payer, ())}
+    return {parties for parties in pairs if parties.tenant != parties.payer}
 
 
 def _load_billed_periods(

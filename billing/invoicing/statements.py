@@ -13,7 +13,7 @@ from operator import attrgetter
 from django.db.models import Q, Sum
 
 from billing.catalog import allowances, billing_periods, meters
-from billing.catalog.billing_periods import Lacking
+from billing.catalog.billing_periods import Calendars, Lacking
 from billing.catalog.terms import Named
 from billing.catalog.third_party_payers import Stretch
 from billing.invoicing import charges, close_inputs, payer_statements
@@ -23,7 +23,6 @@ from billing.invoicing.close_inputs import RatedPeriod
 from billing.invoicing.messages import SENTENCES
 from billing.invoicing.statement_rows import IssuedLine, R, Total, UsageParties
 from billing.models import BillingPeriod, PeriodTotal, Price, Resource, Verdict
-from billing.rating import billed_usage
 from billing.rules import period as rules
 from billing.rules.money import rounded_text
 from billing.rules.statement_lines import Billed, Key, Line, LineKey, Owed, TermKind, statement
@@ -124,17 +123,18 @@ def make_statements(
     lacking: Lacking = Lacking.CREATED,
     besides: Sequence[BillingPeriod] = (),
     stretches: Sequence[Stretch] | None = None,
+    calendar: Calendars | None = None,
 ) -> dict[int, Statement | MixedCurrenciesError]:
     """As `make_statement`, by tenant, of whom each has one of the periods; `rated` is `load_rated_periods` of them.
 
     What is `owed` of earlier periods that are named `besides` is told, too, whether or not they have changed.
 
-    Eight queries at most, however many they are, where plans have prices alone and nobody pays for another.
+    Six queries at most, however many they are, where plans have prices alone and nobody pays for another.
     `lacking` says what becomes of periods in which terms of plans hold and that there are not yet; `stretches` who
-    paid for whom, of all these tenants, where it is read already.
+    paid for whom, of all these tenants, and `calendar` their periods, where these are read already.
     """
     books, supposed = payer_statements.load_payer_statements(
-        periods, rated, lacking=lacking, stretches=stretches
+        periods, rated, lacking=lacking, stretches=stretches, calendar=calendar
     )
     outcomes = _compute_statements(books, rated, supposed, besides, made=lacking is Lacking.CREATED)
     return {period.tenant_id: _add_paid(period.tenant_id, outcomes) for period in periods}
@@ -170,11 +170,8 @@ def _compute_statements(
 
     `made`: some may be kept since the terms of plans were read.
     """
-    reach = billed_usage.of_tenants(rated)
     news = {
-        parties: _changed_periods(
-            payer_statement.period, parties, rated.get(parties.payer, []), reach.get(parties.payer, [])
-        )
+        parties: _changed_periods(payer_statement.period, parties, rated.get(parties.payer, []))
         for parties, payer_statement in books.items()
     }
     stored_periods = (book.plan_terms.periods for book in books.values() if book.plan_terms is not None)
@@ -266,16 +263,14 @@ def _load_term_periods(
     return term_periods
 
 
-def _changed_periods(
-    period: BillingPeriod, parties: UsageParties, rated: Sequence[RatedPeriod], reach: billed_usage.Reach
-) -> list[int]:
+def _changed_periods(period: BillingPeriod, parties: UsageParties, rated: Sequence[RatedPeriod]) -> list[int]:
     """The earlier periods that were rated differently since an invoice last covered them, in order."""
     return [
         rated_period.period
         for rated_period in sorted(rated, key=lambda rated_period: rated_period.start)
         if rated_period.tenant == parties.tenant
         and rated_period.period != period.pk
-        and rated_period.newest > billed_usage.through(reach, rated_period.end)
+        and rated_period.has_changed
     ]
 
 

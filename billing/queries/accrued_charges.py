@@ -13,11 +13,11 @@ from fractions import Fraction
 from django.utils.translation import gettext, gettext_noop
 
 from billing.catalog import billing_periods, third_party_payers
-from billing.catalog.billing_periods import Lacking
+from billing.catalog.billing_periods import Calendars, Lacking
 from billing.catalog.third_party_payers import Stretch
 from billing.invoicing import charges, close_inputs, manual_lines, statements
 from billing.invoicing.charges import ChargeInputs
-from billing.models import BillingPeriod, Price
+from billing.models import BillingPeriod, ManualLine, Price
 from billing.queries.costs import per_currency
 from billing.rules.meters import Meter
 from billing.rules.money import Money
@@ -87,28 +87,56 @@ class Accrued:
         return per_currency([money for books in self.books for money in scaled(books, factor)])
 
 
-def accrued(*, tenant: Tenant, period: BillingPeriod) -> Accrued | None:
+def accrued(
+    *,
+    tenant: Tenant,
+    period: BillingPeriod,
+    other: OtherCharges | None = None,
+    calendar: Calendars | None = None,
+) -> Accrued | None:
     """What the tenant's period has come to; None where prices of single units alone tell all of it.
 
     That is: each line of use is its quantity times its price, there is nothing else, and nobody pays for
-    another. One query then, else those of a close as well.
+    another. One query then, none with `other`; else those of a close as well. `calendar`: as of `make_statements`.
     """
-    other = _other_charges(tenant)
+    other = other or load_other_charges(tenant)
     if _is_plain(other, period):
         return None
     rated = close_inputs.load_rated_periods([period])
     stretches = _stretches(tenant, other)
-    statement = statements.make_statements([period], rated, lacking=Lacking.SUPPOSED, stretches=stretches)[
-        tenant.pk
-    ]
+    statement = statements.make_statements(
+        [period], rated, lacking=Lacking.SUPPOSED, stretches=stretches, calendar=calendar
+    )[tenant.pk]
     others = statements.load_paid_statements([period], stretches).get(tenant.pk, [])
     if isinstance(statement, statements.MixedCurrenciesError) or statement.charge_inputs is None:
         return None
-    own = statement.charge_inputs.period
-    lines = [line for one in (statement, *statement.others) for line in one.lines]
     by_hand = manual_lines.list_pending([tenant])[tenant.pk] if other.by_hand else []
+    extra_amounts = _extra_amounts(statement, statement.charge_inputs, others, by_hand)
+    extras = [(name, amount) for name, amounts in extra_amounts for amount in amounts if amount.amount]
+    whole = [statement, *(one for _, one in others)]
+    amounts = [amount for one in whole for amount in _of_period(one).values()]
+    return Accrued(
+        _use(whole),
+        [term for one in whole for term in _terms(one)],
+        extras,
+        per_currency([*amounts, *(amount for _, amount in extras)]),
+        [one.charge_inputs for one in whole if one.charge_inputs is not None],
+        [row for one in _by_user(statement) for row in _paid(one)],
+        _by_user(statement),
+    )
+
+
+def _extra_amounts(
+    statement: statements.Statement,
+    inputs: ChargeInputs,
+    others: Sequence[tuple[Tenant, statements.Statement]],
+    by_hand: Sequence[ManualLine],
+) -> list[tuple[str, list[Money]]]:
+    """What the period's invoice would hold besides its own use and terms, by name; some of it nothing."""
+    own = inputs.period
+    lines = [line for one in (statement, *statement.others) for line in one.lines]
     waiting = [Money.from_minor(line.amount, line.currency) for line in by_hand]
-    extra_amounts = [
+    return [
         *(
             (
                 gettext("Paid by {tenant}").format(tenant=payer.name),
@@ -118,7 +146,7 @@ def accrued(*, tenant: Tenant, period: BillingPeriod) -> Accrued | None:
         ),
         (
             gettext(BILLED),
-            _sum(-one.amount for key, one in statement.charge_inputs.billed.items() if key.service == own),
+            _sum(-one.amount for key, one in inputs.billed.items() if key.service == own),
         ),
         *(
             (gettext(name), _sum(line.amount for line in lines if _is(line, name, own)))
@@ -134,23 +162,11 @@ def accrued(*, tenant: Tenant, period: BillingPeriod) -> Accrued | None:
         ),
         (gettext(BY_HAND), per_currency(waiting)),
     ]
-    extras = [(name, amount) for name, amounts in extra_amounts for amount in amounts if amount.amount]
-    whole = [statement, *(one for _, one in others)]
-    amounts = [amount for one in whole for amount in _of_period(one).values()]
-    return Accrued(
-        _use(whole),
-        [term for one in whole for term in _terms(one)],
-        extras,
-        per_currency([*amounts, *(amount for _, amount in extras)]),
-        [one.charge_inputs for one in whole if one.charge_inputs is not None],
-        [row for one in _by_user(statement) for row in _paid(one)],
-        _by_user(statement),
-    )
 
 
 def accrued_terms(*, tenant: Tenant, periods: Sequence[BillingPeriod]) -> list[list[tuple[str, Money]]]:
     """Of each period, the newest first, the `terms` of `accrued`; of all at once where nobody pays for another."""
-    other = _other_charges(tenant) if periods else None
+    other = load_other_charges(tenant) if periods else None
     if other is None or all(_is_plain(other, period) for period in periods):
         return [[] for _ in periods]
     if not other.payers:
@@ -233,7 +249,8 @@ def priced_by_totals(*, moment: datetime) -> list[BillingPeriod]:
     return list(BillingPeriod.objects.raw(sql.BY_TOTALS, {"moment": moment}))
 
 
-def _other_charges(tenant: Tenant) -> OtherCharges:
+def load_other_charges(tenant: Tenant) -> OtherCharges:
+    """One query."""
     with prepared_cursor() as cursor:
         cursor.execute(sql.OTHER_CHARGES, {"tenant": tenant.pk})
         return OtherCharges(*cursor.fetchone())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -10,8 +10,10 @@ from functools import cache
 from django.db.models import Exists, Max, Min, OuterRef
 
 from billing.models import (
+    DocumentKind,
     Evidence,
     Invoice,
+    InvoiceBalance,
     InvoiceDocument,
     InvoiceLine,
     InvoiceState,
@@ -32,7 +34,7 @@ from billing.rules.money import Money
 from billing.wallets import invoice_payments
 from portal.core import pagination
 from portal.core.tenants.models import Tenant
-from portal.prepared import prepared_cursor
+from portal.prepared import instances, prepared_cursor
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "invoices.sql")
@@ -107,27 +109,43 @@ def newest(tenant: Tenant, *, on: date, after: str = "", size: int = 0) -> tuple
     page = pagination.page(
         _listed().filter(tenant=tenant), "-period_start", "-id", after=after, size=size or PAGE
     )
-    return [ListedInvoice(row, compute_balance(invoice=row, on=on)) for row in page.rows], page.next
+    return with_balances(page.rows, on=on), page.next
 
 
-def outstanding(tenant: Tenant) -> tuple[Open, OwedBack]:
-    """All that is to be paid, and all that is to be paid back. One query."""
+def outstanding(tenant: Tenant, *, newest: int = 0) -> tuple[Open, OwedBack, list[Invoice]]:
+    """All that is to be paid, all that is to be paid back, and so many of the newest with their balances. One query."""
+    rows: list[Invoice] = []
+    latest: list[Invoice] = []
     with prepared_cursor() as cursor:
-        cursor.execute(sql.OUTSTANDING, {"tenant": tenant.pk})
-        rows: list[tuple[str, int, str, date | None, bool]] = cursor.fetchall()
-    to_pay = [row for row in rows if row[1] > 0]
-    back = [row for row in rows if row[1] < 0]
-    return Open(
-        per_currency(Money.from_minor(left, currency) for currency, left, *_ in to_pay),
-        len(to_pay),
-        sum(is_processing for *_, is_processing in to_pay),
-        min((due for *_, due, is_processing in to_pay if due and not is_processing), default=None),
-        next((number for _, _, number, _, is_processing in to_pay if not is_processing), ""),
-    ), OwedBack(
-        per_currency(Money.from_minor(-left, currency) for currency, left, *_ in back),
-        len(back),
-        back[0][2] if back else "",
+        cursor.execute(sql.OUTSTANDING, {"tenant": tenant.pk, "newest": newest})
+        for row, row.balance, is_newest in instances(cursor, Invoice, InvoiceBalance):
+            latest += [row] if is_newest else []
+            is_payable = row.state == InvoiceState.ISSUED and row.kind != DocumentKind.CREDIT_NOTE
+            rows += [row] if is_payable and row.balance.left else []
+    to_pay = [row for row in rows if row.balance.left > 0]
+    back = [row for row in rows if row.balance.left < 0]
+    resting = [row for row in to_pay if not row.balance.under_way]
+    latest.sort(key=lambda row: (row.period_start, row.pk), reverse=True)
+    return (
+        Open(
+            per_currency(Money.from_minor(row.balance.left, row.currency) for row in to_pay),
+            len(to_pay),
+            len(to_pay) - len(resting),
+            min((row.due_on for row in resting if row.due_on), default=None),
+            next((row.number or "" for row in resting), ""),
+        ),
+        OwedBack(
+            per_currency(Money.from_minor(-row.balance.left, row.currency) for row in back),
+            len(back),
+            back[0].number or "" if back else "",
+        ),
+        latest,
     )
+
+
+def with_balances(rows: Iterable[Invoice], *, on: date) -> list[ListedInvoice]:
+    """Each with how it stands on that day; none has to be read."""
+    return [ListedInvoice(row, compute_balance(invoice=row, on=on)) for row in rows]
 
 
 # Made once for all tenants: that takes Django longer than to read them.

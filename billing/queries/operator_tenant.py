@@ -60,7 +60,7 @@ class TenantOverview:
 
 def tenant_overview(tenant: Tenant, *, moment: datetime, on: date) -> TenantOverview:
     """Fifteen queries, whatever there is."""
-    is_open, owed_back = invoices.outstanding(tenant)
+    is_open, owed_back, _ = invoices.outstanding(tenant)
     accounts = list(
         Ownership.objects.filter(Q(until=None) | Q(until__gt=moment), tenant=tenant)
         .select_related("account__cluster", "project")

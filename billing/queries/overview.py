@@ -12,7 +12,9 @@ from math import lcm
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from billing.models import BillingPeriod, Resource, Verdict
+from billing.catalog import billing_periods
+from billing.catalog.billing_periods import Calendars
+from billing.models import BillingPeriod, Invoice, Resource, Verdict
 from billing.queries import invoices, job_parts
 from billing.queries.accrued_charges import Accrued
 from billing.queries.costs import Tag, Tags, cost, per_currency, tag
@@ -22,7 +24,7 @@ from billing.rules.forecast import LAST
 from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money, split
 from portal.core.tenants.models import Tenant
-from portal.prepared import instances, prepared_cursor
+from portal.prepared import prepared_cursor
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "overview.sql")
@@ -117,6 +119,7 @@ class Overview:
     balances: list[tuple[str, int, int]]  # of wallets: unit, sum, how many
     open: invoices.Open  # of any period
     owed_back: invoices.OwedBack  # of any period
+    documents: list[Invoice]  # the newest, with their balances
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +129,20 @@ class Around:
     period: BillingPeriod
     before: BillingPeriod | None
     after: BillingPeriod | None
+    calendar: Calendars  # of the tenant
 
 
 def around(tenant: Tenant, *, moment: datetime, day: date | None = None) -> Around | None:
     """The period whose first day, in its own zone, is `day`, or the newest that has begun. One query."""
-    with prepared_cursor() as cursor:
-        cursor.execute(sql.AROUND, {"tenant": tenant.pk, "moment": moment, "day": day})
-        by_place = {place: period for period, place in instances(cursor, BillingPeriod)}
-    return Around(by_place[0], by_place.get(-1), by_place.get(1)) if by_place else None
+    calendar = billing_periods.list_kept([tenant.pk])
+    begun = [period for period in calendar[tenant.pk] if period.start <= moment]
+    place = next(
+        (place for place in reversed(range(len(begun))) if day in {None, days_of(begun[place])[0]}), None
+    )
+    if place is None:
+        return None
+    before, after = begun[place - 1] if place else None, begun[place + 1] if place + 1 < len(begun) else None
+    return Around(begun[place], before, after, calendar)
 
 
 def overview(
@@ -143,10 +152,12 @@ def overview(
     *,
     today: date,
     accrued: Accrued | None = None,
+    newest: int = 0,
 ) -> Overview:
     """Seven queries. `today` is a day of the period's zone: later ones are not compared with.
 
-    `accrued`: what the period has come to by its statement, where prices of single units do not tell it all.
+    `accrued`: what the period has come to by its statement, where prices of single units do not tell it all. `newest`:
+    so many documents are read, too.
     """
     first, end = days_of(period)
     running = today < end
@@ -160,7 +171,7 @@ def overview(
     days = _days(tenant, min(begun, first - DAYS_BEFORE), end, [pk for pk, _ in series])
     elapsed_end = min(begun + (min(end, today + DAY) - first), first) if running else first
     comparable = before and _currencies([r for r in rows if r.period == before.pk], prices) <= {currency}
-    to_pay, owed_back = invoices.outstanding(tenant)
+    to_pay, owed_back, documents = invoices.outstanding(tenant, newest=newest)
     started, balances = _figures(tenant, period)
     return Overview(
         period=period,
@@ -182,6 +193,7 @@ def overview(
         balances=balances,
         open=to_pay,
         owed_back=owed_back,
+        documents=documents,
     )
 
 

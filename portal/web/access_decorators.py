@@ -30,7 +30,16 @@ from psycopg.errors import ReadOnlySqlTransaction
 
 from clusters.usage import Mark
 from portal.core import replica
-from portal.core.tenants.access import ALLOWED, Action, DeniedError, Right, entered, rights_of, tenants_of
+from portal.core.tenants.access import (
+    ALLOWED,
+    Action,
+    DeniedError,
+    Right,
+    entered,
+    entered_among,
+    rights_of,
+    tenants_of,
+)
 from portal.core.tenants.models import Role, Tenant, User
 from portal.core.tenants.scope import acting_scope, stream_in_scope, tenant_scope
 from portal.prepared import prepared_cursor
@@ -123,19 +132,21 @@ def _as_operators_look(request: HttpRequest) -> AbstractContextManager[None]:
     return read_only() if getattr(request, "support_view", None) is not None else nullcontext()
 
 
-def _entered(request: HttpRequest, slug: str, action: Action) -> tuple[Tenant, frozenset[Action], bool]:
-    """The tenant, what is shown of it, and whether an operator looks at it as its owner sees it."""
+def _entered(
+    request: HttpRequest, slug: str, action: Action
+) -> tuple[Tenant, frozenset[Action], Sequence[tuple[str, str]], bool]:
+    """The tenant, what is shown of it, those beside it, and whether an operator looks at it as its owner sees it."""
     user, looking = cast("User", request.user), getattr(request, "support_view", None)
     if looking is None or looking.tenant.slug != slug:
-        return *entered(user=user, slug=slug, action=action), False
+        return *entered_among(user=user, slug=slug, action=action, most=SWITCHER + 1), False
     tenant, _staff = entered(user=user, slug=slug, action=Action.READ)
-    return tenant, ALLOWED[Role.OWNER], True
+    return tenant, ALLOWED[Role.OWNER], [(tenant.slug, tenant.name)], True
 
 
 def _admit(request: HttpRequest, slug: str, action: Action, area: Area) -> TenantRequest:
-    """The request with all that the tenant's pages may not read themselves. Three queries."""
+    """The request with all that the tenant's pages may not read themselves. Two queries."""
     user = cast("User", request.user)
-    tenant, may, as_owner = _entered(request, slug, action)
+    tenant, may, named, as_owner = _entered(request, slug, action)
     moment = datetime.now(UTC)
     with acting_scope(tenant):
         marks, wallets = _clusters(tenant, moment)
@@ -146,7 +157,7 @@ def _admit(request: HttpRequest, slug: str, action: Action, area: Area) -> Tenan
     moments = [mark.complete_through for mark in marks if mark.complete_through]
     admitted.complete_through = min(moments) if moments and len(moments) == len(marks) else None
     admitted.frame = replace(
-        frame_of(user, area=area),
+        _frame(user, named, area),
         tenant=TenantLink(slug=tenant.slug, name=tenant.name),
         invoices=Action.READ_INVOICES in may,
         everybody=Action.READ_ALL in may,
@@ -154,16 +165,7 @@ def _admit(request: HttpRequest, slug: str, action: Action, area: Area) -> Tenan
         wallets=wallets,
     )
     if as_owner:
-        link = admitted.frame.tenant
-        tenants = (link,) if link is not None else ()
-        admitted.frame = replace(
-            admitted.frame,
-            operator=False,
-            audits=False,
-            rights=frozenset(),
-            tenants=tenants,
-            more_tenants=False,
-        )
+        admitted.frame = replace(admitted.frame, operator=False, audits=False, rights=frozenset())
     return admitted
 
 
@@ -272,7 +274,11 @@ def answer(
 
 def frame_of(user: User, *, area: Area) -> PageFrame:
     """Of a page outside of any tenant. One query."""
-    named = tenants_of(user).values_list("slug", "name")[: SWITCHER + 1]
+    return _frame(user, tenants_of(user).values_list("slug", "name")[: SWITCHER + 1], area)
+
+
+def _frame(user: User, named: Iterable[tuple[str, str]], area: Area) -> PageFrame:
+    """`named`: slug and name of the tenants that the person may open, one more than the switcher names."""
     rights = rights_of(user)
     links = [TenantLink(slug=slug, name=name) for slug, name in named]
     return PageFrame(

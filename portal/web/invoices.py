@@ -33,7 +33,7 @@ from portal.web.payment_links import links_of
 def invoices(request: TenantRequest) -> HttpResponse:
     after = request.GET.get("before", "")
     rows, more = reading.newest(request.tenant, on=request.today, after=after)
-    to_pay, owed_back = reading.outstanding(request.tenant)
+    to_pay, owed_back, _ = reading.outstanding(request.tenant)
     page = {
         "rows": rows,
         "older": urlencode({"before": more}) if more else "",

@@ -15,7 +15,7 @@ from billing.catalog import billing_periods
 from billing.models import Verdict
 from billing.queries import invoices, payers
 from billing.queries import overview as reading
-from billing.queries.accrued_charges import accrued
+from billing.queries.accrued_charges import accrued, load_other_charges
 from billing.queries.costs import per_currency
 from billing.queries.overview import Around, Overview, Use
 from billing.queries.payers import Paying
@@ -65,14 +65,22 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
     today = billing_periods.day_of(request.moment, period)
     running = today < end
     with acting_scope(request.tenant):
-        charges = accrued(tenant=request.tenant, period=period)
+        other = load_other_charges(request.tenant)
+        charges = accrued(tenant=request.tenant, period=period, other=other, calendar=around.calendar)
         others, through = paid_for(
             request.tenant, period, charges, through=request.complete_through, moment=request.moment
         )
         budgets = list_period_budgets(request.tenant, period, first=first, end=end) if running else []
         changed = what_changed(request, first=first, last=today if running else end - DAY)
-    summary = reading.overview(request.tenant, period, around.before, today=today, accrued=charges)
-    paying = payers.paying(request.tenant)
+    summary = reading.overview(
+        request.tenant,
+        period,
+        around.before,
+        today=today,
+        accrued=charges,
+        newest=INVOICES if request.frame.invoices else 0,
+    )
+    paying = payers.paying(request.tenant) if other.payers else []
     return {
         "around": around,
         "summary": summary,
@@ -88,9 +96,7 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
         ),
         "spend": _largest(summary.uses),
         "spend_total": sum((use.amount for use in summary.uses), Fraction(0)),
-        "invoices": invoices.newest(request.tenant, on=request.today, size=INVOICES)[0]
-        if request.frame.invoices
-        else [],
+        "invoices": invoices.with_balances(summary.documents, on=request.today),
         "paid_by": _spans(_("Paid by {spans}."), [(span.payer, span) for span in paying if span.mine]),
         "pays_for": _spans(_("Pays for {spans}."), [(span.user, span) for span in paying if not span.mine]),
         "paid": per_currency(row.amount for row in charges.paid) if charges else [],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
+from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
@@ -98,14 +99,29 @@ def entered(*, user: User | AnonymousUser, slug: str, action: Action) -> tuple[T
 
     What is read in its scope is what the person may see: `only_users` is set where that is their own usage alone.
     """
+    return _entered(user, sql.ENTERED, {"slug": slug}, action)[:2]
+
+
+def entered_among(
+    *, user: User | AnonymousUser, slug: str, action: Action, most: int
+) -> tuple[Tenant, frozenset[Action], list[tuple[str, str]]]:
+    """As `entered`, with slug and name of the first of `tenants_of`. One query."""
+    values = {"slug": slug, "most": most, "everywhere": bool(getattr(user, "operator_role", ""))}
+    tenant, allowed, (slugs, names) = _entered(user, sql.ENTERED_AMONG, values, action)
+    return tenant, allowed, list(zip(slugs or (), names or (), strict=True))
+
+
+def _entered(
+    user: User | AnonymousUser, statement: str, values: Mapping[str, Any], action: Action
+) -> tuple[Tenant, frozenset[Action], Sequence[Any]]:
     if not isinstance(user, User) or not user.is_active:
         raise DeniedError("nobody is signed in")
     with prepared_cursor() as cursor:
-        cursor.execute(sql.ENTERED, {"slug": slug, "user": user.pk})
-        for tenant, role, names in instances(cursor, Tenant):
+        cursor.execute(statement, {**values, "user": user.pk})
+        for tenant, role, names, *rest in instances(cursor, Tenant):
             allowed = narrow(tenant, user, role=role, names=names or ())
             if action in allowed:
-                return tenant, allowed
+                return tenant, allowed, rest
     raise DeniedError("no such tenant for this person")
 
 
