@@ -14,7 +14,8 @@ from billing.admission.cost import JobCost, longest_that_fits
 from billing.admission.wallets import WalletNeed, list_wallets
 from billing.models import Quota, QuotaAction
 from billing.quotas import figures
-from billing.quotas.figures import Figure
+from billing.quotas.figures import Figure, FigureInputs
+from billing.quotas.freshness import TenantState, load_states
 from billing.quotas.reservations import seconds_within
 from billing.quotas.status import QuotaStatus
 from billing.simulation.quote_inputs import QuoteInputs
@@ -103,34 +104,52 @@ def check_job(
     job: UsageFact,
     now: datetime,
     besides: int = 0,
-    figures_now: Mapping[int, Figure] | None = None,
 ) -> JobCheck:
     """Whether the tenant's job may run now on the named cluster, from `job.started` to its time limit `job.ended`.
 
     `job.account` is one that the tenant owns, "" for any; quotas of a user, queue, QOS or GPU model count it where it
-    says so. `besides`: a reservation that would end with this job's. `figures_now`: by quota, where they are read
-    already. A fixed number of queries, and where money is counted one more for each length that a period leaves of the
-    job, and of TRIES. Raises QuoteError.
+    says so. `besides`: a reservation that would end with this job's. A fixed number of queries, and where money
+    is counted one more for each length that a period leaves of the job, and of TRIES. Raises QuoteError.
     """
     seconds = read_length(job)
     owner = account_of(tenant, cluster, job.account, datetime.fromtimestamp(job.started or 0, UTC))
-    rows = check_inputs.load_quotas(tenant, owner, job)
-    by_quota = dict(figures_now or {})
-    rest = [row for row in rows if row.pk not in by_quota]
-    if rest:
-        by_quota |= figures.load_figures(rest, moment=now, forecasts=False, besides=besides)
-    state = check_inputs.load_state(tenant, owner, now)
-    cost = JobCost(tenant, cluster, job, owner, now, QuoteInputs(tenant))
-    paying = list_wallets(owner, cost, job.user, seconds, now, besides=besides) if state.has_wallets else ()
+    quotas = check_inputs.load_quotas(tenant, now)
+    rows = quotas.list_counting(owner, job)
+    states = load_states([tenant.pk], now)
+    inputs = QuoteInputs(
+        tenant, by_statement={pk: one.pays for pk, one in states.items() if one.by_statement}
+    )
+    by_quota = _load_figures(quotas, rows, inputs, states, now, besides) if rows else {}
+    cost = JobCost(tenant, cluster, job, owner, now, inputs)
+    paying = list_wallets(owner, cost, job.user, seconds, now, besides=besides) if quotas.has_wallets else ()
     needs = []
     for row in rows:
         one = QuotaStatus(row, by_quota[row.pk])
         if one.is_open_at(now):
-            acts = not state.is_released and decides(row, job)
+            acts = not quotas.is_released and decides(row, job)
             need = _need(one, cost, seconds, now, decides=acts)
-            needs.append(replace(need, blocks=acts and row.pk in state.blocking))
+            needs.append(replace(need, blocks=acts and owner.account_id in quotas.blocked[row.pk]))
     needs = _with_longest(needs, cost)
     return JobCheck(owner.account.name, owner.project.name, seconds, needs, cost.unpriced, paying)
+
+
+def _load_figures(
+    quotas: check_inputs.TenantQuotas,
+    rows: Sequence[Quota],
+    inputs: QuoteInputs,
+    states: Mapping[int, TenantState],
+    now: datetime,
+    besides: int,
+) -> dict[int, Figure]:
+    return figures.load_figures(
+        [*rows, *quotas.list_relatives(rows)],
+        moment=now,
+        forecasts=False,
+        besides=besides,
+        inputs=FigureInputs(
+            with_relatives=True, newest=quotas.newest, states=states, statements=inputs.statements
+        ),
+    )
 
 
 def check_job_of_account(*, cluster: Cluster, job: UsageFact, now: datetime) -> JobCheck | None:

@@ -8,9 +8,8 @@ from fractions import Fraction
 
 from msgspec.structs import replace
 
-from billing.models import Quota, QuotaMeasure
+from billing.models import Quota, QuotaMeasure, Settles
 from billing.models.plans import model_of
-from billing.quotas import valued_use
 from billing.rules.tiers import Scale
 from billing.simulation.quote_inputs import QuoteInputs
 from billing.simulation.quotes import Part, Quote, quote
@@ -89,8 +88,7 @@ class JobCost:
         parts = [part for part in one.parts if part.amount.currency == quota.unit]
         if quota.measure != QuotaMeasure.CREDITS:
             return parts
-        tags = valued_use.load_price_tags(part.price.pk for part in parts)
-        return [part for part in parts if part.price.pk in tags and tags[part.price.pk].is_prepaid]
+        return [part for part in parts if part.price.version.plan.settles == Settles.WALLET]
 
 
 def _looks_at_totals(part: Part) -> bool:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
 
+from django.db.models import Q
+
 from billing.admission.cost import JobCost, longest_that_fits
-from billing.models import Quota, QuotaMeasure, Wallet, WalletHold, WalletScheme
+from billing.models import Quota, QuotaMeasure, Wallet, WalletHold
 from billing.rules.money import Money
 from billing.wallets.booking import owner_of
 from billing.wallets.reservation_holds import hold_key
@@ -39,12 +41,13 @@ class WalletNeed:
 
 def list_paying(owner: Ownership, user: str) -> list[Wallet]:
     """The wallets that pay for jobs of the user in the account, by unit; one that was never opened is none yet."""
-    wallets: list[Wallet] = []
-    for scheme in WalletScheme.objects.filter(tenant=owner.tenant_id).order_by("unit"):
-        whose = owner_of(scheme, owner.project_id, user)
-        rows = Wallet.objects.filter(scheme=scheme, project=whose.project, user=whose.user)
-        wallets += rows.select_related("scheme", "tenant", "project")
-    return wallets
+    theirs = Q(project=None) | Q(project=owner.project_id), Q(user__in={"", user})
+    rows = Wallet.objects.filter(*theirs, scheme__tenant=owner.tenant_id)
+    return [
+        row
+        for row in rows.select_related("scheme", "tenant", "project").order_by("scheme__unit", "pk")
+        if (row.project_id, row.user) == owner_of(row.scheme, owner.project_id, user)
+    ]
 
 
 def list_wallets(

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from billing.catalog import billing_periods, terms, third_party_payers
-from billing.catalog.billing_periods import AROUND, Calendars, Lacking
+from billing.catalog.billing_periods import AROUND, Lacking
 from billing.catalog.terms import Terms
 from billing.catalog.third_party_payers import Stretch
 from billing.invoicing.close_inputs import RatedPeriod
+from billing.invoicing.statement_inputs import StatementInputs
 from billing.invoicing.statement_rows import UsageParties
 from billing.models import BillingPeriod, InvoiceLine, InvoiceState
 from billing.rules.statement_lines import TermKind
@@ -36,10 +37,10 @@ class PayerStatement:
 def load_payer_statements(
     periods: Sequence[BillingPeriod],
     rated: Mapping[int, Sequence[RatedPeriod]],
+    inputs: StatementInputs,
     *,
     lacking: Lacking,
     stretches: Sequence[Stretch] | None = None,
-    calendar: Calendars | None = None,
 ) -> tuple[dict[UsageParties, PayerStatement], list[BillingPeriod]]:
     """Every tenant's own book, of whom each has one of the periods, and behind them those of whom they pay for.
 
@@ -52,7 +53,7 @@ def load_payer_statements(
         stretches = third_party_payers.stretches_of(tenants=payer_periods, payers=payer_periods)
     users = {stretch.tenant for stretch in stretches if stretch.payer in payer_periods}
     users |= {row.tenant for payer in payer_periods for row in rated.get(payer, ()) if row.tenant != payer}
-    tenant_terms = terms.of_tenants({*payer_periods, *users}, calendar)
+    tenant_terms = inputs.terms_with(users)
     of_tenant = third_party_payers.by_tenant(stretches)
     billed = _load_billed_periods(payer_periods, {*users, *of_tenant})
     payer_statements = {
@@ -90,7 +91,7 @@ def load_payer_statements(
 
 
 def load_paid_by_others(
-    periods: Sequence[BillingPeriod], stretches: Sequence[Stretch] | None = None
+    periods: Sequence[BillingPeriod], inputs: StatementInputs, stretches: Sequence[Stretch] | None = None
 ) -> dict[UsageParties, PayerStatement]:
     """What others pay of the use of these tenants, of whom each has one of the periods, in that period."""
     tenant_periods = {period.tenant_id: period for period in periods}
@@ -99,7 +100,7 @@ def load_paid_by_others(
     of_tenant = third_party_payers.by_tenant(
         stretch for stretch in stretches if stretch.tenant in tenant_periods
     )
-    tenant_terms = terms.of_tenants(of_tenant) if of_tenant else {}
+    tenant_terms = inputs.terms if of_tenant else {}
     tenants = Tenant.objects.in_bulk(of_tenant) if of_tenant else {}
     return {
         UsageParties(stretch.payer, tenant): PayerStatement(

@@ -13,7 +13,7 @@ from operator import attrgetter
 from django.db.models import Q, Sum
 
 from billing.catalog import allowances, billing_periods, meters
-from billing.catalog.billing_periods import Calendars, Lacking
+from billing.catalog.billing_periods import Lacking
 from billing.catalog.terms import Named
 from billing.catalog.third_party_payers import Stretch
 from billing.invoicing import charges, close_inputs, payer_statements
@@ -21,6 +21,7 @@ from billing.invoicing import statement_rows as rows
 from billing.invoicing.charges import ChargeInputs
 from billing.invoicing.close_inputs import RatedPeriod
 from billing.invoicing.messages import SENTENCES
+from billing.invoicing.statement_inputs import StatementInputs
 from billing.invoicing.statement_rows import IssuedLine, R, Total, UsageParties
 from billing.models import BillingPeriod, PeriodTotal, Price, Resource, Verdict
 from billing.rules import period as rules
@@ -123,7 +124,7 @@ def make_statements(
     lacking: Lacking = Lacking.CREATED,
     besides: Sequence[BillingPeriod] = (),
     stretches: Sequence[Stretch] | None = None,
-    calendar: Calendars | None = None,
+    inputs: StatementInputs | None = None,
 ) -> dict[int, Statement | MixedCurrenciesError]:
     """As `make_statement`, by tenant, of whom each has one of the periods; `rated` is `load_rated_periods` of them.
 
@@ -131,28 +132,32 @@ def make_statements(
 
     Six queries at most, however many they are, where plans have prices alone and nobody pays for another.
     `lacking` says what becomes of periods in which terms of plans hold and that there are not yet; `stretches` who
-    paid for whom, of all these tenants, and `calendar` their periods, where these are read already.
+    paid for whom, of all these tenants, where it is read already; `inputs`, of all of them, what is read only once.
     """
+    inputs = inputs or StatementInputs(frozenset(period.tenant_id for period in periods))
     books, supposed = payer_statements.load_payer_statements(
-        periods, rated, lacking=lacking, stretches=stretches, calendar=calendar
+        periods, rated, inputs, lacking=lacking, stretches=stretches
     )
-    outcomes = _compute_statements(books, rated, supposed, besides, made=lacking is Lacking.CREATED)
+    outcomes = _compute_statements(books, rated, supposed, inputs, besides, made=lacking is Lacking.CREATED)
     return {period.tenant_id: _add_paid(period.tenant_id, outcomes) for period in periods}
 
 
 def load_paid_statements(
-    periods: Sequence[BillingPeriod], stretches: Sequence[Stretch] | None = None
+    periods: Sequence[BillingPeriod],
+    stretches: Sequence[Stretch] | None = None,
+    inputs: StatementInputs | None = None,
 ) -> dict[int, list[tuple[Tenant, Statement]]]:
     """By tenant, of whom each has one of the periods, who else pays for what it used in it, and what that comes to.
 
-    What their invoices hold of it already is not looked at. One query where nobody does; none with `stretches`, as of
-    `make_statements`.
+    What their invoices hold of it already is not looked at. One query where nobody does; none with `stretches`, which
+    are as of `make_statements`, as are `inputs`.
     """
-    books = payer_statements.load_paid_by_others(periods, stretches)
+    inputs = inputs or StatementInputs(frozenset(period.tenant_id for period in periods))
+    books = payer_statements.load_paid_by_others(periods, inputs, stretches)
     paid_statements: dict[int, list[tuple[Tenant, Statement]]] = defaultdict(list)
     if books:
         tenants = Tenant.objects.in_bulk({parties.payer for parties in books})
-        for parties, outcome in _compute_statements(books, {}, []).items():
+        for parties, outcome in _compute_statements(books, {}, [], inputs).items():
             if not isinstance(outcome, MixedCurrenciesError):
                 paid_statements[parties.tenant].append((tenants[parties.payer], outcome))
     return paid_statements
@@ -162,6 +167,7 @@ def _compute_statements(
     books: Mapping[UsageParties, payer_statements.PayerStatement],
     rated: Mapping[int, Sequence[RatedPeriod]],
     supposed: Sequence[BillingPeriod],
+    inputs: StatementInputs,
     besides: Sequence[BillingPeriod] = (),
     *,
     made: bool = False,
@@ -188,7 +194,7 @@ def _compute_statements(
         touched[parties] = [*periods, books[parties].period]  # which may be supposed by the caller alone
     totals, lines = rows.load_totals(touched), rows.load_lines(touched)
     names = rows.load_names(totals, lines)
-    prices = rows.load_prices({row.price_id for row in totals} | {line.price_id for line in lines})
+    prices = inputs.load_prices({row.price_id for row in totals} | {line.price_id for line in lines})
     own_totals, own_lines = _group_by_parties(totals), _group_by_parties(lines)
     return {
         parties: _compute_statement(
@@ -282,7 +288,7 @@ class _Context:
     parties: UsageParties
     touched: Sequence[BillingPeriod]
     names: Mapping[int, str]
-    prices: dict[int, Price]
+    prices: Mapping[int, Price]
 
 
 def _group_by_parties(entries: Iterable[R]) -> Mapping[UsageParties, list[R]]:

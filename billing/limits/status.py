@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from math import ceil
 
-from django.db.models import Case, Count, Q, Sum, When
 from django.utils.translation import gettext as _
 
-from billing.limits.limits import in_scope, load_accounts
-from billing.models import ConcurrencyLimit, LimitedAccount, LimitState, RatedJob
-from clusters.models import Cluster, ClusterKind
+from billing.models import ConcurrencyLimit, LimitedAccount, LimitState
+from clusters.models import Account, Cluster
+from portal.core.tenants.models import Ownership, Project, Tenant
+from portal.prepared import instances, prepared_cursor
+from portal.sql_files import Statements
 
-Running = Mapping[tuple[str, str], Mapping[str, tuple[int, int]]]
-"""By cluster and account, and by GPU model, how many GPUs and jobs run."""
+sql = Statements(__file__, "status.sql")
+
+Held = Mapping[str, tuple[Fraction, int]]
+"""By GPU model how many GPUs and jobs run, as the limits count them: to be rounded up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,56 +45,61 @@ class LimitStatus:
 
 
 def load_statuses(limits: Sequence[ConcurrencyLimit], *, moment: datetime) -> list[LimitStatus]:
-    """Of each, in order; rows have their tenant and project loaded. Three queries."""
-    tenants = {limit.tenant_id for limit in limits}
-    owned = load_accounts(tenants, moment=moment)
-    rows = LimitedAccount.objects.filter(tenant__in=tenants, ended_at=None)
-    by_account = {row.account_id: row for row in rows}
-    running = {tenant: dict[tuple[str, str], dict[str, tuple[int, int]]]() for tenant in tenants}
-    for tenant, cluster, account, model, gpus, jobs in _load_running(tenants):
-        running[tenant].setdefault((cluster, account), {})[model] = gpus, jobs
-    return [
-        LimitStatus(
-            limit,
-            [
-                _account_status(limit, row.account.cluster.name, row.account.name, by_account.get(row.account_id),
-                                running[limit.tenant_id])
-                for row in in_scope(limit, owned.get(limit.tenant_id, ()))
-            ],
-        )
-        for limit in limits
-    ]  # fmt: skip
+    """Of each, in order; rows have their tenant and project loaded. One query."""
+    accounts = {
+        one.pk: statuses for one, statuses in _load(0, [limit.pk for limit in limits], moment).items()
+    }
+    return [LimitStatus(limit, accounts.get(limit.pk, ())) for limit in limits]
 
 
-def _load_running(tenants: Iterable[int]) -> Iterable[tuple[int, str, str, str, int, int]]:
-    """GPUs as the limits count them: a MIG slice is one, of Slurm's shards as many as make one up; rounded up."""
-    rows = RatedJob.objects.runs().filter(tenant__in=list(tenants), ended=None, started__isnull=False)
-    by = ("tenant_id", "cluster", "account", "gpu_model")
-    shards = Q(mig_profile="", cluster__in=Cluster.objects.filter(kind=ClusterKind.SLURM).values("name"))
-    share = {of: Case(When(shards, then=of), default=1) for of in ("share_num", "share_den")}
-    grouped = rows.order_by().values(*by, part=share["share_num"], whole=share["share_den"])
-    counted = grouped.annotate(held=Sum("gpus"), number=Count("record_id"))
-    totals: dict[tuple[int, str, str, str], tuple[Fraction, int]] = {}
-    for *group, part, whole, held, number in counted.values_list(*by, "part", "whole", "held", "number"):
-        before = totals.get(tuple(group), (Fraction(0), 0))
-        totals[tuple(group)] = before[0] + Fraction(held * part, whole), before[1] + number
-    return [(*group, ceil(gpus), jobs) for group, (gpus, jobs) in totals.items()]
+def list_statuses(tenant: Tenant, *, moment: datetime) -> list[LimitStatus]:
+    """Of those in force of the tenant, by name. One query."""
+    statuses = _load(tenant.pk, [], moment)
+    for limit in statuses:
+        limit.tenant = tenant
+    return [LimitStatus(limit, accounts) for limit, accounts in statuses.items()]
+
+
+def _load(
+    tenant: int, limits: Sequence[int], moment: datetime
+) -> Mapping[ConcurrencyLimit, list[AccountStatus]]:
+    """By limit its accounts, by cluster and name."""
+    owners: dict[
+        ConcurrencyLimit, dict[Ownership, tuple[LimitedAccount, dict[str, tuple[Fraction, int]]]]
+    ] = {}
+    with prepared_cursor() as cursor:
+        cursor.execute(sql.HELD, {"tenant": tenant, "limits": list(limits), "moment": moment})
+        for limit, project, owner, account, cluster, row, model, gpus, whole, jobs in instances(
+            cursor, ConcurrencyLimit, Project, Ownership, Account, Cluster, LimitedAccount
+        ):
+            limit.project = project if limit.project_id is not None else None
+            accounts = owners.setdefault(limit, {})
+            if owner.pk is None:
+                continue
+            owner.account, account.cluster = account, cluster
+            _, held = accounts.setdefault(owner, (row, {}))
+            if model is not None:
+                before, number = held.get(model, (Fraction(0), 0))
+                held[model] = before + Fraction(int(gpus), whole), number + jobs
+    return {
+        limit: [_account_status(limit, owner, row, held) for owner, (row, held) in accounts.items()]
+        for limit, accounts in owners.items()
+    }
 
 
 def _account_status(
-    limit: ConcurrencyLimit, cluster: str, account: str, row: LimitedAccount | None, running: Running
+    limit: ConcurrencyLimit, owner: Ownership, row: LimitedAccount, held: Held
 ) -> AccountStatus:
-    held = running.get((cluster, account), {})
     models = [limit.gpu_model] if limit.gpu_model else list(held)
     return AccountStatus(
-        cluster=cluster,
-        account=account,
-        gpus=sum(held[model][0] for model in models if model in held),
+        cluster=owner.account.cluster.name,
+        account=owner.account.name,
+        gpus=sum(ceil(held[model][0]) for model in models if model in held),
         jobs=sum(jobs for _gpus, jobs in held.values()),
-        state=row.state if row else "",
-        note=row.note if row else "",
-        error=row.error if row else "",
-        checked_at=row.checked_at if row else None,
+        state=row.state or "",
+        note=row.note or "",
+        error=row.error or "",
+        checked_at=row.checked_at,
     )
 
 

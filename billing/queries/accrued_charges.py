@@ -13,10 +13,11 @@ from fractions import Fraction
 from django.utils.translation import gettext, gettext_noop
 
 from billing.catalog import billing_periods, third_party_payers
-from billing.catalog.billing_periods import Calendars, Lacking
+from billing.catalog.billing_periods import Lacking
 from billing.catalog.third_party_payers import Stretch
 from billing.invoicing import charges, close_inputs, manual_lines, statements
 from billing.invoicing.charges import ChargeInputs
+from billing.invoicing.statement_inputs import StatementInputs
 from billing.models import BillingPeriod, ManualLine, Price
 from billing.queries.costs import per_currency
 from billing.rules.meters import Meter
@@ -92,22 +93,23 @@ def accrued(
     tenant: Tenant,
     period: BillingPeriod,
     other: OtherCharges | None = None,
-    calendar: Calendars | None = None,
+    inputs: StatementInputs | None = None,
 ) -> Accrued | None:
     """What the tenant's period has come to; None where prices of single units alone tell all of it.
 
     That is: each line of use is its quantity times its price, there is nothing else, and nobody pays for
-    another. One query then, none with `other`; else those of a close as well. `calendar`: as of `make_statements`.
+    another. One query then, none with `other`; else those of a close as well. `inputs`: as of `make_statements`.
     """
     other = other or load_other_charges(tenant)
     if _is_plain(other, period):
         return None
+    inputs = inputs or StatementInputs(frozenset([tenant.pk]))
     rated = close_inputs.load_rated_periods([period])
     stretches = _stretches(tenant, other)
     statement = statements.make_statements(
-        [period], rated, lacking=Lacking.SUPPOSED, stretches=stretches, calendar=calendar
+        [period], rated, lacking=Lacking.SUPPOSED, stretches=stretches, inputs=inputs
     )[tenant.pk]
-    others = statements.load_paid_statements([period], stretches).get(tenant.pk, [])
+    others = statements.load_paid_statements([period], stretches, inputs).get(tenant.pk, [])
     if isinstance(statement, statements.MixedCurrenciesError) or statement.charge_inputs is None:
         return None
     by_hand = manual_lines.list_pending([tenant])[tenant.pk] if other.by_hand else []

@@ -12,8 +12,7 @@ from math import lcm
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from billing.catalog import billing_periods
-from billing.catalog.billing_periods import Calendars
+from billing.invoicing.statement_inputs import StatementInputs
 from billing.models import BillingPeriod, Invoice, Resource, Verdict
 from billing.queries import invoices, job_parts
 from billing.queries.accrued_charges import Accrued
@@ -129,20 +128,20 @@ class Around:
     period: BillingPeriod
     before: BillingPeriod | None
     after: BillingPeriod | None
-    calendar: Calendars  # of the tenant
+    inputs: StatementInputs  # of the tenant
 
 
 def around(tenant: Tenant, *, moment: datetime, day: date | None = None) -> Around | None:
     """The period whose first day, in its own zone, is `day`, or the newest that has begun. One query."""
-    calendar = billing_periods.list_kept([tenant.pk])
-    begun = [period for period in calendar[tenant.pk] if period.start <= moment]
+    inputs = StatementInputs(frozenset([tenant.pk]))
+    begun = [period for period in inputs.calendars[tenant.pk] if period.start <= moment]
     place = next(
         (place for place in reversed(range(len(begun))) if day in {None, days_of(begun[place])[0]}), None
     )
     if place is None:
         return None
     before, after = begun[place - 1] if place else None, begun[place + 1] if place + 1 < len(begun) else None
-    return Around(begun[place], before, after, calendar)
+    return Around(begun[place], before, after, inputs)
 
 
 def overview(

@@ -42,14 +42,24 @@ Past = Mapping[int, tuple[Chain, int]]
 
 
 def list_past(
-    quotas: Sequence[Quota], *, windows: Mapping[int, Window], calendars: Mapping[int, Calendar]
+    quotas: Sequence[Quota],
+    *,
+    windows: Mapping[int, Window],
+    calendars: Mapping[int, Calendar],
+    newest: Mapping[int, QuotaPeriod] | None = None,
 ) -> Past:
     """Of the quotas that carry over, whose present windows these are; by keys below zero, which no quota has.
 
-    One query, none without such quotas. Periods in which a quota was made, or began to count something else, hand on
-    nothing.
+    One query, none without such quotas, nor with `newest`, the last period that has ended of each. Periods in which a
+    quota was made, or began to count something else, hand on nothing.
     """
-    chains = _list_chains(quotas, windows, calendars)
+    carrying = [quota for quota in quotas if quota.carries]
+    if newest is None:
+        newest = _load_newest(carrying, windows)
+    chains = [
+        _chain(quota, windows[quota.pk], calendars[quota.tenant_id], newest.get(quota.pk))
+        for quota in carrying
+    ]
     places = [(chain, turn) for chain in chains for turn in range(len(chain.windows))]
     return {-number: place for number, place in enumerate(places, 1)}
 
@@ -63,19 +73,13 @@ def carried_by_quota(past: Past, used: Mapping[int, Fraction]) -> dict[int, Frac
     return carried
 
 
-def _list_chains(
-    quotas: Sequence[Quota], now: Mapping[int, Window], calendars: Mapping[int, Calendar]
-) -> list[Chain]:
-    carrying = [quota for quota in quotas if quota.carries]
+def _load_newest(carrying: Sequence[Quota], now: Mapping[int, Window]) -> Mapping[int, QuotaPeriod]:
     if not carrying:
-        return []
+        return {}
     ended = QuotaPeriod.objects.filter(
         quota__in=carrying, end__lte=max(now[quota.pk].start for quota in carrying)
     )
-    newest = {row.quota_id: row for row in ended.order_by("quota", "-start").distinct("quota")}
-    return [
-        _chain(quota, now[quota.pk], calendars[quota.tenant_id], newest.get(quota.pk)) for quota in carrying
-    ]
+    return {row.quota_id: row for row in ended.order_by("quota", "-start").distinct("quota")}
 
 
 def _chain(quota: Quota, window: Window, calendar: Calendar, row: QuotaPeriod | None) -> Chain:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from django.db import connection
 
 from billing.models import Quota, Resource
 from billing.models.quota_terms import SCOPE
+from billing.quotas.price_tags import PriceTags
 from portal.prepared import prepared_cursor
 from portal.sql_files import Statements
 
@@ -23,6 +24,7 @@ UNSEEN = (
 )
 FEW = 20
 """So many spans or scopes the plan that a connection keeps is good for: it is made for an unknown number of them."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_CUT = 70 * 86400  # seconds that one rated row can last: it ends with its billing period
 
 
@@ -86,52 +88,6 @@ class Count:
         return {key: self.seconds(key) for key in self.keys} if self.grown else self.rated
 
 
-class Wants:
-    """Spans and scopes that are asked of the database at once: each pair once."""
-
-    def __init__(self) -> None:
-        self.spans: dict[tuple[Span, bool], int] = {}  # whether totals of days tell what is asked of it
-        self.pairs: dict[tuple[int, Scope], int] = {}
-
-    def add(self, span: Span, scope: Scope) -> int:
-        """The number under which its count will be."""
-        place = self.spans.setdefault((span, is_of_totals(scope)), len(self.spans))
-        return self.pairs.setdefault((place, scope), len(self.pairs))
-
-    def count(self, moment: datetime) -> list[Count]:
-        """By number what was used. Two queries; none where nothing is asked."""
-        counts = [Count() for _ in self.pairs]
-        if not counts:
-            return counts
-        spans = [span for span, _ in self.spans]
-        values: dict[str, Any] = {
-            "spans": list(range(len(spans))),
-            "span_tenants": [span.tenant for span in spans],
-            "wants": list(self.pairs.values()),
-            "want_spans": [place for place, _ in self.pairs],
-            **scope_columns([scope for _, scope in self.pairs]),
-        }
-        days = {
-            "first_days": [span.first for span in spans],
-            "end_days": [span.end_day for span in spans],
-            "of_totals": [of_totals for _, of_totals in self.spans],
-        }
-        seconds = {
-            "since": [int(span.start.timestamp()) for span in spans],
-            "until": [int(span.end.timestamp()) for span in spans],
-            "second": int(moment.timestamp()),
-            "unseen": UNSEEN,
-        }
-        for want, *columns, share_den, units in rows(sql.USED, values | days):
-            counts[want].rated[Key(*columns)] += Fraction(int(units), share_den)
-        for want, *columns, parts, units, a_second in rows(sql.GROWN, values | seconds):
-            if units:
-                counts[want].grown[Key(*columns)] += Fraction(int(units), parts)
-            if a_second:
-                counts[want].speed[Key(*columns)] += Fraction(int(a_second), parts)
-        return counts
-
-
 class Edge(NamedTuple):
     """A stretch of seconds of a rolling window that is no whole day."""
 
@@ -141,48 +97,64 @@ class Edge(NamedTuple):
     scope: Scope
 
 
-def count_edges(edges: Sequence[Edge]) -> list[dict[int, Count]]:
-    """By edge and billing period what was used. One query; none where nothing is asked."""
-    counts: list[dict[int, Count]] = [defaultdict(Count) for _ in edges]
-    if edges:
-        values = {
-            "wants": list(range(len(edges))),
-            "tenants": [edge.tenant for edge in edges],
-            "since": [edge.since for edge in edges],
-            "until": [edge.until for edge in edges],
+class Wants:
+    """Spans and scopes that are asked of the database at once: each pair once."""
+
+    def __init__(self) -> None:
+        self.spans: dict[tuple[Span, bool], int] = {}  # whether totals of days tell what is asked of it
+        self.pairs: dict[tuple[int, Scope], int] = {}
+        self.edges: list[Edge] = []
+        self.prices = PriceTags()  # of what was counted
+
+    def add(self, span: Span, scope: Scope) -> int:
+        """The number under which its count will be."""
+        place = self.spans.setdefault((span, is_of_totals(scope)), len(self.spans))
+        return self.pairs.setdefault((place, scope), len(self.pairs))
+
+    def add_days(self, tenant: int, first: date, end_day: date, scope: Scope) -> int:
+        """As `add`, for whole days that have ended: without what runs have used since they were rated."""
+        return self.add(Span(tenant, first, end_day, EPOCH, EPOCH), scope)
+
+    def add_edge(self, edge: Edge) -> int:
+        """The place at which its counts will be."""
+        self.edges.append(edge)
+        return len(self.edges) - 1
+
+    def count(self, moment: datetime) -> tuple[list[Count], list[dict[int, Count]]]:
+        """By number what was used, and by edge and billing period. One query; none where nothing is asked."""
+        counts = [Count() for _ in self.pairs]
+        edges: list[dict[int, Count]] = [defaultdict(Count) for _ in self.edges]
+        if not counts and not edges:
+            return counts, edges
+        for want, period, *row in rows(sql.COUNTED, self._values(moment)):
+            key, (parts, *units), tag = Key(*row[:4]), row[4:8], row[8:]
+            self.prices.add(key.price, tag)
+            one = counts[want] if want < len(counts) else edges[want - len(counts)][period]
+            for sums, more in zip((one.rated, one.grown, one.speed), units, strict=True):
+                if more:
+                    sums[key] += Fraction(int(more), parts)
+        return counts, edges
+
+    def _values(self, moment: datetime) -> dict[str, Any]:
+        """Edges stand behind all others."""
+        spans, edges = [span for span, _ in self.spans], self.edges
+        day = EPOCH.date()
+        return {
+            "spans": list(range(len(spans) + len(edges))),
+            "span_tenants": [*(span.tenant for span in spans), *(edge.tenant for edge in edges)],
+            "first_days": [*(span.first for span in spans), *(day for _ in edges)],
+            "end_days": [*(span.end_day for span in spans), *(day for _ in edges)],
+            "of_totals": [*(of_totals for _, of_totals in self.spans), *(False for _ in edges)],
+            "since": [*(int(span.start.timestamp()) for span in spans), *(edge.since for edge in edges)],
+            "until": [*(int(span.end.timestamp()) for span in spans), *(edge.until for edge in edges)],
+            "by_second": [*(False for _ in spans), *(True for _ in edges)],
+            "wants": list(range(len(self.pairs) + len(edges))),
+            "want_spans": [*(place for place, _ in self.pairs), *range(len(spans), len(spans) + len(edges))],
+            **scope_columns([*(scope for _, scope in self.pairs), *(edge.scope for edge in edges)]),
+            "second": int(moment.timestamp()),
+            "unseen": UNSEEN,
             "longest": LONGEST_CUT,
-            **scope_columns([edge.scope for edge in edges]),
         }
-        for want, period, *columns, share_den, units in rows(sql.EDGES, values):
-            counts[want][period].rated[Key(*columns)] += Fraction(int(units), share_den)
-    return counts
-
-
-@dataclass(slots=True)
-class Recent:
-    """What the last whole days used, of all projects together; and the first day on which the tenant used anything."""
-
-    use: dict[Key, Fraction] = field(default_factory=dict)
-    begun: date | None = None
-
-
-def count_recent(queries: Sequence[tuple[int, Scope, date]], *, back: int) -> list[Recent]:
-    """Of the `back` days before each day, for a tenant and a scope. One query; none where nothing is asked."""
-    recent = [Recent() for _ in queries]
-    if queries:
-        values = {
-            "wants": list(range(len(queries))),
-            "tenants": [tenant for tenant, _, _ in queries],
-            "first_days": [day - timedelta(days=back) for _, _, day in queries],
-            "end_days": [day for _, _, day in queries],
-            "of_totals": [is_of_totals(scope) for _, scope, _ in queries],
-            **scope_columns([scope for _, scope, _ in queries]),
-        }
-        for want, price, resource, share_den, units, first in rows(sql.RECENT, values):
-            key, seconds = Key(0, "", price, resource), Fraction(int(units), share_den)
-            use, recent[want].begun = recent[want].use, first
-            use[key] = use[key] + seconds if key in use else seconds
-    return recent
 
 
 def gpu_hours(seconds: Iterable[tuple[Key, Fraction]]) -> Fraction:

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from django.db.models import Q
 
-from billing.models import Quota, QuotaAction, QuotaBlock, QuotaBlockState, QuotaEvery, QuotaRelease
+from billing.models import (
+    Quota,
+    QuotaAction,
+    QuotaBlock,
+    QuotaBlockState,
+    QuotaEnding,
+    QuotaEvery,
+    QuotaRelease,
+)
 from billing.quotas import debts, endings, figures
 from billing.quotas.jobs import Demand
 from billing.quotas.thresholds import Outcome
 from billing.rules import quotas as rules
+from clusters.models import Account, Cluster
 from portal.core.tenants.models import Ownership
+from portal.prepared import instances, prepared_cursor
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "demands.sql")
 
 BLOCKING = (QuotaBlockState.REQUESTED, QuotaBlockState.BLOCKED)
 LIFTING, WATCHED = QuotaBlockState.LIFTING, QuotaBlockState.WATCHED
@@ -67,13 +80,29 @@ def demand_blocks(outcomes: Sequence[Outcome], *, tenants: Collection[int], mome
     endings.announce_endings(list(demands.values()), tenants=tenants, moment=moment)
 
 
-def list_open(quotas: Sequence[Quota]) -> dict[int, list[QuotaBlock]]:
-    """By quota its blocks that stand, are asked for, are being lifted, or are only watched. One query."""
-    rows = QuotaBlock.objects.filter(quota__in=quotas, ended_at=None).select_related("account__cluster")
-    by_quota: dict[int, list[QuotaBlock]] = defaultdict(list)
-    for row in rows.order_by("account__name", "pk"):
-        by_quota[row.quota_id].append(row)
-    return by_quota
+@dataclass(frozen=True, slots=True)
+class OpenActs:
+    """By quota what is done to accounts now, by their names: blocks that stand, are asked for, are being lifted or only
+    watched, and endings of jobs that are announced or done while all of it is used."""
+
+    blocks: dict[int, list[QuotaBlock]] = field(default_factory=lambda: defaultdict(list))
+    endings: dict[int, list[QuotaEnding]] = field(default_factory=lambda: defaultdict(list))
+
+
+def load_open_acts(quotas: Sequence[Quota]) -> OpenActs:
+    """One query."""
+    acts, seen = OpenActs(), set[tuple[bool, int]]()
+    with prepared_cursor() as cursor:
+        cursor.execute(sql.OPEN, {"quotas": [quota.pk for quota in quotas]})
+        for block, ending, account, account.cluster in instances(
+            cursor, QuotaBlock, QuotaEnding, Account, Cluster
+        ):
+            for row, by_quota in ((block, acts.blocks), (ending, acts.endings)):
+                if row.pk is not None and (row is block, row.pk) not in seen:
+                    seen.add((row is block, row.pk))
+                    row.account = account
+                    by_quota[row.quota_id].append(row)
+    return acts
 
 
 def is_demanded(one: Outcome, *, unread: Collection[int], moment: datetime) -> bool:

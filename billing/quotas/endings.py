@@ -59,15 +59,6 @@ def announce_endings(demands: Sequence[Demand], *, tenants: Collection[int], mom
     tell([row for row in new if row.state == ANNOUNCED], "announced", moment=moment)
 
 
-def list_open(quotas: Sequence[Quota]) -> dict[int, list[QuotaEnding]]:
-    """By quota those that are announced or done while all of it is used. One query."""
-    rows = QuotaEnding.objects.filter(quota__in=quotas, closed_at=None).select_related("account")
-    by_quota: dict[int, list[QuotaEnding]] = defaultdict(list)
-    for row in rows.order_by("account__name", "pk"):
-        by_quota[row.quota_id].append(row)
-    return by_quota
-
-
 def ends_jobs(one: Demand) -> bool:
     """Whether the quota has jobs ended, and the operator lets it do so on this cluster."""
     cluster = one.account.cluster

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 
-from billing.catalog import terms
-from billing.models import BillingPeriod, Quota, QuotaMeasure
-from billing.quotas import carry_over, counters, freshness, pools, reservations, valued_use
+from billing.invoicing.statement_inputs import StatementInputs
+from billing.models import Quota, QuotaMeasure, QuotaPeriod
+from billing.quotas import carry_over, freshness, pools, reservations, valued_use
 from billing.quotas.counters import EVERYTHING, Count, Edge, Span, Wants, scope_of
 from billing.quotas.credits import load_credits
 from billing.quotas.debts import load_debts
+from billing.quotas.freshness import TenantState
 from billing.quotas.pools import Loan
-from billing.quotas.valued_use import Lines, PriceTag
+from billing.quotas.price_tags import PriceTag
+from billing.quotas.quota_values import Piece, Range, Sum, Value
+from billing.quotas.valued_use import Lines
 from billing.quotas.windows import DAY, Calendar, Window, days_of, load_calendars
+from billing.reservations.progress import Progress
 from billing.rules.forecast import FEWEST, LAST
-from billing.rules.money import Money
 from billing.rules.quotas import Every
 
 
@@ -71,32 +74,31 @@ class Figure:
 
 
 @dataclass(slots=True)
-class _Piece:
-    """A part of a quota's window that lies in one billing period, or in none that is kept."""
-
-    want: int
-    place: Range | None
-    is_whole: bool = False  # all of the period is in the window
-    edge: int | None = None  # instead of the want: of count_edges
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """A billing period, or a stretch that none is kept of: in each, use at one price is one line."""
-
-    span: Span
-    period: BillingPeriod | None
-
-
-@dataclass(slots=True)
 class _Plan:
     """What is queried for all quotas at once."""
 
     wants: Wants = field(default_factory=Wants)
-    edges: list[Edge] = field(default_factory=list)
     lines: dict[Range, int] = field(default_factory=dict)  # the want of all of a range's use
-    pieces: dict[int, list[_Piece]] = field(default_factory=dict)  # by view
+    pieces: dict[int, list[Piece]] = field(default_factory=dict)  # by view
     billed: set[int] = field(default_factory=set)  # tenants of whom what is billed is counted
+
+
+@dataclass(frozen=True, slots=True)
+class FigureInputs:
+    """What is read already, of all tenants whose quotas are asked for; None is read when it is needed.
+
+    `with_relatives`: among the quotas are all that lend to one of them, or borrow. `newest`: the last period that has
+    ended of each quota that carries over.
+    """
+
+    with_relatives: bool = False
+    standing: Mapping[int, Progress] | None = None  # reservations
+    newest: Mapping[int, QuotaPeriod] | None = None
+    states: Mapping[int, TenantState] | None = None
+    statements: StatementInputs | None = None
+
+
+NOTHING_READ = FigureInputs()
 
 
 View = tuple[Quota, Window]
@@ -104,26 +106,54 @@ View = tuple[Quota, Window]
 
 
 def load_figures(
-    quotas: Sequence[Quota], *, moment: datetime, forecasts: bool = True, besides: int = 0
+    quotas: Sequence[Quota],
+    *,
+    moment: datetime,
+    forecasts: bool = True,
+    besides: int = 0,
+    inputs: FigureInputs = NOTHING_READ,
 ) -> dict[int, Figure]:
     """By quota how it stands, with its tenant and project loaded. A fixed number of queries, however many they are;
     for tenants whose plans have more than prices of single units those of a close besides. `besides`: a reservation
     that is left out."""
+    return load_figures_and(quotas, (), moment=moment, forecasts=forecasts, besides=besides, inputs=inputs)[0]
+
+
+def load_figures_and(
+    quotas: Sequence[Quota],
+    others: Sequence[View],
+    *,
+    moment: datetime,
+    forecasts: bool = True,
+    besides: int = 0,
+    inputs: FigureInputs = NOTHING_READ,
+) -> tuple[dict[int, Figure], list[Figure]]:
+    """As `load_figures`; and how others of the same tenants stand in windows of theirs, without what is carried,
+    reserved or lent."""
     keys = [quota.pk for quota in quotas]
-    quotas = [*quotas, *pools.load_relatives(quotas)]
-    calendars = load_calendars(quotas, moment=moment)
+    quotas = list(quotas) if inputs.with_relatives else [*quotas, *pools.load_relatives(quotas)]
+    of_statements = inputs.statements or StatementInputs(frozenset(quota.tenant_id for quota in quotas))
+    calendars = load_calendars(quotas, moment=moment, calendars=of_statements.calendars)
     windows = {quota.pk: calendars[quota.tenant_id].window(quota, moment) for quota in quotas}
     # Before what is used: of a pull between the two, seconds are counted twice for a moment, and never lost.
-    reserved = reservations.load_reserved(quotas, windows, moment=moment, besides=besides)
+    reserved = reservations.load_reserved(
+        quotas, windows, moment=moment, besides=besides, standing=inputs.standing
+    )
     missing = load_debts(quotas)
     views = {
         quota.pk: (quota, windows[quota.pk])
         for quota in quotas
         if quota.wallet_id is None and not quota.lends
     }
-    past = carry_over.list_past(quotas, windows=windows, calendars=calendars)
+    past = carry_over.list_past(quotas, windows=windows, calendars=calendars, newest=inputs.newest)
     views |= {key: (chain.quota, chain.windows[turn]) for key, (chain, turn) in past.items()}
-    results = load_views(views, calendars, moment, forecasts=forecasts) if views else {}
+    places = {-place: view for place, view in enumerate(others, 1 + len(past))}  # behind those
+    views |= places
+    results = (
+        load_views(views, calendars, moment, of_statements, forecasts=forecasts, states=inputs.states)
+        if views
+        else {}
+    )
     carried = carry_over.carried_by_quota(past, {key: results.pop(key).used for key in past})
     nothing = Fraction(0)
     missing |= {quota.pk: nothing for quota in quotas if quota.lends}
@@ -132,12 +162,13 @@ def load_figures(
     results |= {pk: replace(results[pk], carried=value) for pk, value in carried.items()}
     results |= {pk: replace(results[pk], reserved=held) for pk, held in reserved.items()}
     results |= pools.share(quotas, results)
-    return {pk: results[pk] for pk in keys}
+    return {pk: results[pk] for pk in keys}, [results[key] for key in places]
 
 
 def load_figures_until(wanted: Sequence[tuple[Quota, Window, datetime]]) -> dict[int, Fraction]:
     """By quota what is rated by now of the days of its window before that of a moment."""
-    calendars = load_calendars([quota for quota, _, _ in wanted])
+    inputs = StatementInputs(frozenset(quota.tenant_id for quota, _, _ in wanted))
+    calendars = load_calendars([quota for quota, _, _ in wanted], calendars=inputs.calendars)
     views = {}
     for quota, window, moment in wanted:
         days = calendars[quota.tenant_id].days
@@ -145,19 +176,18 @@ def load_figures_until(wanted: Sequence[tuple[Quota, Window, datetime]]) -> dict
         end = max(window.start + timedelta(seconds=1), days.between(end_day, None)[0][0])
         views[quota.pk] = quota, replace(window, end_day=end_day, end=end)
     moment = max(moment for _, _, moment in wanted)
-    results = load_views(views, calendars, moment, forecasts=False)
+    results = load_views(views, calendars, moment, inputs, forecasts=False)
     return {pk: figure.rated for pk, figure in results.items()}
 
 
-def plain_value(
-    quota: Quota, prices: Mapping[int, PriceTag], seconds: Mapping[counters.Key, Fraction]
-) -> Fraction:
-    """What seconds of use are worth to the quota without tiers and allowances."""
-    return _Value(quota, prices).plain(seconds)
-
-
 def load_views(
-    views: Mapping[int, View], calendars: Mapping[int, Calendar], moment: datetime, *, forecasts: bool
+    views: Mapping[int, View],
+    calendars: Mapping[int, Calendar],
+    moment: datetime,
+    inputs: StatementInputs,
+    *,
+    forecasts: bool,
+    states: Mapping[int, TenantState] | None = None,
 ) -> dict[int, Figure]:
     """By key how each quota stands in its window, without what is carried, reserved or lent."""
     plan = _Plan()
@@ -165,19 +195,17 @@ def load_views(
         if quota.counts_corrections:
             plan.billed.add(quota.tenant_id)
         plan.pieces[key] = list(_pieces(plan, quota, window, calendars[quota.tenant_id]))
-    counts = plan.wants.count(moment)
-    edges = counters.count_edges(plan.edges)
-    keys = {key.price for count in counts for key in count.keys}
-    keys |= {key.price for edge in edges for count in edge.values() for key in count.keys}
-    prices = valued_use.load_price_tags(keys)
-    valued = _value_lines(plan, counts, prices)
+    recent = _plan_forecasts(plan, views, calendars, moment) if forecasts else {}
+    prices, (counts, edges) = plan.wants.prices, plan.wants.count(moment)
+    if states is None:
+        states = freshness.load_states({quota.tenant_id for quota, _ in views.values()}, moment)
+    valued = _value_lines(plan, counts, prices, inputs, states)
     credited = load_credits(views)
-    marks = freshness.load_marks([quota for quota, _ in views.values()], moment)
     values = {
-        key: _Value(quota, prices).sum(plan.pieces[key], counts, edges, valued, window)
+        key: Value(quota, prices).sum(plan.pieces[key], counts, edges, valued, window)
         for key, (quota, window) in views.items()
     }
-    expected = _forecasts(views, calendars, values, prices, moment) if forecasts and views else {}
+    expected = _forecasts(views, recent, counts, values, prices, states, moment)
     return {
         key: Figure(
             window,
@@ -186,21 +214,19 @@ def load_views(
             credited.get(key, Fraction(0)),
             values[key].speed,
             expected.get(key),
-            *freshness.read_through(quota, marks.get(quota.tenant_id, {}), moment),
+            *freshness.read_through(quota, states[quota.tenant_id].marks, moment),
         )
         for key, (quota, window) in views.items()
     }
 
 
-def _pieces(plan: _Plan, quota: Quota, window: Window, calendar: Calendar) -> Iterable[_Piece]:
+def _pieces(plan: _Plan, quota: Quota, window: Window, calendar: Calendar) -> Iterable[Piece]:
     scope, tenant = scope_of(quota), quota.tenant_id
     whole = Span(tenant, window.first, window.end_day, window.start, window.end)
-    if window.edge is not None:
-        plan.edges.append(Edge(tenant, *window.edge, scope))
+    edge = plan.wants.add_edge(Edge(tenant, *window.edge, scope)) if window.edge is not None else None
     if quota.measure != QuotaMeasure.MONEY:
-        yield _Piece(plan.wants.add(whole, scope), None, edge=len(plan.edges) - 1 if window.edge else None)
+        yield Piece(plan.wants.add(whole, scope), None, edge=edge)
         return
-    edge = len(plan.edges) - 1 if window.edge is not None else None
     for place in _ranges(tenant, window, calendar):
         plan.lines.setdefault(place, plan.wants.add(place.span, EVERYTHING))
         first = max(place.span.first, window.first)
@@ -212,7 +238,7 @@ def _pieces(plan: _Plan, quota: Quota, window: Window, calendar: Calendar) -> It
             min(place.span.end, window.end),
         )
         is_whole = window.edge is None and window.start <= place.span.start and place.span.end <= window.end
-        yield _Piece(plan.wants.add(span, scope), place, is_whole, edge)
+        yield Piece(plan.wants.add(span, scope), place, is_whole, edge)
 
 
 def _ranges(tenant: int, window: Window, calendar: Calendar) -> Iterable[Range]:
@@ -230,15 +256,21 @@ def _ranges(tenant: int, window: Window, calendar: Calendar) -> Iterable[Range]:
 
 
 def _value_lines(
-    plan: _Plan, counts: Sequence[Count], prices: Mapping[int, PriceTag]
+    plan: _Plan,
+    counts: Sequence[Count],
+    prices: Mapping[int, PriceTag],
+    inputs: StatementInputs,
+    states: Mapping[int, TenantState],
 ) -> dict[Range, tuple[Lines, Lines]]:
-    queried = plan.billed | terms.list_by_statement(place.span.tenant for place in plan.lines)
+    by_statement = {pk for pk, state in states.items() if state.by_statement}
+    queried = plan.billed | by_statement
     periods = [
         (place.period, counts[want])
         for place, want in plan.lines.items()
         if place.period is not None and place.span.tenant in queried
     ]
-    charged = valued_use.load_charges(periods, prices) if periods else {}
+    pays = any(state.pays for state in states.values())
+    charged = valued_use.load_charges(periods, prices, inputs, pays=pays) if periods else {}
     return {
         place: valued_use.make_lines(
             counts[want], prices, charged.get(place.period.pk) if place.period else None
@@ -247,105 +279,10 @@ def _value_lines(
     }
 
 
-@dataclass(slots=True)
-class _Sum:
-    """In units of the measure: as rated, what has grown since, and in a second; `plain` at first units' prices."""
-
-    rated: Fraction = Fraction(0)
-    grown: Fraction = Fraction(0)
-    speed: Fraction = Fraction(0)
-    plain: Fraction = Fraction(0)
-    use: Fraction = Fraction(0)  # of rated and grown, what follows use
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """What seconds of use are worth to a quota."""
-
-    quota: Quota
-    prices: Mapping[int, PriceTag]
-
-    def sum(
-        self,
-        pieces: Sequence[_Piece],
-        counts: Sequence[Count],
-        edges: Sequence[Mapping[int, Count]],
-        valued: Mapping[Range, tuple[Lines, Lines]],
-        window: Window,
-    ) -> _Sum:
-        total = _Sum()
-        for piece in pieces:
-            parts = [counts[piece.want]]
-            if piece.edge is not None:
-                period = piece.place.period.pk if piece.place and piece.place.period else None
-                parts += [
-                    count for pk, count in edges[piece.edge].items() if piece.place is None or pk == period
-                ]
-            for count in parts:
-                self._add(total, count, valued[piece.place] if piece.place else None)
-            if piece.place is not None and piece.is_whole and self.quota.is_of_whole_tenant:
-                before, after = valued[piece.place]
-                terms = self._of_unit(before.terms)
-                total.rated += terms
-                total.grown += self._of_unit(after.terms) - terms
-                if self.quota.with_paid:
-                    total.rated += self._of_unit(after.paid)
-                if self.quota.counts_corrections:  # what lies in the window, its use says already
-                    total.rated += self._of_unit(
-                        amount for end, amount in after.corrections if end <= window.start
-                    )
-        return total
-
-    def _add(self, total: _Sum, count: Count, valued: tuple[Lines, Lines] | None) -> None:
-        seconds = count.whole
-        plain = self.plain(seconds)
-        if valued is not None:
-            rated, whole = self._in_lines(count.rated, valued[0]), self._in_lines(seconds, valued[1])
-        else:
-            rated, whole = self.plain(count.rated) if count.grown else plain, plain
-        total.rated += rated
-        total.grown += whole - rated
-        total.use += whole
-        total.plain += plain
-        total.speed += self.plain(count.speed)
-
-    def _in_lines(self, seconds: Mapping[counters.Key, Fraction], valued: Lines) -> Fraction:
-        return sum(
-            (
-                valued.lines[key].part(used)
-                for key, used in seconds.items()
-                if key in valued.lines and valued.lines[key].amount.currency == self.quota.unit
-            ),
-            Fraction(0),
-        )
-
-    def plain(self, seconds: Mapping[counters.Key, Fraction]) -> Fraction:
-        """Without tiers and allowances, which look at totals."""
-        if self.quota.measure == QuotaMeasure.GPU_HOURS:
-            return counters.gpu_hours(seconds.items())
-        return sum((self.at_price(key.price, used) for key, used in seconds.items()), Fraction(0))
-
-    def at_price(self, price: int | None, seconds: Fraction) -> Fraction:
-        """What so many seconds cost in the quota's unit, at the first unit's price; of credits, out of wallets."""
-        priced = self.prices.get(price or 0)
-        if priced is None or priced.tag.currency != self.quota.unit:
-            return Fraction(0)
-        if self.quota.measure == QuotaMeasure.CREDITS and not priced.is_prepaid:
-            return Fraction(0)
-        return priced.a_second * seconds
-
-    def _of_unit(self, amounts: Iterable[Money]) -> Fraction:
-        return sum((money.amount for money in amounts if money.currency == self.quota.unit), Fraction(0))
-
-
-def _forecasts(
-    views: Mapping[int, View],
-    calendars: Mapping[int, Calendar],
-    values: Mapping[int, _Sum],
-    prices: Mapping[int, PriceTag],
-    moment: datetime,
-) -> dict[int, Fraction]:
-    """What windows will come to: the pace of the last whole days carried on, in the mix of prices that they have had.
+def _plan_forecasts(
+    plan: _Plan, views: Mapping[int, View], calendars: Mapping[int, Calendar], moment: datetime
+) -> dict[int, tuple[date, int]]:
+    """By quota today, and the want of the last whole days.
 
     A rolling window has no end, and one that has ended no rest.
     """
@@ -355,20 +292,36 @@ def _forecasts(
         if quota.every != Every.ROLLING and window.start <= moment < window.end
     ]
     today = {quota.pk: calendars[quota.tenant_id].days.day_of(moment) for quota in queried}
-    recent = counters.count_recent(
-        [(quota.tenant_id, scope_of(quota), today[quota.pk]) for quota in queried], back=LAST
-    )
-    tags = {**prices, **valued_use.load_price_tags(
-        {key.price for one in recent for key in one.use} - prices.keys()
-    )}  # fmt: skip
+    return {
+        quota.pk: (
+            today[quota.pk],
+            plan.wants.add_days(
+                quota.tenant_id, today[quota.pk] - LAST * DAY, today[quota.pk], scope_of(quota)
+            ),
+        )
+        for quota in queried
+    }
+
+
+def _forecasts(
+    views: Mapping[int, View],
+    recent: Mapping[int, tuple[date, int]],
+    counts: Sequence[Count],
+    values: Mapping[int, Sum],
+    prices: Mapping[int, PriceTag],
+    states: Mapping[int, TenantState],
+    moment: datetime,
+) -> dict[int, Fraction]:
+    """What windows will come to: the pace of those days carried on, in the mix of prices that they have had."""
     results = {}
-    for quota, one in zip(queried, recent, strict=True):
-        value, total = _Value(quota, tags), values[quota.pk]
-        first = max(today[quota.pk] - LAST * DAY, one.begun or today[quota.pk])
-        days = (today[quota.pk] - first).days
+    for key, (today, want) in recent.items():
+        (quota, window), one, total = views[key], counts[want], values[key]
+        first = max(today - LAST * DAY, states[quota.tenant_id].begun or today)
+        days = (today - first).days
         if days >= FEWEST:
-            rest = (views[quota.pk][1].end - moment) // timedelta(seconds=1)
-            coming = value.plain(one.use) * Fraction(rest, days * 86400)  # as much a second as on those days
+            rest = (window.end - moment) // timedelta(seconds=1)
+            use = Value(quota, prices).plain(one.rated)
+            coming = use * Fraction(rest, days * 86400)  # as much a second as on those days
             mix = total.use / total.plain if total.plain else Fraction(1)
-            results[quota.pk] = total.rated + total.grown + coming * mix
+            results[key] = total.rated + total.grown + coming * mix
     return results

@@ -1,10 +1,10 @@
-"""Up to when the clusters that a quota counts are read, and which is not read any more."""
+"""What figures need to know of tenants; and up to when the clusters that a quota counts are read, and which is not."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
 
 from billing.models import Quota
 from billing.quotas import counters
@@ -17,13 +17,25 @@ Marks = Mapping[str, tuple[datetime | None, int | None]]
 """By cluster up to when it is read, None: never; and the seconds between two pulls, None where it is not pulled."""
 
 
-def load_marks(quotas: Sequence[Quota], moment: datetime) -> dict[int, dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class TenantState:
+    """What figures need to know of a tenant."""
+
+    begun: date | None  # the first day on which it used anything
+    by_statement: bool  # prices of single units do not tell all that it is charged
+    pays: bool  # for another, or somebody for it
+    marks: dict[str, tuple[datetime | None, int | None]] = field(default_factory=dict)
+
+
+def load_states(tenants: Iterable[int], moment: datetime) -> dict[int, TenantState]:
     """By tenant. One query."""
-    marks: dict[int, dict[str, Any]] = {}
-    tenants = sorted({quota.tenant_id for quota in quotas})
-    for tenant, cluster, *mark in counters.rows(sql.READ_THROUGH, {"tenants": tenants, "moment": moment}):
-        marks.setdefault(tenant, {})[cluster] = tuple(mark)
-    return marks
+    states: dict[int, TenantState] = {}
+    values = {"tenants": sorted({*tenants}), "moment": moment}
+    for tenant, begun, by_statement, pays, cluster, *mark in counters.rows(sql.TENANTS, values):
+        state = states.setdefault(tenant, TenantState(begun, by_statement, pays))
+        if cluster is not None:
+            state.marks[cluster] = mark[0], mark[1]
+    return states
 
 
 def read_through(quota: Quota, marks: Marks, moment: datetime) -> tuple[datetime | None, datetime | None]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
 from django.db.models import F
 
+from billing.invoicing.statement_inputs import StatementInputs
 from billing.models import Quota, QuotaPeriod
 from billing.quotas import figures
+from billing.quotas.figures import FigureInputs
 from billing.quotas.pools import Loan
+from billing.quotas.status import QuotaStatus
 from billing.quotas.windows import DAY, Calendar, Window, load_calendars
 from billing.rules import quotas as rules
 from portal.core.tenants.models import Tenant
@@ -44,13 +47,20 @@ class PastPeriod:
 
 def load_past_periods(quota: Quota, *, moment: datetime) -> list[PastPeriod]:
     """The newest first; of one that has no periods, nothing. A fixed number of queries, however many they are."""
-    ended = QuotaPeriod.objects.filter(quota=quota, end__lte=moment, end__gt=quota.counts_since)
-    related = ended.select_related("quota__tenant", "quota__project", "quota__borrows_from")
-    periods = list(related.order_by("-start")[:MOST])
-    if quota.lends:
-        return _load_lent(periods, moment)
-    used = _load_used(periods, moment)
-    return [PastPeriod(period, used[period.pk]) for period in periods]
+    periods = _load_periods(quota, moment)
+    return periods.valued(_load_used(periods.counted, moment))
+
+
+def load_status_and_past(quota: Quota, *, moment: datetime) -> tuple[QuotaStatus, list[PastPeriod]]:
+    """How it stands, and its `load_past_periods`: read together."""
+    periods, inputs = _load_periods(quota, moment), StatementInputs(frozenset([quota.tenant_id]))
+    calendar = load_calendars([quota], calendars=inputs.calendars)[quota.tenant_id]
+    views = [(period.quota, _window(period, calendar)) for period in periods.counted]
+    now, others = figures.load_figures_and(
+        [quota], views, moment=moment, inputs=FigureInputs(statements=inputs)
+    )
+    used = {period.pk: one.used for period, one in zip(periods.counted, others, strict=True)}
+    return QuotaStatus(quota, now[quota.pk]), periods.valued(used)
 
 
 def load_lent(tenant: Tenant, *, since: datetime, until: datetime, moment: datetime) -> list[PastPeriod]:
@@ -65,43 +75,65 @@ def load_lent(tenant: Tenant, *, since: datetime, until: datetime, moment: datet
         end__gt=since,
         end__lte=min(until, moment),
     )
-    periods = list(ended.select_related("quota__tenant", "quota__project").order_by("quota__name", "start"))
-    return [one for one in _load_lent(periods, moment) if one.used]
+    rows = list(ended.select_related("quota__tenant", "quota__project").order_by("quota__name", "start"))
+    periods = _Periods(rows, _load_members(rows, moment), lend=True)
+    return [one for one in periods.valued(_load_used(periods.counted, moment)) if one.used]
 
 
-def _load_lent(periods: Sequence[QuotaPeriod], moment: datetime) -> list[PastPeriod]:
-    """Of periods of pools, in their order."""
-    if not periods:
+@dataclass(frozen=True, slots=True)
+class _Periods:
+    """Periods that have ended, and those whose use tells what they used: of pools those of all who borrow."""
+
+    rows: Sequence[QuotaPeriod]
+    counted: Sequence[QuotaPeriod]
+    lend: bool
+
+    def valued(self, used: Mapping[int, Fraction]) -> list[PastPeriod]:
+        """In their order, by what each of those that count used."""
+        if not self.lend:
+            return [PastPeriod(row, used[row.pk]) for row in self.rows]
+        loans: dict[tuple[int | None, datetime], list[Loan]] = defaultdict(list)
+        for row in self.counted:
+            lent = max(used[row.pk] - Fraction(row.available), Fraction(0))
+            project = row.quota.project.name if row.quota.project else ""
+            loan = Loan(row.quota.name, project, lent, Fraction(0))
+            loans[row.quota.borrows_from_id, row.start].append(loan)
+        return [
+            PastPeriod(row, sum((loan.used for loan in own), Fraction(0)), tuple(own))
+            for row in self.rows
+            for own in [loans[row.quota_id, row.start]]
+        ]
+
+
+def _load_periods(quota: Quota, moment: datetime) -> _Periods:
+    ended = QuotaPeriod.objects.filter(quota=quota, end__lte=moment, end__gt=quota.counts_since)
+    related = ended.select_related("quota__tenant", "quota__project", "quota__borrows_from")
+    rows = list(related.order_by("-start")[:MOST])
+    return _Periods(rows, _load_members(rows, moment) if quota.lends else rows, quota.lends)
+
+
+def _load_members(rows: Sequence[QuotaPeriod], moment: datetime) -> list[QuotaPeriod]:
+    """Of pools' periods those of all who borrow, by name."""
+    if not rows:
         return []
     members = QuotaPeriod.objects.filter(
-        quota__borrows_from__in={period.quota_id for period in periods},
-        start__in={period.start for period in periods},
+        quota__borrows_from__in={row.quota_id for row in rows},
+        start__in={row.start for row in rows},
         end__lte=moment,
     )
-    rows = list(members.select_related("quota__tenant", "quota__project").order_by("quota__name"))
-    used = _load_used(rows, moment)
-    loans: dict[tuple[int | None, datetime], list[Loan]] = defaultdict(list)
-    for row in rows:
-        lent = max(used[row.pk] - Fraction(row.available), Fraction(0))
-        project = row.quota.project.name if row.quota.project else ""
-        loans[row.quota.borrows_from_id, row.start].append(Loan(row.quota.name, project, lent, Fraction(0)))
-    return [
-        PastPeriod(period, sum((loan.used for loan in own), Fraction(0)), tuple(own))
-        for period in periods
-        for own in [loans[period.quota_id, period.start]]
-    ]
+    return list(members.select_related("quota__tenant", "quota__project").order_by("quota__name"))
 
 
 def _load_used(periods: Sequence[QuotaPeriod], moment: datetime) -> dict[int, Fraction]:
     if not periods:
         return {}
-    calendars = load_calendars([period.quota for period in periods])
+    inputs = StatementInputs(frozenset(period.quota.tenant_id for period in periods))
+    calendars = load_calendars([period.quota for period in periods], calendars=inputs.calendars)
     views = {
         period.pk: (period.quota, _window(period, calendars[period.quota.tenant_id])) for period in periods
     }
-    return {
-        key: one.used for key, one in figures.load_views(views, calendars, moment, forecasts=False).items()
-    }
+    counted = figures.load_views(views, calendars, moment, inputs, forecasts=False)
+    return {key: one.used for key, one in counted.items()}
 
 
 def _window(period: QuotaPeriod, calendar: Calendar) -> Window:

@@ -36,17 +36,17 @@ def prove_quotas(*, moment: datetime) -> Check:
     """
     quotas = list(list_quotas())
     calendars = load_calendars(quotas)
-    wants, numbers, edges, rows = Wants(), [], [], []
+    wants, numbers, rows = Wants(), [], []
     for quota in quotas:
         for span in _spans(quota, calendars[quota.tenant_id], moment):
             scope = scope_of(quota)
             rows.append(quota)
             numbers.append(wants.add(span, scope))
             since, until = int(span.start.timestamp()), int(span.end.timestamp())
-            edges.append(counters.Edge(quota.tenant_id, since, until, scope))
-    counts = wants.count(moment)
+            wants.add_edge(counters.Edge(quota.tenant_id, since, until, scope))
+    counts, edges = wants.count(moment)
     broken = []
-    for quota, number, by_period in zip(rows, numbers, counters.count_edges(edges), strict=True):
+    for quota, number, by_period in zip(rows, numbers, edges, strict=True):
         rated: dict[Key, Fraction] = defaultdict(Fraction)
         for count in by_period.values():
             for key, seconds in count.rated.items():

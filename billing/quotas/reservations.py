@@ -7,31 +7,36 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 
-from billing.models import Quota, ReservedAmount
+from billing.models import Quota
 from billing.quotas.counters import UNSEEN
 from billing.quotas.windows import Window
-from billing.reservations.progress import left_of, load_progress
+from billing.reservations.progress import Progress, left_of, load_progress
 from billing.rules.quotas import Every
 
 
 def load_reserved(
-    quotas: Sequence[Quota], windows: Mapping[int, Window], *, moment: datetime, besides: int = 0
+    quotas: Sequence[Quota],
+    windows: Mapping[int, Window],
+    *,
+    moment: datetime,
+    besides: int = 0,
+    standing: Mapping[int, Progress] | None = None,
 ) -> dict[int, Fraction]:
     """By quota, in its unit, what standing reservations may still use until its window ends; none where none do.
 
-    Without the reservation `besides`. Two queries; one where nothing is reserved.
+    Without the reservation `besides`. One query; none where `standing` has those of all tenants.
     """
-    progress = load_progress(
-        (quota.tenant_id for quota in quotas), moment=moment, unseen=UNSEEN, besides=besides
-    )
-    if not progress:
-        return {}
+    if standing is None:
+        tenants = {quota.tenant_id for quota in quotas}
+        standing = load_progress(tenants, moment=moment, unseen=UNSEEN, besides=besides)
     by_quota = {quota.pk: quota for quota in quotas}
     reserved: dict[int, Fraction] = defaultdict(Fraction)
-    for row in ReservedAmount.objects.filter(quota__in=by_quota, reservation__in=progress):
-        quota = by_quota[row.quota_id or 0]
-        within = seconds_within(quota, windows[quota.pk], moment)
-        reserved[quota.pk] += left_of(row, progress[row.reservation_id], within=within)
+    for one in standing.values():
+        for row in one.amounts:
+            quota = by_quota.get(row.quota_id or 0)
+            if quota is not None:
+                within = seconds_within(quota, windows[quota.pk], moment)
+                reserved[quota.pk] += left_of(row, one, within=within)
     return reserved
 
 

@@ -9,8 +9,10 @@ from datetime import datetime
 from fractions import Fraction
 
 from billing.models import Quota
-from billing.quotas import counters, figures, valued_use
+from billing.quotas import counters
 from billing.quotas.counters import Key
+from billing.quotas.price_tags import PriceTags
+from billing.quotas.quota_values import plain_value
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "running.sql")
@@ -27,7 +29,7 @@ class RunningCost:
 
 
 def load_running_costs(quotas: Sequence[Quota], *, moment: datetime) -> dict[int, RunningCost]:
-    """By quota, of those that count a running job. Two queries; none where no quota is given.
+    """By quota, of those that count a running job. One query; none where no quota is given.
 
     Time limits are known within the scope of a tenant; elsewhere all jobs are taken to run the day through.
     """
@@ -43,12 +45,14 @@ def load_running_costs(quotas: Sequence[Quota], *, moment: datetime) -> dict[int
     }
     seconds: dict[int, dict[Key, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
     jobs: dict[int, set[int]] = defaultdict(set)
-    for want, record, *key, parts, a_second, lasts in counters.rows(sql.RUNNING, values):
+    prices = PriceTags()
+    for want, record, *row in counters.rows(sql.RUNNING, values):
+        key, (parts, a_second, lasts), tag = Key(*row[:4]), row[4:7], row[7:]
+        prices.add(key.price, tag)
         if a_second and lasts:
             jobs[want].add(record)
-            seconds[want][Key(*key)] += Fraction(int(a_second) * int(lasts), parts)
-    prices = valued_use.load_price_tags({key.price for counts in seconds.values() for key in counts})
+            seconds[want][key] += Fraction(int(a_second) * int(lasts), parts)
     return {
-        quotas[want].pk: RunningCost(len(jobs[want]), figures.plain_value(quotas[want], prices, counts))
+        quotas[want].pk: RunningCost(len(jobs[want]), plain_value(quotas[want], prices, counts))
         for want, counts in seconds.items()
     }

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from billing.models import PlanQuota, Quota, QuotaCredits, QuotaEvery, QuotaMeasure
 from billing.quotas import figures
-from billing.quotas.figures import Figure
+from billing.quotas.figures import NOTHING_READ, Figure, FigureInputs
 from billing.rules import quotas as rules
 from billing.rules.formatting import grouped, money_text
 from billing.rules.money import Money, rounded_text
@@ -84,9 +84,11 @@ class QuotaStatus:
         return amount_text(value, self.quota.unit)
 
 
-def load_statuses(rows: Sequence[Quota], *, moment: datetime) -> list[QuotaStatus]:
+def load_statuses(
+    rows: Sequence[Quota], *, moment: datetime, inputs: FigureInputs = NOTHING_READ
+) -> list[QuotaStatus]:
     """Of each, in order; rows have their tenant and project loaded."""
-    by_quota = figures.load_figures(rows, moment=moment)
+    by_quota = figures.load_figures(rows, moment=moment, inputs=inputs)
     return [QuotaStatus(row, by_quota[row.pk]) for row in rows]
 
 

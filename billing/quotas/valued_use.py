@@ -16,24 +16,17 @@ from billing.catalog.billing_periods import Lacking
 from billing.catalog.third_party_payers import Stretch
 from billing.invoicing import charges, close_inputs, statements
 from billing.invoicing.charges import ChargeInputs, InOrder
+from billing.invoicing.statement_inputs import StatementInputs
 from billing.invoicing.statements import MixedCurrenciesError, Statement
 from billing.models import BillingPeriod
-from billing.queries.costs import Tag, cost, tag
+from billing.queries.costs import cost
 from billing.quotas import corrections
 from billing.quotas.corrections import Correction
 from billing.quotas.counters import Count, Key, rows, sql
+from billing.quotas.price_tags import PriceTag, PriceTags
 from billing.rules.money import Money
 from billing.rules.period import Period
 from billing.rules.statement_lines import LineKey, Owed, TermKey
-
-
-@dataclass(frozen=True, slots=True)
-class PriceTag:
-    """A price, whether it is paid out of wallets, and what each second costs by it, in major units."""
-
-    tag: Tag
-    is_prepaid: bool
-    a_second: Fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,27 +61,29 @@ class Charged:
     corrections: Sequence[Correction] = field(default_factory=tuple)
 
 
-def load_price_tags(prices: Iterable[int | None]) -> dict[int, PriceTag]:
+def load_price_tags(prices: Iterable[int | None]) -> PriceTags:
     """By id. One query."""
     ids = sorted({price for price in prices if price is not None})
-    price_rows = rows(sql.PRICES, {"prices": ids}) if ids else []
-    tags = {}
-    for price, *columns, prepaid in price_rows:
-        one = tag(*columns)
-        tags[price] = PriceTag(one, prepaid, cost(one, Fraction(1)).amount)
+    tags = PriceTags()
+    for price, *columns in rows(sql.PRICES, {"prices": ids}) if ids else []:
+        tags.add(price, columns)
     return tags
 
 
 def load_charges(
-    of_tenants: Sequence[tuple[BillingPeriod, Count]], prices: Mapping[int, PriceTag]
+    of_tenants: Sequence[tuple[BillingPeriod, Count]],
+    prices: Mapping[int, PriceTag],
+    inputs: StatementInputs,
+    *,
+    pays: bool,
 ) -> dict[int, tuple[Charged, Charged]]:
     """By billing period what its statement comes to as rated, and with what running jobs have used since.
 
     As many queries as for a close, however many periods there are; where one tenant pays for another, as many again for
-    the second periods of these, and so on.
+    the second periods of these, and so on; `pays`: one of them does. `inputs` are of all of them.
     """
     tenants = {period.tenant_id for period, _ in of_tenants}
-    stretches = third_party_payers.stretches_of(tenants=tenants, payers=tenants)
+    stretches = third_party_payers.stretches_of(tenants=tenants, payers=tenants) if pays else []
     paying = {pk for stretch in stretches for pk in (stretch.tenant, stretch.payer)}
     rounds: list[dict[int, list[tuple[BillingPeriod, Count]]]] = []
     turns: dict[int, int] = defaultdict(int)
@@ -100,7 +95,7 @@ def load_charges(
         rounds[turn][period.tenant_id].append((period, count))
     charged: dict[int, tuple[Charged, Charged]] = {}
     for one in rounds:
-        charged |= _charges_of_round(one, prices, stretches)
+        charged |= _charges_of_round(one, prices, stretches, inputs)
     return charged
 
 
@@ -108,22 +103,23 @@ def _charges_of_round(
     of_tenants: Mapping[int, Sequence[tuple[BillingPeriod, Count]]],
     prices: Mapping[int, PriceTag],
     stretches: Sequence[Stretch],
+    inputs: StatementInputs,
 ) -> dict[int, tuple[Charged, Charged]]:
     """The statement of a tenant's newest period says what is owed of those before it, too."""
     newest = [max((period for period, _ in own), key=lambda one: one.start) for own in of_tenants.values()]
     besides = [period for own in of_tenants.values() for period, _ in own]
     rated = close_inputs.load_rated_periods(newest)
     outcomes = statements.make_statements(
-        newest, rated, lacking=Lacking.SUPPOSED, besides=besides, stretches=stretches
+        newest, rated, lacking=Lacking.SUPPOSED, besides=besides, stretches=stretches, inputs=inputs
     )
-    others = statements.load_paid_statements(newest, stretches)
+    others = statements.load_paid_statements(newest, stretches, inputs)
     corrected = corrections.load_corrections(besides, newest, rated, outcomes)
     charged: dict[int, tuple[Charged, Charged]] = {}
     for tenant, listed in of_tenants.items():
         own = outcomes[tenant]
         if isinstance(own, MixedCurrenciesError) and len(listed) > 1:
             for pair in listed:  # of the periods before it only one may be in two currencies
-                charged |= _charges_of_round({tenant: [pair]}, prices, stretches)
+                charged |= _charges_of_round({tenant: [pair]}, prices, stretches, inputs)
             continue
         if isinstance(own, MixedCurrenciesError) or own.charge_inputs is None:
             continue

@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from billing.catalog import billing_periods
+from billing.catalog.billing_periods import Calendars
 from billing.models import BillingPeriod, Quota
 from billing.rules import period as rules
 from billing.rules.days import Days
@@ -78,10 +79,17 @@ def days_of(period: BillingPeriod) -> tuple[date, date]:
     return period.start.astimezone(zone).date(), rules.last_day(period.end, zone=zone) + DAY
 
 
-def load_calendars(quotas: Sequence[Quota], *, moment: datetime | None = None) -> Mapping[int, Calendar]:
-    """By tenant. One query. Where some count what is billed at a moment, its period is there, kept or not."""
+def load_calendars(
+    quotas: Sequence[Quota], *, moment: datetime | None = None, calendars: Calendars | None = None
+) -> Mapping[int, Calendar]:
+    """By tenant. One query, none where `calendars` has the periods of all of them.
+
+    Where some count what is billed at a moment, its period is there, kept or not.
+    """
     tenants = {quota.tenant_id: quota.tenant for quota in quotas}
-    by_tenant = billing_periods.list_kept(tenants)
+    if calendars is None:
+        calendars = billing_periods.list_kept(tenants)
+    by_tenant = {pk: list(calendars[pk]) for pk in tenants}
     billed = {quota.tenant_id for quota in quotas if quota.counts_corrections}
     if moment is not None and billed:
         spans = [(tenants[pk], moment, moment + SECOND) for pk in sorted(billed)]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
 from billing.models import Reservation, ReservedAmount
-from portal.prepared import prepared_cursor
+from clusters.models import Cluster
+from portal.prepared import instances, prepared_cursor
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "progress.sql")
@@ -19,32 +20,40 @@ sql = Statements(__file__, "progress.sql")
 class Progress:
     """Of one reservation. `rated` and `counted_on`: seconds that count already of each run that goes on."""
 
-    seconds: int
-    tasks: int
-    at_once: int
+    row: Reservation
     ended: int
     rated: Sequence[int]
     counted_on: Sequence[int]
+    amounts: list[ReservedAmount] = field(default_factory=list)  # what it holds
+    names: list[str] = field(
+        default_factory=list
+    )  # of the quotas, and of who owns the wallets, in the same order
 
     def left(self, *, within: int | None = None, rated_only: bool = False) -> int:
         """Seconds that its tasks may still use, none of which counts as used; of each at most `within`.
 
         `rated_only`: as of what is rated, without what figures count on since.
         """
-        slots = max(0, min(self.at_once, self.tasks - self.ended))
+        row = self.row
+        slots = max(0, min(row.at_once, row.tasks - self.ended))
         used = [
             rated + (0 if rated_only else more)
             for rated, more in zip(self.rated, self.counted_on, strict=True)
         ]
-        rests = [max(0, self.seconds - seconds) for seconds in used[:slots]]
-        rests += [self.seconds] * (slots - len(rests))
+        rests = [max(0, row.seconds - seconds) for seconds in used[:slots]]
+        rests += [row.seconds] * (slots - len(rests))
         return sum(rest if within is None else min(rest, within) for rest in rests)
 
 
 def load_progress(
-    tenants: Iterable[int], *, moment: datetime, unseen: int, besides: int = 0
+    tenants: Iterable[int],
+    *,
+    moment: datetime,
+    unseen: int,
+    besides: int = 0,
+    lapsed_since: datetime | None = None,
 ) -> dict[int, Progress]:
-    """By standing reservation of the tenants, without that one. One query.
+    """By standing reservation of the tenants, without that one; and those that lapsed since a moment. One query.
 
     `unseen`: seconds behind its cluster from which a run is not counted on, as in figures.
     """
@@ -53,17 +62,26 @@ def load_progress(
         "second": int(moment.timestamp()),
         "unseen": unseen,
         "besides": besides,
+        "lapsed_since": lapsed_since,
     }
     with prepared_cursor() as cursor:
         cursor.execute(sql.PROGRESS, values)
-        return {pk: Progress(*columns) for pk, *columns in cursor.fetchall()}
+        progress: dict[int, Progress] = {}
+        for amount, row, row.cluster, *columns, name in instances(
+            cursor, ReservedAmount, Reservation, Cluster
+        ):
+            one = progress.setdefault(row.pk, Progress(row, *columns))
+            if amount.pk is not None:
+                one.amounts.append(amount)
+                one.names.append(name)
+        return progress
 
 
 def left_of(
     row: ReservedAmount, progress: Progress, *, within: int | None, rated_only: bool = False
 ) -> Fraction:
     """What is left of the amount: in proportion to the seconds that are, never more than its cap."""
-    reservation = progress.at_once * row.seconds
+    reservation = progress.row.at_once * row.seconds
     seconds = progress.left(within=within, rated_only=rated_only)
     left = Fraction(row.amount) * seconds / reservation
     return left if row.most is None else min(left, Fraction(row.most))

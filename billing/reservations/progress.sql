@@ -2,9 +2,14 @@
 
 -- name: PROGRESS
 -- By reservation: tasks that ended, and of each run that goes on the seconds that are rated, and those that figures count
--- on since. A task that waits has none. A task that was requeued has ended when all of its runs have.
-SELECT r.id, r.seconds, r.tasks, r.at_once, x.ended, x.rated, x.counted_on
-FROM billing_reservation r CROSS JOIN LATERAL (
+-- on since. A task that waits has none. A task that was requeued has ended when all of its runs have. In a row each with
+-- what it holds, and the name of the quota or of who owns the wallet. Where it is asked for, also those that lapsed since.
+SELECT a.*, r.*, c.*, x.ended, x.rated, x.counted_on, coalesce(q.name, nullif(w."user", ''), p.name, t.name)
+FROM billing_reservation r JOIN clusters_cluster c ON c.id = r.cluster_id
+LEFT JOIN billing_reservedamount a ON a.reservation_id = r.id
+LEFT JOIN billing_quota q ON q.id = a.quota_id LEFT JOIN billing_wallet w ON w.id = a.wallet_id
+LEFT JOIN tenants_project p ON p.id = w.project_id LEFT JOIN tenants_tenant t ON t.id = w.tenant_id
+CROSS JOIN LATERAL (
     SELECT coalesce(sum(CASE WHEN j.ended IS NULL OR j.turn > 1 THEN 0 WHEN j.job_id LIKE '%%[%%' THEN r.tasks ELSE 1 END),
                     0)::bigint AS ended,
            coalesce(array_agg(greatest(j.seen_until - j.started - j.suspended, 0) ORDER BY j.record_id)
@@ -21,8 +26,11 @@ FROM billing_reservation r CROSS JOIN LATERAL (
         WHERE n.reservation_id = r.id AND n.tenant_id = r.tenant_id OFFSET 0
     ) j
 ) x
-WHERE r.tenant_id = ANY (%(tenants)s) AND r.released_at IS NULL AND r.id <> %(besides)s
-  AND (r.expires_at IS NULL OR r.expires_at > to_timestamp(%(second)s));
+WHERE r.tenant_id = ANY (%(tenants)s) AND r.id <> %(besides)s AND (
+    r.released_at IS NULL AND (r.expires_at IS NULL OR r.expires_at > to_timestamp(%(second)s))
+    OR r.released_at > %(lapsed_since)s::timestamptz AND r."end" IN ('never-came', 'vanished')  -- as LAPSED of the model
+)
+ORDER BY r.id, q.name, a.id;
 
 -- name: LINK
 -- The runs of jobs that reservations are for, as far as they are new: of an array those of its tasks, and of a job whose

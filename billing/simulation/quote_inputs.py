@@ -3,48 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
 
-from billing.catalog import billing_periods, terms, third_party_payers
+from billing.catalog import terms, third_party_payers
 from billing.catalog.terms import Terms
 from billing.catalog.third_party_payers import Stretch
-from billing.invoicing.statement_rows import load_prices
-from billing.models import BillingPeriod, Price
+from billing.invoicing.statement_inputs import StatementInputs
+from billing.models import BillingPeriod
 from billing.simulation import engine
 from billing.simulation.engine import Used
 from portal.core.tenants.models import Tenant
 
 
-@dataclass
 class QuoteInputs:
-    """Of one tenant, as it is when each is read first. Not to be kept beyond the question that it is made for."""
+    """Of one tenant, as it is when each is read first. Not to be kept beyond the question that it is made for.
 
-    tenant: Tenant
-    _rated: dict[int, dict[Used, Fraction]] = field(default_factory=dict)  # by period
-    _prices: dict[int, Price] = field(default_factory=dict)
+    `by_statement`: as of `terms.list_by_statement`, where that is read already.
+    """
 
-    @cached_property
+    def __init__(self, tenant: Tenant, *, by_statement: Mapping[int, bool] | None = None) -> None:
+        self.tenant = tenant
+        self.statements = StatementInputs(frozenset([tenant.pk]))
+        self._known = by_statement
+        self._rated: dict[int, dict[Used, Fraction]] = {}  # by period
+
+    @property
     def periods(self) -> Sequence[BillingPeriod]:
         """The billing periods that are kept, in order. One query."""
-        return billing_periods.list_kept([self.tenant.pk])[self.tenant.pk]
+        return self.statements.calendars[self.tenant.pk]
 
     @cached_property
-    def is_by_statement(self) -> bool:
+    def by_statement(self) -> Mapping[int, bool]:
         """Whether prices of single units do not tell all. One query."""
-        return bool(terms.list_by_statement([self.tenant.pk]))
+        return terms.list_by_statement([self.tenant.pk]) if self._known is None else self._known
 
-    @cached_property
+    @property
     def terms(self) -> Mapping[int, Terms]:
         """What its plans say beside their prices."""
-        return terms.of_tenants([self.tenant.pk]) if self.is_by_statement else {}
+        return self.statements.terms if self.by_statement else {}
 
     @cached_property
     def stretches(self) -> Sequence[Stretch]:
         """When others paid for it."""
-        return third_party_payers.stretches_of(tenants=[self.tenant.pk]) if self.is_by_statement else []
+        is_paid = any(self.by_statement.values())
+        return third_party_payers.stretches_of(tenants=[self.tenant.pk]) if is_paid else []
 
     def list_covering(self, since: datetime, until: datetime) -> list[BillingPeriod]:
         """The periods that make up [since, until); none where one of them is not kept yet."""
@@ -59,9 +63,3 @@ class QuoteInputs:
             for key, seconds in engine.rated_use(lacking).items():
                 self._rated[key.period][key] = seconds
         return {key: seconds for pk in ids for key, seconds in self._rated[pk].items()}
-
-    def load_prices(self, ids: Iterable[int | None]) -> Mapping[int, Price]:
-        """By id, with their plans. One query for all that were not read before."""
-        if lacking := {pk for pk in ids if pk is not None} - self._prices.keys():
-            self._prices |= load_prices(lacking)
-        return self._prices

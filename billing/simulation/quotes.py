@@ -199,7 +199,7 @@ def _owed(
     both = dict(rated)
     for key, seconds in charged.items():
         both[key] = both.get(key, Fraction(0)) + seconds
-    prices = inputs.load_prices(key.price for key in both)
+    prices = inputs.statements.load_prices(key.price for key in both)
     pairs = []
     for payer in sorted({key.payer for key in added} or {None}, key=lambda pk: pk or 0):
         own = terms.paid_by(terms_by_tenant, payer, inputs.stretches)

@@ -48,11 +48,8 @@ class Acts:
 
 def load_acts(quotas: Sequence[Quota], *, over: Sequence[Quota], moment: datetime) -> Acts:
     """Of these quotas; `over`: those of which what runs on is computed. A fixed number of queries."""
-    return Acts(
-        demands.list_open(quotas),
-        endings.list_open(quotas),
-        running.load_running_costs(over, moment=moment),
-    )
+    acts = demands.load_open_acts(quotas)
+    return Acts(acts.blocks, acts.endings, running.load_running_costs(over, moment=moment))
 
 
 def list_refusing_clusters(quota: Quota, moment: datetime) -> list[str]:

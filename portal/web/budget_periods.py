@@ -11,8 +11,8 @@ from django.http import Http404, HttpResponse
 from django.utils.translation import gettext as _
 
 from billing.models import Quota
-from billing.quotas import quotas, status
-from billing.quotas.past_periods import MOST, PastPeriod, load_lent, load_past_periods
+from billing.quotas import quotas
+from billing.quotas.past_periods import MOST, PastPeriod, load_lent, load_status_and_past
 from billing.quotas.pools import Loan
 from billing.quotas.status import amount_text, counts_sentence, period_text, scope_text
 from billing.rules import quotas as rules
@@ -43,8 +43,7 @@ def budget_periods(request: TenantRequest, budget: str) -> HttpResponse:
         quota = quotas.list_quotas(request.tenant).filter(name=budget, wallet=None).first()
         if quota is None:
             raise Http404("no such budget")
-        (now,) = status.load_statuses([quota], moment=moment)
-        past = load_past_periods(quota, moment=moment)
+        now, past = load_status_and_past(quota, moment=moment)
     present = _label(now.figure.window.start, now.figure.window.end, request)
     is_over = now.state is rules.QuotaState.OVER
     state = _("Running: used up") if is_over else _("Running")

@@ -20,12 +20,13 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from billing.limits.limits import list_limits
+from billing.limits.status import list_statuses
 from billing.models import Quota, QuotaBlock, QuotaEnding, QuotaPeriod, QuotaSetBy
 from billing.models.quota_terms import LONGEST_NAME
 from billing.queries.reservations import list_reservations
 from billing.quotas import quotas, reservations, status
 from billing.quotas.counters import UNSEEN
+from billing.quotas.figures import FigureInputs
 from billing.quotas.quotas import Setter
 from billing.quotas.status import QuotaStatus, amount_text, counts_sentence, period_text, scope_text
 from billing.quotas.terms import QuotaError
@@ -52,7 +53,6 @@ from portal.web.budget_acts import (
     list_refusing_clusters,
     load_acts,
 )
-from portal.web.job_check import job_check
 from portal.web.limits import limit_rows
 from portal.web.page_frame import PageFrame
 
@@ -110,7 +110,11 @@ def budgets(request: TenantRequest) -> HttpResponse:
     with acting_scope(request.tenant):
         listed_reservations = list_reservations(request.tenant, moment=moment, unseen=UNSEEN)
         rows = list(quotas.list_quotas(request.tenant))
-        statuses = status.load_statuses(rows, moment=moment)
+        statuses = status.load_statuses(
+            rows,
+            moment=moment,
+            inputs=FigureInputs(with_relatives=True, standing=listed_reservations.progress),
+        )
         acts = load_acts(
             rows, over=[one.quota for one in statuses if one.state is QuotaState.OVER], moment=moment
         )
@@ -119,7 +123,7 @@ def budgets(request: TenantRequest) -> HttpResponse:
             replace(_row(one, acts, request.tenant.zone), parts=", ".join(parts[one.quota.pk]))
             for one in statuses
         ]
-        limits_now = limit_rows(list(list_limits(request.tenant)), moment=moment, inner=False)
+        limits_now = limit_rows(list_statuses(request.tenant, moment=moment), inner=False)
         preview, error = None, ""
         if manages and request.GET.get("act") == "preview":
             try:
@@ -130,7 +134,6 @@ def budgets(request: TenantRequest) -> HttpResponse:
         edited = next((row for row in own if row.name == request.GET.get("edit")), None)
     page = {
         "rows": listed,
-        **job_check(request, statuses),
         "limits": limits_now,
         "reservations": listed_reservations,
         "manages": manages,

@@ -1,4 +1,4 @@
-"""The form on the page of budgets that asks whether a job may run."""
+"""The page that asks whether a job may run."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
 from billing.admission.check import JobCheck, Need, check_job
 from billing.admission.wording import ask_text, limit_text, other_text, refusal_text
 from billing.queries.jobs import shapes
-from billing.quotas.status import QuotaStatus
 from billing.simulation.quotes import QuoteError
+from portal.core.tenants.access import Action
 from portal.core.tenants.scope import acting_scope
 from portal.ops import quotes
 from portal.sentences import sentence
-from portal.web.access_decorators import TenantRequest
+from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.form_input import options
 
 LONGEST = 100  # characters of a value
-BEFORE = "job_"
-"""Of the names of its fields: those of the budget's own form stand on the same page."""
 NAMES = ("gpus", "gpu_model", "hours", "cluster", "account", "user", "queue", "qos")
 
 
@@ -49,30 +48,32 @@ class CheckAnswer:
     unpriced: str
 
 
-def job_check(request: TenantRequest, statuses: Sequence[QuotaStatus]) -> dict[str, Any]:
-    """The fields, and the answer where something is asked, by how budgets stand now; nothing is kept."""
-    fields = {name: request.GET.get(BEFORE + name, "").replace("\0", "").strip()[:LONGEST] for name in NAMES}
+@tenant_page(Action.READ_ALL, area="budgets")
+def job_check(request: TenantRequest) -> HttpResponse:
+    """The fields, and the answer where something is asked; nothing is kept."""
+    fields = {name: request.GET.get(name, "").replace("\0", "").strip()[:LONGEST] for name in NAMES}
     check, error = None, ""
-    if request.GET.get("act") == "check":
+    if any(fields.values()):
         try:
-            check = _answer(_check(request, fields, statuses))
+            check = _answer(_check(request, fields))
         except QuoteError as refusal:
             error = sentence(refusal)
     clusters = [(mark.cluster, mark.cluster) for mark in request.marks]
-    return {
-        "job_fields": _fields(fields, shapes(request.tenant).gpu_models, clusters) if clusters else [],
-        "job_check": check,
-        "job_error": error,
+    models = () if any(fields.values()) else shapes(request.tenant).gpu_models
+    page = {
+        "fields": _fields(fields, models, clusters),
+        "check": check,
+        "error": error,
     }
+    return answer(request, request.frame, page, whole="tenant/job_check.html")
 
 
-def _check(request: TenantRequest, fields: Mapping[str, str], statuses: Sequence[QuotaStatus]) -> JobCheck:
+def _check(request: TenantRequest, fields: Mapping[str, str]) -> JobCheck:
     now = request.moment.replace(microsecond=0)
     job = quotes.job_of(fields, started=now)
     cluster = fields["cluster"] or next((mark.cluster for mark in request.marks), "")
     with acting_scope(request.tenant):
-        figures_now = {one.quota.pk: one.figure for one in statuses}
-        return check_job(tenant=request.tenant, cluster=cluster, job=job, now=now, figures_now=figures_now)
+        return check_job(tenant=request.tenant, cluster=cluster, job=job, now=now)
 
 
 def _answer(check: JobCheck) -> CheckAnswer:
@@ -104,7 +105,7 @@ def _fields(
 
     def one(name: str, label: str, hint: str = "", begin: str = "", **more: Any) -> dict[str, Any]:
         value = begin if first else values[name]
-        return {"name": BEFORE + name, "label": label, "hint": hint, "value": value, **more}
+        return {"name": name, "label": label, "hint": hint, "value": value, **more}
 
     fields = [
         one("gpus", _("GPUs"), begin="1", numeric=True),

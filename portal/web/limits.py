@@ -55,10 +55,10 @@ class LimitRow:
     is_first: bool
 
 
-def limit_rows(rows: list[ConcurrencyLimit], *, moment: datetime, inner: bool) -> list[LimitRow]:
+def limit_rows(statuses: Sequence[LimitStatus], *, inner: bool) -> list[LimitRow]:
     """Of each account of these limits; `inner`: with what only operators read."""
     listed = []
-    for one in load_statuses(rows, moment=moment):
+    for one in statuses:
         accounts: Sequence[AccountStatus | None] = one.accounts or [None]
         listed += [_row(one, account, place == 0, inner=inner) for place, account in enumerate(accounts)]
     return listed
@@ -100,7 +100,7 @@ def operator_limits(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     row = next((row for row in rows if (row.tenant.slug, row.name) == chosen), None)
     edited = row if row is not None and "edit" in request.GET else None
     page = {
-        "rows": limit_rows(rows, moment=moment, inner=True),
+        "rows": limit_rows(load_statuses(rows, moment=moment), inner=True),
         "preview": preview,
         "error": error,
         "fields": _form(_values_of(edited) if edited else fields),

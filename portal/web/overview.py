@@ -66,7 +66,7 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
     running = today < end
     with acting_scope(request.tenant):
         other = load_other_charges(request.tenant)
-        charges = accrued(tenant=request.tenant, period=period, other=other, calendar=around.calendar)
+        charges = accrued(tenant=request.tenant, period=period, other=other, inputs=around.inputs)
         others, through = paid_for(
             request.tenant, period, charges, through=request.complete_through, moment=request.moment
         )

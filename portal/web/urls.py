@@ -35,6 +35,7 @@ from portal.web.invitations import invitation
 from portal.web.invoice_acts import credit_invoice, reverse_write_off, write_off
 from portal.web.invoices import invoice, invoices, line
 from portal.web.job_acts import act_on_job
+from portal.web.job_check import job_check
 from portal.web.jobs import job, jobs, jobs_csv
 from portal.web.limits import operator_limits
 from portal.web.live import live
@@ -139,6 +140,7 @@ tenant_patterns: list[URLPattern] = [
     path("webhooks/change/", change_webhooks, name="change_webhooks"),
     path("webhooks/at/<slug:hook>/", webhook, name="webhook"),
     path("budgets/", budgets, name="budgets"),
+    path("budgets/check/", job_check, name="job_check"),
     path("budgets/change/", change_budget, name="change_budget"),
     path("budgets/at/<slug:budget>/", budget_periods, name="budget_periods"),
     path("efficiency/", efficiency, name="efficiency"),

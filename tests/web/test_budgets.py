@@ -200,21 +200,20 @@ def test_quota_063_ben_reads_on_the_page_whether_his_job_may_run(house: House) -
         by=Setter.OPERATOR,
         moment=builders.at("2026-03-01"),
     )
-    asked = {"act": "check", "job_gpus": "4", "job_hours": "1", "job_gpu_model": "a100"}
-    text = words(page(house.ben, f"{PATH}?{urlencode(asked)}"))
+    asked, path = {"gpus": "4", "hours": "1", "gpu_model": "a100"}, f"{PATH}check/"
+    assert path in page(house.ben, PATH)
+    text = words(page(house.ben, f"{path}?{urlencode(asked)}"))
     assert "Yes This job may run." in text
     assert "Budgets that count the job: daily. Nothing is reserved" in text
-    text = words(page(house.ben, f"{PATH}?{urlencode(asked | {'job_hours': '30'})}"))
+    text = words(page(house.ben, f"{path}?{urlencode(asked | {'hours': '30'})}"))
     assert "No It may run with a time limit of 2:30:00." in text
     assert (
         "Budget daily (everything, any 24 hours): 0 GPU-hours of 10 GPU-hours used, 10 GPU-hours left; this job "
         "needs up to 96 GPU-hours. To raise it, ask an owner of Vision Lab."
     ) in text
-    text = words(page(house.ben, f"{PATH}?{urlencode(asked | {'job_hours': 'x'})}"))
+    text = words(page(house.ben, f"{path}?{urlencode(asked | {'hours': 'x'})}"))
     assert "'x' is no number of hours" in text
-    assert (
-        page(house.ben, f"{PATH}?{urlencode(asked | {'job_account': 'speech'})}").count("does not own") == 1
-    )
+    assert page(house.ben, f"{path}?{urlencode(asked | {'account': 'speech'})}").count("does not own") == 1
 
 
 COUNTS = {

@@ -63,7 +63,7 @@ def test_the_pages_fit_every_window(live_server: LiveServer) -> None:
     preview = "?name=march&amount=20&measure=money&every=month&thresholds=50%25&act=preview"
     pages = {
         "budgets": "/t/vision-lab/budgets/",
-        "check": "/t/vision-lab/budgets/?act=check&job_gpus=8&job_hours=6&job_gpu_model=a100#job-check",
+        "check": "/t/vision-lab/budgets/check/?gpus=8&hours=6&gpu_model=a100",
         "preview": f"/t/vision-lab/budgets/{preview}",
         "operator": "/operator/budgets/",
         "limits": "/operator/limits/",

@@ -43,8 +43,8 @@ def test_quota_049_the_page_shows_used_reserved_and_left_and_what_no_job_came_fo
 
     assert "0 GPU-hours 0 % 300 GPU-hours 101 GPU-hours 33.7 % 199 GPU-hours 66.3 %" in text
     assert "4711 vision gpu1 10 10:00:00 10:00:00 daily with the job" in text
-    check = {"act": "check", "job_gpus": "20", "job_hours": "10", "job_gpu_model": "a100"}
-    answer = words(signed_in(house.ann).get(PATH, check).content.decode())
+    check = {"gpus": "20", "hours": "10", "gpu_model": "a100"}
+    answer = words(signed_in(house.ann).get(f"{PATH}check/", check).content.decode())
     assert "0 GPU-hours of 300 GPU-hours used, 101 GPU-hours reserved, 199 GPU-hours left" in answer
     assert "4711" not in page(house.eve, "/t/speech-lab/budgets/")
 
