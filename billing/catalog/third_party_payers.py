@@ -17,7 +17,7 @@ from django.db.models import Q
 from billing.catalog import billing_periods
 from billing.catalog.plans import PlanError
 from billing.catalog.tenant_lock import lock_tenants
-from billing.models import Archive, Payer, Settles, Subscription
+from billing.models import Archive, BillingPeriod, Payer, Settles, Subscription
 from billing.rules.days import NEVER
 from portal.core.tenants.models import Tenant
 
@@ -138,6 +138,15 @@ def time_of(payer: int | None, stretches: Iterable[Stretch]) -> list[tuple[datet
     if payer is None:
         return own_time(stretches)
     return [(stretch.since, stretch.until) for stretch in stretches if stretch.payer == payer]
+
+
+def payers_in(period: BillingPeriod, stretches: Iterable[Stretch]) -> set[int]:
+    """Who paid for its tenant at some second of the period."""
+    return {
+        stretch.payer
+        for stretch in stretches
+        if stretch.tenant == period.tenant_id and stretch.overlaps(period.start, period.end)
+    }
 
 
 def by_tenant(stretches: Iterable[Stretch]) -> Mapping[int, list[Stretch]]:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from billing.catalog import billing_periods, terms, third_party_payers
 from billing.catalog.billing_periods import AROUND, Lacking
@@ -91,9 +92,12 @@ def load_payer_statements(
 
 
 def load_paid_by_others(
-    periods: Sequence[BillingPeriod], inputs: StatementInputs, stretches: Sequence[Stretch] | None = None
+    periods: Sequence[BillingPeriod],
+    inputs: StatementInputs,
+    stretches: Sequence[Stretch] | None = None,
+    besides: Sequence[BillingPeriod] = (),
 ) -> dict[UsageParties, PayerStatement]:
-    """What others pay of the use of these tenants, of whom each has one of the periods, in that period."""
+    """What others pay of the use of these tenants, of whom each has one of the periods, in that period or another."""
     tenant_periods = {period.tenant_id: period for period in periods}
     if stretches is None:
         stretches = third_party_payers.stretches_of(tenants=tenant_periods)
@@ -111,8 +115,34 @@ def load_paid_by_others(
         )
         for tenant, rows in of_tenant.items()
         for stretch in rows
-        if stretch.overlaps(tenant_periods[tenant].start, tenant_periods[tenant].end)
+        if any(
+            period.tenant_id == tenant and stretch.overlaps(period.start, period.end)
+            for period in (*periods, *besides)
+        )
     }
+
+
+def load_periods_of_users(
+    parties: Iterable[UsageParties], periods: Sequence[BillingPeriod], supposed: Sequence[BillingPeriod]
+) -> list[BillingPeriod]:
+    """Of whom others pay for, the newest period that ended with each of these of who pays. One query, or none."""
+    of_payer: dict[int, list[BillingPeriod]] = defaultdict(list)
+    for period in periods:
+        of_payer[period.tenant_id].append(period)
+    pairs = [one for one in parties if one.payer != one.tenant and one.payer in of_payer]
+    if not pairs:
+        return []
+    of_users = BillingPeriod.objects.filter(tenant__in={one.tenant for one in pairs})
+    last = max(period.end for period in periods)
+    of_user: dict[int, list[BillingPeriod]] = defaultdict(list)
+    for period in sorted([*of_users.filter(end__lte=last), *supposed], key=attrgetter("end")):
+        of_user[period.tenant_id].append(period)
+    newest: dict[int, BillingPeriod] = {}
+    for one in pairs:
+        for paid in of_payer[one.payer]:
+            ended = [period for period in of_user[one.tenant] if period.end <= paid.end]
+            newest |= {period.pk: period for period in ended[-1:]}
+    return list(newest.values())
 
 
 def _list_pairs(

@@ -109,8 +109,7 @@ def list_unpriced(*, tenant: Tenant, period: BillingPeriod) -> list[Unpriced]:
 def make_statement(*, tenant: Tenant, period: BillingPeriod) -> Statement:
     """All that is owed up to the period's end and not billed yet, corrections of earlier periods included.
 
-    A pure function of the totals and of the lines already issued. Raises MixedCurrenciesError.
-    """
+    A pure function of the totals and of the lines already issued. Raises MixedCurrenciesError."""
     outcome = make_statements([period], close_inputs.load_rated_periods([period]))[tenant.pk]
     if isinstance(outcome, MixedCurrenciesError):
         raise outcome
@@ -128,16 +127,17 @@ def make_statements(
 ) -> dict[int, Statement | MixedCurrenciesError]:
     """As `make_statement`, by tenant, of whom each has one of the periods; `rated` is `load_rated_periods` of them.
 
-    What is `owed` of earlier periods that are named `besides` is told, too, whether or not they have changed.
-
-    Six queries at most, however many they are, where plans have prices alone and nobody pays for another.
-    `lacking` says what becomes of periods in which terms of plans hold and that there are not yet; `stretches` who
-    paid for whom, of all these tenants, where it is read already; `inputs`, of all of them, what is read only once.
+    What is `owed` of earlier periods that are named `besides` is told, too, whether or not they have changed; of whom
+    they pay for, that of the last period of theirs that ended with each. Six queries at most, however many they are,
+    where plans have prices alone and nobody pays for another. `lacking` says what becomes of periods in which terms of
+    plans hold and that there are not yet; `stretches`: who paid for whom, of all of them, where that is read already.
     """
     inputs = inputs or StatementInputs(frozenset(period.tenant_id for period in periods))
     books, supposed = payer_statements.load_payer_statements(
         periods, rated, inputs, lacking=lacking, stretches=stretches
     )
+    if besides:
+        besides = [*besides, *payer_statements.load_periods_of_users(books, besides, supposed)]
     outcomes = _compute_statements(books, rated, supposed, inputs, besides, made=lacking is Lacking.CREATED)
     return {period.tenant_id: _add_paid(period.tenant_id, outcomes) for period in periods}
 
@@ -146,18 +146,18 @@ def load_paid_statements(
     periods: Sequence[BillingPeriod],
     stretches: Sequence[Stretch] | None = None,
     inputs: StatementInputs | None = None,
+    besides: Sequence[BillingPeriod] = (),
 ) -> dict[int, list[tuple[Tenant, Statement]]]:
-    """By tenant, of whom each has one of the periods, who else pays for what it used in it, and what that comes to.
+    """By tenant, of whom each has one of the periods, who else pays for what it used in it or one of those `besides`.
 
-    What their invoices hold of it already is not looked at. One query where nobody does; none with `stretches`, which
-    are as of `make_statements`, as are `inputs`.
+    What their invoices hold of it already is not looked at. One query where nobody does; none with `stretches`.
     """
     inputs = inputs or StatementInputs(frozenset(period.tenant_id for period in periods))
-    books = payer_statements.load_paid_by_others(periods, inputs, stretches)
+    books = payer_statements.load_paid_by_others(periods, inputs, stretches, besides)
     paid_statements: dict[int, list[tuple[Tenant, Statement]]] = defaultdict(list)
     if books:
         tenants = Tenant.objects.in_bulk({parties.payer for parties in books})
-        for parties, outcome in _compute_statements(books, {}, [], inputs).items():
+        for parties, outcome in _compute_statements(books, {}, [], inputs, besides).items():
             if not isinstance(outcome, MixedCurrenciesError):
                 paid_statements[parties.tenant].append((tenants[parties.payer], outcome))
     return paid_statements

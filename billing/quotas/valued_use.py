@@ -79,27 +79,18 @@ def load_charges(
 ) -> dict[int, tuple[Charged, Charged]]:
     """By billing period what its statement comes to as rated, and with what running jobs have used since.
 
-    As many queries as for a close, however many periods there are; where one tenant pays for another, as many again for
-    the second periods of these, and so on; `pays`: one of them does. `inputs` are of all of them.
+    As many queries as for a close, however many periods there are; some more where one tenant pays for another: `pays`.
+    `inputs` are of all of them.
     """
     tenants = {period.tenant_id for period, _ in of_tenants}
     stretches = third_party_payers.stretches_of(tenants=tenants, payers=tenants) if pays else []
-    paying = {pk for stretch in stretches for pk in (stretch.tenant, stretch.payer)}
-    rounds: list[dict[int, list[tuple[BillingPeriod, Count]]]] = []
-    turns: dict[int, int] = defaultdict(int)
+    by_tenant: dict[int, list[tuple[BillingPeriod, Count]]] = defaultdict(list)
     for period, count in of_tenants:
-        turn = turns[period.tenant_id]
-        turns[period.tenant_id] += period.tenant_id in paying
-        if turn == len(rounds):
-            rounds.append(defaultdict(list))
-        rounds[turn][period.tenant_id].append((period, count))
-    charged: dict[int, tuple[Charged, Charged]] = {}
-    for one in rounds:
-        charged |= _charges_of_round(one, prices, stretches, inputs)
-    return charged
+        by_tenant[period.tenant_id].append((period, count))
+    return _load_charges(by_tenant, prices, stretches, inputs)
 
 
-def _charges_of_round(
+def _load_charges(
     of_tenants: Mapping[int, Sequence[tuple[BillingPeriod, Count]]],
     prices: Mapping[int, PriceTag],
     stretches: Sequence[Stretch],
@@ -112,34 +103,42 @@ def _charges_of_round(
     outcomes = statements.make_statements(
         newest, rated, lacking=Lacking.SUPPOSED, besides=besides, stretches=stretches, inputs=inputs
     )
-    others = statements.load_paid_statements(newest, stretches, inputs)
+    others = statements.load_paid_statements(newest, stretches, inputs, besides)
     corrected = corrections.load_corrections(besides, newest, rated, outcomes)
     charged: dict[int, tuple[Charged, Charged]] = {}
     for tenant, listed in of_tenants.items():
         own = outcomes[tenant]
         if isinstance(own, MixedCurrenciesError) and len(listed) > 1:
             for pair in listed:  # of the periods before it only one may be in two currencies
-                charged |= _charges_of_round({tenant: [pair]}, prices, stretches, inputs)
+                charged |= _load_charges({tenant: [pair]}, prices, stretches, inputs)
             continue
         if isinstance(own, MixedCurrenciesError) or own.charge_inputs is None:
             continue
-        whole = [own, *(other for _, other in others.get(tenant, []))]
         services = {period.pk: billing_periods.as_rule(period) for period, _ in listed}
-        grown: dict[LineKey, Fraction] = {}
-        for period, count in listed:
-            grown |= _grown_lines(services[period.pk], count, prices)
-        before = _owed_by_all(whole, {})
-        after = _owed_by_all(whole, grown) if grown else before
-        paid = _paid_amounts(own)
-        for pk, service in services.items():
-            charged[pk] = (
-                _charged(before.get(service, ()), paid, corrected.get(pk, ())),
-                _charged(after.get(service, ()), paid, corrected.get(pk, ())),
-            )
+        grown = {period.pk: _grown_lines(services[period.pk], count, prices) for period, count in listed}
+        alone = _before_and_after(
+            [own], {key: more for lines in grown.values() for key, more in lines.items()}
+        )
+        for period, _ in listed:
+            service = services[period.pk]
+            payers = third_party_payers.payers_in(period, stretches)
+            paying = [one for payer, one in others.get(tenant, ()) if payer.pk in payers]
+            both = _before_and_after([own, *paying], grown[period.pk]) if paying else alone
+            paid, corrections_in = _paid_amounts(own, service), corrected.get(period.pk, ())
+            before, after = (_charged(one.get(service, ()), paid, corrections_in) for one in both)
+            charged[period.pk] = before, after
     return charged
 
 
 OwedAmounts = Sequence[tuple[LineKey | TermKey, Money]]
+
+
+def _before_and_after(
+    whole: Sequence[Statement], grown: Mapping[LineKey, Fraction]
+) -> tuple[Mapping[Period, OwedAmounts], Mapping[Period, OwedAmounts]]:
+    """By service period what all who pay for the tenant's use owe, and with so much use more."""
+    before = _owed_by_all(whole, {})
+    return before, _owed_by_all(whole, grown) if grown else before
 
 
 def _owed_by_all(
@@ -175,15 +174,18 @@ def _owed(one: Statement, grown: Mapping[LineKey, Fraction]) -> Mapping[Period, 
     return amounts
 
 
-def _paid_amounts(own: Statement) -> list[Money]:
-    """What the tenant pays for others, of each once: its statements of other currencies tell of the same use."""
+def _paid_amounts(own: Statement, service: Period) -> list[Money]:
+    """What the tenant pays for others with that period of its own, in the last period of theirs that ended with it.
+
+    Of each once: its statements of other currencies tell of the same use.
+    """
     by_user = {one.user.pk: one for one in reversed(own.paid) if one.user}
-    return [
-        amount
-        for one in by_user.values()
-        if one.charge_inputs is not None
-        for _, amount in _owed(one, {}).get(one.charge_inputs.period, ())
-    ]
+    amounts: list[Money] = []
+    for one in by_user.values():
+        ended = [period for period in one.periods if period.end <= service.end]
+        if ended:
+            amounts += [amount for _, amount in _owed(one, {}).get(max(ended), ())]
+    return amounts
 
 
 def _charged(owed: OwedAmounts, paid: Sequence[Money], corrected: Sequence[Correction]) -> Charged:

@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from billing.catalog.third_party_payers import pay_for
 from billing.models import BillingPeriod, Plan, Quota, QuotaCredits, QuotaEvery
 from billing.queries.accrued_charges import accrued
 from billing.quotas import figures, quotas
@@ -117,6 +118,32 @@ def test_quota_059_many_periods_take_as_many_queries_as_two(cluster: Cluster, ki
         look(f"2026-{month:02}-20")
     count_queries(quota, "2026-03-01", 2)  # what a connection looks up once
     assert count_queries(quota, "2026-07-01", 6) == count_queries(quota, "2026-03-01", 2) <= 30
+
+
+def test_months_of_who_pays_for_others_and_of_these_are_their_own_statements_in_as_many_queries(
+    cluster: Cluster,
+) -> None:
+    lab, guest = a_tenant(cluster, "lab"), a_tenant(cluster, "guest")
+    pay_for(payer=lab, tenant=guest, since=date(2026, 2, 1), until=date(2026, 4, 1))
+    pay_for(payer=lab, tenant=guest, since=date(2026, 5, 1))
+    paying = a_quota(lab, made="2026-01-01", with_paid=True)
+    theirs = a_quota(guest, made="2026-01-01")
+    for month, hours in enumerate(HOURS, 1):
+        use(cluster, lab, hours + 1, month)
+        use(cluster, guest, 3 * hours + 7, month)
+        look(f"2026-{month:02}-20")
+    expected = [statement(lab, month) + paid_for_others(lab, month) for month in range(1, 7)]
+    assert paid_for_others(lab, 4) == 0 != paid_for_others(lab, 5)
+    for quota, months in ((paying, expected), (theirs, [statement(guest, month) for month in range(1, 7)])):
+        past = load_past_periods(quotas.list_quotas().get(pk=quota.pk), moment=builders.at("2026-07-01"))
+        assert [one.used for one in reversed(past)] == months
+        assert count_queries(quota, "2026-07-01", 6) == count_queries(quota, "2026-04-01", 3)
+
+
+def paid_for_others(tenant: Tenant, month: int) -> Fraction:
+    charges = accrued(tenant=tenant, period=tenant.periods.get(start=builders.at(f"2026-{month:02}-01")))
+    assert charges is not None
+    return sum((row.amount.amount for row in charges.paid), Fraction(0))
 
 
 def test_what_is_billed_of_several_tenants_with_fees_before_anything_is_used_in_the_month(
