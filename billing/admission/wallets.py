@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
@@ -54,23 +54,28 @@ def list_wallets(
     owner: Ownership, cost: JobCost, user: str, seconds: int, now: datetime, *, besides: int
 ) -> Sequence[WalletNeed]:
     """Of each wallet that would pay, as it was booked last; one that was never opened has nothing to say yet."""
-    needs = []
+    counting = {}
     for wallet in list_paying(owner, user):
         # What wallets pay is what a quota of their credits counts.
         counted = Quota(tenant=owner.tenant, measure=QuotaMeasure.CREDITS, unit=wallet.unit)
-        exact = cost.of(counted, seconds)
-        if not exact:
-            continue
-        amount = Money.from_minor(1, wallet.unit).amount
-        needed, day = ceil(exact / amount), now.astimezone(wallet.tenant.zone).date()
-        free = available([wallet], day=day)[wallet.pk] + _hold_of(wallet, besides)
-        longest = None
+        if exact := cost.of(counted, seconds):
+            counting[wallet] = counted, exact
+    left = _load_left(list(counting), owner, now, besides) if counting else {}
+    needs = []
+    for wallet, (counted, exact) in counting.items():
+        amount, free = Money.from_minor(1, wallet.unit).amount, left[wallet.pk]
+        needed, longest = ceil(exact / amount), None
         if needed > free:
             longest = longest_that_fits(cost, counted, seconds, free * amount) if free > 0 else 0
         needs.append(WalletNeed(wallet, needed, free, longest))
     return needs
 
 
-def _hold_of(wallet: Wallet, reservation: int) -> int:
-    hold = WalletHold.objects.filter(wallet=wallet, key=hold_key(reservation), released_at=None).first()
-    return hold.amount if hold is not None else 0
+def _load_left(wallets: Sequence[Wallet], owner: Ownership, now: datetime, besides: int) -> Mapping[int, int]:
+    """By wallet what may still be spent, with what that reservation holds. One query, one more with a reservation."""
+    left = available(wallets, day=now.astimezone(owner.tenant.zone).date())
+    if besides:
+        holds = WalletHold.objects.filter(wallet__in=wallets, key=hold_key(besides), released_at=None)
+        for wallet, amount in holds.values_list("wallet", "amount"):
+            left[wallet] += amount
+    return left

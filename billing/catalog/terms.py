@@ -188,7 +188,9 @@ def of_tenants(ids: Iterable[int], calendar: Calendars | None = None) -> Mapping
     if not subscribed:
         return {}
     tenants = {tenant.pk for _, _, tenant, *_ in subscribed}
-    stored_periods = calendar if calendar and calendar.keys() >= tenants else billing_periods.list_kept(tenants)
+    stored_periods = (
+        calendar if calendar and calendar.keys() >= tenants else billing_periods.list_kept(tenants)
+    )
     by_tenant: dict[int, Terms] = {}
     for subscription, plan, tenant, versions, begins in subscribed:
         periods = stored_periods[tenant.pk]

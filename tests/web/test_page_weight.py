@@ -19,8 +19,10 @@ from tests.web.test_access import ACTS, NOT_YET, OURS, TENANTS, address
 pytestmark = pytest.mark.django_db
 
 FIRST, LATER, QUERIES = 250_000, 60_000, 20
-JOB = "?gpus=1&gpu_model=a100&hours=1"
-ASKED = {"t/<slug:slug>/quote/": JOB, "t/<slug:slug>/budgets/check/": JOB}  # a page with a result asks more
+ASKED = {  # a page with a result asks more; whether a job may run, one query for each period's end that cuts the job
+    "t/<slug:slug>/quote/": "?gpus=1&gpu_model=a100&hours=1",
+    "t/<slug:slug>/budgets/check/": "?gpus=1&gpu_model=a100&hours=0.01",
+}
 FONT = "vendor/inter-5.3.0/inter-latin-wght-normal.woff2"  # which the style sheet names
 BEFORE_PAINT = {"vendor/tabler-1.6.1/tabler.min.css", "css/clustertab.css", "js/theme.js"}
 """What the first paint waits for: the last is small, and chooses light or dark."""
