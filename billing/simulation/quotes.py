@@ -110,7 +110,7 @@ def quote(
     else:
         with transaction.atomic():
             billing_periods.ensure(tenant=tenant, since=started, until=ended)
-            inputs = QuoteInputs(tenant)
+            inputs = QuoteInputs(tenant, by_statement=inputs.by_statement)
             added, owed = _grow(account, job, inputs.list_covering(started, ended), inputs)
             transaction.set_rollback(True)
     parts, changed = _parts(added, owed)
