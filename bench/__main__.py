@@ -14,7 +14,7 @@ from bench.scale import QUICK, Scale
 from portal.dev.embedded.host import EmbeddedError
 
 NAMES = (
-    "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "reprice", "correct", "whatif",
+    "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "reprice", "correct", "twoworkers", "whatif",
     "grow", "growrate", "close", "growclose", "dashboard", "page", "paint", "growpage", "busy", "web", "worker",
     "csv", "parquet", "pdf20", "pdf500", "pull", "kube", "kubehours", "kubeuse", "history", "historyone", "bytes",
     "webhooks", "webhooksdead", "apilist", "apideep", "apicost", "apirare", "apiusage", "apiquote", "apikey",
@@ -99,6 +99,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
         sealing,
         set_up,
         sizes,
+        two_workers,
         walk,
         webhooks,
         whatif,
@@ -109,6 +110,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     yield from logs.works(scale, postmaster, names)
     yield from history.works(scale, postmaster, names)
     yield from rating.works(scale, postmaster, names)
+    yield from two_workers.works(scale, postmaster, names)
     yield from whatif.works(scale, postmaster, names)
     yield from growth.works(scale, postmaster, names)
     yield from million.works(scale, postmaster, names)
