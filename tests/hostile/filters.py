@@ -15,7 +15,7 @@ _NAME = r'(?:"?\w+"?\.)?"?(?:tenant_id|payer_id)"?'
 _FILTERS = (
     (re.compile(rf"{_NAME} = ANY\s*\(({_VALUE})\)"), r"(\1)::bigint[] IS NOT NULL"),
     (re.compile(rf"{_NAME} IN \(({_VALUE}(?:, {_VALUE})*)\)"), r"(ARRAY[\1])::bigint[] IS NOT NULL"),
-    (re.compile(rf"{_NAME} = ({_VALUE})"), r"(\1)::bigint IS NOT NULL"),
+    (re.compile(rf"{_NAME} = ({_VALUE})(?:::bigint)?"), r"(\1)::bigint IS NOT NULL"),
 )
 
 
