@@ -30,11 +30,14 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Of one cluster. `every`: seconds from pull to pull; None: its usage comes as files, by hand, or is pushed."""
+    """Of one cluster. `every`: seconds from pull to pull, also while that is paused; None: its usage comes as files, by
+    hand, or is pushed.
+    """
 
     cluster: str
     complete_through: datetime | None
     every: int | None
+    paused: bool
     used_through: datetime | None  # of utilisation that another source than the usage tells
     since: datetime | None  # the span that was looked at begins; None: it was never read
     delays: Sequence[Delay]  # the newest first
@@ -67,6 +70,6 @@ def freshness(marks: Sequence[Mark], *, moment: datetime) -> list[Freshness]:
     with connection.cursor() as cursor:
         cursor.execute(sql.FRESHNESS, values)
         return [
-            Freshness(name, through[name], every, used, since, list(map(Delay, begins, ends)))
-            for name, every, used, since, begins, ends in cursor.fetchall()
+            Freshness(name, through[name], every, paused, used, since, list(map(Delay, begins, ends)))
+            for name, every, paused, used, since, begins, ends in cursor.fetchall()
         ]

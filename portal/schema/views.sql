@@ -293,19 +293,19 @@ CREATE VIEW clusters_pullinterval WITH (security_barrier = true) AS
 SELECT cluster_id, every, api_version FROM clusters_connection WHERE enabled;
 GRANT SELECT ON clusters_pullinterval TO clustertab_agent;
 
--- The clusters on which the tenant owns, or owned, an account: how often each is pulled and how far its utilisation is
--- read, and the passes that were finished over it, without what they read.
+-- The clusters on which the tenant owns, or owned, an account: how often each is pulled, if not paused, and how far its
+-- utilisation is read, and the passes that were finished over it, without what they read.
 CREATE VIEW clusters_ownsource WITH (security_barrier = true) AS
-SELECT c.id, c.name, n.every, t.complete_through AS used_through
+SELECT c.id, c.name, n.every, coalesce(NOT n.enabled, false) AS paused, t.complete_through AS used_through
 FROM clusters_cluster c
-LEFT JOIN clusters_pullinterval n ON n.cluster_id = c.id
+LEFT JOIN clusters_connection n ON n.cluster_id = c.id
 LEFT JOIN clusters_telemetry t ON t.cluster_id = c.id AND t.enabled
 WHERE c.id IN (
     SELECT a.cluster_id FROM clusters_account a JOIN tenants_ownership o ON o.account_id = a.id
     WHERE o.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
 );
 CREATE VIEW clusters_ownreading WITH (security_barrier = true) AS
-SELECT p.id, s.id AS cluster_id, s.name AS cluster, p.ended_at, p.as_of
+SELECT p.id, s.id AS cluster_id, p.started_at, p.ended_at, p.as_of
 FROM clusters_ownsource s JOIN clusters_pull p ON p.cluster_id = s.id
 WHERE p.outcome = 'done' AND p.as_of IS NOT NULL;
 GRANT SELECT ON clusters_ownsource, clusters_ownreading TO clustertab_agent;

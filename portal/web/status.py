@@ -46,13 +46,14 @@ class DelayRow:
 def status(request: TenantRequest) -> HttpResponse:
     with acting_scope(request.tenant):
         read = freshness(request.marks, moment=request.moment)
-    late = [one.cluster for one in read if one.is_late(request.moment)]
+    late = [one.cluster for one in read if one.is_late(request.moment) and not one.paused]
     ahead = [one.cluster for one in read if is_ahead(one.complete_through, moment=request.moment)]
     delays = _delays(read, request.moment)
     page = {
         "rows": [_row(one, request.moment) for one in read],
         "on_schedule": any(one.every is not None for one in read),
         "late": late,
+        "paused": [one.cluster for one in read if one.paused],
         "ahead": ahead,
         "delays": delays[:LISTED],
         "more": max(len(delays) - LISTED, 0),
@@ -81,6 +82,8 @@ def _row(one: Freshness, moment: datetime) -> ClusterRow:
 def _badge(one: Freshness, moment: datetime) -> Badge:
     if is_ahead(one.complete_through, moment=moment):
         return Badge(label=_("Being checked"), tone="late")
+    if one.paused:
+        return Badge(label=_("Paused"), tone="late" if one.is_late(moment) else "wait")
     if one.complete_through is None:
         return Badge(label=_("Not read yet"), tone="wait")
     if one.is_late(moment):

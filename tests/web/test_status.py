@@ -140,6 +140,23 @@ def test_before_the_first_pass_nothing_is_said_in_percent(lab: Lab) -> None:
     assert " %" not in text.partition("Clusters")[2]
 
 
+def test_a_paused_cluster_is_said_to_be_paused_and_its_delay_counts(lab: Lab) -> None:
+    lab.reads_each_hour(100, 7)
+    Connection.objects.update(enabled=False)
+    text = lab.shown()
+    assert "The operator has paused reading gpu1." in text
+    assert "gpu1 Paused" in text
+    assert "Nothing is behind." not in text
+    assert lab.delays == [(5, 0)]
+
+
+def test_of_what_was_long_ago_one_pass_is_looked_at(lab: Lab) -> None:
+    for hours in range(90 * 24, 40 * 24, -24):
+        lab.reads(hours)
+    lab.reads_each_hour(29 * 24, 0)
+    assert lab.delays == [(30 * 24, 29 * 24)]
+
+
 def test_files_are_never_behind(lab: Lab) -> None:
     Connection.objects.all().delete()
     lab.reads(72)
