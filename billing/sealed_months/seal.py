@@ -34,7 +34,9 @@ def seal_month(*, month: date, moment: datetime, quiet_months: int) -> SealedMon
             raise SealError("close-differs", period=billing_periods.name(period), tenant=period.tenant)
         row = SealedMonth(month=month, sealed_at=moment, changed_at=state.changed_at)
         try:
-            with folder.scratch(month) as files, parquet.program(files) as program, snapshot() as cursor:
+            with folder.scratch(month) as scratch, parquet.program(scratch) as program, snapshot() as cursor:
+                files = scratch / f"{row}"  # alone: what the program needs beside is not published
+                files.mkdir(mode=0o700)
                 written = list(MonthWriter(row, state.within, cursor, program, files).write())
                 folder.publish(files, month)
                 row.save()

@@ -124,6 +124,9 @@ def test_a_sealed_month_has_a_file_for_each_kind_and_tenant_whose_sums_are_the_l
     assert files[f"{vision}/rated.parquet"].sums == [["gpu", "charged", "36000"]]
     assert files[f"{speech}/rated.parquet"].sums == [["gpu", "charged", "14400"]]
     assert {path.name for path in directory.iterdir()} == {"2026-03"}
+    assert {path.relative_to(directory) for path in directory.rglob("*") if path.is_file()} == {
+        Path("2026-03") / path for path in files
+    }
     history = AuditEntry.objects.filter(table="billing_sealedfile", operation="insert")
     assert {(entry.after or {})["sha256"] for entry in history} == {file.sha256 for file in files.values()}
 
