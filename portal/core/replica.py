@@ -14,12 +14,21 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeVar
 
 import structlog
 from django.conf import settings
 from django.core.cache import cache
-from django.db import DEFAULT_DB_ALIAS, Error, InternalError, NotSupportedError, OperationalError, connections
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    Error,
+    InternalError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+    connections,
+)
 from django.http import Http404, HttpRequest, HttpResponseBase
 from psycopg.errors import QueryCanceled
 
@@ -29,14 +38,20 @@ REPLICA = "replica"  # its alias in `DATABASES`
 EVERY = 1  # seconds between two looks of a process at the replica
 PAUSE = 5  # seconds until it looks again at one that does not answer
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
-# How far the log is written, before anybody looks at how far it is replayed: what is equal then is not late.
+# A `ProgrammingError` is a column of a migration that has not been replayed.
+UNANSWERED = (OperationalError, InternalError, NotSupportedError, ProgrammingError)
+# How far the log is written, before anybody looks at how far it is replayed: what is equal then is not late. The
+# clock is the primary's, as that of the commits which are replayed.
 _PRIMARY = """
-SELECT system_identifier, pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint FROM pg_control_system()
-"""
-_STANDBY = """
-SELECT system_identifier, pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint,
-       extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())::float8
+SELECT system_identifier, ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::int,
+       pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint, clock_timestamp()
   FROM pg_control_system()
+"""
+# Its timeline as it is on its disk: that is written after the change of it has been replayed.
+_STANDBY = """
+SELECT pg_is_in_recovery(), system_identifier, greatest(timeline_id, min_recovery_end_timeline),
+       pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint, pg_last_xact_replay_timestamp()
+  FROM pg_control_system(), pg_control_checkpoint(), pg_control_recovery()
 """
 _CHANGE = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"
 
@@ -106,17 +121,34 @@ class Watch:
         The first alone grows where nothing is changed, the second where nobody looks.
         """
         began = time.monotonic()
-        system, written = _row(DEFAULT_DB_ALIAS, _PRIMARY)
-        of, replayed, since = _row(REPLICA, _STANDBY)
+        system, timeline, written, clock = _row(DEFAULT_DB_ALIAS, _PRIMARY)
+        is_standby, of, follows, replayed, newest = _row(REPLICA, _STANDBY)
+        trouble = ""
         if of != system:
-            return _troubled("it is a copy of another database")
-        if replayed is None:
-            return _troubled("it is no standby: it replays nothing")
-        bound = float("inf") if since is None else max(since, 0.0)
+            trouble = "it is a copy of another database"
+        elif not is_standby:
+            trouble = "it is no standby: it replays nothing"
+        elif follows != timeline:
+            trouble = f"it is on timeline {follows}, and the primary on {timeline}"
+        elif replayed > written and replayed > _row(DEFAULT_DB_ALIAS, _PRIMARY)[2]:
+            trouble = "it is ahead of the primary, which has been put back"
+        if trouble:
+            self._written.clear()  # positions of two histories do not compare
+            self._covered = float("-inf")
+            return _troubled(trouble)
         while self._written and self._written[0][1] <= replayed:
             self._covered, _ = self._written.popleft()
         self._written.append((began, written))
-        return State(began, replayed, 0.0 if replayed >= written else min(bound, began - self._covered))
+        if replayed >= written:
+            return State(began, replayed, 0.0)
+        return State(began, replayed, min(_age(newest, clock, began), began - self._covered))
+
+
+def _age(newest: datetime | None, clock: datetime, began: float) -> float:
+    """Seconds since the newest change that it has; without an end where the primary's clock has been set back since."""
+    seconds = float("inf") if newest is None else (clock - newest).total_seconds()
+    is_later = seconds < began - time.monotonic()  # than now, and not only than when the clock was read
+    return float("inf") if is_later else max(seconds, 0.0)
 
 
 watch = Watch()
@@ -151,7 +183,7 @@ def read(work: Callable[[], T], *, person: int) -> T:
             return work()
     except Http404:
         pass
-    except (OperationalError, InternalError, NotSupportedError) as error:
+    except UNANSWERED as error:
         if isinstance(error.__cause__, QueryCanceled):  # it takes too long, and would there
             raise
         log.info("read again from the primary", error=str(error).strip())

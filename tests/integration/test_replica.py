@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.test import Client
@@ -46,6 +47,7 @@ class Standby(Archiving):
 
     def begin(self) -> None:
         self.base.mkdir(mode=0o700, parents=True)
+        self.owner_password_file.write_text(peers.PASSWORD)
         words = ["--checkpoint=fast", "--wal-method=stream", "--no-sync", "-R", f"--pgdata={self.data}"]
         subprocess.run(
             [*unprivileged(), str(binaries() / "pg_basebackup"), f"--dbname={self.primary.owner_url()}", *words],
@@ -58,6 +60,16 @@ class Standby(Archiving):
 
     def resume(self) -> None:
         self._admin("SELECT pg_wal_replay_resume()")
+
+    def set(self, name: str, value: str) -> None:
+        (self.data / "postgresql.auto.conf").open("a").write(f"{name} = '{value}'\n")
+
+    def promote(self) -> None:
+        self._program("pg_ctl", ["promote", "--wait", f"--pgdata={self.data}"])
+
+    def note_timeline(self) -> None:
+        """As it does of itself after `checkpoint_timeout`."""
+        self._admin("CHECKPOINT")
 
     def _admin(self, statement: str) -> None:
         with connections[replica.REPLICA].cursor() as cursor:
@@ -81,7 +93,10 @@ def primary(tmp_path: Path) -> Iterator[Archiving]:
         pytest.skip("needs the embedded PostgreSQL")
     server = Archiving(tmp_path / "primary")
     server.begin()
-    pausing = "GRANT EXECUTE ON FUNCTION pg_wal_replay_pause(), pg_wal_replay_resume() TO clustertab;"
+    pausing = (
+        "GRANT EXECUTE ON FUNCTION pg_wal_replay_pause(), pg_wal_replay_resume() TO clustertab;"
+        "GRANT pg_checkpoint TO clustertab;"
+    )
     server._program(
         "postgres", ["--single", "-D", str(server.data), connection.settings_dict["NAME"]], pausing
     )
@@ -268,6 +283,51 @@ def test_what_is_no_standby_is_not_read(primary: Archiving) -> None:
     with read_from(primary):
         assert "no standby" in replica.watch.look().trouble
         assert not comes_from_replica(signed_in(house.op), TENANT)[1]
+
+
+@pytest.mark.parametrize("alias", [DEFAULT_DB_ALIAS, replica.REPLICA])
+def test_a_clock_that_is_slow_does_not_hide_that_it_is_late(
+    standby: Standby, settings: Any, alias: str
+) -> None:
+    as_owner(
+        standby.primary,
+        """
+        CREATE SCHEMA slow;
+        CREATE FUNCTION slow.clock_timestamp() RETURNS timestamptz VOLATILE
+            RETURN pg_catalog.clock_timestamp() - interval '1 hour';
+        GRANT USAGE ON SCHEMA slow TO clustertab
+        """,
+    )
+    replayed()
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SET search_path = slow, pg_catalog, public")
+    standby.pause()
+    builders.a_tenant("new-lab")
+    until(lambda: replica.watch.look().lag > 3)
+    standby.resume()
+    replayed()
+
+
+def test_what_a_migration_adds_is_read_from_the_primary_until_it_is_replayed(standby: Standby) -> None:
+    replayed()
+    standby.pause()
+    as_owner(standby.primary, "CREATE VIEW added AS SELECT 17 AS answer; GRANT SELECT ON added TO clustertab")
+
+    def work() -> int:
+        with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
+            cursor.execute("SELECT answer FROM added")
+            return int(cursor.fetchone()[0])
+
+    with reads() as tally:
+        assert replica.read(work, person=0) == 17
+    assert tally.count == 1
+    standby.resume()
+
+
+def as_owner(server: Archiving, statements: str) -> None:
+    """As a migration does."""
+    with psycopg.connect(backups.with_name(server.owner_url(), connection.settings_dict["NAME"])) as owner:
+        owner.execute(statements)
 
 
 def test_without_filters_a_stranger_finds_and_changes_nothing_over_the_replica(standby: Standby) -> None:
