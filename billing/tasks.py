@@ -61,23 +61,24 @@ def refresh_efficiency(*, snapshot_id: int, **_: object) -> None:
 
 
 @shared_task
-def rate_accounts(*, account_ids: list[int], borders: list[int] | None = None, **_: object) -> None:
-    """Rate all usage of the accounts again, after they changed hands: 10,000 records, the rest behind what waits."""
+def rate_accounts(*, account_ids: list[int], after: int | None = None, **former: object) -> None:
+    """Rate usage of the accounts again, 10,000 records at a time; meanwhile owners, and `former` ones, do not close."""
     from billing.rating import engine
 
-    if rest := engine.rate_slice(account_ids, borders):
-        outbox.add("billing.tasks.rate_accounts", account_ids=account_ids, borders=rest)
+    if last := engine.rate_slice(account_ids, after):
+        outbox.add("billing.tasks.rate_accounts", account_ids=account_ids, after=last, **former)
 
 
 @shared_task
-def rate_tenants(*, tenant_ids: list[int], **_: object) -> None:
-    """Rate all usage of the tenants again, after a change of what they pay: each by itself, by as many workers."""
+def rate_tenants(*, tenant_ids: list[int], after: int | None = None, **_: object) -> None:
+    """Rate all usage of the tenants again, after a change of what they pay: each by itself, as `rate_accounts`."""
     from billing.rating import engine
 
     if len(tenant_ids) > 1:
         outbox.add_many("billing.tasks.rate_tenants", [{"tenant_ids": [pk]} for pk in tenant_ids])
         return
-    rate_accounts(account_ids=engine.accounts_of(Tenant.objects.filter(pk__in=tenant_ids)))
+    if last := engine.rate_slice(engine.accounts_of(Tenant.objects.filter(pk__in=tenant_ids)), after):
+        outbox.add("billing.tasks.rate_tenants", tenant_ids=tenant_ids, after=last)
 
 
 @shared_task

@@ -76,6 +76,14 @@ def slices(
     return list(pairwise([after, *borders, last]))
 
 
+def find_border(account_ids: Sequence[int], *, after: int, size: int = SLICE) -> int | None:
+    """The id of the last of the accounts' next `size` records behind an id; None where these are all. One query."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.BORDER, {"accounts": list(account_ids), "after": after, "before_last": size - 1})
+        rows = cursor.fetchall()
+    return int(rows[0][0]) if len(rows) > 1 else None
+
+
 def load_slice(after: int, last: int, account_ids: Sequence[int]) -> int:
     """Fill `usage_input` with the accounts' records whose ids lie in (after, last]; returns how many."""
     with connection.cursor() as cursor:

@@ -62,6 +62,11 @@ SELECT id FROM (
     WHERE account_id = ANY (%(accounts)s) AND id > %(after)s AND id <= %(last)s
 ) record WHERE mod(place, %(size)s) = 0 ORDER BY id
 
+-- name: BORDER
+-- The last of the next slice, and whether there is one behind it: months are read in turn, and none behind that one.
+SELECT id FROM clusters_usagerecord WHERE account_id = ANY (%(accounts)s) AND id > %(after)s
+ORDER BY id OFFSET %(before_last)s LIMIT 2
+
 -- name: BORDERS_OF_WINDOW
 SELECT id FROM (
     SELECT id, row_number() OVER (ORDER BY id) AS place FROM clusters_usagerecord

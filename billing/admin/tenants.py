@@ -167,12 +167,15 @@ class OwnershipAdmin(Recorded[Ownership]):
 
     def delete_model(self, request: HttpRequest, obj: Ownership) -> None:
         obj.delete()
-        outbox.add("billing.tasks.rate_accounts", account_ids=[obj.account_id])
+        values = {"account_ids": [obj.account_id], "tenant_ids": [obj.tenant_id]}
+        outbox.add("billing.tasks.rate_accounts", **values)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Ownership]) -> None:
-        accounts = sorted(set(queryset.values_list("account", flat=True)))
+        accounts, tenants = (
+            sorted(set(queryset.values_list(column, flat=True))) for column in ("account", "tenant")
+        )
         queryset.delete()
-        outbox.add("billing.tasks.rate_accounts", account_ids=accounts)
+        outbox.add("billing.tasks.rate_accounts", account_ids=accounts, tenant_ids=tenants)
 
 
 @admin.register(Payer)

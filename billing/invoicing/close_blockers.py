@@ -13,6 +13,7 @@ from billing.invoicing.close_inputs import RatedPeriod
 from billing.invoicing.close_results import Block
 from billing.invoicing.missing_usage import Doubt
 from billing.models import BillingPeriod, PendingApproval, PeriodTotal, Verdict
+from billing.rating import reratings
 from portal.core.tenants.models import Tenant
 
 
@@ -23,16 +24,20 @@ def find_blocks(
     waiting: Sequence[PendingApproval],
     *,
     at: datetime,
+    rerated: bool,
 ) -> Iterator[Block]:
     """What of the period blocks its close at that moment; what blocks a document of it is in `issue`.
 
     `waiting`: what is pending of earlier periods.
 
-    Of a period that is not over nothing else is said.
+    Of a period that is not over nothing else is said, nor while usage is rated again: less of it may hold then.
     """
     if period.end > at:
         sentence = f"{_period_name(period)} runs until {period.end:%Y-%m-%d %H:%M} UTC; close it after that."
         yield Block("not-over", sentence)
+        return
+    if rerated:
+        yield Block("rerating", f"{reratings.UNDER_WAY}: wait until that is done, and close again.")
         return
     unclosed = [
         rated_period for rated_period in rated if rated_period.end <= period.start and not rated_period.closed

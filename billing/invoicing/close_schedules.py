@@ -17,6 +17,7 @@ from billing.invoicing.close_runs import RunError
 from billing.invoicing.messages import SENTENCES
 from billing.models import BillingPeriod, CloseKind, CloseRun, CloseSchedule, Invoice, ScheduledClose
 from billing.models.closes import FIRST_DAY, LAST_DAY
+from billing.rating import reratings
 from billing.rules.period import midnight
 from portal.core.audit import acting_as
 from portal.core.tenants.models import Tenant
@@ -84,11 +85,14 @@ def request_due_runs(*, moment: datetime) -> list[CloseRun]:
     """Ask for one run of each month and kind that has tenants whose day has come; workers take them up.
 
     By two at once, or again after a kill, each period is asked for once of each kind. What comes of it waits for
-    people: it is not asked for again. A month that is being closed at this moment is left to the next call.
+    people: it is not asked for again. A month that is being closed at this moment is left to the next call, and so
+    is who has usage that is being rated again.
     """
     due: dict[tuple[str, CloseKind], list[BillingPeriod]] = defaultdict(list)
-    for step in _list_steps(moment=moment, making=True):
-        if step.due <= moment:
+    steps = [step for step in _list_steps(moment=moment, making=True) if step.due <= moment]
+    rerated = reratings.find_tenants({step.period.tenant_id for step in steps})
+    for step in steps:
+        if step.period.tenant_id not in rerated:
             due[step.month, step.kind].append(step.period)
     runs = []
     for (month, kind), periods in sorted(due.items(), key=lambda item: item[0]):

@@ -33,6 +33,7 @@ from billing.invoicing.close_results import (
 )
 from billing.invoicing.invoice_drafts import PeriodCharges
 from billing.models import BillingPeriod, InvoiceState
+from billing.rating import reratings
 from clusters.open_runs import Vanished
 from portal.core.tenants.models import Tenant
 
@@ -184,6 +185,7 @@ def _close_periods(
     )
     behind = find_incomplete_clusters(unissued_periods, accounts, now=run.now)
     waiting = approvals.list_undecided(unissued_periods)
+    rerated = reratings.find_tenants([period.tenant_id for period in unissued_periods])
     for period in unissued_periods:
         tenant = tenants[period.tenant_id]
         doubts = close_blockers.find_doubts(
@@ -191,7 +193,12 @@ def _close_periods(
         )
         blocks = list(
             close_blockers.find_blocks(
-                tenant, period, rated.get(tenant.pk, []), waiting.get(tenant.pk, []), at=run.moment
+                tenant,
+                period,
+                rated.get(tenant.pk, []),
+                waiting.get(tenant.pk, []),
+                at=run.moment,
+                rerated=tenant.pk in rerated,
             )
         )
         if doubts and not run.accept_incomplete and period.end <= run.moment:

@@ -45,7 +45,7 @@ from billing.models import (
 )
 from billing.models.payment_attempts import OPEN_CHECKOUTS, UNDECIDED, UNDER_WAY
 from billing.payments import payment_links
-from billing.rating import engine
+from billing.rating import engine, reratings
 from billing.receivables import credit_balance
 from billing.rules.money import Money
 from portal.core.audit.erasure import WHO, erase_people
@@ -125,6 +125,8 @@ def find_obstacles(tenant: Tenant, *, moment: datetime) -> Iterator[str]:
         yield f"It is on plan {plan.plan}: end that with --leave."
     if paid := third_party_payers.left(tenant, on=moment.astimezone(tenant.zone).date()):
         yield f"It pays for {paid.tenant.slug}: end that, or have another tenant pay."
+    if reratings.find_tenants([tenant.pk]):
+        yield f"{reratings.UNDER_WAY}: wait until that is done."
     yield from _find_unbilled(tenant, moment)
     yield from _find_unpaid(tenant)
     yield from _find_under_way(tenant)

@@ -33,8 +33,9 @@ from billing.proof import months, records
 from billing.proof.line_amounts import lines_that_cost_something_else
 from billing.proof.names import mark, named
 from billing.proof.records import Held, MonthRecords
-from billing.proof.snapshot import changes_to_rate, snapshot
+from billing.proof.snapshot import snapshot
 from billing.proof.sums import Sums, seconds_text
+from billing.rating import reratings
 from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money
 from billing.rules.tax import tax_on
@@ -96,7 +97,7 @@ def prove(
                 *(Check(check.name, named(check.broken)) for check in _checks(results.values(), findings)),
                 Check(LOST, months.list_lost(every, results)[:10]),
             ],
-            changes_to_rate(),
+            reratings.count_changes(),
             every.due,
         )
         if moment is not None:

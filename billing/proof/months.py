@@ -23,8 +23,9 @@ from billing.models import MonthProof
 from billing.proof import records
 from billing.proof.names import named
 from billing.proof.records import MonthRecords
-from billing.proof.snapshot import changes_to_rate, snapshot
+from billing.proof.snapshot import snapshot
 from billing.proof.sums import seconds_text
+from billing.rating import reratings
 from clusters import temp_tables, usage
 from portal.core.locks import Work, in_turn
 from portal.sql_files import Statements
@@ -186,7 +187,7 @@ def prove_next(*, moment: datetime) -> MonthProof | None:
     no sum need close. Killed, it has stored nothing, and the next call does it.
     """
     with alone(moment):
-        if changes_to_rate():
+        if reratings.count_changes():
             return None
         computed = dict(MonthProof.objects.values_list("month", "computed_at"))
         if MonthProof.objects.filter(night=moment.date()).exists():

@@ -1,4 +1,4 @@
-"""A standing database to prove in, and what is still to be rated in it."""
+"""A standing database to prove in."""
 
 from __future__ import annotations
 
@@ -7,16 +7,6 @@ from contextlib import contextmanager
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
-
-from portal.core.outbox.models import OutboxMessage
-
-RERATING = ("billing.tasks.rate_accounts", "billing.tasks.rate_tenants")
-"""Until they are done, what is rated is not what is owned and priced now."""
-
-
-def changes_to_rate() -> int:
-    """Changes of ownership or prices whose usage waits in the outbox to be rated again."""
-    return OutboxMessage.objects.undone().filter(task__in=RERATING).count()
 
 
 @contextmanager

@@ -71,24 +71,21 @@ def rate_accounts(account_ids: Sequence[int], *, progress: Progress | None = Non
 
 
 @transaction.atomic
-def rate_slice(account_ids: Sequence[int], borders: Sequence[int] | None = None) -> list[int]:
-    """Rate the first 10,000 records of the accounts, or those between the first two borders; the borders of the rest.
+def rate_slice(account_ids: Sequence[int], after: int | None = None) -> int | None:
+    """Rate the first 10,000 records of the accounts, or those behind an id; the last id, None where none are left.
 
-    Called with these it goes on, until none are left: as `rate_accounts`, in turn with whatever else is to be done.
+    Called with it it goes on, until none are left: as `rate_accounts`, in turn with whatever else is to be done.
     """
     _lock(account_ids)
-    if borders is None:
-        count = usage.load_all(account_ids)
-        if count is not None:
-            if count:
-                _rate()
-            return []
-        slices = usage.slices(account_ids)
-        borders = [slices[0][0], *(last for _, last in slices)]
-    after, last, *rest = borders
-    if usage.load_slice(after, last, account_ids):
+    count = usage.load_all(account_ids) if after is None else None
+    last = None
+    if count is None:
+        after = after or 0
+        last = usage.find_border(account_ids, after=after)
+        count = usage.load_slice(after, usage.ALL_IDS[1] if last is None else last, account_ids)
+    if count:
         _rate()
-    return [last, *rest] if rest else []
+    return last
 
 
 def accounts_of(tenants: Iterable[Tenant]) -> list[int]:

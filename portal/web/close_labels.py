@@ -60,6 +60,10 @@ BLOCKERS = {
         gettext_noop("Held for approval"),
         gettext_noop("Open the draft. Issuing the month lists it above, to approve or refuse."),
     ),
+    "rerating": (
+        gettext_noop("Usage is being rated again"),
+        gettext_noop("Wait, then preview again. Administration → Outbox messages lists what is left."),
+    ),
     "unpriced": (
         gettext_noop("Usage without a price"),
         gettext_noop("Give the tenant a plan, or its plan a price, then preview again."),

@@ -9,9 +9,9 @@ import shlex
 import pytest
 
 from billing.models import Invoice, RatedUsage
-from billing.rating import engine
 from clusters.models import Account, Cluster
 from portal.api.models import ApiKey
+from portal.core.outbox import outbox
 from portal.env import ROOT
 from tests import builders, stories
 from tests.api.door import Answer, Door, door
@@ -61,7 +61,7 @@ def test_api_040_a_tenant_is_provisioned_from_nothing_and_billed() -> None:
         job_id="1", account="chem", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 13:00"
     )
     builders.ingest(Cluster.objects.get(name="gpu1"), job, as_of="2026-04-20")
-    engine.rate_accounts([Account.objects.get().pk])
+    outbox.drain()
     assert RatedUsage.objects.exists()
     stories.close("2026-03")
     (invoice,) = key.reads("/invoices")["data"]

@@ -12,7 +12,8 @@ from django.core.management import call_command
 from django.db import transaction
 from django.utils.module_loading import import_string
 
-from billing.proof import checks, snapshot
+from billing.proof import checks
+from billing.rating import reratings
 from clusters.models import Account, Cluster, UsageRecord
 from portal.core.outbox import outbox
 from portal.core.tenants import ownership
@@ -92,7 +93,7 @@ def test_a_job_that_both_tell_differently_is_named_with_its_account(cluster: Clu
 def test_what_waits_to_be_rated_again_is_no_bug(cluster: Cluster) -> None:
     vision = a_tenant(plan=a_plan())
     ingest(cluster, a_job())
-    assert all(callable(import_string(task)) for task in snapshot.RERATING)
+    assert all(callable(import_string(task)) for task in reratings.TASKS)
     account = Account.objects.get(name="vision")
     with transaction.atomic():
         ownership.assign(account=account, tenant=vision, project="", since=None, until=None)

@@ -12,9 +12,9 @@ import pytest
 from django.db import connection
 from playwright.sync_api import expect
 
-from billing.rating import engine, file_imports
-from clusters.models import Account, UsageFile
-from portal.core.tenants.models import Tenant
+from billing.rating import file_imports
+from clusters.models import UsageFile
+from portal.core.outbox import outbox
 from tests import builders
 from tests.web.browser import SKIP_REASON, THEMES, WIDTHS, Theme, Visit, chromium, visit
 
@@ -97,8 +97,7 @@ def imported() -> None:
 
 
 def rated() -> None:
-    engine.rate_accounts([account.pk for account in Account.objects.all()])
-    engine.rate_tenants(Tenant.objects.all())
+    outbox.drain()
 
 
 def in_a_worker(work: Callable[[], None]) -> None:

@@ -144,7 +144,8 @@ class OneOwnership(OwnershipEndpoint):
         row = self.row(name)
         self.match(row)
         Ownership.objects.filter(pk=row.pk).delete()
-        self.rated_again(row)
+        values = {"account_ids": [row.account_id], "tenant_ids": [row.tenant_id]}
+        outbox.add("billing.tasks.rate_accounts", **values)
         return HttpResponse(status=204)
 
 

@@ -1,0 +1,37 @@
+"""What waits in the outbox to be rated again: until that is done, what is rated is not what is owned and priced now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.db import connection
+
+from portal.core.outbox.models import OutboxMessage
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "reratings.sql")
+
+TASKS = ("billing.tasks.rate_accounts", "billing.tasks.rate_tenants")
+
+UNDER_WAY = (
+    "Its usage, or usage that it pays for, is being rated again after a change of prices or owners "
+    "(Administration → Outbox messages lists what is left)"
+)
+
+
+def count_changes() -> int:
+    """Changes of ownership or prices whose usage waits to be rated again, or is rated in part."""
+    return OutboxMessage.objects.undone().filter(task__in=TASKS).count()
+
+
+def find_tenants(among: Iterable[int]) -> set[int]:
+    """Which of these tenants it may change statements of: whose usage it is, and who pays for that. One query.
+
+    Who holds their locks sees each slice whole: a slice holds them, too, until the next one is in the outbox.
+    """
+    tenants = list(among)
+    if not tenants:
+        return set()
+    with connection.cursor() as cursor:
+        cursor.execute(sql.TENANTS, {"tasks": list(TASKS), "tenants": tenants})
+        return {tenant for (tenant,) in cursor.fetchall()}
