@@ -94,7 +94,7 @@ def _is_changed(row: SealedMonth, within: tuple[int, int]) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(
             sql.CHANGED,
-            {"month": row.month, "after": within[0], "last": within[1], "moment": row.sealed_at, **rows},
+            {"month": row.month, "after": within[0], "last": within[1], "moment": row.changed_at, **rows},
         )
         return bool(cursor.fetchone()[0])
 

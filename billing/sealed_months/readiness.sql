@@ -29,7 +29,8 @@ SELECT (SELECT count(*) FROM clusters_usagerecord r WHERE r.id > %(after)s AND r
 
 -- name: CHANGED
 -- Whether anything of a sealed month is other than it was: a record of it was superseded or is new, or rated rows of
--- service in it are more than were sealed.
+-- service in it are more than were sealed. `moment`: the last change that was sealed; an import that began before the
+-- sealing may have committed after it.
 SELECT EXISTS (SELECT FROM clusters_usagerevision v
                WHERE v.record_id > %(after)s AND v.record_id <= %(last)s AND v.superseded_at > %(moment)s)
     OR (SELECT coalesce(sum(s.rows), 0) FROM billing_monthsum s WHERE s.service_month = %(month)s) <> %(rated)s

@@ -217,8 +217,10 @@ def test_a_file_that_is_missing_cut_or_changed_is_named_and_nothing_is_loaded_fr
     with pytest.raises(SealError, match=said):
         unseal.unseal_month(month=MARCH)
     assert SealedMonth.objects.exists()
+    out = StringIO()
     with pytest.raises(SystemExit):
-        answer("prove")
+        call_command("prove", stdout=out)
+    assert "Every sum closes, but files of sealed months are not as they were" in out.getvalue()
 
 
 def test_a_full_disk_leaves_the_month_unsealed_and_no_file_behind(books: None, directory: Path) -> None:
@@ -272,6 +274,14 @@ def test_a_late_fact_corrects_as_ever_and_the_month_says_that_it_was_changed_sin
     checks.prove(moment=NOW)
     assert state().changed
     assert prove_files().broken == []
+
+
+def test_an_import_that_began_before_the_sealing_and_ended_after_it_shows_as_a_change(books: None) -> None:
+    sealed()
+    assert not state().changed
+    with as_owner() as owner:
+        owner.execute("UPDATE clusters_usagerevision SET superseded_at = '2030-01-15'")
+    assert state().changed
 
 
 def test_the_commands_say_first_what_they_would_do(books: None, directory: Path, settings: Any) -> None:

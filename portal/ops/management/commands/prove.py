@@ -19,7 +19,7 @@ from billing.proof.summary import UNITS, as_data, quantity_text, units_of
 from billing.proof.sums import PARTS, seconds_text
 from billing.quotas.block_proof import prove_blocks
 from billing.quotas.proof import prove_quotas, prove_reservations
-from billing.sealed_months.verify import prove_files
+from billing.sealed_months.verify import NAME, prove_files
 from clusters import comparison, sources, validation
 from clusters.comparison import Difference, RecordedUsage
 from clusters.connectors.accounting import formats
@@ -137,6 +137,14 @@ def _text(proof: checks.Proof, source: dict[str, Any] | None, *, holds: bool) ->
 
 
 def _verdict(proof: checks.Proof, *, same: bool) -> str:
+    if (
+        not proof.holds
+        and replace(proof, checks=[check for check in proof.checks if check.name != NAME]).holds
+    ):
+        return (
+            "Every sum closes, but files of sealed months are not as they were: bring them back from a copy, and see "
+            "that SEALED_MONTHS_DIRECTORY is set."
+        )
     if not proof.holds and proof.rerating:
         changes = "change" if proof.rerating == 1 else "changes"
         return (
