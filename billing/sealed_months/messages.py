@@ -9,6 +9,7 @@ SENTENCES: Mapping[str, str] = {
     "changed-lately": "It was changed last on {day:%Y-%m-%d}: it may be sealed {months:,} months after that.",
     "close-differs": "The sums of {tenant} for {period} are not what its close proved, and nothing was rated since.",
     "damaged": "{place}: bring that file back from a copy, since nothing is loaded from others.",
+    "detached": "Jobs of {months} are detached, which say whose users are named: attach them first.",
     "differs": "{place} does not hold what the ledger has: {month} is not sealed. That is a bug, please report it.",
     "loaded-differs": "{place} does not come to what was sealed, so nothing was loaded.",
     "no-directory": "SEALED_MONTHS_DIRECTORY is not set, so there are no sealed months.",
@@ -19,5 +20,6 @@ SENTENCES: Mapping[str, str] = {
     "open-jobs": "{count:,} of its jobs have not ended.",
     "open-periods": "{count:,} billing periods with usage in it are not closed.",
     "pending": "Usage in it is not billed yet, or has no price.",
+    "written-to": "Something of {month} was written meanwhile: try again in a moment.",
     "unwritable": "The files of {month} could not be written or read: {reason}",
 }

@@ -65,10 +65,12 @@ def _blockers(
     after, last = within
     with connection.cursor() as cursor:
         cursor.execute(sql.STATE, {"month": month, "after": after, "last": last})
-        open_jobs, open_periods, pending, changed_at = cursor.fetchone()
+        detached, open_jobs, open_periods, pending, changed_at = cursor.fetchone()
     blockers = []
     if (moment.year, moment.month) <= (month.year, month.month):
         blockers.append(SealError("not-over"))
+    if detached:
+        blockers.append(SealError("detached", months=detached))
     if open_jobs:
         blockers.append(SealError("open-jobs", count=open_jobs))
     if open_periods:

@@ -1,8 +1,9 @@
 -- Whether a month may be sealed.
 
 -- name: STATE
--- Of the records (after, last] of a month and of the service in it: jobs that have not ended, billing periods that are not
--- closed, rated rows that are not billed, and when any of it was changed last. A record that is new has the highest number.
+-- Of the records (after, last] of a month and of the service in it: months of its jobs that are detached, jobs that have
+-- not ended, billing periods that are not closed, rated rows that are not billed, and when any of it was changed last. A
+-- record that is new has the highest number.
 WITH part AS MATERIALIZED (
     SELECT s.period_id, s.rows, s.verdict = 'charged' AND s.newest <=
            CASE WHEN w.price_id IS NULL THEN c.through ELSE b.rated_through END AS billed, s.verdict
@@ -13,8 +14,14 @@ WITH part AS MATERIALIZED (
     WHERE s.service_month = %(month)s
 ), period AS MATERIALIZED (
     SELECT id, closed_at FROM billing_billingperiod WHERE id IN (SELECT period_id FROM part)
+), jobs_month AS MATERIALIZED (
+    SELECT (%(last)s >> 40)::int AS number
+    UNION SELECT (record_id >> 40)::int FROM clusters_usagerevision WHERE superseded_month = %(month)s
 )
-SELECT (SELECT count(*) FROM clusters_usagerecord r WHERE r.id > %(after)s AND r.id <= %(last)s AND r.ended IS NULL),
+SELECT (SELECT string_agg(to_char(month_of_number(number), 'YYYY-MM'), ', ' ORDER BY number) FROM jobs_month
+        WHERE EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND NOT c.relispartition
+                      AND c.relname = 'billing_ratedjob_' || to_char(month_of_number(number), 'YYYY_MM'))),
+       (SELECT count(*) FROM clusters_usagerecord r WHERE r.id > %(after)s AND r.id <= %(last)s AND r.ended IS NULL),
        (SELECT count(*) FROM period WHERE closed_at IS NULL),
        (SELECT count(*) FROM part WHERE verdict <> 'waived' AND billed IS NOT TRUE),
        greatest(

@@ -54,6 +54,16 @@ class Kind:
             f" WHERE {self.month} AND t.\"user\" <> '' AND p.id IS NULL"
         )
 
+    def number_users(self) -> str:
+        """Gives such users numbers where the usage is a tenant's: a revision may name another than its job."""
+        return f"""
+INSERT INTO billing_jobuser (tenant_id, name)
+SELECT DISTINCT j.tenant_id, t."user" FROM {self.table} t JOIN billing_ratedjob j ON j.record_id = t."{self.record}"
+{_RECORD_USER.format(record=self.record)}
+WHERE {self.month} AND t."user" <> '' AND p.id IS NULL
+ORDER BY 1, 2 ON CONFLICT DO NOTHING
+"""
+
     def working_table(self) -> str:
         """Makes the table that rows of a file are copied into."""
         types = ", ".join(f'"{name}" {kind}' for name, kind in self.filed.items())

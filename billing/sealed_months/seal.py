@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import date, datetime
 
 from billing.catalog import billing_periods
-from billing.models import SealedFile, SealedMonth
+from billing.models import ProofMark, SealedFile, SealedMonth
 from billing.proof import checks
 from billing.proof.snapshot import snapshot
 from billing.sealed_months import folder, parquet, readiness
 from billing.sealed_months.errors import SealError
-from billing.sealed_months.writer import MonthWriter
+from billing.sealed_months.writer import MonthWriter, number_users
 from portal.core.locks import Work, alone
 
 
@@ -33,8 +33,11 @@ def seal_month(*, month: date, moment: datetime, quiet_months: int) -> SealedMon
         if (period := readiness.differing_close(month)) is not None:
             raise SealError("close-differs", period=billing_periods.name(period), tenant=period.tenant)
         row = SealedMonth(month=month, sealed_at=moment, changed_at=state.changed_at)
+        number_users(row, state.within)
         try:
             with folder.scratch(month) as scratch, parquet.program(scratch) as program, snapshot() as cursor:
+                if ProofMark.objects.filter(month=month).exists():
+                    raise SealError("written-to", month=f"{row}")
                 files = scratch / f"{row}"  # alone: what the program needs beside is not published
                 files.mkdir(mode=0o700)
                 written = list(MonthWriter(row, state.within, cursor, program, files).write())

@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from billing.models import MonthProof, SealedFile, SealedMonth
@@ -36,7 +37,6 @@ class MonthWriter:
 
     def write(self) -> Iterator[SealedFile]:
         """Write every file. Raises SealError where one does not hold what the ledger has."""
-        self.cursor.execute(NUMBER_USERS, self._values())
         self.names = unknown_names(self.cursor, self._values())
         if self.names:
             yield self._file(NAMES, None, _name_rows(self.names), NAME_COLUMNS)
@@ -115,6 +115,20 @@ class MonthWriter:
 def month_values(row: SealedMonth, within: tuple[int, int], names: list[str]) -> dict[str, Any]:
     """The parameters of the statements that copy a month's rows."""
     return {"month": row.month, "after": within[0], "last": within[1], "names": names}
+
+
+@transaction.atomic
+def number_users(row: SealedMonth, within: tuple[int, int]) -> None:
+    """Give each user of tenants' usage of the month a number; whoever has one keeps it.
+
+    Not while files are written: who signs a document or erases a name waits for numbers that are not committed.
+    """
+    values = month_values(row, within, [])
+    with connection.cursor() as cursor:
+        cursor.execute(NUMBER_USERS, values)
+        for kind in KINDS:
+            if not kind.of_tenant:
+                cursor.execute(kind.number_users(), values)
 
 
 def unknown_names(cursor: CursorWrapper, values: dict[str, Any]) -> list[str]:

@@ -7,10 +7,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
-from billing.models import SealedFile, SealedMonth
+from billing.models import JobUser, SealedFile, SealedMonth
 from billing.proof import checks
+from billing.sealed_months import folder, seal
 from billing.sealed_months.verify import prove_files
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.integration.operators import Operator
@@ -94,3 +96,30 @@ def test_a_month_is_sealed_or_not_however_often_it_is_killed_and_comes_back_whol
     assert killed >= kills // 3
     assert prove() == sums
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_waits_for_numbers_of_users_while_a_month_is_sealed(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path
+) -> None:
+    settings.CLUSTERTAB_SEALED_MONTHS = tmp_path
+    cluster = a_cluster()
+    lab = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
+    ingest(
+        cluster,
+        a_job(user="ben", started="2024-03-01 10:00", ended="2024-03-01 11:00"),
+        as_of="2024-05-01",
+    )
+    close("2024-03", on="2024-05-01", now="2024-05-01")
+    publish = folder.publish
+
+    def while_another_numbers(*values: Any) -> None:
+        with psycopg.connect(database_url, options="-c lock_timeout=2s") as other:
+            other.execute(
+                "INSERT INTO billing_jobuser (tenant_id, name) VALUES (%s, 'ben') ON CONFLICT DO NOTHING",
+                [lab.pk],
+            )
+        publish(*values)
+
+    monkeypatch.setattr(folder, "publish", while_another_numbers)
+    seal.seal_month(month=MARCH, moment=at("2031-06-01"), quiet_months=0)
+    assert JobUser.objects.get(tenant=lab).name == "ben"
