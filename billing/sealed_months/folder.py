@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import date
+from itertools import count
 from pathlib import Path
 
 from django.conf import settings
@@ -40,22 +42,50 @@ def scratch(month: date) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def publish(files: Path, month: date) -> None:
+def publish(files: Path, month: date, known: Collection[str]) -> None:
     """Give the directory its name, on the disk before anything says that the month is sealed.
 
-    A directory of that name belongs to no sealed month: its run was killed before it committed.
+    A directory of that name belongs to no month that is sealed here, and gives way as `remove` says.
     """
-    target = directory() / f"{month:%Y-%m}"
+    target = _of(month)
     for path in (*files.rglob("*"), files):
         sync(path)
-    shutil.rmtree(target, ignore_errors=True)
+    remove(month, known)
     files.rename(target)
     sync(target.parent)
 
 
-def remove(month: date) -> None:
-    """Delete the files of a month that is sealed no more."""
-    shutil.rmtree(directory() / f"{month:%Y-%m}", ignore_errors=True)
+def exists(month: date) -> bool:
+    """Whether there are files of the month, sealed or not."""
+    return _of(month).exists()
+
+
+def remove(month: date, known: Collection[str]) -> None:
+    """Delete the files of a month if each has a SHA-256 that is `known`; else give their directory another name.
+
+    A database that was restored does not know what was sealed since its backup: that may be the only archive there is.
+    """
+    target = _of(month)
+    if all(sha256(path) in known for path in target.rglob("*") if not path.is_dir()):
+        shutil.rmtree(target, ignore_errors=True)
+    else:
+        names = (target.with_name(f"{target.name}.set-aside-{number}") for number in count(1))
+        target.rename(next(path for path in names if not path.exists()))
+
+
+def set_aside(month: date) -> list[str]:
+    """The directories of the month that were given another name."""
+    return sorted(path.name for path in directory().glob(f"{month:%Y-%m}.set-aside-*"))
+
+
+def sha256(path: Path) -> str:
+    """In hexadecimal digits, of a file."""
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _of(month: date) -> Path:
+    return directory() / f"{month:%Y-%m}"
 
 
 def sync(path: Path) -> None:

@@ -32,9 +32,9 @@ class Program:
         """Write what stands in `rows` as Parquet; the SHA-256 of the rows as read back, which `rows` has then."""
         return str(self._ask(act="write", rows=str(self.rows), file=str(file), columns=columns)["sha256"])
 
-    def read(self, file: Path, *, key: str = "", record: int = 0) -> None:
-        """Put the rows of a file into `rows`: all, or those whose `key` column is a record's number."""
-        self._ask(act="read", rows=str(self.rows), file=str(file), key=key, record=record)
+    def read(self, file: Path) -> None:
+        """Put the rows of a file into `rows`."""
+        self._ask(act="read", rows=str(self.rows), file=str(file))
 
     def sums(self, file: Path, select: str) -> list[list[str | None]]:
         """What the statement comes to that reads `FROM file`."""

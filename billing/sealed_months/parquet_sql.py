@@ -36,13 +36,10 @@ def write(db: duckdb.DuckDBPyConnection, rows: str, file: str, columns: Mapping[
         return {"sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
 
 
-def read(
-    db: duckdb.DuckDBPyConnection, rows: str, file: str, key: str = "", record: int = 0
-) -> dict[str, Any]:
-    """Write the rows of a Parquet file as CSV: all, or those whose `key` column is that record's number."""
-    where = f' WHERE "{key}" = {record:d}' if key else ""
+def read(db: duckdb.DuckDBPyConnection, rows: str, file: str) -> dict[str, Any]:
+    """Write the rows of a Parquet file as CSV."""
     db.execute(
-        f"COPY (SELECT * FROM read_parquet({_text(file)}){where}) TO {_text(rows)}"
+        f"COPY (SELECT * FROM read_parquet({_text(file)})) TO {_text(rows)}"
         f" (FORMAT csv, HEADER false, {CSV}, FORCE_QUOTE *)"
     )
     return {}

@@ -40,7 +40,7 @@ class Kind:
 
     def copy(self) -> str:
         """Copies the month's rows out, in an order that is always the same, those of a tenant together."""
-        columns = ", ".join(_OUT.get(kind, 't."{}"').format(name) for name, kind in self.columns.items())
+        columns = ", ".join(_written(_OUT, "t", *column) for column in self.columns.items())
         users = _TENANT_USER if self.of_tenant else _RECORD_USER.format(record=self.record)
         return (
             f"COPY (SELECT {columns} FROM {self.table} t {users if 'user' in self.columns else ''}"
@@ -69,25 +69,55 @@ ORDER BY 1, 2 ON CONFLICT DO NOTHING
         types = ", ".join(f'"{name}" {kind}' for name, kind in self.filed.items())
         return f"CREATE TEMP TABLE sealed_rows ({types}) ON COMMIT DROP"
 
+    def leave_missing(self) -> str:
+        """Deletes from `sealed_rows` what the table has, as it is now, and jobs that are another tenant's now."""
+        moved = f" OR NOT EXISTS ({_OWNED})" if self.name == "jobs" else ""
+        return f"DELETE FROM sealed_rows t WHERE EXISTS (SELECT FROM {self.table} x WHERE {_KEYS[self.name]}){moved}"
+
     def insert(self) -> str:
-        """Inserts those of `sealed_rows` that the table lacks."""
+        """Inserts `sealed_rows`."""
         names = ", ".join(f'"{name}"' for name in self.columns)
-        values = ", ".join(_IN.get(kind, 't."{}"').format(name) for name, kind in self.columns.items())
-        users = 'LEFT JOIN billing_jobuser p ON p.id = t."user"' if "user" in self.columns else ""
-        rows = f"SELECT {values} FROM sealed_rows t {users} WHERE {_MISSING[self.name]}"
-        return f"INSERT INTO {self.table} ({names}) {rows}"
+        values = ", ".join(_written(_IN, "t", *column) for column in self.columns.items())
+        return f"INSERT INTO {self.table} ({names}) SELECT {values} FROM sealed_rows t {self._numbered}"
+
+    def differs(self) -> str:
+        """Whether the table has other values than `sealed_rows` in any of these rows, as they would be copied out.
+
+        Users are compared by name: whom a number stands for may have been erased, and who had none may have one.
+        """
+        table, rows = zip(
+            *(
+                (f'x."{name}"', _written(_IN, "t", name, kind))
+                if kind == USER
+                else (_written(_OUT, "x", name, kind), f't."{name}"')
+                for name, kind in self.columns.items()
+            ),
+            strict=True,
+        )
+        return (
+            f"SELECT EXISTS (SELECT FROM sealed_rows t LEFT JOIN {self.table} x ON {_KEYS[self.name]} {self._numbered}"
+            f" WHERE ROW({', '.join(table)}) IS DISTINCT FROM ROW({', '.join(rows)}))"
+        )
+
+    @property
+    def _numbered(self) -> str:
+        return 'LEFT JOIN billing_jobuser p ON p.id = t."user"' if "user" in self.columns else ""
+
+
+def _written(expressions: dict[str, str], table: str, name: str, kind: str) -> str:
+    return expressions.get(kind, '{t}."{c}"').format(t=table, c=name)
 
 
 COPY_IN = "COPY sealed_rows FROM STDIN (FORMAT csv)"
 _OUT = {
-    MOMENT: '(extract(epoch FROM t."{}") * 1000000)::bigint',
-    FLAG: 't."{}"::int',
-    USER: """CASE t."{}" WHEN '' THEN 0 ELSE coalesce(p.id, -n.number) END""",
+    MOMENT: '(extract(epoch FROM {t}."{c}") * 1000000)::bigint',
+    FLAG: '{t}."{c}"::int',
+    USER: """CASE {t}."{c}" WHEN '' THEN 0 ELSE coalesce(p.id, -n.number) END""",
 }
 _IN = {
-    MOMENT: "timestamptz 'epoch' + t.\"{}\" * interval '1 microsecond'",
-    FLAG: 't."{}"::boolean',
-    USER: """CASE WHEN t."{0}" = 0 THEN '' ELSE coalesce(p.name, (%(names)s::text[])[-t."{0}"]) END""",
+    MOMENT: "timestamptz 'epoch' + {t}.\"{c}\" * interval '1 microsecond'",
+    FLAG: '{t}."{c}"::boolean',
+    USER: """CASE WHEN {t}."{c}" = 0 THEN '' ELSE coalesce(p.name, (%(names)s::text[])[-{t}."{c}"]) END""",
 }
 _NAMES = """LEFT JOIN unnest(%(names)s::text[]) WITH ORDINALITY n (name, number) ON n.name = t."user" """
 _TENANT_USER = f'LEFT JOIN billing_jobuser p ON p.tenant_id = t.tenant_id AND p.name = t."user" {_NAMES}'
@@ -95,19 +125,17 @@ _RECORD_USER = f"""LEFT JOIN LATERAL (
     SELECT u.id FROM billing_ratedjob j JOIN billing_jobuser u ON u.tenant_id = j.tenant_id AND u.name = t."user"
     WHERE j.record_id = t."{{record}}" ORDER BY u.id LIMIT 1
 ) p ON true {_NAMES}"""
-_MISSING = {
-    name: f"NOT EXISTS (SELECT FROM {table} x WHERE {key})"
-    for name, table, key in (
-        ("records", "clusters_usagerecord", "x.id = t.id"),
-        ("revisions", "clusters_usagerevision", "x.superseded_month = t.superseded_month AND x.id = t.id"),
-        ("jobs", "billing_ratedjob", "x.record_id = t.record_id AND x.tenant_id = t.tenant_id"),
-        (
-            "rated",
-            "billing_ratedusage",
-            "x.service_month = t.service_month AND x.record_id = t.record_id AND x.id = t.id",
-        ),
-    )
+_KEYS = {
+    "records": "x.id = t.id",
+    "revisions": "x.superseded_month = t.superseded_month AND x.id = t.id",
+    "jobs": "x.record_id = t.record_id AND x.tenant_id = t.tenant_id",
+    "rated": "x.service_month = t.service_month AND x.record_id = t.record_id AND x.id = t.id",
 }
+_OWNED = """
+SELECT FROM clusters_usagerecord r JOIN tenants_ownership o ON o.account_id = r.account_id AND o.tenant_id = t.tenant_id
+WHERE r.id = t.record_id AND (o.until IS NULL OR o.until >= to_timestamp(t.shown_at))
+  AND (o.since IS NULL OR o.since <= to_timestamp(coalesce(t.ended, t.seen_until, t.shown_at) + 1))
+"""
 
 _RUN = "gpus share_num share_den nodes"
 _HELD = "cpu_milli memory_mib gpu_memory_mib billing suspended submitted started ended seen_until quantity"

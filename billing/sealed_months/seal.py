@@ -8,7 +8,7 @@ from billing.catalog import billing_periods
 from billing.models import ProofMark, SealedFile, SealedMonth
 from billing.proof import checks
 from billing.proof.snapshot import snapshot
-from billing.sealed_months import folder, parquet, readiness
+from billing.sealed_months import folder, parquet, readiness, verify
 from billing.sealed_months.errors import SealError
 from billing.sealed_months.writer import MonthWriter, number_users
 from portal.core.locks import Work, alone
@@ -41,7 +41,8 @@ def seal_month(*, month: date, moment: datetime, quiet_months: int) -> SealedMon
                 files = scratch / f"{row}"  # alone: what the program needs beside is not published
                 files.mkdir(mode=0o700)
                 written = list(MonthWriter(row, state.within, cursor, program, files).write())
-                folder.publish(files, month)
+                digests = {file.sha256 for file in written}
+                folder.publish(files, month, digests | verify.digests_of_history())
                 row.save()
                 SealedFile.objects.bulk_create(written)
         except (OSError, parquet.ParquetError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -10,6 +9,8 @@ from django.conf import settings
 
 from billing.models import SealedFile, SealedMonth
 from billing.proof.checks import Check
+from billing.sealed_months.folder import sha256
+from portal.core.audit.models import AuditEntry
 
 NAME = "files of sealed months are as they were sealed"
 
@@ -17,6 +18,15 @@ NAME = "files of sealed months are as they were sealed"
 def prove_files() -> Check:
     """Of all sealed months; nothing is broken where there are none."""
     return Check(NAME, [text for _, text in zip(range(10), _broken(), strict=False)])
+
+
+def digests_of_history() -> set[str]:
+    """SHA-256 of all files that this database has sealed, also of months that are sealed no more."""
+    return set(
+        AuditEntry.objects.of_table(SealedFile)
+        .filter(operation="insert")
+        .values_list("after__sha256", flat=True)
+    )
 
 
 def _broken() -> Iterator[str]:
@@ -32,9 +42,7 @@ def damages(directory: Path, files: Iterable[SealedFile]) -> Iterator[str]:
     """What is wrong with each file that is missing, cut, or other than it was."""
     for file in files:
         try:
-            with (directory / file.path).open("rb") as content:
-                size = (directory / file.path).stat().st_size
-                digest = hashlib.file_digest(content, "sha256").hexdigest()
+            size, digest = (directory / file.path).stat().st_size, sha256(directory / file.path)
         except FileNotFoundError:
             yield f"{file.path} is missing"
         except OSError as error:

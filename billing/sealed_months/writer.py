@@ -17,7 +17,7 @@ from django.db.backends.utils import CursorWrapper
 from billing.models import MonthProof, SealedFile, SealedMonth
 from billing.proof import records
 from billing.proof.sums import seconds_text
-from billing.sealed_months import parquet, readiness
+from billing.sealed_months import folder, parquet, readiness
 from billing.sealed_months.errors import SealError
 from billing.sealed_months.rows_sql import ALLOCATED, KINDS, NAME_COLUMNS, NAMES, NUMBER_USERS, RATED, Kind
 
@@ -72,8 +72,7 @@ class MonthWriter:
         if file.rows_sha256 != digest.hexdigest():
             raise self._differs(file)
         file.bytes = path.stat().st_size
-        with path.open("rb") as content:
-            file.sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+        file.sha256 = folder.sha256(path)
         return file
 
     def _path(self, file: SealedFile) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import resource
+import shutil
 from collections.abc import Callable
 from datetime import date
 from io import StringIO
@@ -16,25 +17,24 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from billing.models import CloseProof, RatedJob, SealedMonth
+from billing.models import CloseProof, JobUser, ProofMark, RatedJob, SealedMonth
 from billing.proof import checks
 from billing.sealed_months import parquet, readiness, seal, unseal
 from billing.sealed_months.errors import SealError
 from billing.sealed_months.rows_sql import KINDS
 from billing.sealed_months.verify import NAME, prove_files
+from billing.sealed_months.writer import number_users
 from clusters.models import Cluster, UsageRecord
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import Tenant
 from portal.ops import old_rows
 from portal.ops.cli import RefusedError
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest
+from tests.builders import a_job, at, ingest
 from tests.owner import as_owner
-from tests.stories import close, prove
+from tests.sealed_march import MARCH, NOW, enter_march, rows, sealed
+from tests.stories import prove
 
 pytestmark = pytest.mark.django_db
-
-MARCH = date(2026, 3, 1)
-NOW = at("2031-06-01 02:00")  # stories import in 2030
 
 
 @pytest.fixture(autouse=True)
@@ -45,34 +45,7 @@ def directory(settings: Any, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def books() -> None:
-    """Jobs of two tenants and of nobody, in March, one named in two lines, one corrected, one of no second."""
-    cluster = a_cluster(complete_through="2026-04-02")
-    vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    speech = a_tenant("speech-lab", plan=a_plan("speech"), accounts=[(cluster, "speech")])
-    march = {"started": "2026-03-02 10:00", "ended": "2026-03-02 11:00"}
-    first = a_job(job_id="1", user="ben", gpus=4, name='train\n"one", two', **march)
-    ingest(cluster, first, as_of="2026-03-03")
-    ingest(
-        cluster,
-        a_job(job_id="1", user="ben", gpus=4, name='train\n"one", two', started="2026-03-02 10:00",
-              ended="2026-03-02 12:30"),
-        a_job(job_id="2", user="eve", account="speech", started="2026-03-31 20:00", ended="2026-04-01 04:00"),
-        a_job(job_id="3", source_key="pod/without/month", user="zoë", account="nobody", **march),
-        a_job(job_id="4", user="ben", state="CANCELLED", started="2026-03-04 10:00",
-              ended="2026-03-04 10:00"),
-        as_of="2026-04-02",
-    )  # fmt: skip
-    close("2026-03", vision, speech, on="2026-04-03")
-
-
-def rows() -> dict[str, list[Any]]:
-    """Every row of the month's four tables, whole."""
-    with as_owner() as cursor:
-        content = {}
-        for kind in KINDS:
-            cursor.execute(f"SELECT to_jsonb(t)::text FROM {kind.table} t ORDER BY to_jsonb(t)::text")
-            content[kind.name] = [json.loads(row) for (row,) in cursor.fetchall()]
-        return content
+    enter_march()
 
 
 def lose_rows() -> None:
@@ -81,10 +54,6 @@ def lose_rows() -> None:
         owner.execute("SET CONSTRAINTS ALL IMMEDIATE")
         for table in ("clusters_usagerecord", "billing_ratedjob", "billing_ratedusage"):
             owner.execute(f"DROP TABLE {table}_2026_03")
-
-
-def sealed() -> SealedMonth:
-    return seal.seal_month(month=MARCH, moment=NOW, quiet_months=12)
 
 
 def state() -> Any:
@@ -141,6 +110,70 @@ def test_no_name_of_a_person_is_in_a_file_but_that_of_names(books: None, directo
         assert "eve" not in text
 
 
+def test_users_of_superseded_revisions_have_numbers_too(books: None, directory: Path) -> None:
+    vision = Tenant.objects.get(slug="vision-lab")
+    with as_owner() as owner:
+        owner.execute("SELECT clusters_ensure_month('2026-03-01')")
+        owner.execute(
+            "UPDATE clusters_usagerevision SET \"user\" = 'benjamin', superseded_month = '2026-03-01',"
+            " superseded_at = '2026-03-03'"
+        )
+    sealed()
+    read = "SELECT * FROM read_parquet(?)"
+    (revision,) = duckdb.execute(
+        'SELECT "user" FROM read_parquet(?)', [str(directory / "2026-03" / "revisions.parquet")]
+    ).fetchall()
+    assert revision == (JobUser.objects.get(tenant=vision, name="benjamin").pk,)
+    assert "benjamin" not in str(
+        duckdb.execute(read, [str(directory / "2026-03" / "names.parquet")]).fetchall()
+    )
+
+
+def test_a_month_whose_jobs_are_detached_is_not_sealed(books: None) -> None:
+    with as_owner() as owner:
+        owner.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        owner.execute("ALTER TABLE billing_ratedjob DETACH PARTITION billing_ratedjob_2026_03")
+    with pytest.raises(SealError, match="Jobs of 2026-03 are detached"):
+        sealed()
+
+
+def test_a_month_that_is_written_to_after_its_proof_is_not_sealed(
+    books: None, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written(row: SealedMonth, within: tuple[int, int]) -> None:
+        number_users(row, within)
+        ProofMark.objects.create(month=MARCH)
+
+    monkeypatch.setattr("billing.sealed_months.seal.number_users", written)
+    with pytest.raises(SealError, match="Something of 2026-03 was written meanwhile: try again"):
+        sealed()
+    assert list(directory.iterdir()) == []
+
+
+def test_files_that_this_database_did_not_seal_are_set_aside(books: None, directory: Path) -> None:
+    other = directory / "2026-03" / "records.parquet"
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"another's")
+    sealed()
+    aside = directory / "2026-03.set-aside-1"
+    assert (aside / "records.parquet").read_bytes() == b"another's"
+    assert answer("unseal_month", "2026-03", "--yes")["set_aside"] == [aside.name]
+    assert list(directory.iterdir()) == [aside]
+    aside.rename(other.parent)
+    assert answer("unseal_month", "2026-03", "--yes")["set_aside"] == [aside.name]
+    assert list(directory.iterdir()) == [aside]
+
+
+def test_files_that_a_killed_unsealing_left_are_deleted_by_the_next(books: None, directory: Path) -> None:
+    sealed()
+    shutil.copytree(directory / "2026-03", directory / "left")
+    unseal.unseal_month(month=MARCH)
+    (directory / "left").rename(directory / "2026-03")
+    assert answer("unseal_month", "2026-03")["unsealed"] is False
+    assert answer("unseal_month", "2026-03", "--yes")["set_aside"] == []
+    assert list(directory.iterdir()) == []
+
+
 def test_sealed_again_it_is_the_same_and_its_files_have_the_same_bytes(books: None, directory: Path) -> None:
     first = sealed()
     assert sealed().pk == first.pk
@@ -161,23 +194,6 @@ def test_rows_that_are_gone_come_back_digit_for_digit(books: None) -> None:
     assert rows() == before
     assert prove() == sums
     assert not SealedMonth.objects.exists()
-
-
-def test_one_record_comes_back_alone_and_the_month_stays_sealed(books: None) -> None:
-    record = RatedJob.objects.get(job_id="1").record_id
-    before = {
-        kind: [row for row in every if record in (row.get("record_id"), row.get("id"))]
-        for kind, every in rows().items()
-    }
-    sealed()
-    lose_rows()
-    assert unseal.load_record(record=record) == {"records": 1, "revisions": 0, "jobs": 1, "rated": 3}
-    assert sum(unseal.load_record(record=record).values()) == 0
-    after = rows()
-    after["revisions"] = before["revisions"]  # it was superseded in another month, which is not sealed
-    assert after == before | {"rated": after["rated"]}
-    assert [row for row in after["rated"] if row["record_id"] == record] == before["rated"]
-    assert SealedMonth.objects.exists()
 
 
 def test_a_person_is_erased_without_touching_a_file_and_comes_back_as_a_number(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from django.core.management.base import CommandParser
 
 from billing.models import SealedMonth
-from billing.sealed_months import summary, unseal
+from billing.sealed_months import folder, summary, unseal
 from billing.sealed_months.errors import SealError
 from portal.core.audit import acting_as
 from portal.ops.cli import Answer, OperatorCommand, RefusedError, utc_month
@@ -25,7 +25,7 @@ class Command(OperatorCommand):
     def answer(self, *, month: str, yes: bool, **_: Any) -> Answer:
         day = utc_month(month)
         row = SealedMonth.objects.prefetch_related("files").filter(month=day).first()
-        if row is None:
+        if row is None and not folder.exists(day):
             raise RefusedError(f"{day:%Y-%m} is not sealed.")
         sizes = summary.sizes(row)
         loaded: dict[str, int] = {}
@@ -34,8 +34,13 @@ class Command(OperatorCommand):
                 loaded = unseal.unseal_month(month=day)
         rows = ", ".join(f"{count:,} {kind}" for kind, count in loaded.items() if count)
         text = (
-            f"{row} is not sealed any more; loaded back: {rows or 'nothing, the database had all of it'}."
+            f"{day:%Y-%m} is not sealed any more; loaded back: {rows or 'nothing, the database had all of it'}."
             if yes
             else f"{row}: {sizes['files']:,} files of {sizes['bytes']:,} bytes would be loaded and deleted."
+            if row is not None
+            else f"{day:%Y-%m} is not sealed, and has files: they would be deleted."
         )
-        return Answer({"month": f"{row}", "unsealed": yes, **sizes, "loaded": loaded}, text)
+        if aside := folder.set_aside(day):
+            text += f" Files that this database did not seal: {', '.join(aside)}."
+        data = {"month": f"{day:%Y-%m}", "unsealed": yes, **sizes, "loaded": loaded, "set_aside": aside}
+        return Answer(data, text)
