@@ -42,7 +42,7 @@ def scratch(month: date) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def publish(files: Path, month: date, known: Collection[str]) -> None:
+def publish(files: Path, month: date, digests: Collection[str]) -> None:
     """Give the directory its name, on the disk before anything says that the month is sealed.
 
     A directory of that name belongs to no month that is sealed here, and gives way as `remove` says.
@@ -50,7 +50,7 @@ def publish(files: Path, month: date, known: Collection[str]) -> None:
     target = _of(month)
     for path in (*files.rglob("*"), files):
         sync(path)
-    remove(month, known)
+    remove(month, digests)
     files.rename(target)
     sync(target.parent)
 
@@ -60,13 +60,13 @@ def exists(month: date) -> bool:
     return _of(month).exists()
 
 
-def remove(month: date, known: Collection[str]) -> None:
-    """Delete the files of a month if each has a SHA-256 that is `known`; else give their directory another name.
+def remove(month: date, digests: Collection[str]) -> None:
+    """Delete the files of a month if the SHA-256 of each is among `digests`; else give their directory another name.
 
     A database that was restored does not know what was sealed since its backup: that may be the only archive there is.
     """
     target = _of(month)
-    if all(sha256(path) in known for path in target.rglob("*") if not path.is_dir()):
+    if all(sha256(path) in digests for path in target.rglob("*") if not path.is_dir()):
         shutil.rmtree(target, ignore_errors=True)
     else:
         names = (target.with_name(f"{target.name}.set-aside-{number}") for number in count(1))

@@ -34,17 +34,17 @@ def unseal_month(*, month: date) -> dict[str, int]:
     with alone(Work.SEALING) as ours:
         if not ours:
             raise SealError("busy")
-        known, loaded = digests_of_history(), dict.fromkeys((kind.name for kind in KINDS), 0)
+        digests, loaded = digests_of_history(), dict.fromkeys((kind.name for kind in KINDS), 0)
         with transaction.atomic():
             row = SealedMonth.objects.select_for_update().filter(month=month).first()
             if row is not None:
                 files = list(row.files.select_related("month").order_by("tenant", "kind"))
-                known.update(file.sha256 for file in files)
+                digests.update(file.sha256 for file in files)
                 _load(row, files, loaded)
                 row.delete()
             elif not folder.exists(month):
                 raise SealError("not-sealed", month=f"{month:%Y-%m}")
-        folder.remove(month, known)
+        folder.remove(month, digests)
         return loaded
 
 

@@ -109,13 +109,13 @@ class Watch:
 
     def _look(self) -> None:
         try:
-            self._state = self._asked()
+            self._state = self._read_state()
         except Error as error:
             connections[REPLICA].close()
             self._state = _troubled(f"it does not answer: {error}")
         self._next = time.monotonic() + (PAUSE if self._state.trouble else EVERY)
 
-    def _asked(self) -> State:
+    def _read_state(self) -> State:
         """Of two bounds of its age the nearer: the last change that it has, and when all that it has was written.
 
         The first alone grows where nothing is changed, the second where nobody looks.

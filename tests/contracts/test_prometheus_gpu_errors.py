@@ -111,8 +111,8 @@ def _memories(worlds: Worlds) -> None:
     held = {"hpc_job": "21"}
 
     def counts(metric: str, gpu: int, *parts: tuple[int, int | None, int], **labels: str) -> None:
-        told = [(since, until, float(value)) for since, until, value in parts]
-        world.dcgm(told, metric=metric, gpu=gpu, **labels)
+        samples = [(since, until, float(value)) for since, until, value in parts]
+        world.dcgm(samples, metric=metric, gpu=gpu, **labels)
 
     counts(ecc, 0, (0, 1800, 0), (1800, 5000, 1), (5000, None, 3), **held)  # twice
     counts(rows, 0, (0, 1800, 2), (1800, None, 3), **held)  # of the same failure, beside rows of long ago

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ from portal.celery import app
 from portal.core.outbox import outbox
 from portal.core.outbox.models import OutboxMessage
 from portal.dev.embedded.redis import Redis
-from tests.integration.test_outbox_worker import eventually, worker
+from tests.integration.test_outbox_worker import environ_of, eventually, worker
 
 MANY = 40
 
@@ -31,27 +30,20 @@ def test_what_is_left_to_do_while_redis_is_away_is_done_once_when_it_is_back(
     transactional_db: None, database_url: str, effects: Callable[[], list[str]], tmp_path: Path
 ) -> None:
     log = tmp_path / "worker.log"
-    with Redis(tmp_path) as redis:
-        environ = os.environ | {
-            "DJANGO_SETTINGS_MODULE": "portal.settings",
-            "CLUSTERTAB_HOME": str(tmp_path),
-            "DATABASE_URL": database_url,
-            "REDIS_URL": redis.url(),
-        }
-        with worker(environ, log) as process:
-            leave(0, 1)
-            eventually(lambda: len(effects()) == 1, log)
-            redis._sweep()  # which has nothing on its disk
-            leave(1, MANY)
-            time.sleep(5)  # the scheduler goes on, and its rounds come to nothing
-            assert (len(effects()), process.poll()) == (1, None), log.read_text()
-            # Some had been sent before, and were lost with it: an hour later they are due again.
-            OutboxMessage.objects.undone().update(available_at=Now())
-            redis.ensure()
-            eventually(lambda: not OutboxMessage.objects.undone().exists(), log)
-            assert process.poll() is None
-            with redis_client.Redis.from_url(redis.url()) as client:
-                eventually(lambda: client.llen("wake") == 0, log)
+    with Redis(tmp_path) as redis, worker(environ_of(tmp_path, database_url, redis), log) as process:
+        leave(0, 1)
+        eventually(lambda: len(effects()) == 1, log)
+        redis._sweep()  # which has nothing on its disk
+        leave(1, MANY)
+        time.sleep(5)  # the scheduler goes on, and its rounds come to nothing
+        assert (len(effects()), process.poll()) == (1, None), log.read_text()
+        # Some had been sent before, and were lost with it: an hour later they are due again.
+        OutboxMessage.objects.undone().update(available_at=Now())
+        redis.ensure()
+        eventually(lambda: not OutboxMessage.objects.undone().exists(), log)
+        assert process.poll() is None
+        with redis_client.Redis.from_url(redis.url()) as client:
+            eventually(lambda: client.llen("wake") == 0, log)
     assert sorted(effects()) == [f"{n:03}" for n in range(MANY)]
 
 

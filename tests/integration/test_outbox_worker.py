@@ -23,6 +23,16 @@ from portal.env import ROOT
 PATIENCE = 60  # seconds
 
 
+def environ_of(home: Path, database_url: str, redis: Redis) -> dict[str, str]:
+    """A worker's, over the database of the tests and a Redis of its own."""
+    return os.environ | {
+        "DJANGO_SETTINGS_MODULE": "portal.settings",
+        "CLUSTERTAB_HOME": str(home),
+        "DATABASE_URL": database_url,
+        "REDIS_URL": redis.url(),
+    }
+
+
 @contextmanager
 def worker(environ: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A worker with its scheduler inside; whatever is left of it is killed."""
@@ -74,12 +84,7 @@ def test_a_worker_killed_in_mid_effect_leaves_nothing_half_done(
         )
 
     with Redis(tmp_path) as redis:
-        environ = os.environ | {
-            "DJANGO_SETTINGS_MODULE": "portal.settings",
-            "CLUSTERTAB_HOME": str(tmp_path),
-            "DATABASE_URL": database_url,
-            "REDIS_URL": redis.url(),
-        }
+        environ = environ_of(tmp_path, database_url, redis)
         with worker(environ, log) as first:
             eventually(entered.exists, log)
             kill(first)
