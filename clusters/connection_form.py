@@ -19,7 +19,7 @@ from clusters.models.connection import FITTING, SECRETS
 from clusters.models.endpoint import Address
 from clusters.models.secrets_guard import entered_for_elsewhere
 from portal.core.vault import VaultError, seal
-from portal.excerpt import NO_CHOICE
+from portal.sentences import NO_CHOICE
 
 A = TypeVar("A", bound=Address)
 HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)

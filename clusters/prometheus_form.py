@@ -11,8 +11,7 @@ from django import forms
 
 from clusters.connection_form import ConnectionForm, meter_choices
 from clusters.connectors.base import ConnectorError
-from portal.excerpt import NO_CHOICE
-from portal.sentences import sentence
+from portal.sentences import NO_CHOICE, sentence
 
 
 @dataclass(frozen=True, slots=True)

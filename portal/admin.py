@@ -20,7 +20,7 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from portal.core.audit import acting_as
-from portal.excerpt import NO_CHOICE
+from portal.sentences import NO_CHOICE
 
 M = TypeVar("M", bound=Model)
 FEW = 10_000  # rows that are counted exactly

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 MOST: Final = 80  # characters
-NO_CHOICE: Final = {"invalid_choice": "Select one of the choices."}
-"""The `error_messages` of a form's field with choices: Django's own repeats what was sent, however long."""
 
 
 def excerpt(value: object, most: int = MOST) -> str:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from string import Formatter
+from typing import Final
 
-from django.utils.translation import gettext
+from django.utils.translation import gettext, gettext_lazy
 
 from portal.errors import CodedError
 from portal.locales import locale
+
+NO_CHOICE: Final = {"invalid_choice": gettext_lazy("Select one of the choices.")}
+"""The `error_messages` of a form's field with choices: Django's own repeats what was sent, however long."""
 
 
 def sentence(error: Exception) -> str:

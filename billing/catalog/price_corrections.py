@@ -41,5 +41,5 @@ def keep_amount(price: Price, *, reason: str) -> int:
         cursor.execute(sql.SEVERAL_PRICES, values)
         tenants = [tenant for (tenant,) in cursor.fetchall()]
     if tenants:
-        outbox.add("billing.tasks.rate_tenants", tenant_ids=tenants)
+        outbox.add("billing.tasks.rate_tenants", tenant_ids=tenants, order_only=True)
     return int(values["number"])

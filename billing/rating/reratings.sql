@@ -1,9 +1,10 @@
 -- What waits to be rated again.
 
 -- name: TENANTS
--- Those of %(tenants)s whose usage, or usage that they pay for or paid for when it was rated, undone messages name.
+-- Those of %(tenants)s whose usage, or usage that they pay for or paid for when it was rated, undone messages name. After
+-- a corrected price no rated row changes, only the order of the most expensive jobs.
 WITH message AS MATERIALIZED (
-    SELECT kwargs FROM outbox_outboxmessage WHERE done_at IS NULL AND task = ANY (%(tasks)s)
+    SELECT kwargs FROM outbox_outboxmessage WHERE done_at IS NULL AND task = ANY (%(tasks)s) AND NOT kwargs ? 'order_only'
 ), tenant AS MATERIALIZED (
     SELECT jsonb_array_elements_text(kwargs -> 'tenant_ids')::bigint AS id FROM message
     UNION

@@ -33,7 +33,14 @@ OPERATORS_TEMPLATES = (
     "api_reference.html",
     "_api_fields.html",
 )
-PACKAGES = ("portal/web", "portal/core", "portal/languages.py", "portal/ops/accounts.py", "billing")
+PACKAGES = (
+    "portal/web",
+    "portal/core",
+    "portal/languages.py",
+    "portal/sentences.py",
+    "portal/ops/accounts.py",
+    "billing",
+)
 OPERATORS_CODE = (
     *(
         "billing/admin/",

@@ -21,7 +21,7 @@ from portal.core.tenants.access import Action, Right
 from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.scope import acting_scope
 from portal.core.vault.sealing import lacking
-from portal.sentences import sentence
+from portal.sentences import NO_CHOICE, sentence
 from portal.web import secret_once
 from portal.web.access_decorators import TenantRequest, operator_page, tenant_act, tenant_page
 from portal.web.page_frame import PageFrame
@@ -40,11 +40,12 @@ class KeyForm(forms.Form):
     name = forms.CharField(
         label=_("Name"), max_length=100, help_text=_("What uses the key, such as: finance export.")
     )
-    scopes = forms.MultipleChoiceField(label=_("Scopes"), widget=SCOPES)
-    project = forms.ChoiceField(label=_("Project"), required=False)
+    scopes = forms.MultipleChoiceField(label=_("Scopes"), widget=SCOPES, error_messages=NO_CHOICE)
+    project = forms.ChoiceField(label=_("Project"), required=False, error_messages=NO_CHOICE)
     cluster = forms.ChoiceField(
         label=_("Cluster"),
         required=False,
+        error_messages=NO_CHOICE,
         help_text=_(
             "Of a key with jobs:check, which asks whether jobs of this cluster may run, or jobs:reserve, which "
             "reserves for them; such a key does nothing else."

@@ -17,8 +17,7 @@ from clusters.capacity import CapacityError
 from clusters.declared_nodes import MOST_GPUS, Declaration, Node
 from clusters.models import CapacityState, Cluster
 from portal.core.tenants.access import Right
-from portal.excerpt import NO_CHOICE
-from portal.sentences import sentence
+from portal.sentences import NO_CHOICE, sentence
 from portal.web.access_decorators import operator_page
 from portal.web.page_frame import PageFrame
 

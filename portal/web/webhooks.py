@@ -25,7 +25,7 @@ from portal.core.webhooks import addresses, deliveries, delivery_attempt, endpoi
 from portal.core.webhooks.addresses import WebhookError
 from portal.core.webhooks.messages import ERRORS
 from portal.core.webhooks.models import Delivery, DeliveryState, Webhook, WebhookState
-from portal.sentences import sentence
+from portal.sentences import NO_CHOICE, sentence
 from portal.web import secret_once
 from portal.web.access_decorators import TenantRequest, answer, operator_page, tenant_act, tenant_page
 from portal.web.badges import Badge, Tone
@@ -68,6 +68,7 @@ class WebhookForm(forms.Form):
         widget=TYPES,
         required=False,
         help_text=gettext_lazy("Choose none to get all, also types that come later."),
+        error_messages=NO_CHOICE,
     )
 
     def __init__(self, *args: Any, tenant: Tenant | None, **options: Any) -> None:
