@@ -106,6 +106,7 @@ class Env:
     retention_years: dict[str, int]  # by kind of portal.ops.retention; what is not named stays
     sealed_months: Path | None  # the directory of their files; None: no month is sealed
     seal_after_months: int  # without a change
+    seal_at_night: bool  # whether months that are ready are sealed without being asked for
     stripe_account_label: str  # what this portal is called at Stripe; '': what the database says
 
     def __repr__(self) -> str:
@@ -163,6 +164,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Env:
         if (folder := read.text("SEALED_MONTHS_DIRECTORY", ""))
         else None,
         seal_after_months=read.number("SEAL_AFTER_MONTHS", 12),
+        seal_at_night=read.flag("SEAL_AT_NIGHT", default=False),
         stripe_account_label=_account_label(read.text("STRIPE_ACCOUNT_LABEL", "")),
     )
 

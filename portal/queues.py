@@ -22,6 +22,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.tasks.files_due",
         "billing.tasks.schedule_closes",
         "billing.tasks.request_reconciliation",
+        "billing.sealed_months.tasks.seal_runs_due",
         "portal.api.tasks.forget_answers",
         "portal.core.tenants.tasks.forget_account_mails",
     ),
@@ -52,6 +53,9 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.tasks.reconcile_due",
         "billing.tasks.reconcile_now",
         "billing.tasks.prove_a_month",
+        "billing.sealed_months.tasks.perform_seal_run",
+        "billing.sealed_months.tasks.seal_at_night",
+        "billing.sealed_months.tasks.check_sealed_files",
         "billing.tasks.write_job_prices",  # takes a minute where many are due
     ),
     "limits": (

@@ -99,6 +99,21 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 3600.0,  # one a night, whenever the scheduler started
         "options": {"expires": 3600},
     },
+    "take up the months that are to be sealed": {
+        "task": "billing.sealed_months.tasks.seal_runs_due",
+        "schedule": 30.0,
+        "options": {"expires": 30},
+    },
+    "seal the months that are ready": {
+        "task": "billing.sealed_months.tasks.seal_at_night",
+        "schedule": 600.0,  # one month at a time, from 01:00 to 05:00 UTC
+        "options": {"expires": 600},
+    },
+    "look at the files of sealed months": {
+        "task": "billing.sealed_months.tasks.check_sealed_files",
+        "schedule": 3600.0,  # once a night, whenever the scheduler started
+        "options": {"expires": 3600},
+    },
     "write and suspend by the policy of dunning": {
         "task": "billing.tasks.dun",
         "schedule": 300.0,

@@ -628,6 +628,8 @@ class Migration(migrations.Migration):
                         ('month', models.DateField(help_text='Its first day.', unique=True)),
                         ('sealed_at', models.DateTimeField()),
                         ('changed_at', models.DateTimeField(help_text='The last change of anything of the month before that.')),
+                        ('checked_at', models.DateTimeField(help_text='When the digests of its files were compared last.', null=True)),
+                        ('damages', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), default=list, help_text='Files that are not as they were sealed, up to ten.', size=None)),
                     ],
                     options={
                         'indexes': [],
@@ -729,6 +731,24 @@ class Migration(migrations.Migration):
                     options={
                         'indexes': [models.Index(condition=models.Q(('released_at', None)), fields=['tenant'], name='reservations_standing'), models.Index(fields=['tenant', 'released_at'], name='reservations_of_tenant'), models.Index(fields=['cluster', 'key', '-released_at'], name='reservations_of_key'), models.Index(fields=['released_at'], name='reservations_by_age')],
                         'constraints': [models.UniqueConstraint(condition=models.Q(('released_at', None)), fields=('cluster', 'key'), name='reservation_stands_once_per_key'), models.CheckConstraint(condition=models.Q(('at_once__gt', 0), ('at_once__lte', models.F('tasks')), ('seconds__gt', 0), ('tasks__gt', 0)), name='reservation_is_of_something'), models.CheckConstraint(condition=models.Q(models.Q(('end', ''), ('released_at', None)), models.Q(('end__in', ['released', 'ended', 'never-came', 'vanished']), ('released_at__isnull', False)), _connector='OR'), name='reservation_says_why_it_ended'), models.CheckConstraint(condition=models.Q(('expires_at', None), ('job_id', ''), _connector='OR'), name='reservation_with_a_job_does_not_expire')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='SealRun',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('month', models.DateField(help_text='Its first day.')),
+                        ('kind', models.CharField(choices=[('seal', 'Seal'), ('unseal', 'Unseal'), ('check', 'Check files')], max_length=6)),
+                        ('requested_by', models.CharField(max_length=200)),
+                        ('requested_at', models.DateTimeField(help_text='When an operator or the night asked for it.')),
+                        ('started_at', models.DateTimeField(null=True)),
+                        ('ended_at', models.DateTimeField(null=True)),
+                        ('attempts', models.PositiveSmallIntegerField(default=0, help_text='Workers that took it up.')),
+                        ('error', models.TextField(blank=True, help_text='Why it was not done.')),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at__isnull', True)), fields=('month',), name='month_is_in_one_seal_run_at_a_time'), models.CheckConstraint(condition=models.Q(('kind__in', ['seal', 'unseal', 'check'])), name='seal_kind_is_known')],
+                        'indexes': [],
                     },
                 ),
                 migrations.CreateModel(

@@ -119,6 +119,7 @@ from billing.models.reconciliation import (
     Reconciliation,
 )
 from billing.models.reservations import Reservation, ReservationEnd, ReservationRun, ReservedAmount
+from billing.models.seal_runs import SealKind, SealRun
 from billing.models.sellers import InvoiceSeries, Seller, TaxRate
 from billing.models.service_credits import CreditedPart, CreditState, FailureRule, ServiceCredit
 from billing.models.sign_ups import WAITING, Departure, SignUp, SignUpPolicy, SignUpState
@@ -294,6 +295,8 @@ __all__ = [
     "Resource",
     "SavedMethod",
     "ScheduledClose",
+    "SealKind",
+    "SealRun",
     "SealedFile",
     "SealedMonth",
     "Seller",

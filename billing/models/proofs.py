@@ -99,7 +99,7 @@ class ProofMark(models.Model):
         return f"{self.month:%Y-%m}"
 
 
-@track()
+@track(exclude=["checked_at"])
 class SealedMonth(models.Model):
     """A UTC month whose rows stand in files that were proved equal to the ledger: those of `SealedFile`.
 
@@ -110,6 +110,12 @@ class SealedMonth(models.Model):
     month = models.DateField(unique=True, help_text="Its first day.")
     sealed_at = models.DateTimeField()
     changed_at = models.DateTimeField(help_text="The last change of anything of the month before that.")
+    checked_at = models.DateTimeField(
+        null=True, help_text="When the digests of its files were compared last."
+    )
+    damages = ArrayField(
+        models.TextField(), default=list, help_text="Files that are not as they were sealed, up to ten."
+    )
 
     def __str__(self) -> str:
         return f"{self.month:%Y-%m}"

@@ -11,6 +11,8 @@ SENTENCES: Mapping[str, str] = {
     "damaged": "{place}: bring that file back from a copy, since nothing is loaded from others.",
     "detached": "Jobs of {months} are detached, which say whose users are named: attach them first.",
     "differs": "{place} does not hold what the ledger has: {month} is not sealed. That is a bug, please report it.",
+    "given-up": "It was begun {times:,} times and never ended: the worker's log says why. Ask again.",
+    "in-another-run": "{person} asked for something else of {month}, which has not ended: wait for that.",
     "loaded-differs": "{place} does not come to what was sealed, so nothing was loaded.",
     "no-directory": "SEALED_MONTHS_DIRECTORY is not set, so there are no sealed months.",
     "no-records": "{month} has no usage records: there is nothing to seal.",
@@ -20,6 +22,7 @@ SENTENCES: Mapping[str, str] = {
     "open-jobs": "{count:,} of its jobs have not ended.",
     "open-periods": "{count:,} billing periods with usage in it are not closed.",
     "pending": "Usage in it is not billed yet, or has no price.",
-    "written-to": "Something of {month} was written meanwhile: try again in a moment.",
+    "sealed": "{month} is sealed already.",
     "unwritable": "The files of {month} could not be written or read: {reason}",
+    "written-to": "Something of {month} was written meanwhile: try again in a moment.",
 }

@@ -34,6 +34,7 @@ class Work(IntEnum):
     EXPORTING = 0xE4907  # what is stored of one person
     EXPORT_PLACE = 0xE4908  # one of those in which people are exported at once
     SEALING = 0x5EA1
+    SEAL_RUNS = 0x5EA2
 
 
 @contextmanager

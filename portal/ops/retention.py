@@ -90,10 +90,10 @@ KINDS = (
             GrantRule DebtTerms OperatingCost CostImport FailureRule WasteRule WasteChoice
             ConcurrencyLimit Quota CloseSchedule GatewayAccount""")),
     ),
-    Kind("acts", "blocks, limits, suspensions, closes and budgets as they came to act", LAW, (
+    Kind("acts", "blocks, limits, suspensions, closes, sealings and budgets as they came to act", LAW, (
         *_of("clusters", "Act AccountBlock BlockReason AccountLimit"),
         *_of("billing", """Suspension SuspendedAccount LimitedAccount QuotaPeriod QuotaCrossing QuotaReview QuotaBlock
-            QuotaRelease QuotaEnding CloseRun CloseReport ScheduledClose"""), "tenants.SupportView")),
+            QuotaRelease QuotaEnding CloseRun CloseReport ScheduledClose SealRun"""), "tenants.SupportView")),
     Kind("reservations", "what jobs reserved of budgets and wallets", f"{_span(follow.RETENTION)} after it is released",
          _of("billing", "Reservation ReservedAmount ReservationRun")),
     Kind("close-results", "what a close or its preview came to, by tenant",

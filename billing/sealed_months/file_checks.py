@@ -1,0 +1,73 @@
+"""The night's look at the files of sealed months: whether all are there, and one month's digests in turn."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time
+from itertools import islice
+from pathlib import Path
+
+from django.db.models.functions import Coalesce
+
+from billing.models import SealedFile, SealedMonth
+from billing.sealed_months import folder, verify
+from billing.sealed_months.errors import SealError
+from portal.sentences import sentence
+
+MOST = 10  # damages that are kept of a month
+
+
+def check_month(*, month: date, moment: datetime) -> list[str]:
+    """Compare the digests of a month's files, keep which are not as they were sealed, and say so. Again, the same.
+
+    Raises SealError where no directory is set, or the month is not sealed.
+    """
+    row = SealedMonth.objects.filter(month=month).first()
+    if row is None:
+        raise SealError("not-sealed", month=f"{month:%Y-%m}")
+    files = _files(row)
+    damages = list(islice(verify.damages(folder.directory(), files), MOST))
+    # Not by the row: it may have been unsealed meanwhile.
+    SealedMonth.objects.filter(pk=row.pk).update(damages=damages, checked_at=moment)
+    return damages
+
+
+def check_at_night(*, moment: datetime) -> list[str]:
+    """Look whether all files are there in full, and check the month that was checked longest ago; what is wrong.
+
+    Months of which something is wrong are checked, too, so that files that were brought back are known. Once a UTC day;
+    killed, the next call does what is left.
+    """
+    midnight = datetime.combine(moment.date(), time(), UTC)
+    rows = list(
+        SealedMonth.objects.annotate(since=Coalesce("checked_at", "sealed_at")).order_by("since", "month")
+    )
+    if not rows or any(row.checked_at and row.checked_at >= midnight for row in rows):
+        return []
+    try:
+        folder.directory()
+    except SealError as error:
+        texts = [sentence(error)]
+        SealedMonth.objects.exclude(damages=texts).update(damages=texts)
+        return texts
+    suspect = [row for row in rows[1:] if row.damages or _lacks_files(row)]
+    texts = [text for row in suspect for text in check_month(month=row.month, moment=moment)]
+    return texts + check_month(
+        month=rows[0].month, moment=moment
+    )  # last: it says that the night had its turn
+
+
+def _lacks_files(row: SealedMonth) -> bool:
+    """Whether one is missing or cut: cheap to see, of all months each night."""
+    return any(_size(folder.directory() / file.path) != file.bytes for file in _files(row))
+
+
+def _size(path: Path) -> int | None:
+    """In bytes; None where the file cannot be looked at."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def _files(row: SealedMonth) -> list[SealedFile]:
+    return list(row.files.select_related("month").order_by("tenant", "kind"))
