@@ -116,9 +116,7 @@ def check_job(
     quotas = check_inputs.load_quotas(tenant, now)
     rows = quotas.list_counting(owner, job)
     states = load_states([tenant.pk], now)
-    inputs = QuoteInputs(
-        tenant, by_statement={pk: one.pays for pk, one in states.items() if one.by_statement}
-    )
+    inputs = QuoteInputs(tenant, by_statement=states[tenant.pk].by_statement)
     by_quota = _load_figures(quotas, rows, inputs, states, now, besides) if rows else {}
     cost = JobCost(tenant, cluster, job, owner, now, inputs)
     paying = list_wallets(owner, cost, job.user, seconds, now, besides=besides) if quotas.has_wallets else ()

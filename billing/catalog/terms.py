@@ -166,17 +166,11 @@ def paid_by(
     }
 
 
-def list_by_statement(ids: Iterable[int]) -> Mapping[int, bool]:
-    """Those tenants of whom prices of single units do not tell all: no other has terms or is paid for. One query.
-
-    With whether somebody pays for them, or they for another.
-    """
-    tenants = sorted({*ids})
-    if not tenants:
-        return {}
+def is_by_statement(tenant: Tenant) -> bool:
+    """Whether prices of single units do not tell all: no other tenant has terms or is paid for. One query."""
     with prepared_cursor() as cursor:
-        cursor.execute(sql.BY_STATEMENT, {"tenants": tenants})
-        return dict(cursor.fetchall())
+        cursor.execute(sql.BY_STATEMENT, {"tenant": tenant.pk})
+        return bool(cursor.fetchone()[0])
 
 
 def of_tenants(ids: Iterable[int], calendar: Calendars | None = None) -> Mapping[int, Terms]:

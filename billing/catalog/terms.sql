@@ -1,10 +1,9 @@
 -- What plans say beside their prices, and who was on them when.
 
 -- name: BY_STATEMENT
--- The tenants of whom prices of single units do not tell all, and whether somebody pays for them, or they for another.
-SELECT t.tenant_id, y.pays FROM unnest(%(tenants)s::bigint[]) AS t (tenant_id) CROSS JOIN LATERAL (
-    SELECT EXISTS (SELECT 1 FROM billing_payer y WHERE y.tenant_id = t.tenant_id OR y.payer_id = t.tenant_id) AS pays
-) y WHERE y.pays OR EXISTS (SELECT 1 FROM billing_chargedbytotal c WHERE c.tenant_id = t.tenant_id);
+-- Whether prices of single units do not tell all that a tenant is charged.
+SELECT EXISTS (SELECT 1 FROM billing_payer y WHERE y.tenant_id = %(tenant)s OR y.payer_id = %(tenant)s)
+    OR EXISTS (SELECT 1 FROM billing_chargedbytotal c WHERE c.tenant_id = %(tenant)s);
 
 -- name: SUBSCRIBED
 -- Each subscription to a plan that says anything to its tenant beside its prices, with the ids of its versions and the days

@@ -15,11 +15,13 @@ from django.db import transaction
 from django.db.models import Q
 
 from billing.catalog import billing_periods
+from billing.catalog.billing_periods import Calendars
 from billing.catalog.plans import PlanError
 from billing.catalog.tenant_lock import lock_tenants
 from billing.models import Archive, BillingPeriod, Payer, Settles, Subscription
-from billing.rules.days import NEVER
+from billing.rules.days import NEVER, Days
 from portal.core.tenants.models import Tenant
+from portal.prepared import instances, prepared_cursor
 
 
 class PayerError(PlanError):
@@ -122,6 +124,53 @@ def stretches_of(*, tenants: Iterable[int] = (), payers: Iterable[int] = ()) -> 
     return _stretches(list(rows.order_by("since", "pk")))
 
 
+@dataclass(frozen=True, slots=True)
+class PartiesPeriods:
+    """Who pays for some tenants, and for whom these pay, in order; and all periods that are kept of those who use."""
+
+    calendars: Calendars
+    payers: Sequence[Payer]  # with both tenants
+
+    def stretches(self) -> list[Stretch]:
+        """As `stretches_of`."""
+        days = {
+            row.tenant_id: billing_periods.days_by(row.tenant.zone, self.calendars[row.tenant_id])
+            for row in self.payers
+        }
+        return _stretches_by(self.payers, days)
+
+
+def load_parties_periods(tenants: Iterable[int]) -> PartiesPeriods:
+    """Of these tenants, and of those that they ever pay for. One query."""
+    calendars: dict[int, list[BillingPeriod]] = {pk: [] for pk in tenants}
+    payers: list[Payer] = []
+    with prepared_cursor() as cursor:
+        cursor.execute(_PARTIES_PERIODS, {"tenants": list(calendars)})
+        for period, row, user, payer in instances(cursor, BillingPeriod, Payer, Tenant, Tenant):
+            if period.pk is not None:
+                calendars.setdefault(period.tenant_id, []).append(period)
+            else:
+                row.tenant, row.payer = user, payer
+                payers.append(row)
+    for row in payers:
+        calendars.setdefault(row.tenant_id, [])
+    return PartiesPeriods(calendars, payers)
+
+
+_PARTIES_PERIODS = """
+WITH payer AS MATERIALIZED (
+    SELECT * FROM billing_payer WHERE tenant_id = ANY (%(tenants)s::bigint[]) OR payer_id = ANY (%(tenants)s::bigint[])
+)
+SELECT p.*, y.*, u.*, t.* FROM (
+    SELECT * FROM billing_billingperiod
+    WHERE tenant_id = ANY (%(tenants)s::bigint[] || ARRAY(SELECT tenant_id FROM payer))
+) p FULL JOIN (
+    payer y JOIN tenants_tenant u ON u.id = y.tenant_id JOIN tenants_tenant t ON t.id = y.payer_id
+) ON false
+ORDER BY p.start, y.since, y.id
+"""
+
+
 def own_time(stretches: Iterable[Stretch]) -> list[tuple[datetime, datetime | None]]:
     """When a tenant paid for itself: all time but these stretches of its own, in order."""
     spans: list[tuple[datetime, datetime | None]] = []
@@ -195,7 +244,10 @@ def _refuse_chain(
 
 def _stretches(rows: Sequence[Payer]) -> list[Stretch]:
     """By the clocks of the tenants' periods, as rating cuts what they used."""
-    days = billing_periods.days_of({row.tenant for row in rows}) if rows else {}
+    return _stretches_by(rows, billing_periods.days_of({row.tenant for row in rows}) if rows else {})
+
+
+def _stretches_by(rows: Iterable[Payer], days: Mapping[int, Days]) -> list[Stretch]:
     return [
         Stretch(row.tenant_id, row.payer_id, since, None if until == NEVER else until)
         for row in rows

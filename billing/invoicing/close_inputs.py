@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-
-from django.db.models import Max
 
 from billing.catalog import third_party_payers
 from billing.models import BillingPeriod
@@ -43,7 +41,7 @@ class RatedPeriod:
 def load_rated_periods(periods: Sequence[BillingPeriod]) -> Mapping[int, list[RatedPeriod]]:
     """By who pays, of whom each has one of the periods here: all that end with it or before it. One query.
 
-    Periods of tenants that others pay for are theirs; one more query then. They are closed as those of who pays are.
+    Periods of tenants that others pay for are theirs, and closed as those of who pays are.
     """
     if not periods:
         return {}
@@ -51,27 +49,10 @@ def load_rated_periods(periods: Sequence[BillingPeriod]) -> Mapping[int, list[Ra
     by_payer: dict[int, list[RatedPeriod]] = defaultdict(list)
     with prepared_cursor() as cursor:
         cursor.execute(sql.RATED_PERIODS, {"tenants": list(until), "until": max(until.values())})
-        for payer, tenant, period, start, end, closed_at, *rest in cursor.fetchall():
+        for payer, tenant, period, start, end, *rest in cursor.fetchall():
             if end <= until[payer or tenant]:
-                row = RatedPeriod(tenant, period, start, end, closed_at is not None, *rest)
-                by_payer[payer or tenant].append(row)
-    foreign = {payer for payer, rows in by_payer.items() if any(row.tenant != payer for row in rows)}
-    return _follow_payers(by_payer, foreign) if foreign else by_payer
-
-
-def _follow_payers(
-    by_payer: Mapping[int, list[RatedPeriod]], payers: set[int]
-) -> dict[int, list[RatedPeriod]]:
-    """What others used is closed where who pays has closed a period that reaches as far."""
-    closed = BillingPeriod.objects.filter(tenant__in=payers, closed_at__isnull=False).order_by()
-    last = dict(closed.values_list("tenant").annotate(Max("end")))
-    return {
-        payer: [
-            row if row.tenant == payer else replace(row, closed=payer in last and row.end <= last[payer])
-            for row in rows
-        ]
-        for payer, rows in by_payer.items()
-    }
+                by_payer[payer or tenant].append(RatedPeriod(tenant, period, start, end, *rest))
+    return by_payer
 
 
 def load_accounts(periods: Iterable[BillingPeriod]) -> Mapping[int, set[int]]:

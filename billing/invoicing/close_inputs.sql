@@ -3,8 +3,10 @@
 -- name: RATED_PERIODS
 -- By who pays, where that is not who used it, and by whose use it is, each period up to a moment that has rated usage: its newest
 -- rated row, whether any is without a price, whether any is charged, and the newest one that an issued invoice of who pays
--- covers.
-SELECT payer_id, tenant_id, period_id, start, "end", closed_at, newest, unpriced, charged, coalesce(covered, 0)
+-- covers. What others used is closed where who pays has closed a period that reaches as far.
+SELECT payer_id, tenant_id, period_id, start, "end",
+       CASE WHEN payer_id IS NULL THEN closed_at IS NOT NULL ELSE coalesce("end" <= c.reached, false) END,
+       newest, unpriced, charged, coalesce(covered, 0)
 FROM (
     SELECT e.*, max(e.rated_through) OVER (PARTITION BY e.billed_to ORDER BY e."end" DESC) AS covered
     FROM (
@@ -21,4 +23,8 @@ FROM (
         SELECT tenant_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, period_end, NULL, rated_through
         FROM billing_invoice WHERE state = 'issued' AND tenant_id = ANY (%(tenants)s::bigint[])
     ) e
-) x WHERE period_id IS NOT NULL ORDER BY period_id;
+) x LEFT JOIN (
+    SELECT tenant_id AS closed_by, max("end") AS reached FROM billing_billingperiod
+    WHERE tenant_id = ANY (%(tenants)s::bigint[]) AND closed_at IS NOT NULL GROUP BY tenant_id
+) c ON c.closed_by = payer_id
+WHERE period_id IS NOT NULL ORDER BY period_id;

@@ -13,14 +13,13 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 
 from billing.catalog import billing_periods, terms, third_party_payers
-from billing.catalog.billing_periods import AROUND, Lacking
+from billing.catalog.billing_periods import Calendars, Lacking
 from billing.catalog.terms import Terms
 from billing.catalog.third_party_payers import Stretch
 from billing.invoicing.close_inputs import RatedPeriod
 from billing.invoicing.statement_inputs import StatementInputs
 from billing.invoicing.statement_rows import UsageParties
-from billing.models import BillingPeriod, InvoiceLine, InvoiceState
-from billing.rules.statement_lines import TermKind
+from billing.models import BillingPeriod
 from portal.core.tenants.models import Tenant
 
 
@@ -32,7 +31,8 @@ class PayerStatement:
     plan_terms: Terms | None  # for the time that is paid
     user: Tenant | None = None  # where that is another
     begins: datetime | None = None  # the payer's period then: what ended before is a correction
-    billed: frozenset[int] = frozenset()  # periods of the user of which the payer was billed terms of plans
+    # Whether the payer may have been billed terms of any period of the user's: who pays can be told late.
+    looks_back: bool = False
 
 
 def load_payer_statements(
@@ -41,43 +41,36 @@ def load_payer_statements(
     inputs: StatementInputs,
     *,
     lacking: Lacking,
-    stretches: Sequence[Stretch] | None = None,
 ) -> tuple[dict[UsageParties, PayerStatement], list[BillingPeriod]]:
     """Every tenant's own book, of whom each has one of the periods, and behind them those of whom they pay for.
 
-    Beside them the periods that are supposed to be there: see `Lacking`. Two queries where nobody pays for another
-    and plans have prices alone; one less where `stretches` says of all of them who paid for whom. `calendar`: as of
-    `terms.of_tenants`.
+    Beside them the periods that are supposed to be there: see `Lacking`. The queries of `inputs`; some more where
+    periods are made.
     """
     payer_periods = {period.tenant_id: period for period in periods}
-    if stretches is None:
-        stretches = third_party_payers.stretches_of(tenants=payer_periods, payers=payer_periods)
-    users = {stretch.tenant for stretch in stretches if stretch.payer in payer_periods}
-    users |= {row.tenant for payer in payer_periods for row in rated.get(payer, ()) if row.tenant != payer}
-    tenant_terms = inputs.terms_with(users)
-    of_tenant = third_party_payers.by_tenant(stretches)
-    billed = _load_billed_periods(payer_periods, {*users, *of_tenant})
+    of_tenant = third_party_payers.by_tenant(inputs.stretches)
+    tenants = {row.tenant_id: row.tenant for row in inputs.payers}
+    pairs = _list_pairs(payer_periods, rated, inputs.stretches)
+    shared = {*of_tenant, *(parties.tenant for parties in pairs)}
     payer_statements = {
         UsageParties(pk, pk): PayerStatement(
             period,
-            _paid_terms(tenant_terms, UsageParties(pk, pk), of_tenant.get(pk, [])),
-            billed=frozenset(billed.get(UsageParties(pk, pk), ())),
+            _paid_terms(inputs.terms, UsageParties(pk, pk), of_tenant.get(pk, [])),
+            looks_back=pk in shared,
         )
         for pk, period in payer_periods.items()
     }
-    pairs = _list_pairs(payer_periods, rated, stretches)
-    tenants = Tenant.objects.in_bulk(users) if users else {}
     pair_terms = {
-        parties: _paid_terms(tenant_terms, parties, of_tenant.get(parties.tenant, [])) for parties in pairs
+        parties: _paid_terms(inputs.terms, parties, of_tenant.get(parties.tenant, [])) for parties in pairs
     }
     needed = _needed_spans(payer_periods, payer_statements, pair_terms, of_tenant, tenants)
     supposed: list[BillingPeriod] = []
     if needed and lacking is Lacking.CREATED:
         billing_periods.ensure_spans(needed)
+        inputs.reload_calendars()
     elif needed and lacking is Lacking.SUPPOSED:
-        stored_periods = {pk: tenant_term.periods for pk, tenant_term in tenant_terms.items()}
-        supposed = billing_periods.missing_periods(needed, stored_periods)
-    ended = _load_ended(payer_periods, pairs, supposed) if pairs else {}
+        supposed = billing_periods.missing_periods(needed, inputs.calendars)
+    ended = _find_ended(payer_periods, pairs, supposed, inputs.calendars)
     for parties in sorted(
         pairs & ended.keys(), key=lambda parties: (parties.payer, tenants[parties.tenant].slug)
     ):
@@ -86,30 +79,26 @@ def load_payer_statements(
             pair_terms[parties],
             tenants[parties.tenant],
             payer_periods[parties.payer].start,
-            frozenset(billed.get(parties, ())),
+            looks_back=True,
         )
     return payer_statements, supposed
 
 
-def load_paid_by_others(
+def list_paid_by_others(
     periods: Sequence[BillingPeriod],
     inputs: StatementInputs,
-    stretches: Sequence[Stretch] | None = None,
     besides: Sequence[BillingPeriod] = (),
 ) -> dict[UsageParties, PayerStatement]:
     """What others pay of the use of these tenants, of whom each has one of the periods, in that period or another."""
     tenant_periods = {period.tenant_id: period for period in periods}
-    if stretches is None:
-        stretches = third_party_payers.stretches_of(tenants=tenant_periods)
     of_tenant = third_party_payers.by_tenant(
-        stretch for stretch in stretches if stretch.tenant in tenant_periods
+        stretch for stretch in inputs.stretches if stretch.tenant in tenant_periods
     )
-    tenant_terms = inputs.terms if of_tenant else {}
-    tenants = Tenant.objects.in_bulk(of_tenant) if of_tenant else {}
+    tenants = {row.tenant_id: row.tenant for row in inputs.payers}
     return {
         UsageParties(stretch.payer, tenant): PayerStatement(
             tenant_periods[tenant],
-            _paid_terms(tenant_terms, UsageParties(stretch.payer, tenant), rows),
+            _paid_terms(inputs.terms, UsageParties(stretch.payer, tenant), rows),
             tenants[tenant],
             tenant_periods[tenant].start,
         )
@@ -122,27 +111,32 @@ def load_paid_by_others(
     }
 
 
-def load_periods_of_users(
-    parties: Iterable[UsageParties], periods: Sequence[BillingPeriod], supposed: Sequence[BillingPeriod]
+def list_periods_of_users(
+    parties: Iterable[UsageParties],
+    periods: Sequence[BillingPeriod],
+    supposed: Sequence[BillingPeriod],
+    calendars: Calendars,
 ) -> list[BillingPeriod]:
-    """Of whom others pay for, the newest period that ended with each of these of who pays. One query, or none."""
+    """Of whom others pay for, the newest period that ended with each of these of who pays."""
     of_payer: dict[int, list[BillingPeriod]] = defaultdict(list)
     for period in periods:
         of_payer[period.tenant_id].append(period)
-    pairs = [one for one in parties if one.payer != one.tenant and one.payer in of_payer]
-    if not pairs:
-        return []
-    of_users = BillingPeriod.objects.filter(tenant__in={one.tenant for one in pairs})
-    last = max(period.end for period in periods)
-    of_user: dict[int, list[BillingPeriod]] = defaultdict(list)
-    for period in sorted([*of_users.filter(end__lte=last), *supposed], key=attrgetter("end")):
-        of_user[period.tenant_id].append(period)
     newest: dict[int, BillingPeriod] = {}
-    for one in pairs:
-        for paid in of_payer[one.payer]:
-            ended = [period for period in of_user[one.tenant] if period.end <= paid.end]
-            newest |= {period.pk: period for period in ended[-1:]}
+    for one in parties:
+        if one.payer != one.tenant and one.payer in of_payer:
+            of_user = list_with_supposed(one.tenant, supposed, calendars)
+            for paid in of_payer[one.payer]:
+                ended = [period for period in of_user if period.end <= paid.end]
+                newest |= {period.pk: period for period in ended[-1:]}
     return list(newest.values())
+
+
+def list_with_supposed(
+    tenant: int, supposed: Sequence[BillingPeriod], calendars: Calendars
+) -> list[BillingPeriod]:
+    """The tenant's periods in order, with those that are only supposed."""
+    own = [*calendars[tenant], *(period for period in supposed if period.tenant_id == tenant)]
+    return sorted(own, key=attrgetter("start"))
 
 
 def _list_pairs(
@@ -152,24 +146,6 @@ def _list_pairs(
     pairs = {UsageParties(stretch.payer, stretch.tenant) for stretch in stretches if stretch.payer in payers}
     pairs |= {UsageParties(payer, row.tenant) for payer in payers for row in rated.get(payer, ())}
     return {parties for parties in pairs if parties.tenant != parties.payer}
-
-
-def _load_billed_periods(
-    payer_periods: Mapping[int, BillingPeriod], users: set[int]
-) -> Mapping[UsageParties, set[int]]:
-    """The users' periods of which terms of their plans stand on invoices. None is asked for where nobody pays."""
-    period_ids: dict[UsageParties, set[int]] = defaultdict(set)
-    if users:
-        lines = InvoiceLine.objects.filter(
-            tenant__in=payer_periods,
-            service_period__tenant__in=users,
-            invoice__state=InvoiceState.ISSUED,
-            kind__in=list(TermKind),
-        )
-        columns = ("tenant", "service_period__tenant", "service_period")
-        for payer, tenant, period in lines.order_by().values_list(*columns).distinct():
-            period_ids[UsageParties(payer, tenant)].add(period)
-    return period_ids
 
 
 def _needed_spans(
@@ -212,35 +188,20 @@ def _needed_span(
     return tenant, min(period.start, plan_terms.begins or period.start), until
 
 
-def _load_ended(
-    payer_periods: Mapping[int, BillingPeriod], pairs: set[UsageParties], supposed: Sequence[BillingPeriod]
+def _find_ended(
+    payer_periods: Mapping[int, BillingPeriod],
+    pairs: Iterable[UsageParties],
+    supposed: Sequence[BillingPeriod],
+    calendars: Calendars,
 ) -> dict[UsageParties, BillingPeriod]:
     """The newest period of each that has ended with the payer's."""
-    until = max(payer_periods[parties.payer].end for parties in pairs)
-    stored_periods = BillingPeriod.objects.filter(
-        tenant__in={parties.tenant for parties in pairs}, end__lte=until
-    )
-    newest = _newest_periods(
-        payer_periods, pairs, [*stored_periods.filter(end__gt=until - AROUND), *supposed]
-    )
-    lacking = pairs - newest.keys()
-    return newest | (_newest_periods(payer_periods, lacking, stored_periods) if lacking else {})
-
-
-def _newest_periods(
-    payer_periods: Mapping[int, BillingPeriod], pairs: set[UsageParties], periods: Iterable[BillingPeriod]
-) -> dict[UsageParties, BillingPeriod]:
-    by_tenant: dict[int, list[BillingPeriod]] = defaultdict(list)
-    for period in sorted(periods, key=lambda period: period.start):
-        by_tenant[period.tenant_id].append(period)
-    newest = {}
+    ended = {}
     for parties in pairs:
-        over = [
-            period for period in by_tenant[parties.tenant] if period.end <= payer_periods[parties.payer].end
-        ]
-        if over:
-            newest[parties] = over[-1]
-    return newest
+        end = payer_periods[parties.payer].end
+        periods = list_with_supposed(parties.tenant, supposed, calendars)
+        if over := [period for period in periods if period.end <= end]:
+            ended[parties] = over[-1]
+    return ended
 
 
 def _paid_terms(

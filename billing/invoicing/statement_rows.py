@@ -96,11 +96,10 @@ def load_totals(touched: Touched) -> list[Total]:
             "units",
         ),
     )
-    rows = (
+    return [
         Total(UsageParties(payer or tenant, tenant), *row)
         for payer, tenant, *row in period_totals.values_list(*columns)
-    )
-    return _select_periods(rows, touched)
+    ]
 
 
 def load_lines(touched: Touched) -> list[IssuedLine]:
@@ -126,19 +125,20 @@ def load_lines(touched: Touched) -> list[IssuedLine]:
         ),
         *("seconds_num", "seconds_den", "amount", "unit_price", "invoice__currency"),
     )
-    rows = (
+    return [
         IssuedLine(UsageParties(payer, tenants[period]), period, *row)
         for payer, period, *row in invoice_lines.values_list(*columns)
-    )
-    return _select_periods(rows, touched)
+    ]
 
 
-def _select_periods(rows: Iterable[R], touched: Touched) -> list[R]:
-    """Periods are asked of all at once: of a tenant for whom another pays, one of the two may look at fewer."""
-    periods = {
-        parties: {period.pk for period in service_period} for parties, service_period in touched.items()
-    }
-    return [row for row in rows if row.period in periods.get(row.parties, ())]
+def group_by_parties(entries: Iterable[R], touched: Touched) -> Mapping[UsageParties, list[R]]:
+    """Of these periods alone: of a tenant for whom another pays, one of the two may look at fewer."""
+    periods = {parties: {period.pk for period in own} for parties, own in touched.items()}
+    groups: dict[UsageParties, list[R]] = defaultdict(list)
+    for row in entries:
+        if row.period in periods.get(row.parties, ()):
+            groups[row.parties].append(row)
+    return groups
 
 
 def load_names(rows: Iterable[Total], issued_lines: Iterable[IssuedLine]) -> Mapping[int, dict[int, str]]:

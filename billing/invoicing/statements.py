@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
-from operator import attrgetter
 
 from django.db.models import Q, Sum
 
 from billing.catalog import allowances, billing_periods, meters
 from billing.catalog.billing_periods import Lacking
 from billing.catalog.terms import Named
-from billing.catalog.third_party_payers import Stretch
-from billing.invoicing import charges, close_inputs, payer_statements
+from billing.invoicing import charges, close_inputs, payer_statements, statement_periods
 from billing.invoicing import statement_rows as rows
 from billing.invoicing.charges import ChargeInputs
 from billing.invoicing.close_inputs import RatedPeriod
 from billing.invoicing.messages import SENTENCES
 from billing.invoicing.statement_inputs import StatementInputs
-from billing.invoicing.statement_rows import IssuedLine, R, Total, UsageParties
+from billing.invoicing.statement_periods import Batch
+from billing.invoicing.statement_rows import IssuedLine, Total, UsageParties
 from billing.models import BillingPeriod, PeriodTotal, Price, Resource, Verdict
 from billing.rules import period as rules
 from billing.rules.money import rounded_text
@@ -116,95 +115,90 @@ def make_statement(*, tenant: Tenant, period: BillingPeriod) -> Statement:
     return outcome
 
 
+Outcomes = dict[int, Statement | MixedCurrenciesError]
+"""By tenant."""
+PaidByOthers = dict[int, list[tuple[Tenant, Statement]]]
+"""By tenant who else pays for what it used."""
+
+
 def make_statements(
     periods: Sequence[BillingPeriod],
     rated: Mapping[int, Sequence[RatedPeriod]],
     *,
     lacking: Lacking = Lacking.CREATED,
     besides: Sequence[BillingPeriod] = (),
-    stretches: Sequence[Stretch] | None = None,
     inputs: StatementInputs | None = None,
-) -> dict[int, Statement | MixedCurrenciesError]:
+) -> Outcomes:
     """As `make_statement`, by tenant, of whom each has one of the periods; `rated` is `load_rated_periods` of them.
 
     What is `owed` of earlier periods that are named `besides` is told, too, whether or not they have changed; of whom
-    they pay for, that of the last period of theirs that ended with each. Six queries at most, however many they are,
-    where plans have prices alone and nobody pays for another. `lacking` says what becomes of periods in which terms of
-    plans hold and that there are not yet; `stretches`: who paid for whom, of all of them, where that is read already.
+    they pay for, that of the last period of theirs that ended with each. Five queries, however many they are and
+    whoever pays; one more where lines name projects without use. `lacking` says what becomes of periods in which terms
+    of plans hold and that there are not yet.
     """
     inputs = inputs or StatementInputs(frozenset(period.tenant_id for period in periods))
-    books, supposed = payer_statements.load_payer_statements(
-        periods, rated, inputs, lacking=lacking, stretches=stretches
-    )
-    if besides:
-        besides = [*besides, *payer_statements.load_periods_of_users(books, besides, supposed)]
-    outcomes = _compute_statements(books, rated, supposed, inputs, besides, made=lacking is Lacking.CREATED)
+    batch = _load_batch(periods, rated, lacking, besides, inputs)
+    (outcomes,) = _compute_statements([batch], inputs)
     return {period.tenant_id: _add_paid(period.tenant_id, outcomes) for period in periods}
 
 
-def load_paid_statements(
+def make_whole_statements(
     periods: Sequence[BillingPeriod],
-    stretches: Sequence[Stretch] | None = None,
-    inputs: StatementInputs | None = None,
+    rated: Mapping[int, Sequence[RatedPeriod]],
+    *,
+    lacking: Lacking,
     besides: Sequence[BillingPeriod] = (),
-) -> dict[int, list[tuple[Tenant, Statement]]]:
-    """By tenant, of whom each has one of the periods, who else pays for what it used in it or one of those `besides`.
+    inputs: StatementInputs | None = None,
+) -> tuple[Outcomes, PaidByOthers]:
+    """`make_statements`, and who else pays for what the tenants used in these periods or those `besides`.
 
-    What their invoices hold of it already is not looked at. One query where nobody does; none with `stretches`.
+    What others' invoices hold of it already is not looked at. As many queries.
     """
     inputs = inputs or StatementInputs(frozenset(period.tenant_id for period in periods))
-    books = payer_statements.load_paid_by_others(periods, inputs, stretches, besides)
-    paid_statements: dict[int, list[tuple[Tenant, Statement]]] = defaultdict(list)
-    if books:
-        tenants = Tenant.objects.in_bulk({parties.payer for parties in books})
-        for parties, outcome in _compute_statements(books, {}, [], inputs, besides).items():
-            if not isinstance(outcome, MixedCurrenciesError):
-                paid_statements[parties.tenant].append((tenants[parties.payer], outcome))
-    return paid_statements
+    batch = _load_batch(periods, rated, lacking, besides, inputs)
+    by_others = Batch(payer_statements.list_paid_by_others(periods, inputs, besides), {}, [], besides)
+    outcomes, paid = _compute_statements([batch, by_others], inputs)
+    payers = {row.payer_id: row.payer for row in inputs.payers}
+    paid_by_others: PaidByOthers = defaultdict(list)
+    for parties, outcome in paid.items():
+        if not isinstance(outcome, MixedCurrenciesError):
+            paid_by_others[parties.tenant].append((payers[parties.payer], outcome))
+    return {period.tenant_id: _add_paid(period.tenant_id, outcomes) for period in periods}, paid_by_others
+
+
+def _load_batch(
+    periods: Sequence[BillingPeriod],
+    rated: Mapping[int, Sequence[RatedPeriod]],
+    lacking: Lacking,
+    besides: Sequence[BillingPeriod],
+    inputs: StatementInputs,
+) -> Batch:
+    books, supposed = payer_statements.load_payer_statements(periods, rated, inputs, lacking=lacking)
+    of_users = payer_statements.list_periods_of_users(books, besides, supposed, inputs.calendars)
+    return Batch(books, rated, supposed, [*besides, *of_users])
 
 
 def _compute_statements(
-    books: Mapping[UsageParties, payer_statements.PayerStatement],
-    rated: Mapping[int, Sequence[RatedPeriod]],
-    supposed: Sequence[BillingPeriod],
-    inputs: StatementInputs,
-    besides: Sequence[BillingPeriod] = (),
-    *,
-    made: bool = False,
-) -> dict[UsageParties, Statement | MixedCurrenciesError]:
-    """By whose use it is, and who pays. `supposed`: periods that are not kept, and count as if they were.
-
-    `made`: some may be kept since the terms of plans were read.
-    """
-    news = {
-        parties: _changed_periods(payer_statement.period, parties, rated.get(parties.payer, []))
-        for parties, payer_statement in books.items()
-    }
-    stored_periods = (book.plan_terms.periods for book in books.values() if book.plan_terms is not None)
-    earlier = {period.pk: period for periods in stored_periods for period in periods}
-    earlier |= BillingPeriod.objects.in_bulk({pk for ids in news.values() for pk in ids} - earlier.keys())
-    more: dict[int, list[BillingPeriod]] = defaultdict(list)
-    for period in besides:
-        more[period.tenant_id].append(period)
-    touched = {
-        parties: [*(earlier[pk] for pk in news[parties]), *more[parties.tenant], payer_statement.period]
-        for parties, payer_statement in books.items()
-    }
-    for parties, periods in _load_term_periods(books, touched, supposed, made=made).items():
-        touched[parties] = [*periods, books[parties].period]  # which may be supposed by the caller alone
-    totals, lines = rows.load_totals(touched), rows.load_lines(touched)
+    batches: Sequence[Batch], inputs: StatementInputs
+) -> list[dict[UsageParties, Statement | MixedCurrenciesError]]:
+    """Of each batch, by whose use it is, and who pays. All is read at once."""
+    touched, lines = statement_periods.load_touched(batches, inputs)
+    totals = rows.load_totals(statement_periods.merged(touched))
     names = rows.load_names(totals, lines)
     prices = inputs.load_prices({row.price_id for row in totals} | {line.price_id for line in lines})
-    own_totals, own_lines = _group_by_parties(totals), _group_by_parties(lines)
-    return {
-        parties: _compute_statement(
-            _Context(payer_statement, parties, touched[parties], names[parties.tenant], prices),
-            own_totals[parties],
-            own_lines[parties],
-            max((row.newest for row in rated.get(parties.payer, [])), default=0),
-        )
-        for parties, payer_statement in books.items()
-    }
+    return [
+        {
+            parties: _compute_statement(
+                _Context(book, parties, own[parties], names[parties.tenant], prices),
+                own_totals[parties],
+                own_lines[parties],
+                max((row.newest for row in batch.rated.get(parties.payer, [])), default=0),
+            )
+            for parties, book in batch.books.items()
+        }
+        for batch, own in zip(batches, touched, strict=True)
+        for own_totals, own_lines in [(rows.group_by_parties(totals, own), rows.group_by_parties(lines, own))]
+    ]
 
 
 def _add_paid(
@@ -227,59 +221,6 @@ def _add_paid(
     return replace(own, currency=currency, paid=tuple(paid))
 
 
-def _load_term_periods(
-    books: Mapping[UsageParties, payer_statements.PayerStatement],
-    touched: Mapping[UsageParties, Sequence[BillingPeriod]],
-    supposed: Sequence[BillingPeriod],
-    *,
-    made: bool,
-) -> dict[UsageParties, list[BillingPeriod]]:
-    """Every period in which a term of its plans holds, and the one behind where a fee is billed in advance.
-
-    Terms can be given for what is past, as a subscription can begin there: all of it is compared. What somebody was
-    billed for another's terms is looked at again, too, since who pays can be told late.
-    """
-    terms_by_who = {
-        parties: (period_of_tenant.plan_terms, period_of_tenant.period)
-        for parties, period_of_tenant in books.items()
-        if period_of_tenant.plan_terms is not None
-    }
-    if not terms_by_who:
-        return {}
-    own_periods = {parties.tenant: plan_terms.periods for parties, (plan_terms, _) in terms_by_who.items()}
-    by_tenant = {
-        tenant: sorted([*own, *(one for one in supposed if one.tenant_id == tenant)], key=attrgetter("start"))
-        for tenant, own in (own_periods | (billing_periods.list_kept(own_periods) if made else {})).items()
-    }
-    term_periods: dict[UsageParties, list[BillingPeriod]] = {}
-    for parties, (plan_terms, period) in terms_by_who.items():
-        last = (
-            period.end if plan_terms.in_advance else period.start
-        )  # the next one begins where this one ends
-        period_ids = {period_of_tenant.pk for period_of_tenant in touched[parties]} | books[parties].billed
-        term_periods[parties] = [
-            period_of_tenant
-            for period_of_tenant in by_tenant[parties.tenant]
-            if period_of_tenant.start <= last
-            and (
-                period_of_tenant.pk in period_ids
-                or plan_terms.touches(period_of_tenant.start, period_of_tenant.end)
-            )
-        ]
-    return term_periods
-
-
-def _changed_periods(period: BillingPeriod, parties: UsageParties, rated: Sequence[RatedPeriod]) -> list[int]:
-    """The earlier periods that were rated differently since an invoice last covered them, in order."""
-    return [
-        rated_period.period
-        for rated_period in sorted(rated, key=lambda rated_period: rated_period.start)
-        if rated_period.tenant == parties.tenant
-        and rated_period.period != period.pk
-        and rated_period.has_changed
-    ]
-
-
 @dataclass(frozen=True, slots=True)
 class _Context:
     """Whose statement it is, and what its rows refer to."""
@@ -289,13 +230,6 @@ class _Context:
     touched: Sequence[BillingPeriod]
     names: Mapping[int, str]
     prices: Mapping[int, Price]
-
-
-def _group_by_parties(entries: Iterable[R]) -> Mapping[UsageParties, list[R]]:
-    groups: dict[UsageParties, list[R]] = defaultdict(list)
-    for row in entries:
-        groups[row.parties].append(row)
-    return groups
 
 
 def _compute_statement(

@@ -14,7 +14,6 @@ from django.utils.translation import gettext, gettext_noop
 
 from billing.catalog import billing_periods, third_party_payers
 from billing.catalog.billing_periods import Lacking
-from billing.catalog.third_party_payers import Stretch
 from billing.invoicing import charges, close_inputs, manual_lines, statements
 from billing.invoicing.charges import ChargeInputs
 from billing.invoicing.statement_inputs import StatementInputs
@@ -103,13 +102,11 @@ def accrued(
     other = other or load_other_charges(tenant)
     if _is_plain(other, period):
         return None
-    inputs = inputs or StatementInputs(frozenset([tenant.pk]))
     rated = close_inputs.load_rated_periods([period])
-    stretches = _stretches(tenant, other)
-    statement = statements.make_statements(
-        [period], rated, lacking=Lacking.SUPPOSED, stretches=stretches, inputs=inputs
-    )[tenant.pk]
-    others = statements.load_paid_statements([period], stretches, inputs).get(tenant.pk, [])
+    outcomes, by_others = statements.make_whole_statements(
+        [period], rated, lacking=Lacking.SUPPOSED, inputs=inputs
+    )
+    statement, others = outcomes[tenant.pk], by_others.get(tenant.pk, [])
     if isinstance(statement, statements.MixedCurrenciesError) or statement.charge_inputs is None:
         return None
     by_hand = manual_lines.list_pending([tenant])[tenant.pk] if other.by_hand else []
@@ -167,26 +164,32 @@ def _extra_amounts(
 
 
 def accrued_terms(*, tenant: Tenant, periods: Sequence[BillingPeriod]) -> list[list[tuple[str, Money]]]:
-    """Of each period, the newest first, the `terms` of `accrued`; of all at once where nobody pays for another."""
+    """Of each period, the newest first, the `terms` of `accrued`, in as many queries.
+
+    Of all at once unless the newest is in two currencies.
+    """
     other = load_other_charges(tenant) if periods else None
     if other is None or all(_is_plain(other, period) for period in periods):
         return [[] for _ in periods]
-    if not other.payers:
-        rated = close_inputs.load_rated_periods(periods[:1])
-        statement = statements.make_statements(
-            periods[:1], rated, lacking=Lacking.SUPPOSED, besides=periods, stretches=()
-        )[tenant.pk]
-        if not isinstance(statement, statements.MixedCurrenciesError):
-            return [_terms(statement, billing_periods.as_rule(period)) for period in periods]
-    accruals = [accrued(tenant=tenant, period=period) for period in periods]
-    return [one.terms if one else [] for one in accruals]
-
-
-def _stretches(tenant: Tenant, other: OtherCharges) -> Sequence[Stretch]:
-    """Who paid for the tenant, and for whom it did. Two queries, none where nobody did."""
-    if not other.payers:
-        return ()
-    return third_party_payers.stretches_of(tenants=[tenant.pk], payers=[tenant.pk])
+    inputs = StatementInputs(frozenset([tenant.pk]))
+    outcomes, by_others = statements.make_whole_statements(
+        periods[:1],
+        close_inputs.load_rated_periods(periods[:1]),
+        lacking=Lacking.SUPPOSED,
+        besides=periods,
+        inputs=inputs,
+    )
+    statement, others = outcomes[tenant.pk], by_others.get(tenant.pk, [])
+    if isinstance(statement, statements.MixedCurrenciesError):
+        accruals = [accrued(tenant=tenant, period=period, other=other, inputs=inputs) for period in periods]
+        return [one.terms if one else [] for one in accruals]
+    terms = []
+    for period in periods:
+        payers = third_party_payers.payers_in(period, inputs.stretches)
+        whole = [statement, *(one for payer, one in others if payer.pk in payers)]
+        service = billing_periods.as_rule(period)
+        terms.append([term for one in whole for term in _terms(one, service)])
+    return terms
 
 
 def _of_period(statement: statements.Statement, period: Period | None = None) -> dict[Key, Money]:
@@ -234,10 +237,9 @@ def accrued_by_tenant(periods: Iterable[BillingPeriod]) -> dict[int, list[Money]
     period_list = list(periods)
     if not period_list:
         return {}
-    outcomes = statements.make_statements(
+    outcomes, others = statements.make_whole_statements(
         period_list, close_inputs.load_rated_periods(period_list), lacking=Lacking.LEFT_OUT
     )
-    others = statements.load_paid_statements(period_list)
     sums = {}
     for tenant, statement in outcomes.items():
         if not isinstance(statement, statements.MixedCurrenciesError) and statement.charge_inputs is not None:

@@ -18,10 +18,12 @@ from billing.queries import invoices, job_parts
 from billing.queries.accrued_charges import Accrued
 from billing.queries.costs import Tag, Tags, cost, per_currency, tag
 from billing.queries.jobs import Job
+from billing.queries.running_now import RunningNow, running_values, sum_running
 from billing.rating.period_jobs import SHOWN
 from billing.rules.forecast import LAST
 from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money, split
+from clusters.usage import Mark
 from portal.core.tenants.models import Tenant
 from portal.prepared import prepared_cursor
 from portal.sql_files import Statements
@@ -114,6 +116,7 @@ class Overview:
     before: Elapsed | None  # the same days of the period before, unless charged in another currency
     before_period: BillingPeriod | None
     started: int  # jobs
+    running: RunningNow  # whatever the period
     top_jobs: list[Job]
     balances: list[tuple[str, int, int]]  # of wallets: unit, sum, how many
     open: invoices.Open  # of any period
@@ -132,7 +135,10 @@ class Around:
 
 
 def around(tenant: Tenant, *, moment: datetime, day: date | None = None) -> Around | None:
-    """The period whose first day, in its own zone, is `day`, or the newest that has begun. One query."""
+    """The period whose first day, in its own zone, is `day`, or the newest that has begun. One query.
+
+    In an `acting_scope`, as of the inputs that come with it.
+    """
     inputs = StatementInputs(frozenset([tenant.pk]))
     begun = [period for period in inputs.calendars[tenant.pk] if period.start <= moment]
     place = next(
@@ -152,11 +158,12 @@ def overview(
     today: date,
     accrued: Accrued | None = None,
     newest: int = 0,
+    marks: Sequence[Mark] = (),
 ) -> Overview:
     """Seven queries. `today` is a day of the period's zone: later ones are not compared with.
 
     `accrued`: what the period has come to by its statement, where prices of single units do not tell it all. `newest`:
-    so many documents are read, too.
+    so many documents are read, too. `marks`: how far the clusters are read of which running jobs are counted.
     """
     first, end = days_of(period)
     running = today < end
@@ -171,7 +178,7 @@ def overview(
     elapsed_end = min(begun + (min(end, today + DAY) - first), first) if running else first
     comparable = before and _currencies([r for r in rows if r.period == before.pk], prices) <= {currency}
     to_pay, owed_back, documents = invoices.outstanding(tenant, newest=newest)
-    started, balances = _figures(tenant, period)
+    started, balances, now = _figures(tenant, period, marks)
     return Overview(
         period=period,
         first=first,
@@ -188,6 +195,7 @@ def overview(
         before=_elapsed(day for day in days if begun <= day.day < elapsed_end) if comparable else None,
         before_period=before,
         started=started,
+        running=now,
         top_jobs=job_parts.top_jobs(tenant, period, limit=SHOWN),
         balances=balances,
         open=to_pay,
@@ -295,12 +303,16 @@ def _days(tenant: Tenant, first: date, end: date, projects: list[int]) -> list[D
     return [Day(day, project, gpu, amount) for (day, project), (gpu, amount) in sums.items()]
 
 
-def _figures(tenant: Tenant, period: BillingPeriod) -> tuple[int, list[tuple[str, int, int]]]:
-    """How many jobs started, and the balances of wallets."""
+def _figures(
+    tenant: Tenant, period: BillingPeriod, marks: Sequence[Mark]
+) -> tuple[int, list[tuple[str, int, int]], RunningNow]:
+    """How many jobs started, the balances of wallets, and what runs now."""
+    values = {"tenant": tenant.pk, "period": period.pk, **running_values(marks)}
     with prepared_cursor() as cursor:
-        cursor.execute(sql.FIGURES, {"tenant": tenant.pk, "period": period.pk})
+        cursor.execute(sql.FIGURES, values)
         rows = cursor.fetchall()
-    return rows[0][0], [(unit, balance, count) for _, unit, balance, count in rows if unit is not None]
+    balances = [(unit, balance, count) for _, unit, balance, count, *_ in rows if unit is not None]
+    return rows[0][0], balances, sum_running(row[4:] for row in rows if row[4] is not None)
 
 
 def _elapsed(days: Iterable[Day]) -> Elapsed:

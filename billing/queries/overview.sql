@@ -16,12 +16,21 @@ WHERE t.tenant_id = %(tenant)s AND t.day >= %(first_day)s AND t.day < %(end)s
 GROUP BY t.day, series, t.share_den ORDER BY t.day, series, t.share_den;
 
 -- name: FIGURES
--- How many jobs started in the period, and by unit what the tenant's wallets hold and how many they are; one row at least.
+-- How many jobs started in the period; by unit what the tenant's wallets hold and how many they are; and in other rows what
+-- runs now, as RUNNING of `live.sql` has it. One row at least.
 SELECT (SELECT coalesce(sum(started), 0)::bigint FROM billing_periodjobs WHERE tenant_id = %(tenant)s AND period_id = %(period)s),
-       w.unit, w.balance, w.wallets
+       w.unit, w.balance, w.wallets, w.share_num, w.share_den, w.jobs, w.gpus
 FROM (VALUES (1)) AS one
 LEFT JOIN (
-    SELECT unit, sum(balance)::bigint AS balance, count(*) AS wallets FROM billing_wallet WHERE tenant_id = %(tenant)s
-    GROUP BY unit
+    SELECT unit, sum(balance)::bigint AS balance, count(*) AS wallets, NULL::int AS share_num, NULL::int AS share_den,
+           NULL::bigint AS jobs, NULL::bigint AS gpus
+    FROM billing_wallet WHERE tenant_id = %(tenant)s GROUP BY unit
+    UNION ALL
+    SELECT NULL, NULL, NULL, j.share_num, j.share_den, count(*), coalesce(sum(j.gpus), 0)::bigint
+    FROM billing_ratedjob j
+    JOIN unnest(%(clusters)s::text[], %(since)s::bigint[]) AS m (cluster, since) ON m.cluster = j.cluster
+    WHERE j.tenant_id = %(tenant)s AND j.ended IS NULL AND j.started IS NOT NULL AND j.seen_until >= m.since
+      AND j.record_id <> ALL (ARRAY(SELECT v.record_id FROM billing_vanishedjob v WHERE v.tenant_id = %(tenant)s))
+    GROUP BY j.share_num, j.share_den
 ) w ON true
 ORDER BY w.unit;

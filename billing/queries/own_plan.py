@@ -14,9 +14,10 @@ from billing.catalog import terms
 from billing.catalog.terms import Terms
 from billing.catalog.version_terms import Term
 from billing.invoicing.charges import read_allowances
-from billing.models import Allowance, BillingPeriod, Commitment, PlanVersion, Price, Subscription
+from billing.models import Allowance, Commitment, PlanVersion, Price, Subscription
 from billing.models.plans import SELECTORS
 from billing.queries.accrued_charges import accrued
+from billing.queries.overview import Around
 from billing.rules.fees import Included
 from portal.core.tenants.models import Tenant
 
@@ -41,12 +42,10 @@ class OwnPlan:
     use: PlanUse
 
 
-def load_own_plan(
-    tenant: Tenant, *, period: BillingPeriod | None, moment: datetime, day: date
-) -> OwnPlan | None:
+def load_own_plan(tenant: Tenant, *, around: Around | None, moment: datetime, day: date) -> OwnPlan | None:
     """The plan on this day of the tenant's zone; None where it is on none. Reads by plans: in an `acting_scope`.
 
-    `period` is the billing period that runs at the moment; None where nothing was used yet. Three queries, and those of
+    `around` is the billing period that runs at the moment; None where nothing was used yet. Three queries, and those of
     its charges.
     """
     now = Q(until=None) | Q(until__gt=moment)
@@ -54,7 +53,7 @@ def load_own_plan(
     version = _version(subscription, day)
     if subscription is None or version is None:
         return None
-    charges = accrued(tenant=tenant, period=period) if period else None
+    charges = accrued(tenant=tenant, period=around.period, inputs=around.inputs) if around else None
     inputs = charges.books[0] if charges else None
     own = inputs.terms if inputs else terms.of_tenants([tenant.pk]).get(tenant.pk)
     use = PlanUse()

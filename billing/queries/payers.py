@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 
+from billing.models import Payer
 from portal.core.tenants.models import Tenant
-from portal.prepared import prepared_cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +21,11 @@ class Paying:
     mine: bool
 
 
-def paying(tenant: Tenant) -> list[Paying]:
-    """Within the tenant's scope, the newest first. One query."""
-    with prepared_cursor() as cursor:
-        cursor.execute(_PAYING, [tenant.pk])
-        return [Paying(*row) for row in cursor.fetchall()]
-
-
-_PAYING = """
-SELECT tenant, payer, since, until, tenant_id = %s FROM billing_paying
-WHERE until IS NULL OR until > since ORDER BY since DESC, tenant, payer
-"""
+def list_paying(tenant: Tenant, payers: Iterable[Payer]) -> list[Paying]:
+    """Of these, the newest first; not those who never came to pay."""
+    rows = [
+        Paying(row.tenant.name, row.payer.name, row.since, row.until, row.tenant_id == tenant.pk)
+        for row in payers
+        if row.until is None or row.until > row.since
+    ]
+    return sorted(rows, key=lambda one: (-one.since.toordinal(), one.user, one.payer))

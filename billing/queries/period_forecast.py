@@ -9,14 +9,12 @@ from datetime import date, datetime, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
-from billing.models import BillingPeriod
 from billing.queries import third_party_charges
 from billing.queries.accrued_charges import Accrued
-from billing.queries.overview import Overview
+from billing.queries.overview import Around, Overview
 from billing.queries.third_party_charges import Going
 from billing.rules.forecast import LAST, Coming, Pace, pace
 from billing.rules.money import Money
-from portal.core.tenants.models import Tenant
 
 DAY = timedelta(days=1)
 
@@ -137,23 +135,15 @@ def period_forecast(
 
 
 def paid_for(
-    tenant: Tenant,
-    period: BillingPeriod,
-    accrued: Accrued | None,
-    *,
-    through: datetime | None,
-    moment: datetime,
+    around: Around, accrued: Accrued | None, *, through: datetime | None, moment: datetime
 ) -> tuple[Sequence[Going], datetime | None]:
     """For whom the tenant pays while the period runs, and how far their clusters are read, and its own.
 
     `through` is how far the tenant's own are. To be called in the scope of acting, which reads others' use.
     """
-    if accrued is None or not accrued.others or period.end <= moment:
+    if accrued is None or not accrued.others or around.period.end <= moment:
         return (), through
-    return (
-        third_party_charges.going(tenant=tenant, accrued=accrued),
-        third_party_charges.read_through(tenant=tenant, accrued=accrued, moment=moment),
-    )
+    return third_party_charges.load_going(around.inputs, accrued=accrued, moment=moment)
 
 
 def _own(summary: Overview, accrued: Accrued | None, through: datetime) -> Part:

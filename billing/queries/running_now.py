@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from billing.queries.live import seen_since
 from clusters.usage import Mark
@@ -25,13 +26,21 @@ class RunningNow:
 
 def count_running(tenant: Tenant, marks: Sequence[Mark]) -> RunningNow:
     """Whose jobs are counted is the scope's matter. One query."""
-    since = seen_since(marks)
     with prepared_cursor() as cursor:
-        cursor.execute(
-            sql.RUNNING, {"tenant": tenant.pk, "clusters": list(since), "since": list(since.values())}
-        )
-        rows = cursor.fetchall()
+        cursor.execute(sql.RUNNING, {"tenant": tenant.pk, **running_values(marks)})
+        return sum_running(cursor.fetchall())
+
+
+def running_values(marks: Sequence[Mark]) -> dict[str, Any]:
+    """Since when a run has to have been seen, by cluster, as statements take it."""
+    since = seen_since(marks)
+    return {"clusters": list(since), "since": list(since.values())}
+
+
+def sum_running(rows: Iterable[Sequence[int]]) -> RunningNow:
+    """Of rows by the part of a GPU that each job holds: numerator, denominator, jobs, GPUs."""
+    listed = list(rows)
     return RunningNow(
-        sum(jobs for _, _, jobs, _ in rows),
-        sum((Fraction(gpus * num, den) for num, den, _, gpus in rows), Fraction(0)),
+        sum(jobs for _, _, jobs, _ in listed),
+        sum((Fraction(gpus * num, den) for num, den, _, gpus in listed), Fraction(0)),
     )

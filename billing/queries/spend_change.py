@@ -121,8 +121,7 @@ def explain_change(tenant: Tenant, query: CostQuery, *, others: bool, runs: bool
 
     `others`: with what documents charge besides use, which not everybody may read, and what open periods will. It is
     left out where a filter is set: nothing tells whose fee it is. `runs`: with volume split into the number of runs and
-    their length, which takes one query. In the scope of acting, four queries and those of a statement for open periods,
-    of each where one tenant pays for another.
+    their length, which takes one query. In the scope of acting, four queries and those of a statement for open periods.
     """
     groups = _groups(tenant, query)
     counts = load_run_counts(tenant, query) if runs and groups else None

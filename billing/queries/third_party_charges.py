@@ -7,19 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from django.db.models import Q
+from django.db import connection
 
 from billing.invoicing.charges import ChargeInputs
+from billing.invoicing.statement_inputs import StatementInputs
 from billing.invoicing.statements import Statement
-from billing.models import DayTotal, Payer
+from billing.models import Payer
 from billing.queries.accrued_charges import Accrued, scaled
 from billing.rules.forecast import LAST
 from billing.rules.money import Money
 from billing.rules.period import midnight
-from clusters import usage
-from portal.core.tenants.models import Ownership, Tenant
+from portal.sql_files import Statements
+
+sql = Statements(__file__, "third_party_charges.sql")
 
 HOUR = 3600
 
@@ -46,22 +49,28 @@ class Going:
         return scaled(self.books, factor)
 
 
-def going(*, tenant: Tenant, accrued: Accrued) -> list[Going]:
-    """Each of whom the tenant pays for, by name. Two queries, however many they are; none where it is nobody."""
+def load_going(
+    inputs: StatementInputs, *, accrued: Accrued, moment: datetime
+) -> tuple[list[Going], datetime | None]:
+    """Each of whom the tenant pays for, by name; and how far all their clusters are read, and the tenant's own.
+
+    None where one never was. One query.
+    """
     others = [
         (other.user, other.charge_inputs, _zone(other))
         for other in accrued.others
         if other.user and other.charge_inputs
     ]
-    if not others:
-        return []
     users = {user.pk for user, *_ in others}
     paying: dict[int, list[Payer]] = defaultdict(list)
-    for row in Payer.objects.filter(payer=tenant, tenant__in=users).order_by("since"):
-        paying[row.tenant_id].append(row)
-    first = min(books.period.start.astimezone(zone).date() for _, books, zone in others)
-    days = _days(users, since=first - timedelta(days=LAST))
-    return [
+    for row in inputs.payers:
+        if row.payer_id in inputs.tenants:
+            paying[row.tenant_id].append(row)
+    first = min((books.period.start.astimezone(zone).date() for _, books, zone in others), default=date.min)
+    days, marks = _load_days_and_marks(
+        inputs.tenants, users, since=first - timedelta(days=LAST), moment=moment
+    )
+    listed = [
         Going(
             user.name,
             books,
@@ -71,15 +80,8 @@ def going(*, tenant: Tenant, accrued: Accrued) -> list[Going]:
         )
         for user, books, zone in others
     ]
-
-
-def read_through(*, tenant: Tenant, accrued: Accrued, moment: datetime) -> datetime | None:
-    """How far all clusters are read of the tenant and of whom it pays for; None where one never was. One query."""
-    tenants = [tenant.pk, *(other.user.pk for other in accrued.others if other.user)]
-    owned = Ownership.objects.filter(Q(until=None) | Q(until__gt=moment), tenant__in=tenants)
-    marks = [mark.complete_through for mark in usage.marks(owned.values_list("account", flat=True))]
     watermarks = [mark for mark in marks if mark is not None]
-    return min(watermarks) if watermarks and len(watermarks) == len(marks) else None
+    return listed, min(watermarks) if watermarks and len(watermarks) == len(marks) else None
 
 
 def _zone(of: Statement) -> ZoneInfo:
@@ -87,13 +89,26 @@ def _zone(of: Statement) -> ZoneInfo:
     return ZoneInfo(own.timezone) if own else of.user.zone if of.user else ZoneInfo("UTC")
 
 
-def _days(users: Iterable[int], *, since: date) -> Mapping[int, Mapping[date, Fraction]]:
-    """By user and day what its use costs at the prices of first units."""
+def _load_days_and_marks(
+    tenants: Iterable[int], users: Iterable[int], *, since: date, moment: datetime
+) -> tuple[Mapping[int, Mapping[date, Fraction]], list[datetime | None]]:
+    """By user and day what its use costs at the prices of first units; and how far each of their clusters is read."""
     amounts: dict[int, dict[date, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
-    rows = DayTotal.objects.filter(tenant__in=users, day__gte=since)
-    for user, day, share_den, amount in rows.costs("tenant", "day"):
-        amounts[user][day] += Fraction(amount) / (share_den * HOUR)
-    return amounts
+    marks: list[datetime | None] = []
+    values: dict[str, Any] = {
+        "users": list(users),
+        "tenants": [*tenants, *users],
+        "first_day": since,
+        "moment": moment,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(sql.DAYS_AND_MARKS, values)
+        for user, day, share_den, amount, mark in cursor.fetchall():
+            if user is None:
+                marks.append(mark)
+            else:
+                amounts[user][day] += Fraction(amount) / (share_den * HOUR)
+    return amounts, marks
 
 
 def _pays(rows: Iterable[Payer], day: date) -> bool:

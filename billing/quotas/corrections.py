@@ -10,7 +10,6 @@ from typing import NamedTuple
 from billing.invoicing.close_inputs import RatedPeriod
 from billing.invoicing.statements import MixedCurrenciesError, Statement
 from billing.models import BillingPeriod
-from billing.quotas.counters import rows, sql
 from billing.rules.money import Money
 
 
@@ -21,21 +20,17 @@ class Correction(NamedTuple):
     amount: Money
 
 
-def load_corrections(
-    periods: Sequence[BillingPeriod],
+def with_pending(
+    closed: Mapping[int, Sequence[Correction]],
     newest: Sequence[BillingPeriod],
     rated: Mapping[int, Sequence[RatedPeriod]],
     outcomes: Mapping[int, Statement | MixedCurrenciesError],
 ) -> Mapping[int, list[Correction]]:
     """By period what its close has billed or given back of earlier ones, and what the next close would now.
 
-    `outcomes` are the tenants' statements of their `newest` of the periods, `rated` what these were made of. One query.
+    `outcomes` are the tenants' statements of their `newest` of the periods, `rated` what these were made of.
     """
-    corrections: dict[int, list[Correction]] = defaultdict(list)
-    for period, end, amount, currency in rows(
-        sql.CORRECTIONS, {"periods": [period.pk for period in periods]}
-    ):
-        corrections[period].append(Correction(end, Money.from_minor(int(amount), currency)))
+    corrections = defaultdict(list, {period: list(own) for period, own in closed.items()})
     for last in newest:
         own = outcomes[last.tenant_id]
         if not isinstance(own, MixedCurrenciesError):

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from typing import Any
 
-from billing.models import Quota, QuotaCredits
+from billing.models import BillingPeriod, Quota, QuotaCredits
 from billing.quotas import counters
+from billing.quotas.corrections import Correction
 from billing.quotas.counters import sql
 from billing.quotas.windows import Window
 from billing.rules.money import Money
 
 
-def load_credits(views: Mapping[int, tuple[Quota, Window]]) -> dict[int, Fraction]:
-    """By key of a quota net of credits what was given or paid in, in its window. One query, none without such."""
+def load_credits(
+    views: Mapping[int, tuple[Quota, Window]], periods: Iterable[BillingPeriod]
+) -> tuple[dict[int, Fraction], Mapping[int, list[Correction]]]:
+    """By key of a quota net of credits what was given or paid in, in its window.
+
+    And by billing period what its close has billed of earlier ones. One query, none without such quotas and periods.
+    """
     net = {key: view for key, view in views.items() if view[0].credits != QuotaCredits.GROSS}
-    if not net:
-        return {}
-    values = {
+    credited: dict[int, Fraction] = {}
+    corrections: dict[int, list[Correction]] = defaultdict(list)
+    values: dict[str, Any] = {
         "wants": list(net),
         "tenants": [quota.tenant_id for quota, _ in net.values()],
         "units": [quota.unit for quota, _ in net.values()],
@@ -26,8 +34,12 @@ def load_credits(views: Mapping[int, tuple[Quota, Window]]) -> dict[int, Fractio
         "until": [window.end for _, window in net.values()],
         "first_days": [window.first for _, window in net.values()],
         "end_days": [window.end_day for _, window in net.values()],
+        "periods": [period.pk for period in periods],
     }
-    return {
-        key: Money.from_minor(int(sum_), net[key][0].unit).amount
-        for key, sum_ in counters.rows(sql.CREDITS, values)
-    }
+    rows = counters.rows(sql.CREDITS, values) if net or values["periods"] else ()
+    for key, period, end, currency, sum_ in rows:
+        if key is not None:
+            credited[key] = Money.from_minor(int(sum_), net[key][0].unit).amount
+        else:
+            corrections[period].append(Correction(end, Money.from_minor(int(sum_), currency)))
+    return credited, corrections

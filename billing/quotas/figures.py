@@ -12,7 +12,7 @@ from datetime import date, datetime, timedelta
 from fractions import Fraction
 
 from billing.invoicing.statement_inputs import StatementInputs
-from billing.models import Quota, QuotaMeasure, QuotaPeriod
+from billing.models import BillingPeriod, Quota, QuotaMeasure, QuotaPeriod
 from billing.quotas import carry_over, freshness, pools, reservations, valued_use
 from billing.quotas.counters import EVERYTHING, Count, Edge, Span, Wants, scope_of
 from billing.quotas.credits import load_credits
@@ -21,7 +21,6 @@ from billing.quotas.freshness import TenantState
 from billing.quotas.pools import Loan
 from billing.quotas.price_tags import PriceTag
 from billing.quotas.quota_values import Piece, Range, Sum, Value
-from billing.quotas.valued_use import Lines
 from billing.quotas.windows import DAY, Calendar, Window, days_of, load_calendars
 from billing.reservations.progress import Progress
 from billing.rules.forecast import FEWEST, LAST
@@ -199,8 +198,15 @@ def load_views(
     prices, (counts, edges) = plan.wants.prices, plan.wants.count(moment)
     if states is None:
         states = freshness.load_states({quota.tenant_id for quota, _ in views.values()}, moment)
-    valued = _value_lines(plan, counts, prices, inputs, states)
-    credited = load_credits(views)
+    periods = _charged_periods(plan, counts, states)
+    credited, corrected = load_credits(views, [period for period, _ in periods])
+    charged = valued_use.load_charges(periods, prices, inputs, corrected) if periods else {}
+    valued = {
+        place: valued_use.make_lines(
+            counts[want], prices, charged.get(place.period.pk) if place.period else None
+        )
+        for place, want in plan.lines.items()
+    }
     values = {
         key: Value(quota, prices).sum(plan.pieces[key], counts, edges, valued, window)
         for key, (quota, window) in views.items()
@@ -255,28 +261,17 @@ def _ranges(tenant: int, window: Window, calendar: Calendar) -> Iterable[Range]:
         yield Range(Span(tenant, day, max(day, window.end_day), at, window.end), None)
 
 
-def _value_lines(
-    plan: _Plan,
-    counts: Sequence[Count],
-    prices: Mapping[int, PriceTag],
-    inputs: StatementInputs,
-    states: Mapping[int, TenantState],
-) -> dict[Range, tuple[Lines, Lines]]:
+def _charged_periods(
+    plan: _Plan, counts: Sequence[Count], states: Mapping[int, TenantState]
+) -> list[tuple[BillingPeriod, Count]]:
+    """Whose statements say what use comes to, with what was used in each."""
     by_statement = {pk for pk, state in states.items() if state.by_statement}
     queried = plan.billed | by_statement
-    periods = [
+    return [
         (place.period, counts[want])
         for place, want in plan.lines.items()
         if place.period is not None and place.span.tenant in queried
     ]
-    pays = any(state.pays for state in states.values())
-    charged = valued_use.load_charges(periods, prices, inputs, pays=pays) if periods else {}
-    return {
-        place: valued_use.make_lines(
-            counts[want], prices, charged.get(place.period.pk) if place.period else None
-        )
-        for place, want in plan.lines.items()
-    }
 
 
 def _plan_forecasts(

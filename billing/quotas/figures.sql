@@ -102,13 +102,13 @@ FROM billing_pricetag g LEFT JOIN billing_walletprice w USING (price_id) WHERE g
 
 -- name: TENANTS
 -- Of each tenant the first day on which it used anything; whether prices of single units do not tell all that it is charged,
--- and whether somebody pays for it, or it for another; and in a row each the clusters on which it owns accounts at the
+-- as where somebody pays for it, or it for another; and in a row each the clusters on which it owns accounts at the
 -- moment, up to when each is read, and how often it is pulled.
-SELECT DISTINCT t.tenant_id, x.begun, x.pays OR x.by_total, x.pays, c.name, c.complete_through, n.every
+SELECT DISTINCT t.tenant_id, x.begun, x.by_statement, c.name, c.complete_through, n.every
 FROM unnest(%(tenants)s::bigint[]) AS t (tenant_id) CROSS JOIN LATERAL (
     SELECT (SELECT min(d.day) FROM billing_daytotal d WHERE d.tenant_id = t.tenant_id) AS begun,
-           EXISTS (SELECT FROM billing_chargedbytotal b WHERE b.tenant_id = t.tenant_id) AS by_total,
-           EXISTS (SELECT FROM billing_payer y WHERE y.tenant_id = t.tenant_id OR y.payer_id = t.tenant_id) AS pays
+           EXISTS (SELECT FROM billing_chargedbytotal b WHERE b.tenant_id = t.tenant_id)
+           OR EXISTS (SELECT FROM billing_payer y WHERE y.tenant_id = t.tenant_id OR y.payer_id = t.tenant_id) AS by_statement
 ) x LEFT JOIN tenants_ownership o ON o.tenant_id = t.tenant_id AND (o.since IS NULL OR o.since <= %(moment)s)
   AND (o.until IS NULL OR o.until > %(moment)s)
 LEFT JOIN clusters_account a ON a.id = o.account_id LEFT JOIN clusters_cluster c ON c.id = a.cluster_id
@@ -122,20 +122,11 @@ JOIN clusters_pullinterval n ON n.cluster_id = c.id
 WHERE o.tenant_id = %(tenant)s AND c.kind = 'slurm' AND (o.since IS NULL OR o.since <= %(moment)s)
   AND (o.until IS NULL OR o.until > %(moment)s) ORDER BY 1;
 
--- name: CORRECTIONS
--- By billing period what its close has billed, or given back by credit notes, of earlier periods; and when these ended.
-SELECT p.id, s."end", sum(l.amount), i.currency
-FROM billing_billingperiod p
-JOIN billing_invoice i ON i.tenant_id = p.tenant_id AND i.state = 'issued'
- AND (i.period_id = p.id AND i.kind <> 'credit-note' OR (i.terms ->> 'closed_period')::bigint = p.id)
-JOIN billing_invoiceline l ON l.invoice_id = i.id AND l.correction AND l.service_period_id <> p.id
-JOIN billing_billingperiod s ON s.id = l.service_period_id
-WHERE p.id = ANY (%(periods)s) GROUP BY 1, 2, 4;
-
 -- name: CREDITS
 -- Credit that was given to tenants, in whole smallest units: gifts to their wallets, and credit notes; where it is asked
--- for also what was paid into wallets, less what went back.
-SELECT w.want, coalesce((
+-- for also what was paid into wallets, less what went back. And in rows without a want, by billing period what its close
+-- has billed, or given back by credit notes, of earlier periods; and when these ended.
+SELECT w.want, NULL::bigint, NULL::timestamptz, NULL, coalesce((
     SELECT sum(g.amount) FROM billing_walletgrant g JOIN billing_wallet x ON x.id = g.wallet_id
     WHERE x.tenant_id = w.tenant_id AND x.unit = w.unit AND g.kind = 'gift'
       AND g.granted_at >= w.since AND g.granted_at < w.until
@@ -153,4 +144,12 @@ SELECT w.want, coalesce((
 ), 0)
 FROM unnest(%(wants)s::int[], %(tenants)s::bigint[], %(units)s::text[], %(with_top_ups)s::bool[],
             %(since)s::timestamptz[], %(until)s::timestamptz[], %(first_days)s::date[], %(end_days)s::date[])
-     AS w (want, tenant_id, unit, with_top_ups, since, until, first_day, end_day);
+     AS w (want, tenant_id, unit, with_top_ups, since, until, first_day, end_day)
+UNION ALL
+SELECT NULL, p.id, s."end", i.currency, sum(l.amount)
+FROM billing_billingperiod p
+JOIN billing_invoice i ON i.tenant_id = p.tenant_id AND i.state = 'issued'
+ AND (i.period_id = p.id AND i.kind <> 'credit-note' OR (i.terms ->> 'closed_period')::bigint = p.id)
+JOIN billing_invoiceline l ON l.invoice_id = i.id AND l.correction AND l.service_period_id <> p.id
+JOIN billing_billingperiod s ON s.id = l.service_period_id
+WHERE p.id = ANY (%(periods)s::bigint[]) GROUP BY 2, 3, 4;

@@ -23,7 +23,6 @@ class TenantState:
 
     begun: date | None  # the first day on which it used anything
     by_statement: bool  # prices of single units do not tell all that it is charged
-    pays: bool  # for another, or somebody for it
     marks: dict[str, tuple[datetime | None, int | None]] = field(default_factory=dict)
 
 
@@ -31,8 +30,8 @@ def load_states(tenants: Iterable[int], moment: datetime) -> dict[int, TenantSta
     """By tenant. One query."""
     states: dict[int, TenantState] = {}
     values = {"tenants": sorted({*tenants}), "moment": moment}
-    for tenant, begun, by_statement, pays, cluster, *mark in counters.rows(sql.TENANTS, values):
-        state = states.setdefault(tenant, TenantState(begun, by_statement, pays))
+    for tenant, begun, by_statement, cluster, *mark in counters.rows(sql.TENANTS, values):
+        state = states.setdefault(tenant, TenantState(begun, by_statement))
         if cluster is not None:
             state.marks[cluster] = mark[0], mark[1]
     return states

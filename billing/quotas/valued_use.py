@@ -13,7 +13,6 @@ from fractions import Fraction
 
 from billing.catalog import billing_periods, third_party_payers
 from billing.catalog.billing_periods import Lacking
-from billing.catalog.third_party_payers import Stretch
 from billing.invoicing import charges, close_inputs, statements
 from billing.invoicing.charges import ChargeInputs, InOrder
 from billing.invoicing.statement_inputs import StatementInputs
@@ -74,43 +73,39 @@ def load_charges(
     of_tenants: Sequence[tuple[BillingPeriod, Count]],
     prices: Mapping[int, PriceTag],
     inputs: StatementInputs,
-    *,
-    pays: bool,
+    corrected: Mapping[int, Sequence[Correction]],
 ) -> dict[int, tuple[Charged, Charged]]:
     """By billing period what its statement comes to as rated, and with what running jobs have used since.
 
-    As many queries as for a close, however many periods there are; some more where one tenant pays for another: `pays`.
-    `inputs` are of all of them.
+    As many queries as for a close, however many periods there are. `inputs` are of all of them, `corrected` what their
+    closes have billed of earlier ones.
     """
-    tenants = {period.tenant_id for period, _ in of_tenants}
-    stretches = third_party_payers.stretches_of(tenants=tenants, payers=tenants) if pays else []
     by_tenant: dict[int, list[tuple[BillingPeriod, Count]]] = defaultdict(list)
     for period, count in of_tenants:
         by_tenant[period.tenant_id].append((period, count))
-    return _load_charges(by_tenant, prices, stretches, inputs)
+    return _load_charges(by_tenant, prices, inputs, corrected)
 
 
 def _load_charges(
     of_tenants: Mapping[int, Sequence[tuple[BillingPeriod, Count]]],
     prices: Mapping[int, PriceTag],
-    stretches: Sequence[Stretch],
     inputs: StatementInputs,
+    corrected: Mapping[int, Sequence[Correction]],
 ) -> dict[int, tuple[Charged, Charged]]:
     """The statement of a tenant's newest period says what is owed of those before it, too."""
     newest = [max((period for period, _ in own), key=lambda one: one.start) for own in of_tenants.values()]
     besides = [period for own in of_tenants.values() for period, _ in own]
     rated = close_inputs.load_rated_periods(newest)
-    outcomes = statements.make_statements(
-        newest, rated, lacking=Lacking.SUPPOSED, besides=besides, stretches=stretches, inputs=inputs
+    outcomes, others = statements.make_whole_statements(
+        newest, rated, lacking=Lacking.SUPPOSED, besides=besides, inputs=inputs
     )
-    others = statements.load_paid_statements(newest, stretches, inputs, besides)
-    corrected = corrections.load_corrections(besides, newest, rated, outcomes)
+    with_pending = corrections.with_pending(corrected, newest, rated, outcomes)
     charged: dict[int, tuple[Charged, Charged]] = {}
     for tenant, listed in of_tenants.items():
         own = outcomes[tenant]
         if isinstance(own, MixedCurrenciesError) and len(listed) > 1:
             for pair in listed:  # of the periods before it only one may be in two currencies
-                charged |= _load_charges({tenant: [pair]}, prices, stretches, inputs)
+                charged |= _load_charges({tenant: [pair]}, prices, inputs, corrected)
             continue
         if isinstance(own, MixedCurrenciesError) or own.charge_inputs is None:
             continue
@@ -121,10 +116,10 @@ def _load_charges(
         )
         for period, _ in listed:
             service = services[period.pk]
-            payers = third_party_payers.payers_in(period, stretches)
+            payers = third_party_payers.payers_in(period, inputs.stretches)
             paying = [one for payer, one in others.get(tenant, ()) if payer.pk in payers]
             both = _before_and_after([own, *paying], grown[period.pk]) if paying else alone
-            paid, corrections_in = _paid_amounts(own, service), corrected.get(period.pk, ())
+            paid, corrections_in = _paid_amounts(own, service), with_pending.get(period.pk, ())
             before, after = (_charged(one.get(service, ()), paid, corrections_in) for one in both)
             charged[period.pk] = before, after
     return charged

@@ -7,7 +7,7 @@ from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
 
-from billing.catalog import terms, third_party_payers
+from billing.catalog import terms
 from billing.catalog.terms import Terms
 from billing.catalog.third_party_payers import Stretch
 from billing.invoicing.statement_inputs import StatementInputs
@@ -20,12 +20,18 @@ from portal.core.tenants.models import Tenant
 class QuoteInputs:
     """Of one tenant, as it is when each is read first. Not to be kept beyond the question that it is made for.
 
-    `by_statement`: as of `terms.list_by_statement`, where that is read already.
+    `by_statement`: as of `terms.is_by_statement`, where that is read already.
     """
 
-    def __init__(self, tenant: Tenant, *, by_statement: Mapping[int, bool] | None = None) -> None:
+    def __init__(
+        self,
+        tenant: Tenant,
+        *,
+        by_statement: bool | None = None,
+        statements: StatementInputs | None = None,
+    ) -> None:
         self.tenant = tenant
-        self.statements = StatementInputs(frozenset([tenant.pk]))
+        self.statements = statements or StatementInputs(frozenset([tenant.pk]))
         self._known = by_statement
         self._rated: dict[int, dict[Used, Fraction]] = {}  # by period
 
@@ -35,20 +41,28 @@ class QuoteInputs:
         return self.statements.calendars[self.tenant.pk]
 
     @cached_property
-    def by_statement(self) -> Mapping[int, bool]:
+    def by_statement(self) -> bool:
         """Whether prices of single units do not tell all. One query."""
-        return terms.list_by_statement([self.tenant.pk]) if self._known is None else self._known
+        return terms.is_by_statement(self.tenant) if self._known is None else self._known
 
     @property
     def terms(self) -> Mapping[int, Terms]:
         """What its plans say beside their prices."""
-        return self.statements.terms if self.by_statement else {}
+        own = self.statements.terms.get(self.tenant.pk) if self.by_statement else None
+        return {self.tenant.pk: own} if own else {}
 
-    @cached_property
+    @property
     def stretches(self) -> Sequence[Stretch]:
         """When others paid for it."""
-        is_paid = any(self.by_statement.values())
-        return third_party_payers.stretches_of(tenants=[self.tenant.pk]) if is_paid else []
+        return [row for row in self.statements.stretches if row.tenant == self.tenant.pk]
+
+    def with_periods(self, made: Sequence[BillingPeriod]) -> QuoteInputs:
+        """The same where these were kept, too. What was read is not read again."""
+        inputs = QuoteInputs(
+            self.tenant, by_statement=self.by_statement, statements=self.statements.with_periods(made)
+        )
+        inputs._rated = dict(self._rated)
+        return inputs
 
     def list_covering(self, since: datetime, until: datetime) -> list[BillingPeriod]:
         """The periods that make up [since, until); none where one of them is not kept yet."""

@@ -38,7 +38,8 @@ DAY = timedelta(days=1)
 @tenant_page(Action.READ, area="overview")
 def overview(request: TenantRequest) -> HttpResponse:
     day = _first_day(request)
-    around = reading.around(request.tenant, moment=request.moment, day=day)
+    with acting_scope(request.tenant):
+        around = reading.around(request.tenant, moment=request.moment, day=day)
     if around is None and day:
         raise Http404("no such period")
     if Action.READ_ALL not in request.may:
@@ -67,9 +68,7 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
     with acting_scope(request.tenant):
         other = load_other_charges(request.tenant)
         charges = accrued(tenant=request.tenant, period=period, other=other, inputs=around.inputs)
-        others, through = paid_for(
-            request.tenant, period, charges, through=request.complete_through, moment=request.moment
-        )
+        others, through = paid_for(around, charges, through=request.complete_through, moment=request.moment)
         budgets = list_period_budgets(request.tenant, period, first=first, end=end) if running else []
         changed = what_changed(request, first=first, last=today if running else end - DAY)
     summary = reading.overview(
@@ -79,8 +78,9 @@ def _page(request: TenantRequest, around: Around) -> Mapping[str, object]:
         today=today,
         accrued=charges,
         newest=INVOICES if request.frame.invoices else 0,
+        marks=request.marks if running else (),
     )
-    paying = payers.paying(request.tenant) if other.payers else []
+    paying = payers.list_paying(request.tenant, around.inputs.payers)
     return {
         "around": around,
         "summary": summary,

@@ -12,6 +12,7 @@ from django.http import HttpResponse
 from billing.queries import project_uses
 from billing.queries.costs import per_currency
 from billing.queries.overview import Around, Use
+from billing.queries.running_now import count_running
 from billing.rules.money import Money
 from portal.web.access_decorators import TenantRequest, answer
 from portal.web.tiles import Tile, running_tile
@@ -43,7 +44,9 @@ def own_overview(request: TenantRequest, around: Around | None) -> HttpResponse:
         around=around,
         projects=_rows(uses),
         users=users,
-        tiles=(running_tile(request),) if users and running else (),
+        tiles=(running_tile(request, count_running(request.tenant, request.marks)),)
+        if users and running
+        else (),
     )
     return answer(request, request.frame, page, whole="tenant/own_overview.html")
 

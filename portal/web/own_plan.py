@@ -70,11 +70,11 @@ class IncludedRow:
 
 @tenant_page(Action.READ_ALL, area="plan")
 def own_plan(request: TenantRequest) -> HttpResponse:
-    around = reading.around(request.tenant, moment=request.moment)
     with acting_scope(request.tenant):
+        around = reading.around(request.tenant, moment=request.moment)
         plan = load_own_plan(
             request.tenant,
-            period=around.period if around and around.period.end > request.moment else None,
+            around=around if around and around.period.end > request.moment else None,
             moment=request.moment,
             day=request.today,
         )

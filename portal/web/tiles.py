@@ -15,7 +15,7 @@ from billing.queries import invoices
 from billing.queries.accrued_charges import Accrued
 from billing.queries.costs import per_currency
 from billing.queries.overview import Elapsed, Overview
-from billing.queries.running_now import count_running
+from billing.queries.running_now import RunningNow
 from billing.rules.money import Money
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest
@@ -75,7 +75,7 @@ def overview_tiles(
         Tile(label=_("Jobs"), value=say.whole(summary.started), note=_("started in this period")),
     ]
     if running:
-        tiles.append(running_tile(request))
+        tiles.append(running_tile(request, summary.running))
     if summary.balances:
         tiles.append(_wallets(request, summary.balances))
     if request.frame.invoices and (summary.open.count or not summary.balances):
@@ -85,9 +85,8 @@ def overview_tiles(
     return tiles
 
 
-def running_tile(request: TenantRequest) -> Tile:
-    """What runs of the jobs that the person may see. One query."""
-    now = count_running(request.tenant, request.marks)
+def running_tile(request: TenantRequest, now: RunningNow) -> Tile:
+    """What runs of the jobs that the person may see."""
     text = ngettext("{count} GPU", "{count} GPUs", 1 if now.gpus == 1 else 2)
     if request.complete_through:
         text = ngettext(

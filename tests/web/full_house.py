@@ -29,16 +29,17 @@ from billing.wallets.wallet_terms import Rule
 from portal.core.tenants.models import Tenant
 from tests import builders, stories
 from tests.builders import LONG_AGO, a_job
+from tests.paying import pays
 from tests.scenarios.test_reservations import reserve
 from tests.terms import GRADUATED, TENS, VOLUME, a_version
-from tests.web.house import House, a_house
+from tests.web.house import House, a_house, plan
 
 MARCH = builders.at("2026-03-01")
 
 
 def a_full_house() -> House:
     """A plan with tiers, an allowance, a commitment, a fee and discounts; wallets of two units; budgets of each kind
-    with a pool; reservations; March corrected after its close; and since April the speech lab, which it pays for."""
+    with a pool; reservations; and March corrected after its close."""
     now = datetime.now(UTC).replace(microsecond=0)
     house = a_house(close=False)
     vision, cluster = house.vision, house.cluster
@@ -63,6 +64,34 @@ def a_full_house() -> House:
     return house
 
 
+def a_payer_house() -> House:
+    """The same where the vision lab pays for others since June, the speech lab on a plan of tiers and fees of its own.
+
+    In May the faculty paid for the vision lab. In July and August the speech lab paid for itself.
+    """
+    house = a_full_house()
+    faculty, sound = (
+        builders.a_tenant(name, plan=plan(f"{name}-deal", "1.00"), accounts=[(house.cluster, name)])
+        for name in ("faculty", "sound")
+    )
+    tiers = a_plan_of_tiers(house.speech, "speech-tiers")
+    subscriptions.subscribe(tenant=house.speech, plan=tiers, since=builders.at("2026-04-01"))
+    pays(faculty, house.vision, "2026-05-01", "2026-06-01")
+    pays(house.vision, house.speech, "2026-06-01", "2026-07-01")
+    pays(house.vision, house.speech, "2026-09-01")
+    pays(house.vision, sound, "2026-06-01")
+    now = datetime.now(UTC).replace(microsecond=0)
+    builders.ingest(
+        house.cluster,
+        *(job_of(now - timedelta(days=days), "sound") for days in (1, 20, 40)),
+        a_job(started="2026-05-20 10:00", ended="2026-05-20 16:00"),
+        a_job(started="2026-06-20 10:00", ended="2026-06-20 16:00", account="speech"),
+        as_of=f"{now:%Y-%m-%d %H:%M:%S}",
+    )
+    review.review_quotas(moment=now)
+    return house
+
+
 ACCOUNTS = ("vision", "robots", "speech")
 
 
@@ -76,16 +105,17 @@ def job_of(started: datetime, account: str) -> Any:
     )
 
 
-def a_plan_of_tiers(vision: Tenant) -> Plan:
+def a_plan_of_tiers(tenant: Tenant, name: str = "standard") -> Plan:
     version = a_version(
         (GRADUATED, {"gpu_model": ["a100"]}),
         (VOLUME, {"gpu_model": ["h100"]}),
         (TENS, {"gpu_model": ["l40s"]}),
+        name=name,
         allowance="10",
     )
     version_terms.set_fee(version=version, name="Platform fee", amount=Decimal(50), in_advance=True)
     version_terms.set_commitment(version=version, amount=Decimal(1000), overage_factor=Decimal("1.5"))
-    with_discounts(version, vision)
+    with_discounts(version, tenant)
     return version.plan
 
 

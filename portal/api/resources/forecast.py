@@ -95,14 +95,14 @@ class Forecast(TenantEndpoint):
 
 
 def _answer(tenant: Tenant, moment: datetime) -> Answer:
-    around = reading.around(tenant, moment=moment)
-    if around is None or around.period.end <= moment:
-        return Answer(spend=[], reason="no-period")
-    period = around.period
     with acting_scope(tenant):
+        around = reading.around(tenant, moment=moment)
+        if around is None or around.period.end <= moment:
+            return Answer(spend=[], reason="no-period")
+        period = around.period
         through = read_through(tenant, moment)
-        charges = accrued(tenant=tenant, period=period)
-        others, through = paid_for(tenant, period, charges, through=through, moment=moment)
+        charges = accrued(tenant=tenant, period=period, inputs=around.inputs)
+        others, through = paid_for(around, charges, through=through, moment=moment)
     today = billing_periods.day_of(moment, period)
     summary = reading.overview(tenant, period, around.before, today=today, accrued=charges)
     forecast = period_forecast(summary, charges, others, through)
