@@ -108,8 +108,8 @@ def check_job(
     """Whether the tenant's job may run now on the named cluster, from `job.started` to its time limit `job.ended`.
 
     `job.account` is one that the tenant owns, "" for any; quotas of a user, queue, QOS or GPU model count it where it
-    says so. `besides`: a reservation that would end with this job's. A fixed number of queries, and where money
-    is counted one more for each length that a period leaves of the job, and of TRIES. Raises QuoteError.
+    says so. `besides`: a reservation that would end with this job's. A fixed number of queries, however many
+    periods end before the job; more for each length only where prices share an allowance. Raises QuoteError.
     """
     seconds = read_length(job)
     owner = account_of(tenant, cluster, job.account, datetime.fromtimestamp(job.started or 0, UTC))
@@ -118,7 +118,7 @@ def check_job(
     states = load_states([tenant.pk], now)
     inputs = QuoteInputs(tenant, by_statement=states[tenant.pk].by_statement)
     by_quota = _load_figures(quotas, rows, inputs, states, now, besides) if rows else {}
-    cost = JobCost(tenant, cluster, job, owner, now, inputs)
+    cost = JobCost(job, owner, now, inputs)
     paying = list_wallets(owner, cost, job.user, seconds, now, besides=besides) if quotas.has_wallets else ()
     needs = []
     for row in rows:

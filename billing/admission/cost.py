@@ -12,9 +12,9 @@ from billing.models import Quota, QuotaMeasure, Settles
 from billing.models.plans import model_of
 from billing.rules.tiers import Scale
 from billing.simulation.quote_inputs import QuoteInputs
-from billing.simulation.quotes import Part, Quote, quote
+from billing.simulation.quotes import CutJob, Part, Quote, cut_job, price_job
 from clusters.connectors.base import UsageFact
-from portal.core.tenants.models import Ownership, Tenant
+from portal.core.tenants.models import Ownership
 
 HOUR = 3600
 MINUTE = 60
@@ -26,16 +26,18 @@ and wallets of a job together. Whoever comes later goes by what was priced for t
 
 @dataclass(slots=True)
 class JobCost:
-    """Of one job, by its length. Each length is quoted once, and only where a quota counts money."""
+    """Of one job, by its length up to its own. Each length is priced once, and only where a quota counts money.
 
-    tenant: Tenant
-    cluster: str
+    The job is cut once, as it would be rated, whatever its lengths are.
+    """
+
     job: UsageFact
     owner: Ownership  # of the account that it would run in
     now: datetime
     inputs: QuoteInputs
     quotes: dict[int, Quote] = field(default_factory=dict)
     tries: int = TRIES  # that are left
+    cut: CutJob | None = None
 
     @property
     def unpriced(self) -> list[str]:
@@ -71,16 +73,10 @@ class JobCost:
 
     def _quote(self, seconds: int) -> Quote:
         if seconds not in self.quotes:
-            end = (self.job.started or 0) + seconds
-            job = replace(self.job, account=self.owner.account.name, ended=end, seen_until=end)
-            self.quotes[seconds] = quote(
-                tenant=self.tenant,
-                cluster=self.cluster,
-                job=job,
-                now=self.now,
-                owner=self.owner,
-                inputs=self.inputs,
-            )
+            if self.cut is None:
+                job = replace(self.job, account=self.owner.account.name)
+                self.cut = cut_job(job, account=self.owner, now=self.now, inputs=self.inputs)
+            self.quotes[seconds] = price_job(self.cut, seconds)
         return self.quotes[seconds]
 
     def _parts(self, quota: Quota, one: Quote) -> list[Part]:

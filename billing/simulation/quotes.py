@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Min
 
 from billing.catalog import allowances, billing_periods, line_descriptions, terms
@@ -91,48 +91,87 @@ def quote(
     job: UsageFact,
     now: datetime,
     owner: Ownership | None = None,
-    inputs: QuoteInputs | None = None,
 ) -> Quote:
     """What the tenant's job would cost that runs from `job.started` to `job.ended`, on the named cluster.
 
-    `job.account` is one that the tenant owns then, "" for any of them. It starts within two years of `now`, or in a
-    billing period that is kept. Keeps nothing, and waits for nobody who rates. For callers that quote several lengths:
-    `owner`, as `account_of` says it, and `inputs` of the tenant. Raises QuoteError.
+    `job.account` is one that the tenant owns then, "" for any of them; `owner`, where `account_of` has said so already.
+    It starts within two years of `now`, or in a billing period that is kept. Keeps nothing, and waits for nobody who
+    rates. Raises QuoteError.
     """
-    seconds = read_length(job)
     started = datetime.fromtimestamp(job.started or 0, UTC)
-    ended = started + timedelta(seconds=seconds)
+    seconds = read_length(job)
     _refuse_far(tenant, started, now)
     account = owner or account_of(tenant, cluster, job.account, started)
-    inputs = inputs or QuoteInputs(tenant)
-    if touched := inputs.list_covering(started, ended):
-        added, owed = _grow(account, job, touched, inputs)
-    else:
+    return price_job(cut_job(job, account=account, now=now, inputs=QuoteInputs(tenant)), seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class CutJob:
+    """A job as it would be rated, and what it is priced by: for quotes of any length up to its own."""
+
+    job: UsageFact
+    account: Ownership
+    cuts: Sequence[Cut]  # of its tenant
+    inputs: QuoteInputs
+
+    @property
+    def started(self) -> datetime:
+        return datetime.fromtimestamp(self.job.started or 0, UTC)
+
+    def cuts_until(self, end: int) -> list[Cut]:
+        """Of as much of it as runs until that second: it holds the same in each of them."""
+        return [
+            cut if cut.service_to <= end else _shortened(cut, end)
+            for cut in self.cuts
+            if cut.service_from < end
+        ]
+
+
+def cut_job(job: UsageFact, *, account: Ownership, now: datetime, inputs: QuoteInputs) -> CutJob:
+    """Of the tenant of `inputs`, who owns the account; never suspended. One query, with periods that lack two."""
+    tenant, started = inputs.tenant, datetime.fromtimestamp(job.started or 0, UTC)
+    ended = started + timedelta(seconds=read_length(job))
+    _refuse_far(tenant, started, now)
+    if inputs.list_covering(started, ended):
+        return CutJob(job, account, _cut(account, job, tenant), inputs)
+    try:
         with transaction.atomic():
-            billing_periods.ensure(tenant=tenant, since=started, until=ended)
-            inputs = QuoteInputs(tenant, by_statement=inputs.by_statement)
-            added, owed = _grow(account, job, inputs.list_covering(started, ended), inputs)
+            made = billing_periods.make_missing(
+                tenant=tenant, since=started, until=ended, kept=inputs.periods
+            )
+            cuts = _cut(account, job, tenant)
             transaction.set_rollback(True)
-    parts, changed = _parts(added, owed)
-    unpriced = _unpriced(added)
+    except IntegrityError:  # somebody else has made one of them meanwhile, to be read
+        inputs = QuoteInputs(tenant, by_statement=inputs.by_statement)
+        return cut_job(job, account=account, now=now, inputs=inputs)
+    return CutJob(job, account, cuts, inputs.with_periods(made))
+
+
+def price_job(cut: CutJob, seconds: int) -> Quote:
+    """What the first so many seconds of it would cost."""
+    job, account, inputs = cut.job, cut.account, cut.inputs
+    ended = cut.started + timedelta(seconds=seconds)
+    cuts = cut.cuts_until((job.started or 0) + seconds)
+    added = engine.added(_sum(one) for one in cuts)
+    parts, changed = _parts(added, _owed(added, inputs.list_covering(cut.started, ended), cuts, inputs))
     total = per_currency([*(part.amount for part in parts), *(amount for _, amount in changed)])
     named, project = account.account.name, account.project.name
-    if tenant.only_users is not None and not job.account:  # it may be one of others
+    if inputs.tenant.only_users is not None and not job.account:  # it may be one of others
         named = project = ""
-    return Quote(started, ended, named, project, parts, changed, unpriced, total)
+    return Quote(cut.started, ended, named, project, parts, changed, _unpriced(added), total)
 
 
-def _grow(
-    account: Ownership, job: UsageFact, touched: Sequence[BillingPeriod], inputs: QuoteInputs
-) -> tuple[dict[Used, Fraction], list[tuple[Owing, Owing]]]:
-    """What the job adds to use, and what is owed without it and with it."""
+def _cut(account: Ownership, job: UsageFact, tenant: Tenant) -> list[Cut]:
     cuts = single_run.cut_run(account.account_id, job)
     if cuts is None:
         cluster = account.account.cluster.name
         raise QuoteError("account-unknown", account=quoted(job.account), cluster=cluster)
-    cuts = [cut for cut in cuts if cut.tenant == inputs.tenant.pk]  # another may own the account later
-    added = engine.added(_sum(cut) for cut in cuts)
-    return added, _owed(added, touched, cuts, inputs)
+    return [cut for cut in cuts if cut.tenant == tenant.pk]  # another may own the account later
+
+
+def _shortened(cut: Cut, end: int) -> Cut:
+    units = cut.units * (end - cut.service_from) // (cut.service_to - cut.service_from)
+    return cut._replace(service_to=end, units=units)
 
 
 def _refuse_far(tenant: Tenant, started: datetime, now: datetime) -> None:

@@ -237,6 +237,25 @@ def test_quota_045_the_queries_are_as_many_for_thirty_budgets_as_for_three(
     assert queries() == few <= 15
 
 
+def test_quota_045_the_queries_are_as_many_however_many_periods_end_before_the_job(
+    vision: Tenant, cluster: Cluster
+) -> None:
+    def queries(hours: int) -> int:
+        with CaptureQueriesContext(connection) as seen:
+            ask(vision, hours=hours)
+        return sum("SAVEPOINT" not in query["sql"] for query in seen if query["sql"])
+
+    spend(cluster, "100.00")
+    a_quota(vision, "year", every=QuotaEvery.YEAR, **ACTS)
+    ask(vision)
+    one = queries(1)
+    for every in (QuotaEvery.DAY, QuotaEvery.WEEK, QuotaEvery.MONTH, QuotaEvery.QUARTER):
+        a_quota(vision, every.value, every=every, **ACTS)
+    ask(vision, hours=300)
+    assert queries(300) == one
+    assert queries(6000) == one + 1  # months that nobody has billing periods for yet
+
+
 def test_quota_045_the_queries_are_as_many_for_many_jobs_as_for_one(vision: Tenant, cluster: Cluster) -> None:
     def queries() -> int:
         with CaptureQueriesContext(connection) as seen:

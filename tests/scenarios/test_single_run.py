@@ -8,14 +8,18 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from msgspec.structs import replace
 
 from billing.catalog import billing_periods, plans
-from billing.models import RatedJob, RatedUsage
+from billing.models import PlanVersion, RatedJob, RatedUsage
 from billing.rating.single_run import cut_run, cut_run_in_tables
+from billing.rules import hours as clock
+from billing.simulation.quote_inputs import QuoteInputs
+from billing.simulation.quotes import cut_job
 from portal.core.tenants.models import Ownership, Project
 from tests import builders
-from tests.terms import TWO_DOLLARS, a_version
-from tests.web.test_accrued import PLANS, a_lab
+from tests.terms import TENS, TWO_DOLLARS, a_version
+from tests.web.test_accrued import PLANS, Make, a_lab
 
 pytestmark = pytest.mark.django_db
 
@@ -51,6 +55,34 @@ def test_one_statement_cuts_and_prices_a_run_as_the_tables_of_a_batch_do(plan: s
         assert cuts == cut_run_in_tables(account, run)
         assert cuts or not run.gpus
     assert cut_run(account + 4711, run) is None
+
+
+def nights() -> PlanVersion:
+    version = a_version(TWO_DOLLARS)
+    night = clock.of_terms(
+        {"zone": "tenant", "windows": [{"days": "mon-sun", "from": "20:00", "to": "07:00"}]}
+    )
+    plans.set_price(
+        version=version, meter="gpu-hour", where={}, model=TENS, valid_from=builders.LONG_AGO, hours=night
+    )
+    return version
+
+
+@pytest.mark.parametrize("make", [*VERSIONS.values(), nights], ids=[*VERSIONS, "nights"])
+def test_a_run_is_shortened_as_a_shorter_one_is_cut(make: Make) -> None:
+    _, lab = a_lab(make())
+    billing_periods.ensure(tenant=lab, since=builders.at("2026-03-20"), until=builders.at("2026-04-20"))
+    owner = Ownership.objects.filter(tenant=lab).select_related("account__cluster", "project").earliest("pk")
+    for fields in RUNS:
+        run = builders.a_job(**{"started": "2026-03-30 10:00:07", "ended": "2026-04-03 11:00"} | fields)
+        run = replace(run, suspended=0)  # as whatever is quoted
+        inputs = QuoteInputs(lab)
+        whole = cut_job(run, account=owner, now=builders.at("2026-03-30"), inputs=inputs)
+        for seconds in (1, 61, 86_400, 3 * 86_400 - 1):
+            end = (run.started or 0) + seconds
+            if end <= (run.ended or 0):
+                shorter = replace(run, ended=end, seen_until=end)
+                assert whole.cuts_until(end) == cut_run(owner.account_id, shorter)
 
 
 def test_one_statement_cuts_a_run_as_it_is_rated_once_it_ran() -> None:
