@@ -64,7 +64,8 @@ def set_quota(*, tenant: Tenant, name: str, terms: QuotaTerms, by: Setter, momen
     tenant = lock(tenant)
     rows = Quota.objects.in_force().select_for_update(of=("self",))
     row = rows.filter(tenant=tenant, name=name).first()
-    values = _checked_values(tenant, name, row, terms, by, moment)
+    others = list(list_quotas(tenant).exclude(name=name))
+    values = _checked_values(tenant, name, row, terms, by, moment, others)
     row = write_quota(row, tenant=tenant, name=name, values=values, moment=moment)
     QuotaReview.objects.bulk_create([QuotaReview(tenant=tenant, next_at=moment)], ignore_conflicts=True)
     QuotaChange.objects.create(tenant=tenant)
@@ -92,13 +93,22 @@ def write_quota(
 
 
 def suppose_quota(
-    *, tenant: Tenant, name: str, terms: QuotaTerms, by: Setter, moment: datetime
+    *,
+    tenant: Tenant,
+    name: str,
+    terms: QuotaTerms,
+    by: Setter,
+    moment: datetime,
+    rows: Sequence[Quota] | None = None,
 ) -> tuple[Quota, Quota | None]:
-    """What `set_quota` would make, unsaved, and what there is now; refuses what it refuses, and keeps nothing."""
-    row = (
-        Quota.objects.in_force().select_related("tenant", "project").filter(tenant=tenant, name=name).first()
-    )
-    values = _checked_values(tenant, name, row, terms, by, moment)
+    """What `set_quota` would make, unsaved, and what there is now; refuses what it refuses, and keeps nothing.
+
+    `rows`: the tenant's `list_quotas`, where these are read already.
+    """
+    rows = list(list_quotas(tenant)) if rows is None else rows
+    row = next((row for row in rows if row.name == name), None)
+    others = [other for other in rows if other.name != name]
+    values = _checked_values(tenant, name, row, terms, by, moment, others)
     values["counts_since"] = _counts_since(row, values, moment)
     identity = {"pk": row.pk, "created_at": row.created_at} if row else {"pk": 0, "created_at": moment}
     return Quota(tenant=tenant, name=name, **identity, **values), row
@@ -112,7 +122,13 @@ def _counts_since(row: Quota | None, values: dict[str, Any], moment: datetime) -
 
 
 def _checked_values(
-    tenant: Tenant, name: str, row: Quota | None, terms: QuotaTerms, by: Setter, moment: datetime
+    tenant: Tenant,
+    name: str,
+    row: Quota | None,
+    terms: QuotaTerms,
+    by: Setter,
+    moment: datetime,
+    others: Sequence[Quota],
 ) -> dict[str, Any]:
     """By column what the quota is to be."""
     _refuse_plans_own(row)
@@ -120,7 +136,6 @@ def _checked_values(
     if by is Setter.OWNER:
         terms = _within_cap(row, terms)
     terms = terms.checked(tenant, moment=moment)
-    others = list(list_quotas(tenant).exclude(name=name))
     _check_pool(tenant, row, terms, others)
     _refuse_above_plan(terms, others, by)
     _refuse_above_parent(terms, others)

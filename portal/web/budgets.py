@@ -23,7 +23,7 @@ from django.utils.translation import gettext_lazy
 from billing.limits.status import list_statuses
 from billing.models import Quota, QuotaBlock, QuotaEnding, QuotaPeriod, QuotaSetBy
 from billing.models.quota_terms import LONGEST_NAME
-from billing.queries.reservations import list_reservations
+from billing.queries.reservations import Reservations, list_reservations
 from billing.quotas import quotas, reservations, status
 from billing.quotas.counters import UNSEEN
 from billing.quotas.figures import FigureInputs
@@ -53,7 +53,7 @@ from portal.web.budget_acts import (
     list_refusing_clusters,
     load_acts,
 )
-from portal.web.limits import limit_rows
+from portal.web.limits import LimitRow, limit_rows
 from portal.web.page_frame import PageFrame
 
 if TYPE_CHECKING:
@@ -107,35 +107,21 @@ def budgets(request: TenantRequest) -> HttpResponse:
     fields = budget_form.typed_in(request.GET)
     manages = Action.MANAGE in request.may
     moment = request.moment.replace(microsecond=0)
+    preview, error, present = None, "", None
     with acting_scope(request.tenant):
-        listed_reservations = list_reservations(request.tenant, moment=moment, unseen=UNSEEN)
         rows = list(quotas.list_quotas(request.tenant))
-        statuses = status.load_statuses(
-            rows,
-            moment=moment,
-            inputs=FigureInputs(with_relatives=True, standing=listed_reservations.progress),
-        )
-        acts = load_acts(
-            rows, over=[one.quota for one in statuses if one.state is QuotaState.OVER], moment=moment
-        )
-        parts = _names_of_parts(rows)
-        listed = [
-            replace(_row(one, acts, request.tenant.zone), parts=", ".join(parts[one.quota.pk]))
-            for one in statuses
-        ]
-        limits_now = limit_rows(list_statuses(request.tenant, moment=moment), inner=False)
-        preview, error = None, ""
         if manages and request.GET.get("act") == "preview":
             try:
-                preview = _preview(request.tenant, fields, moment)
+                preview = _preview(request.tenant, rows, fields, moment)
             except (QuotaError, RuleError, ValueError) as refusal:
                 error = sentence(refusal)
-        own = [row for row in rows if row.set_by not in ORIGINS]
-        edited = next((row for row in own if row.name == request.GET.get("edit")), None)
+        if preview is None:
+            present = _present(request.tenant, rows, moment)
+    own = [row for row in rows if row.set_by not in ORIGINS]
+    edited = next((row for row in own if row.name == request.GET.get("edit")), None)
     page = {
-        "rows": listed,
-        "limits": limits_now,
-        "reservations": listed_reservations,
+        "present": present,
+        "count": len(rows),
         "manages": manages,
         "preview": preview,
         "error": error,
@@ -153,6 +139,31 @@ def budgets(request: TenantRequest) -> HttpResponse:
         "is_open": bool(preview or error or edited or not rows),
     }
     return answer(request, request.frame, page, whole="tenant/budgets.html")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresentBudgets:
+    """How all of a tenant's budgets stand, what of them is reserved, and what it may hold at once."""
+
+    rows: Sequence[BudgetRow]
+    limits: Sequence[LimitRow]
+    reservations: Reservations
+
+
+def _present(tenant: Tenant, rows: Sequence[Quota], moment: datetime) -> PresentBudgets:
+    listed = list_reservations(tenant, moment=moment, unseen=UNSEEN)
+    statuses = status.load_statuses(
+        rows, moment=moment, inputs=FigureInputs(with_relatives=True, standing=listed.progress)
+    )
+    over = [one.quota for one in statuses if one.state is QuotaState.OVER]
+    acts, parts = load_acts(rows, over=over, moment=moment), _names_of_parts(rows)
+    return PresentBudgets(
+        rows=[
+            replace(_row(one, acts, tenant.zone), parts=", ".join(parts[one.quota.pk])) for one in statuses
+        ],
+        limits=limit_rows(list_statuses(tenant, moment=moment), inner=False),
+        reservations=listed,
+    )
 
 
 @tenant_act(Action.MANAGE)
@@ -212,13 +223,21 @@ def operator_budgets(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     return answer(request, frame, page, whole="operator/budgets.html")
 
 
-def _preview(tenant: Tenant, fields: Mapping[str, str], moment: datetime) -> dict[str, Any]:
-    """How the budget would stand, saved now."""
+def _preview(
+    tenant: Tenant, rows: Sequence[Quota], fields: Mapping[str, str], moment: datetime
+) -> dict[str, Any]:
+    """How the budget would stand, saved now. `rows` are all that the tenant has."""
     entry = budget_form.entry_of(fields)
     quota, before = quotas.suppose_quota(
-        tenant=tenant, name=entry.name, terms=entry.terms(tenant), by=Setter.OWNER, moment=moment
+        tenant=tenant, name=entry.name, terms=entry.terms(tenant), by=Setter.OWNER, moment=moment, rows=rows
     )
-    (one,) = status.load_statuses([quota], moment=moment)
+    pools = {quota.borrows_from_id, quota.pk if quota.lends else None} - {None}
+    relatives = [
+        row for row in rows if row.pk != quota.pk and (row.pk in pools or row.borrows_from_id in pools)
+    ]
+    one, *_ = status.load_statuses(
+        [quota, *relatives], moment=moment, inputs=FigureInputs(with_relatives=True)
+    )
     passed = rules.reached(one.figure.used, amount=one.amount, thresholds=quota.thresholds)
     return {
         "row": _row(one, Acts(), tenant.zone),
@@ -228,7 +247,7 @@ def _preview(tenant: Tenant, fields: Mapping[str, str], moment: datetime) -> dic
         "used_up": one.state is QuotaState.OVER,
         "refusing": list_refusing_clusters(quota, moment),
         "holding": list_holding_clusters(quota, moment),
-        "parents": [parent.name for parent in quotas.parents_of(quota, list(quotas.list_quotas(tenant)))],
+        "parents": [parent.name for parent in quotas.parents_of(quota, rows)],
     }
 
 
