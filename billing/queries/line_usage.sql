@@ -70,15 +70,11 @@ ORDER BY -h.rank, h.record_id, h.share_num, h.share_den
 LIMIT %(limit)s
 
 -- name: CSV
--- A text is one cell of a spreadsheet, as `billing.documents.csv.cell` writes it.
+-- A text is one cell of a spreadsheet, as `billing.documents.csv.cell` writes it. Only what rows are ordered by is computed
+-- before the first of them is sent: each job is looked up and written as its row comes.
 COPY (
-WITH held AS (
-    SELECT * FROM jobs_of_lines(
-        %(tenant)s, %(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
-        %(after)s::bigint[], %(through)s, %(first_month)s::date, %(end)s::timestamptz)
-)
-SELECT spreadsheet_cell(%(number)s, %(formula)s) AS invoice, h.position AS line, spreadsheet_cell(t.description, %(formula)s) AS description,
-       spreadsheet_cell(t.project, %(formula)s) AS project,
+SELECT spreadsheet_cell(%(number)s, %(formula)s) AS invoice, h.position AS line, spreadsheet_cell(h.description, %(formula)s) AS description,
+       spreadsheet_cell(h.project, %(formula)s) AS project,
        spreadsheet_cell(CASE WHEN b.record_id IS NULL THEN j."job_id" ELSE b."job_id" END, %(formula)s) AS job,
        spreadsheet_cell(CASE WHEN b.record_id IS NULL THEN j."name" ELSE b."name" END, %(formula)s) AS name,
        spreadsheet_cell(CASE WHEN b.record_id IS NULL THEN j."user" ELSE b."user" END, %(formula)s) AS "user",
@@ -89,16 +85,27 @@ SELECT spreadsheet_cell(%(number)s, %(formula)s) AS invoice, h.position AS line,
        spreadsheet_cell(CASE WHEN b.record_id IS NULL THEN j."state" ELSE b."state" END, %(formula)s) AS state,
        utc_text(h.service_from) AS service_from, utc_text(h.service_to) AS service_to, h.units,
        CASE WHEN h.share_den = 1 THEN h.share_num::text ELSE h.share_num || '/' || h.share_den END AS share,
-       (h.units::numeric * h.share_num / (h.share_den * 3600::numeric))::numeric(40, 9) AS hours, t.unit,
-       trim_scale(t.unit_price) AS unit_price, %(currency)s AS currency,
-       (h.units::numeric * h.share_num * t.hour_price / (h.share_den * 3600::numeric))::numeric(50, 9) AS amount,
+       (h.units::numeric * h.share_num / (h.share_den * 3600::numeric))::numeric(40, 9) AS hours, h.unit,
+       trim_scale(h.unit_price) AS unit_price, %(currency)s AS currency,
+       (h.units::numeric * h.share_num * h.hour_price / (h.share_den * 3600::numeric))::numeric(50, 9) AS amount,
        'usage' AS kind
-FROM held h
-JOIN unnest(%(positions)s::int[], %(descriptions)s::text[], %(names)s::text[], %(meters)s::text[],
-            %(unit_prices)s::numeric[], %(hour_prices)s::numeric[])
-  AS t (position, description, project, unit, unit_price, hour_price)
-  ON t.position = h.position
-LEFT JOIN jobs_as_billed(%(tenant)s, %(moments)s::bigint[]) b ON b.record_id = h.record_id AND b.moment = h.moment
-LEFT JOIN billing_ratedjob j ON j.tenant_id = %(tenant)s AND j.record_id = h.record_id
+FROM (
+    SELECT h.*, t.description, t.project, t.unit, t.unit_price, t.hour_price
+    FROM jobs_of_lines(
+            %(tenant)s, %(positions)s::int[], %(periods)s::bigint[], %(projects)s::bigint[], %(prices)s::bigint[],
+            %(after)s::bigint[], %(through)s, %(first_month)s::date, %(end)s::timestamptz) h
+    JOIN unnest(%(positions)s::int[], %(descriptions)s::text[], %(names)s::text[], %(meters)s::text[],
+                %(unit_prices)s::numeric[], %(hour_prices)s::numeric[])
+      AS t (position, description, project, unit, unit_price, hour_price)
+      ON t.position = h.position
+    ORDER BY h.position, h.service_from, h.record_id OFFSET 0
+) h
+LEFT JOIN LATERAL (
+    SELECT * FROM billing_billedjob x
+    WHERE x.tenant_id = %(tenant)s AND x.record_id = h.record_id AND x.through >= h.moment ORDER BY x.through LIMIT 1
+) b ON true
+LEFT JOIN LATERAL (
+    SELECT * FROM billing_ratedjob r WHERE r.record_id = h.record_id AND r.tenant_id = %(tenant)s OFFSET 0
+) j ON true
 ORDER BY h.position, h.service_from, h.record_id
 ) TO STDOUT WITH (FORMAT csv, HEADER);
