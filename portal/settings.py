@@ -5,7 +5,7 @@ from __future__ import annotations
 import django_stubs_ext
 
 from portal import env as environment
-from portal import instance, queues
+from portal import instance, patience, queues
 from portal.core.audit.actor import NamingCursor
 from portal.ops import logs
 
@@ -69,6 +69,7 @@ MIDDLEWARE = [
     "portal.web.support_views.SupportViews",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "portal.ops.headers.NoNul",
+    "portal.web.busy.Busy",
 ]
 
 ROOT_URLCONF = "portal.urls"
@@ -99,6 +100,8 @@ DATABASE_OWNER_URL = (
 DATABASES = {"default": environment.database(DATABASE_URL, pool=ENV.database_pool)}
 if ENV.database_replica_url:
     DATABASES["replica"] = environment.replica(ENV.database_replica_url, pool=ENV.database_pool)
+if ENV.database_pool:
+    DATABASES = {name: patience.limit(database) for name, database in DATABASES.items()}
 DATABASE_REPLICA_MAX_LAG = ENV.database_replica_max_lag
 for config in DATABASES.values():
     config["OPTIONS"]["cursor_factory"] = NamingCursor
