@@ -42,7 +42,7 @@ with absent(() if settings.TRACING or settings.SENTRY_DSN else UNASKED):
 
     from portal.ops import schema
 
-    schema.baseline()  # with which each process compares the database's: computed in each, it takes 3 MiB of each
+    schema.digest()  # with which each process compares the database's: computed in each, it takes 3 MiB of each
     resolve("/healthz")  # loads all that pages need before the first request
 gc.collect()
 gc.freeze()  # what is loaded stays: collections need not look at it again

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 OWNER = """
-SELECT set_config('role', tableowner, true) FROM pg_tables WHERE tablename = 'schema_baseline'
+SELECT set_config('role', tableowner, true) FROM pg_tables WHERE tablename = 'schema_level'
 """
 
 

@@ -67,7 +67,7 @@ def prepare(home: Path, *, embedded: bool) -> None:
     import django
     from django.conf import settings
 
-    from portal.ops.schema import OtherBaselineError, current, pending_migrations, refuse_unmigrated
+    from portal.ops.schema import OtherSchemaError, current, pending_migrations, refuse_unmigrated
 
     django.setup()
     if not embedded:
@@ -79,7 +79,7 @@ def prepare(home: Path, *, embedded: bool) -> None:
             current.append(True)
             return
         migrate(home, verbosity=0)
-    except OtherBaselineError as refusal:
+    except OtherSchemaError as refusal:
         sys.stderr.write(f"{refusal}\n")
         sys.exit(3)
 
@@ -87,7 +87,7 @@ def prepare(home: Path, *, embedded: bool) -> None:
 def migrate(home: Path, *, verbosity: int) -> None:
     """Bring the database to this code's schema, if it is not there; of two processes at once, one does it.
 
-    Raises OtherBaselineError.
+    Raises OtherSchemaError.
     """
     from django.core.management import call_command
 

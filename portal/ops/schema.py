@@ -1,7 +1,8 @@
 """The schema: tables by Django's migrations, everything else by `portal/schema/*.sql` and what models declare.
 
-Until release 1.0 it has no history: there is one baseline (`portal.dev.baseline`), which a change edits. A database
-carries the mark of the baseline that made it, and nothing begins over another one.
+An empty database gets all of it. One of an earlier level (`portal.schema.levels`) gets the migrations that are new to
+it, each with what it changes beside the tables. A database carries the mark of its level, and nothing begins over one
+that these programs do not fit.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from portal import env as environment
 from portal.core.audit import tracking
 from portal.env import ROOT
+from portal.schema.levels import CURRENT
 
 APPS = ("audit", "outbox", "clusters", "tenants", "events", "webhooks", "billing", "api")
 ROLES = ROOT / "portal" / "schema" / "roles.sql"
@@ -50,10 +52,18 @@ OTHER_SQL = tuple(
 SQL = (ROLES, *OTHER_SQL)
 """In the order in which they need each other."""
 
-AFRESH = (
-    "The database was made by another version of ClusterTab, and before release 1.0 none is carried over: start "
+BEFORE_1 = (
+    "The database was made by a version of ClusterTab before 1.0, and none of these is carried over: start "
     "afresh with an empty database, or, where ClusterTab brings its own, with another CLUSTERTAB_HOME or without "
     "the old one's directory postgres."
+)
+CHANGED = (
+    "The database was made by another state of the same release, which was changed since: install what made it, or "
+    "start afresh with an empty database."
+)
+NEWER = (
+    "The database was upgraded by a newer release of ClusterTab, over which these programs do not run any more: "
+    "install that release, or restore a backup from before the upgrade (docs/how-to/upgrade.md)."
 )
 
 NOT_TABLES = "what stands beside the tables"
@@ -62,28 +72,32 @@ current: list[bool] = []
 """Whether this process has found the schema to be current: it is asked for once, which takes a while."""
 
 
-class OtherBaselineError(Exception):
-    """The database has a schema of another baseline; the message says how to start afresh."""
-
-    def __init__(self) -> None:
-        super().__init__(AFRESH)
+class OtherSchemaError(Exception):
+    """The database has a schema that these programs do not fit; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
     """What a database says of its own schema. `complete` once all of it is there."""
 
-    baseline: str
+    level: int
+    programs_from: int
+    digest: str
     complete: bool
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all is there that these programs need, or more."""
+        return self.complete and self.level >= CURRENT.number
 
 
 @cache
-def baseline() -> str:
-    """A digest of all that makes the schema: migrations, SQL files, and the triggers of models and history."""
-    digest = hashlib.sha256()
+def digest() -> str:
+    """Of all that makes the schema: migrations, SQL files, and the triggers of models and history."""
+    whole = hashlib.sha256()
     for part in _parts():
-        digest.update(hashlib.sha256(part).digest())
-    return digest.hexdigest()[:16]
+        whole.update(hashlib.sha256(part).digest())
+    return whole.hexdigest()[:16]
 
 
 def _parts() -> Iterator[bytes]:
@@ -100,52 +114,55 @@ def _parts() -> Iterator[bytes]:
 
 
 def read_mark() -> Mark | None:
-    """The mark of the database; None where it has none. Raises OtherBaselineError where it has tables without one."""
+    """The mark of the database; None where it has none. Raises OtherSchemaError where it has tables without one."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT to_regclass('schema_baseline') IS NULL, to_regclass('django_migrations') IS NULL"
-        )
+        cursor.execute("SELECT to_regclass('schema_level') IS NULL, to_regclass('django_migrations') IS NULL")
         unmarked, empty = cursor.fetchone()
         if unmarked and not empty:
-            raise OtherBaselineError
+            raise OtherSchemaError(BEFORE_1)
         if unmarked:
             return None
-        cursor.execute("SELECT baseline, complete FROM schema_baseline")
+        cursor.execute("SELECT level, programs_from, digest, complete FROM schema_level")
         return Mark(*cursor.fetchone())
 
 
 def refuse_other() -> Mark | None:
-    """The mark of the database, if it has one. Raises OtherBaselineError where it is that of another baseline."""
+    """The mark of the database, if it has one. Raises OtherSchemaError where these programs do not fit it."""
     mark = read_mark()
-    if mark is not None and mark.baseline != baseline():
-        raise OtherBaselineError
+    if mark is None:
+        return None
+    if mark.level > CURRENT.number and (mark.programs_from > CURRENT.number or not mark.complete):
+        raise OtherSchemaError(NEWER)
+    if mark.level == CURRENT.number and mark.digest != digest():
+        raise OtherSchemaError(CHANGED)
     return mark
 
 
 def is_complete() -> bool:
-    """Whether all is there that stands beside the tables. Raises OtherBaselineError."""
+    """Whether all is there that these programs need. Raises OtherSchemaError."""
     mark = refuse_other()
-    return mark is not None and mark.complete
+    return mark is not None and mark.is_current
 
 
-def begin() -> bool:
-    """Mark an empty database as one of this baseline; whether anything beside migrations is left to make.
+def begin() -> Mark:
+    """The mark of the database: an empty one gets that of this level, as one that is not complete.
 
-    Raises OtherBaselineError. A first start that was killed finds its mark, and goes on.
+    Raises OtherSchemaError. A first start that was killed finds its mark, and goes on.
     """
     mark = refuse_other()
     if mark is None:
+        mark = Mark(CURRENT.number, CURRENT.programs_from, digest(), complete=False)
         with transaction.atomic(), connection.cursor() as cursor:
             MigrationRecorder(connection).ensure_schema()
             cursor.execute(
-                "CREATE TABLE schema_baseline (baseline text PRIMARY KEY, complete boolean NOT NULL)"
+                "CREATE TABLE schema_level (level int PRIMARY KEY, programs_from int NOT NULL,"
+                " digest text NOT NULL, complete boolean NOT NULL)"
             )
-            cursor.execute("INSERT INTO schema_baseline VALUES (%s, false)", [baseline()])
+            cursor.execute("INSERT INTO schema_level VALUES (%s, %s, %s, false)", astuple(mark)[:3])
             cursor.execute(
-                "GRANT SELECT ON schema_baseline, django_migrations TO PUBLIC"
+                "GRANT SELECT ON schema_level, django_migrations TO PUBLIC"
             )  # to see how far it is
-        return True
-    return not mark.complete
+    return mark
 
 
 @contextmanager
@@ -185,7 +202,7 @@ def complete() -> None:
     Asked again, nothing changes.
     """
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE schema_baseline SET complete = true WHERE NOT complete")
+        cursor.execute("UPDATE schema_level SET complete = true WHERE NOT complete")
         if not cursor.rowcount:
             return
         admit()
@@ -197,17 +214,26 @@ def complete() -> None:
         )
 
 
+def raise_level() -> None:
+    """Say that a database of an earlier level has all of this one, once its migrations have run."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE schema_level SET level = %s, programs_from = %s, digest = %s WHERE complete AND level < %s",
+            [CURRENT.number, CURRENT.programs_from, digest(), CURRENT.number],
+        )
+
+
 def pending_migrations() -> list[str]:
-    """Names of what has not run, in order. Raises OtherBaselineError, and django.db.Error if nothing answers."""
+    """Names of what has not run, in order. Raises OtherSchemaError, and django.db.Error if nothing answers."""
     mark = refuse_other()
-    if mark is not None and mark.complete and _all_applied():
+    if mark is not None and mark.is_current and _all_applied():
         return []
     from django.db.migrations.executor import MigrationExecutor  # loads all of them
 
     executor = MigrationExecutor(connections[DEFAULT_DB_ALIAS])
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     pending = [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
-    if mark is None or not mark.complete:
+    if mark is None or not mark.is_current:
         pending.append(NOT_TABLES)
     return pending
 
@@ -252,7 +278,7 @@ class Refusal:
 def _refusal() -> Refusal | None:
     try:
         pending = pending_migrations()
-    except OtherBaselineError as error:
+    except OtherSchemaError as error:
         return Refusal(str(error))
     except Error as error:
         reason = str(error).strip().splitlines()[0]

@@ -3,7 +3,7 @@
 -- Whoever runs the machines: every row of every table, but neither the tables themselves nor what migrations keep.
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO clustertab_operator;
 GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO clustertab_operator;
-REVOKE INSERT, UPDATE, DELETE ON schema_baseline, django_migrations, audit_entry, audit_commit FROM clustertab_operator;
+REVOKE INSERT, UPDATE, DELETE ON schema_level, django_migrations, audit_entry, audit_commit FROM clustertab_operator;
 GRANT UPDATE (before, after, who) ON audit_entry TO clustertab_operator;  -- to erase people
 DO $$
 DECLARE

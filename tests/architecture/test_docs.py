@@ -121,7 +121,7 @@ def test_every_command_of_the_integrators_page_exists() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_line_could_be_typed(page: Path) -> None:
-    commands = {"demo", "test", "check", "bench", "lock", "audit", "pin", "baseline"} | {
+    commands = {"demo", "test", "check", "bench", "lock", "audit", "pin", "migration", "release"} | {
         f"manage {name}" for name in get_commands()
     }
     typed = re.findall(r"\./run (manage \w+|\w+)", page.read_text())

@@ -94,7 +94,7 @@ def test_a_step_is_over_when_it_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_sentence_for_people_stands_for_itself(tmp_path: Path) -> None:
-    """A database of another baseline, for one."""
+    """A database from before 1.0, for one."""
     code = "import sys; print('Begin with an empty home.', file=sys.stderr); sys.exit(2)"
     with a_child(tmp_path, code, reports=True) as child, pytest.raises(DemoError) as refusal:
         wait_for_step(child, "schema", patience=LONG)

@@ -19,7 +19,7 @@ import pytest
 from portal.dev.embedded.postgres import Postgres
 from portal.dev.embedded.redis import Redis
 from portal.env import ROOT
-from portal.ops.schema import AFRESH
+from portal.ops.schema import BEFORE_1
 from tests.integration.test_run_manage import environ, run
 
 PATIENCE = 500  # seconds; the first start makes the demonstration data
@@ -155,15 +155,15 @@ def test_a_port_in_use_is_one_sentence(demo: Demo) -> None:
     assert err == f"Port {demo.port} is in use; choose another with --port.\n"
 
 
-def test_a_database_of_another_baseline_is_the_demos_own_sentence_and_stays_as_it_is(demo: Demo) -> None:
+def test_a_database_from_before_1_0_is_the_demos_own_sentence_and_stays_as_it_is(demo: Demo) -> None:
     with Postgres(demo.home) as server, psycopg.connect(server.owner_url()) as connection:
         connection.execute("CREATE TABLE django_migrations (name text)")
     code, out, err = run(demo.home, "demo", "--port", str(demo.port))
     assert (code, out) == (2, "")
-    assert err.splitlines()[-1] == AFRESH
+    assert err.splitlines()[-1] == BEFORE_1
     assert "step" not in err
     code, out, err = run(demo.home, "manage", "show_invoices")
-    assert (code, out, err) == (3, "", f"{AFRESH}\n")
+    assert (code, out, err) == (3, "", f"{BEFORE_1}\n")
     with Postgres(demo.home) as server, psycopg.connect(server.owner_url()) as connection:
         assert connection.execute("SELECT * FROM django_migrations").fetchall() == []
 

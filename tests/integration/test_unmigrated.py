@@ -14,12 +14,19 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from portal.dev.embedded.postgres import Postgres
 from portal.env import ROOT
-from portal.ops.schema import OtherBaselineError, pending_migrations
+from portal.ops.schema import OtherSchemaError, pending_migrations
+from portal.schema.levels import CURRENT
 from tests.owner import as_owner
 
 PATIENCE = 400  # seconds
 CELERY = [sys.executable, "-m", "portal.celery_command"]
 MIGRATE = [sys.executable, "manage.py", "migrate", "-v0"]
+IMPATIENT = """
+from django.core.management import execute_from_command_line
+from portal.ops.management.commands import migrate
+migrate.TRIES, migrate.PAUSE = 2, 0
+execute_from_command_line(["manage.py", "migrate", "-v0"])
+"""
 PROCESSES = {
     "web": [sys.executable, "-m", "gunicorn", "--config", "deploy/gunicorn.conf.py"],
     "worker": [*CELERY, "worker"],
@@ -66,17 +73,53 @@ def test_case_092_tables_without_what_stands_beside_them_are_not_current() -> No
 
 
 @pytest.mark.django_db
-def test_a_database_of_another_baseline_is_refused_by_whatever_asks_for_its_schema() -> None:
-    mark(baseline="0123456789abcdef")
-    with pytest.raises(OtherBaselineError):
+def test_a_database_of_another_schema_is_refused_by_whatever_asks_for_it() -> None:
+    mark(digest="0123456789abcdef")
+    with pytest.raises(OtherSchemaError):
         pending_migrations()
     for form in ([], ["billing"], ["--plan"], ["--check"], ["billing", "--check"]):
         with pytest.raises(CommandError, match="start afresh with an empty database"):
             call_command("migrate", *form, verbosity=0)
     with as_owner() as cursor:
-        cursor.execute("DROP TABLE schema_baseline")  # as all were that were made before there was a mark
+        cursor.execute("DROP TABLE schema_level")  # as all were that were made before there was a mark
     with pytest.raises(CommandError, match="start afresh with an empty database"):
         call_command("migrate", verbosity=0)
+
+
+@pytest.mark.django_db
+def test_programs_run_over_a_later_schema_as_long_as_that_says_so() -> None:
+    mark(level=CURRENT.number + 2, programs_from=CURRENT.number, digest="0123456789abcdef")
+    assert pending_migrations() == []
+    mark(programs_from=CURRENT.number + 1)
+    with pytest.raises(OtherSchemaError, match="upgraded by a newer release"):
+        pending_migrations()
+    with pytest.raises(CommandError, match="upgraded by a newer release"):
+        call_command("migrate", verbosity=0)
+
+
+@pytest.mark.django_db
+def test_a_database_of_an_earlier_level_waits_for_migrate() -> None:
+    mark(level=CURRENT.number - 1, programs_from=0, digest="0123456789abcdef")
+    assert pending_migrations() == ["what stands beside the tables"]
+
+
+def test_an_upgrade_waits_for_no_table_longer_than_a_page_may(tmp_path: Path) -> None:
+    """Whoever holds one is named by the statement that the sentence says; what came before stays."""
+    with Postgres(tmp_path, volatile=True) as server:
+        environ = environment_of(server, tmp_path)
+        subprocess.run(MIGRATE, env=environ, cwd=ROOT, check=True, capture_output=True)
+        with psycopg.connect(server.owner_url()) as holder:
+            holder.execute("UPDATE schema_level SET level = level - 1, programs_from = 0")
+            holder.commit()
+            holder.execute("LOCK TABLE schema_level IN EXCLUSIVE MODE")
+            impatient = [sys.executable, "-c", IMPATIENT]
+            refused = subprocess.run(
+                impatient, env=environ, cwd=ROOT, capture_output=True, text=True, check=False
+            )
+            assert refused.returncode == 1
+            assert "Another session holds a table that this upgrade changes" in refused.stderr
+            assert "Traceback" not in refused.stderr
+        subprocess.run(MIGRATE, env=environ, cwd=ROOT, check=True, capture_output=True)
 
 
 @pytest.mark.parametrize("killed_after", ["the mark", "some tables", "all tables"])
@@ -100,7 +143,7 @@ def test_a_first_start_that_was_killed_is_finished_by_the_next(killed_after: str
             subprocess.run([*MIGRATE, *form], env=environ, cwd=ROOT, check=True, capture_output=True)
         with psycopg.connect(server.url()) as reader:
             laws = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'audit_%' OR tgname LIKE 'pgtrigger_%'"
-            assert reader.execute("SELECT complete FROM schema_baseline").fetchall() == [(True,)]
+            assert reader.execute("SELECT complete FROM schema_level").fetchall() == [(True,)]
             assert (reader.execute(laws).fetchone() or (0,))[0] > 100
 
 
@@ -115,7 +158,7 @@ def test_two_migrations_at_once_make_one_schema(tmp_path: Path) -> None:
         ends = [(process.communicate(timeout=PATIENCE)[1], process.returncode) for process in both]
         assert ends == [("", 0), ("", 0)]
         with psycopg.connect(server.url()) as reader:
-            assert reader.execute("SELECT complete FROM schema_baseline").fetchall() == [(True,)]
+            assert reader.execute("SELECT complete FROM schema_level").fetchall() == [(True,)]
 
 
 def test_another_login_is_let_in_by_the_next_migration(tmp_path: Path) -> None:
@@ -145,8 +188,8 @@ def environment_of(server: Postgres, home: Path) -> dict[str, str]:
     }
 
 
-def mark(**columns: str | bool) -> None:
+def mark(**columns: str | int) -> None:
     """Change what the database says of its schema."""
     with as_owner() as cursor:
         for column, value in columns.items():
-            cursor.execute(f"UPDATE schema_baseline SET {column} = %s", [value])
+            cursor.execute(f"UPDATE schema_level SET {column} = %s", [value])

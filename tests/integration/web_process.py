@@ -22,6 +22,9 @@ GUNICORN = [sys.executable, "-m", "gunicorn", "--config", "deploy/gunicorn.conf.
 class WebProcess:
     """`with WebProcess(database_url, tmp_path) as web: … web.url`. It can be killed and started again."""
 
+    code = ROOT
+    """The directory of the program: this one, or an earlier release."""
+
     def __init__(self, database_url: str, home: Path, **variables: str) -> None:
         self.port = a_free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -40,14 +43,14 @@ class WebProcess:
     def start(self) -> None:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                GUNICORN, env=self._environ, cwd=ROOT, stdout=log, stderr=log, start_new_session=True
+                GUNICORN, env=self._environ, cwd=self.code, stdout=log, stderr=log, start_new_session=True
             )
         until(self._answers, seconds=120)
 
     def collect(self) -> None:
         """The files that pages load, which the API does without."""
         command = [sys.executable, "manage.py", "collectstatic", "--noinput", "-v0"]
-        subprocess.run(command, env=self._environ, cwd=ROOT, check=True)
+        subprocess.run(command, env=self._environ, cwd=self.code, check=True)
 
     def _answers(self) -> bool:
         assert self._process is not None

@@ -97,7 +97,7 @@ def _ended(dice: random.Random, number: int, account: str) -> UsageFact:
 
 def _vacuum() -> None:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT tableowner FROM pg_tables WHERE tablename = 'schema_baseline'")
+        cursor.execute("SELECT tableowner FROM pg_tables WHERE tablename = 'schema_level'")
         cursor.execute(f'SET ROLE "{cursor.fetchone()[0]}"')
         cursor.execute("VACUUM ANALYZE")
         cursor.execute("RESET ROLE")

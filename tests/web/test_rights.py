@@ -60,7 +60,7 @@ def test_the_login_of_everything_owns_nothing_and_changes_no_table() -> None:
         "DROP POLICY billing_invoice_of_tenant ON billing_invoice",
         "TRUNCATE billing_payment CASCADE",
         "CREATE TABLE mine ()",
-        "UPDATE schema_baseline SET complete = false",
+        "UPDATE schema_level SET complete = false",
     ):
         with pytest.raises(ProgrammingError), transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(statement)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -57,9 +57,11 @@ TRIGGERS = (("insert", "NEW TABLE AS new_rows"), ("delete", "OLD TABLE AS old_ro
             ("update", "OLD TABLE AS old_rows NEW TABLE AS new_rows"))  # fmt: skip
 
 
-def statements() -> Iterator[str]:
-    """The SQL that has the tracked tables write their history; for a database that has `audit.sql`."""
+def statements(only: Collection[str] | None = None) -> Iterator[str]:
+    """The SQL that has tracked tables write their history, all or these; for a database that has `audit.sql`."""
     for tracked in sorted(TRACKED, key=lambda entry: entry.table):
+        if only is not None and tracked.table not in only:
+            continue
         excluded = "{" + ",".join(sorted(tracked.columns(tracked.exclude))) + "}"
         for operation, tables in TRIGGERS:
             yield (

@@ -23,11 +23,11 @@ def main() -> None:
     report = sys.stdout
     with redirect_stdout(sys.stderr):
         django.setup()
-        from portal.ops.schema import OtherBaselineError  # needs the applications
+        from portal.ops.schema import OtherSchemaError  # needs the applications
 
         try:
             migrate(settings.ENV.home, verbosity=1)
-        except OtherBaselineError as refusal:
+        except OtherSchemaError as refusal:
             sys.stderr.write(f"{refusal}\n")
             sys.exit(REFUSAL)
         _report(report.fileno(), SCHEMA)
