@@ -27,6 +27,7 @@ from portal.dev.embedded.redis import Redis
 from portal.dev.releases import RELEASES
 from portal.env import ROOT
 from tests.integration.slurm_lab import until
+from tests.integration.test_outbox_worker import kill
 from tests.integration.web_process import WebProcess
 
 pytestmark = [pytest.mark.peers, pytest.mark.one_attempt]
@@ -120,15 +121,17 @@ def jobs(file: Path, *, day: int, count: int = 40) -> Path:
 
 @contextmanager
 def worker(code: Path, environ: dict[str, str], log: Path) -> Iterator[None]:
-    command = [PYTHON, "-m", "portal.celery_command", "worker", "--without-gossip", "--without-mingle"]
+    """With its scheduler inside; whatever is left of it is killed."""
+    command = [PYTHON, "-m", "portal.celery_command", "worker", "--beat", "--concurrency", "1"]
     with log.open("ab") as output:
-        process = subprocess.Popen(command, cwd=code, env=environ, stdout=output, stderr=output)
+        process = subprocess.Popen(
+            command, cwd=code, env=environ, stdout=output, stderr=output, start_new_session=True
+        )
     try:
         yield
         assert process.poll() is None, log.read_text()[-3000:]
     finally:
-        process.kill()
-        process.wait()
+        kill(process)
 
 
 @contextmanager
