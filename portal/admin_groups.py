@@ -65,7 +65,7 @@ GROUPS = (
         "invoices",
         "Invoices and closes",
         "What was invoiced, by whom and with which tax; invoices are credited, voided and written off, never edited.",
-        (("operator_close", "Month-end close"),),
+        (("operator_close", "Month-end close"), ("operator_sealed_months", "Sealed months")),
         _named(
             "billing.Invoice billing.ManualLine billing.PendingApproval billing.ApprovalLimit billing.Seller "
             "billing.TaxRate billing.CloseProof billing.MonthProof"

@@ -41,6 +41,7 @@ class Waiting:
     reviews: int  # payments whose outcome is not known
     sign_ups: int
     departures: int
+    damaged_months: int  # sealed, with files that are missing or changed
 
 
 @dataclass(frozen=True, slots=True)

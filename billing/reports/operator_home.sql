@@ -9,7 +9,8 @@ SELECT (SELECT count(*) FROM clusters_quarantined WHERE resolved_at IS NULL),
        (SELECT count(*) FROM billing_difference WHERE resolved_at IS NULL),
        (SELECT count(*) FROM billing_paymentattempt WHERE state = 'needs_review'),
        (SELECT count(*) FROM billing_signup WHERE state = 'approval'),
-       (SELECT count(*) FROM billing_departure WHERE withdrawn_at IS NULL AND ended_at IS NULL)
+       (SELECT count(*) FROM billing_departure WHERE withdrawn_at IS NULL AND ended_at IS NULL),
+       (SELECT count(*) FROM billing_sealedmonth WHERE damages <> '{}')
 
 -- name: REVENUE
 -- (currency, share_den, this month, the same days of the one before, all of that): Σ units × unit price. Each tenant's days

@@ -88,7 +88,15 @@ OPERATORS_CODE = (
         "plan_labels",
         "plan_templates",
     ),
-    *("receivables", "reconciliation", "statement_upload", "support_views", "tenant_acts", "tenant_credit"),
+    *(
+        "receivables",
+        "reconciliation",
+        "sealed_months",
+        "statement_upload",
+        "support_views",
+        "tenant_acts",
+        "tenant_credit",
+    ),
     *(
         "tenant_notes",
         "tenant_plan",

@@ -29,6 +29,7 @@ from portal.locales import ENGLISH, current, locale
 
 TINY = 6  # decimals of what is too small for its currency's own
 NOTHING = "–"
+THOUSAND = 1000
 UTC_ZONE = ZoneInfo("UTC")
 DAYS = 1_500  # days whose names are remembered
 COUNTED = {
@@ -144,6 +145,16 @@ def whole(number: int) -> str:
 def counted(number: int, noun: str) -> str:
     """`1 job`, `1,204 jobs`; of the nouns in `portal.web.nouns`."""
     return f"{whole(number)} {ngettext(noun, f'{noun}s', number)}"
+
+
+def size(count: int) -> str:
+    """Of a file: `817 B`, `4.2 MB`, in steps of a thousand."""
+    value, unit = Fraction(count), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < THOUSAND:
+            break
+        value, unit = value / THOUSAND, larger
+    return f"{localized(rounded_text(value, 1))} {unit}"
 
 
 def plain(value: Fraction) -> str:

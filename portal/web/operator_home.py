@@ -219,6 +219,13 @@ def _counted_tasks(waiting: Waiting, owed: list[Receivables]) -> Iterator[Task]:
             ),
             _("Resolve"), reverse("operator_reconciliation"),
         ),
+        (
+            waiting.damaged_months, "late", _("Sealed months"),
+            lambda count: _("Files of {months} are missing or changed: bring them back from a copy.").format(
+                months=say.counted(count, "month")
+            ),
+            _("See which"), reverse("operator_sealed_months"),
+        ),
     ]  # fmt: skip
     for count, tone, title, text, act, url in parts:
         if count:

@@ -37,6 +37,7 @@ Area = Literal[
     "reports",
     "quarantine",
     "reconciliation",
+    "sealed_months",
     "operators",
     "operator_budgets",
     "brand",

@@ -82,6 +82,7 @@ from portal.web.receivables import receivables
 from portal.web.reconciliation import reconciliation
 from portal.web.reports import reports, reports_csv
 from portal.web.saved_card import confirm, pay_open, pay_saved
+from portal.web.sealed_months import sealed_months
 from portal.web.search import operator_search, tenant_search
 from portal.web.served_models import operator_models
 from portal.web.sign_up import sign_up
@@ -279,6 +280,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/quarantine/<int:row>/retry/", retry_row, name="operator_retry"),
     path("operator/unassigned/", unassigned, name="operator_unassigned"),
     path("operator/quarantine/", quarantine, name="operator_quarantine"),
+    path("operator/sealed-months/", sealed_months, name="operator_sealed_months"),
     path("operator/reconciliation/", reconciliation, name="operator_reconciliation"),
     path("operator/reconciliation/payouts/<str:payout>/", payout, name="operator_payout"),
     path("operator/reconciliation/payouts/<str:payout>/csv", payout_csv, name="operator_payout_csv"),

@@ -48,7 +48,7 @@ OURS = (
     *("clustertab_webhooks_failing", "clustertab_webhooks_given_up"),
     *("clustertab_outbox_waiting", "clustertab_outbox_failed", "clustertab_outbox_oldest_seconds"),
     *("clustertab_metrics_part_failed", "clustertab_broker_up", "clustertab_queue_messages"),
-    *("clustertab_requests_total", "clustertab_unclosed_period_seconds"),
+    *("clustertab_requests_total", "clustertab_unclosed_period_seconds", "clustertab_sealed_files_damaged"),
 )
 """All metrics that a site without a key of Stripe tells."""
 REPLICA = ("clustertab_replica_up", "clustertab_replica_lag_seconds")
@@ -185,6 +185,7 @@ def test_the_alerts_go_off_for_what_is_wrong(served: LiveServer, pushed_lab: Lab
     quiet = {"ClusterTabDown", "ClusterTabMetricsIncomplete", "ClusterTabOutboxStuck", "ClusterTabUnassigned"}
     quiet |= {"ClusterTabBooksDiffer", "ClusterTabNotReconciled", "ClusterTabWatermarkInTheFuture"}
     quiet |= {
+        "ClusterTabSealedFilesDamaged",
         "ClusterTabWebhooksLate",
         "ClusterTabFreshnessMissed",
         "ClusterTabWebhooksMissed",

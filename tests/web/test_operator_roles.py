@@ -24,6 +24,7 @@ ACTS = {
     "/operator/receivables/": Right.PAYMENTS,
     "/operator/bank-transfers/": Right.PAYMENTS,
     "/operator/reconciliation/": Right.PAYMENTS,
+    "/operator/sealed-months/": Right.CLOSES,
     "/operator/plan-editor/": Right.PLANS,
     "/operator/clusters/gpu1/": Right.CLUSTERS,
     "/operator/clusters/gpu1/nodes/": Right.JOBS,

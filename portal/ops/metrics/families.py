@@ -12,7 +12,7 @@ from django.db import DatabaseError
 from django.db.models import Min
 from prometheus_client.core import Metric
 
-from billing.models import BillingPeriod
+from billing.models import BillingPeriod, SealedMonth
 from billing.payments import gateway_access
 from billing.queries import gateway_reconciliation, spending
 from billing.rules.money import Money
@@ -51,6 +51,7 @@ def families(*, moment: datetime, most: int) -> Iterator[Metric]:
         "webhooks": lambda: _webhooks(moment),
         "reconciliation": lambda: _books(moment),
         "closes": lambda: [_closes(moment)],
+        "sealed months": lambda: [_sealed_months()],
     }
     failed: dict[Labels, int] = {}
     for name, part in parts.items():
@@ -242,6 +243,17 @@ def _books(moment: datetime) -> Iterator[Metric]:
         "Seconds since the payment service's books were last compared with ours; +Inf where they never were.",
         "service",
         [("stripe", passed)],
+    )
+
+
+def _sealed_months() -> Metric:
+    """The files were looked at by a worker, at night: a web server need not see their directory."""
+    damaged = SealedMonth.objects.exclude(damages=[]).order_by("month")
+    return gauge(
+        "clustertab_sealed_files_damaged",
+        "Files of the sealed month that are missing or changed, up to ten.",
+        ("month",),
+        [((str(row),), len(row.damages)) for row in damaged],
     )
 
 

@@ -1,0 +1,78 @@
+"""What the page and the API show of sealed months: their states, sizes, who sealed them, and what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from billing.models import MonthProof, SealedMonth, SealRun
+from billing.sealed_months import readiness, seal_runs, summary
+from billing.sealed_months.errors import SealError
+from billing.sealed_months.readiness import MonthState
+from portal.core.audit.models import AuditEntry
+
+
+@dataclass(frozen=True, slots=True)
+class MonthRow:
+    """A UTC month with usage records; of one that is not sealed, the files are none and the records those of its proof.
+
+    `name`: damaged, sealed, changed (since it was sealed), ready, unproved (sealing proves it first), or blocked.
+    """
+
+    month: date
+    name: str
+    changed_at: datetime
+    records: int
+    files: int
+    bytes: int
+    sealed_at: datetime | None
+    sealed_by: str
+    checked_at: datetime | None
+    damages: Sequence[str]
+    blockers: Sequence[SealError]
+
+
+def list_rows(*, moment: datetime, quiet_months: int) -> list[MonthRow]:
+    """Every month that has records, the newest first."""
+    states = readiness.list_months(moment=moment, quiet_months=quiet_months)
+    proved = dict(MonthProof.objects.values_list("month", "records"))
+    sealers = _sealers()
+    rows = []
+    for state in states:
+        row, sizes = state.sealed, summary.sizes(state.sealed)
+        rows.append(
+            MonthRow(
+                month=state.month,
+                name=_name(state),
+                changed_at=state.changed_at,
+                records=sizes["records"] if row else proved.get(state.month, 0),
+                files=sizes["files"],
+                bytes=sizes["bytes"],
+                sealed_at=row.sealed_at if row else None,
+                sealed_by=sealers.get(row.pk, "") if row else "",
+                checked_at=row.checked_at if row else None,
+                damages=row.damages if row else (),
+                blockers=state.blockers,
+            )
+        )
+    return rows
+
+
+def ended_runs(limit: int) -> list[SealRun]:
+    """The newest first."""
+    return list(SealRun.objects.filter(ended_at__isnull=False).order_by("-pk")[:limit])
+
+
+def _name(state: MonthState) -> str:
+    if state.sealed is not None:
+        return "damaged" if state.sealed.damages else "changed" if state.changed else "sealed"
+    if state.is_ready:
+        return "ready"
+    return "unproved" if seal_runs.may_be_requested(state) else "blocked"
+
+
+def _sealers() -> dict[int, str]:
+    """By the number of a sealed month, who sealed it, from the history."""
+    entries = AuditEntry.objects.of_table(SealedMonth).filter(operation="insert")
+    return {int(key): who for key, who in entries.values_list("key", "who")}

@@ -1,0 +1,184 @@
+"""Op's page of sealed months: what may be sealed, in words and figures; asking first; who asked, and how far it is."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from billing.models import SealedMonth, SealKind, SealRun
+from billing.proof import checks
+from billing.sealed_months import file_checks, seal_runs
+from portal.core.audit.models import AuditEntry
+from portal.core.tenants.models import User
+from portal.ops.metrics.families import families
+from tests import builders
+from tests.builders import at
+from tests.sealed_march import MARCH, NOW, enter_march, sealed
+from tests.web.clock import stand_at
+from tests.web.house import page, signed_in
+from tests.web.test_overview import words
+
+pytestmark = pytest.mark.django_db
+PAGE = "/operator/sealed-months/"
+
+
+@pytest.fixture(autouse=True)
+def directory(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    settings.CLUSTERTAB_SEALED_MONTHS = tmp_path / "sealed"
+    stand_at(monkeypatch, "2031-06-01 02:00", of="portal.web.sealed_months")
+    return tmp_path / "sealed"
+
+
+@pytest.fixture
+def op() -> User:
+    return builders.an_operator("op@lab.example")
+
+
+@pytest.fixture
+def march() -> None:
+    enter_march()
+    checks.prove(moment=NOW)
+
+
+def send(op: User, **fields: str) -> str:
+    return words(signed_in(op).post(PAGE, fields, follow=True).content.decode())
+
+
+def work(moment: datetime = NOW) -> None:
+    seal_runs.perform_next(clock=lambda: moment)
+
+
+def test_a_month_is_sealed_once_op_has_read_what_that_does_and_a_worker_has_done_it(
+    march: None, op: User
+) -> None:
+    assert "March 2026 Ready 4" in words(page(op, PAGE))
+    asks = send(op, act="seal", month="2026-03")
+    assert (
+        "Seal March 2026? 4 usage records are written to files, read back and compared with the ledger"
+        in asks
+    )
+    assert not SealRun.objects.exists()
+    assert "Sealing March 2026: waiting for a worker." in send(
+        op, act="seal", month="2026-03", confirmed="yes"
+    )
+    assert 'hx-trigger="every 3s"' in page(op, PAGE)
+    assert send(op, act="seal", month="2026-03", confirmed="yes")
+    assert SealRun.objects.count() == 1
+    work()
+    text = words(page(op, PAGE))
+    size = sum(SealedMonth.objects.get().files.values_list("bytes", flat=True))
+    assert (
+        f"March 2026 Sealed 4 6 {size / 1000:.1f} kB {size / 4:,.0f} B 1 Jun 2031, 02:00 op@lab.example"
+        in text
+    )
+    assert 'value="seal"' not in page(op, PAGE)
+    assert "Seal, 2026-03 Done op@lab.example 1 Jun 2031, 02:00" in text
+    assert "every 3s" not in page(op, PAGE)
+    assert {entry.who for entry in AuditEntry.objects.of_table(SealedMonth)} == {"op@lab.example"}
+
+
+def test_a_worker_at_it_shows_and_htmx_gets_the_part_alone(march: None, op: User) -> None:
+    run = seal_runs.request_run(month=MARCH, kind=SealKind.SEAL, by="op@lab.example", moment=NOW)
+    SealRun.objects.filter(pk=run.pk).update(started_at=NOW)
+    assert 'value="seal"' not in page(op, PAGE)  # of a month that is under way
+    browser = signed_in(op)
+    part = browser.get(f"{PAGE}?run={run.pk}", headers={"HX-Request": "true"}).content.decode()
+    assert "Sealing March 2026 since 1 Jun 2031, 02:00." in words(part)
+    assert "<html" not in part
+    work()
+    ended = browser.get(f"{PAGE}?run={run.pk}", headers={"HX-Request": "true"})
+    assert (ended.status_code, ended.headers["HX-Refresh"]) == (204, "true")
+
+
+def test_all_that_are_ready_are_sealed_by_one_button(march: None, op: User) -> None:
+    assert "Seal 1 ready month" in words(page(op, PAGE))
+    asks = send(op, act="ready")
+    assert "Seal 1 month? March 2026: 4 usage records." in asks
+    assert "Requested for 1 month." in send(op, act="ready", confirmed="yes")
+    work()
+    assert SealedMonth.objects.get().month == MARCH
+
+
+def test_unsealing_says_what_it_reads_and_deletes(march: None, op: User, directory: Path) -> None:
+    sealed()
+    asks = send(op, act="unseal", month="2026-03")
+    assert "Unseal March 2026? 6 files of" in asks
+    assert "the files are deleted" in asks
+    assert SealedMonth.objects.exists()
+    send(op, act="unseal", month="2026-03", confirmed="yes")
+    work()
+    assert not SealedMonth.objects.exists()
+    assert "March 2026 Ready 4" in words(page(op, PAGE))
+
+
+def test_what_stands_in_the_way_is_said_in_words_and_cannot_be_asked_for(
+    march: None, op: User, settings: Any
+) -> None:
+    settings.CLUSTERTAB_SEAL_AFTER_MONTHS = 18
+    text = words(page(op, PAGE))
+    assert (
+        "March 2026 Not yet It was changed last on 2030-01-01: it may be sealed 18 months after that." in text
+    )
+    assert 'value="seal"' not in page(op, PAGE)
+    refused = send(op, act="seal", month="2026-03", confirmed="yes")
+    assert refused.count("It was changed last on 2030-01-01") == 2  # as a message, too
+    assert not SealRun.objects.exists()
+    assert "There is nothing" not in send(op, act="unseal", month="2026-03", confirmed="yes")
+    assert not SealRun.objects.exists()
+
+
+def test_a_month_that_was_not_proved_yet_may_be_sealed_which_proves_it(op: User) -> None:
+    enter_march()
+    assert "March 2026 Not proved" in words(page(op, PAGE))
+    send(op, act="seal", month="2026-03", confirmed="yes")
+    work()
+    assert "March 2026 Sealed 4" in words(page(op, PAGE))
+
+
+def test_a_file_that_the_night_missed_is_named_until_it_is_brought_back_and_checked(
+    march: None, op: User, directory: Path
+) -> None:
+    sealed()
+    path = directory / "2026-03" / "records.parquet"
+    content = path.read_bytes()
+    path.unlink()
+    file_checks.check_at_night(moment=at("2031-06-02 00:10"))
+    text = words(page(op, PAGE))
+    assert "March 2026 Files damaged 2026-03/records.parquet is missing" in text
+    assert "files checked 2 Jun 2031, 00:10" in text
+    assert "Files of 1 month are missing or changed: bring them back" in words(page(op, "/operator/"))
+    (metric,) = [one for one in families(moment=NOW, most=9) if one.name == "clustertab_sealed_files_damaged"]
+    assert [(one.labels, one.value) for one in metric.samples] == [({"month": "2026-03"}, 1)]
+    send(op, act="unseal", month="2026-03", confirmed="yes")
+    work()
+    assert (
+        "Unseal, 2026-03 Failed 2026-03/records.parquet is missing: bring that file back from a copy"
+        in words(page(op, PAGE))
+    )
+    path.write_bytes(content)
+    send(op, act="check", month="2026-03")
+    work()
+    assert "March 2026 Sealed 4" in words(page(op, PAGE))
+
+
+def test_without_a_directory_the_page_names_the_setting_and_offers_nothing(
+    march: None, op: User, settings: Any
+) -> None:
+    settings.CLUSTERTAB_SEALED_MONTHS = None
+    html = page(op, PAGE)
+    assert "To seal months, set SEALED_MONTHS_DIRECTORY to a directory that lasts and is backed up" in words(
+        html
+    )
+    assert 'value="seal"' not in html
+    assert 'value="ready"' not in html
+    assert "SEALED_MONTHS_DIRECTORY is not set" in send(op, act="ready", confirmed="yes")
+
+
+def test_before_there_is_usage_the_page_says_so_and_nonsense_is_404(op: User) -> None:
+    assert "No usage yet" in words(page(op, PAGE))
+    for fields in ({"act": "drop"}, {"act": "seal", "month": "2026-13"}, {"act": "seal", "month": ""}):
+        assert signed_in(op).post(PAGE, fields).status_code == 404
+    assert "2026-02 has no usage records" in send(op, act="seal", month="2026-02", confirmed="yes")
