@@ -224,6 +224,7 @@ ADDRESSES = (
     _operating("closes/<str:name>"),
     _operating("closes/<str:name>/results"),
     _operating("approvals"),
+    _operating("sealed-months"),
     Address("GET", "proof", "", "ops:read", query="?period=2026-03"),
     _writing("POST", "tenants", "tenants:write", 400),  # what it says is nothing
     _writing("PUT", "tenants/<str:name>", "tenants:write", 200, '{"name":"Vision Lab"}'),
@@ -266,6 +267,7 @@ ADDRESSES = (
     Address("GET", "history", "", "audit:read"),
     _writing("POST", "tenants/<str:name>/keys", "tenants:write", 400),
     _writing("POST", "closes", "closes:write", 400),
+    _writing("POST", "sealed-months", "closes:write", 400),
     _writing("POST", "approvals/<str:name>/decisions", "closes:write", 400),
     _operating("operations/<str:name>"),
     _operating("pulls/<str:name>"),

@@ -18,6 +18,8 @@ from billing.models import (
     FailureRule,
     PaymentLink,
     PendingApproval,
+    SealedFile,
+    SealedMonth,
     ServiceCredit,
     WasteFinding,
     WasteRule,
@@ -30,6 +32,7 @@ from billing.wallets import grants, wallet_holds
 from clusters import meters
 from clusters.models import Cluster
 from portal.api import identifiers, keys
+from portal.core.audit import acting_as
 from portal.core.tenants import invitations, ownership
 from portal.core.tenants.models import Role
 from portal.core.webhooks import deliveries
@@ -143,6 +146,7 @@ def a_world_of_examples() -> Iterator[World]:
             identifiers.write("wst", 1): identifiers.write("wst", idle),
             identifiers.write("svc", 1): identifiers.write("svc", failed),
         }
+        _sealed_march(moment)
         _choices_of_plans(house, moment)
         ann, op = a_key(house.ann, house.vision), a_key(house.op, None)
         yield World(house, Door(ann.secret), Door(op.secret), real)
@@ -176,6 +180,17 @@ def _april(house: House) -> None:
     )
     april = house.vision.periods.get(start=builders.at("2026-04-01"))
     PendingApproval.objects.update(period=april)
+
+
+def _sealed_march(moment: datetime) -> None:
+    with acting_as("op@cluster.example"):
+        month = SealedMonth.objects.create(
+            month=date(2026, 3, 1), sealed_at=moment, changed_at=moment, checked_at=moment
+        )
+    for kind, size in (("records", 92_480_112), ("jobs", 128_310_774)):
+        SealedFile.objects.create(
+            month=month, kind=kind, bytes=size, rows=3_120_400, sha256="0" * 64, rows_sha256="0" * 64, sums=[]
+        )
 
 
 def _an_idle_job(house: House, moment: datetime) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,8 +35,9 @@ APART = (BY_CARD, E_INVOICE)
 
 
 @pytest.fixture(autouse=True)
-def _clock(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+def _clock(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> None:
     settings.CLUSTERTAB_SENDS_MAIL, settings.PORTAL_URL = True, "https://portal.example"
+    settings.CLUSTERTAB_SEALED_MONTHS = tmp_path
     cache.clear()
     stand_at(monkeypatch, TODAY, of="portal.api.views")
     for limit in ("REQUESTS", "WRITES"):

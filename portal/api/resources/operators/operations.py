@@ -8,7 +8,7 @@ from typing import Any
 from django.http import HttpResponse
 from rest_framework import serializers
 
-from billing.models import CloseRun
+from billing.models import CloseRun, SealRun
 from clusters.models import Pull, UsageFile
 from portal.api import identifiers
 from portal.api.answers import as_json
@@ -85,15 +85,28 @@ def of_file(file: UsageFile) -> dict[str, Any]:
     }
 
 
+def of_seal_run(run: SealRun) -> dict[str, Any]:
+    """A month that is sealed, unsealed or checked."""
+    state = FAILED if run.error else SUCCEEDED if run.ended_at else RUNNING if run.started_at else WAITING
+    return {
+        "id": identifiers.write("seal", run.pk),
+        "state": state,
+        "progress": {"done": int(state == SUCCEEDED), "total": 1},
+        "result": "/api/v1/sealed-months" if state == SUCCEEDED else None,
+        "problem": {"title": "It was not done", "detail": run.error} if run.error else None,
+    }
+
+
 KINDS: Mapping[str, Callable[[int], dict[str, Any]]] = {
     "close": lambda pk: of_close(CloseRun.objects.get(pk=pk)),
     "file": lambda pk: of_file(UsageFile.objects.select_related("pull").get(pk=pk)),
+    "seal": lambda pk: of_seal_run(SealRun.objects.get(pk=pk)),
     "pull": lambda pk: of_pull(Pull.objects.get(pk=pk)),
 }
 
 
 class Operations(OperatorEndpoint):
-    """How far long work is: a close, a preview, the reading of a cluster or a file."""
+    """How far long work is: a close, a preview, the reading of a cluster or a file, the sealing of a month."""
 
     serializer = OperationSerializer
 
