@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from clusters import absent_records
 from clusters.connectors.base import UsageFact
 from clusters.models import Cluster, UsageRecord
 
@@ -52,7 +53,8 @@ def newest(facts: Iterable[UsageFact]) -> dict[str, RecordedUsage]:
 
 
 def differences(cluster: Cluster, read: dict[str, RecordedUsage]) -> list[Difference]:
-    """In the order of the source. One query."""
+    """In the order of the source. Two queries. Raises RowsInFilesError where records of it are in no table."""
+    absent_records.refuse_keys(cluster.pk, read)
     recorded = _recorded(cluster, list(read))
     return [
         Difference(usage, recorded.get(key))

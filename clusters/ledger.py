@@ -16,7 +16,7 @@ from typing import Any
 
 from django.db import connection
 
-from clusters import temp_tables
+from clusters import absent_records, temp_tables
 from clusters.connectors.base import BadRow, UsageFact
 from clusters.models import Cluster, Pull
 from clusters.partitions import of_partition
@@ -36,6 +36,7 @@ class Stored:
     revised: int = 0
     quarantined: int = 0
     utilisation: StoredHours = field(default_factory=StoredHours)  # hours of utilisation beside the rows
+    refused: tuple[BadRow, ...] = ()  # of the quarantined, what stands in files that cannot be read
 
     def __add__(self, other: Stored) -> Stored:
         return Stored(
@@ -44,6 +45,7 @@ class Stored:
             self.revised + other.revised,
             self.quarantined + other.quarantined,
             self.utilisation + other.utilisation,
+            (*self.refused, *other.refused),
         )
 
     @property
@@ -76,14 +78,29 @@ def store(
         rounds = _stage(cursor, facts, _accounts(cursor, cluster, {fact.account for fact in facts}))
         cursor.execute(sql.MONTHS, {"cluster": cluster.pk, "moment": moment})
         partitions: list[tuple[int, str]] = cursor.fetchall()
+        refused = absent_records.settle(
+            cursor,
+            cluster_id=cluster.pk,
+            months=[month for month, _ in partitions],
+            rounds=rounds,
+            moment=moment,
+            marks=marks,
+        )
+        refusals = absent_records.refusals(facts, refused)
         new = revised = 0
         if rounds > 1:
             _of_months(cursor, sql.DROP_REPEATED_HISTORY, partitions, {"cluster": cluster.pk})
         for turn in range(1, rounds + 1):
             added, changed = _merge(cursor, cluster, partitions, turn, moment, marks)
             new, revised = new + added, revised + changed
-        _quarantine(cursor, cluster, bad, source=source, moment=moment)
-    return Stored(new, len(facts) - new - revised, revised, len(bad))
+        _quarantine(cursor, cluster, [*bad, *refusals], source=source, moment=moment)
+    return Stored(
+        new,
+        len(facts) - len(refusals) - new - revised,
+        revised,
+        len(bad) + len(refusals),
+        refused=tuple(refusals),
+    )
 
 
 def finish(

@@ -34,6 +34,12 @@ CREATE TEMP TABLE IF NOT EXISTS usage_input (
     billing bigint NOT NULL, meter text NOT NULL, quantity bigint, fresh boolean NOT NULL
 ) ON COMMIT DELETE ROWS
 
+-- name: ABSENT
+-- usage_absent: records of staged facts whose month is in no table, as the archive has them. Filled by
+--     billing.sealed_months, read by clusters.absent_records.
+CREATE TEMP TABLE IF NOT EXISTS usage_absent (LIKE clusters_usagerecord) ON COMMIT DELETE ROWS;
+CREATE INDEX IF NOT EXISTS usage_absent_key ON usage_absent (cluster_id, source_key)
+
 -- name: UTILISATION
 -- utilisation_stage: hours of telemetry by the key of their run, and its record once it is found. Filled and read by clusters.utilisation.
 -- utilisation_job: hours of telemetry by the number of their job. Filled and read by clusters.utilisation.

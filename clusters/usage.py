@@ -18,7 +18,7 @@ from django.db import connection
 from django.db.models import Count, Q
 from msgspec import structs
 
-from clusters import temp_tables
+from clusters import absent_records, temp_tables
 from clusters.connectors.base import UsageFact
 from clusters.models import Account, Cluster, UsageRecord
 from portal.sql_files import Statements
@@ -123,7 +123,8 @@ def supposed_values(account_id: int, run: UsageFact) -> dict[str, Any]:
 def slices_of_window(
     account_ids: Sequence[int], *, since: int, until: int, size: int = SLICE
 ) -> list[tuple[int, int]]:
-    """As `slices`, of the records that `load_window` loads."""
+    """As `slices`, of the records that `load_window` loads. Raises RowsInFilesError where some are in no table."""
+    absent_records.refuse_between(since, until)
     values: dict[str, Any] = {"accounts": list(account_ids), "size": size, "since": since, "until": until}
     with connection.cursor() as cursor:
         cursor.execute(sql.BORDERS_OF_WINDOW, values)

@@ -20,8 +20,10 @@ UPDATE utilisation_stage s SET record_id = (
 ) WHERE s.key_month = %(month)s
 
 -- name: FIND_HELD
+-- A record that stands in files alone is not known here, as one whose key says its month.
 UPDATE utilisation_stage s SET record_id = (
-    SELECT k.record_id FROM clusters_usagekey k WHERE k.cluster_id = %(cluster)s AND k.source_key = s.source_key
+    SELECT r.id FROM clusters_usagekey k JOIN clusters_usagerecord r ON r.id = k.record_id
+    WHERE k.cluster_id = %(cluster)s AND k.source_key = s.source_key
 ) WHERE s.key_month IS NULL
 
 -- name: MERGE

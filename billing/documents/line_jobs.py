@@ -13,6 +13,7 @@ from django.db import connection
 from billing.models import InvoiceLine
 from billing.rating import billed_usage
 from billing.rules.meters import meter_of
+from clusters import absent_records
 from portal.sql_files import Statements
 
 AT_ONCE = 1000  # cuts in memory
@@ -41,7 +42,8 @@ sql = Statements(__file__, "line_jobs.sql")
 
 
 def cuts_of(line: InvoiceLine) -> dict[str, Any]:
-    """What the function `line_cuts` takes. One query."""
+    """What the function `line_cuts` takes. Two queries. Raises RowsInFilesError where its rows are in no table."""
+    absent_records.refuse_periods([line.service_period_id])
     after = billed_usage.through(billed_usage.before(line.invoice), line.service_period.end)
     return {
         "tenant": line.service_period.tenant_id,

@@ -116,6 +116,15 @@ class SealedMonth(models.Model):
     damages = ArrayField(
         models.TextField(), default=list, help_text="Files that are not as they were sealed, up to ten."
     )
+    dropped_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="Since then its records, jobs and rated usage stand in its files alone.",
+    )
+    terms = models.CharField(
+        max_length=32, blank=True, default="", db_default="",
+        help_text="A digest of the terms its usage was rated on, as it was dropped.",
+    )  # fmt: skip
 
     def __str__(self) -> str:
         return f"{self.month:%Y-%m}"

@@ -45,6 +45,7 @@ from portal.sql_files import Statements
 
 sql = Statements(__file__, "checks.sql")
 LOST = "records are those that were proved before, or a sync says that it wrote them"
+TERMS = "months whose rows are in files alone are owned, planned and billed as they were"
 IDENTITIES = Statements(__file__, "identities.sql").by_name
 
 
@@ -96,6 +97,7 @@ def prove(
             [
                 *(Check(check.name, named(check.broken)) for check in _checks(results.values(), findings)),
                 Check(LOST, months.list_lost(every, results)[:10]),
+                *_dropped(every),
             ],
             reratings.count_changes(),
             every.due,
@@ -143,6 +145,13 @@ def _checks(results: Iterable[MonthRecords], findings: Mapping[str, list[str]]) 
         *(Check(name, texts) for name, texts in findings.items()),
         *(Check(name, _texts(statement)) for name, statement in IDENTITIES.items()),
     ]
+
+
+def _dropped(every: months.Months) -> list[Check]:
+    """Their rows cannot be compared again with who owns them now: rating loads such a month back first."""
+    if not every.dropped:
+        return []
+    return [Check(TERMS, [f"{month:%Y-%m}: load it back" for month in every.other_terms[:10]])]
 
 
 def tenant_sums(periods: Sequence[BillingPeriod]) -> dict[int, dict[str, dict[str, str]]]:

@@ -19,7 +19,7 @@ from fractions import Fraction
 
 from django.db.backends.utils import CursorWrapper
 
-from billing.models import MonthProof
+from billing.models import MonthProof, SealedMonth
 from billing.proof import records
 from billing.proof.names import named
 from billing.proof.records import MonthRecords
@@ -52,6 +52,10 @@ class Months:
     proofs: Mapping[date, MonthProof]
     due: Sequence[date]
     attached: frozenset[date] = frozenset()
+    dropped: Sequence[date] = ()  # whose rows stand in files alone: their proofs stand as the files do
+    other_terms: Sequence[
+        date
+    ] = ()  # of those, where owners, plans or what is billed are others than as they were proved
 
     @property
     def valid(self) -> list[date]:
@@ -75,8 +79,23 @@ def survey(cursor: CursorWrapper, *, full: bool) -> Months:
     every = attached | set(proofs) | marked
     if full:
         every |= _months(cursor, sql.RATED_MONTHS)
-    due = every if full else every - _valid(cursor, proofs, attached, marked)
-    return Months(usage.ids_of(every), proofs, sorted(due), frozenset(attached))
+    dropped = _months(cursor, "SELECT billing_dropped_months()") & set(proofs)
+    due = (every if full else every - _valid(cursor, proofs, attached, marked)) - dropped
+    other_terms = _other_terms(cursor, [proofs[month] for month in sorted(dropped)])
+    return Months(usage.ids_of(every), proofs, sorted(due), frozenset(attached), sorted(dropped), other_terms)
+
+
+def _other_terms(cursor: CursorWrapper, dropped: Sequence[MonthProof]) -> list[date]:
+    if not dropped:
+        return []
+    half_covered = _months(cursor, sql.HALF_COVERED)
+    now = _terms(cursor, dropped)
+    return [
+        proof.month
+        for proof in dropped
+        # What statements proved it is no matter: others could not be asked again.
+        if proof.month in half_covered or proof.terms.partition(" ")[2] != now[proof.month].partition(" ")[2]
+    ]
 
 
 def _valid(
@@ -127,8 +146,13 @@ def check_summaries(
 ) -> dict[str, list[str]]:
     """By name what does not hold of the days, jobs and periods that are kept: of these UTC months, or the `whole`."""
     cursor.execute("TRUNCATE prove_period")
+    dropped = _months(cursor, "SELECT billing_dropped_months()")
+    if whole and dropped:  # then by periods: some of those cannot be compared with rows
+        whole, months = False, sorted(_months(cursor, sql.KEPT_MONTHS) | set(months))
     if not whole:
         cursor.execute(sql.PERIODS, {"months": list(months)})
+    if dropped:
+        cursor.execute(sql.PERIODS_IN_FILES)
     services = sorted(_months(cursor, sql.SERVICES))
     values: dict[str, bool | list[date]] = {"whole": whole, "months": list(months), "services": services}
     broken = {}
@@ -193,7 +217,12 @@ def prove_next(*, moment: datetime) -> MonthProof | None:
         if MonthProof.objects.filter(night=moment.date()).exists():
             return None
         months = usage.months(proved=computed)
-        past = [month for month in months if (month.year, month.month) < (moment.year, moment.month)]
+        dropped = set(SealedMonth.objects.filter(dropped_at__isnull=False).values_list("month", flat=True))
+        past = [
+            month
+            for month in months
+            if (month.year, month.month) < (moment.year, moment.month) and month not in dropped
+        ]
         if not past:
             return None
         month = min(past, key=lambda month: (computed.get(month, NEVER), month))
@@ -201,7 +230,10 @@ def prove_next(*, moment: datetime) -> MonthProof | None:
 
 
 def prove_month(month: date, *, moment: datetime) -> MonthProof:
-    """Recompute the whole runs of the month's records and what is kept of it, and compare with its last proof."""
+    """Recompute the whole runs of the month's records and what is kept of it, and compare with its last proof.
+
+    Of a month whose rows were dropped this is its last proof: `prove` compares its files with what was sealed.
+    """
     with alone(moment):
         return _prove(month, moment=moment)
 
@@ -209,6 +241,8 @@ def prove_month(month: date, *, moment: datetime) -> MonthProof:
 def _prove(month: date, *, moment: datetime, night: date | None = None) -> MonthProof:
     with snapshot() as cursor:
         every = survey(cursor, full=False)
+        if month in every.dropped:
+            return every.proofs[month]
         one = Months(usage.ids_of([month]), every.proofs, [month])
         result = records.recompute(cursor, month, one.ids[month], before=every.proofs.get(month))
         keep(cursor, one, {month: result}, check_summaries(cursor, [month]), moment=moment)

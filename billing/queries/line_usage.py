@@ -24,6 +24,7 @@ from billing.rating import billed_usage
 from billing.rules.meters import MAX_PRICE_DECIMALS
 from billing.rules.money import Money, rounded_text
 from billing.rules.price_shares import per_hour
+from clusters import absent_records
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "line_usage.sql")
@@ -62,8 +63,13 @@ class Cursor:
 
 
 def keep(invoice: Invoice) -> None:
-    """Keep how many jobs stand behind each line of an issued document, and the largest. Kept already, it stays."""
+    """Keep how many jobs stand behind each line of an issued document, and the largest. Kept already, it stays.
+
+    Months of it whose rows stand in files alone are loaded back, as where a price of them was corrected: its evidence
+    is made of them. Raises ArchiveError where one cannot be.
+    """
     lines = [line for line in invoice.lines.select_related("service_period") if _has_jobs(line)]
+    absent_records.load_periods({line.service_period_id for line in lines})
     values = {"invoice": invoice.pk, "kept": KEPT}
     with connection.cursor() as cursor:
         cursor.execute(sql.KEEP, _reach(invoice, lines) | values)
@@ -75,6 +81,7 @@ def counts(invoice: Invoice, lines: Sequence[InvoiceLine]) -> dict[int, int]:
     counted = {line.position: kept[line.pk] for line in lines if kept.get(line.pk)}
     missing = [line for line in lines if line.pk not in kept and _has_jobs(line)]
     if missing:
+        absent_records.refuse_periods(line.service_period_id for line in missing)
         with connection.cursor() as cursor:
             cursor.execute(sql.COUNTS, _reach(invoice, missing))
             counted |= dict(cursor.fetchall())
@@ -105,6 +112,7 @@ def jobs(line: InvoiceLine, *, after: Cursor | None = None) -> Page:
         cursor.execute(sql.KEPT_PAGE, values | {"kept": KEPT})
         rows = cursor.fetchall()
         if len(rows) <= PAGE and not (rows and rows[0][IS_ALL]):
+            absent_records.refuse_periods([line.service_period_id])
             cursor.execute(sql.PAGE, values)
             rows = cursor.fetchall()
     page_jobs = [
@@ -122,11 +130,19 @@ def jobs(line: InvoiceLine, *, after: Cursor | None = None) -> Page:
 def as_csv(invoice: Invoice, lines: Sequence[InvoiceLine]) -> Iterator[bytes]:
     """One row per job and line, header first, as the database writes them, in pieces of BLOCK bytes and a row.
 
+    Raises RowsInFilesError at once where rows of it are in no table.
+
     `units` × `share` are the job's exact resource-seconds; those of a line add up to it. `hours` and
     `amount` are the same, shortened to be read. Behind all jobs stand the lines without any, with their amounts.
     """
-    amounts = [line for line in lines if not _has_jobs(line)]
-    lines = [line for line in lines if _has_jobs(line)]
+    with_jobs = [line for line in lines if _has_jobs(line)]
+    absent_records.refuse_periods(line.service_period_id for line in with_jobs)
+    return _as_csv(invoice, with_jobs, [line for line in lines if not _has_jobs(line)])
+
+
+def _as_csv(
+    invoice: Invoice, lines: Sequence[InvoiceLine], amounts: Sequence[InvoiceLine]
+) -> Iterator[bytes]:
     values = _reach(invoice, lines) | {
         "number": invoice.number,
         "currency": invoice.currency,

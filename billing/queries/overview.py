@@ -23,6 +23,7 @@ from billing.rating.period_jobs import SHOWN
 from billing.rules.forecast import LAST
 from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money, split
+from clusters import absent_records
 from clusters.usage import Mark
 from portal.core.tenants.models import Tenant
 from portal.prepared import prepared_cursor
@@ -118,6 +119,7 @@ class Overview:
     started: int  # jobs
     running: RunningNow  # whatever the period
     top_jobs: list[Job]
+    in_files: str  # months with jobs of the period that are not looked at; empty where there are none
     balances: list[tuple[str, int, int]]  # of wallets: unit, sum, how many
     open: invoices.Open  # of any period
     owed_back: invoices.OwedBack  # of any period
@@ -197,11 +199,19 @@ def overview(
         started=started,
         running=now,
         top_jobs=job_parts.top_jobs(tenant, period, limit=SHOWN),
+        in_files=_in_files(period),
         balances=balances,
         open=to_pay,
         owed_back=owed_back,
         documents=documents,
     )
+
+
+def _in_files(period: BillingPeriod) -> str:
+    """One query, and none of a period that is open: all that share a period with a dropped month are closed."""
+    if period.closed_at is None:
+        return ""
+    return absent_records.months_text(absent_records.list_of_periods([period.pk]))
 
 
 def days_of(period: BillingPeriod) -> tuple[date, date]:

@@ -13,6 +13,7 @@ from billing.queries.cost_explorer import CostQuery, Days
 from billing.queries.usage_series import Grouping
 from billing.rules.period import midnight
 from billing.rules.spend_change import Runs
+from clusters import absent_records
 from portal.core.tenants.models import Tenant
 from portal.sql_files import Statements
 
@@ -60,7 +61,9 @@ def load_run_counts(tenant: Tenant, query: CostQuery) -> Counts | None:
     """
     values = query.values(tenant) | {"most_runs": MOST_RUNS}
     for prefix, days in (("", query.later), ("earlier_", query.earlier)):
-        values[f"{prefix}since"], values[f"{prefix}until"] = _seconds(days, tenant.zone)
+        since, until = _seconds(days, tenant.zone)
+        absent_records.refuse_between(since, until)
+        values[f"{prefix}since"], values[f"{prefix}until"] = since, until
     with connection.cursor() as cursor:
         cursor.execute(sql.RUNS, values)
         rows = cursor.fetchall()

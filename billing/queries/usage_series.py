@@ -18,6 +18,7 @@ from billing.queries.costs import cost, per_currency, tag
 from billing.rules.meters import SECONDS_PER_HOUR, CustomMeter
 from billing.rules.money import Money
 from billing.rules.period import midnight
+from clusters import absent_records
 from portal.core.tenants.models import Tenant
 from portal.sql_files import Statements
 
@@ -169,6 +170,9 @@ def usage_series(
             )
         },
     }
+    if interval is Interval.HOUR:
+        seconds = (midnight(day, zone=tenant.zone).timestamp() for day in (first, end))
+        absent_records.refuse_between(*(int(second) for second in seconds))
     with connection.cursor() as cursor:
         cursor.execute(sql.HOURS if interval is Interval.HOUR else sql.BUCKETS, values)
         rows = cursor.fetchall()

@@ -21,6 +21,7 @@ from billing.reservations.progress import left_of, load_progress
 from billing.reservations.progress import sql as reservations_sql
 from billing.rules.quotas import Every
 from billing.wallets.reservation_holds import hold_key
+from clusters import absent_records
 
 SHOWN = 10
 ROUNDED = Decimal("1e-12")
@@ -29,20 +30,24 @@ ROUNDED = Decimal("1e-12")
 
 def prove_quotas(*, moment: datetime) -> Check:
     """Of each quota in force, its present period or window and the period before: what its days count is what rated
-    rows of its jobs add up to. All days before are days of the proof that daily usage equals rated usage.
+    rows of its jobs add up to. All days before are days of the proof that daily usage equals rated usage. Not those
+    with jobs whose rows stand in files alone.
 
     The days are read as the figure reads them, the rows job by job; and pools lend what is used beyond own amounts.
     Names up to ten places where the two differ.
     """
     quotas = list(list_quotas())
+    in_files = absent_records.list_all()
     calendars = load_calendars(quotas)
     wants, numbers, rows = Wants(), [], []
     for quota in quotas:
         for span in _spans(quota, calendars[quota.tenant_id], moment):
+            since, until = int(span.start.timestamp()), int(span.end.timestamp())
+            if in_files and absent_records.list_between(since, until):
+                continue
             scope = scope_of(quota)
             rows.append(quota)
             numbers.append(wants.add(span, scope))
-            since, until = int(span.start.timestamp()), int(span.end.timestamp())
             wants.add_edge(counters.Edge(quota.tenant_id, since, until, scope))
     counts, edges = wants.count(moment)
     broken = []

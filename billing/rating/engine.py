@@ -19,7 +19,7 @@ from django.db import IntegrityError, connection, transaction
 from billing.catalog import billing_periods, plans
 from billing.rating import period_jobs, tariff_hours
 from billing.rules.hours import LONGEST
-from clusters import temp_tables, usage
+from clusters import absent_records, temp_tables, usage
 from portal.core.tenants.models import Ownership, Tenant
 from portal.sql_files import Statements
 
@@ -49,10 +49,12 @@ def rate_accounts(account_ids: Sequence[int], *, progress: Progress | None = Non
     """Rate all usage of the accounts again; only what comes out differently is written.
 
     One transaction per 10,000 records: a kill loses nothing, and the next run goes on. The locks come
-    before the records are read, so that nothing is rated from an older revision or an older price.
+    before the records are read, so that nothing is rated from an older revision or an older price. Dropped months
+    on whose terms this makes a difference are loaded back first; raises ArchiveError where one cannot be.
     """
     with transaction.atomic():
         _lock(account_ids)  # waits for imports under way, whose first records no page would hold yet
+        absent_records.load_changed(account_ids)
         count = usage.load_all(account_ids)
         if count:
             _rate()
@@ -77,6 +79,7 @@ def rate_slice(account_ids: Sequence[int], after: int | None = None) -> int | No
     Called with it it goes on, until none are left: as `rate_accounts`, in turn with whatever else is to be done.
     """
     _lock(account_ids)
+    absent_records.load_changed(account_ids)
     count = usage.load_all(account_ids) if after is None else None
     last = None
     if count is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from clusters import temp_tables
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "period_jobs.sql")
@@ -11,6 +13,14 @@ sql = Statements(__file__, "period_jobs.sql")
 SHOWN = 8  # the most expensive jobs on the overview
 KEPT = 12  # so many are left of them when MOST are kept: a few may come to cost less before all are looked through
 MOST = 24
+
+
+def keep_anew(cursor: Any, period_ids: Sequence[int]) -> None:
+    """Look through all jobs of these billing periods: some are back that were in no table while others were rated."""
+    temp_tables.prepare(cursor, "RATE")
+    cursor.execute(sql.ALL_IN_DOUBT, {"periods": list(period_ids)})
+    cursor.execute(sql.ANEW, {"shown": 2**31 - 1, "kept": KEPT, "most": MOST})
+    temp_tables.empty(cursor, "RATE")
 
 
 def keep(cursor: Any, *, unrated: bool) -> None:

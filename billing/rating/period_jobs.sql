@@ -94,12 +94,21 @@ SET floor_cost = excluded.floor_cost, floor_units = excluded.floor_units, floor_
 WHERE k.floor_id IS NULL OR (excluded.floor_cost, excluded.floor_units, excluded.floor_id)
                             > (k.floor_cost, k.floor_units, k.floor_id)
 
+-- name: ALL_IN_DOUBT
+INSERT INTO rate_period
+SELECT tenant_id, id, extract(epoch FROM start)::bigint, extract(epoch FROM "end")::bigint FROM billing_billingperiod
+WHERE id = ANY (%(periods)s);
+INSERT INTO rate_doubt
+SELECT tenant_id, period_id, price_id FROM billing_periodjobs WHERE period_id = ANY (%(periods)s)
+
 -- name: ANEW
--- Where fewer than a page shows are left above the floor, all jobs of the period are looked through.
+-- Where fewer than a page shows are left above the floor, all jobs of the period are looked through; where `shown` is more
+-- than there can be, also of periods without a floor.
 WITH short AS MATERIALIZED (
     SELECT p.*, d.price_id FROM rate_doubt d JOIN rate_period p USING (tenant_id, period_id)
     JOIN billing_periodjobs f
-      ON (f.tenant_id, f.period_id, f.price_id) = (d.tenant_id, d.period_id, d.price_id) AND f.floor_id IS NOT NULL
+      ON (f.tenant_id, f.period_id, f.price_id) = (d.tenant_id, d.period_id, d.price_id)
+     AND (f.floor_id IS NOT NULL OR %(shown)s = 2147483647)
     WHERE (
         SELECT count(*) FROM billing_periodtopjob t CROSS JOIN LATERAL (
             SELECT r.cost_units, r.gpu_units, r.record_id FROM billing_ratedjob r

@@ -189,9 +189,16 @@ def _store(
     facts = [event.fact for event in events if event.fact is not None]
     if (energy := EnergySums.of(cluster)) is not None:
         facts += energy.of_runs(facts[:])
-    ledger.store(cluster=cluster, facts=facts, bad=bad, source=SOURCE, moment=moment)
+    stored = ledger.store(cluster=cluster, facts=facts, bad=bad, source=SOURCE, moment=moment)
+    refused = {
+        row.source_key: Answer(Became.REJECTED, Rejection("/data", row))
+        for row in stored.refused
+        if row.source_key in places
+    }
+    events = [event for event in events if event.key not in refused]
+    answers = {places[key]: answer for key, answer in refused.items()}
     if not events:
-        return {}
+        return answers
     meters.mark_used({fact.meter for fact in facts if fact.meter}, moment=moment)
     engine.rate_touched()
     values = {
@@ -204,7 +211,7 @@ def _store(
     }
     cursor.execute(sql.KEEP_NEWEST, values)
     cursor.execute(sql.VERDICTS)
-    return {
+    return answers | {
         places[key]: Answer(Became(_SEEN.get(verdict, Became.DUPLICATE)))
         for key, verdict in cursor.fetchall()
         if key in places  # the energy of runs has no event of its own

@@ -22,6 +22,7 @@ from billing.reports import reporting, waste
 from billing.reports.reporting import Sums
 from billing.reports.shapes import By, Report
 from billing.reports.waste import Cheaper, Kind, Waste
+from clusters import absent_records
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope, tenant_scope
@@ -91,6 +92,7 @@ def load(
     None while a worker computes it for the first time. Asked for again, the same worker does it once. Without
     `may_request` nothing is written: what is not kept is computed at once. At most eight queries.
     """
+    absent_records.refuse_between(since, until)
     with acting_scope(tenant):
         cheaper = waste.cheaper_models(tenant)
     parts = [WASTE, *([by.value] if by else [])]

@@ -28,6 +28,7 @@ from billing.reports.focus_documents import Document, Month
 from billing.rules.meters import MAX_PRICE_DECIMALS, is_built_in
 from billing.rules.money import exponent, rounded_text
 from billing.rules.price_shares import per_hour
+from clusters import absent_records
 from clusters.connectors.sums import dimensions_of
 from portal.core.tenants.models import Tenant
 from portal.sql_files import Statements
@@ -143,6 +144,7 @@ _VARYING = (
 
 def _reach(document: Document, lines: Sequence[InvoiceLine]) -> dict[str, Any]:
     """Which rated rows each line covers, as `billing.queries.line_usage` tells it of issued invoices."""
+    absent_records.refuse_periods(line.service_period_id for line in lines)
     ends = [line.service_period.end for line in lines]
     afters = [billed_usage.through(document.before, end) for end in ends]
     return {

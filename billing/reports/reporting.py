@@ -17,7 +17,7 @@ from billing.reports.capacity import capacity_of, doubts
 from billing.reports.messages import SENTENCES
 from billing.reports.naming import load_runs, named
 from billing.reports.shapes import ZERO, By, Job, Report, Row, Source, Split, Standing
-from clusters import usage_reports
+from clusters import absent_records, usage_reports
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 from portal.errors import CodedError
@@ -144,6 +144,7 @@ def report_of_sums(sums: Sums, *, by: By, since: int, until: int) -> Report:
 def _load_sums(query: _SumsQuery) -> dict[By, Sums]:
     if query.since >= query.until:
         raise ReportError("period-order")
+    absent_records.refuse_between(query.since, query.until)
     rows: dict[str, list[Sequence[Any]]] = defaultdict(list)
     top_jobs: dict[str, list[Sequence[Any]]] = defaultdict(list)
     with connection.cursor() as cursor:

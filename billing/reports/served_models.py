@@ -17,7 +17,7 @@ from billing.reports import margin
 from billing.reports.margin import MarginError
 from billing.rules.money import Money
 from billing.rules.period import shifted
-from clusters import sources
+from clusters import absent_records, sources
 from clusters.connectors.prometheus.token_options import DIMENSIONS, Direction, ServingPlace
 from clusters.connectors.sums import dimensions_of
 from clusters.models import DeclaredMeter
@@ -99,6 +99,7 @@ def _served(places: Sequence[ServingPlace], first: date, end: date) -> dict[str,
     }
     models: dict[str, Served] = defaultdict(lambda: defaultdict(Fraction))
     if places:
+        absent_records.refuse_between(_second(first), _second(end))
         with connection.cursor() as cursor:
             cursor.execute(sql.SERVED, values)
             for model, cluster, gpu_model, day, share_den, amount in cursor.fetchall():

@@ -20,6 +20,7 @@ from django.db import connection
 from billing.catalog import plans
 from billing.queries.costs import Tags, tags
 from billing.reports.shapes import ZERO, Split
+from clusters import absent_records
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 from portal.sql_files import Statements
@@ -216,6 +217,7 @@ def _load(
     kinds: Sequence[Kind],
     jobs: int,
 ) -> Rows:
+    absent_records.refuse_between(since, until)
     values = {
         "cluster": cluster,
         "tenant": tenant,

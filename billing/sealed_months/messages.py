@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 SENTENCES: Mapping[str, str] = {
+    "allowance-in-order": "Usage of {month} has an allowance, which is used in order of time: its rows stay.",
     "busy": "Another month is being sealed or unsealed right now: try again in a moment.",
     "changed-lately": "It was changed last on {day:%Y-%m-%d}: it may be sealed {months:,} months after that.",
+    "changed-since": "{month} was changed since it was sealed: unseal it, and seal it again.",
     "close-differs": "The sums of {tenant} for {period} are not what its close proved, and nothing was rated since.",
     "damaged": "{place}: bring that file back from a copy, since nothing is loaded from others.",
     "detached": "Jobs of {months} are detached, which say whose users are named: attach them first.",
     "differs": "{place} does not hold what the ledger has: {month} is not sealed. That is a bug, please report it.",
     "given-up": "It was begun {times:,} times and never ended: the worker's log says why. Ask again.",
     "in-another-run": "{person} asked for something else of {month}, which has not ended: wait for that.",
+    "earlier-first": "Jobs of {months} used something in it: drop that before.",
+    "in-use": "Somebody reads or writes {month} right now, such as a backup: try again later.",
     "loaded-differs": "{place} does not come to what was sealed, so nothing was loaded.",
+    "neighbours-first": "It shares billing periods with {months}, which is not sealed: seal that before.",
     "no-directory": "SEALED_MONTHS_DIRECTORY is not set, so there are no sealed months.",
     "no-records": "{month} has no usage records: there is nothing to seal.",
     "not-over": "It is not over.",

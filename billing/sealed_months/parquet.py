@@ -32,9 +32,13 @@ class Program:
         """Write what stands in `rows` as Parquet; the SHA-256 of the rows as read back, which `rows` has then."""
         return str(self._ask(act="write", rows=str(self.rows), file=str(file), columns=columns)["sha256"])
 
-    def read(self, file: Path) -> None:
-        """Put the rows of a file into `rows`."""
-        self._ask(act="read", rows=str(self.rows), file=str(file))
+    def read(self, file: Path, *, within: tuple[str, int, int] | None = None) -> None:
+        """Put the rows of a file into `rows`: all, or those `within` whose column is in (after, last]."""
+        self._ask(act="read", rows=str(self.rows), file=str(file), within=within)
+
+    def find(self, file: Path, *, cluster: int) -> None:
+        """Replace the source keys in `rows` by the cluster's records that have them."""
+        self._ask(act="find", rows=str(self.rows), file=str(file), cluster=cluster)
 
     def sums(self, file: Path, select: str) -> list[list[str | None]]:
         """What the statement comes to that reads `FROM file`."""

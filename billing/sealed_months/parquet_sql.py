@@ -36,13 +36,41 @@ def write(db: duckdb.DuckDBPyConnection, rows: str, file: str, columns: Mapping[
         return {"sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
 
 
-def read(db: duckdb.DuckDBPyConnection, rows: str, file: str) -> dict[str, Any]:
-    """Write the rows of a Parquet file as CSV."""
+def read(
+    db: duckdb.DuckDBPyConnection, rows: str, file: str, within: tuple[str, int, int] | None = None
+) -> dict[str, Any]:
+    """Write the rows of a Parquet file as CSV: all, or those whose column is in (after, last]."""
+    where = ""
+    if within is not None:
+        column, after, last = within
+        where = f' WHERE "{column}" > {int(after)} AND "{column}" <= {int(last)}'
+    _write_csv(db, f"SELECT * FROM read_parquet({_text(file)}){where}", rows)
+    return {}
+
+
+def find(db: duckdb.DuckDBPyConnection, rows: str, file: str, cluster: int) -> dict[str, Any]:
+    """Replace the keys in the file of rows by the cluster's records that have them, as CSV.
+
+    Their numbers are looked for first, by two columns: a batch names few of the groups that rows are stored in.
+    """
     db.execute(
-        f"COPY (SELECT * FROM read_parquet({_text(file)})) TO {_text(rows)}"
-        f" (FORMAT csv, HEADER false, {CSV}, FORCE_QUOTE *)"
+        f"CREATE OR REPLACE TEMP TABLE found AS SELECT r.id FROM read_parquet({_text(file)}) r SEMI JOIN"
+        f" read_csv({_text(rows)}, header=false, auto_detect=false, delim=',', quote='\"', escape='\"', nullstr='',"
+        f" allow_quoted_nulls=false, new_line='\\n', columns={{'key': 'VARCHAR'}}) k ON r.source_key = k.key"
+        f" WHERE r.cluster_id = {int(cluster)}"
+    )
+    first, last = db.execute("SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM found").fetchall()[0]
+    _write_csv(
+        db,
+        f"SELECT r.* FROM read_parquet({_text(file)}) r SEMI JOIN found ON found.id = r.id"
+        f" WHERE r.id >= {first} AND r.id <= {last}",
+        rows,
     )
     return {}
+
+
+def _write_csv(db: duckdb.DuckDBPyConnection, select: str, rows: str) -> None:
+    db.execute(f"COPY ({select}) TO {_text(rows)} (FORMAT csv, HEADER false, {CSV}, FORCE_QUOTE *)")
 
 
 def sums(db: duckdb.DuckDBPyConnection, file: str, select: str) -> dict[str, Any]:
@@ -55,7 +83,7 @@ def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-ACTS: Mapping[str, Callable[..., dict[str, Any]]] = {"write": write, "read": read, "sums": sums}
+ACTS: Mapping[str, Callable[..., dict[str, Any]]] = {"write": write, "read": read, "find": find, "sums": sums}
 
 
 def main(directory: str) -> None:

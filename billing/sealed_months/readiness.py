@@ -41,7 +41,7 @@ def list_months(*, moment: datetime, quiet_months: int) -> list[MonthState]:
     states = []
     for month, within in sorted(usage.months(proved=proofs).items(), reverse=True):
         if (row := sealed.get(month)) is not None:
-            states.append(MonthState(month, within, row.changed_at, row, _is_changed(row, within)))
+            states.append(MonthState(month, within, row.changed_at, row, is_changed(row, within)))
             continue
         state, blockers = _blockers(month, within, moment=moment, quiet_months=quiet_months)
         proof = proofs.get(month)
@@ -88,7 +88,8 @@ def _months_since(then: datetime, now: datetime) -> int:
     return months - ((now.day, now.time()) < (then.day, then.time()))
 
 
-def _is_changed(row: SealedMonth, within: tuple[int, int]) -> bool:
+def is_changed(row: SealedMonth, within: tuple[int, int]) -> bool:
+    """Whether anything of a sealed month is other than it was; `within` are the numbers of its records."""
     rows = {"records": 0, "rated": 0}
     for file in row.files.all():
         if file.kind in rows:

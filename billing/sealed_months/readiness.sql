@@ -58,3 +58,26 @@ SELECT p.period_id FROM (
     GROUP BY s.period_id
 ) p
 WHERE p.newest <= (SELECT min(i.rated_through) FROM billing_invoice i WHERE i.period_id = p.period_id AND i.state = 'issued')
+
+-- name: KEEPS
+-- What keeps a sealed month from being dropped: months before, or after, whose jobs used something in it and whose rows are
+-- in their tables, as rating them again would look for that; months that are not sealed and share a billing period with it,
+-- as what is kept of the jobs of such a period is proved by the rows of all of them; whether a document of such a period is
+-- still to come; and whether a price of its usage has an allowance, which is used in order of time, row by row.
+SELECT (SELECT string_agg(to_char(month, 'YYYY-MM'), ', ' ORDER BY month) FROM (
+            SELECT DISTINCT s.month FROM billing_monthsum s WHERE s.service_month = %(month)s AND s.month <> %(month)s
+        ) e WHERE NOT EXISTS (SELECT FROM billing_sealedmonth d WHERE d.month = e.month AND d.dropped_at IS NOT NULL)),
+       (SELECT string_agg(to_char(month, 'YYYY-MM'), ', ' ORDER BY month) FROM (
+            SELECT DISTINCT o.month FROM billing_monthsum o
+            WHERE o.period_id IN (SELECT s.period_id FROM billing_monthsum s WHERE s.month = %(month)s)
+        ) n WHERE NOT EXISTS (SELECT FROM billing_sealedmonth d WHERE d.month = n.month)),
+       EXISTS (SELECT FROM billing_monthsum s JOIN billing_billingperiod p ON p.id = s.period_id
+               WHERE s.month = %(month)s AND p.closed_at IS NULL)
+       OR EXISTS (SELECT FROM billing_periodtotal t
+                  LEFT JOIN billing_coveredperiod c
+                    ON c.period_id = t.period_id AND c.payer_id = coalesce(t.payer_id, t.tenant_id)
+                  WHERE t.period_id IN (SELECT s.period_id FROM billing_monthsum s WHERE s.month = %(month)s)
+                    AND t.verdict = 'charged' AND t.last_rated_id > coalesce(c.through, 0)
+                    AND t.price_id NOT IN (SELECT price_id FROM billing_walletprice)),
+       EXISTS (SELECT FROM billing_monthsum s JOIN billing_price c ON c.id = s.price_id
+               WHERE s.month = %(month)s AND c.allowance_id IS NOT NULL)

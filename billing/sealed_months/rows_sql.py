@@ -69,16 +69,21 @@ ORDER BY 1, 2 ON CONFLICT DO NOTHING
         types = ", ".join(f'"{name}" {kind}' for name, kind in self.filed.items())
         return f"CREATE TEMP TABLE sealed_rows ({types}) ON COMMIT DROP"
 
-    def leave_missing(self) -> str:
-        """Deletes from `sealed_rows` what the table has, as it is now, and jobs that are another tenant's now."""
-        moved = f" OR NOT EXISTS ({_OWNED})" if self.name == "jobs" else ""
+    def leave_missing(self, *, as_owned_now: bool) -> str:
+        """Deletes from `sealed_rows` what the table has, as it is now, and jobs that are another tenant's now.
+
+        Not those, where nothing was rated by that yet: rating takes them back.
+        """
+        moved = f" OR NOT EXISTS ({_OWNED})" if as_owned_now and self.name == "jobs" else ""
         return f"DELETE FROM sealed_rows t WHERE EXISTS (SELECT FROM {self.table} x WHERE {_KEYS[self.name]}){moved}"
 
-    def insert(self) -> str:
-        """Inserts `sealed_rows`."""
+    def insert(self, *, into: str = "") -> str:
+        """Inserts `sealed_rows` into the table, or into another one with its columns."""
         names = ", ".join(f'"{name}"' for name in self.columns)
         values = ", ".join(_written(_IN, "t", *column) for column in self.columns.items())
-        return f"INSERT INTO {self.table} ({names}) SELECT {values} FROM sealed_rows t {self._numbered}"
+        return (
+            f"INSERT INTO {into or self.table} ({names}) SELECT {values} FROM sealed_rows t {self._numbered}"
+        )
 
     def differs(self) -> str:
         """Whether the table has other values than `sealed_rows` in any of these rows, as they would be copied out.

@@ -10,14 +10,17 @@ from portal.sentences import sentence
 
 
 def as_data(state: MonthState) -> dict[str, Any]:
-    """A month: its state is `sealed`, `changed` since it was sealed, `ready`, or `blocked`."""
+    """A month: its state is `sealed`, `dropped`, `changed` since it was sealed, `ready`, or `blocked`."""
     row = state.sealed
-    name = "ready" if row is None else "changed" if state.changed else "sealed"
+    name = (
+        "ready" if row is None else "changed" if state.changed else "dropped" if row.dropped_at else "sealed"
+    )
     return {
         "month": f"{state.month:%Y-%m}",
         "state": "blocked" if state.blockers else name,
         "changed_at": state.changed_at,
         "sealed_at": row.sealed_at if row else None,
+        "dropped_at": row.dropped_at if row else None,
         **sizes(row),
         "blockers": [sentence(blocker) for blocker in state.blockers],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import connection
 
-from clusters import temp_tables
+from clusters import absent_records, temp_tables
 
 _LOAD = """
 INSERT INTO usage_input
@@ -16,8 +16,9 @@ WHERE o.started < %(until)s AND o.finish > %(since)s ORDER BY o.record_id LIMIT 
 def load_own(*, since: int, until: int, most: int) -> int | None:
     """Fill `usage_input` with the tenant's records that held something during [since, until), in epoch seconds.
 
-    Returns how many; None, and it is empty, where they are more than `most`.
+    Returns how many; None, and it is empty, where they are more than `most`. Raises RowsInFilesError.
     """
+    absent_records.refuse_between(since, until)
     with connection.cursor() as cursor:
         temp_tables.prepare(cursor, "USAGE")
         cursor.execute(_LOAD, {"since": since, "until": until, "most": most + 1})

@@ -97,6 +97,10 @@ SENTENCES: Mapping[str, str] = {
     "event-type": _("The type {type} is not one of {types}."),
     "not-one-row": _("The text holds {rows} rows, and an event is of one."),
     "too-old": _("Its time {field} is more than {days} days ago; what is older is not taken from a sender."),
+    "sealed-month": _(
+        "The rows of its month, {month}, stand in the files of the sealed month, which cannot be read: {reason} "
+        "Import it again after that."
+    ),
     "too-long-run": _("It lasted longer than {days} days: send what is longer in parts."),
     "dimension-not-declared": _(
         "{meter} has no dimension {name}; those are: {dimensions}. Add it to the meter, or leave it out."

@@ -18,6 +18,7 @@ from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpResponse
 from rest_framework import exceptions
 
+from clusters.absent_records import RowsInFilesError
 from portal.errors import CodedError
 from portal.sentences import sentence
 
@@ -109,6 +110,8 @@ def of_exception(error: Exception) -> ProblemError | None:
         return bad_request(" ".join(error.messages))
     if isinstance(error, OperationalError | InterfaceError):
         return _database(error)
+    if isinstance(error, RowsInFilesError):
+        return refused(error)
     return error if isinstance(error, ProblemError) else None
 
 

@@ -33,6 +33,7 @@ from billing.models import (
     Quota,
     QuotaBlock,
     RatedJob,
+    SealedMonth,
     ServiceCredit,
     SignUp,
     Wallet,
@@ -61,6 +62,9 @@ JOBS = (
     "tenant__slug", "cluster", "account", "job_id", "name", "user", "queue", "qos", "state", "gpu_model", "gpus",
     "submitted", "started", "ended",
 )  # fmt: skip
+NOT_HERE = "jobs_not_here_are_of_months"
+"""The section of months whose jobs stand in the files of sealed months alone."""
+
 TIMES = {"submitted", "started", "ended"}
 CHUNK = 500  # rows that are held at a time, some with the text of an e-mail
 
@@ -152,6 +156,7 @@ def of_names(names: dict[int, list[str]]) -> list[Section]:
             failed_at"""),
         _section("billed_jobs", BilledJob.objects.filter(chosen), """tenant__slug cluster account job_id name user state
             submitted started ended"""),
+        _section(NOT_HERE, SealedMonth.objects.exclude(dropped_at=None), "month dropped_at"),
         Section("jobs", RatedJob.objects.filter(jobs), JOBS, order=("tenant_id", "shown_at", "record_id")),
     ]  # fmt: skip
 

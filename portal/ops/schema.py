@@ -47,6 +47,7 @@ OTHER_SQL = tuple(
         "documents",
         "policies",
         "rights",
+        "dropped_months",
     )
 )
 SQL = (ROLES, *OTHER_SQL)

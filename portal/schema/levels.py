@@ -19,5 +19,8 @@ class Level:
     """The lowest level whose programs work over it."""
 
 
-LEVELS = (Level(1, programs_from=1),)  # 1.0.0
+LEVELS = (
+    Level(1, programs_from=1),  # 1.0.0
+    Level(2, programs_from=1),  # until a month is dropped, whose proof programs of level 1 would lose
+)
 CURRENT = LEVELS[-1]

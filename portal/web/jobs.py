@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from billing.models import RatedJob
-from billing.queries import job_lists, job_parts
+from billing.queries import job_lists, job_parts, jobs_in_files
 from billing.queries import jobs as reading
 from billing.queries.cost_explorer import Days
 from billing.queries.job_life import JobLife, life
@@ -23,6 +23,8 @@ from billing.queries.jobs import Choices, Job, JobFilter, Piece
 from billing.rules.formatting import localized
 from billing.rules.period import midnight
 from billing.service_credits import listing
+from clusters import absent_records
+from clusters.absent_records import RowsInFilesError
 from portal.core.tenants.access import Action, Right
 from portal.core.tenants.models import Membership, User
 from portal.core.tenants.scope import acting_scope
@@ -73,6 +75,8 @@ def jobs(request: TenantRequest) -> HttpResponse:
     query = request.GET
     selection = _selection(request)
     filters, order, columns = selection.filters, selection.order, read_columns(query)
+    jobs_in_files.refuse_absent(filters)
+    bounded = filters.period is not None or filters.ran is not None
     rows, more = job_lists.listed(request.tenant, filters, order, after=query.get("before", ""))
     is_first = not query.get("before")
     totals = job_lists.totals(request.tenant, filters) if query.get("totals") and is_first else None
@@ -102,6 +106,7 @@ def jobs(request: TenantRequest) -> HttpResponse:
             if value
         ],
         "is_first": is_first,
+        "in_files": "" if bounded else jobs_in_files.absent_months(selection.choices.periods),
         "totals": totals,
         "too_many": job_lists.MOST_ADDED if query.get("totals") and is_first and totals is None else 0,
         "totals_address": _address(query, totals="1"),
@@ -116,12 +121,22 @@ def jobs_csv(request: TenantRequest) -> HttpResponseBase:
     selection = _selection(request)
     if selection.error:
         raise Http404(selection.error)
+    _refuse_absent(selection)
     return ScopedStream(
         request.tenant,
         job_lists.as_csv(request.tenant, selection.filters),
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{request.tenant.slug}-jobs.csv"'},
     )
+
+
+def _refuse_absent(selection: Selection) -> None:
+    """A file has no room for a sentence: of all jobs none is made without some of them."""
+    filters = selection.filters
+    jobs_in_files.refuse_absent(filters)
+    bounded = filters.period is not None or filters.ran is not None
+    if not bounded and (months := jobs_in_files.absent_months(selection.choices.periods)):
+        raise RowsInFilesError("rows-in-files", months=months)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +208,7 @@ def job(request: TenantRequest, record: int) -> HttpResponse:
     try:
         rated_job, pieces = reading.job(request.tenant, record)
     except RatedJob.DoesNotExist as missing:
+        absent_records.refuse_record(record)
         raise Http404("no such job") from missing
     job_life = life(record)
     page = {

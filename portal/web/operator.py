@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from billing.catalog.meters import units_of
-from clusters import status, watermark
+from clusters import absent_records, status, watermark
 from clusters.models import Pull
 from clusters.usage import Unclaimed
 from portal.core.tenants import unassigned as reading
@@ -59,7 +59,8 @@ def unassigned(request: HttpRequest, frame: PageFrame) -> HttpResponse:
         )
         for row in accounts
     ]
-    return answer(request, frame, {"rows": rows}, whole="operator/unassigned.html")
+    in_files = absent_records.months_text(absent_records.list_all())
+    return answer(request, frame, {"rows": rows, "in_files": in_files}, whole="operator/unassigned.html")
 
 
 @operator_page("quarantine")

@@ -131,8 +131,9 @@ def test_a_user_name_is_exported_of_one_tenant(tmp_path: Path) -> None:
     assert BEN not in text
     assert set(person) == {
         "wallets", "wallet_entries", "budgets", "budget_blocks", "account_blocks", "acts", "idle_jobs",
-        "service_credits", "billed_jobs",
+        "service_credits", "billed_jobs", "jobs_not_here_are_of_months",
     }  # fmt: skip
+    assert person["jobs_not_here_are_of_months"] == []
 
 
 @pytest.mark.usefixtures("ben")

@@ -13,15 +13,19 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from billing.models import RatedJob, Verdict
-from billing.queries import job_parts
+from billing.queries import job_parts, jobs_in_files
 from billing.queries import jobs as queries
 from billing.queries.jobs import Job, Piece
 from billing.rules.money import Money
+from clusters import absent_records
 from portal.api import identifiers, parameters
 from portal.api.cursors import Page
 from portal.api.fields import IdField, MomentField, QuantityField, RowSerializer
 from portal.api.problems import bad_parameter
 from portal.api.views import TenantEndpoint
+
+MONTHS_IN_FILES = "X-Months-In-Files"
+"""A header of a list without `from` that has no jobs of sealed months whose rows are dropped: which these are."""
 
 NEWEST, COST = "-started", "-cost"
 ORDERS = {NEWEST: ("-shown_at", "-record_id"), COST: ("-cost", "-record_id")}
@@ -218,6 +222,8 @@ class Jobs(JobEndpoint):
         if query["from"] and query["to"] and query["from"] >= query["to"]:
             raise bad_parameter("from", "from is not before to.")
         if query["from"]:
+            until = int(query["to"].timestamp()) if query["to"] else 2**62
+            absent_records.refuse_between(int(query["from"].timestamp()), until)
             rows = rows.filter(shown_at__gte=int(query["from"].timestamp()))
         if query["to"]:
             rows = rows.filter(shown_at__lt=int(query["to"].timestamp()))
@@ -226,7 +232,10 @@ class Jobs(JobEndpoint):
                 rows = rows.filter(**{f"{name}__in": query[name]})
         if query["project"]:
             rows = rows.filter(project__name__in=query["project"])
-        return self.page(rows, order=ORDERS[query["order"]])
+        response = self.page(rows, order=ORDERS[query["order"]])
+        if not query["from"] and (months := jobs_in_files.absent_months(self.needed_tenant().periods.all())):
+            response.headers[MONTHS_IN_FILES] = months.replace("…", "to")
+        return response
 
     def prepared(self, page: Page[Any]) -> list[Job]:
         return queries.costed(self.needed_tenant(), page.rows)
@@ -241,7 +250,9 @@ class OneJob(JobEndpoint):
     def get(self, request: Any, name: str) -> HttpResponse:
         del request
         record = identifiers.read("job", name)
-        self.jobs().get(record_id=record)
+        if not self.jobs().filter(record_id=record).exists():
+            absent_records.refuse_record(record)
+            raise RatedJob.DoesNotExist
         job, pieces = queries.job(self.needed_tenant(), record)
         project = self.client.key.project
         if project is not None:  # a job that changed its project has pieces of the other one, too

@@ -51,6 +51,6 @@ def _of_email(who: str) -> tuple[list[person_data.Section], str]:
 def _of_name(who: str, slug: str) -> list[person_data.Section]:
     tenant = the_tenant(slug)
     parts = person_data.of_names({tenant.pk: [who]})
-    if not any(section.rows.exists() for section in parts):
+    if not any(section.rows.exists() for section in parts if section.name != person_data.NOT_HERE):
         raise BadInputError(f"{tenant.slug} has nothing under the user name {quoted(who)}.")
     return parts
