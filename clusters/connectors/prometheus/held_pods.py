@@ -24,26 +24,27 @@ class Used:
 class Held:
     """A pod and what it requests, by that of its records which has it. Epoch seconds."""
 
+    uid: str
     fact: UsageFact
     started: int
     until: int
 
-    @property
-    def uid(self) -> str:
-        return self.fact.source_key.partition("/")[0]
-
     def within(self, hour: int) -> int:
         """Seconds of the hour."""
-        return max(min(self.until, hour + HOUR) - max(self.started, hour), 0)
+        since = max(hour, self.started)
+        until = min(hour + HOUR, self.until)
+        return until - since if until > since else 0
 
-    def cpu_beyond(self, used: Used, hour: int) -> tuple[int, int]:
-        """Core-microseconds, below 0 where it requested more; and those that it requested in a minute."""
+    def cpu_beyond(self, used: Used, held: int) -> tuple[int, int]:
+        """Core-microseconds, below 0 where it requested more in the seconds that it held; and those that it requested
+        in a minute.
+        """
         request = self.fact.cpu_milli
-        return (used.core_micros or 0) - request * max(used.span, self.within(hour) * 1000), request * 60_000
+        return (used.core_micros or 0) - request * max(used.span, held * 1000), request * 60_000
 
-    def memory_beyond(self, used: Used, hour: int) -> tuple[int, int]:
+    def memory_beyond(self, used: Used, held: int) -> tuple[int, int]:
         """Byte-seconds likewise. Minutes in which it began and ended count for as much of them as it held."""
-        request, held = self.fact.memory_mib * MIB, self.within(hour)
+        request = self.fact.memory_mib * MIB
         total = (used.byte_minutes or 0) * MINUTE
         if used.minutes * MINUTE > held:
             total = total * held // (used.minutes * MINUTE)
@@ -61,8 +62,8 @@ def pods_of(facts: Iterable[UsageFact]) -> dict[str, list[Held]]:
         ):
             best[uid] = fact
     pods: dict[str, list[Held]] = {}
-    for fact in sorted(best.values(), key=lambda one: (one.started or 0, one.source_key)):
+    for uid, fact in sorted(best.items(), key=lambda one: (one[1].started or 0, one[1].source_key)):
         until = fact.ended if fact.ended is not None else fact.seen_until
         started = fact.started or 0
-        pods.setdefault(fact.job_id, []).append(Held(fact, started, started if until is None else until))
+        pods.setdefault(fact.job_id, []).append(Held(uid, fact, started, started if until is None else until))
     return pods

@@ -37,7 +37,7 @@ from clusters.connectors.prometheus.queries import Queries, alternatives, parts,
 from clusters.connectors.prometheus.responses import Sample, Series
 from clusters.connectors.prometheus.runs import SHORT
 from clusters.connectors.prometheus.samples import HALF, ByParts
-from clusters.connectors.sums import MeterUnits, StoredSums
+from clusters.connectors.sums import MeterUnit, MeterUnits, StoredSums
 
 if TYPE_CHECKING:
     from clusters.connectors.base import Rejection
@@ -56,7 +56,7 @@ LOOK_BACK = (
 
 @dataclass(slots=True)
 class UseHour:
-    """What pods used in the hour that begins there, by uid; rows are made of it one by one.
+    """What pods used in the hour that begins there, by uid; its rows are made as they are taken.
 
     `within`: CPU or memory and uid of pods that were measured and have no row, once all rows are made.
     """
@@ -64,6 +64,17 @@ class UseHour:
     hour: int
     used: Mapping[str, Used]
     within: set[tuple[str, str]] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is counted beyond requests: `cpu` or `memory`, by which meter, and how much makes one unit of it."""
+
+    what: str
+    meter: str
+    per_unit: int
+    unit: MeterUnit | None  # None: no meter of that name is declared
+    share: tuple[int, int]  # what one of the meter's parts is of its unit
 
 
 def pod_name(series: Series, labels: LabelNames = LABELS) -> str:
@@ -86,6 +97,8 @@ class PodUse:
         self.options = options
         self.meters = meters
         self.stored = stored
+        self.cpu = self._kind("cpu", options.cpu, CORE_HOUR)
+        self.memory = self._kind("memory", options.memory, GIB_HOUR)
         self.matcher = queries.options.matcher if options.matcher is None else options.matcher
         self.by_pod = LABELS.listed("namespace", "pod")
         self.by_name = LABELS.listed("namespace", "pod", "container")
@@ -101,7 +114,7 @@ class PodUse:
         pods = pods_of(facts)
         by_uid = {pod.uid: pod for same_name in pods.values() for pod in same_name}
         for one in chain.from_iterable(ByParts(self.client, hours, partial(self._read, pods))):
-            yield from self._rows(one, pods)
+            yield from self._rows(one, pods)  # of one hour at a time, as many as its pods
             for fact in self.stored(PREFIX, one.hour, one.hour + HOUR):
                 _, what, uid, _ = fact.source_key.split("/")
                 pod = by_uid.get(uid)
@@ -180,11 +193,26 @@ class PodUse:
             results.append(UseHour(hour, used))
         return results
 
-    def _rows(self, of: UseHour, pods: Mapping[str, Sequence[Held]]) -> Iterator[Row]:
+    def _rows(self, of: UseHour, pods: Mapping[str, Sequence[Held]]) -> list[Row]:
+        hour = of.hour
+        stamp = f"{datetime.fromtimestamp(hour, UTC):%Y-%m-%dT%HZ}"
+        rows: list[Row] = []
         for name, those in pods.items():
             for pod in those:
-                if pod.within(of.hour):
-                    yield from self._beyond(of, pod, of.used.get(pod.uid, Used()), name)
+                held = pod.within(hour)
+                if not held:
+                    continue
+                used = of.used.get(pod.uid)
+                if used is not None and (used.core_micros is not None or used.byte_minutes is not None):
+                    self.measured.add(pod.uid)
+                    self._add_beyond(rows, of, pod, used, held, stamp)
+                elif held >= SHORT:
+                    self.unmeasured[pod.uid] = name
+        return rows
+
+    def _kind(self, what: str, meter: str, per_unit: int) -> Kind:
+        unit = self.meters.get(meter)
+        return Kind(what, meter, per_unit, unit, (1, unit.parts if unit else 1))
 
     def _by_pod(self, series: Iterable[Series]) -> dict[tuple[int, str], Decimal]:
         """By the begin of an hour and a pod's namespace and name. What can be no amount is none."""
@@ -235,58 +263,45 @@ class PodUse:
                         one_used.byte_minutes = (one_used.byte_minutes or 0) + int(value)
                         one_used.minutes += 1
 
-    def _beyond(self, of: UseHour, pod: Held, used: Used, name: str) -> Iterator[Row]:
-        hour = of.hour
-        if used.core_micros is not None or used.byte_minutes is not None:
-            self.measured.add(pod.uid)
-        elif pod.within(hour) >= SHORT:
-            self.unmeasured[pod.uid] = name
-        if self.options.cpu and used.core_micros is not None:
-            beyond, minute = pod.cpu_beyond(used, hour)
+    def _add_beyond(self, rows: list[Row], of: UseHour, pod: Held, used: Used, held: int, stamp: str) -> None:
+        if self.cpu.meter and used.core_micros is not None:
+            beyond, minute = pod.cpu_beyond(used, held)
             if beyond + minute > 0:
-                yield self._row(pod, hour, "cpu", self.options.cpu, beyond, CORE_HOUR)
+                rows.append(self._row(self.cpu, pod, of.hour, beyond, stamp))
             else:
                 of.within.add(("cpu", pod.uid))
-        if self.options.memory and used.byte_minutes is not None:
-            beyond, minute = pod.memory_beyond(used, hour)
+        if self.memory.meter and used.byte_minutes is not None:
+            beyond, minute = pod.memory_beyond(used, held)
             if beyond + minute > 0:
-                yield self._row(pod, hour, "memory", self.options.memory, beyond, GIB_HOUR)
+                rows.append(self._row(self.memory, pod, of.hour, beyond, stamp))
             else:
                 of.within.add(("memory", pod.uid))
 
-    def _row(self, pod: Held, hour: int, what: str, meter: str, beyond: int, per_unit: int) -> Row:
+    def _row(self, kind: Kind, pod: Held, hour: int, beyond: int, stamp: str) -> Row:
         """Rounded down to the meter's decimals. Its key is the same whatever the account of the pod.
 
-        A day of a large cluster has a hundred thousand: what is right is made at once.
+        A day of a large cluster has a hundred thousand: what is right is made at once, its fields by their order.
         """
-        unit, fact = self.meters.get(meter), pod.fact
-        key = f"{PREFIX}{what}/{pod.uid}/{datetime.fromtimestamp(hour, UTC):%Y-%m-%dT%HZ}"
+        unit, fact = kind.unit, pod.fact
+        key = f"{PREFIX}{kind.what}/{pod.uid}/{stamp}"
         decimals = unit.decimals if unit else 0
-        number = max(beyond, 0) * 10**decimals // per_unit
+        number = beyond * 10**decimals // kind.per_unit if beyond > 0 else 0
+        started = max(hour, pod.started)
+        ended = min(hour + HOUR, pod.until)
         if unit is not None and number <= sums.MOST_PARTS:
-            started = max(pod.started, hour)
             return UsageFact(
-                key,
-                fact.account,
-                fact.user,
-                fact.job_id,
-                queue=fact.queue,
-                qos=fact.qos,
-                gpu_share=(1, unit.parts),
-                priority_class=fact.priority_class,
-                started=started,
-                ended=max(min(pod.until, hour + HOUR), started + 1),
-                meter=unit.name,
-                quantity=number,
-            )
+                key, fact.account, fact.user, fact.job_id, "", fact.queue, fact.qos, fact.priority_class,
+                0, "", "", kind.share, 0, 0, 0, "", "", None, None, None, started, ended,
+                meter=unit.name, quantity=number,
+            )  # fmt: skip
         quantity = Decimal(number).scaleb(-decimals)
         one = sums.Sum(
-            meter=meter,
+            meter=kind.meter,
             account=fact.account,
             user=fact.user,
             quantity=f"{quantity:f}",
-            start=datetime.fromtimestamp(max(pod.started, hour), UTC),
-            end=datetime.fromtimestamp(min(pod.until, hour + HOUR), UTC),
+            start=datetime.fromtimestamp(started, UTC),
+            end=datetime.fromtimestamp(ended, UTC),
         )
         refusal = sums.fact_of(  # without a declared meter, or of too much
             one,
