@@ -10,11 +10,12 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from billing.rating import ingest as usage_ingest
-from clusters import meters
+from clusters import meters, sources
 from clusters.connectors.base import EnergyHour, Reading, Row
 from clusters.meters import MeterError
 from clusters.models import Cluster, DeclaredMeter, UsageRecord, UsageRevision
@@ -23,6 +24,7 @@ from tests.builders import LATER, LONG_AGO, a_cluster, a_job, a_person, a_plan, 
 from tests.configuring_terms import apply, refused
 from tests.scenarios.real import data, run
 from tests.scenarios.test_price_hours import add
+from tests.schedulers import a_connection
 from tests.stories import close, prove
 from tests.sums import lines_of, push, sums_of
 from tests.web.house import page
@@ -192,6 +194,31 @@ def test_hours_of_pods_cost_what_their_hour_of_the_week_does(vision: Tenant) -> 
     ann = a_person("ann@speech.example", tenant)
     record = UsageRecord.objects.get(source_key="2f1e7c3a/main").pk
     assert "Energy 11 kWh" in words(page(ann, f"/t/speech-lab/jobs/{record}/"))
+
+
+def test_hours_of_pods_are_compared_with_what_their_source_tells_now(
+    vision: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Op asks Prometheus again what it told: a run and its two hours; then one of them is another."""
+    meter = DeclaredMeter.objects.get()
+    pods = a_cluster("pods", kind="prometheus", complete_through="2026-03-02 12:00", energy_meter=meter)
+    a_connection(pods)
+    own(vision, pods, "speech")
+    times = {"started": "2026-03-02 10:00", "ended": "2026-03-02 12:00"}
+    pod = a_job(source_key="2f1e7c3a/main", job_id="speech/train-0", account="speech", **times)
+    begin = int(at("2026-03-02 10:00").timestamp())
+    hours = [EnergyHour(pod, begin + n * 3600, KWH) for n in range(2)]
+    ingest(pods, pod, *hours)
+
+    told: list[Row] = [pod, *hours]
+    source = mock.Mock(usage=lambda **_: iter(told))
+    monkeypatch.setattr(sources, "connect", lambda *_, **__: source)
+    live = ("prove", "--live", "--cluster", "pods")
+    compared = run(*live)["source"]
+    assert (compared["facts"], compared["differing"]) == (3, 0)
+    told[1] = EnergyHour(pod, begin, 2 * KWH)
+    with pytest.raises(SystemExit):
+        run(*live)
 
 
 def test_rows_that_are_pushed_tell_it_too(vision: Tenant) -> None:

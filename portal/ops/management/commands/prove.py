@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from billing.sealed_months.verify import NAME, prove_files
 from clusters import comparison, sources, validation
 from clusters.comparison import Difference, RecordedUsage
 from clusters.connectors.accounting import formats
-from clusters.connectors.base import ConnectorError, Row, UsageFact
+from clusters.connectors.base import ConnectorError, EnergyHour, Row, UsageFact
 from clusters.connectors.mig import own_shares
 from clusters.energy import EnergySums
 from clusters.meters import load_units
@@ -188,11 +188,7 @@ def _compare_live(name: str | None, *, hours: int) -> dict[str, Any]:
 
 def _compare(cluster: Cluster, all_rows: Iterable[Row], source: str) -> dict[str, Any]:
     """The source's facts against the ledger's records, job by job; at most twenty differences are named."""
-    now = int(datetime.now(UTC).timestamp())
-    rows = (row for row in all_rows if isinstance(row, UsageFact) and validation.refuse(row, now=now) is None)
-    if (energy := EnergySums.of(cluster)) is not None:
-        rows = (one for run in rows for one in (run, *energy.of_runs([run])))
-    read = comparison.newest(rows)
+    read = comparison.newest(_facts(cluster, all_rows, now=int(datetime.now(UTC).timestamp())))
     differences = comparison.differences(cluster, read)
     return {
         "file": source,
@@ -201,6 +197,18 @@ def _compare(cluster: Cluster, all_rows: Iterable[Row], source: str) -> dict[str
         "differences": [_difference(difference) for difference in differences[:20]],
         "differing": len(differences),
     }
+
+
+def _facts(cluster: Cluster, rows: Iterable[Row], *, now: int) -> Iterator[UsageFact]:
+    """What the ledger keeps of these rows, with the sums of energy that were measured of runs or of their hours."""
+    energy = EnergySums.of(cluster)
+    for row in rows:
+        if isinstance(row, UsageFact) and validation.refuse(row, now=now) is None:
+            yield row
+            if energy is not None:
+                yield from energy.of_runs([row])
+        elif isinstance(row, EnergyHour) and energy is not None:
+            yield from energy.of_hours([row])
 
 
 def _difference(difference: Difference) -> str:
