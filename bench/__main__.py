@@ -16,7 +16,8 @@ from portal.dev.embedded.host import EmbeddedError
 NAMES = (
     "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "reprice", "correct", "twoworkers", "whatif",
     "grow", "growrate", "close", "growclose", "dashboard", "page", "paint", "growpage", "busy", "web", "worker",
-    "csv", "parquet", "pdf20", "pdf500", "pull", "kube", "kubehours", "kubeuse", "history", "historyone", "bytes",
+    "csv", "parquet", "pdf20", "pdf500", "pull", "kube", "kubehours", "kubegpus",
+    "kuberequests", "kubeuse", "history", "historyone", "bytes",
     "webhooks", "webhooksdead", "apilist", "apideep", "apicost", "apirare", "apiusage", "apiquote", "apikey",
     "push", "pushsums", "quotas", "mayrun", "ratequotas", "workerquotas",
     "sealed", "walk", "pbs", "lsf", "gridengine", "opencost", "litellm",

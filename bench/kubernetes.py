@@ -22,12 +22,20 @@ from bench.result import DifferentWorkError, Goal, Result
 from bench.scale import Scale
 
 NAMES = ("kube", "kubehours")
-USE = "kubeuse"
+GPUS, REQUESTS, USE = WHOLE = ("kubegpus", "kuberequests", "kubeuse")
+"""The same day of the same pods: their GPUs alone; with what they request and claim; and with what they use, too."""
 GIB = 1 << 30
 METERS = ("volumes", "cpu-beyond", "memory-beyond")
-OPTIONS: dict[str, Any] = {
-    "volumes": "volumes",
-    "use": {"cpu": "cpu-beyond", "memory": "memory-beyond"},
+OPTIONS: dict[str, dict[str, Any]] = {
+    GPUS: {"cpu_memory": "off"},
+    REQUESTS: {"volumes": "volumes"},
+    USE: {"volumes": "volumes", "use": {"cpu": "cpu-beyond", "memory": "memory-beyond"}},
+}
+TITLES = {
+    "kubehours": "hour by hour",
+    GPUS: "a day at once, GPUs alone",
+    REQUESTS: "a day at once with requests and volumes",
+    USE: "a day at once with volumes and use",
 }
 RUN = "bench_run"
 HOUR, DAY = 3_600, 86_400
@@ -45,17 +53,17 @@ for since, until in {windows}:
 
 def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     """Usage with utilisation, stored and rated. Both pulls have to come to the same rows."""
-    if not names & {*NAMES, USE}:
+    if not names & {*NAMES, *WHOLE}:
         return
     pods = scale.of(5_000)
     try:
-        with _prometheus(pods, use=USE in names) as (url, base):
+        with _prometheus(pods, whole=bool(names & {*WHOLE})) as (url, base):
             day, hours = [(base, base + DAY)], [(at, at + HOUR) for at in range(base, base + DAY, HOUR)]
             outcomes = {}
             kinds: list[tuple[str, list[tuple[int, int]], dict[str, Any]]] = [
                 (NAMES[0], day, {}),
                 (NAMES[1], hours, {}),
-                (USE, day, OPTIONS),
+                *((name, day, OPTIONS[name]) for name in WHOLE),
             ]
             for name, windows, options in kinds:
                 if name not in names:
@@ -83,8 +91,7 @@ class _AbsentError(Exception):
 
 
 def _result(name: str, pods: int, queries: int, ours: Cost, least: Cost) -> Result:
-    how = "hour by hour" if name == "kubehours" else "a day at once"
-    how = f"{how} with volumes and use" if name == USE else how
+    how = TITLES.get(name, "a day at once")
     return Result(
         name, f"Prometheus → usage, {how}, {queries} queries", pods, "pods", ours, least,
         Goal(), by_wall=True, memory=(ours.peak, MOST), within=None if name == "kubehours" else WITHIN,
@@ -92,10 +99,11 @@ def _result(name: str, pods: int, queries: int, ours: Cost, least: Cost) -> Resu
 
 
 @contextmanager
-def _prometheus(pods: int, *, use: bool) -> Iterator[tuple[str, int]]:
+def _prometheus(pods: int, *, whole: bool) -> Iterator[tuple[str, int]]:
     """Its address and the day's beginning. Half of the pods run all day, and the device of each is told of.
 
-    With `use`, so is what each uses of CPU and memory, which is more than every other requests, and a claim of each.
+    With `whole`, so is what each requests and uses of CPU and memory, and a claim of one in ten. Those that run all day
+    use more than they request: of four hours of a pod, three.
     """
     from tests.integration import prom_lab
 
@@ -110,7 +118,7 @@ def _prometheus(pods: int, *, use: bool) -> Iterator[tuple[str, int]]:
         generator = prom_lab.generator()
         with prom_lab.bare(lab) as url:
             history = _history(generator, pods)
-            if use:
+            if whole:
                 _add_use(generator, history)
             generator.push(url, history.out.runs())
             yield url, int(generator.BASE)
