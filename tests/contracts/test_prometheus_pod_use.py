@@ -21,10 +21,17 @@ from msgspec.structs import replace
 
 from billing.rating import pulls
 from clusters import meters as declared
+from clusters import sources
 from clusters.connectors.base import BadRow, ConnectorError, Row, UsageFact
 from clusters.connectors.findings import Level
 from clusters.connectors.http import Endpoint
-from clusters.connectors.prometheus import PrometheusLogin, PrometheusOptions, Scope, Utilisation
+from clusters.connectors.prometheus import (
+    PrometheusConnector,
+    PrometheusLogin,
+    PrometheusOptions,
+    Scope,
+    Utilisation,
+)
 from clusters.connectors.prometheus.check_metrics import CheckSession
 from clusters.connectors.prometheus.check_use import use
 from clusters.connectors.prometheus.client import PrometheusClient
@@ -32,11 +39,12 @@ from clusters.connectors.prometheus.option_parsing import options_from
 from clusters.connectors.prometheus.options import CpuMemory, UseOptions
 from clusters.connectors.prometheus.queries import Queries
 from clusters.connectors.sums import MeterUnit
-from clusters.models import ClusterKind, UsageRecord, UsageRevision
+from clusters.models import Cluster, ClusterKind, UsageRecord, UsageRevision
 from tests.builders import LONG_AGO, a_cluster, a_person, a_plan, a_tenant
 from tests.contracts.prometheus_reading import HOUR, connector
 from tests.contracts.prometheus_worlds import Stories, World, Worlds
 from tests.integration.prom_lab import Lab
+from tests.scenarios.real import run
 from tests.schedulers import a_connection
 from tests.stories import closed, prove
 from tests.sums import lines_of, sums_of
@@ -331,7 +339,9 @@ def test_options_that_cannot_be_meant_are_refused() -> None:
 
 
 @pytest.mark.django_db
-def test_an_hour_that_is_pulled_again_is_billed_once_and_closes_in_its_own_unit(worlds: Worlds) -> None:
+def test_an_hour_that_is_pulled_again_is_billed_once_and_closes_in_its_own_unit(
+    worlds: Worlds, monkeypatch: pytest.MonkeyPatch
+) -> None:
     units = {CPU: ("CPU beyond requests", "core-hours"), MEMORY: ("Memory beyond requests", "GiB-hours")}
     for name, (title, unit) in units.items():
         declared.declare_meter(name=name, title=title, unit=unit, decimals=6)
@@ -340,18 +350,29 @@ def test_an_hour_that_is_pulled_again_is_billed_once_and_closes_in_its_own_unit(
     prices: Any = [(meter, {}, price, LONG_AGO) for meter, price in ((CPU, "0.10"), (MEMORY, "0.01"))]
     team = a_tenant("team", plan=a_plan(prices=prices, charges=(CPU, MEMORY)), accounts=[(kube, "team")])
     begin = datetime.fromtimestamp(worlds.begin, UTC)
+
+    def connect(*_: object, **__: object) -> PrometheusConnector:
+        return connector(worlds.url, clock=lambda: int(time.time()), meters=declared.load_units(), **OPTIONS)
+
     for since, until in ((0, 70), (60, 170), (0, 170)):  # minutes
         done = pulls.pull(
             kube,
             since=begin + timedelta(minutes=since),
             until=begin + timedelta(minutes=until),
             moment=begin + timedelta(hours=4),
-            connect=lambda *_, **__: connector(
-                worlds.url, clock=lambda: int(time.time()), meters=declared.load_units(), **OPTIONS
-            ),
+            connect=connect,
         )
         assert not done.error, done.error
     assert not UsageRevision.objects.exclude(meter="").exists()
+
+    Cluster.objects.update(complete_through=begin + timedelta(minutes=170))
+    monkeypatch.setattr(sources, "connect", connect)
+    compared = run("prove", "--live", "--hours", "3")["source"]
+    assert (compared["facts"], compared["differing"]) == (
+        14 + UsageRecord.objects.exclude(meter="").count(),
+        0,
+    )
+    Cluster.objects.update(complete_through=begin + timedelta(days=365))
 
     month = f"{begin:%Y-%m}"
     closed(month, team, on=f"{begin.year + 1}-01-03", accept="Nothing is read beyond.")

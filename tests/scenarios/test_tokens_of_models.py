@@ -24,6 +24,7 @@ from tests import sums
 from tests.builders import LONG_AGO, a_cluster, a_plan, a_seller, a_tenant, at
 from tests.contracts.test_prometheus_tokens import CACHED, OPTIONS, PROMPT, TEN, WRITTEN, Scrapes
 from tests.fakes.prometheus import StandIn
+from tests.scenarios.real import run
 from tests.stories import closed, prove
 
 pytestmark = pytest.mark.django_db
@@ -81,6 +82,8 @@ def test_the_tokens_of_an_hour_are_billed_once_and_corrected_when_samples_come_l
             served, since=at("2026-03-02 10:00"), until=at("2026-03-02 12:00"), moment=at("2026-03-02 12:40")
         )
         assert (done.stored.new, done.stored.revised) == (0, 1)
+        compared = run("prove", "--live", "--hours", "2")["source"]
+        assert (compared["facts"], compared["differing"]) == (6, 0)
 
     Cluster.objects.update(complete_through=at("2026-04-02 12:00"))
     assert closed("2026-03", lab, accept="The rest of the month is not read.").outcome == "issued"
