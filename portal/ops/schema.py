@@ -200,10 +200,14 @@ def admit() -> None:
 def complete() -> None:
     """Make what stands beside the tables, all of it or nothing: once, over tables that are all there.
 
-    Asked again, nothing changes.
+    Asked again, nothing changes. A first start that an earlier version began is one of this level now.
     """
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE schema_level SET complete = true WHERE NOT complete")
+        cursor.execute(
+            "UPDATE schema_level SET complete = true, level = %s, programs_from = %s, digest = %s"
+            " WHERE NOT complete",
+            [CURRENT.number, CURRENT.programs_from, digest()],
+        )
         if not cursor.rowcount:
             return
         admit()

@@ -6,6 +6,7 @@ The release is taken from the repository's history: the commit that wrote its fi
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -92,6 +93,7 @@ def environment_of(server: Postgres, home: Path) -> dict[str, str]:
         "DATABASE_URL": server.url(),
         "DATABASE_OWNER_URL": server.owner_url(),
         "REDIS_URL": f"unix://{home}/none.sock",
+        "SECRET_KEY": "of the upgrade",
     }
 
 
@@ -134,17 +136,31 @@ def worker(code: Path, environ: dict[str, str], log: Path) -> Iterator[None]:
         kill(process)
 
 
+SIGN_IN = """
+import django; django.setup()
+from django.test import Client
+from portal.core.tenants.models import Membership, Tenant, User
+ann = User.objects.create_user("ann@lab.example", "a password of hers")
+Membership.objects.create(tenant=Tenant.objects.get(slug="vision-lab"), user=ann, role="owner")
+browser = Client()
+browser.force_login(ann)
+print(browser.cookies["sessionid"].value)
+"""
+
+
 @contextmanager
-def reader(url: str) -> Iterator[list[int]]:
-    """Somebody reads a page all the time; what each request was answered."""
+def reader(url: str, session: str) -> Iterator[list[int]]:
+    """Ann reads her pages all the time; what each request was answered."""
     answers: list[int] = []
     ends = threading.Event()
+    pages = itertools.cycle(("/t/vision-lab/", "/t/vision-lab/jobs/", "/t/vision-lab/invoices/"))
 
     def read() -> None:
         while not ends.is_set():
+            asked = urllib.request.Request(url + next(pages), headers={"Cookie": f"sessionid={session}"})
             try:
-                with urllib.request.urlopen(f"{url}/readyz", timeout=60) as answer:
-                    answers.append(answer.status)
+                with urllib.request.urlopen(asked, timeout=60) as answer:
+                    answers.append(answer.status if b"Vision Lab" in answer.read() else -1)
             except OSError as error:
                 answers.append(getattr(error, "code", 0))
 
@@ -155,6 +171,17 @@ def reader(url: str) -> Iterator[list[int]]:
     finally:
         ends.set()
         thread.join()
+
+
+@contextmanager
+def held(server: Postgres, *, seconds: float) -> Iterator[None]:
+    """Somebody holds what the upgrade changes, for longer than it waits at a time."""
+    with psycopg.connect(server.owner_url()) as holder:
+        holder.execute("LOCK TABLE schema_level IN EXCLUSIVE MODE")
+        timer = threading.Timer(seconds, holder.rollback)
+        timer.start()
+        yield
+        timer.join()
 
 
 def is_rendered(server: Postgres) -> bool:
@@ -198,11 +225,17 @@ def test_pages_and_workers_of_the_last_release_go_on_while_the_schema_is_upgrade
         manage(code, environ, "apply", str(site))
         read = ("--as-of", "2026-04-02", "--json")
         manage(code, environ, "import_usage", "lab", str(jobs(tmp_path / "a.sacct", day=2)), *read)
-        web = WebProcess(server.url(), tmp_path, REDIS_URL=redis.url())
+        signed_in = subprocess.run(
+            [PYTHON, "-c", SIGN_IN], cwd=code, env=environ, capture_output=True, text=True, check=True
+        )
+        session = signed_in.stdout.strip()
+        web = WebProcess(server.url(), tmp_path, REDIS_URL=redis.url(), SECRET_KEY=environ["SECRET_KEY"])
         web.code = code
-        with web, worker(code, environ, tmp_path / "worker.log"), reader(web.url) as answers:
+        web.collect()
+        with web, worker(code, environ, tmp_path / "worker.log"), reader(web.url, session) as answers:
             until(lambda: len(answers) > 20, seconds=120)
-            manage(ROOT, environ, "migrate", "-v0")
+            with held(server, seconds=5):
+                manage(ROOT, environ, "migrate", "-v0")
             manage(code, environ, "import_usage", "lab", str(jobs(tmp_path / "b.sacct", day=3)), *read)
             before = len(answers)
             until(lambda: len(answers) > before + 20, seconds=120)

@@ -128,6 +128,9 @@ def _pipelined(settings: str, execute: Callable[[], Any]) -> Any:
 
 
 def stream_in_scope(tenant: Tenant, pieces: Iterable[T]) -> Generator[T, None, None]:
-    """The pieces of an answer that is sent after its view has returned, each made inside the scope."""
-    with tenant_scope(tenant):
+    """The pieces of an answer that is sent after its view has returned, each made inside the scope.
+
+    All of them may be rows of one statement, which lasts as long as the reader takes them.
+    """
+    with tenant_scope(tenant, longest_query="1h"):
         yield from pieces
