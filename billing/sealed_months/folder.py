@@ -63,7 +63,8 @@ def exists(month: date) -> bool:
 def remove(month: date, digests: Collection[str]) -> None:
     """Delete the files of a month if the SHA-256 of each is among `digests`; else give their directory another name.
 
-    A database that was restored does not know what was sealed since its backup: that may be the only archive there is.
+    A database that was restored does not know what was sealed since its backup, and one that will be may need what it
+    has dropped before: that may be the only archive there is.
     """
     target = _of(month)
     if all(sha256(path) in digests for path in target.rglob("*") if not path.is_dir()):

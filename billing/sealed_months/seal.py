@@ -42,7 +42,7 @@ def seal_month(*, month: date, moment: datetime, quiet_months: int) -> SealedMon
                 files.mkdir(mode=0o700)
                 written = list(MonthWriter(row, state.within, cursor, program, files).write())
                 digests = {file.sha256 for file in written}
-                folder.publish(files, month, digests | verify.digests_of_history())
+                folder.publish(files, month, digests | verify.disposable_digests())
                 row.save()
                 SealedFile.objects.bulk_create(written)
         except (OSError, parquet.ParquetError) as error:

@@ -20,13 +20,30 @@ def prove_files() -> Check:
     return Check(NAME, [text for _, text in zip(range(10), _broken(), strict=False)])
 
 
-def digests_of_history() -> set[str]:
-    """SHA-256 of all files that this database has sealed, also of months that are sealed no more."""
-    return set(
-        AuditEntry.objects.of_table(SealedFile)
-        .filter(operation="insert")
-        .values_list("after__sha256", flat=True)
-    )
+def disposable_digests(row: SealedMonth | None = None) -> set[str]:
+    """SHA-256 of files that this database has sealed, of the month `row` too, and may do without.
+
+    Not of a month that was ever dropped: a backup from then has none of its rows, and needs these files.
+    """
+    inserted = AuditEntry.objects.of_table(SealedFile).filter(operation="insert")
+    sealed = set(inserted.values_list("after__month_id", "after__sha256"))
+    if row is not None:
+        sealed.update(row.files.values_list("month_id", "sha256"))
+    dropped = _ever_dropped()
+    if row is not None and row.dropped_at is not None:
+        dropped.add(row.pk)
+    return {digest for _, digest in sealed} - {digest for month, digest in sealed if month in dropped}
+
+
+def was_dropped(row: SealedMonth) -> bool:
+    """Whether the rows of the month stand in its files alone, or ever did."""
+    return row.dropped_at is not None or row.pk in _ever_dropped()
+
+
+def _ever_dropped() -> set[int]:
+    """The numbers of such sealed months, also of those that are sealed no more, from the history."""
+    entries = AuditEntry.objects.of_table(SealedMonth).filter(after__dropped_at__gt="")
+    return {int(key) for key in entries.values_list("key", flat=True)}
 
 
 def _broken() -> Iterator[str]:

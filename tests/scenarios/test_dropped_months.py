@@ -104,7 +104,7 @@ def test_unsealing_brings_the_rows_of_a_dropped_month_back(books: None, director
     assert unseal.unseal_month(month=MARCH)["records"] == 4
     assert rows() == before
     assert prove() == sums
-    assert list(directory.iterdir()) == []
+    assert list(directory.iterdir()) == [directory / "2026-03.set-aside-1"]
 
 
 def test_replaying_the_files_of_a_dropped_month_adds_nothing_and_loads_nothing(books: None) -> None:

@@ -1,4 +1,4 @@
-"""`backup_database FILE`: all data in one file, and which keys belong to it."""
+"""`backup_database FILE`: the whole database in one file, and which keys and directories belong to it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 from django.conf import settings
 from django.core.management.base import CommandParser
 
-from billing.models import GatewayAccount
+from billing.models import GatewayAccount, SealedMonth
 from portal.ops import backups
 from portal.ops.backups import BackupError
 from portal.ops.cli import Answer, OperatorCommand
 
 
 class Command(OperatorCommand):
-    help = "Write the whole database into a file. Says which keys have to be kept beside it."
+    help = "Write the whole database into a file. Says what has to be kept beside it."
     refusals: ClassVar = (BackupError,)
 
     def arguments(self, parser: CommandParser) -> None:
@@ -25,11 +25,19 @@ class Command(OperatorCommand):
         size = backups.dump(settings.DATABASE_URL, file)
         keys = [backups.fingerprint(key) for key in settings.CLUSTERTAB_SECRET_KEYS]
         label = str(GatewayAccount.objects.values_list("deployment", flat=True).first() or "")
-        data = {"file": str(file), "bytes": size, "secret_keys": keys, "stripe_account_label": label}
-        return Answer(data, "\n".join(_lines(file, size, keys, label)))
+        dropped = SealedMonth.objects.exclude(dropped_at=None).order_by("month")
+        months = [f"{row}" for row in dropped]
+        data = {
+            "file": str(file),
+            "bytes": size,
+            "secret_keys": keys,
+            "stripe_account_label": label,
+            "months_in_files": months,
+        }
+        return Answer(data, "\n".join(_lines(file, size, keys, label, months)))
 
 
-def _lines(file: Path, size: int, keys: list[str], label: str) -> list[str]:
+def _lines(file: Path, size: int, keys: list[str], label: str, months: list[str]) -> list[str]:
     lines = [f"{file}: {size:,} bytes. Keep apart from it, for whoever restores it:"]
     names = ", ".join(keys)
     lines.append(
@@ -40,4 +48,9 @@ def _lines(file: Path, size: int, keys: list[str], label: str) -> list[str]:
     lines.append("  SECRET_KEY: without it everybody signs in anew.")
     if label:
         lines.append(f"  STRIPE_ACCOUNT_LABEL={label}: what this portal is called at Stripe.")
+    if months:
+        lines.append(
+            f"  the directories {', '.join(months)} in SEALED_MONTHS_DIRECTORY: the rows of these months are in no file "
+            "but theirs."
+        )
     return lines

@@ -1,4 +1,4 @@
-"""`unseal_month YYYY-MM`: load back what the database lacks of a sealed month, and delete its files."""
+"""`unseal_month YYYY-MM`: load back what the database lacks of a sealed month, and delete its files or set them aside."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from django.core.management.base import CommandParser
 from billing.models import SealedMonth
 from billing.sealed_months import folder, summary, unseal
 from billing.sealed_months.errors import SealError
+from billing.sealed_months.verify import was_dropped
 from portal.core.audit import acting_as
 from portal.ops.cli import Answer, OperatorCommand, RefusedError, utc_month
 
 
 class Command(OperatorCommand):
-    help = "Load what the database lacks of a sealed month, and delete its files. Without --yes, only say so."
+    help = (
+        "Load what the database lacks of a sealed month, and take its files away. Without --yes, only say so."
+    )
     refusals: ClassVar[tuple[type[Exception], ...]] = (SealError,)
 
     def arguments(self, parser: CommandParser) -> None:
@@ -33,14 +36,15 @@ class Command(OperatorCommand):
             with acting_as(f"{getpass.getuser()} at the shell"):
                 loaded = unseal.unseal_month(month=day)
         rows = ", ".join(f"{count:,} {kind}" for kind, count in loaded.items() if count)
+        away = "set aside, as backups may need them" if row is not None and was_dropped(row) else "deleted"
         text = (
             f"{day:%Y-%m} is not sealed any more; loaded back: {rows or 'nothing, the database had all of it'}."
             if yes
-            else f"{row}: {sizes['files']:,} files of {sizes['bytes']:,} bytes would be loaded and deleted."
+            else f"{row}: {sizes['files']:,} files of {sizes['bytes']:,} bytes would be loaded and {away}."
             if row is not None
-            else f"{day:%Y-%m} is not sealed, and has files: they would be deleted."
+            else f"{day:%Y-%m} is not sealed, and has files: they would be deleted, or set aside if a backup may need them."
         )
         if aside := folder.set_aside(day):
-            text += f" Files that this database did not seal: {', '.join(aside)}."
+            text += f" Files set aside, which this database did not seal or a backup may need: {', '.join(aside)}."
         data = {"month": f"{day:%Y-%m}", "unsealed": yes, **sizes, "loaded": loaded, "set_aside": aside}
         return Answer(data, text)
