@@ -18,8 +18,8 @@ def unseal_month(*, month: date) -> dict[str, int]:
     """Load what the database lacks of a month, as it was sealed, and delete its files; rows by kind.
 
     Files of a month that was ever dropped get another name instead. Killed before its end, the month is still sealed,
-    or its files are left, which the next call takes away. Raises SealError, as it does of a month that is not sealed and
-    has no files, and so at a second call.
+    or its files are left, which the next call takes away. Raises SealError, as it does of a month that is not sealed
+    and has no files, and so at a second call.
     """
     with alone(Work.SEALING) as ours:
         if not ours:

@@ -9,13 +9,15 @@ import pytest
 from django.db import transaction
 
 from billing.models import RatedJob
+from billing.proof import checks
 from billing.sealed_months import drop, unseal
 from clusters.models import Cluster
 from portal.ops import backups
 from tests.builders import ingest
+from tests.owner import as_owner
 from tests.scenarios.real import run
 from tests.sealed_march import MARCH, NOW, enter_march, rows, sealed
-from tests.stories import close, prove
+from tests.stories import close
 
 pytestmark = pytest.mark.django_db
 
@@ -63,6 +65,22 @@ def test_what_a_killed_unsealing_left_of_a_dropped_month_is_set_aside_and_not_de
     unseal.unseal_month(month=MARCH)
     (directory / "2026-03.set-aside-1").rename(directory / "2026-03")
     assert run("unseal_month", "2026-03", "--yes")["set_aside"] == ["2026-03.set-aside-1"]
+
+
+def test_every_sum_closes_over_tables_that_a_restore_has_made_anew(books: dict[str, list[Any]]) -> None:
+    low = ((2026 - 1970) * 12 + 2) << 40
+    with as_owner() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        cursor.execute(
+            "ALTER TABLE billing_ratedjob DETACH PARTITION billing_ratedjob_2026_03;"
+            "CREATE TABLE anew (LIKE billing_ratedjob_2026_03 INCLUDING ALL);"
+            "DROP TABLE billing_ratedjob_2026_03;"
+            "ALTER TABLE anew RENAME TO billing_ratedjob_2026_03;"
+            "ALTER TABLE billing_ratedjob ATTACH PARTITION billing_ratedjob_2026_03"
+            f" FOR VALUES FROM ({low}) TO ({low + (1 << 40)})"
+        )
+    proof = checks.prove(full=True)
+    assert proof.holds, [check for check in proof.checks if check.broken]
 
 
 def test_a_backup_says_which_directories_belong_to_it(

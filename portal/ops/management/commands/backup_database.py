@@ -50,7 +50,7 @@ def _lines(file: Path, size: int, keys: list[str], label: str, months: list[str]
         lines.append(f"  STRIPE_ACCOUNT_LABEL={label}: what this portal is called at Stripe.")
     if months:
         lines.append(
-            f"  the directories {', '.join(months)} in SEALED_MONTHS_DIRECTORY: the rows of these months are in no file "
-            "but theirs."
+            f"  the directories {', '.join(months)} in SEALED_MONTHS_DIRECTORY: the rows of these months are there "
+            "alone."
         )
     return lines

@@ -1,4 +1,4 @@
-"""`unseal_month YYYY-MM`: load back what the database lacks of a sealed month, and delete its files or set them aside."""
+"""`unseal_month YYYY-MM`: load back what the database lacks of a sealed month, and take its files away."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Command(OperatorCommand):
             if yes
             else f"{row}: {sizes['files']:,} files of {sizes['bytes']:,} bytes would be loaded and {away}."
             if row is not None
-            else f"{day:%Y-%m} is not sealed, and has files: they would be deleted, or set aside if a backup may need them."
+            else f"{day:%Y-%m} is not sealed, and has files: they would be deleted or set aside."
         )
         if aside := folder.set_aside(day):
             text += f" Files set aside, which this database did not seal or a backup may need: {', '.join(aside)}."
