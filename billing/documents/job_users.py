@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pgtrigger
 from django.db import connection, transaction
 
 from clusters import ledger
 from portal.core.tenants.models import Tenant
+from portal.errors import CodedError
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "job_users.sql")
@@ -31,6 +32,15 @@ UPDATE billing_ratedjob u SET "user" = erased_user(p.id) FROM billing_jobuser p
 WHERE (u.tenant_id = %s AND u.meter = '' OR u.tenant_id = %s AND u.meter <> '') AND p.tenant_id = u.tenant_id
   AND p.name = u."user" AND p.name = ANY (%s::text[]) AND p.name <> erased_user(p.id)
 """
+
+
+class NamesInFilesError(CodedError):
+    """Names cannot be erased everywhere before rows of dropped months are back. Nothing was changed."""
+
+    sentences: ClassVar[Mapping[str, str]] = {
+        "names-in-files": "Superseded revisions of jobs of {months} still have these names, and whose they are, rows "
+        "in the files of sealed months say alone: load these months back first, by drop_month MONTH --load --yes.",
+    }
 
 
 class InactiveUser(NamedTuple):
@@ -63,12 +73,16 @@ def erase_users(tenant: Tenant, *, names: Sequence[str] | None = None) -> int:
     """Replace the names of the users of the tenant's jobs by their numbers, everywhere; how many. Again, none is left.
 
     `names`: of these users alone. Digests, signatures and sums stay: what is signed has the numbers alone. A block that
-    stands keeps its user, whose jobs it has to release. For a caller that holds the tenant's lock.
+    stands keeps its user, whose jobs it has to release. For a caller that holds the tenant's lock. Raises
+    NamesInFilesError: a name that was called erased would stay in revisions for good.
     """
     users = list(names) if names is not None else _list_users(tenant)
     values: dict[str, Any] = {"tenant": tenant.pk, "names": users}
     trigger = "billing.RatedJob:billed_job_is_kept_before_it_changes"
     with connection.cursor() as cursor:
+        cursor.execute(sql.KEPT_IN_REVISIONS, values | {"all": names is None})
+        if (months := cursor.fetchone()[0]) is not None:
+            raise NamesInFilesError("names-in-files", months=months)
         cursor.execute(sql.NUMBER, values)
         with connection.chunked_cursor() as records:
             records.execute(sql.RECORDS, values)

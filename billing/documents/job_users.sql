@@ -54,6 +54,19 @@ WHERE (j.tenant_id = %(tenant)s AND j.meter = '' OR j.tenant_id = %(tenant)s AND
     SELECT FROM billing_ratedjob o
     WHERE o.record_id = j.record_id AND o.tenant_id <> j.tenant_id AND o."user" = p.name);
 
+-- name: KEPT_IN_REVISIONS
+-- Months whose jobs stand in files alone, and of whose records superseded revisions name such users, or anybody: whose
+-- these are, the jobs would say. They may be the tenant's if it ever owned the account.
+SELECT string_agg(to_char(month, 'YYYY-MM'), ', ' ORDER BY month)
+FROM billing_dropped_months() AS month
+CROSS JOIN LATERAL month_number(extract(epoch FROM month::timestamp AT TIME ZONE 'UTC')::bigint) AS number
+WHERE EXISTS (
+    SELECT FROM clusters_usagerevision v
+    WHERE v.record_id >= number::bigint << 40 AND v.record_id < (number::bigint + 1) << 40
+      AND v."user" <> '' AND (%(all)s OR v."user" = ANY (%(names)s::text[]))
+      AND EXISTS (SELECT FROM tenants_ownership o WHERE o.account_id = v.account_id AND o.tenant_id = %(tenant)s)
+      AND NOT EXISTS (SELECT FROM billing_jobuser p WHERE p.name = v."user" AND p.name = erased_user(p.id)));
+
 -- name: RENAME_BLOCKS
 -- One that stands keeps its user, whose jobs it has to release.
 UPDATE billing_quotablock u SET "user" = erased_user(p.id) FROM billing_jobuser p

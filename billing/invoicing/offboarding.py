@@ -151,7 +151,7 @@ def erase_tenant(*, tenant: Tenant, moment: datetime) -> list[str]:
     what it was, and changes that these people made without their names. Users of its jobs become numbers. Invoices and
     what is signed of their evidence, which has these numbers alone, are kept as they were issued, as the law wants
     them. What the gateway keeps is erased there: see `gateway_customer`.
-    Raises ArchiveError where the tenant is not archived, or money is under way.
+    Raises ArchiveError where the tenant is not archived, or money is under way; NamesInFilesError.
     """
     tenant = lock(tenant)
     existing = Archive.objects.filter(tenant=tenant).first()

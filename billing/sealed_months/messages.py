@@ -17,6 +17,7 @@ SENTENCES: Mapping[str, str] = {
     "in-another-run": "{person} asked for something else of {month}, which has not ended: wait for that.",
     "earlier-first": "Jobs of {months} used something in it: drop that before.",
     "in-use": "Somebody reads or writes {month} right now, such as a backup: try again later.",
+    "jobs-dropped": "Jobs of {months} are in files alone, which say whose users are named: load them back first.",
     "loaded-differs": "{place} does not come to what was sealed, so nothing was loaded.",
     "neighbours-first": "It shares billing periods with {months}, which is not sealed: seal that before.",
     "no-directory": "SEALED_MONTHS_DIRECTORY is not set, so there are no sealed months.",
@@ -24,6 +25,8 @@ SENTENCES: Mapping[str, str] = {
     "not-over": "It is not over.",
     "not-proved": "The sums of the months do not close, or wait to be rated again: see what prove says.",
     "not-sealed": "{month} is not sealed.",
+    "old-processes": "Processes of release 1.0.0 that still run know no dropped months, and would bill usage again: "
+    "replace all of them, on each machine, then say so with --all-processes-replaced.",
     "open-jobs": "{count:,} of its jobs have not ended.",
     "open-periods": "{count:,} billing periods with usage in it are not closed.",
     "pending": "Usage in it is not billed yet, or has no price.",

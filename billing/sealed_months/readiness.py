@@ -65,12 +65,14 @@ def _blockers(
     after, last = within
     with connection.cursor() as cursor:
         cursor.execute(sql.STATE, {"month": month, "after": after, "last": last})
-        detached, open_jobs, open_periods, pending, changed_at = cursor.fetchone()
+        detached, dropped, open_jobs, open_periods, pending, changed_at = cursor.fetchone()
     blockers = []
     if (moment.year, moment.month) <= (month.year, month.month):
         blockers.append(SealError("not-over"))
     if detached:
         blockers.append(SealError("detached", months=detached))
+    if dropped:
+        blockers.append(SealError("jobs-dropped", months=dropped))
     if open_jobs:
         blockers.append(SealError("open-jobs", count=open_jobs))
     if open_periods:

@@ -1,8 +1,8 @@
 -- Whether a month may be sealed.
 
 -- name: STATE
--- Of the records (after, last] of a month and of the service in it: months of its jobs that are detached, jobs that have
--- not ended, billing periods that are not closed, rated rows that are not billed, and when any of it was changed last. A
+-- Of the records (after, last] of a month and of the service in it: months of its jobs that are detached, and that are
+-- dropped, jobs that have not ended, billing periods that are not closed, rated rows that are not billed, and when any of it was changed last. A
 -- record that is new has the highest number.
 WITH part AS MATERIALIZED (
     SELECT s.period_id, s.rows, s.verdict = 'charged' AND s.newest <=
@@ -21,6 +21,8 @@ WITH part AS MATERIALIZED (
 SELECT (SELECT string_agg(to_char(month_of_number(number), 'YYYY-MM'), ', ' ORDER BY number) FROM jobs_month
         WHERE EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND NOT c.relispartition
                       AND c.relname = 'billing_ratedjob_' || to_char(month_of_number(number), 'YYYY_MM'))),
+       (SELECT string_agg(to_char(month_of_number(number), 'YYYY-MM'), ', ' ORDER BY number) FROM jobs_month
+        WHERE month_of_number(number) IN (SELECT billing_dropped_months())),
        (SELECT count(*) FROM clusters_usagerecord r WHERE r.id > %(after)s AND r.id <= %(last)s AND r.ended IS NULL),
        (SELECT count(*) FROM period WHERE closed_at IS NULL),
        (SELECT count(*) FROM part WHERE verdict <> 'waived' AND billed IS NOT TRUE),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import getpass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.core.management.base import CommandParser
 
+from billing.documents.job_users import NamesInFilesError
 from portal.core.audit import acting_as
 from portal.excerpt import quoted
 from portal.ops import old_rows
@@ -18,6 +19,7 @@ from portal.ops.retention import years_before
 
 class Command(OperatorCommand):
     help = "Erase what is older than RETENTION_YEARS allows. Asks before it does, with how much that is."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (NamesInFilesError,)
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--why", metavar="REASON", required=True, help="kept in the history")

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
+from billing.documents.job_users import NamesInFilesError
 from billing.invoicing import offboarding
 from portal.core.audit import acting_as
 from portal.ops.cli import Answer, OperatorCommand
@@ -15,7 +16,7 @@ from portal.ops.lookups import the_tenant
 
 class Command(OperatorCommand):
     help = "Erase the people and the contact of an archived tenant. Its documents stay as they were issued."
-    refusals: ClassVar[tuple[type[Exception], ...]] = (offboarding.ArchiveError,)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (offboarding.ArchiveError, NamesInFilesError)
 
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("tenant", metavar="SLUG")
