@@ -24,17 +24,20 @@ DROPPED = tuple(kind for kind in KINDS if kind.name != "revisions")
 """Superseded revisions are few, of records of any month, and stay."""
 
 
-def drop_month(*, month: date, moment: datetime) -> SealedMonth:
+def drop_month(*, month: date, moment: datetime, all_processes_replaced: bool = True) -> SealedMonth:
     """Empty the tables of a sealed month, once each of its files is read and each row compared with the table's.
 
     Records, jobs and rated usage go in the transaction that says so. Killed anywhere, the month is dropped or not.
-    Asked again, the same. Raises SealError; nothing was changed then.
+    Asked again, the same. Raises SealError; nothing was changed then. `all_processes_replaced`: somebody has seen to it
+    that no program runs any more which knows no such months.
     """
     with alone(Work.SEALING) as ours:
         if not ours:
             raise SealError("busy")
         if (row := _sealed(month)).dropped_at is not None:
             return row
+        if not all_processes_replaced and is_first():
+            raise SealError("old-processes")
         checks.prove(moment=moment)
         try:
             # A proof sees one state of the database, but not rows that are gone from under it.
@@ -88,6 +91,13 @@ def why_not(row: SealedMonth) -> SealError | None:
     if in_order:
         return SealError("allowance-in-order", month=f"{row}")
     return None
+
+
+def is_first() -> bool:
+    """Whether no month was ever dropped: programs of release 1.0.0 may still run. After it none of them starts."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT programs_from < 2 FROM schema_level")
+        return bool(cursor.fetchone()[0])
 
 
 def _sealed(month: date) -> SealedMonth:

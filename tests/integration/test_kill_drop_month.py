@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("transactional_db")
 
 JOBS = 900
 MARCH = date(2024, 3, 1)
-DROP = ("drop_month", "2024-03", "--yes")
+DROP = ("drop_month", "2024-03", "--all-processes-replaced", "--yes")
 LOAD = ("drop_month", "2024-03", "--load", "--yes")
 
 

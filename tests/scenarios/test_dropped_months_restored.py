@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management.base import CommandError
 from django.db import transaction
 
 from billing.models import RatedJob
@@ -90,3 +91,18 @@ def test_a_backup_says_which_directories_belong_to_it(
     assert run("backup_database", "clustertab.dump")["months_in_files"] == ["2026-03"]
     drop.load_back(month=MARCH)
     assert run("backup_database", "clustertab.dump")["months_in_files"] == []
+
+
+def test_the_first_month_is_dropped_once_op_says_that_no_older_process_runs(directory: Path) -> None:
+    enter_march()
+    ingest(Cluster.objects.get(), as_of="2026-05-02")
+    close("2026-04", on="2026-05-03")
+    sealed()
+    with pytest.raises(
+        CommandError, match=r"Processes of release 1\.0\.0 that still run know no dropped months"
+    ):
+        run("drop_month", "2026-03", "--yes")
+    assert RatedJob.objects.exists()
+    assert run("drop_month", "2026-03", "--all-processes-replaced", "--yes")["dropped_at"]
+    run("drop_month", "2026-03", "--load", "--yes")
+    assert run("drop_month", "2026-03", "--yes")["dropped_at"]  # none of those starts any more

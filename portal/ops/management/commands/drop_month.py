@@ -24,9 +24,14 @@ class Command(OperatorCommand):
     def arguments(self, parser: CommandParser) -> None:
         parser.add_argument("month", metavar="YYYY-MM", help="a sealed UTC month")
         parser.add_argument("--load", action="store_true", help="load the rows of a dropped month instead")
+        parser.add_argument(
+            "--all-processes-replaced",
+            action="store_true",
+            help="every process of release 1.0.0 has ended, on each machine; asked of the first month",
+        )
         parser.add_argument("--yes", action="store_true", help="do it")
 
-    def answer(self, *, month: str, load: bool, yes: bool, **_: Any) -> Answer:
+    def answer(self, *, month: str, load: bool, yes: bool, all_processes_replaced: bool, **_: Any) -> Answer:
         day = utc_month(month)
         row = SealedMonth.objects.prefetch_related("files").filter(month=day).first()
         if row is None:
@@ -37,14 +42,19 @@ class Command(OperatorCommand):
                 loaded = drop.load_back(month=day)
                 row.dropped_at = None
             elif yes:
-                row = drop.drop_month(month=day, moment=datetime.now(UTC).replace(microsecond=0))
+                row = drop.drop_month(
+                    month=day,
+                    moment=datetime.now(UTC).replace(microsecond=0),
+                    all_processes_replaced=all_processes_replaced,
+                )
             elif not load and row.dropped_at is None and (blocker := drop.why_not(row)) is not None:
                 raise RefusedError(f"{day:%Y-%m}: {sentence(blocker)}")
+        asks = not load and row.dropped_at is None and drop.is_first()
         data = {"month": f"{day:%Y-%m}", "dropped_at": row.dropped_at, **sizes(row), "loaded": loaded}
-        return Answer(data, _text(row, data, load=load, yes=yes))
+        return Answer(data, _text(row, data, load=load, yes=yes, asks=asks))
 
 
-def _text(row: SealedMonth, data: dict[str, Any], *, load: bool, yes: bool) -> str:
+def _text(row: SealedMonth, data: dict[str, Any], *, load: bool, yes: bool, asks: bool) -> str:
     if load and yes:
         rows = ", ".join(f"{count:,} {kind}" for kind, count in data["loaded"].items() if count)
         return f"{row}: loaded {rows or 'nothing, the database has all of it'}. It is still sealed."
@@ -52,4 +62,5 @@ def _text(row: SealedMonth, data: dict[str, Any], *, load: bool, yes: bool) -> s
         return f"{row}: what the database lacks of {data['files']:,} files would be loaded."
     if row.dropped_at is not None:
         return f"{row}: the rows of {data['records']:,} records stand in {data['files']:,} files alone."
-    return f"{row}: may be dropped, the rows of {data['records']:,} records."
+    text = f"{row}: may be dropped, the rows of {data['records']:,} records."
+    return f"{text} {SealError('old-processes')}" if asks else text
