@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from billing.models import MonthProof, SealedMonth, SealRun
-from billing.sealed_months import readiness, seal_runs, summary
+from billing.sealed_months import readiness, seal_runs, summary, verify
 from billing.sealed_months.errors import SealError
 from billing.sealed_months.readiness import MonthState
 from portal.core.audit.models import AuditEntry
@@ -17,7 +17,8 @@ from portal.core.audit.models import AuditEntry
 class MonthRow:
     """A UTC month with usage records; of one that is not sealed, the files are none and the records those of its proof.
 
-    `name`: damaged, sealed, changed (since it was sealed), ready, unproved (sealing proves it first), or blocked.
+    `name`: damaged, dropped (its rows stand in files alone), sealed, changed (since it was sealed), ready, unproved
+    (sealing proves it first), or blocked.
     """
 
     month: date
@@ -28,6 +29,7 @@ class MonthRow:
     bytes: int
     sealed_at: datetime | None
     sealed_by: str
+    dropped_at: datetime | None
     checked_at: datetime | None
     damages: Sequence[str]
     blockers: Sequence[SealError]
@@ -51,6 +53,7 @@ def list_rows(*, moment: datetime, quiet_months: int) -> list[MonthRow]:
                 bytes=sizes["bytes"],
                 sealed_at=row.sealed_at if row else None,
                 sealed_by=sealers.get(row.pk, "") if row else "",
+                dropped_at=row.dropped_at if row else None,
                 checked_at=row.checked_at if row else None,
                 damages=row.damages if row else (),
                 blockers=state.blockers,
@@ -64,9 +67,16 @@ def ended_runs(limit: int) -> list[SealRun]:
     return list(SealRun.objects.filter(ended_at__isnull=False).order_by("-pk")[:limit])
 
 
+def keeps_files(month: date) -> bool:
+    """Whether unsealing sets the files of the sealed month aside, and deletes none of them."""
+    return verify.was_dropped(SealedMonth.objects.get(month=month))
+
+
 def _name(state: MonthState) -> str:
     if state.sealed is not None:
-        return "damaged" if state.sealed.damages else "changed" if state.changed else "sealed"
+        if state.sealed.damages:
+            return "damaged"
+        return "dropped" if state.sealed.dropped_at else "changed" if state.changed else "sealed"
     if state.is_ready:
         return "ready"
     return "unproved" if seal_runs.may_be_requested(state) else "blocked"

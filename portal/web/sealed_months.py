@@ -33,6 +33,7 @@ READY = "ready"
 """Asks for all months that may be sealed."""
 BADGES = {
     "damaged": Badge(label="Files damaged", tone="late"),
+    "dropped": Badge(label="Dropped", tone="ok"),
     "sealed": Badge(label="Sealed", tone="ok"),
     "changed": Badge(label="Changed since", tone="wait"),
     "ready": Badge(label="Ready", tone="run"),
@@ -121,7 +122,7 @@ def _row(row: MonthRow, waiting: dict[date, SealRun]) -> dict[str, object]:
         "key": f"{row.month:%Y-%m}",
         "name": say.month_name(row.month),
         "badge": BADGES[row.name],
-        "sentences": row.damages or [sentence(blocker) for blocker in row.blockers],
+        "sentences": [*row.damages, *_in_files(row), *(sentence(blocker) for blocker in row.blockers)],
         "size": say.size(row.bytes) if row.files else say.NOTHING,
         "a_job": f"{say.whole(round(Fraction(row.bytes, row.records)))} B"
         if row.files and row.records
@@ -129,6 +130,10 @@ def _row(row: MonthRow, waiting: dict[date, SealRun]) -> dict[str, object]:
         "seals": can_act and row.name in {READY, "unproved"},
         "unseals": can_act and row.files > 0,
     }
+
+
+def _in_files(row: MonthRow) -> list[str]:
+    return [_("Its rows are in these files alone: keep them.")] if row.dropped_at else []
 
 
 def _confirmation(
@@ -171,13 +176,32 @@ def _confirmation(
             "act": act,
             "month": name,
             "question": _("Unseal {month}?").format(month=month),
-            "text": _(
-                "{files} of {size} are compared with their digests. Rows that the database lacks are loaded back, then "
-                "the files are deleted."
-            ).format(files=say.counted(row.files, "file"), size=say.size(row.bytes)),
+            "text": _unsealing(row).format(
+                files=say.counted(row.files, "file"),
+                size=say.size(row.bytes),
+                records=say.counted(row.records, "usage record"),
+            ),
             "button": _("Unseal {month}").format(month=month),
         }
     return None
+
+
+def _unsealing(row: MonthRow) -> str:
+    if row.dropped_at:
+        return _(
+            "{files} of {size} are all there is of its rows. They are compared with their digests, {records} and all "
+            "that belongs to them are loaded back into the database, then the files are set aside: backups of the "
+            "database need them."
+        )
+    if reading.keeps_files(row.month):
+        return _(
+            "{files} of {size} are compared with their digests. Rows that the database lacks are loaded back, then "
+            "the files are set aside: backups of the database from while it was dropped need them."
+        )
+    return _(
+        "{files} of {size} are compared with their digests. Rows that the database lacks are loaded back, then "
+        "the files are deleted."
+    )
 
 
 def _progress(waiting: list[SealRun]) -> str:

@@ -9,11 +9,14 @@ import pytest
 
 from billing.models import SealedMonth, SealRun
 from billing.proof import checks
-from billing.sealed_months import seal_runs
+from billing.sealed_months import drop, seal_runs
+from clusters.models import Cluster
 from portal.core.audit.models import AuditEntry
 from tests import builders
 from tests.api.door import Door, a_key
-from tests.sealed_march import NOW, enter_march
+from tests.builders import ingest
+from tests.sealed_march import MARCH, NOW, enter_march, sealed
+from tests.stories import close
 
 pytestmark = pytest.mark.django_db
 
@@ -77,3 +80,12 @@ def test_what_a_worker_could_not_do_is_the_problem_of_its_operation(op: Door, se
     assert followed["problem"]["detail"].startswith("It was changed last on 2030-01-01")
     (march,) = months(op)
     assert (march["state"], march["blockers"]) == ("blocked", [followed["problem"]["detail"]])
+
+
+def test_a_program_sees_that_the_rows_of_a_month_are_in_files_alone(op: Door) -> None:
+    ingest(Cluster.objects.get(), as_of="2026-05-02")
+    close("2026-04", on="2026-05-03")
+    sealed()
+    assert [(row["state"], row["dropped_at"]) for row in months(op)] == [("sealed", None)]
+    drop.drop_month(month=MARCH, moment=NOW)
+    assert [(row["state"], row["dropped_at"]) for row in months(op)] == [("dropped", "2031-06-01T02:00:00Z")]

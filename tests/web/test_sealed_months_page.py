@@ -10,13 +10,15 @@ import pytest
 
 from billing.models import SealedMonth, SealKind, SealRun
 from billing.proof import checks
-from billing.sealed_months import file_checks, seal_runs
+from billing.sealed_months import drop, file_checks, seal_runs
+from clusters.models import Cluster
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import User
 from portal.ops.metrics.families import families
 from tests import builders
 from tests.builders import at
 from tests.sealed_march import MARCH, NOW, enter_march, sealed
+from tests.stories import close
 from tests.web.clock import stand_at
 from tests.web.house import page, signed_in
 from tests.web.test_overview import words
@@ -182,3 +184,27 @@ def test_before_there_is_usage_the_page_says_so_and_nonsense_is_404(op: User) ->
     for fields in ({"act": "drop"}, {"act": "seal", "month": "2026-13"}, {"act": "seal", "month": ""}):
         assert signed_in(op).post(PAGE, fields).status_code == 404
     assert "2026-02 has no usage records" in send(op, act="seal", month="2026-02", confirmed="yes")
+
+
+def test_a_dropped_month_is_said_to_be_in_its_files_alone_and_unsealing_keeps_these(
+    op: User, directory: Path
+) -> None:
+    enter_march()
+    builders.ingest(Cluster.objects.get(), as_of="2026-05-02")
+    close("2026-04", on="2026-05-03")
+    sealed()
+    assert "until they are dropped" in words(page(op, PAGE))
+    drop.drop_month(month=MARCH, moment=NOW)
+    assert "March 2026 Dropped Its rows are in these files alone: keep them. 4 6" in words(page(op, PAGE))
+    asks = send(op, act="unseal", month="2026-03")
+    assert "are all there is of its rows" in asks
+    assert "the files are set aside" in asks
+    (directory / "2026-03" / "records.parquet").rename(directory / "elsewhere")
+    file_checks.check_month(month=MARCH, moment=NOW)
+    text = words(page(op, PAGE))
+    assert "Files damaged" in text
+    assert "Its rows are in these files alone" in text
+    (directory / "elsewhere").rename(directory / "2026-03" / "records.parquet")
+    drop.load_back(month=MARCH)
+    asks = send(op, act="unseal", month="2026-03")
+    assert "Rows that the database lacks are loaded back, then the files are set aside" in asks

@@ -29,9 +29,10 @@ class SealedMonthSerializer(serializers.Serializer[Any]):
 
     month = serializers.SerializerMethodField(help_text="Such as 2026-03.")
     state = serializers.ChoiceField(
-        choices=["damaged", "sealed", "changed", "ready", "unproved", "blocked"],
+        choices=["damaged", "dropped", "sealed", "changed", "ready", "unproved", "blocked"],
         source="name",
-        help_text="`changed`: since it was sealed. `unproved`: sealing proves it first.",
+        help_text="`dropped`: its rows stand in its files alone. `changed`: since it was sealed. "
+        "`unproved`: sealing proves it first.",
     )
     changed_at = MomentField(help_text="Of the last change before it was sealed, or before now.")
     records = serializers.IntegerField(
@@ -41,6 +42,7 @@ class SealedMonthSerializer(serializers.Serializer[Any]):
     bytes = serializers.IntegerField()
     sealed_at = MomentField(allow_null=True)
     sealed_by = serializers.CharField(help_text="Empty: it is not sealed, or nobody was named.")
+    dropped_at = MomentField(allow_null=True, help_text="Since then its rows stand in its files alone.")
     checked_at = MomentField(allow_null=True, help_text="When the digests of its files were compared last.")
     damages = serializers.ListField(
         child=serializers.CharField(), help_text="Files that are missing or changed, up to ten."
@@ -62,7 +64,8 @@ class NewSealRun(Body):
     month = serializers.CharField(max_length=7, help_text="A UTC month, such as 2026-03.")
     kind = serializers.ChoiceField(
         choices=[*SealKind.values],
-        help_text="`unseal` loads back what the database lacks, then deletes the files. `check` compares the digests.",
+        help_text="`unseal` loads back what the database lacks, then deletes the files, or sets them aside if it "
+        "was ever dropped. `check` compares the digests.",
     )
 
 
