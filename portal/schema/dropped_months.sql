@@ -30,21 +30,27 @@ GRANT EXECUTE ON FUNCTION billing_dropped_between(bigint, bigint), billing_dropp
     TO clustertab_portal, clustertab_agent, clustertab_operator;
 
 -- Without its rows nobody can tell whether usage of such a month is new: whoever writes it has to load it back first. Asked
--- of each row, whatever program writes it, an older one too, since a second record of a run would be billed.
+-- of each row, whatever program writes it, an older one too, since a second record of a run would be billed. A month that is
+-- loaded back has rated usage of jobs of earlier months, which may stay dropped: that is refused where both are.
 CREATE FUNCTION billing_refuse_dropped() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
 DECLARE
     record bigint;
+    months date[];
 BEGIN
     IF TG_ARGV[0] = 'clusters_usagerecord' THEN
         record := NEW.id;
     ELSE
         record := NEW.record_id;
     END IF;
-    IF EXISTS (SELECT FROM billing_sealedmonth m
-               WHERE m.month = month_of_number((record >> 40)::int) AND m.dropped_at IS NOT NULL) THEN
+    months := ARRAY[month_of_number((record >> 40)::int)];
+    IF TG_ARGV[0] = 'billing_ratedusage' THEN
+        months := months || NEW.service_month;
+    END IF;
+    IF NOT EXISTS (SELECT FROM unnest(months) AS d WHERE NOT EXISTS (
+        SELECT FROM billing_sealedmonth m WHERE m.month = d AND m.dropped_at IS NOT NULL)) THEN
         RAISE EXCEPTION 'The rows of % stand in the files of the sealed month alone: load them back first.',
-            to_char(month_of_number((record >> 40)::int), 'YYYY-MM');
+            to_char(months[1], 'YYYY-MM');
     END IF;
     RETURN NEW;
 END $$;
