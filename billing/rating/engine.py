@@ -55,6 +55,7 @@ def rate_accounts(account_ids: Sequence[int], *, progress: Progress | None = Non
     with transaction.atomic():
         _lock(account_ids)  # waits for imports under way, whose first records no page would hold yet
         absent_records.load_changed(account_ids)
+        dropped = absent_records.list_all()
         count = usage.load_all(account_ids)
         if count:
             _rate()
@@ -65,6 +66,9 @@ def rate_accounts(account_ids: Sequence[int], *, progress: Progress | None = Non
     for after, last in usage.slices(account_ids):
         with transaction.atomic():
             _lock(account_ids)
+            if absent_records.list_all() != dropped:  # nobody drops one behind this until the slice is rated
+                absent_records.load_changed(account_ids)
+                dropped = absent_records.list_all()
             count = usage.load_slice(after, last, account_ids)
             if count:
                 _rate()
@@ -77,9 +81,11 @@ def rate_slice(account_ids: Sequence[int], after: int | None = None) -> int | No
     """Rate the first 10,000 records of the accounts, or those behind an id; the last id, None where none are left.
 
     Called with it it goes on, until none are left: as `rate_accounts`, in turn with whatever else is to be done.
+    The first alone asks what dropped months are rated on: none is dropped while others wait in the outbox.
     """
     _lock(account_ids)
-    absent_records.load_changed(account_ids)
+    if after is None:
+        absent_records.load_changed(account_ids)
     count = usage.load_all(account_ids) if after is None else None
     last = None
     if count is None:

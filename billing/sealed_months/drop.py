@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from django.db import DataError, OperationalError, connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
-from psycopg.errors import LockNotAvailable
+from psycopg.errors import DeadlockDetected, LockNotAvailable
 
 from billing.models import MonthProof, ProofMark, SealedMonth
 from billing.proof import checks
@@ -19,7 +19,10 @@ from billing.sealed_months.rows_sql import KINDS
 from clusters import usage
 from portal.core.locks import Work, alone, in_turn
 
-PATIENCE = "10s"  # for who reads or writes the month; nobody else waits longer behind us
+PATIENCE = "500ms"
+"""For who reads or writes the month, at each of its tables: others wait behind us as long. PostgreSQL waits longer
+before it looks for a deadlock, so that we give way and not an import."""
+ATTEMPTS = 20
 DROPPED = tuple(kind for kind in KINDS if kind.name != "revisions")
 """Superseded revisions are few, of records of any month, and stay."""
 
@@ -39,25 +42,21 @@ def drop_month(*, month: date, moment: datetime, all_processes_replaced: bool = 
         if not all_processes_replaced and is_first():
             raise SealError("old-processes")
         checks.prove(moment=moment)
-        try:
-            # A proof sees one state of the database, but not rows that are gone from under it.
-            with in_turn(Work.PROVING), transaction.atomic(), connection.cursor() as cursor:
-                row = SealedMonth.objects.select_for_update().get(month=month)
-                if (blocker := why_not(row)) is not None:
-                    raise blocker
-                proof = MonthProof.objects.get(month=month)
-                rows = _compare(cursor, row)
-                row.terms = terms_of(proof)
-                _empty(cursor, row, rows)
-                now = MonthProof.objects.get(month=month)
-                if now.computed_at != proof.computed_at or ProofMark.objects.filter(month=month).exists():
-                    raise SealError("written-to", month=f"{row}")
-                row.dropped_at = moment
-                row.save(update_fields=["dropped_at", "terms"])
-        except OperationalError as error:
-            if not isinstance(error.__cause__, LockNotAvailable):
-                raise
-            raise SealError("in-use", month=f"{month:%Y-%m}") from error
+        # A proof sees one state of the database, but not rows that are gone from under it.
+        with in_turn(Work.PROVING), transaction.atomic(), connection.cursor() as cursor:
+            row = SealedMonth.objects.select_for_update().get(month=month)
+            proof = MonthProof.objects.get(month=month)
+            terms = terms_of(proof)  # before it is asked whether all is rated on them
+            if (blocker := why_not(row)) is not None:
+                raise blocker
+            if _compare(cursor, row) != _count(cursor, row):
+                raise SealError("changed-since", month=f"{row}")
+            _empty(cursor, row)
+            _refuse_changed(row, proof, terms)
+            row.dropped_at, row.terms = moment, terms
+            row.save(update_fields=["dropped_at", "terms"])
+            if _is_backed_up(cursor):
+                raise SealError("in-use", month=f"{row}")
         return row
 
 
@@ -124,12 +123,53 @@ def _compare(cursor: CursorWrapper, row: SealedMonth) -> dict[str, int]:
     return rows
 
 
-def _empty(cursor: CursorWrapper, row: SealedMonth, rows: dict[str, int]) -> None:
-    cursor.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'")
-    try:
+def _count(cursor: CursorWrapper, row: SealedMonth) -> dict[str, int]:
+    """How many rows the tables have of each kind. Who writes one from now on leaves a mark."""
+    after, last = usage.ids_of([row.month])[row.month]
+    rows = {}
+    for kind in DROPPED:
         cursor.execute(
-            "SELECT billing_drop_month(%s, %s, %s, %s)",
-            [row.month, rows["records"], rows["jobs"], rows["rated"]],
+            kind.count(),
+            {"month": row.month, "after": after, "last": last},
         )
-    except DataError as error:  # other rows are in the tables than in the files
-        raise SealError("changed-since", month=f"{row}") from error
+        rows[kind.name] = cursor.fetchone()[0]
+    return rows
+
+
+def _empty(cursor: CursorWrapper, row: SealedMonth) -> None:
+    """Nobody reads or writes the month from then on, or which months are dropped, until the transaction ends."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            with transaction.atomic():
+                cursor.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'")
+                cursor.execute("SELECT billing_drop_month(%s)", [row.month])
+            return
+        except OperationalError as error:
+            if not isinstance(error.__cause__, LockNotAvailable | DeadlockDetected):
+                raise
+            if attempt == ATTEMPTS:
+                raise SealError("in-use", month=f"{row}") from error
+
+
+def _refuse_changed(row: SealedMonth, proof: MonthProof, terms: str) -> None:
+    """Raise SealError where something of the month was changed while its files were read.
+
+    An owner or plan that is changed from now on is rated after us, and finds other terms kept than its own.
+    """
+    now = MonthProof.objects.get(month=row.month)
+    if (
+        now.computed_at != proof.computed_at
+        or ProofMark.objects.filter(month=row.month).exists()
+        or reratings.count_changes()
+        or terms_of(now) != terms
+    ):
+        raise SealError("written-to", month=f"{row}")
+
+
+def _is_backed_up(cursor: CursorWrapper) -> bool:
+    """Whether a dump is made: one that has not locked the tables yet would have neither the rows nor `dropped_at`."""
+    cursor.execute(
+        "SELECT EXISTS (SELECT FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name = 'pg_dump')"
+    )
+    return bool(cursor.fetchone()[0])

@@ -47,6 +47,10 @@ class Kind:
             f" WHERE {self.month} ORDER BY {self.order}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
         )
 
+    def count(self) -> str:
+        """How many rows the month has."""
+        return f"SELECT count(*) FROM {self.table} t WHERE {self.month}"
+
     def unknown_names(self) -> str:
         """The names of users whom no tenant of their usage has a number for."""
         return (
