@@ -39,7 +39,8 @@ def list_months(*, moment: datetime, quiet_months: int) -> list[MonthState]:
     proofs = {proof.month: proof for proof in MonthProof.objects.all()}
     marked = set(ProofMark.objects.values_list("month", flat=True).distinct())
     states = []
-    for month, within in sorted(usage.months(proved=proofs).items(), reverse=True):
+    recorded = [month for month, proof in proofs.items() if proof.records]
+    for month, within in sorted(usage.months(proved=recorded).items(), reverse=True):
         if (row := sealed.get(month)) is not None:
             states.append(MonthState(month, within, row.changed_at, row, is_changed(row, within)))
             continue

@@ -17,7 +17,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from billing.models import CloseProof, JobUser, ProofMark, RatedJob, SealedMonth
+from billing.models import CloseProof, JobUser, MonthProof, ProofMark, RatedJob, SealedMonth
 from billing.proof import checks
 from billing.sealed_months import parquet, readiness, seal, unseal
 from billing.sealed_months.errors import SealError
@@ -282,7 +282,7 @@ def test_a_month_whose_close_proved_other_sums_is_not_sealed(books: None) -> Non
 
 def test_a_late_fact_corrects_as_ever_and_the_month_says_that_it_was_changed_since(books: None) -> None:
     sealed()
-    assert {one["month"]: one["state"] for one in answer("seal_month")["months"]}["2026-03"] == "sealed"
+    assert answer("seal_month")["months"][0]["state"] == "sealed"
     ingest(
         Cluster.objects.get(),
         a_job(job_id="7", user="ben", started="2026-03-05 10:00", ended="2026-03-05 11:00"),
@@ -298,6 +298,17 @@ def test_an_import_that_began_before_the_sealing_and_ended_after_it_shows_as_a_c
     with as_owner() as owner:
         owner.execute("UPDATE clusters_usagerevision SET superseded_at = '2030-01-15'")
     assert state().changed
+
+
+def test_a_month_without_records_of_its_own_is_not_listed(books: None) -> None:
+    """A job of March ran into April, of which there is no other: April's usage is rated and proved, and has no record."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT clusters_ensure_records(month_number(extract(epoch FROM date '2026-04-01')::bigint))"
+        )
+    checks.prove(moment=NOW, full=True)
+    assert MonthProof.objects.filter(month=date(2026, 4, 1)).exists()
+    assert [one.month for one in readiness.list_months(moment=NOW, quiet_months=12)] == [MARCH]
 
 
 def test_the_commands_say_first_what_they_would_do(books: None, directory: Path, settings: Any) -> None:
