@@ -166,6 +166,7 @@ def settle(
             with transaction.atomic():
                 temp_tables.prepare(cursor, "ABSENT")
                 _archive().find(cursor, cluster_id, month)
+                cursor.execute(sql.SETTLE, values)
                 if _has_news(cursor, rounds, values):
                     _archive().load(month)
                     continue

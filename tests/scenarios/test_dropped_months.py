@@ -156,18 +156,20 @@ def test_usage_of_a_month_whose_files_cannot_be_read_is_kept_aside_and_all_other
     content = records.read_bytes()
     harm(records)
     april = a_job(job_id="9", started="2026-04-05 10:00", ended="2026-04-05 11:00")
-    stored = late(CORRECTED, april)
-    assert (stored.new, stored.revised, stored.quarantined) == (1, 0, 1)
-    row = Quarantined.objects.get()
+    known = MARCH_JOBS[2]
+    stored = late(CORRECTED, known, april)
+    assert (stored.new, stored.revised, stored.quarantined) == (1, 0, 2)
+    row = Quarantined.objects.get(source_key=CORRECTED.source_key)
     assert row.code == "sealed-month"
-    assert row.source_key == CORRECTED.source_key
     assert (
         "The rows of its month, 2026-03, stand in the files of the sealed month, which cannot be read"
         in row.reason
     )
     records.write_bytes(content)
+    assert late(known).unchanged == 1
+    assert [row.source_key for row in Quarantined.objects.filter(resolved_at=None)] == [CORRECTED.source_key]
     assert late(CORRECTED).revised == 1
-    assert Quarantined.objects.get().resolved_at is not None
+    assert not Quarantined.objects.filter(resolved_at=None).exists()
 
 
 def test_no_program_writes_rows_of_a_dropped_month_whichever_it_is(books: None) -> None:

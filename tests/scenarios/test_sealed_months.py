@@ -301,7 +301,7 @@ def test_an_import_that_began_before_the_sealing_and_ended_after_it_shows_as_a_c
 
 
 def test_a_month_without_records_of_its_own_is_not_listed(books: None) -> None:
-    """A job of March ran into April, of which there is no other: April's usage is rated and proved, and has no record."""
+    """A job of March ran into April, of which there is no other: April's usage is proved, without a record."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT clusters_ensure_records(month_number(extract(epoch FROM date '2026-04-01')::bigint))"
