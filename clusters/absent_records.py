@@ -6,16 +6,16 @@ batch is merged as any other. What the archive cannot read is refused, and quara
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from django.db import connection, transaction
 from django.utils.module_loading import import_string
+from django.utils.translation import gettext_noop
 
 from clusters import temp_tables
 from clusters.connectors.base import BadRow, UsageFact
-from clusters.messages import SENTENCES
 from clusters.partitions import of_partition
 from clusters.validation import as_text
 from portal.errors import CodedError
@@ -35,7 +35,12 @@ class ArchiveError(Exception):
 class RowsInFilesError(CodedError):
     """What is asked for needs rows that stand in files alone; the message says of which months."""
 
-    sentences = SENTENCES
+    sentences: ClassVar[Mapping[str, str]] = {
+        "rows-in-files": gettext_noop(
+            "The rows of {months} are only in the files of sealed months. The operator of the clusters can load them "
+            "back."
+        )
+    }
 
 
 class Archive(Protocol):

@@ -7,10 +7,6 @@ from collections.abc import Mapping
 from django.utils.translation import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
-    "rows-in-files": _(
-        "The rows of {months} are not in the database any more: they stand in the files of sealed months. Whoever runs "
-        "the clusters can load them back."
-    ),
     "meter-built-in": _(
         "{name} is what runs hold, and is metered already: declare the meter by another name."
     ),

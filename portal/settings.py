@@ -67,10 +67,9 @@ MIDDLEWARE = [
     "portal.web.sign_in.SessionLimits",
     "portal.web.sign_in.OperatorSecondFactor",
     "portal.web.support_views.SupportViews",
-    "portal.web.rows_in_files.RowsInFiles",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "portal.ops.headers.NoNul",
-    "portal.web.busy.Busy",
+    "portal.web.error_pages.ErrorPages",
 ]
 
 ROOT_URLCONF = "portal.urls"

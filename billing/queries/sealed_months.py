@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from billing.models import MonthProof, SealedMonth, SealRun
-from billing.sealed_months import readiness, seal_runs, summary, verify
+from billing.sealed_months import readiness, summary, verify
 from billing.sealed_months.errors import SealError
-from billing.sealed_months.readiness import MonthState
 from portal.core.audit.models import AuditEntry
 
 
@@ -17,8 +16,7 @@ from portal.core.audit.models import AuditEntry
 class MonthRow:
     """A UTC month with usage records; of one that is not sealed, the files are none and the records those of its proof.
 
-    `name`: damaged, dropped (its rows stand in files alone), sealed, changed (since it was sealed), ready, unproved
-    (sealing proves it first), or blocked.
+    `name`: that of its state.
     """
 
     month: date
@@ -46,7 +44,7 @@ def list_rows(*, moment: datetime, quiet_months: int) -> list[MonthRow]:
         rows.append(
             MonthRow(
                 month=state.month,
-                name=_name(state),
+                name=state.name,
                 changed_at=state.changed_at,
                 records=sizes["records"] if row else proved.get(state.month, 0),
                 files=sizes["files"],
@@ -70,16 +68,6 @@ def ended_runs(limit: int) -> list[SealRun]:
 def keeps_files(month: date) -> bool:
     """Whether unsealing sets the files of the sealed month aside, and deletes none of them."""
     return verify.was_dropped(SealedMonth.objects.get(month=month))
-
-
-def _name(state: MonthState) -> str:
-    if state.sealed is not None:
-        if state.sealed.damages:
-            return "damaged"
-        return "dropped" if state.sealed.dropped_at else "changed" if state.changed else "sealed"
-    if state.is_ready:
-        return "ready"
-    return "unproved" if seal_runs.may_be_requested(state) else "blocked"
 
 
 def _sealers() -> dict[int, str]:

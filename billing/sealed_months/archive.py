@@ -9,7 +9,7 @@ from typing import Any
 
 from billing.models import MonthProof, SealedMonth
 from billing.rating import rating_terms
-from billing.sealed_months import load
+from billing.sealed_months import load, verify
 from billing.sealed_months.errors import SealError
 from billing.sealed_months.rows_sql import KINDS, NAMES
 from clusters.absent_records import FOUND, ArchiveError, month_number
@@ -29,9 +29,9 @@ class SealedArchive:
         return [row.month for row in dropped.select_for_update().order_by("month")]
 
     def find(self, cursor: Any, cluster_id: int, month: date) -> None:
-        with _told():
+        with _as_archive_error():
             row = SealedMonth.objects.get(month=month)
-            files = [file for file in load.files_of(row) if file.kind in (RECORDS.name, NAMES)]
+            files = [file for file in verify.files_of(row) if file.kind in (RECORDS.name, NAMES)]
             with load.checked(row, files) as (directory, program, names):
                 with (
                     program.rows.open("wb") as rows,
@@ -47,7 +47,7 @@ class SealedArchive:
                         cursor.execute(f"DROP TABLE sealed_rows; ANALYZE {FOUND} (cluster_id, source_key)")
 
     def load(self, month: date) -> None:
-        with _told():
+        with _as_archive_error():
             load.load(SealedMonth.objects.select_for_update().get(month=month))
 
     def load_changed(self, account_ids: Sequence[int]) -> None:
@@ -55,7 +55,7 @@ class SealedArchive:
         for row in SealedMonth.objects.filter(dropped_at__isnull=False).order_by("month"):
             proof = MonthProof.objects.get(month=row.month)
             if accounts & set(proof.accounts) and terms_of(proof) != row.terms:
-                with _told():
+                with _as_archive_error():
                     load.load(SealedMonth.objects.select_for_update().get(pk=row.pk))
 
 
@@ -67,7 +67,7 @@ def terms_of(proof: MonthProof) -> str:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_archive_error() -> Iterator[None]:
     try:
         yield
     except SealError as error:

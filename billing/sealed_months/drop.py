@@ -11,7 +11,7 @@ from psycopg.errors import DeadlockDetected, LockNotAvailable
 from billing.models import MonthProof, ProofMark, SealedMonth
 from billing.proof import checks
 from billing.rating import reratings
-from billing.sealed_months import load
+from billing.sealed_months import load, verify
 from billing.sealed_months.archive import terms_of
 from billing.sealed_months.errors import SealError
 from billing.sealed_months.readiness import is_changed, sql
@@ -27,7 +27,7 @@ DROPPED = tuple(kind for kind in KINDS if kind.name != "revisions")
 """Superseded revisions are few, of records of any month, and stay."""
 
 
-def drop_month(*, month: date, moment: datetime, all_processes_replaced: bool = True) -> SealedMonth:
+def drop_month(*, month: date, moment: datetime, all_processes_replaced: bool) -> SealedMonth:
     """Empty the tables of a sealed month, once each of its files is read and each row compared with the table's.
 
     Records, jobs and rated usage go in the transaction that says so. Killed anywhere, the month is dropped or not.
@@ -109,7 +109,7 @@ def _sealed(month: date) -> SealedMonth:
 def _compare(cursor: CursorWrapper, row: SealedMonth) -> dict[str, int]:
     """How many rows each kind has, once every row in the files is in its table, value by value."""
     rows = dict.fromkeys((kind.name for kind in DROPPED), 0)
-    files = load.files_of(row)
+    files = verify.files_of(row)
     with load.checked(row, files) as (directory, program, names):
         for kind in DROPPED:
             for file in files:

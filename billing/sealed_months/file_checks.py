@@ -8,7 +8,7 @@ from pathlib import Path
 
 from django.db.models.functions import Coalesce
 
-from billing.models import SealedFile, SealedMonth
+from billing.models import SealedMonth
 from billing.sealed_months import folder, verify
 from billing.sealed_months.errors import SealError
 from portal.sentences import sentence
@@ -24,7 +24,7 @@ def check_month(*, month: date, moment: datetime) -> list[str]:
     row = SealedMonth.objects.filter(month=month).first()
     if row is None:
         raise SealError("not-sealed", month=f"{month:%Y-%m}")
-    files = _files(row)
+    files = verify.files_of(row)
     damages = list(islice(verify.damages(folder.directory(), files), MOST))
     # Not by the row: it may have been unsealed meanwhile.
     SealedMonth.objects.filter(pk=row.pk).update(damages=damages, checked_at=moment)
@@ -58,7 +58,7 @@ def check_at_night(*, moment: datetime) -> list[str]:
 
 def _lacks_files(row: SealedMonth) -> bool:
     """Whether one is missing or cut: cheap to see, of all months each night."""
-    return any(_size(folder.directory() / file.path) != file.bytes for file in _files(row))
+    return any(_size(folder.directory() / file.path) != file.bytes for file in verify.files_of(row))
 
 
 def _size(path: Path) -> int | None:
@@ -67,7 +67,3 @@ def _size(path: Path) -> int | None:
         return path.stat().st_size
     except OSError:
         return None
-
-
-def _files(row: SealedMonth) -> list[SealedFile]:
-    return list(row.files.select_related("month").order_by("tenant", "kind"))

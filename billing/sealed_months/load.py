@@ -13,10 +13,9 @@ from django.db.backends.utils import CursorWrapper
 
 from billing.models import MonthSum, SealedFile, SealedMonth
 from billing.rating import period_jobs
-from billing.sealed_months import folder, parquet
+from billing.sealed_months import folder, parquet, verify
 from billing.sealed_months.errors import SealError
 from billing.sealed_months.rows_sql import COPY_IN, KINDS, NAMES, Kind
-from billing.sealed_months.verify import damages
 from clusters import usage
 
 PIECE = 1 << 20  # bytes
@@ -38,7 +37,7 @@ def load(row: SealedMonth) -> dict[str, int]:
     if was_dropped:
         row.dropped_at, row.terms = None, ""
         row.save(update_fields=["dropped_at", "terms"])
-    files = files_of(row)
+    files = verify.files_of(row)
     later = _later_files(row) if was_dropped else []
     with checked(row, [*files, *later]) as (directory, program, names), connection.cursor() as cursor:
         cursor.execute(PARTITIONS, {"month": row.month})
@@ -61,11 +60,6 @@ def load(row: SealedMonth) -> dict[str, int]:
     return loaded
 
 
-def files_of(row: SealedMonth) -> list[SealedFile]:
-    """Those of a month, each tenant's together."""
-    return list(row.files.select_related("month").order_by("tenant", "kind"))
-
-
 def _later_files(row: SealedMonth) -> list[SealedFile]:
     """Those of other dropped months that have rated usage of the month's jobs, as its proof says."""
     elsewhere = set(
@@ -86,7 +80,7 @@ def checked(
     Raises SealError for a file that is missing, cut or changed, and for what happens in the block to what reads it.
     """
     directory, files = folder.directory(), list(files)
-    for damage in damages(directory, files):
+    for damage in verify.damages(directory, files):
         raise SealError("damaged", place=damage)
     try:
         with folder.scratch(row.month) as scratch, parquet.program(scratch) as program:

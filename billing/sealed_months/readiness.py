@@ -16,6 +16,9 @@ from portal.sql_files import Statements
 
 sql = Statements(__file__, "readiness.sql")
 
+PROVED_FIRST = "not-proved"
+"""Of what stands in the way of a month, that which sealing itself may clear: it begins with a proof."""
+
 
 @dataclass(frozen=True, slots=True)
 class MonthState:
@@ -32,6 +35,24 @@ class MonthState:
     def is_ready(self) -> bool:
         return self.sealed is None and not self.blockers
 
+    @property
+    def may_be_requested(self) -> bool:
+        """Whether it may be sealed, as far as is known before sealing begins with a proof."""
+        return self.sealed is None and all(blocker.code == PROVED_FIRST for blocker in self.blockers)
+
+    @property
+    def name(self) -> str:
+        """One of damaged, dropped (its rows are only in files), changed (since it was sealed), sealed, ready, unproved
+        (sealing proves it first), blocked.
+        """
+        if (row := self.sealed) is not None:
+            if row.damages:
+                return "damaged"
+            return "dropped" if row.dropped_at else "changed" if self.changed else "sealed"
+        if self.is_ready:
+            return "ready"
+        return "unproved" if self.may_be_requested else "blocked"
+
 
 def list_months(*, moment: datetime, quiet_months: int) -> list[MonthState]:
     """Every month that has records, the newest first. `quiet_months`: so long nothing of a month may have changed."""
@@ -47,7 +68,7 @@ def list_months(*, moment: datetime, quiet_months: int) -> list[MonthState]:
         state, blockers = _blockers(month, within, moment=moment, quiet_months=quiet_months)
         proof = proofs.get(month)
         if month in marked or proof is None or proof.broken or not proof.terms:
-            blockers.append(SealError("not-proved"))
+            blockers.append(SealError(PROVED_FIRST))
         states.append(MonthState(month, within, state, blockers=blockers))
     return states
 

@@ -1,4 +1,4 @@
-"""Sealing, unsealing and checking that somebody asks for: one worker does it, month after month, whoever dies."""
+"""Sealing, unsealing and checks that were requested: one worker does them one by one, and another goes on after it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from django.db import transaction
 from billing.models import SealedMonth, SealKind, SealRun
 from billing.sealed_months import file_checks, folder, readiness, seal, unseal
 from billing.sealed_months.errors import SealError
-from billing.sealed_months.readiness import MonthState
 from portal.core.audit import acting_as
 from portal.core.locks import Work, alone
 from portal.core.outbox import outbox
@@ -21,13 +20,6 @@ ATTEMPTS = 5
 """Workers that may die over a month, or imports that may write to it meanwhile, before its run is given up."""
 NIGHT = "each night"
 HOURS = range(1, 5)  # UTC, in which the night asks for months; what it began may end later
-PROVED_FIRST = "not-proved"
-"""Of what stands in the way of a month, that which sealing itself may clear: it begins with a proof."""
-
-
-def may_be_requested(state: MonthState) -> bool:
-    """Whether a run may seal the month, as far as is known before it begins."""
-    return state.sealed is None and all(blocker.code == PROVED_FIRST for blocker in state.blockers)
 
 
 def request_run(*, month: date, kind: SealKind, by: str, moment: datetime) -> SealRun:
@@ -43,8 +35,8 @@ def request_run(*, month: date, kind: SealKind, by: str, moment: datetime) -> Se
         state = readiness.state_of(month, moment=moment, quiet_months=settings.CLUSTERTAB_SEAL_AFTER_MONTHS)
         if state.sealed is not None:
             raise SealError("sealed", month=f"{month:%Y-%m}")
-        if not may_be_requested(state):
-            raise next(blocker for blocker in state.blockers if blocker.code != PROVED_FIRST)
+        if not state.may_be_requested:
+            raise next(blocker for blocker in state.blockers if blocker.code != readiness.PROVED_FIRST)
     return _create(month, kind, by, moment)
 
 
@@ -68,12 +60,13 @@ def request_at_night(*, moment: datetime) -> SealRun | None:
     if moment.hour not in HOURS or SealRun.objects.unfinished().exists():
         return None
     midnight = datetime.combine(moment.date(), time(), UTC)
-    asked = set(
+    requested_months = set(
         SealRun.objects.filter(requested_by=NIGHT, requested_at__gte=midnight).values_list("month", flat=True)
     )
     months = readiness.list_months(moment=moment, quiet_months=settings.CLUSTERTAB_SEAL_AFTER_MONTHS)
     month = min(
-        (state.month for state in months if state.is_ready and state.month not in asked), default=None
+        (state.month for state in months if state.is_ready and state.month not in requested_months),
+        default=None,
     )
     return _create(month, SealKind.SEAL, NIGHT, moment) if month else None
 

@@ -10,14 +10,11 @@ from portal.sentences import sentence
 
 
 def as_data(state: MonthState) -> dict[str, Any]:
-    """A month: its state is `sealed`, `dropped`, `changed` since it was sealed, `ready`, or `blocked`."""
+    """A month, with the name of its state."""
     row = state.sealed
-    name = (
-        "ready" if row is None else "changed" if state.changed else "dropped" if row.dropped_at else "sealed"
-    )
     return {
         "month": f"{state.month:%Y-%m}",
-        "state": "blocked" if state.blockers else name,
+        "state": state.name,
         "changed_at": state.changed_at,
         "sealed_at": row.sealed_at if row else None,
         "dropped_at": row.dropped_at if row else None,

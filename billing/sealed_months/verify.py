@@ -46,6 +46,11 @@ def _ever_dropped() -> set[int]:
     return {int(key) for key in entries.values_list("key", flat=True)}
 
 
+def files_of(row: SealedMonth) -> list[SealedFile]:
+    """Those of a month, each tenant's together."""
+    return list(row.files.select_related("month").order_by("tenant", "kind"))
+
+
 def _broken() -> Iterator[str]:
     files = SealedFile.objects.select_related("month").order_by("month__month", "tenant", "kind")
     directory: Path | None = settings.CLUSTERTAB_SEALED_MONTHS

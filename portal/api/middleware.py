@@ -11,7 +11,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.middleware.gzip import GZipMiddleware
 from django.utils.cache import patch_cache_control
 
-from portal import patience
 from portal.api import keys
 from portal.api.problems import ProblemError, as_response, bad_request, not_found
 
@@ -48,12 +47,6 @@ class Api:
         """A fault of ours: the log has the traceback, whoever asked has the request's id."""
         if not request.path_info.startswith(PREFIX) or isinstance(exception, Http404):
             return None
-        if patience.ran_out(exception):
-            log.warning("a statement was given up", path=request.path, error=str(exception))
-            detail = (
-                "The database is busy, and nothing was changed. Send the same request again, or ask for less."
-            )
-            return as_response(ProblemError(503, "busy", "Ask again in a moment", detail))
         log.error("a request to the API failed", path=request.path, exc_info=exception)
         detail = "The fault is ours. Send the same request again, with the same Idempotency-Key; tell us the instance."
         return as_response(ProblemError(500, "internal", "Something went wrong here", detail))

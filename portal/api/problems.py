@@ -128,6 +128,9 @@ def _database(error: Exception) -> ProblemError:
     if state == "57014":  # canceled by the statement's time limit
         title, detail = "It took too long", "Ask for less at once: a shorter range, or fewer groups."
         return ProblemError(503, "too-slow", title, detail, headers={"Retry-After": "10"})
+    if state == "55P03":  # a row is held for longer than a session waits
+        detail = "Somebody else is changing the same thing. Nothing was changed for you: send the same request again."
+        return ProblemError(503, "busy", "Ask again in a moment", detail, headers={"Retry-After": "5"})
     log.error("database", error=str(error))
     return ProblemError(503, "unavailable", "The database does not answer", headers={"Retry-After": "5"})
 

@@ -87,5 +87,5 @@ def test_a_program_sees_that_the_rows_of_a_month_are_in_files_alone(op: Door) ->
     close("2026-04", on="2026-05-03")
     sealed()
     assert [(row["state"], row["dropped_at"]) for row in months(op)] == [("sealed", None)]
-    drop.drop_month(month=MARCH, moment=NOW)
+    drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     assert [(row["state"], row["dropped_at"]) for row in months(op)] == [("dropped", "2031-06-01T02:00:00Z")]

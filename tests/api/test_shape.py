@@ -6,6 +6,7 @@ import gzip
 import json
 from typing import Any
 
+import psycopg
 import pytest
 from django.test import Client, override_settings
 
@@ -196,6 +197,24 @@ def test_api_027_a_statement_that_takes_too_long_is_ended(ann: Door, monkeypatch
     refused = ann.get("/invoices")
     assert refused.problem == (503, "too-slow")
     assert refused.headers["Retry-After"] == "10"
+
+
+def test_api_027_who_waits_too_long_for_what_another_changes_is_told_to_ask_again(
+    ann: Door, monkeypatch: pytest.MonkeyPatch, database_url: str
+) -> None:
+    from django.db import connection
+
+    def waits(*args: object, **kwargs: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '50ms'; SELECT pg_advisory_xact_lock(4711)")
+
+    monkeypatch.setattr("portal.api.cursors.page", waits)
+    with psycopg.connect(database_url) as other:
+        other.execute("SELECT pg_advisory_xact_lock(4711)")
+        refused = ann.get("/invoices")
+    assert refused.problem == (503, "busy")
+    assert "Nothing was changed for you" in refused.body["detail"]
+    assert refused.headers["Retry-After"] == "5"
 
 
 def test_api_063_it_can_be_turned_off(ann: Door) -> None:

@@ -66,7 +66,7 @@ def read_through(day: str) -> None:
 
 def dropped() -> SealedMonth:
     sealed()
-    return drop.drop_month(month=MARCH, moment=NOW)
+    return drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
 
 
 def late(*rows: Row) -> Any:
@@ -90,7 +90,9 @@ def test_the_rows_leave_the_database_and_every_sum_stays(books: None) -> None:
     proof = checks.prove(full=True)
     assert proof.holds, [check for check in proof.checks if check.broken]
     assert not ProofMark.objects.exists()
-    assert drop.drop_month(month=MARCH, moment=at("2032-01-01")).dropped_at == NOW
+    assert (
+        drop.drop_month(month=MARCH, moment=at("2032-01-01"), all_processes_replaced=True).dropped_at == NOW
+    )
     assert drop.load_back(month=MARCH) == {"records": 4, "revisions": 0, "jobs": 3, "rated": 4}
     assert rows() == before
     assert prove() == sums
@@ -234,12 +236,12 @@ def test_what_a_job_used_in_a_later_month_that_is_dropped_too_is_loaded_back_wit
     sums = prove()
     sealed()
     with pytest.raises(SealError, match="It shares billing periods with 2026-04, which is not sealed"):
-        drop.drop_month(month=MARCH, moment=NOW)
+        drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     seal.seal_month(month=APRIL, moment=NOW, quiet_months=12)
     with pytest.raises(SealError, match="Jobs of 2026-03 used something in it: drop that before"):
-        drop.drop_month(month=APRIL, moment=NOW)
+        drop.drop_month(month=APRIL, moment=NOW, all_processes_replaced=True)
     for month in (MARCH, APRIL):
-        drop.drop_month(month=month, moment=NOW)
+        drop.drop_month(month=month, moment=NOW, all_processes_replaced=True)
     assert not RatedUsage.objects.exists()
     assert prove() == sums
     assert drop.load_back(month=MARCH) == {"records": 4, "revisions": 0, "jobs": 3, "rated": 5}
@@ -251,7 +253,7 @@ def test_what_a_job_used_in_a_later_month_that_is_dropped_too_is_loaded_back_wit
     assert late(longer).revised == 1
     prove()
     with pytest.raises(SealError, match="2026-03 was changed since it was sealed"):
-        drop.drop_month(month=MARCH, moment=NOW)
+        drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     for month in (APRIL, MARCH):
         unseal.unseal_month(month=month)
     assert prove() != sums
@@ -267,7 +269,7 @@ def test_nothing_is_dropped_whose_files_are_not_as_they_were_sealed(
     before = rows()
     harm(next((directory / "2026-03").glob("tenant-*/jobs.parquet")))
     with pytest.raises(SealError, match=r"jobs\.parquet"):
-        drop.drop_month(month=MARCH, moment=NOW)
+        drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     assert rows() == before
     assert march().dropped_at is None
 
@@ -278,13 +280,13 @@ def test_nothing_is_dropped_that_was_described_anew_since_it_was_sealed(books: N
     with pytest.raises(
         SealError, match="2026-03 was changed since it was sealed: unseal it, and seal it again"
     ):
-        drop.drop_month(month=MARCH, moment=NOW)
+        drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     assert UsageRecord.objects.filter(name="renamed").exists()
 
 
 def test_a_month_that_is_not_sealed_is_not_dropped(books: None) -> None:
     with pytest.raises(SealError, match="2026-03 is not sealed"):
-        drop.drop_month(month=MARCH, moment=NOW)
+        drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     with pytest.raises(SealError, match="2026-03 is not sealed"):
         drop.load_back(month=MARCH)
 

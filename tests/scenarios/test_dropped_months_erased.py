@@ -37,7 +37,7 @@ def corrected() -> Tenant:
     ingest(cluster, a_job(ended="2026-03-02 14:30", **march), as_of="2026-06-02")
     close("2026-05", on="2026-06-03")
     sealed()
-    drop.drop_month(month=MARCH, moment=NOW)
+    drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     return Tenant.objects.get(slug="vision-lab")
 
 

@@ -84,7 +84,7 @@ def test_a_month_is_not_dropped_of_which_something_changes_while_its_files_are_r
     with pytest.raises(
         SealError, match=r"Something of 2026-03 was written meanwhile|2026-03 was changed since"
     ):
-        drop.drop_month(month=MARCH, moment=NOW)
+        drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     assert SealedMonth.objects.get().dropped_at is None
     assert UsageRecord.objects.exists()
 
@@ -95,10 +95,10 @@ def test_who_asked_which_months_are_dropped_reads_their_rows_to_the_end_of_its_t
     before = rows()
     assert other.execute("SELECT count(*) FROM billing_dropped_months()").fetchone() == (0,)
     with pytest.raises(SealError, match="Somebody reads or writes 2026-03 right now"):
-        drop.drop_month(month=MARCH, moment=NOW)
+        drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     assert rows() == before
     other.rollback()
-    assert drop.drop_month(month=MARCH, moment=NOW).dropped_at == NOW
+    assert drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True).dropped_at == NOW
 
 
 def test_a_month_is_not_dropped_under_a_dump_that_may_not_have_locked_its_tables_yet(
@@ -107,7 +107,7 @@ def test_a_month_is_not_dropped_under_a_dump_that_may_not_have_locked_its_tables
     other.execute("SET application_name = 'pg_dump'")
     other.commit()
     with pytest.raises(SealError, match="such as a backup"):
-        drop.drop_month(month=MARCH, moment=NOW)
+        drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     assert SealedMonth.objects.get().dropped_at is None
 
 
@@ -126,7 +126,7 @@ def test_who_reads_the_month_for_a_moment_is_waited_for(
         return execute(sql, *values)
 
     with empty(leave_later):
-        assert drop.drop_month(month=MARCH, moment=NOW).dropped_at == NOW
+        assert drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True).dropped_at == NOW
     assert len(turns) == 3
 
 
@@ -137,7 +137,7 @@ def test_a_month_that_is_dropped_between_two_slices_is_loaded_back_where_they_ch
     monkeypatch.setattr(usage, "load_all", lambda accounts: None)
 
     def slices(accounts: Any) -> Iterator[tuple[int, int]]:
-        drop.drop_month(month=MARCH, moment=NOW)
+        drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
         SealedMonth.objects.update(terms="others")
         yield 0, 2**62
 
@@ -150,7 +150,7 @@ def test_a_month_that_is_dropped_between_two_slices_is_loaded_back_where_they_ch
 def test_the_terms_of_dropped_months_are_asked_for_by_the_first_slice_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    drop.drop_month(month=MARCH, moment=NOW)
+    drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     vision = Account.objects.get(name="vision")
     asked, terms_of = [], archive.terms_of
 

@@ -37,7 +37,7 @@ def books() -> dict[str, list[Any]]:
     close("2026-04", on="2026-05-03")
     before = rows()
     sealed()
-    drop.drop_month(month=MARCH, moment=NOW)
+    drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     return before
 
 

@@ -47,7 +47,7 @@ def sums() -> dict[str, Any]:
     sealed()
     seal.seal_month(month=APRIL, moment=NOW, quiet_months=12)
     for month in (MARCH, APRIL):
-        drop.drop_month(month=month, moment=NOW)
+        drop.drop_month(month=month, moment=NOW, all_processes_replaced=True)
     return sums
 
 
@@ -67,7 +67,7 @@ def test_april_comes_back_with_what_jobs_of_march_used_in_it(sums: dict[str, Any
     assert prove() == sums
     assert checks.prove(full=True).holds
     assert set(RatedUsage.objects.values_list("service_month", flat=True)) == {APRIL}
-    assert drop.drop_month(month=APRIL, moment=NOW).dropped_at == NOW
+    assert drop.drop_month(month=APRIL, moment=NOW, all_processes_replaced=True).dropped_at == NOW
     assert not RatedUsage.objects.exists()
     for month in (APRIL, MARCH):
         drop.load_back(month=month)
@@ -100,7 +100,7 @@ def test_april_changes_its_owner_while_march_stays_dropped(sums: dict[str, Any])
 def test_a_row_of_march_and_of_april_is_refused_while_both_are_dropped(sums: dict[str, Any]) -> None:
     drop.load_back(month=APRIL)
     (row,) = [row for row in rows()["rated"] if row["record_id"] >> 40 == (2026 - 1970) * 12 + 2]
-    drop.drop_month(month=APRIL, moment=NOW)
+    drop.drop_month(month=APRIL, moment=NOW, all_processes_replaced=True)
     with (
         pytest.raises(DatabaseError, match="The rows of 2026-03 stand in the files"),
         transaction.atomic(),

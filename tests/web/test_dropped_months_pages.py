@@ -21,8 +21,8 @@ from tests.web.house import page, signed_in
 pytestmark = pytest.mark.django_db
 
 LIST = "/t/vision-lab/jobs/"
-SENTENCE = "The rows of 2026-03 are not in the database any more: they stand in the files of sealed months."
-LEFT_OUT = "Jobs of 2026-03 are not listed: their rows stand in the files of sealed months."
+SENTENCE = "The rows of 2026-03 are only in the files of sealed months."
+LEFT_OUT = "Jobs of 2026-03 are not listed: they are only in the files of sealed months."
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def record() -> int:
     close("2026-04", on="2026-05-03")
     number = int(RatedJob.objects.get(job_id="1").record_id)
     sealed()
-    drop.drop_month(month=MARCH, moment=NOW)
+    drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     return number
 
 
@@ -86,7 +86,7 @@ def test_nobody_learns_by_a_number_whose_job_it_was(record: int) -> None:
 
 
 def test_operators_see_that_unassigned_usage_is_not_all(record: int) -> None:
-    assert "Usage of 2026-03 is not looked at" in page(an_operator(), "/operator/unassigned/")
+    assert "Usage of 2026-03 is not listed" in page(an_operator(), "/operator/unassigned/")
 
 
 def test_programs_are_told_the_same(ann: User, record: int) -> None:

@@ -194,7 +194,7 @@ def test_a_dropped_month_is_said_to_be_in_its_files_alone_and_unsealing_keeps_th
     close("2026-04", on="2026-05-03")
     sealed()
     assert "until they are dropped" in words(page(op, PAGE))
-    drop.drop_month(month=MARCH, moment=NOW)
+    drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     assert "March 2026 Dropped Its rows are in these files alone: keep them. 4 6" in words(page(op, PAGE))
     asks = send(op, act="unseal", month="2026-03")
     assert "are all there is of its rows" in asks
