@@ -70,15 +70,15 @@ def rate_accounts(*, account_ids: list[int], after: int | None = None, **former:
 
 
 @shared_task
-def rate_tenants(*, tenant_ids: list[int], after: int | None = None, **asked: object) -> None:
+def rate_tenants(*, tenant_ids: list[int], after: int | None = None, **options: object) -> None:
     """Rate all usage of the tenants again, after a change of what they pay: each by itself, as `rate_accounts`."""
     from billing.rating import engine
 
     if len(tenant_ids) > 1:
-        outbox.add_many("billing.tasks.rate_tenants", [{"tenant_ids": [pk], **asked} for pk in tenant_ids])
+        outbox.add_many("billing.tasks.rate_tenants", [{"tenant_ids": [pk], **options} for pk in tenant_ids])
         return
     if last := engine.rate_slice(engine.accounts_of(Tenant.objects.filter(pk__in=tenant_ids)), after):
-        outbox.add("billing.tasks.rate_tenants", tenant_ids=tenant_ids, after=last, **asked)
+        outbox.add("billing.tasks.rate_tenants", tenant_ids=tenant_ids, after=last, **options)
 
 
 @shared_task

@@ -118,10 +118,10 @@ def missing_periods(
 
 
 def make_missing(
-    *, tenant: Tenant, since: datetime, until: datetime, kept: Sequence[BillingPeriod]
+    *, tenant: Tenant, since: datetime, until: datetime, stored: Sequence[BillingPeriod]
 ) -> list[BillingPeriod]:
-    """As `ensure`, where those `kept` are known. One query. Raises IntegrityError where one was made meanwhile."""
-    reach = (kept[0].start, kept[-1].end) if kept else None
+    """As `ensure`, where those `stored` are known. One query. Raises IntegrityError where one was made meanwhile."""
+    reach = (stored[0].start, stored[-1].end) if stored else None
     return BillingPeriod.objects.bulk_create(
         _periods(tenant.pk, tenant.timezone, tenant.anchor_day, since, until, reach)
     )

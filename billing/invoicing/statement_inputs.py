@@ -52,10 +52,10 @@ class StatementInputs:
             self.prices |= statement_rows.load_prices(lacking)
         return self.prices
 
-    def with_periods(self, made: Sequence[BillingPeriod]) -> StatementInputs:
+    def with_periods(self, new_periods: Sequence[BillingPeriod]) -> StatementInputs:
         """The same where these were kept, too."""
         calendars = {pk: list(periods) for pk, periods in self.calendars.items()}
-        for period in made:
+        for period in new_periods:
             calendars[period.tenant_id].append(period)
         for periods in calendars.values():
             periods.sort(key=attrgetter("start"))
@@ -67,5 +67,5 @@ class StatementInputs:
 
     def reload_calendars(self) -> None:
         """After periods were made. One query."""
-        kept = self._parties_periods
-        self._parties_periods = PartiesPeriods(billing_periods.list_kept(kept.calendars), kept.payers)
+        calendars, payers = self._parties_periods.calendars, self._parties_periods.payers
+        self._parties_periods = PartiesPeriods(billing_periods.list_kept(calendars), payers)

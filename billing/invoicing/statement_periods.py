@@ -61,14 +61,14 @@ def _list_changed(batch: Batch, inputs: StatementInputs) -> Touched:
         parties: _changed_periods(book.period, parties, batch.rated.get(parties.payer, []))
         for parties, book in batch.books.items()
     }
-    kept = {period.pk: period for periods in inputs.calendars.values() for period in periods}
+    by_id = {period.pk: period for periods in inputs.calendars.values() for period in periods}
     # Some may have been made since the others were read.
-    kept |= BillingPeriod.objects.in_bulk({pk for ids in changed.values() for pk in ids} - kept.keys())
+    by_id |= BillingPeriod.objects.in_bulk({pk for ids in changed.values() for pk in ids} - by_id.keys())
     more: dict[int, list[BillingPeriod]] = defaultdict(list)
     for period in batch.besides:
         more[period.tenant_id].append(period)
     return {
-        parties: [*(kept[pk] for pk in changed[parties]), *more[parties.tenant], book.period]
+        parties: [*(by_id[pk] for pk in changed[parties]), *more[parties.tenant], book.period]
         for parties, book in batch.books.items()
     }
 

@@ -56,10 +56,10 @@ class QuoteInputs:
         """When others paid for it."""
         return [row for row in self.statements.stretches if row.tenant == self.tenant.pk]
 
-    def with_periods(self, made: Sequence[BillingPeriod]) -> QuoteInputs:
+    def with_periods(self, new_periods: Sequence[BillingPeriod]) -> QuoteInputs:
         """The same where these were kept, too. What was read is not read again."""
         inputs = QuoteInputs(
-            self.tenant, by_statement=self.by_statement, statements=self.statements.with_periods(made)
+            self.tenant, by_statement=self.by_statement, statements=self.statements.with_periods(new_periods)
         )
         inputs._rated = dict(self._rated)
         return inputs

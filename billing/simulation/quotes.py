@@ -136,15 +136,15 @@ def cut_job(job: UsageFact, *, account: Ownership, now: datetime, inputs: QuoteI
         return CutJob(job, account, _cut(account, job, tenant), inputs)
     try:
         with transaction.atomic():
-            made = billing_periods.make_missing(
-                tenant=tenant, since=started, until=ended, kept=inputs.periods
+            new_periods = billing_periods.make_missing(
+                tenant=tenant, since=started, until=ended, stored=inputs.periods
             )
             cuts = _cut(account, job, tenant)
             transaction.set_rollback(True)
     except IntegrityError:  # somebody else has made one of them meanwhile, to be read
         inputs = QuoteInputs(tenant, by_statement=inputs.by_statement)
         return cut_job(job, account=account, now=now, inputs=inputs)
-    return CutJob(job, account, cuts, inputs.with_periods(made))
+    return CutJob(job, account, cuts, inputs.with_periods(new_periods))
 
 
 def price_job(cut: CutJob, seconds: int) -> Quote:

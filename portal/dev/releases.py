@@ -45,11 +45,11 @@ def release() -> Path:
 
 def refusals() -> Iterator[str]:
     """What is wrong with the history, each with what to do; nothing where all is well."""
-    there = _files()
+    digests = _files()
     for path in sorted(RELEASES.glob("*.json")):
         released = json.loads(path.read_text())
         for name, digest in released["files"].items():
-            if there.get(name) != digest:
+            if digests.get(name) != digest:
                 yield (
                     f"{name} was released with {path.stem} and is another now: bring it back, and change the schema by "
                     "a migration of its own."

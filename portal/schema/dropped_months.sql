@@ -1,7 +1,7 @@
 -- Sealed months whose rows stand in files alone: their tables of records, jobs and rated usage are empty, and stay.
 
 -- Which these are, for everybody: it tells nothing of anybody.
-CREATE FUNCTION billing_dropped_months() RETURNS SETOF date LANGUAGE sql STABLE SECURITY DEFINER
+CREATE OR REPLACE FUNCTION billing_dropped_months() RETURNS SETOF date LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
     SELECT month FROM billing_sealedmonth WHERE dropped_at IS NOT NULL ORDER BY month
 $$;
@@ -9,7 +9,7 @@ REVOKE EXECUTE ON FUNCTION billing_dropped_months() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION billing_dropped_months() TO clustertab_portal, clustertab_agent, clustertab_operator;
 
 -- Those of them whose jobs held anything in [since, until), in epoch seconds.
-CREATE FUNCTION billing_dropped_between(since bigint, until bigint) RETURNS SETOF date LANGUAGE sql STABLE SECURITY DEFINER
+CREATE OR REPLACE FUNCTION billing_dropped_between(since bigint, until bigint) RETURNS SETOF date LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
     SELECT s.month FROM billing_sealedmonth s LEFT JOIN billing_monthproof p ON p.month = s.month
     WHERE s.dropped_at IS NOT NULL
@@ -18,7 +18,7 @@ SET search_path = public, pg_temp AS $$
     ORDER BY s.month
 $$;
 -- Those of them with usage in one of these billing periods.
-CREATE FUNCTION billing_dropped_of_periods(periods bigint[]) RETURNS SETOF date LANGUAGE sql STABLE SECURITY DEFINER
+CREATE OR REPLACE FUNCTION billing_dropped_of_periods(periods bigint[]) RETURNS SETOF date LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
     SELECT s.month FROM billing_sealedmonth s
     WHERE s.dropped_at IS NOT NULL AND EXISTS (
@@ -29,10 +29,10 @@ REVOKE EXECUTE ON FUNCTION billing_dropped_between(bigint, bigint), billing_drop
 GRANT EXECUTE ON FUNCTION billing_dropped_between(bigint, bigint), billing_dropped_of_periods(bigint[])
     TO clustertab_portal, clustertab_agent, clustertab_operator;
 
--- Without its rows nobody can tell whether usage of such a month is new: whoever writes it has to load it back first. Asked
+-- Without its rows nobody can tell whether usage of such a month is new: a writer has to load it back first. Asked
 -- of each row, whatever program writes it, an older one too, since a second record of a run would be billed. A month that is
 -- loaded back has rated usage of jobs of earlier months, which may stay dropped: that is refused where both are.
-CREATE FUNCTION billing_refuse_dropped() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+CREATE OR REPLACE FUNCTION billing_refuse_dropped() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
 DECLARE
     record bigint;
@@ -58,9 +58,9 @@ REVOKE EXECUTE ON FUNCTION billing_refuse_dropped() FROM PUBLIC;
 
 -- Empties the tables of a month, and has them refuse rows while it is dropped. No proof is marked by it, since nothing is
 -- told differently: those that the files prove stand. Programs of release 1.0.0, which know no such months, begin no more
--- over this database then. Whoever asked in a transaction which months are dropped holds a lock on their table until it
+-- over this database then. A transaction that read which months are dropped holds a lock on their table until it
 -- ends, and may read rows that long: so that table is locked, too, and before the others, as they take them in that order.
-CREATE FUNCTION billing_drop_month(month date) RETURNS void
+CREATE OR REPLACE FUNCTION billing_drop_month(month date) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     parent text;

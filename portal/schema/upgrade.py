@@ -35,7 +35,7 @@ class Beside(Operation):
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
         pass
 
-    def database_forwards(self, app_label: str, schema_editor: Any, *states: ProjectState) -> None:  # noqa: ARG002 - Django's own
+    def database_forwards(self, _app_label: str, schema_editor: Any, *_: ProjectState) -> None:
         with schema_editor.connection.cursor() as cursor:
             cursor.execute("SELECT complete FROM schema_level")
             if not cursor.fetchone()[0]:

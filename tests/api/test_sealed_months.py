@@ -42,13 +42,13 @@ def months(op: Door) -> list[dict[str, Any]]:
 def test_a_program_seals_a_month_and_unseals_it_and_the_history_names_its_key(op: Door) -> None:
     (march,) = months(op)
     assert (march["month"], march["state"], march["records"], march["files"]) == ("2026-03", "ready", 4, 0)
-    asked = op.post("/sealed-months", {"month": "2026-03", "kind": "seal"})
-    assert (asked.status, asked.body["state"]) == (202, "waiting")
+    accepted = op.post("/sealed-months", {"month": "2026-03", "kind": "seal"})
+    assert (accepted.status, accepted.body["state"]) == (202, "waiting")
     again = op.post("/sealed-months", {"month": "2026-03", "kind": "seal"})
-    assert again.body["id"] == asked.body["id"]
+    assert again.body["id"] == accepted.body["id"]
     assert SealRun.objects.count() == 1
     seal_runs.perform_next(clock=lambda: NOW)
-    followed = op.get(f"/operations/{asked.body['id']}").body
+    followed = op.get(f"/operations/{accepted.body['id']}").body
     assert (followed["state"], followed["result"]) == ("succeeded", "/api/v1/sealed-months")
     (march,) = months(op)
     assert (march["state"], march["files"], march["sealed_at"]) == ("sealed", 6, "2031-06-01T02:00:00Z")
@@ -72,10 +72,10 @@ def test_a_preview_keeps_nothing_and_what_is_refused_says_why(op: Door, settings
 
 
 def test_what_a_worker_could_not_do_is_the_problem_of_its_operation(op: Door, settings: Any) -> None:
-    asked = op.post("/sealed-months", {"month": "2026-03", "kind": "seal"}).body
+    operation = op.post("/sealed-months", {"month": "2026-03", "kind": "seal"}).body
     settings.CLUSTERTAB_SEAL_AFTER_MONTHS = 18
     seal_runs.perform_next(clock=lambda: NOW)
-    followed = op.get(f"/operations/{asked['id']}").body
+    followed = op.get(f"/operations/{operation['id']}").body
     assert followed["state"] == "failed"
     assert followed["problem"]["detail"].startswith("It was changed last on 2030-01-01")
     (march,) = months(op)

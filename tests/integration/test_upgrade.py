@@ -71,13 +71,13 @@ def released(version: str, directory: Path) -> Path:
     """The code of a release, as it was committed."""
     file = f"portal/schema/releases/{version}.json"
     git = ["git", "-C", str(ROOT)]
-    found = subprocess.run(
+    log = subprocess.run(
         [*git, "log", "--diff-filter=A", "--format=%H", "--", file],
         capture_output=True,
         text=True,
         check=False,
     )
-    commits = found.stdout.split()
+    commits = log.stdout.split()
     if not commits:
         pytest.skip(f"the commit that released {version} is not in this checkout")
     archive = subprocess.run([*git, "archive", commits[-1]], capture_output=True, check=True).stdout
@@ -157,9 +157,9 @@ def reader(url: str, session: str) -> Iterator[list[int]]:
 
     def read() -> None:
         while not ends.is_set():
-            asked = urllib.request.Request(url + next(pages), headers={"Cookie": f"sessionid={session}"})
+            request = urllib.request.Request(url + next(pages), headers={"Cookie": f"sessionid={session}"})
             try:
-                with urllib.request.urlopen(asked, timeout=60) as answer:
+                with urllib.request.urlopen(request, timeout=60) as answer:
                     answers.append(answer.status if b"Vision Lab" in answer.read() else -1)
             except OSError as error:
                 answers.append(getattr(error, "code", 0))

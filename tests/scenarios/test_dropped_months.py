@@ -238,7 +238,7 @@ def test_what_a_job_used_in_a_later_month_that_is_dropped_too_is_loaded_back_wit
     with pytest.raises(SealError, match="It shares billing periods with 2026-04, which is not sealed"):
         drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     seal.seal_month(month=APRIL, moment=NOW, quiet_months=12)
-    with pytest.raises(SealError, match="Jobs of 2026-03 used something in it: drop that before"):
+    with pytest.raises(SealError, match="Jobs of 2026-03 used something in it: drop these months first"):
         drop.drop_month(month=APRIL, moment=NOW, all_processes_replaced=True)
     for month in (MARCH, APRIL):
         drop.drop_month(month=month, moment=NOW, all_processes_replaced=True)

@@ -45,16 +45,16 @@ def corrected() -> Tenant:
 def test_a_name_that_revisions_keep_is_erased_once_the_month_is_back_and_not_called_so_before(
     corrected: Tenant, names: list[str] | None
 ) -> None:
-    def kept() -> set[str]:
+    def revision_users() -> set[str]:
         return set(UsageRevision.objects.values_list("user", flat=True))
 
     with pytest.raises(job_users.NamesInFilesError, match=r"Superseded revisions of jobs of 2026-03 still"):
         job_users.erase_users(corrected, names=names)
-    assert "ben" in kept()
+    assert "ben" in revision_users()
     assert JobUser.objects.filter(tenant=corrected, name="ben").exists()  # he is still to be erased
     drop.load_back(month=MARCH)
     assert job_users.erase_users(corrected, names=names) > 0
-    assert "ben" not in kept()
+    assert "ben" not in revision_users()
 
 
 def test_somebody_whom_no_such_revision_names_is_erased_while_the_month_is_dropped(corrected: Tenant) -> None:

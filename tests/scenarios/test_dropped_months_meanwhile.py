@@ -152,14 +152,14 @@ def test_the_terms_of_dropped_months_are_asked_for_by_the_first_slice_alone(
 ) -> None:
     drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     vision = Account.objects.get(name="vision")
-    asked, terms_of = [], archive.terms_of
+    proofs, terms_of = [], archive.terms_of
 
     def ask(proof: MonthProof) -> str:
-        asked.append(proof)
+        proofs.append(proof)
         return terms_of(proof)
 
     monkeypatch.setattr(archive, "terms_of", ask)
     engine.rate_slice([vision.pk])
-    assert len(asked) == 1
+    assert len(proofs) == 1
     engine.rate_slice([vision.pk], after=1)
-    assert len(asked) == 1
+    assert len(proofs) == 1

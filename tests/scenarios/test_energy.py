@@ -210,13 +210,13 @@ def test_hours_of_pods_are_compared_with_what_their_source_tells_now(
     hours = [EnergyHour(pod, begin + n * 3600, KWH) for n in range(2)]
     ingest(pods, pod, *hours)
 
-    told: list[Row] = [pod, *hours]
-    source = mock.Mock(usage=lambda **_: iter(told))
+    source_rows: list[Row] = [pod, *hours]
+    source = mock.Mock(usage=lambda **_: iter(source_rows))
     monkeypatch.setattr(sources, "connect", lambda *_, **__: source)
     live = ("prove", "--live", "--cluster", "pods")
     compared = run(*live)["source"]
     assert (compared["facts"], compared["differing"]) == (3, 0)
-    told[1] = EnergyHour(pod, begin, 2 * KWH)
+    source_rows[1] = EnergyHour(pod, begin, 2 * KWH)
     with pytest.raises(SystemExit):
         run(*live)
 

@@ -36,31 +36,31 @@ def march() -> None:
     checks.prove(moment=NOW)
 
 
-def asked(kind: SealKind = SealKind.SEAL, by: str = "op@example.org") -> SealRun:
+def request_run(kind: SealKind = SealKind.SEAL, by: str = "op@example.org") -> SealRun:
     return seal_runs.request_run(month=MARCH, kind=kind, by=by, moment=NOW)
 
 
-def done(moment: datetime = NOW) -> SealRun | None:
+def perform_run(moment: datetime = NOW) -> SealRun | None:
     return seal_runs.perform_next(clock=lambda: moment)
 
 
 def test_op_asks_twice_and_the_month_is_sealed_once_in_op_s_name(march: None) -> None:
-    assert asked().pk == asked(by="oda@example.org").pk
+    assert request_run().pk == request_run(by="oda@example.org").pk
     message = OutboxMessage.objects.get(task="billing.sealed_months.tasks.seal_runs_due")
     assert message.kwargs == {}
-    run = done()
+    run = perform_run()
     assert run is not None
     assert (run.ended_at, run.error) == (NOW, "")
     assert SealedMonth.objects.get().month == MARCH
     entry = AuditEntry.objects.get(table="billing_sealedmonth")
     assert (entry.operation, entry.who) == ("insert", "op@example.org")
-    assert done() is None
+    assert perform_run() is None
     with pytest.raises(SealError, match="2026-03 is sealed already"):
-        asked()
+        request_run()
 
 
 def test_a_worker_that_dies_leaves_the_run_to_the_next(march: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked()
+    request_run()
     whole = seal.seal_month
 
     def dies(**values: Any) -> None:
@@ -69,19 +69,19 @@ def test_a_worker_that_dies_leaves_the_run_to_the_next(march: None, monkeypatch:
 
     monkeypatch.setattr(seal, "seal_month", dies)
     with pytest.raises(MemoryError):
-        done()
+        perform_run()
     monkeypatch.setattr(seal, "seal_month", whole)
-    run = done()
+    run = perform_run()
     assert run is not None
     assert (run.attempts, run.error) == (2, "")
     assert SealedMonth.objects.count() == 1
-    asked(SealKind.UNSEAL)
+    request_run(SealKind.UNSEAL)
     monkeypatch.setattr(SealRun, "save", saves_once(SealRun.save))
     with pytest.raises(MemoryError):
-        done()
+        perform_run()
     monkeypatch.undo()
     assert not SealedMonth.objects.exists()
-    run = done()
+    run = perform_run()
     assert run is not None
     assert (run.kind, run.error) == (SealKind.UNSEAL, "")
 
@@ -101,7 +101,7 @@ def saves_once(save: Callable[..., None]) -> Callable[..., None]:
 def test_over_what_kills_every_worker_the_run_is_given_up_and_says_so(
     march: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked()
+    request_run()
 
     def dies(**_: Any) -> None:
         raise MemoryError
@@ -109,30 +109,30 @@ def test_over_what_kills_every_worker_the_run_is_given_up_and_says_so(
     monkeypatch.setattr(seal, "seal_month", dies)
     for _ in range(seal_runs.ATTEMPTS):
         with pytest.raises(MemoryError):
-            done()
-    run = done()
+            perform_run()
+    run = perform_run()
     assert run is not None
     assert run.error == "It was begun 5 times and never ended: the worker's log says why. Ask again."
-    assert asked().pk != run.pk
+    assert request_run().pk != run.pk
 
 
 def test_what_cannot_be_sealed_is_refused_at_once_and_what_can_no_more_when_its_turn_comes(
     march: None, settings: Any
 ) -> None:
     with pytest.raises(SealError, match="2026-03 is not sealed"):
-        asked(SealKind.UNSEAL)
+        request_run(SealKind.UNSEAL)
     settings.CLUSTERTAB_SEAL_AFTER_MONTHS = 18
     with pytest.raises(SealError, match="It was changed last on 2030-01-01"):
-        asked()
+        request_run()
     settings.CLUSTERTAB_SEAL_AFTER_MONTHS = 12
-    asked()
+    request_run()
     sealed()  # at the shell
-    with pytest.raises(SealError, match=r"op@example\.org asked for something else of 2026-03"):
-        asked(SealKind.UNSEAL)
+    with pytest.raises(SealError, match=r"op@example\.org requested another action for 2026-03"):
+        request_run(SealKind.UNSEAL)
     settings.CLUSTERTAB_SEALED_MONTHS = None
     with pytest.raises(SealError, match="SEALED_MONTHS_DIRECTORY is not set"):
         seal_runs.request_ready(by="op@example.org", moment=NOW)
-    run = done()
+    run = perform_run()
     assert run is not None
     assert run.error == "SEALED_MONTHS_DIRECTORY is not set, so there are no sealed months."
 
@@ -141,7 +141,7 @@ def test_all_months_that_are_ready_are_asked_for_at_once(march: None) -> None:
     runs = seal_runs.request_ready(by="op@example.org", moment=NOW)
     assert [run.month for run in runs] == [MARCH]
     assert seal_runs.request_ready(by="op@example.org", moment=NOW) == runs
-    done()
+    perform_run()
     assert seal_runs.request_ready(by="op@example.org", moment=NOW) == []
 
 
@@ -155,7 +155,7 @@ def test_at_night_months_that_are_ready_are_sealed_if_the_setting_says_so(march:
     SealRun.objects.update(ended_at=NIGHT, error="The sums differ.")
     assert seal_runs.request_at_night(moment=NIGHT + timedelta(hours=1)) is None
     assert seal_runs.request_at_night(moment=NIGHT + timedelta(days=1)) is not None
-    done()
+    perform_run()
     assert SealedMonth.objects.get().month == MARCH
     assert {entry.who for entry in AuditEntry.objects.filter(table="billing_sealedmonth")} == {"each night"}
 
@@ -177,8 +177,8 @@ def test_the_night_finds_a_file_that_is_gone_or_changed_and_that_it_was_brought_
     (damage,) = file_checks.check_at_night(moment=NIGHT + timedelta(days=2))
     assert damage == "2026-03/records.parquet was changed: its SHA-256 is another one"
     path.write_bytes(content)
-    asked(SealKind.CHECK)
-    done(NIGHT + timedelta(days=2, hours=9))
+    request_run(SealKind.CHECK)
+    perform_run(NIGHT + timedelta(days=2, hours=9))
     assert SealedMonth.objects.get().damages == []
 
 
@@ -194,7 +194,7 @@ def test_where_the_setting_is_gone_the_night_says_so_of_every_month(march: None,
 def test_two_workers_at_once_and_one_of_them_seals(monkeypatch: pytest.MonkeyPatch) -> None:
     enter_march()
     checks.prove(moment=NOW)
-    asked()
+    request_run()
     begun, may_end, calls = threading.Event(), threading.Event(), []
     whole = seal.seal_month
 
@@ -208,14 +208,14 @@ def test_two_workers_at_once_and_one_of_them_seals(monkeypatch: pytest.MonkeyPat
 
     def work() -> None:
         try:
-            done()
+            perform_run()
         finally:
             connection.close()
 
     first = threading.Thread(target=work)
     first.start()
     assert begun.wait(20)
-    assert done() is None
+    assert perform_run() is None
     may_end.set()
     first.join(30)
     assert calls == [MARCH]

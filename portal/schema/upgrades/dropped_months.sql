@@ -29,7 +29,7 @@ REVOKE EXECUTE ON FUNCTION billing_dropped_between(bigint, bigint), billing_drop
 GRANT EXECUTE ON FUNCTION billing_dropped_between(bigint, bigint), billing_dropped_of_periods(bigint[])
     TO clustertab_portal, clustertab_agent, clustertab_operator;
 
--- Without its rows nobody can tell whether usage of such a month is new: whoever writes it has to load it back first. Asked
+-- Without its rows nobody can tell whether usage of such a month is new: a writer has to load it back first. Asked
 -- of each row, whatever program writes it, an older one too, since a second record of a run would be billed. A month that is
 -- loaded back has rated usage of jobs of earlier months, which may stay dropped: that is refused where both are.
 CREATE OR REPLACE FUNCTION billing_refuse_dropped() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
@@ -58,7 +58,7 @@ REVOKE EXECUTE ON FUNCTION billing_refuse_dropped() FROM PUBLIC;
 
 -- Empties the tables of a month, and has them refuse rows while it is dropped. No proof is marked by it, since nothing is
 -- told differently: those that the files prove stand. Programs of release 1.0.0, which know no such months, begin no more
--- over this database then. Whoever asked in a transaction which months are dropped holds a lock on their table until it
+-- over this database then. A transaction that read which months are dropped holds a lock on their table until it
 -- ends, and may read rows that long: so that table is locked, too, and before the others, as they take them in that order.
 CREATE OR REPLACE FUNCTION billing_drop_month(month date) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$

@@ -1,4 +1,4 @@
-"""Long work as operations: how far a close is, and what came of it. Their rows are those of the work itself."""
+"""Long work as operations: progress and result. Their rows are those of the work itself."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ class OperationSerializer(serializers.Serializer[Any]):
     id = serializers.CharField()
     state = serializers.ChoiceField(choices=[WAITING, RUNNING, SUCCEEDED, FAILED])
     progress = ProgressSerializer()
-    result = serializers.CharField(
-        allow_null=True, help_text="Address of what came of it; null before its end."
-    )
+    result = serializers.CharField(allow_null=True, help_text="Address of the result; null before its end.")
     problem = FailureSerializer(allow_null=True)
 
 

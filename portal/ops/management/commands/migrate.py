@@ -1,7 +1,7 @@
 """`migrate`: Django's own, and what stands beside the tables. A database that these programs do not fit is refused.
 
 Pages and workers of the release before go on meanwhile: no statement waits for a table longer than PATIENCE, since
-whoever comes after it would wait, too.
+later sessions would queue behind it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import OperationalError, ProgrammingError, connection
 from django.db.migrations.executor import MigrationExecutor
-from psycopg.errors import InsufficientPrivilege, LockNotAvailable
+from psycopg.errors import DeadlockDetected, InsufficientPrivilege, LockNotAvailable
 
 from portal.core.locks import Work, in_turn
 from portal.ops import schema
@@ -72,7 +72,7 @@ class Command(migrate.Command):
 
     def _upgrade(self, *args: Any, **options: Any) -> str | None:
         """Each migration is a transaction: one that found a table held is tried again, those before it stay."""
-        for left in reversed(range(TRIES)):
+        for tries_left in reversed(range(TRIES)):
             try:
                 with connection.cursor() as cursor:
                     cursor.execute("SELECT set_config('lock_timeout', %s, false)", [PATIENCE])
@@ -82,9 +82,9 @@ class Command(migrate.Command):
                     schema.raise_level()
                 return answer
             except OperationalError as error:
-                if not isinstance(error.__cause__, LockNotAvailable):
+                if not isinstance(error.__cause__, LockNotAvailable | DeadlockDetected):
                     raise
-                if not left:
+                if not tries_left:
                     raise CommandError(HELD) from error
             time.sleep(PAUSE)
         return None
