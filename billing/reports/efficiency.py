@@ -132,13 +132,13 @@ def refresh(snapshot_id: int, *, clock: Callable[[], datetime]) -> None:
     tenant, moment = snapshot.tenant, clock()
     with acting_scope(tenant):
         cheaper = waste.cheaper_models(tenant)
+    until = snapshot.until or max(int(moment.timestamp()), snapshot.since) + DAY
     with tenant_scope(tenant):
+        absent_records.refuse_between(snapshot.since, until)
         snapshot.answers = _compute(
             tenant,
             since=snapshot.since,
-            until=max(int(moment.timestamp()), snapshot.since) + DAY
-            if snapshot.until is None
-            else snapshot.until,
+            until=until,
             moment=moment,
             cheaper=cheaper,
             bys=BYS,

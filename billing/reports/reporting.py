@@ -97,6 +97,7 @@ def of_cluster(
     rows add up to what the ledger holds, to the second; a note says so if they ever did not. Of pods the `limit`
     most expensive are rows, the others one more. Raises ReportError for a period that is none.
     """
+    absent_records.refuse_between(since, until)
     query = _SumsQuery([by], since, until, cluster.pk, tenant.pk if tenant else None, limit, top_jobs)
     with transaction.atomic():
         _look_once()
@@ -125,6 +126,7 @@ def of_tenant(
     tenant: Tenant, *, since: int, until: int, by: By, limit: int = MOST_PODS, top_jobs: int = 0
 ) -> Report:
     """What the tenant held of all clusters in [since, until). Runs inside its scope, which shows nothing of others."""
+    absent_records.refuse_between(since, until)
     sums = sums_of_tenant(tenant, since=since, until=until, bys=[by], limit=limit, top_jobs=top_jobs)
     return report_of_sums(sums[by], by=by, since=since, until=until)
 
@@ -132,7 +134,10 @@ def of_tenant(
 def sums_of_tenant(
     tenant: Tenant, *, since: int, until: int, bys: Sequence[By], limit: int, top_jobs: int
 ) -> dict[By, Sums]:
-    """What the tenant's reports by each of `bys` are made of. Runs inside its scope. Two or three queries."""
+    """What the tenant's reports by each of `bys` are made of. Runs inside its scope. Two or three queries.
+
+    The caller has refused days whose rows are in files.
+    """
     return _load_sums(_SumsQuery(bys, since, until, None, tenant.pk, limit, top_jobs))
 
 
@@ -144,7 +149,6 @@ def report_of_sums(sums: Sums, *, by: By, since: int, until: int) -> Report:
 def _load_sums(query: _SumsQuery) -> dict[By, Sums]:
     if query.since >= query.until:
         raise ReportError("period-order")
-    absent_records.refuse_between(query.since, query.until)
     rows: dict[str, list[Sequence[Any]]] = defaultdict(list)
     top_jobs: dict[str, list[Sequence[Any]]] = defaultdict(list)
     with connection.cursor() as cursor:

@@ -135,6 +135,7 @@ class Waste:
 
 def of_cluster(cluster: Cluster, *, since: int, until: int, kind: Kind | None = None, jobs: int = 0) -> Waste:
     """Everybody's use of a cluster; with a kind its most expensive jobs. Four queries."""
+    absent_records.refuse_between(since, until)
     cheaper = cheaper_models(None)
     rows = _load(sql.WASTE, cluster.pk, None, since, until, cheaper, [kind] if kind else [], jobs)
     return waste_of_rows(rows, since=since, until=until, cheaper=cheaper, kind=kind)
@@ -144,6 +145,7 @@ def of_tenant(
     tenant: Tenant, *, since: int, until: int, cheaper: Cheaper, kind: Kind | None = None, jobs: int = 0
 ) -> Waste:
     """What a tenant held of all clusters. Runs inside its scope; `cheaper` is read outside of it. Three queries."""
+    absent_records.refuse_between(since, until)
     kinds = [kind] if kind else []
     rows = rows_of_tenant(tenant, since=since, until=until, cheaper=cheaper, kinds=kinds, jobs=jobs)
     return waste_of_rows(rows, since=since, until=until, cheaper=cheaper, kind=kind)
@@ -152,7 +154,10 @@ def of_tenant(
 def rows_of_tenant(
     tenant: Tenant, *, since: int, until: int, cheaper: Cheaper, kinds: Sequence[Kind], jobs: int
 ) -> Rows:
-    """What the statement answers: GPU-seconds by price, and so many jobs of each kind. Two queries."""
+    """What the statement answers: GPU-seconds by price, and so many jobs of each kind. Two queries.
+
+    The caller has refused days whose rows are in files.
+    """
     return _load(_OWN, None, tenant.pk, since, until, cheaper, kinds, jobs)
 
 
@@ -217,7 +222,6 @@ def _load(
     kinds: Sequence[Kind],
     jobs: int,
 ) -> Rows:
-    absent_records.refuse_between(since, until)
     values = {
         "cluster": cluster,
         "tenant": tenant,
