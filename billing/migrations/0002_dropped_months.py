@@ -22,5 +22,10 @@ class Migration(migrations.Migration):
             name='terms',
             field=models.CharField(blank=True, db_default='', default='', help_text='A digest of the terms its usage was rated on, as it was dropped.', max_length=32),
         ),
+        migrations.AddField(
+            model_name='sealedmonth',
+            name='night',
+            field=models.DateField(blank=True, help_text="The last one in which it was this month's turn.", null=True),
+        ),
         Beside('dropped_months.sql', models=['billing.SealedMonth']),
     ]

@@ -99,7 +99,7 @@ class ProofMark(models.Model):
         return f"{self.month:%Y-%m}"
 
 
-@track(exclude=["checked_at"])
+@track(exclude=["checked_at", "night"])
 class SealedMonth(models.Model):
     """A UTC month whose rows stand in files that were proved equal to the ledger: those of `SealedFile`.
 
@@ -112,6 +112,9 @@ class SealedMonth(models.Model):
     changed_at = models.DateTimeField(help_text="The last change of anything of the month before that.")
     checked_at = models.DateTimeField(
         null=True, help_text="When the digests of its files were compared last."
+    )
+    night = models.DateField(
+        null=True, blank=True, help_text="The last one in which it was this month's turn."
     )
     damages = ArrayField(
         models.TextField(), default=list, help_text="Files that are not as they were sealed, up to ten."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime
 from itertools import islice
 from pathlib import Path
 
@@ -34,14 +34,16 @@ def check_month(*, month: date, moment: datetime) -> list[str]:
 def check_at_night(*, moment: datetime) -> list[str]:
     """Look whether all files are there in full, and check the month that was checked longest ago; what is wrong.
 
-    Months of which something is wrong are checked, too, so that files that were brought back are known. Once a UTC day;
-    killed, the next call does what is left.
+    Months of which something is wrong are checked, too, so that files that were brought back are known. Once a UTC day,
+    whatever somebody checks by hand; killed, the next call does what is left.
     """
-    midnight = datetime.combine(moment.date(), time(), UTC)
+    tonight = moment.date()
     rows = list(
-        SealedMonth.objects.annotate(since=Coalesce("checked_at", "sealed_at")).order_by("since", "month")
+        SealedMonth.objects.annotate(since=Coalesce("checked_at", "sealed_at"))
+        .order_by("since", "month")
+        .prefetch_related("files")
     )
-    if not rows or any(row.checked_at and row.checked_at >= midnight for row in rows):
+    if not rows or any(row.night == tonight for row in rows):
         return []
     try:
         folder.directory()
@@ -50,15 +52,14 @@ def check_at_night(*, moment: datetime) -> list[str]:
         SealedMonth.objects.exclude(damages=texts).update(damages=texts)
         return texts
     suspect = [row for row in rows[1:] if row.damages or _lacks_files(row)]
-    texts = [text for row in suspect for text in check_month(month=row.month, moment=moment)]
-    return texts + check_month(
-        month=rows[0].month, moment=moment
-    )  # last: it says that the night had its turn
+    texts = [text for row in (*suspect, rows[0]) for text in check_month(month=row.month, moment=moment)]
+    SealedMonth.objects.filter(pk=rows[0].pk).update(night=tonight)
+    return texts
 
 
 def _lacks_files(row: SealedMonth) -> bool:
     """Whether one is missing or cut: cheap to see, of all months each night."""
-    return any(_size(folder.directory() / file.path) != file.bytes for file in verify.files_of(row))
+    return any(_size(folder.directory() / file.path) != file.bytes for file in row.files.all())
 
 
 def _size(path: Path) -> int | None:

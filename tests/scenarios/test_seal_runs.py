@@ -182,12 +182,21 @@ def test_the_night_finds_a_file_that_is_gone_or_changed_and_that_it_was_brought_
     assert SealedMonth.objects.get().damages == []
 
 
+def test_a_check_by_hand_takes_no_turn_of_the_night(march: None, directory: Path) -> None:
+    sealed()
+    request_run(SealKind.CHECK)
+    perform_run(NIGHT - timedelta(minutes=5))
+    (directory / "2026-03" / "records.parquet").unlink()
+    assert file_checks.check_at_night(moment=NIGHT) == ["2026-03/records.parquet is missing"]
+    assert SealedMonth.objects.get().night == NIGHT.date()
+
+
 def test_where_the_setting_is_gone_the_night_says_so_of_every_month(march: None, settings: Any) -> None:
     sealed()
     settings.CLUSTERTAB_SEALED_MONTHS = None
-    said = ["SEALED_MONTHS_DIRECTORY is not set, so there are no sealed months."]
-    assert file_checks.check_at_night(moment=NIGHT) == said
-    assert SealedMonth.objects.get().damages == said
+    damages = ["SEALED_MONTHS_DIRECTORY is not set, so there are no sealed months."]
+    assert file_checks.check_at_night(moment=NIGHT) == damages
+    assert SealedMonth.objects.get().damages == damages
 
 
 @pytest.mark.django_db(transaction=True)
