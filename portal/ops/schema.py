@@ -220,10 +220,14 @@ def complete() -> None:
 
 
 def raise_level() -> None:
-    """Say that a database of an earlier level has all of this one, once its migrations have run."""
+    """Say that a database of an earlier level has all of this one, once its migrations have run.
+
+    Programs that are shut out of it already stay so.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE schema_level SET level = %s, programs_from = %s, digest = %s WHERE complete AND level < %s",
+            "UPDATE schema_level SET level = %s, programs_from = greatest(programs_from, %s), digest = %s"
+            " WHERE complete AND level < %s",
             [CURRENT.number, CURRENT.programs_from, digest(), CURRENT.number],
         )
 

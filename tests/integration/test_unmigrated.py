@@ -14,6 +14,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from portal.dev.embedded.postgres import Postgres
 from portal.env import ROOT
+from portal.ops import schema
 from portal.ops.schema import OtherSchemaError, pending_migrations
 from portal.schema.levels import CURRENT
 from tests.owner import as_owner
@@ -101,6 +102,15 @@ def test_programs_run_over_a_later_schema_as_long_as_that_says_so() -> None:
 def test_a_database_of_an_earlier_level_waits_for_migrate() -> None:
     mark(level=CURRENT.number - 1, programs_from=0, digest="0123456789abcdef")
     assert pending_migrations() == ["what stands beside the tables"]
+
+
+@pytest.mark.django_db
+def test_programs_that_dropped_months_shut_out_stay_so_after_the_next_upgrade() -> None:
+    mark(level=CURRENT.number - 1, programs_from=CURRENT.programs_from + 1)
+    with as_owner() as cursor:
+        schema.raise_level()
+        cursor.execute("SELECT level, programs_from FROM schema_level")
+        assert cursor.fetchone() == (CURRENT.number, CURRENT.programs_from + 1)
 
 
 def test_an_upgrade_waits_for_no_table_longer_than_a_page_may(tmp_path: Path) -> None:
