@@ -173,6 +173,9 @@ def settle(
                 _archive().find(cursor, cluster_id, month)
                 cursor.execute(sql.SETTLE, values)
                 if _has_news(cursor, rounds, values):
+                    cursor.execute(
+                        "SET LOCAL statement_timeout = 0"
+                    )  # a request has seconds, which a month may exceed
                     _archive().load(month)
                     continue
         except ArchiveError as error:

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from datetime import date
 from typing import Any
 
+from django.db import OperationalError, transaction
+from psycopg.errors import LockNotAvailable
+
 from billing.models import MonthProof, SealedMonth
 from billing.rating import rating_terms
 from billing.sealed_months import load, verify
@@ -47,16 +50,29 @@ class SealedArchive:
                         cursor.execute(f"DROP TABLE sealed_rows; ANALYZE {FOUND} (cluster_id, source_key)")
 
     def load(self, month: date) -> None:
-        with _as_archive_error():
-            load.load(SealedMonth.objects.select_for_update().get(month=month))
+        """Nothing is left to do where somebody has unsealed it, or loaded it back, while this waited for it."""
+        row = SealedMonth.objects.select_for_update().filter(month=month, dropped_at__isnull=False).first()
+        if row is not None:
+            with _as_archive_error():
+                load.load(row)
 
     def load_changed(self, account_ids: Sequence[int]) -> None:
         accounts = set(account_ids)
         for row in SealedMonth.objects.filter(dropped_at__isnull=False).order_by("month"):
             proof = MonthProof.objects.get(month=row.month)
             if accounts & set(proof.accounts) and terms_of(proof) != row.terms:
-                with _as_archive_error():
-                    load.load(SealedMonth.objects.select_for_update().get(pk=row.pk))
+                self._load_now(row.month)
+
+    def _load_now(self, month: date) -> None:
+        """An import that holds the month waits for tenants, which rating holds: rating gives way, and comes again."""
+        try:
+            with transaction.atomic():
+                SealedMonth.objects.select_for_update(nowait=True).filter(month=month).first()
+        except OperationalError as error:
+            if not isinstance(error.__cause__, LockNotAvailable):
+                raise
+            raise ArchiveError(f"{month:%Y-%m} is being loaded back by somebody else.") from error
+        self.load(month)
 
 
 def terms_of(proof: MonthProof) -> str:

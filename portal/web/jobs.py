@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
@@ -124,10 +124,16 @@ def jobs_csv(request: TenantRequest) -> HttpResponseBase:
     _refuse_absent(selection)
     return ScopedStream(
         request.tenant,
-        job_lists.as_csv(request.tenant, selection.filters),
+        _while_whole(selection, job_lists.as_csv(request.tenant, selection.filters)),
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{request.tenant.slug}-jobs.csv"'},
     )
+
+
+def _while_whole(selection: Selection, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """In the transaction of the stream: to its end a month that is not dropped now stays so."""
+    _refuse_absent(selection)
+    yield from pieces
 
 
 def _refuse_absent(selection: Selection) -> None:

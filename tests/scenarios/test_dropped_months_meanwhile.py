@@ -15,6 +15,7 @@ from billing.rating import engine
 from billing.sealed_months import archive, drop
 from billing.sealed_months.errors import SealError
 from clusters import absent_records, usage
+from clusters.absent_records import ArchiveError
 from clusters.models import Account, Cluster, UsageRecord
 from portal.core.tenants import ownership
 from portal.core.tenants.models import Tenant
@@ -108,6 +109,21 @@ def test_a_month_is_not_dropped_under_a_dump_that_may_not_have_locked_its_tables
     other.commit()
     with pytest.raises(SealError, match="such as a backup"):
         drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
+    assert SealedMonth.objects.get().dropped_at is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rating_gives_way_to_an_import_that_loads_the_month_back_and_comes_again(
+    other: psycopg.Connection[Any],
+) -> None:
+    drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
+    give_away()
+    other.execute("SELECT FROM billing_sealedmonth FOR UPDATE")
+    with pytest.raises(ArchiveError, match="2026-03 is being loaded back by somebody else"):
+        engine.rate_accounts([Account.objects.get(name="vision").pk])
+    assert SealedMonth.objects.get().dropped_at == NOW
+    other.rollback()
+    engine.rate_accounts([Account.objects.get(name="vision").pk])
     assert SealedMonth.objects.get().dropped_at is None
 
 
