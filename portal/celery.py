@@ -61,3 +61,11 @@ def _need_schema(**_: Any) -> None:
     from portal.ops.schema import refuse_unmigrated
 
     refuse_unmigrated()
+
+
+@signals.worker_init.connect
+def _look_at_sealed_files(**_: Any) -> None:
+    """After the schema: receivers are called in the order in which they were connected."""
+    from billing.sealed_months.start import warn_of_unreachable_files
+
+    warn_of_unreachable_files()

@@ -178,7 +178,7 @@ def test_backups_find_their_programs_and_variables_in_the_containers_too() -> No
     manage = SERVICES["manage"]
     assert set(backups.VARIABLES) <= set(manage["environment"])
     assert manage["entrypoint"] == ["python", "manage.py"]
-    assert manage["volumes"] == ["./backups:/backups"]
+    assert "./backups:/backups" in manage["volumes"]
     assert set(manage["depends_on"]) == {"postgres"}  # a database is restored before it is migrated
     command = (Path(backups.__file__).parent / "management" / "commands" / "backup_database.py").read_text()
     named = set(

@@ -17,6 +17,7 @@ from tests.architecture.deployments import (
     container,
     environment,
     pods,
+    render,
     written,
 )
 from tests.architecture.test_settings import DOCUMENTED
@@ -103,6 +104,32 @@ def test_the_processes_run_from_the_image_of_compose() -> None:
         assert f"{spec['runAsUser']}:{spec['runAsGroup']}" == SERVICES["web"]["user"]
 
 
+READERS = {name for name in PROCESSES if name != "scheduler"}
+"""What may need rows of a month that was dropped."""
+
+
+def test_whoever_may_need_a_dropped_month_reaches_its_files_everywhere() -> None:
+    volume = "sealed-months:/sealed-months"
+    assert {name for name in SERVICES if volume in SERVICES[name].get("volumes", [])} == {*READERS, "manage"}
+    mounted = {"name": "sealed-months", "mountPath": "/sealed-months"}
+    rendered = pods(render("sealed-months"))
+    having = {name for name in rendered if mounted in container(rendered[name])["volumeMounts"]}
+    assert having == {*READERS, "manage", "backup"}
+    for name in having:
+        assert {
+            "name": "sealed-months",
+            "persistentVolumeClaim": {"claimName": "sealed-months"},
+        } in rendered[name]["spec"]["volumes"]
+    (settings,) = [item for item in render("sealed-months") if item["kind"] == "ConfigMap"]
+    assert settings["data"]["SEALED_MONTHS_DIRECTORY"] == "/sealed-months"
+
+
+def test_a_new_volume_belongs_to_the_user_of_the_image() -> None:
+    user = SERVICES["web"]["user"].partition(":")[0]
+    words = f"install --directory --owner {user} --group {user} --mode 0700 /sealed-months"
+    assert words in (ROOT / "deploy" / "Dockerfile").read_text()
+
+
 def test_both_back_up_as_the_guide_says() -> None:
     """A dump, and the look whether it can be restored."""
     guide = re.findall(
@@ -120,7 +147,7 @@ def test_both_back_up_as_the_guide_says() -> None:
 
 def test_every_setting_that_is_named_exists_and_is_no_secret() -> None:
     files = sorted(KUBERNETES.rglob("settings.env"))
-    assert len(files) == 2
+    assert len(files) == 3
     lines = [line for path in files for line in path.read_text().splitlines() if line and line[0] != "#"]
     settings = {line.partition("=")[0] for line in lines}
     given = {name for template in PODS.values() for name in names(template)}

@@ -17,7 +17,7 @@ from portal.env import ROOT
 from tests.architecture.deployments import KUBERNETES, SERVICES, Manifest, container, pods, render
 from tests.architecture.test_settings import DOCUMENTED
 
-OVERLAYS = ("overlays/small", "overlays/large", "site")
+OVERLAYS = ("overlays/small", "overlays/large", "sealed-months", "site")
 OLDEST, NEWEST = "1.31.0", kubernetes_validate.latest_version()
 LONG_RUNNING = {"Deployment", "StatefulSet"}
 

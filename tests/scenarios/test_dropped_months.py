@@ -21,7 +21,7 @@ from billing.models import (
 from billing.proof import checks
 from billing.rating import engine
 from billing.rating import ingest as usage_ingest
-from billing.sealed_months import drop, seal, unseal
+from billing.sealed_months import drop, seal, start, unseal
 from billing.sealed_months.errors import SealError
 from clusters.absent_records import ArchiveError
 from clusters.connectors.base import Reading, Row, UsageFact
@@ -308,3 +308,25 @@ def test_how_busy_a_job_of_a_dropped_month_was_finds_no_run(books: None) -> None
     hours = late(busy("pod/without/month", "2026-03-02 10:00", "1800")).utilisation
     assert hours.changed == 0
     assert "pod/without/month" in " ".join(hours.sentences())
+
+
+def test_a_process_that_starts_without_the_files_of_a_dropped_month_says_so_once(
+    books: None, directory: Path, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    start.warn_of_unreachable_files()
+    dropped()
+    start.warn_of_unreachable_files()
+    assert warnings(caplog) == []
+    settings.CLUSTERTAB_SEALED_MONTHS = None
+    start.warn_of_unreachable_files()
+    settings.CLUSTERTAB_SEALED_MONTHS = directory
+    (directory / "2026-03").rename(directory / "elsewhere")
+    start.warn_of_unreachable_files()
+    first, second = warnings(caplog)
+    assert (first["event"], first["months"]) == ("dropped months out of reach", "2026-03")
+    assert "Mount the volume of SEALED_MONTHS_DIRECTORY here" in first["hint"]
+    assert [first["directory"], second["directory"]] == ["", str(directory)]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [record.msg for record in caplog.records if record.name == start.__name__]  # type: ignore[misc]
