@@ -27,5 +27,18 @@ class Migration(migrations.Migration):
             name='night',
             field=models.DateField(blank=True, help_text="The last one in which it was this month's turn.", null=True),
         ),
+        migrations.AlterField(
+            model_name='sealrun',
+            name='kind',
+            field=models.CharField(choices=[('seal', 'Seal'), ('unseal', 'Unseal'), ('check', 'Check files'), ('drop', 'Drop rows'), ('load', 'Load rows')], max_length=6),
+        ),
+        migrations.RemoveConstraint(
+            model_name='sealrun',
+            name='seal_kind_is_known',
+        ),
+        migrations.AddConstraint(
+            model_name='sealrun',
+            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['seal', 'unseal', 'check', 'drop', 'load'])), name='seal_kind_is_known'),
+        ),
         Beside('dropped_months.sql', models=['billing.SealedMonth']),
     ]

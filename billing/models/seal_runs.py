@@ -1,4 +1,4 @@
-"""Months that operators or the night ask to be sealed, unsealed or checked: done by a worker, one after another."""
+"""What operators or the night ask to be done with a sealed month: done by a worker, one after another."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class SealKind(models.TextChoices):
     SEAL = "seal", "Seal"
     UNSEAL = "unseal", "Unseal"
     CHECK = "check", "Check files"
+    DROP = "drop", "Drop rows"
+    LOAD = "load", "Load rows"
 
 
 class SealRunQuerySet(QuerySet["SealRun"]):
@@ -27,7 +29,7 @@ class SealRunQuerySet(QuerySet["SealRun"]):
 
 @track(exclude=["started_at", "attempts"])
 class SealRun(models.Model):
-    """A month that is to be sealed, unsealed or checked, and how that ended. Where a worker dies, another goes on."""
+    """What is to be done with a month, and how that ended. Where a worker dies, another goes on."""
 
     month = models.DateField(help_text="Its first day.")
     kind = models.CharField(max_length=6, choices=SealKind.choices)

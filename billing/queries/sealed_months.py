@@ -6,10 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from django.db import connection
+
 from billing.models import MonthProof, SealedMonth, SealRun
-from billing.sealed_months import readiness, summary, verify
+from billing.sealed_months import drop, readiness, summary, verify
 from billing.sealed_months.errors import SealError
 from portal.core.audit.models import AuditEntry
+
+TABLE_BYTES = """
+SELECT to_date(right(c.relname, 7), 'YYYY_MM'), sum(pg_total_relation_size(c.oid))::bigint
+FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent IN ('clusters_usagerecord'::regclass, 'billing_ratedjob'::regclass, 'billing_ratedusage'::regclass)
+GROUP BY 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +34,7 @@ class MonthRow:
     records: int
     files: int
     bytes: int
+    table_bytes: int  # that its rows take in the database
     sealed_at: datetime | None
     sealed_by: str
     dropped_at: datetime | None
@@ -37,7 +47,7 @@ def list_rows(*, moment: datetime, quiet_months: int) -> list[MonthRow]:
     """Every month that has records, the newest first."""
     states = readiness.list_months(moment=moment, quiet_months=quiet_months)
     proved = dict(MonthProof.objects.values_list("month", "records"))
-    sealers = _sealers()
+    sealers, table_bytes = _sealers(), _table_bytes()
     rows = []
     for state in states:
         row, sizes = state.sealed, summary.sizes(state.sealed)
@@ -49,6 +59,7 @@ def list_rows(*, moment: datetime, quiet_months: int) -> list[MonthRow]:
                 records=sizes["records"] if row else proved.get(state.month, 0),
                 files=sizes["files"],
                 bytes=sizes["bytes"],
+                table_bytes=table_bytes.get(state.month, 0),
                 sealed_at=row.sealed_at if row else None,
                 sealed_by=sealers.get(row.pk, "") if row else "",
                 dropped_at=row.dropped_at if row else None,
@@ -65,9 +76,26 @@ def ended_runs(limit: int) -> list[SealRun]:
     return list(SealRun.objects.filter(ended_at__isnull=False).order_by("-pk")[:limit])
 
 
+def drop_blocker(month: date) -> SealError | None:
+    """Why the rows of a sealed month cannot be dropped; None where they may, as far as is known beforehand."""
+    return drop.why_not_requested(SealedMonth.objects.get(month=month))
+
+
+def is_first_drop() -> bool:
+    """Whether no month was ever dropped: somebody has to say then that no older program runs any more."""
+    return drop.is_first()
+
+
 def keeps_files(month: date) -> bool:
     """Whether unsealing sets the files of the sealed month aside, and deletes none of them."""
     return verify.was_dropped(SealedMonth.objects.get(month=month))
+
+
+def _table_bytes() -> dict[date, int]:
+    """By month, with indexes: of records, jobs and rated usage."""
+    with connection.cursor() as cursor:
+        cursor.execute(TABLE_BYTES)
+        return dict(cursor.fetchall())
 
 
 def _sealers() -> dict[int, str]:

@@ -14,7 +14,7 @@ from billing.rating import reratings
 from billing.sealed_months import load, verify
 from billing.sealed_months.archive import terms_of
 from billing.sealed_months.errors import SealError
-from billing.sealed_months.readiness import is_changed, sql
+from billing.sealed_months.readiness import PROVED_FIRST, is_changed, sql
 from billing.sealed_months.rows_sql import KINDS
 from clusters import usage
 from portal.core.locks import Work, alone, in_turn
@@ -75,7 +75,7 @@ def why_not(row: SealedMonth) -> SealError | None:
     """Why a sealed month cannot be dropped now; None where it can, as far as is known without reading its rows."""
     within = usage.ids_of([row.month])[row.month]
     if reratings.count_changes() or ProofMark.objects.filter(month=row.month).exists():
-        return SealError("not-proved")
+        return SealError(PROVED_FIRST)
     if is_changed(row, within):
         return SealError("changed-since", month=f"{row}")
     with connection.cursor() as cursor:
@@ -90,6 +90,12 @@ def why_not(row: SealedMonth) -> SealError | None:
     if in_order:
         return SealError("allowance-in-order", month=f"{row}")
     return None
+
+
+def why_not_requested(row: SealedMonth) -> SealError | None:
+    """The same, without what dropping itself may clear: it begins with a proof."""
+    blocker = why_not(row)
+    return None if blocker is not None and blocker.code == PROVED_FIRST else blocker
 
 
 def is_first() -> bool:

@@ -1,4 +1,4 @@
-"""Sealing, unsealing and checks that were requested: one worker does them one by one, and another goes on after it."""
+"""What was requested of sealed months: one worker does it, one run after another, and another goes on after it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import transaction
 
 from billing.models import SealedMonth, SealKind, SealRun
-from billing.sealed_months import file_checks, folder, readiness, seal, unseal
+from billing.sealed_months import drop, file_checks, folder, readiness, seal, unseal
 from billing.sealed_months.errors import SealError
 from portal.core.audit import acting_as
 from portal.core.locks import Work, alone
@@ -17,27 +17,48 @@ from portal.core.outbox import outbox
 from portal.sentences import sentence
 
 ATTEMPTS = 5
-"""Workers that may die over a month, or imports that may write to it meanwhile, before its run is given up."""
+"""Workers that may die over a month, or others that may read or write it meanwhile, before its run is given up."""
 NIGHT = "each night"
 HOURS = range(1, 5)  # UTC, in which the night asks for months; what it began may end later
 
 
-def request_run(*, month: date, kind: SealKind, by: str, moment: datetime) -> SealRun:
-    """Keep that the month is to be sealed, unsealed or checked. Asked again before that has ended, it is the same run.
+def request_run(
+    *, month: date, kind: SealKind, by: str, moment: datetime, all_processes_replaced: bool = False
+) -> SealRun:
+    """Keep what is to be done with the month. Asked again before that has ended, it is the same run.
 
-    Raises SealError where it cannot be done now, and while the month is in a run of another kind.
+    Raises SealError where it cannot be done now, and while the month is in a run of another kind. Of the first drop,
+    `all_processes_replaced` is asked here, where a person answers: a run of that kind is its confirmation.
     """
     folder.directory()
-    if kind != SealKind.SEAL:
-        if not SealedMonth.objects.filter(month=month).exists():
-            raise SealError("not-sealed", month=f"{month:%Y-%m}")
+    if kind == SealKind.SEAL:
+        _refuse_seal(month, moment)
     else:
-        state = readiness.state_of(month, moment=moment, quiet_months=settings.CLUSTERTAB_SEAL_AFTER_MONTHS)
-        if state.sealed is not None:
-            raise SealError("sealed", month=f"{month:%Y-%m}")
-        if not state.may_be_requested:
-            raise next(blocker for blocker in state.blockers if blocker.code != readiness.PROVED_FIRST)
+        row = SealedMonth.objects.filter(month=month).first()
+        if row is None:
+            raise SealError("not-sealed", month=f"{month:%Y-%m}")
+        if kind == SealKind.LOAD and row.dropped_at is None:
+            raise SealError("not-dropped", month=f"{row}")
+        if kind == SealKind.DROP:
+            _refuse_drop(row, all_processes_replaced=all_processes_replaced)
     return _create(month, kind, by, moment)
+
+
+def _refuse_seal(month: date, moment: datetime) -> None:
+    state = readiness.state_of(month, moment=moment, quiet_months=settings.CLUSTERTAB_SEAL_AFTER_MONTHS)
+    if state.sealed is not None:
+        raise SealError("sealed", month=f"{month:%Y-%m}")
+    if not state.may_be_requested:
+        raise next(blocker for blocker in state.blockers if blocker.code != readiness.PROVED_FIRST)
+
+
+def _refuse_drop(row: SealedMonth, *, all_processes_replaced: bool) -> None:
+    if row.dropped_at is not None:
+        raise SealError("dropped", month=f"{row}")
+    if (blocker := drop.why_not_requested(row)) is not None:
+        raise blocker
+    if drop.is_first() and not all_processes_replaced:
+        raise SealError("old-processes")
 
 
 def request_ready(*, by: str, moment: datetime) -> list[SealRun]:
@@ -74,7 +95,7 @@ def request_at_night(*, moment: datetime) -> SealRun | None:
 def perform_next(*, clock: Callable[[], datetime]) -> SealRun | None:
     """Do the oldest run that is not done; None where there is none, or another worker is at one.
 
-    Called again after a worker died, it goes on: a month that it had sealed or unsealed is so, and the run ends.
+    Called again after a worker died, it goes on: what it had done to a month is so, and the run ends.
     """
     with alone(Work.SEAL_RUNS) as ours:
         run = SealRun.objects.unfinished().order_by("pk").first() if ours else None
@@ -90,7 +111,7 @@ def perform_next(*, clock: Callable[[], datetime]) -> SealRun | None:
                     run.attempts -= 1
                     run.save()
                     return run
-                if refusal.code == "written-to" and run.attempts < ATTEMPTS:
+                if refusal.code in {"written-to", "in-use"} and run.attempts < ATTEMPTS:
                     return run
                 run.error = sentence(refusal)
             run.ended_at = clock()
@@ -106,6 +127,12 @@ def _perform(run: SealRun, moment: datetime) -> None:
         return
     if run.kind == SealKind.CHECK:
         file_checks.check_month(month=run.month, moment=moment)
+        return
+    if run.kind == SealKind.DROP:
+        drop.drop_month(month=run.month, moment=moment, all_processes_replaced=True)
+        return
+    if run.kind == SealKind.LOAD:
+        drop.load_back(month=run.month)
         return
     try:
         unseal.unseal_month(month=run.month)

@@ -18,7 +18,7 @@ def _now() -> datetime:
 
 @shared_task
 def seal_runs_due(**_: object) -> None:
-    """Tell a worker that months are to be sealed, unsealed or checked; a run whose worker died is taken up again so."""
+    """Tell a worker what is to be done with sealed months; a run whose worker died is taken up again so."""
     if SealRun.objects.unfinished().exists():
         perform_seal_run.apply_async(expires=30)
 

@@ -92,6 +92,7 @@ OPERATORS_CODE = (
     *(
         "receivables",
         "reconciliation",
+        "seal_confirmation",
         "sealed_months",
         "statement_upload",
         "support_views",

@@ -26,11 +26,10 @@ from portal.web import format as say
 from portal.web.access_decorators import answer, operator_page
 from portal.web.badges import Badge
 from portal.web.page_frame import PageFrame
+from portal.web.seal_confirmation import READY, confirmation
 from portal.web.templatetags.clustertab import moment
 
 RUNS = 8  # that have ended
-READY = "ready"
-"""Asks for all months that may be sealed."""
 BADGES = {
     "damaged": Badge(label="Files damaged", tone="late"),
     "dropped": Badge(label="Dropped", tone="ok"),
@@ -44,6 +43,8 @@ DOING = {
     SealKind.SEAL: "Sealing {month}",
     SealKind.UNSEAL: "Unsealing {month}",
     SealKind.CHECK: "Checking the files of {month}",
+    SealKind.DROP: "Dropping the rows of {month}",
+    SealKind.LOAD: "Loading the rows of {month}",
 }
 
 
@@ -83,7 +84,13 @@ def _act(request: HttpRequest, now: datetime) -> str:
                 count = len(seal_runs.request_ready(by=by, moment=now))
                 text = _("Requested for {months}.").format(months=say.counted(count, "month"))
             else:
-                seal_runs.request_run(month=month, kind=SealKind(act), by=by, moment=now)
+                seal_runs.request_run(
+                    month=month,
+                    kind=SealKind(act),
+                    by=by,
+                    moment=now,
+                    all_processes_replaced=request.POST.get("replaced") == "yes",
+                )
                 text = _("Requested. It starts shortly.")
     except SealError as refusal:
         messages.error(request, sentence(refusal))
@@ -110,7 +117,11 @@ def _page(request: HttpRequest, waiting: list[SealRun], now: datetime) -> dict[s
         "quiet": say.counted(settings.CLUSTERTAB_SEAL_AFTER_MONTHS, "month"),
         "rows": [_row(row, {run.month: run for run in waiting}) for row in rows],
         "ready": len(ready),
-        "confirmation": _confirmation(request, rows, ready),
+        "confirmation": confirmation(
+            act=request.GET.get("confirm", ""), name=request.GET.get("month", ""), rows=rows, ready=ready
+        )
+        if settings.CLUSTERTAB_SEALED_MONTHS is not None
+        else None,
         "runs": [(run, _outcome(run)) for run in reading.ended_runs(RUNS)],
     }
 
@@ -129,79 +140,13 @@ def _row(row: MonthRow, waiting: dict[date, SealRun]) -> dict[str, object]:
         else say.NOTHING,
         "seals": can_act and row.name in {READY, "unproved"},
         "unseals": can_act and row.files > 0,
+        "drops": can_act and row.name == "sealed",
+        "loads": can_act and row.dropped_at is not None,
     }
 
 
 def _in_files(row: MonthRow) -> list[str]:
     return [_("Its rows are in these files alone: keep them.")] if row.dropped_at else []
-
-
-def _confirmation(
-    request: HttpRequest, rows: list[MonthRow], ready: list[MonthRow]
-) -> dict[str, object] | None:
-    """What the button would do, in figures; None where nothing is asked, or it cannot be done any more."""
-    act, name = request.GET.get("confirm", ""), request.GET.get("month", "")
-    if settings.CLUSTERTAB_SEALED_MONTHS is None:
-        return None
-    if act == READY and ready:
-        months = say.counted(len(ready), "month")
-        return {
-            "act": act,
-            "question": _("Seal {months}?").format(months=months),
-            "text": _(
-                "{names}: {records}. A worker writes one month after another to files, reads them back and compares "
-                "them with the ledger. The rows stay in the database."
-            ).format(
-                names=", ".join(say.month_name(row.month) for row in reversed(ready)),
-                records=say.counted(sum(row.records for row in ready), "usage record"),
-            ),
-            "button": _("Seal {months}").format(months=months),
-        }
-    row = next((row for row in rows if f"{row.month:%Y-%m}" == name), None)
-    if row is None:
-        return None
-    month = say.month_name(row.month)
-    if act == SealKind.SEAL and row.name in {READY, "unproved"}:
-        return {
-            "act": act,
-            "month": name,
-            "question": _("Seal {month}?").format(month=month),
-            "text": _(
-                "{records} are written to files, read back and compared with the ledger. The rows stay in the database."
-            ).format(records=say.counted(row.records, "usage record")),
-            "button": _("Seal {month}").format(month=month),
-        }
-    if act == SealKind.UNSEAL and row.files:
-        return {
-            "act": act,
-            "month": name,
-            "question": _("Unseal {month}?").format(month=month),
-            "text": _unsealing(row).format(
-                files=say.counted(row.files, "file"),
-                size=say.size(row.bytes),
-                records=say.counted(row.records, "usage record"),
-            ),
-            "button": _("Unseal {month}").format(month=month),
-        }
-    return None
-
-
-def _unsealing(row: MonthRow) -> str:
-    if row.dropped_at:
-        return _(
-            "{files} of {size} are all there is of its rows. They are compared with their digests, {records} and all "
-            "that belongs to them are loaded back into the database, then the files are set aside: backups of the "
-            "database need them."
-        )
-    if reading.keeps_files(row.month):
-        return _(
-            "{files} of {size} are compared with their digests. Rows that the database lacks are loaded back, then "
-            "the files are set aside: backups of the database from while it was dropped need them."
-        )
-    return _(
-        "{files} of {size} are compared with their digests. Rows that the database lacks are loaded back, then "
-        "the files are deleted."
-    )
 
 
 def _progress(waiting: list[SealRun]) -> str:

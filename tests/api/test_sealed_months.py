@@ -87,5 +87,25 @@ def test_a_program_sees_that_the_rows_of_a_month_are_in_files_alone(op: Door) ->
     close("2026-04", on="2026-05-03")
     sealed()
     assert [(row["state"], row["dropped_at"]) for row in months(op)] == [("sealed", None)]
+    assert months(op)[0]["table_bytes"] > 0
     drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     assert [(row["state"], row["dropped_at"]) for row in months(op)] == [("dropped", "2031-06-01T02:00:00Z")]
+
+
+def test_a_program_drops_the_rows_of_a_month_and_loads_them_back(op: Door) -> None:
+    ingest(Cluster.objects.get(), as_of="2026-05-02")
+    close("2026-04", on="2026-05-03")
+    sealed()
+    drops = {"month": "2026-03", "kind": "drop"}
+    refused = op.post("/sealed-months", drops)
+    assert refused.status == 409
+    assert "replace all of them, on each machine, then confirm that" in refused.body["detail"]
+    accepted = op.post("/sealed-months", drops | {"all_processes_replaced": True})
+    seal_runs.perform_next(clock=lambda: NOW)
+    assert op.get(f"/operations/{accepted.body['id']}").body["state"] == "succeeded"
+    assert months(op)[0]["state"] == "dropped"
+    accepted = op.post("/sealed-months", {"month": "2026-03", "kind": "load"})
+    seal_runs.perform_next(clock=lambda: NOW)
+    assert op.get(f"/operations/{accepted.body['id']}").body["state"] == "succeeded"
+    assert months(op)[0]["state"] == "sealed"
+    assert op.post("/sealed-months", drops).status == 202  # asked once, of the first

@@ -67,7 +67,13 @@ def work() -> None:
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_page_fits_in_every_state(
-    live_server: LiveServer, op: User, settings: Any, tmp_path: Path, width: int, theme: Theme
+    live_server: LiveServer,
+    op: User,
+    settings: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    width: int,
+    theme: Theme,
 ) -> None:
     cookie = session(op)
 
@@ -90,6 +96,13 @@ def test_the_page_fits_in_every_state(
         behind(sealed)
         looks("sealed")
         looks("unseals", "?confirm=unseal&month=2026-03")
+        looks("drop-refused", "?confirm=drop&month=2026-03")
+        monkeypatch.setattr("billing.sealed_months.drop.why_not", lambda _: None)
+        looks("drops", "?confirm=drop&month=2026-03")
+        behind(lambda: SealedMonth.objects.update(dropped_at=NOW))
+        looks("dropped")
+        looks("loads", "?confirm=load&month=2026-03")
+        behind(lambda: SealedMonth.objects.update(dropped_at=None))
         behind(unseals)
         looks("waiting")
         seen.page.goto("about:blank")  # the page would load itself anew while the next is opened

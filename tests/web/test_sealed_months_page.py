@@ -11,13 +11,13 @@ import pytest
 from billing.models import SealedMonth, SealKind, SealRun
 from billing.proof import checks
 from billing.sealed_months import drop, file_checks, seal_runs
-from clusters.models import Cluster
+from clusters.models import Cluster, UsageRecord
 from portal.core.audit.models import AuditEntry
 from portal.core.tenants.models import User
 from portal.ops.metrics.families import families
 from tests import builders
 from tests.builders import at
-from tests.sealed_march import MARCH, NOW, enter_march, sealed
+from tests.sealed_march import MARCH, NOW, enter_march, rows, sealed
 from tests.stories import close
 from tests.web.clock import stand_at
 from tests.web.house import page, signed_in
@@ -47,6 +47,13 @@ def march() -> None:
 
 def send(op: User, **fields: str) -> str:
     return words(signed_in(op).post(PAGE, fields, follow=True).content.decode())
+
+
+def enter_april() -> None:
+    """March, and that what its last job used in April is billed."""
+    enter_march()
+    builders.ingest(Cluster.objects.get(), as_of="2026-05-02")
+    close("2026-04", on="2026-05-03")
 
 
 def work(moment: datetime = NOW) -> None:
@@ -181,17 +188,72 @@ def test_without_a_directory_the_page_names_the_setting_and_offers_nothing(
 
 def test_before_there_is_usage_the_page_says_so_and_nonsense_is_404(op: User) -> None:
     assert "No usage yet" in words(page(op, PAGE))
-    for fields in ({"act": "drop"}, {"act": "seal", "month": "2026-13"}, {"act": "seal", "month": ""}):
+    for fields in (
+        {"act": "erase"},
+        {"act": "drop"},
+        {"act": "seal", "month": "2026-13"},
+        {"act": "seal", "month": ""},
+    ):
         assert signed_in(op).post(PAGE, fields).status_code == 404
     assert "2026-02 has no usage records" in send(op, act="seal", month="2026-02", confirmed="yes")
+
+
+def test_op_drops_the_rows_of_a_month_once_the_page_has_said_what_that_does_and_loads_them_back(
+    op: User,
+) -> None:
+    enter_april()
+    before = rows()
+    sealed()
+    asks = send(op, act="drop", month="2026-03")
+    size = sum(SealedMonth.objects.get().files.values_list("bytes", flat=True))
+    assert "Drop the rows of March 2026?" in asks
+    assert "deletes 4 usage records, their jobs and rated usage from the database, which frees" in asks
+    assert f"6 files of {size / 1000:.1f} kB are all there is of these rows then" in asks
+    assert "Every process of release 1.0.0 has ended" in asks
+    refused = send(op, act="drop", month="2026-03", confirmed="yes")
+    assert "replace all of them, on each machine, then confirm that" in refused
+    assert not SealRun.objects.exists()
+    assert "Dropping the rows of March 2026: waiting for a worker." in send(
+        op, act="drop", month="2026-03", confirmed="yes", replaced="yes"
+    )
+    work()
+    text = words(page(op, PAGE))
+    assert "March 2026 Dropped Its rows are in these files alone" in text
+    assert "Drop rows, 2026-03 Done op@lab.example 1 Jun 2031, 02:00" in text
+    assert not UsageRecord.objects.exists()
+    updated = AuditEntry.objects.of_table(SealedMonth).get(operation="update")
+    assert updated.after is not None
+    assert (updated.who, updated.after["dropped_at"][:10]) == ("op@lab.example", "2031-06-01")
+    assert "The rows of 2026-03 are dropped already" in send(
+        op, act="drop", month="2026-03", confirmed="yes", replaced="yes"
+    )
+    asks = send(op, act="load", month="2026-03")
+    assert "Load the rows of March 2026? 6 files of" in asks
+    send(op, act="load", month="2026-03", confirmed="yes")
+    work()
+    assert "March 2026 Sealed 4" in words(page(op, PAGE))
+    assert rows() == before
+    assert "The rows of 2026-03 are in the database" in send(op, act="load", month="2026-03", confirmed="yes")
+    assert "Every process of release 1.0.0" not in send(op, act="drop", month="2026-03")
+
+
+def test_what_keeps_a_month_from_being_dropped_is_said_where_op_would_confirm_it(
+    march: None, op: User
+) -> None:
+    sealed()
+    asks = send(op, act="drop", month="2026-03")
+    assert "Not now: Usage in it is not billed yet, or has no price." in asks
+    assert 'value="drop">Drop the rows' not in asks
+    refused = send(op, act="drop", month="2026-03", confirmed="yes", replaced="yes")
+    assert "Not now" not in refused
+    assert "Usage in it is not billed yet" in refused
+    assert not SealRun.objects.exists()
 
 
 def test_a_dropped_month_is_said_to_be_in_its_files_alone_and_unsealing_keeps_these(
     op: User, directory: Path
 ) -> None:
-    enter_march()
-    builders.ingest(Cluster.objects.get(), as_of="2026-05-02")
-    close("2026-04", on="2026-05-03")
+    enter_april()
     sealed()
     assert "until they are dropped" in words(page(op, PAGE))
     drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)

@@ -84,7 +84,7 @@ def of_file(file: UsageFile) -> dict[str, Any]:
 
 
 def of_seal_run(run: SealRun) -> dict[str, Any]:
-    """A month that is sealed, unsealed or checked."""
+    """What is done with a sealed month."""
     state = FAILED if run.error else SUCCEEDED if run.ended_at else RUNNING if run.started_at else WAITING
     return {
         "id": identifiers.write("seal", run.pk),

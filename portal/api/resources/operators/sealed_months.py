@@ -1,4 +1,4 @@
-"""Months with usage as they are sealed or may be, and asking a worker to seal, unseal or check one."""
+"""Months with usage as they are sealed or may be, and asking a worker to do something with one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ class SealedMonthSerializer(serializers.Serializer[Any]):
         help_text="Of the files; of a month that is not sealed, as it was proved."
     )
     files = serializers.IntegerField(help_text="0: it is not sealed.")
-    bytes = serializers.IntegerField()
+    bytes = serializers.IntegerField(help_text="Of its files.")
+    table_bytes = serializers.IntegerField(
+        help_text="That its rows take in the database: dropping them gives it back."
+    )
     sealed_at = MomentField(allow_null=True)
     sealed_by = serializers.CharField(help_text="Empty: it is not sealed, or nobody was named.")
     dropped_at = MomentField(allow_null=True, help_text="Since then its rows stand in its files alone.")
@@ -65,12 +68,19 @@ class NewSealRun(Body):
     kind = serializers.ChoiceField(
         choices=[*SealKind.values],
         help_text="`unseal` loads back what the database lacks, then deletes the files, or sets them aside if it "
-        "was ever dropped. `check` compares the digests.",
+        "was ever dropped. `check` compares the digests. `drop` empties the tables of a sealed month, `load` fills "
+        "them again.",
+    )
+    all_processes_replaced = serializers.BooleanField(
+        default=False,
+        help_text="With the first `drop`: every process of release 1.0.0 has ended, on each machine. It would bill "
+        "dropped usage again.",
     )
 
 
 class SealedMonths(WritingEndpoint):
-    """Months with usage, sealed or not. POST asks a worker to seal, unseal or check one: an operation.
+    """Months with usage, sealed or not. POST asks a worker to seal, unseal, check, drop or load one: an
+    operation.
 
     Asked again before that has ended, it is the same operation.
     """
@@ -96,6 +106,7 @@ class SealedMonths(WritingEndpoint):
             kind=SealKind(values["kind"]),
             by=self.client.name,
             moment=self.moment.replace(microsecond=0),
+            all_processes_replaced=values["all_processes_replaced"],
         )
         return as_json(of_seal_run(run), status=202)
 

@@ -63,4 +63,4 @@ def _text(row: SealedMonth, data: dict[str, Any], *, load: bool, yes: bool, asks
     if row.dropped_at is not None:
         return f"{row}: the rows of {data['records']:,} records stand in {data['files']:,} files alone."
     text = f"{row}: may be dropped, the rows of {data['records']:,} records."
-    return f"{text} {SealError('old-processes')}" if asks else text
+    return f"{text} {sentence(SealError('old-processes'))} (--all-processes-replaced)" if asks else text
