@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from django.db import connection
 
 from billing.models import SealedMonth, SealKind, SealRun
 from billing.proof import checks
-from billing.sealed_months import file_checks, seal, seal_runs
+from billing.sealed_months import drop, file_checks, seal, seal_runs
 from billing.sealed_months.errors import SealError
 from portal.core.audit.models import AuditEntry
 from portal.core.outbox.models import OutboxMessage
@@ -231,3 +232,32 @@ def test_two_workers_at_once_and_one_of_them_seals(monkeypatch: pytest.MonkeyPat
     run = SealRun.objects.get()
     assert (run.attempts, run.error, run.ended_at) == (1, "", NOW)
     assert SealedMonth.objects.count() == 1
+
+
+def test_a_drop_that_finds_the_month_in_use_is_taken_up_again_and_fails_after_five_times(
+    march: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed()
+    monkeypatch.setattr(drop, "why_not", lambda _: None)
+    request = partial(seal_runs.request_run, month=MARCH, kind=SealKind.DROP, by="op@lab.example", moment=NOW)
+    with pytest.raises(SealError, match="replace all of them, on each machine, then confirm that"):
+        request()
+    request(all_processes_replaced=True)
+
+    def is_in_use(**_: Any) -> None:
+        raise SealError("in-use", month="2026-03")
+
+    with monkeypatch.context() as used:
+        used.setattr(drop, "drop_month", is_in_use)
+        for _ in range(seal_runs.ATTEMPTS - 1):
+            run = perform_run()
+            assert run is not None
+            assert run.ended_at is None
+        run = perform_run()
+    assert run is not None
+    assert run.error == "Somebody reads or writes 2026-03 right now, such as a backup: try again later."
+    request(all_processes_replaced=True)
+    run = perform_run()
+    assert run is not None
+    assert run.error == ""
+    assert SealedMonth.objects.get().dropped_at == NOW
