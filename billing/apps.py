@@ -8,4 +8,4 @@ class BillingConfig(AppConfig):
     verbose_name = "Plans and invoices"
 
     def ready(self) -> None:
-        absent_records.register("billing.sealed_months.archive.SealedArchive")
+        absent_records.register("billing.sealed_months.month_files.SealedMonthFiles")

@@ -1,7 +1,7 @@
-"""Months whose records are in no table: what a batch says of them is compared with an archive first.
+"""Months whose records are in no table: what a batch says of them is compared with files first.
 
-What is known there already changes nothing. As soon as one fact is news, the archive loads the month back, and the
-batch is merged as any other. What the archive cannot read is refused, and quarantined: nobody could tell what is new.
+What is known there already changes nothing. As soon as one fact is news, the month is loaded back, and the batch is
+merged as any other. Where its files cannot be read, it is refused and quarantined: nobody could tell what is new.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ FOUND: Final = "usage_absent"
 """The temporary table of the records that were found."""
 
 
-class ArchiveError(Exception):
-    """The archive cannot be read; the message is a sentence that says why. Nothing was changed."""
+class MonthFilesError(Exception):
+    """The files of a month cannot be read; the message is a sentence that says why. Nothing was changed."""
 
 
 class RowsInFilesError(CodedError):
@@ -43,52 +43,52 @@ class RowsInFilesError(CodedError):
     }
 
 
-class Archive(Protocol):
+class MonthFiles(Protocol):
     """What has the records of months that are in no table. Called inside the caller's transaction."""
 
     def hold(self, months: Collection[date]) -> Collection[date]:
         """Which of these are still absent: until the transaction ends, nobody else loads or drops those."""
 
     def find(self, cursor: Any, cluster_id: int, month: date) -> None:
-        """Put the records of what is staged of the month into FOUND. Raises ArchiveError."""
+        """Put the records of what is staged of the month into FOUND. Raises MonthFilesError."""
 
     def load(self, month: date) -> None:
-        """Have all rows of the month in their tables again. Raises ArchiveError."""
+        """Have all rows of the month in their tables again. Raises MonthFilesError."""
 
     def load_changed(self, account_ids: Sequence[int]) -> None:
-        """Load each month in which usage of these accounts would be rated otherwise now. Raises ArchiveError."""
+        """Load each month in which usage of these accounts would be rated otherwise now. Raises MonthFilesError."""
 
 
 _NAME: list[str] = []
 
 
 def register(name: str) -> None:
-    """Have the class of that dotted name be the archive: what stores usage is below what seals it.
+    """Have the class of that dotted name read the files: what stores usage is below what seals it.
 
     Where no month is dropped nobody loads it.
     """
     _NAME[:] = [name]
 
 
-def _archive() -> Archive:
-    archive: Archive = import_string(_NAME[0])()
-    return archive
+def _month_files() -> MonthFiles:
+    files: MonthFiles = import_string(_NAME[0])()
+    return files
 
 
 def load_changed(account_ids: Sequence[int]) -> None:
-    """Load each month in which usage of these accounts would be rated otherwise now. Raises ArchiveError.
+    """Load each month in which usage of these accounts would be rated otherwise now. Raises MonthFilesError.
 
     Until the caller's transaction ends nobody may change on what they are rated. One query where no month is dropped.
     """
     if list_all():
-        _archive().load_changed(account_ids)
+        _month_files().load_changed(account_ids)
 
 
 @transaction.atomic
 def load_periods(period_ids: Iterable[int]) -> None:
-    """Load each month with usage in one of these billing periods. Raises ArchiveError."""
+    """Load each month with usage in one of these billing periods. Raises MonthFilesError."""
     for month in list_of_periods(period_ids):
-        _archive().load(month)
+        _month_files().load(month)
 
 
 def list_all() -> list[date]:
@@ -164,21 +164,21 @@ def settle(
     refused: dict[str, tuple[str, str]] = {}
     staged = set(months)
     absent = [month for month in list_all() if month_number(month) in staged]
-    for month in sorted(_archive().hold(absent)) if absent else ():
+    for month in sorted(_month_files().hold(absent)) if absent else ():
         values = {"cluster": cluster_id, "month": month_number(month), "moment": moment, "name": ""}
         values["marks"] = None if marks is None else list(marks)
         try:
             with transaction.atomic():
                 temp_tables.prepare(cursor, "ABSENT")
-                _archive().find(cursor, cluster_id, month)
+                _month_files().find(cursor, cluster_id, month)
                 cursor.execute(sql.SETTLE, values)
                 if _has_news(cursor, rounds, values):
                     cursor.execute(
                         "SET LOCAL statement_timeout = 0"
                     )  # a request has seconds, which a month may exceed
-                    _archive().load(month)
+                    _month_files().load(month)
                     continue
-        except ArchiveError as error:
+        except MonthFilesError as error:
             cursor.execute(sql.KEYS, values)
             refused |= {key: (f"{month:%Y-%m}", str(error)) for (key,) in cursor.fetchall()}
         cursor.execute(sql.LEAVE_OUT, values)

@@ -4,7 +4,7 @@
 SELECT DISTINCT source_key FROM usage_stage WHERE coalesce(key_month, held_month) = %(month)s ORDER BY source_key
 
 -- name: SETTLE
--- What was quarantined while the archive could not be read, now that it can: it is known there, or is stored as news.
+-- What was quarantined while the files could not be read, now that it can: it is known there, or is stored as news.
 UPDATE clusters_quarantined q SET resolved_at = %(moment)s, resolution = 'The files of its month could be read.'
 WHERE q.cluster_id = %(cluster)s AND q.code = 'sealed-month' AND q.resolved_at IS NULL AND q.source_key IN (
     SELECT source_key FROM usage_stage WHERE coalesce(key_month, held_month) = %(month)s)

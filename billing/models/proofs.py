@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.db.models import QuerySet
 
 from billing.models.rated import BillingPeriod, Total, Verdict
 from portal.core.audit import track
@@ -99,6 +100,14 @@ class ProofMark(models.Model):
         return f"{self.month:%Y-%m}"
 
 
+class SealedMonthQuerySet(QuerySet["SealedMonth"]):
+    """Sealed months by where their rows are."""
+
+    def dropped(self) -> SealedMonthQuerySet:
+        """Those whose rows stand in files alone."""
+        return self.filter(dropped_at__isnull=False)
+
+
 @track(exclude=["checked_at", "night"])
 class SealedMonth(models.Model):
     """A UTC month whose rows stand in files that were proved equal to the ledger: those of `SealedFile`.
@@ -128,6 +137,8 @@ class SealedMonth(models.Model):
         max_length=32, blank=True, default="", db_default="",
         help_text="A digest of the terms its usage was rated on, as it was dropped.",
     )  # fmt: skip
+
+    objects = SealedMonthQuerySet.as_manager()
 
     def __str__(self) -> str:
         return f"{self.month:%Y-%m}"

@@ -226,7 +226,7 @@ def prove_next(*, moment: datetime) -> MonthProof | None:
         if MonthProof.objects.filter(night=moment.date()).exists():
             return None
         months = usage.months(proved=computed)
-        dropped = set(SealedMonth.objects.filter(dropped_at__isnull=False).values_list("month", flat=True))
+        dropped = set(SealedMonth.objects.dropped().values_list("month", flat=True))
         past = [
             month
             for month in months

@@ -66,7 +66,7 @@ def keep(invoice: Invoice) -> None:
     """Keep how many jobs stand behind each line of an issued document, and the largest. Kept already, it stays.
 
     Months of it whose rows stand in files alone are loaded back, as where a price of them was corrected: its evidence
-    is made of them. Raises ArchiveError where one cannot be.
+    is made of them. Raises MonthFilesError where one cannot be.
     """
     missing = invoice.lines.exclude(pk__in=LineJobs.objects.filter(tenant=invoice.tenant_id).values("line"))
     lines = [line for line in missing.select_related("service_period") if _has_jobs(line)]

@@ -50,7 +50,7 @@ def rate_accounts(account_ids: Sequence[int], *, progress: Progress | None = Non
 
     One transaction per 10,000 records: a kill loses nothing, and the next run goes on. The locks come
     before the records are read, so that nothing is rated from an older revision or an older price. Dropped months
-    on whose terms this makes a difference are loaded back first; raises ArchiveError where one cannot be.
+    on whose terms this makes a difference are loaded back first; raises MonthFilesError where one cannot be.
     """
     with transaction.atomic():
         _lock(account_ids)  # waits for imports under way, whose first records no page would hold yet

@@ -12,8 +12,8 @@ from billing.models import MonthProof, ProofMark, SealedMonth
 from billing.proof import checks
 from billing.rating import reratings
 from billing.sealed_months import load, verify
-from billing.sealed_months.archive import terms_of
 from billing.sealed_months.errors import SealError
+from billing.sealed_months.month_files import terms_of
 from billing.sealed_months.readiness import PROVED_FIRST, is_changed, sql
 from billing.sealed_months.rows_sql import KINDS
 from clusters import usage

@@ -67,7 +67,9 @@ def _later_files(row: SealedMonth) -> list[SealedFile]:
         .exclude(service_month=row.month)
         .values_list("service_month", "tenant")
     )
-    files = SealedFile.objects.filter(kind="rated", month__dropped_at__isnull=False).select_related("month")
+    files = SealedFile.objects.filter(kind="rated", month__in=SealedMonth.objects.dropped()).select_related(
+        "month"
+    )
     return [file for file in files if (file.month.month, file.tenant_id) in elsewhere]
 
 

@@ -1,4 +1,4 @@
-"""What imports and rating ask of months whose rows stand in files alone: `clusters.absent_records.Archive`."""
+"""What imports and rating ask of months whose rows stand in files alone: `clusters.absent_records.MonthFiles`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from billing.rating import rating_terms
 from billing.sealed_months import load, verify
 from billing.sealed_months.errors import SealError
 from billing.sealed_months.rows_sql import KINDS, NAMES
-from clusters.absent_records import FOUND, ArchiveError, month_number
+from clusters.absent_records import FOUND, MonthFilesError, month_number
 
 RECORDS = KINDS[0]
 KEYS = """
@@ -24,15 +24,15 @@ TO STDOUT (FORMAT csv, FORCE_QUOTE *)
 """
 
 
-class SealedArchive:
+class SealedMonthFiles:
     """The files of dropped months."""
 
     def hold(self, months: Collection[date]) -> Collection[date]:
-        dropped = SealedMonth.objects.filter(dropped_at__isnull=False, month__in=months)
+        dropped = SealedMonth.objects.dropped().filter(month__in=months)
         return [row.month for row in dropped.select_for_update().order_by("month")]
 
     def find(self, cursor: Any, cluster_id: int, month: date) -> None:
-        with _as_archive_error():
+        with _as_month_files_error():
             row = SealedMonth.objects.get(month=month)
             files = [file for file in verify.files_of(row) if file.kind in (RECORDS.name, NAMES)]
             with load.checked(row, files) as (directory, program, names):
@@ -51,14 +51,14 @@ class SealedArchive:
 
     def load(self, month: date) -> None:
         """Nothing is left to do where somebody has unsealed it, or loaded it back, while this waited for it."""
-        row = SealedMonth.objects.select_for_update().filter(month=month, dropped_at__isnull=False).first()
+        row = SealedMonth.objects.dropped().select_for_update().filter(month=month).first()
         if row is not None:
-            with _as_archive_error():
+            with _as_month_files_error():
                 load.load(row)
 
     def load_changed(self, account_ids: Sequence[int]) -> None:
         accounts = set(account_ids)
-        for row in SealedMonth.objects.filter(dropped_at__isnull=False).order_by("month"):
+        for row in SealedMonth.objects.dropped().order_by("month"):
             proof = MonthProof.objects.get(month=row.month)
             if accounts & set(proof.accounts) and terms_of(proof) != row.terms:
                 self._load_now(row.month)
@@ -71,7 +71,7 @@ class SealedArchive:
         except OperationalError as error:
             if not isinstance(error.__cause__, LockNotAvailable):
                 raise
-            raise ArchiveError(f"{month:%Y-%m} is being loaded back by somebody else.") from error
+            raise MonthFilesError(f"{month:%Y-%m} is being loaded back by somebody else.") from error
         self.load(month)
 
 
@@ -83,8 +83,8 @@ def terms_of(proof: MonthProof) -> str:
 
 
 @contextmanager
-def _as_archive_error() -> Iterator[None]:
+def _as_month_files_error() -> Iterator[None]:
     try:
         yield
     except SealError as error:
-        raise ArchiveError(str(error)) from error
+        raise MonthFilesError(str(error)) from error

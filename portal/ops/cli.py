@@ -22,7 +22,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DataError, OperationalError
 
 from billing.rules import period as periods
-from clusters.absent_records import ArchiveError, RowsInFilesError
+from clusters.absent_records import MonthFilesError, RowsInFilesError
 from portal.core.audit import acting_as
 from portal.excerpt import excerpt, quoted
 from portal.sentences import sentence
@@ -137,7 +137,7 @@ class OperatorCommand(BaseCommand):
                 return self.answer(**options)
         except self.refusals as error:
             raise RefusedError(sentence(error)) from error
-        except (RowsInFilesError, ArchiveError) as error:
+        except (RowsInFilesError, MonthFilesError) as error:
             raise RefusedError(sentence(error)) from error
         except (DataError, OverflowError, UnicodeEncodeError) as error:
             raise BadInputError(

@@ -23,7 +23,7 @@ from billing.rating import engine
 from billing.rating import ingest as usage_ingest
 from billing.sealed_months import drop, seal, start, unseal
 from billing.sealed_months.errors import SealError
-from clusters.absent_records import ArchiveError
+from clusters.absent_records import MonthFilesError
 from clusters.connectors.base import Reading, Row, UsageFact
 from clusters.models import Account, Cluster, Quarantined, UsageRecord
 from portal.core.tenants import ownership
@@ -225,7 +225,7 @@ def test_usage_is_not_rated_again_without_the_rows_of_a_month_that_it_concerns(
     ownership.assign(
         account=account, tenant=Tenant.objects.get(slug="speech-lab"), since=at("2026-03-02 11:00")
     )
-    with pytest.raises(ArchiveError, match=r"2026-03/records\.parquet is missing"):
+    with pytest.raises(MonthFilesError, match=r"2026-03/records\.parquet is missing"):
         engine.rate_accounts([account.pk])
 
 

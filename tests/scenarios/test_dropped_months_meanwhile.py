@@ -12,10 +12,10 @@ from django.db import connection
 
 from billing.models import MonthProof, SealedMonth
 from billing.rating import engine
-from billing.sealed_months import archive, drop
+from billing.sealed_months import drop, month_files
 from billing.sealed_months.errors import SealError
 from clusters import absent_records, usage
-from clusters.absent_records import ArchiveError
+from clusters.absent_records import MonthFilesError
 from clusters.models import Account, Cluster, UsageRecord
 from portal.core.tenants import ownership
 from portal.core.tenants.models import Tenant
@@ -119,7 +119,7 @@ def test_rating_gives_way_to_an_import_that_loads_the_month_back_and_comes_again
     drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     give_away()
     other.execute("SELECT FROM billing_sealedmonth FOR UPDATE")
-    with pytest.raises(ArchiveError, match="2026-03 is being loaded back by somebody else"):
+    with pytest.raises(MonthFilesError, match="2026-03 is being loaded back by somebody else"):
         engine.rate_accounts([Account.objects.get(name="vision").pk])
     assert SealedMonth.objects.get().dropped_at == NOW
     other.rollback()
@@ -168,13 +168,13 @@ def test_the_terms_of_dropped_months_are_asked_for_by_the_first_slice_alone(
 ) -> None:
     drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     vision = Account.objects.get(name="vision")
-    proofs, terms_of = [], archive.terms_of
+    proofs, terms_of = [], month_files.terms_of
 
     def ask(proof: MonthProof) -> str:
         proofs.append(proof)
         return terms_of(proof)
 
-    monkeypatch.setattr(archive, "terms_of", ask)
+    monkeypatch.setattr(month_files, "terms_of", ask)
     engine.rate_slice([vision.pk])
     assert len(proofs) == 1
     engine.rate_slice([vision.pk], after=1)
