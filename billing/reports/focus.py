@@ -19,8 +19,9 @@ from functools import lru_cache
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import Sum
 
-from billing.models import DocumentKind, InvoiceLine, LineKind
+from billing.models import DocumentKind, InvoiceLine, LineJobs, LineKind
 from billing.rating import billed_usage
 from billing.reports import focus_documents
 from billing.reports.focus_columns import COLUMNS, PLACE, Status
@@ -38,6 +39,7 @@ sql = Statements(__file__, "focus.sql")
 Charge = list[str]
 """The texts of a row in the order of COLUMNS; "" is null."""
 BATCH = 2_000  # rows fetched at once
+MANY_JOBS = 5_000  # behind the lines of a document, above which its file begins with the first line alone
 HOURS = 9  # decimals of a quantity
 UNITS = {"GPU-hour": "GPU-Hours", "core-hour": "Core-Hours", "GiB-hour": "GiB-Hours"}
 CREDITS = (LineKind.DISCOUNT, LineKind.CREDIT)
@@ -95,8 +97,29 @@ def _charges(document: Document) -> Iterator[Charge]:
 def _used(document: Document, bases: dict[int, Charge]) -> Iterator[tuple[int, int, Charge]]:
     """Line, minor units and charge of each part."""
     lines = [line for line in document.lines if line.seconds_num and line.used_by() is None and line.price_id]
-    if not lines:
-        return
+    if lines:
+        absent_records.refuse_periods(line.service_period_id for line in lines)  # before anything is sent
+        for part in _begun_soon(lines):
+            yield from _used_by_jobs(document, part, bases)
+
+
+def _begun_soon(lines: Sequence[InvoiceLine]) -> list[Sequence[InvoiceLine]]:
+    """The lines of one document by position, to be read part by part. One query, of several lines.
+
+    The first is a part of its own where many jobs stand behind them: what reads a file waits for no other line. Both
+    parts read the month of all tenants, so small documents, and those of which nothing is kept, are one part.
+    """
+    ordered = sorted(lines, key=lambda line: line.position)
+    if len(ordered) > 1 and ordered[0].pk:
+        kept = LineJobs.objects.filter(line__in=ordered, tenant=ordered[0].tenant_id)
+        if (kept.aggregate(jobs=Sum("jobs"))["jobs"] or 0) > MANY_JOBS:
+            return [ordered[:1], ordered[1:]]
+    return [ordered]
+
+
+def _used_by_jobs(
+    document: Document, lines: Sequence[InvoiceLine], bases: dict[int, Charge]
+) -> Iterator[tuple[int, int, Charge]]:
     digits, tenant = exponent(document.currency), document.tenant.slug
     places = [PLACE[name] for name in _VARYING]
     with connection.chunked_cursor() as cursor:
@@ -144,7 +167,6 @@ _VARYING = (
 
 def _reach(document: Document, lines: Sequence[InvoiceLine]) -> dict[str, Any]:
     """Which rated rows each line covers, as `billing.queries.line_usage` tells it of issued invoices."""
-    absent_records.refuse_periods(line.service_period_id for line in lines)
     ends = [line.service_period.end for line in lines]
     afters = [billed_usage.through(document.before, end) for end in ends]
     return {
