@@ -178,9 +178,10 @@ def test_without_a_directory_the_page_names_the_setting_and_offers_nothing(
 ) -> None:
     settings.CLUSTERTAB_SEALED_MONTHS = None
     html = page(op, PAGE)
-    assert "To seal months, set SEALED_MONTHS_DIRECTORY to a directory that lasts and is backed up" in words(
-        html
+    asks = (
+        "To seal months, set SEALED_MONTHS_DIRECTORY to a directory that lasts, is backed up, and is reached"
     )
+    assert asks in words(html)
     assert 'value="seal"' not in html
     assert 'value="ready"' not in html
     assert "SEALED_MONTHS_DIRECTORY is not set" in send(op, act="ready", confirmed="yes")
