@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -194,8 +195,9 @@ class Host:
     @contextmanager
     def runs(self) -> Iterator[None]:
         self.home.mkdir()
-        ports = {url.rpartition(":")[2]: self.home / f"{number}.sock" for number, url in enumerate(self.urls)}
         with ExitStack() as stack:
+            sockets = Path(stack.enter_context(TemporaryDirectory()))  # a socket's path has 107 bytes at most
+            ports = {url.rpartition(":")[2]: sockets / str(number) for number, url in enumerate(self.urls)}
             for port, path in ports.items() if self.own_network else ():
                 relay = FileRelay(path, int(port))
                 serve(relay)
