@@ -29,10 +29,10 @@ control_socket_disable = True  # it would write below $HOME, which need not exis
 def post_worker_init(worker: Worker) -> None:
     """Each process looks at the schema by itself, also one that takes another's place: no connection crosses a fork."""
     if worker.app.app_uri == wsgi_app:  # the bench serves another one
-        from billing.sealed_months.start import warn_of_unreachable_files
+        from billing.sealed_months.start import look_at_files
         from portal.ops.schema import refuse_unmigrated
 
         # Its code 3 ends all processes. Without a database one waits, and ends alone so that another takes its place,
         # before it looks like a hang: a try takes ten seconds.
         refuse_unmigrated(wait=worker.cfg.timeout - 20)
-        warn_of_unreachable_files()
+        look_at_files()

@@ -66,6 +66,6 @@ def _need_schema(**_: Any) -> None:
 @signals.worker_init.connect
 def _look_at_sealed_files(**_: Any) -> None:
     """After the schema: receivers are called in the order in which they were connected."""
-    from billing.sealed_months.start import warn_of_unreachable_files
+    from billing.sealed_months.start import look_at_files
 
-    warn_of_unreachable_files()
+    look_at_files()

@@ -6,6 +6,7 @@ import os
 
 import structlog
 from django.conf import settings
+from django.db import DatabaseError, connections
 
 from billing.sealed_months import folder
 from clusters import absent_records
@@ -18,11 +19,21 @@ MOUNT = (
 )
 
 
-def warn_of_unreachable_files() -> None:
-    """Log one warning of the dropped months whose directory this process cannot read, or write beside. One query.
+def look_at_files() -> None:
+    """Before a process forks or serves: say what it cannot reach, and go on in any case.
 
-    It goes on: all that needs no row of these months works.
+    No connection stays: none may cross a fork, and those that a process may have are for its work.
     """
+    try:
+        warn_of_unreachable_files()
+    except DatabaseError as error:
+        log.warning("dropped months not looked at", reason=str(error).strip())
+    finally:
+        connections.close_all()
+
+
+def warn_of_unreachable_files() -> None:
+    """Log one warning of the dropped months whose directory this process cannot read, or write beside. One query."""
     months = absent_records.list_all()
     if not months:
         return

@@ -111,3 +111,26 @@ def test_a_worker_refuses_a_database_without_the_tables_it_needs(tmp_path: Path)
     assert done.returncode == 3
     assert "migrations have not run" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+LOOKS = """
+import django
+django.setup()
+from django.db import connection
+from billing.sealed_months.start import look_at_files
+look_at_files()
+print(connection.connection)
+"""
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_what_looks_at_the_files_of_dropped_months_before_it_forks_has_no_connection_then(
+    transactional_db: None, database_url: str, tmp_path: Path, is_away: bool
+) -> None:
+    url = f"postgresql://nobody@/none?host={tmp_path}" if is_away else database_url
+    environ = os.environ | {"DJANGO_SETTINGS_MODULE": "portal.settings", "DATABASE_URL": url}
+    done = subprocess.run(
+        [sys.executable, "-c", LOOKS], env=environ, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["None"]), done.stderr
+    assert ("dropped months not looked at" in done.stdout + done.stderr) is is_away
