@@ -76,6 +76,14 @@ def make_dataset(*, tenants: Sequence[Tenant], month: Month, moment: datetime, o
     return Dataset(month, Status.PRELIMINARY if is_open else Status.FINAL, charges())
 
 
+def refuse_absent(tenant: Tenant, month: Month) -> None:
+    """Raise RowsInFilesError where an issued document has usage whose rows are in files: for who streams the charges,
+    before anything is sent. In the tenant's scope. One query where no month is dropped.
+    """
+    if absent_records.list_all():
+        absent_records.refuse_periods(focus_documents.list_service_periods(tenant, month))
+
+
 def _charges(document: Document) -> Iterator[Charge]:
     """The parts of each line, then its taxes. What no job tells of a line is a charge of its own."""
     common = _common(document)
@@ -107,12 +115,12 @@ def _begun_soon(lines: Sequence[InvoiceLine]) -> list[Sequence[InvoiceLine]]:
     """The lines of one document by position, to be read part by part. One query, of several lines.
 
     The first is a part of its own where many jobs stand behind them: what reads a file waits for no other line. Both
-    parts read the month of all tenants, so small documents, and those of which nothing is kept, are one part.
+    parts read the month of all tenants, so small documents, and those whose jobs were not counted yet, are one part.
     """
     ordered = sorted(lines, key=lambda line: line.position)
     if len(ordered) > 1 and ordered[0].pk:
-        kept = LineJobs.objects.filter(line__in=ordered, tenant=ordered[0].tenant_id)
-        if (kept.aggregate(jobs=Sum("jobs"))["jobs"] or 0) > MANY_JOBS:
+        counts = LineJobs.objects.filter(line__in=ordered, tenant=ordered[0].tenant_id)
+        if (counts.aggregate(jobs=Sum("jobs"))["jobs"] or 0) > MANY_JOBS:
             return [ordered[:1], ordered[1:]]
     return [ordered]
 

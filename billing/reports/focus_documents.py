@@ -74,6 +74,13 @@ def issued(tenant: Tenant, month: Month) -> Iterator[Document]:
         yield _read_invoice(tenant, note, period)
 
 
+def list_service_periods(tenant: Tenant, month: Month) -> set[int]:
+    """In which billing periods the usage on the month's issued documents was. At most four queries."""
+    notes = [note for note, _ in _list_credit_notes(tenant, month)]
+    lines = InvoiceLine.objects.filter(tenant=tenant, invoice__in=[*_list_invoices(tenant, month), *notes])
+    return set(lines.values_list("service_period", flat=True))
+
+
 def open_periods(tenant: Tenant, month: Month) -> list[BillingPeriod]:
     """The tenant's kept periods of the month that are not closed."""
     named = billing_periods.periods_starting_in([tenant], year=month[0], month=month[1], making=False)

@@ -100,7 +100,7 @@ def test_an_export_of_very_many_jobs_begins_with_the_first_line_alone_and_is_the
         return b"".join(focus_files.as_csv(dataset.charges))
 
     monkeypatch.setattr(focus, "MANY_JOBS", JOBS - 1)
-    assert len(focus._begun_soon(lines)) == 1  # how many jobs they have is not kept yet
+    assert len(focus._begun_soon(lines)) == 1  # their jobs were not counted yet
     line_usage.keep(march)
     begun_soon = export()
     assert [[line.position for line in part] for part in focus._begun_soon(lines)] == [[1], [2, 3, 4]]

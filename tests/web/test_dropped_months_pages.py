@@ -68,8 +68,15 @@ def test_what_needs_rows_of_a_dropped_month_is_a_sentence(ann: User, record: int
         f"{LIST}?from=2026-03-01&through=2026-03-31",
         f"{LIST}csv",
         f"/t/vision-lab/invoices/{number}/lines/1/csv",
+        "/t/vision-lab/exports/focus?period=2026-03",
+        "/t/vision-lab/exports/focus?period=2026-03&format=parquet",
     ):
         assert SENTENCE in refusal(ann, path)
+
+
+def test_the_export_of_another_month_is_whole(ann: User) -> None:
+    response = signed_in(ann).get("/t/vision-lab/exports/focus?period=2026-05")
+    assert b"".join(response.streaming_content).startswith(b"BilledCost,")  # type: ignore[attr-defined]
 
 
 def test_the_overview_of_its_period_has_every_sum_and_says_what_it_does_not_list(ann: User) -> None:
