@@ -34,7 +34,7 @@ class MonthRow:
     records: int
     files: int
     bytes: int
-    table_bytes: int  # that its rows take in the database
+    table_bytes: int  # of its rows in the database, with their indexes
     sealed_at: datetime | None
     sealed_by: str
     dropped_at: datetime | None
@@ -79,11 +79,6 @@ def ended_runs(limit: int) -> list[SealRun]:
 def drop_blocker(month: date) -> SealError | None:
     """Why the rows of a sealed month cannot be dropped; None where they may, as far as is known beforehand."""
     return drop.why_not_requested(SealedMonth.objects.get(month=month))
-
-
-def is_first_drop() -> bool:
-    """Whether no month was ever dropped: somebody has to say then that no older program runs any more."""
-    return drop.is_first()
 
 
 def keeps_files(month: date) -> bool:

@@ -89,7 +89,8 @@ def _blockers(
         cursor.execute(sql.STATE, {"month": month, "after": after, "last": last})
         detached, dropped, open_jobs, open_periods, pending, changed_at = cursor.fetchone()
     blockers = []
-    if (moment.year, moment.month) <= (month.year, month.month):
+    is_over = (moment.year, moment.month) > (month.year, month.month)
+    if not is_over:
         blockers.append(SealError("not-over"))
     if detached:
         blockers.append(SealError("detached", months=detached))
@@ -101,7 +102,7 @@ def _blockers(
         blockers.append(SealError("open-periods", count=open_periods))
     if pending:
         blockers.append(SealError("pending"))
-    if _months_since(changed_at, moment) < quiet_months:
+    if is_over and _months_since(changed_at, moment) < quiet_months:  # else its last change is yet to come
         blockers.append(SealError("changed-lately", day=changed_at, months=quiet_months))
     return changed_at, blockers
 

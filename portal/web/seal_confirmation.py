@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from billing.models import SealKind
 from billing.queries import sealed_months as reading
 from billing.queries.sealed_months import MonthRow
+from billing.sealed_months import drop
 from portal.sentences import sentence
 from portal.web import format as say
 
@@ -113,7 +114,7 @@ def _drop(row: MonthRow) -> Confirmation | None:
         question,
         texts,
         _("Drop the rows of {month}"),
-        asks_replaced=reading.is_first_drop(),
+        asks_replaced=drop.is_first(),
     )
 
 
@@ -142,7 +143,7 @@ def _of(
         "files": say.counted(row.files, "file"),
         "size": say.size(row.bytes),
         "tables": say.size(row.table_bytes),
-        "records": say.counted(row.records, "usage record"),
+        "records": say.counted(row.records, "usage record") if row.records else _("All usage records"),
         "why": why,
     }
     return Confirmation(

@@ -350,3 +350,11 @@ def test_without_a_directory_no_month_is_sealed(books: None, settings: Any) -> N
     settings.CLUSTERTAB_SEALED_MONTHS = None
     with pytest.raises(RefusedError, match="SEALED_MONTHS_DIRECTORY is not set"):
         answer("seal_month", "2026-03", "--yes")
+
+
+def test_of_a_month_that_goes_on_no_last_change_is_told() -> None:
+    enter_march()
+    (march,) = readiness.list_months(moment=at("2026-03-20"), quiet_months=12)
+    codes = [blocker.code for blocker in march.blockers]
+    assert "not-over" in codes
+    assert "changed-lately" not in codes

@@ -142,6 +142,7 @@ def test_what_stands_in_the_way_is_said_in_words_and_cannot_be_asked_for(
 def test_a_month_that_was_not_proved_yet_may_be_sealed_which_proves_it(op: User) -> None:
     enter_march()
     assert "March 2026 Not proved" in words(page(op, PAGE))
+    assert "Seal March 2026? All usage records are written to files" in send(op, act="seal", month="2026-03")
     send(op, act="seal", month="2026-03", confirmed="yes")
     work()
     assert "March 2026 Sealed 4" in words(page(op, PAGE))
