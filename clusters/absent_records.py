@@ -173,9 +173,8 @@ def settle(
                 _month_files().find(cursor, cluster_id, month)
                 cursor.execute(sql.SETTLE, values)
                 if _has_news(cursor, rounds, values):
-                    cursor.execute(
-                        "SET LOCAL statement_timeout = 0"
-                    )  # a request has seconds, which a month may exceed
+                    # A request's statements have seconds, which those of a month may exceed.
+                    cursor.execute("SET LOCAL statement_timeout = 0")
                     _month_files().load(month)
                     continue
         except MonthFilesError as error:

@@ -41,7 +41,7 @@ class SealedMonthSerializer(serializers.Serializer[Any]):
     files = serializers.IntegerField(help_text="0: it is not sealed.")
     bytes = serializers.IntegerField(help_text="Of its files.")
     table_bytes = serializers.IntegerField(
-        help_text="That its rows take in the database: dropping them gives it back."
+        help_text="Of its rows in the database, with their indexes: dropping them frees it."
     )
     sealed_at = MomentField(allow_null=True)
     sealed_by = serializers.CharField(help_text="Empty: it is not sealed, or nobody was named.")
