@@ -139,6 +139,7 @@ def pytest_configure(config: pytest.Config) -> None:
         slurm_lab.announce(HOME / "slurm")
         TEMPORARY.mkdir(mode=0o700, exist_ok=True)
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(TEMPORARY)
+    tiers.RUN.whole = tiers.LONG or tiers.PEERS in tiers.chosen(config)
     for marker in tiers.MARKERS:
         config.addinivalue_line("markers", marker)
 

@@ -3,12 +3,15 @@
 What a test uses decides, not a list of names. By default all runs that needs nothing but a database: every rule, every
 story, every page; and the sample of each kind against each real peer. What starts other programs (a scheduler, a
 server, a browser, a process of ours that is killed) waits for `--peers`, what takes many seeds or minutes for `--long`.
-The tiers do not include each other; samples run by default and with `--peers`.
+The tiers do not include each other; samples run by default and with `--peers`. A sweep that takes many seconds is
+`swept`: it runs in both, by default in a short form.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import PurePath
 
 import pytest
@@ -16,10 +19,21 @@ import pytest
 LONG = os.environ.get("CLUSTERTAB_LONG") == "1"
 DEFAULT, PEERS, SWEEPS = "default", "peers", "long"
 
+
+@dataclass
+class Run:
+    """`whole`: what is swept runs whole. Said before the tests are collected."""
+
+    whole: bool = LONG
+
+
+RUN = Run()
+
 MARKERS = (
     "peers: starts other programs, or takes long; runs with ./run test --peers",
     "long: many seeds, or minutes; runs with ./run test --long only",
     "larger: runs in its tier, and with ./run test --long once more, with more of it",
+    "swept: by default a short form of it runs, and all of it with ./run test --peers",
     "sample: the story of its kind against a real peer that runs by default too",
     "one_attempt: kills or races though its name does not say so; CI gives it no second attempt",
 )
@@ -38,7 +52,7 @@ def of(item: pytest.Item) -> set[str]:
     if _params(item).get("every_slurm"):
         return {PEERS}  # by default the version that is installed will do
     tiers = {PEERS} if _starts_programs(item) else {DEFAULT}
-    if item.get_closest_marker("sample"):
+    if item.get_closest_marker("sample") or item.get_closest_marker("swept"):
         tiers |= {DEFAULT, PEERS}
     if item.get_closest_marker("larger") or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
         tiers.add(SWEEPS)
@@ -94,9 +108,35 @@ def _named(config: pytest.Config) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
 
 
-def examples(few: int, many: int) -> int:
-    """How many examples a property has: few in its tier, many with `--long`."""
-    return many if LONG else few
+def examples(few: int, many: int, *, short: int | None = None) -> int:
+    """How many examples a property has: few in its tier, many with `--long`; by default `short`, if it is `swept`."""
+    if LONG:
+        return many
+    return few if short is None else whole_or(short, few)
+
+
+def whole_or(short: int, whole: int) -> int:
+    """A number that a test which is `swept` goes by: `short` by default, `whole` with `--peers` and `--long`."""
+    return whole if RUN.whole else short
+
+
+def strides(days: int) -> list[int]:
+    """Days that go by in a story that is `swept`, one after the other; by default three at once in more than a week."""
+    step = whole_or(3, 1) if days > 7 else 1
+    whole, rest = divmod(days, step)
+    return [step] * whole + [1] * rest
+
+
+def thinned(cases: Iterable[object], *, every: int) -> list[object]:
+    """Parameters of which one in so many runs in the test's own tier, and all others with `--peers`."""
+    return [
+        case if not place % every else pytest.param(*_parts(case), marks=pytest.mark.peers)
+        for place, case in enumerate(cases)
+    ]
+
+
+def _parts(case: object) -> tuple[object, ...]:
+    return case if isinstance(case, tuple) else (case,)
 
 
 def seeds(numbers: range, *, short: int) -> list[object]:

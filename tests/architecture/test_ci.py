@@ -173,7 +173,7 @@ RUN = f"""#!{sys.executable}
 import json, os, sys
 from pathlib import Path
 
-if sys.argv[1:] == ["test", "--peers", "--collect-only", "-q", "-m", "not one_attempt"]:
+if sys.argv[1:] == ["test", "--peers", "--collect-only", "-q", "-m", "not one_attempt and not swept"]:
     print({PEERS[1]!r})
 for word in sys.argv:
     if word.startswith("--junitxml="):

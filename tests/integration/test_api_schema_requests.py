@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from portal.api import openapi
+from tests import sharing
 from tests.api.door import door
 from tests.api.test_walk import named
 from tests.tiers import LONG
@@ -29,7 +30,7 @@ from tests.web.house import House, a_house
 
 pytestmark = pytest.mark.django_db
 
-EXAMPLES = 2_000 if LONG else 200  # requests of an operation, allowed and forbidden ones
+EXAMPLES = 2_000 if LONG else 40  # requests of an operation, allowed and forbidden ones
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 NOT_SENT = ("Content-Length", "Accept-Encoding")
 OPERATIONS = [
@@ -45,10 +46,12 @@ def schema() -> Any:
     return schemathesis.openapi.from_dict(openapi.document())
 
 
-@pytest.fixture
-def house(db: None) -> House:
+begun, house = sharing.fixtures(a_house, "house")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_cached() -> None:
     cache.clear()
-    return a_house()
 
 
 @pytest.mark.larger
