@@ -26,7 +26,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from portal.env import ROOT
 from portal.instance import postgres_programs
-from portal.ops.private_files import private_file
+from portal.ops.whole_files import private_file
 
 PROGRAMS = ("pg_dump", "pg_restore")
 VARIABLES = (

@@ -56,7 +56,7 @@ from portal.core.tenants.models import (
 from portal.core.webhooks.models import Webhook
 from portal.ops.cli import as_json
 from portal.ops.logs import hidden
-from portal.ops.private_files import private_file
+from portal.ops.whole_files import private_file
 
 JOBS = (
     "tenant__slug", "cluster", "account", "job_id", "name", "user", "queue", "qos", "state", "gpu_model", "gpus",

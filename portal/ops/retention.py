@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from billing.admission import follow
-from billing.reports import efficiency
+from billing.reports.efficiency_snapshots import MOST_KEPT, RETENTION
 from clusters import pull_schedule
 from portal.api import idempotency
 from portal.core.events import numbering
@@ -80,7 +80,7 @@ KINDS = (
     Kind("marks", "runs that vanished, hours not read, months to prove, changed budgets to look at", OPEN, (
         *_of("clusters", "VanishedRun IncompleteHour"), *_of("billing", "ProofMark QuotaChange"))),
     Kind("efficiency", "figures of pages about efficiency",
-         f"the newest {efficiency.MOST_KEPT} of a tenant, for {_span(efficiency.RETENTION)}",
+         f"the newest {MOST_KEPT} of a tenant or cluster, for {_span(RETENTION)}",
          ("billing.EfficiencySnapshot",)),
     Kind("terms", "tenants and their accounts, plans, prices, rules and settings", TERMS, (
         *_of("tenants", "Tenant Project Ownership Brand BrandLogo"),

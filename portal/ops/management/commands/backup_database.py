@@ -49,8 +49,8 @@ def _lines(file: Path, size: int, keys: list[str], label: str, months: list[str]
     if label:
         lines.append(f"  STRIPE_ACCOUNT_LABEL={label}: what this portal is called at Stripe.")
     if months:
+        place = settings.CLUSTERTAB_SEALED_MONTHS_BUCKET or "SEALED_MONTHS_DIRECTORY"
         lines.append(
-            f"  the directories {', '.join(months)} in SEALED_MONTHS_DIRECTORY: the rows of these months are there "
-            "alone."
+            f"  the directories {', '.join(months)} in {place}: the rows of these months are there alone."
         )
     return lines

@@ -15,6 +15,7 @@ from billing.proof.sums import seconds_text
 from billing.rules.formatting import money_text, plain_price
 from billing.rules.meters import SECONDS_PER_HOUR, is_built_in
 from billing.rules.money import Money
+from portal.core.tenants.scope import tenant_scope
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, instant_text
 from portal.ops.lookups import the_invoice
 
@@ -28,7 +29,9 @@ class Command(OperatorCommand):
 
     def answer(self, **options: Any) -> Answer:
         invoice = the_invoice(options["number"])
-        lines = invoice.lines.select_related("service_period", "original__invoice").order_by("position")
+        lines = invoice.lines.select_related("service_period__tenant", "original__invoice").order_by(
+            "position"
+        )
         if options["line"] is not None:
             lines = lines.filter(position=options["line"])
         explained = [_explain(invoice, line) for line in lines]
@@ -44,7 +47,11 @@ class Command(OperatorCommand):
 
 
 def _explain(invoice: Invoice, line: InvoiceLine) -> dict[str, Any]:
-    jobs = list(line_jobs.jobs_of(line)) if line.seconds_num and line.meter else []
+    jobs = []
+    if line.seconds_num and line.meter:
+        cuts = line_jobs.cuts_of(line)
+        with tenant_scope(line.service_period.tenant):  # whose jobs may stand in files
+            jobs = list(line_jobs.jobs_in(cuts))
     seconds = Fraction(int(line.seconds_num), line.seconds_den)
     price = Price.objects.select_related("version__plan").filter(pk=line.price_id or 0).first()
     amount = Money.from_minor(line.amount, invoice.currency)

@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 from django.core.management.base import CommandParser
 
 from billing.documents import evidence
-from portal.ops.cli import Answer, OperatorCommand, RefusedError
+from portal.core.tenants.scope import tenant_scope
+from portal.ops.cli import Answer, OperatorCommand
 from portal.ops.lookups import the_invoice
+from portal.ops.whole_files import whole_file
 
 
 class Command(OperatorCommand):
@@ -23,17 +25,10 @@ class Command(OperatorCommand):
     def answer(self, **options: Any) -> Answer:
         invoice = the_invoice(options["number"])
         path = Path(options["file"] or f"{invoice.number}-evidence.zip")
-        half = path.with_name(f".{path.name}.half")  # a file of that name is whole, or it is not there
-        try:
-            with half.open("wb") as file:
-                for piece in evidence.bundle(invoice):
-                    file.write(piece)
-            half.replace(path)
-        except OSError as error:
-            raise RefusedError(f"{path} cannot be written: {error.strerror}.") from error
-        finally:
-            half.unlink(missing_ok=True)
+        # Rows of dropped months are read from files in the scope of their tenant alone.
+        with whole_file(path) as file, tenant_scope(invoice.tenant):
+            size = sum(file.write(piece) for piece in evidence.bundle(invoice))
         return Answer(
-            {"invoice": invoice.number, "file": path.name, "bytes": path.stat().st_size},
+            {"invoice": invoice.number, "file": path.name, "bytes": size},
             f"{path}: `python3 {path.name}` verifies it.",
         )

@@ -12,8 +12,9 @@ from billing.reports import focus, focus_files
 from billing.rules.errors import RuleError
 from billing.rules.period import parse_month
 from portal.core.tenants.models import Tenant
-from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
+from portal.ops.cli import Answer, BadInputError, OperatorCommand
 from portal.ops.lookups import the_tenant
+from portal.ops.whole_files import whole_file
 from portal.sentences import sentence
 
 
@@ -42,10 +43,7 @@ class Command(OperatorCommand):
         dataset = focus.make_dataset(tenants=tenants, month=month, moment=datetime.now(UTC))
         kind = options["format"] or ("parquet" if path and path.suffix == ".parquet" else "csv")
         path = path or Path(focus_files.file_name(dataset, of=options["tenant"] or "all", extension=kind))
-        try:
-            with path.open("wb") as file:
-                size = sum(file.write(piece) for piece in focus_files.AS[kind](dataset.charges))
-        except OSError as error:
-            raise RefusedError(f"{path} cannot be written: {error.strerror}.") from error
+        with whole_file(path) as file:
+            size = sum(file.write(piece) for piece in focus_files.AS[kind](dataset.charges))
         data = {"month": options["month"], "status": dataset.status.value, "file": path.name, "bytes": size}
         return Answer(data, f"{path}: {options['month']}, {dataset.status}.")

@@ -13,7 +13,8 @@ from billing.reports import journal
 from billing.reports.journal import AccountsError
 from billing.rules.errors import RuleError
 from billing.rules.period import parse_month, shifted
-from portal.ops.cli import Answer, BadInputError, OperatorCommand, RefusedError
+from portal.ops.cli import Answer, BadInputError, OperatorCommand
+from portal.ops.whole_files import whole_file
 from portal.sentences import sentence
 
 
@@ -33,10 +34,7 @@ class Command(OperatorCommand):
         numbers = journal.numbers_of(settings.CLUSTERTAB_LEDGER_ACCOUNTS)
         found = journal.entries(since=date(*month, 1), until=date(*shifted(month, 1), 1))
         path = Path(options["file"] or f"ledger-{options['month']}.csv")
-        try:
-            with path.open("wb") as file:
-                size = sum(file.write(piece) for piece in journal.as_csv(found, numbers))
-        except OSError as error:
-            raise RefusedError(f"{path} cannot be written: {error.strerror}.") from error
+        with whole_file(path) as file:
+            size = sum(file.write(piece) for piece in journal.as_csv(found, numbers))
         data = {"month": options["month"], "entries": len(found), "file": path.name, "bytes": size}
         return Answer(data, f"{path}: {len(found)} entries of {options['month']}.")

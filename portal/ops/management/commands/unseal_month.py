@@ -28,7 +28,7 @@ class Command(OperatorCommand):
     def answer(self, *, month: str, yes: bool, **_: Any) -> Answer:
         day = utc_month(month)
         row = SealedMonth.objects.prefetch_related("files").filter(month=day).first()
-        if row is None and not folder.exists(day):
+        if row is None and not unseal.is_left(day):
             raise RefusedError(f"{day:%Y-%m} is not sealed.")
         sizes = summary.sizes(row)
         loaded: dict[str, int] = {}
