@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 from functools import partial
+from itertools import islice
 
 from django.conf import settings
 from django.db.models import Sum
@@ -22,7 +23,7 @@ MILLION = 1_000_000
 
 
 def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
-    """A month of jobs: sealed, its files proved, dropped, imported again, which adds nothing, and loaded back."""
+    """A month of jobs: sealed, its files proved, dropped, imported again to no effect, corrected, and loaded back."""
     if NAME not in names:
         return
     from bench import closing
@@ -49,6 +50,12 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     replay = measure(partial(intake.ingest_file, file), postmaster)
     if UsageRecord.objects.exists():
         raise AssertionError("Importing a dropped month again has written to it.")
+    one = next(islice(jobs.jobs(count, accounts=ACCOUNTS, days=DAYS - 2), count // 2, None))
+    longer = instance.HOME / "longer.sacct"
+    longer.write_text("".join(jobs.sacct_lines(iter([one._replace(ended=one.ended + 60)]))))
+    late = measure(partial(intake.ingest_file, longer), postmaster)
+    if UsageRecord.objects.count() != 1:
+        raise AssertionError("A late fact of a dropped month has not brought its record back alone.")
     loading = measure(partial(unseal.unseal_month, month=MONTH), postmaster)
     yield Result(
         NAME, "a month as files: sealed, proved, dropped, loaded back", count, "jobs", sealing, proof,
@@ -62,6 +69,8 @@ def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
                 "rate of importing its file again, of that before", again.wall / replay.wall, LEAST_RATE, rises=True
             ),
             Figure("  memory of that process at most, MiB", replay.peak / 1024, MOST_MEMORY),
+            Figure("CPU of one late fact, s", late.cpu),
+            Figure("  time of it, s", late.wall),
             Figure("CPU of loading a million jobs, s", loading.cpu / count * MILLION),
         ),
     )  # fmt: skip

@@ -20,12 +20,12 @@ from bench.meter import family_cpu
 from bench.pages import at95
 from bench.result import Figure
 from bench.served import Site
-from billing.models import InvoiceLine, RatedJob, Wallet
+from billing.models import InvoiceLine, PeriodTopJob, RatedJob, Wallet
 from billing.rules.period import shifted
 from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant, User
 
-WARM, REQUESTS = 20, 60  # of each page
+REQUESTS = 60  # of each page, and a third of them before, which are not measured
 FLOOR_ROWS = 1_000  # the most that the smallest site has
 TIMES_FLOOR, TIMES_ORDINARY = 2.5, 1.2
 OPEN = (200, 302)  # what a search finds alone, it opens
@@ -66,6 +66,7 @@ class Sites:
     web: Site
     floor: Site
     postmaster: int
+    requests: int = REQUESTS
 
     def of_tenants(self, name: str, large: Look, other: Look) -> Iterator[Figure]:
         queries = [_count(look, name) for look in (large, other)]
@@ -86,15 +87,21 @@ class Sites:
     def floor_page(self) -> object:
         return self.floor.get("/floor/0/")
 
+    def from_files(self, name: str, large: Look, other: Look) -> Figure:
+        queries = _count(large, name)
+        most, few = self._in_turn(*(_request(self.web, look, name) for look in (large, other)))
+        return _figure(f"from files: {name} of the largest", most, few, queries, "an ordinary one's", None)
+
     def _in_turn(self, *works: Callable[[], object]) -> list[Timed]:
         """One request of each after the other: what is next to them on the machine slows all."""
         walls: list[list[float]] = [[] for _ in works]
         spent = [0.0 for _ in works]
-        for number in range(WARM + REQUESTS):
+        warm = self.requests // 3
+        for number in range(warm + self.requests):
             for place, work in enumerate(works):
                 cpu, began = self._cpu(), time.perf_counter()
                 work()
-                if number >= WARM:
+                if number >= warm:
                     walls[place].append(time.perf_counter() - began)
                     spent[place] += self._cpu() - cpu
         return [Timed(*sample) for sample in zip(walls, spent, strict=True)]
@@ -116,7 +123,19 @@ def figures(
         yield sites.of_operators(name, operators)
 
 
-def _figure(name: str, ours: Timed, other: Timed, queries: int, of: str, goal: float) -> Figure:
+def from_files(
+    sites: Sites, people: lab_life.People, largest: Tenant, ordinary: Tenant, month: date
+) -> Iterator[Figure]:
+    """The same of pages whose rows are in files alone."""
+    cookie = lab_life.cookie_of(people.owner)
+    large, other = (
+        Look(people.owner, cookie, pages_of_files(tenant, month)) for tenant in (largest, ordinary)
+    )
+    for name in other.pages:
+        yield sites.from_files(name, large, other)
+
+
+def _figure(name: str, ours: Timed, other: Timed, queries: int, of: str, goal: float | None) -> Figure:
     title = f"{name}: {queries} queries, p95 {ours.text()}; in times of {of}, {other.text()}"
     return Figure(f"{title}, CPU {ours.cpu / other.cpu:.2f} ×", ours.late / other.late, goal)
 
@@ -157,6 +176,22 @@ def _of_usage(tenant: Tenant, month: date) -> dict[str, str]:
         "search for a job": f"search/?q={job.job_id}",
         "search for a user": f"search/?q={user}",
     }
+
+
+def pages_of_files(tenant: Tenant, month: date) -> dict[str, str]:
+    """What a tenant reads of a month whose rows were dropped."""
+    lines = InvoiceLine.objects.filter(tenant=tenant, service_period__start__date=month)
+    line = lines.order_by("position")[0]
+    top = PeriodTopJob.objects.filter(tenant=tenant, period__start__date=month)[0]
+    period, invoice = f"period={month}", f"invoices/{line.invoice.number}"
+    paths = {
+        "jobs of a month": f"jobs/?{period}",
+        "jobs by cost": f"jobs/?{period}&sort=cost",
+        "a job": f"jobs/{top.record_id}/",
+        "jobs of an invoice's line": f"{invoice}/lines/{line.position}/",
+        "jobs as CSV, first bytes": f"jobs/csv?{period}",
+    }
+    return {name: f"/t/{tenant.slug}/{path}" for name, path in paths.items()}
 
 
 def _of_money(tenant: Tenant, month: date) -> dict[str, str]:
