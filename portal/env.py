@@ -14,42 +14,11 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from uuid import UUID
 
+from portal.env_variables import SettingError, Variables
 from portal.excerpt import quoted
 
 ROOT = Path(__file__).resolve().parent.parent
 SHORTEST_TOKEN = 16  # characters
-
-
-class SettingError(Exception):
-    """A value in the environment cannot be meant; the message names it and says what would do."""
-
-
-@dataclass(frozen=True)
-class Variables:
-    """Typed reading of one environment; an empty value counts as absent."""
-
-    environ: Mapping[str, str]
-
-    def text(self, name: str, default: str) -> str:
-        return self.environ.get(name, "").strip() or default
-
-    def words(self, name: str, default: str = "") -> list[str]:
-        """Comma-separated."""
-        return [word.strip() for word in self.text(name, default).split(",") if word.strip()]
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        value = self.text(name, "yes" if default else "no").lower()
-        if value in {"1", "yes", "true", "on"}:
-            return True
-        if value in {"0", "no", "false", "off"}:
-            return False
-        raise SettingError(f"{name} is {quoted(value)}; say yes or no.")
-
-    def number(self, name: str, default: int) -> int:
-        value = self.text(name, str(default))
-        if not value.isdecimal():
-            raise SettingError(f"{name} is {quoted(value)}; a whole number is needed.")
-        return int(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +74,8 @@ class Env:
     stripe_webhook_secrets: list[str]  # of which one signed each notification
     retention_years: dict[str, int]  # by kind of portal.ops.retention; what is not named stays
     sealed_months: Path | None  # the directory of their files; None: no month is sealed
+    sealed_months_bucket: str  # s3://bucket/prefix, which has these files; '': the directory has them
+    sealed_months_endpoint: str  # where the bucket is; '': at Amazon
     seal_after_months: int  # without a change
     seal_at_night: bool  # whether months that are ready are sealed without being asked for
     stripe_account_label: str  # what this portal is called at Stripe; '': what the database says
@@ -163,6 +134,10 @@ def read(environ: Mapping[str, str] = os.environ) -> Env:
         sealed_months=home / Path(folder).expanduser()
         if (folder := read.text("SEALED_MONTHS_DIRECTORY", ""))
         else None,
+        sealed_months_bucket=_bucket(address, read.text("SEALED_MONTHS_DIRECTORY", ""))
+        if (address := read.text("SEALED_MONTHS_BUCKET", ""))
+        else "",
+        sealed_months_endpoint=_address("SEALED_MONTHS_ENDPOINT", read.text("SEALED_MONTHS_ENDPOINT", "")),
         seal_after_months=read.number("SEAL_AFTER_MONTHS", 12),
         seal_at_night=read.flag("SEAL_AT_NIGHT", default=False),
         stripe_account_label=_account_label(read.text("STRIPE_ACCOUNT_LABEL", "")),
@@ -349,6 +324,15 @@ def replica(url: str, *, pool: int) -> dict[str, Any]:
     if pool:
         config["OPTIONS"]["pool"]["timeout"] = 2
     return config
+
+
+def _bucket(address: str, directory: str) -> str:
+    """Without a slash at its end."""
+    if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._-]+)*/?", address):
+        raise SettingError(f"SEALED_MONTHS_BUCKET is {quoted(address)}; write it like s3://bucket/prefix.")
+    if not directory:
+        raise SettingError("SEALED_MONTHS_BUCKET needs SEALED_MONTHS_DIRECTORY, where its files are read.")
+    return address.rstrip("/")
 
 
 def _address(name: str, url: str) -> str:

@@ -124,6 +124,20 @@ def test_whoever_may_need_a_dropped_month_reaches_its_files_everywhere() -> None
     assert settings["data"]["SEALED_MONTHS_DIRECTORY"] == "/sealed-months"
 
 
+def test_with_a_bucket_each_pod_has_a_cache_of_its_own() -> None:
+    manifests = render("sealed-months-bucket")
+    mounted = {"name": "sealed-months", "mountPath": "/sealed-months"}
+    rendered = pods(manifests)
+    having = {name for name in rendered if mounted in container(rendered[name])["volumeMounts"]}
+    assert having == {*READERS, "manage", "backup"}
+    for name in having:
+        cache = {"name": "sealed-months", "emptyDir": {"sizeLimit": "20Gi"}}
+        assert cache in rendered[name]["spec"]["volumes"]
+    (settings,) = [item for item in manifests if item["kind"] == "ConfigMap"]
+    assert settings["data"]["SEALED_MONTHS_DIRECTORY"] == "/sealed-months"
+    assert settings["data"]["SEALED_MONTHS_BUCKET"].startswith("s3://")
+
+
 def test_a_new_volume_belongs_to_the_user_of_the_image() -> None:
     user = SERVICES["web"]["user"].partition(":")[0]
     words = f"install --directory --owner {user} --group {user} --mode 0700 /sealed-months"
@@ -147,7 +161,7 @@ def test_both_back_up_as_the_guide_says() -> None:
 
 def test_every_setting_that_is_named_exists_and_is_no_secret() -> None:
     files = sorted(KUBERNETES.rglob("settings.env"))
-    assert len(files) == 3
+    assert len(files) == 4
     lines = [line for path in files for line in path.read_text().splitlines() if line and line[0] != "#"]
     settings = {line.partition("=")[0] for line in lines}
     given = {name for template in PODS.values() for name in names(template)}

@@ -17,7 +17,7 @@ from portal.env import ROOT
 from tests.architecture.deployments import KUBERNETES, SERVICES, Manifest, container, pods, render
 from tests.architecture.test_settings import DOCUMENTED
 
-OVERLAYS = ("overlays/small", "overlays/large", "sealed-months", "site")
+OVERLAYS = ("overlays/small", "overlays/large", "sealed-months", "sealed-months-bucket", "site")
 OLDEST, NEWEST = "1.31.0", kubernetes_validate.latest_version()
 LONG_RUNNING = {"Deployment", "StatefulSet"}
 
@@ -245,6 +245,8 @@ def test_pods_reach_what_they_need_and_nothing_else(overlay: str) -> None:
         "postgres": set(),
         "redis": set(),
     }
+    if overlay == "sealed-months-bucket":
+        reach |= dict.fromkeys(("worker-rate", "worker-documents", "backup"), servers | {443})
     listening = {"web": {8000}, "postgres": {5432}, "redis": {6379}}
     for name in pods(render(overlay)):
         assert open_ports(overlay, name, "egress") == reach.get(name, servers), name
