@@ -1,4 +1,4 @@
-"""What the page *Efficiency* shows of a tenant with many jobs."""
+"""What pages about efficiency show of a tenant or cluster with many jobs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,31 @@ from typing import ClassVar
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
+from django.db.models import Q
 
+from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 
 
 class EfficiencySnapshot(models.Model):
-    """The efficiency of some of a tenant's days as a worker computed it from the runs, for a page to read.
+    """The efficiency of some days as a worker computed it from the runs, for a page to read: a tenant's or a cluster's.
 
     Holds GPU-seconds by price and no money: a corrected price shows at once. Written anew as a whole, and deleted when
     nobody has looked at it for long.
     """
 
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, db_index=False, related_name="+")
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, null=True, blank=True, db_index=False, related_name="+"
+    )
+    cluster = models.ForeignKey(
+        Cluster,
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        db_index=False,
+        related_name="+",
+        help_text="Whose report operators read. Empty: it is a tenant's.",
+    )
     since = models.BigIntegerField(help_text="UTC epoch second.")
     until = models.BigIntegerField(null=True, help_text="UTC epoch second. Empty: the days go on.")
     requested_at = models.DateTimeField(null=True, help_text="Since when a worker is to compute it.")
@@ -26,17 +39,22 @@ class EfficiencySnapshot(models.Model):
     answers = models.JSONField(
         default=dict,
         encoder=DjangoJSONEncoder,
-        help_text="Of each grouping, by its name, the sums and the most expensive jobs; `waste`: the findings.",
+        help_text="Of each grouping, by its name, the sums and the most expensive jobs; `waste`: the findings; of a "
+        "cluster `whole`: its capacity, and what waited for it.",
     )
 
     class Meta:
         constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(tenant=None, cluster__isnull=False) | Q(tenant__isnull=False, cluster=None),
+                name="efficiency_is_of_a_tenant_or_a_cluster",
+            ),
             models.UniqueConstraint(
-                fields=["tenant", "since", "until"],
+                fields=["tenant", "cluster", "since", "until"],
                 nulls_distinct=False,
                 name="efficiency_is_kept_once_for_the_same_days",
-            )
+            ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.tenant_id} from {self.since}"
+        return f"{self.tenant_id or self.cluster_id} from {self.since}"

@@ -14,15 +14,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import structlog
 from django.db import IntegrityError, connection, transaction
 
 from billing.catalog import billing_periods, plans
 from billing.rating import period_jobs, tariff_hours
 from billing.rules.hours import LONGEST
 from clusters import absent_records, temp_tables, usage
+from clusters.absent_records import MonthFilesError
 from portal.core.tenants.models import Ownership, Tenant
 from portal.sql_files import Statements
 
+log = structlog.get_logger(__name__)
 sql = Statements(__file__, "rate_usage.sql")
 price_spans = Statements(__file__, "price_spans.sql")
 writing = Statements(__file__, "write_usage.sql")
@@ -223,7 +226,11 @@ def _rate_again(cursor: Any) -> None:
     cursor.execute(writing.HELD)
     cursor.execute(writing.JOBS_GONE)
     cursor.execute(writing.JOBS, {"unrated": False})
-    period_jobs.keep(cursor, unrated=False)
+    if in_files := period_jobs.keep(cursor, unrated=False):
+        try:
+            absent_records.load_months(absent_records.list_of_periods(in_files))
+        except MonthFilesError as error:  # no money hangs on it, and the overview names such months
+            log.warning("most expensive jobs not looked for in files", periods=in_files, reason=str(error))
 
 
 def _append(cursor: Any) -> None:

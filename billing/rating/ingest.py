@@ -12,7 +12,7 @@ from psycopg.errors import DeadlockDetected
 
 from billing.catalog import billing_periods
 from billing.rating import engine
-from clusters import ledger, meters, utilisation, validation
+from clusters import absent_records, ledger, meters, utilisation, validation
 from clusters.connectors.base import (
     BadRow,
     BusyHour,
@@ -83,7 +83,8 @@ def ingest(
     pull = Pull.objects.create(cluster=cluster, source=source, started_at=moment, **window)
     work = _Pass(pull, reading, live, progress or (lambda _: None))
     try:
-        return work.do(rows, as_of=as_of)
+        with absent_records.batches():
+            return work.do(rows, as_of=as_of)
     except BaseException as error:
         with suppress(DatabaseError):  # the first error is the one to tell of
             Pull.objects.filter(pk=pull.pk).update(

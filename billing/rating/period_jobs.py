@@ -23,8 +23,11 @@ def keep_anew(cursor: Any, period_ids: Sequence[int]) -> None:
     temp_tables.empty(cursor, "RATE")
 
 
-def keep(cursor: Any, *, unrated: bool) -> None:
-    """Follow what rating has just written of jobs, which stands in `rate_job`; `unrated`: none was there before."""
+def keep(cursor: Any, *, unrated: bool) -> list[int]:
+    """Follow what rating has just written of jobs, which stands in `rate_job`; `unrated`: none was there before.
+
+    Returns the billing periods to look through again whose jobs stand in files alone.
+    """
     limits = {"shown": SHOWN, "kept": KEPT, "most": MOST}
     cursor.execute(sql.PERIODS)
     cursor.execute(sql.STARTED)
@@ -35,5 +38,9 @@ def keep(cursor: Any, *, unrated: bool) -> None:
     cursor.execute(sql.TOP, limits)
     if cursor.rowcount:
         cursor.execute(sql.CUT, limits)
+    in_files: list[int] = []
     if in_doubt:
+        cursor.execute(sql.IN_FILES, limits)
+        in_files = sorted({period for period, is_short in cursor.fetchall() if is_short})
         cursor.execute(sql.ANEW, limits)
+    return in_files

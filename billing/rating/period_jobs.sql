@@ -101,6 +101,23 @@ WHERE id = ANY (%(periods)s);
 INSERT INTO rate_doubt
 SELECT tenant_id, period_id, price_id FROM billing_periodjobs WHERE period_id = ANY (%(periods)s)
 
+-- name: IN_FILES
+-- Of those in doubt the ones that have a floor and jobs in files alone, and whether fewer than a page shows may be left above
+-- it: which others cost more, no table says then. A kept job in files is taken to be above a floor that was set by one in files,
+-- too: one that had shrunk below it before its month was dropped is counted, so that a list may be short, never wrong.
+DELETE FROM rate_doubt d USING billing_periodjobs f
+WHERE (f.tenant_id, f.period_id, f.price_id) = (d.tenant_id, d.period_id, d.price_id) AND f.floor_id IS NOT NULL
+  AND EXISTS (SELECT FROM billing_dropped_of_periods(ARRAY[d.period_id])) RETURNING d.period_id, (
+    SELECT count(*) FROM billing_periodtopjob t LEFT JOIN LATERAL (
+        SELECT r.cost_units, r.gpu_units, r.record_id FROM billing_ratedjob r
+        WHERE r.record_id = t.record_id AND r.tenant_id = t.tenant_id OFFSET 0
+    ) j ON true
+    WHERE t.tenant_id = d.tenant_id AND t.period_id = d.period_id AND t.price_id = d.price_id
+      AND CASE WHEN j.record_id IS NULL THEN NOT EXISTS (
+              SELECT FROM billing_ratedjob r WHERE r.record_id = f.floor_id AND r.tenant_id = d.tenant_id)
+          ELSE (j.cost_units, j.gpu_units, j.record_id) > (f.floor_cost, f.floor_units, f.floor_id) END
+  ) < %(shown)s
+
 -- name: ANEW
 -- Where fewer than a page shows are left above the floor, all jobs of the period are looked through; where `shown` is more
 -- than there can be, also of periods without a floor.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from fractions import Fraction
 
-from billing.reports.shapes import Capacity, ModelCapacity
+from billing.reports.shapes import Capacity, ModelCapacity, Nodes
 from billing.rules.money import rounded_text
 from clusters import usage_reports
 from clusters.models import CapacityState, Cluster
+from clusters.usage_reports import Span
 
 UNKNOWN = (
     "The capacity in this period is unknown, so idle GPUs are not shown. A connected cluster records its capacity from "
@@ -39,7 +42,16 @@ def capacity_of(cluster: Cluster, *, since: int, until: int) -> Capacity | None:
             )
             for name in names
         ),
+        _together(had.spans),
     )
+
+
+def _together(spans: Iterable[Span]) -> tuple[Nodes, ...]:
+    """Of many nodes that came and went together one row."""
+    gpus: dict[tuple[str, int, int], int] = defaultdict(int)
+    for span in spans:
+        gpus[span.gpu_model, span.since, span.until] += span.gpus
+    return tuple(Nodes(model, count, since, until) for (model, since, until), count in sorted(gpus.items()))
 
 
 def doubts(capacity: Capacity | None, *, since: int, until: int) -> list[str]:

@@ -15,8 +15,6 @@ from fractions import Fraction
 from billing.reports import waste
 from billing.reports.shapes import ZERO, Capacity, ModelCapacity
 from billing.reports.waste import Finding, Kind, ModelUse, Waste
-from clusters import usage_reports
-from clusters.models import Cluster
 
 
 class Part(StrEnum):
@@ -89,18 +87,15 @@ def _parts(of: ModelCapacity, use: ModelUse) -> dict[Part, Fraction]:
     }
 
 
-def with_waiting(cluster: Cluster, capacity: Capacity, use: Waste) -> Waste:
-    """The findings with one more where GPUs stood idle while jobs waited for them, at the average price. One query."""
+def with_waiting(capacity: Capacity, use: Waste, jobs: int) -> Waste:
+    """The findings with one more where GPUs stood idle while so many jobs waited for them, at the average price."""
     waited = {of.gpu_model: of.waited for of in capacity.models if of.waited}
     if not waited:
         return use
-    count, _ = usage_reports.waiting_jobs(
-        cluster, models=[*waited], since=capacity.since, until=capacity.until, most=1
-    )
     money: dict[str, Fraction] = defaultdict(Fraction)
     for model, seconds in waited.items():
         of = use.models.get(model, ModelUse())
         for currency in of.charged if len(of.charged) == 1 else ():
             money[currency] += seconds * (of.average_price(currency) or ZERO)
-    finding = Finding(Kind.WAITED, sum(waited.values(), ZERO), dict(money), count)
+    finding = Finding(Kind.WAITED, sum(waited.values(), ZERO), dict(money), jobs)
     return replace(use, findings=waste.ranked([*use.findings, finding]))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -32,6 +33,7 @@ from billing.rules.price_shares import per_hour
 from clusters import absent_records
 from clusters.connectors.sums import dimensions_of
 from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import tenant_scope
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "focus.sql")
@@ -69,28 +71,29 @@ def make_dataset(*, tenants: Sequence[Tenant], month: Month, moment: datetime, o
         with transaction.atomic():
             for tenant in tenants:
                 for document in focus_documents.issued(tenant, month):
-                    yield from _charges(document)
+                    yield from _charges(document, own=own)
                 for document in focus_documents.drafted(tenant, openings[tenant.pk], own=own):
-                    yield from _charges(document)
+                    yield from _charges(document, own=own)
 
     return Dataset(month, Status.PRELIMINARY if is_open else Status.FINAL, charges())
 
 
-def refuse_absent(tenant: Tenant, month: Month) -> None:
-    """Raise RowsInFilesError where an issued document has usage whose rows are in files: for who streams the charges,
+def refuse_unreadable(tenant: Tenant, month: Month) -> None:
+    """Raise RowsInFilesError where an issued document has usage whose rows cannot be read: for who streams the charges,
     before anything is sent. In the tenant's scope. One query where no month is dropped.
     """
     if absent_records.list_all():
-        absent_records.refuse_periods(focus_documents.list_service_periods(tenant, month))
+        periods = focus_documents.list_service_periods(tenant, month)
+        absent_records.refuse_unreadable(absent_records.list_of_periods(periods))
 
 
-def _charges(document: Document) -> Iterator[Charge]:
+def _charges(document: Document, *, own: bool) -> Iterator[Charge]:
     """The parts of each line, then its taxes. What no job tells of a line is a charge of its own."""
     common = _common(document)
     bases = {line.position: _line_charge(common, document, line) for line in document.lines}
     left = {line.position: line.amount for line in document.lines}
     told: dict[int, int] = defaultdict(int)
-    for position, billed, charge in _used(document, bases):
+    for position, billed, charge in _used(document, bases, own=own):
         left[position] -= billed
         told[position] += 1
         yield charge
@@ -102,13 +105,29 @@ def _charges(document: Document) -> Iterator[Charge]:
     yield from _taxes(common, document)
 
 
-def _used(document: Document, bases: dict[int, Charge]) -> Iterator[tuple[int, int, Charge]]:
+def _used(document: Document, bases: dict[int, Charge], *, own: bool) -> Iterator[tuple[int, int, Charge]]:
     """Line, minor units and charge of each part."""
     lines = [line for line in document.lines if line.seconds_num and line.used_by() is None and line.price_id]
     if lines:
-        absent_records.refuse_periods(line.service_period_id for line in lines)  # before anything is sent
-        for part in _begun_soon(lines):
-            yield from _used_by_jobs(document, part, bases)
+        months = absent_records.list_of_periods(line.service_period_id for line in lines)
+        with nullcontext() if own or not months else _in_scope_of(document.tenant):
+            absent_records.show(months, most=None)
+            for part in _begun_soon(lines):
+                yield from _used_by_jobs(document, part, bases)
+
+
+@contextmanager
+def _in_scope_of(tenant: Tenant) -> Iterator[None]:
+    """For an operator: files are read in the scope of one tenant after another, and nothing of them stays shown.
+
+    What was made for it is rolled back: dropped, its locks would stay to the end of the export, some hundred of each
+    document, and fill the server's table of locks.
+    """
+    with tenant_scope(tenant):
+        mark = transaction.savepoint()
+        yield
+        transaction.savepoint_rollback(mark)
+        transaction.savepoint_commit(mark)
 
 
 def _begun_soon(lines: Sequence[InvoiceLine]) -> list[Sequence[InvoiceLine]]:

@@ -10,7 +10,6 @@ from itertools import pairwise
 
 from billing.models import CostImport, OperatingCost
 from billing.reports.bills import Charges, billed
-from billing.reports.capacity import capacity_of
 from billing.reports.messages import SENTENCES
 from billing.reports.shapes import ZERO, Report
 from clusters.models import Cluster
@@ -62,14 +61,13 @@ def by_models(report: Report, cluster: Cluster) -> Margin:
     borders = {_second(row) for row in costs} | bills.borders(cluster.name)
     ends = sorted({report.since, report.until, *(at for at in borders if report.since < at < report.until)})
     cost = charged_by(bills.charges, currency, since=report.since, until=report.until)
+    if report.capacity is None:
+        raise MarginError("no-capacity")
     for since, until in pairwise(ends):
-        capacity = capacity_of(cluster, since=since, until=until)
-        if capacity is None:
-            raise MarginError("no-capacity")
-        for of in capacity.models:
-            if of.total and not bills.covers(cluster.name, of.gpu_model, since):
-                day = datetime.fromtimestamp(since, UTC).date()
-                cost += of.total / HOUR * cost_on(costs, of.gpu_model, day, currency)
+        day = datetime.fromtimestamp(since, UTC).date()
+        for gpu_model, seconds in sorted(report.capacity.within(since, until).items()):
+            if not bills.covers(cluster.name, gpu_model, since):
+                cost += Fraction(seconds, HOUR) * cost_on(costs, gpu_model, day, currency)
     return Margin(currency, revenue, cost)
 
 

@@ -10,6 +10,7 @@ from django.db import connection
 
 from billing.models import RatedJob
 from billing.reports.shapes import LABELS, By
+from clusters import absent_records
 from portal.core.tenants.models import Project, Tenant
 from portal.sql_files import Statements
 
@@ -62,11 +63,22 @@ def run_names(records: Sequence[int], *, own: str) -> dict[int, Run]:
 
 
 def load_runs(records: Iterable[int], *, own: bool) -> dict[int, Run]:
-    """Runs by record; `own` inside a tenant's scope, where one that is another tenant's now has no names. One query."""
-    runs = dict.fromkeys(records, Run("", "", "", "", "", ""))
+    """Runs by record; `own` inside a tenant's scope, where one that is another tenant's now has no names.
+
+    One query; two where a run of the tenant's is not in the tables. Raises RowsInFilesError where it cannot be read.
+    """
+    nameless = dict.fromkeys(records, Run("", "", "", "", "", ""))
+    runs = _load_runs(nameless, own=own)
+    if own and (gone := [record for record in nameless if record not in runs]):
+        absent_records.show_records(gone)  # of figures that were kept
+        runs |= _load_runs(gone, own=own)
+    return nameless | runs
+
+
+def _load_runs(records: Iterable[int], *, own: bool) -> dict[int, Run]:
     with connection.cursor() as cursor:
-        cursor.execute(sql.RUNS_OWN if own else sql.RUNS, {"records": list(runs)})
-        return runs | {record: Run(*names) for record, *names in cursor.fetchall()}
+        cursor.execute(sql.RUNS_OWN if own else sql.RUNS, {"records": list(records)})
+        return {record: Run(*names) for record, *names in cursor.fetchall()}
 
 
 def _pods(keys: Sequence[Key], *, own: bool) -> dict[Key, Names | None]:

@@ -126,38 +126,43 @@ FROM unnest(%(bys)s::text[]) AS g ("by")
 
 -- name: TOP_JOBS
 -- (by, key, subkey, currency, record, place, price, share_den, units × seconds × share_num) of a group's most expensive jobs.
-WITH job AS MATERIALIZED (
+-- What a job used is summed once for all groupings.
+WITH part AS MATERIALIZED (
+    SELECT p.tenant_id, p.project_id, p.cluster, p.account, p."user", p.gpu_model, p.currency, p.record_id, p.price_id,
+           p.share_den, sum(p.held * p.share_num) AS units, sum(p.held * p.share_num * p.unit_price / p.share_den) AS cost
+    FROM report_pieces(%(cluster)s, %(tenant)s, %(since)s, %(until)s) p WHERE p.gpu AND p.verdict = 'charged'
+    GROUP BY p.tenant_id, p.project_id, p.cluster, p.account, p."user", p.gpu_model, p.currency, p.record_id, p.price_id,
+             p.share_den
+), job AS (
     SELECT g."by", report_key(g."by", p.tenant_id, p.cluster, p.gpu_model, p."user", NULL) AS key,
            report_subkey(g."by", p.project_id, p.account, NULL) AS subkey, p.currency, p.record_id, p.price_id, p.share_den,
-           sum(p.held * p.share_num) AS units, sum(p.held * p.share_num * p.unit_price / p.share_den) AS cost
-    FROM report_pieces(%(cluster)s, %(tenant)s, %(since)s, %(until)s) p CROSS JOIN unnest(%(bys)s::text[]) AS g ("by")
-    WHERE p.gpu AND p.verdict = 'charged' AND g."by" <> 'pod' GROUP BY 1, 2, 3, 4, 5, 6, 7
+           p.units, p.cost
+    FROM part p CROSS JOIN unnest(%(bys)s::text[]) AS g ("by") WHERE g."by" <> 'pod'
 ), ranked AS (
-    SELECT "by", key, subkey, currency, record_id,
-           row_number() OVER (PARTITION BY "by", key, subkey, currency ORDER BY sum(cost) DESC, record_id) AS place
-    FROM job GROUP BY "by", key, subkey, currency, record_id
+    SELECT *, dense_rank() OVER (PARTITION BY "by", key, subkey, currency ORDER BY whole DESC, record_id) AS place
+    FROM (SELECT *, sum(cost) OVER (PARTITION BY "by", key, subkey, currency, record_id) AS whole FROM job) j
 )
-SELECT k."by", k.key, k.subkey, k.currency, k.record_id, k.place, j.price_id, j.share_den, j.units
-FROM ranked k JOIN job j ON j."by" = k."by" AND j.record_id = k.record_id AND j.currency = k.currency
-    AND j.key IS NOT DISTINCT FROM k.key AND j.subkey IS NOT DISTINCT FROM k.subkey
-WHERE k.place <= %(top_jobs)s ORDER BY k.place
+SELECT "by", key, subkey, currency, record_id, place, price_id, share_den, sum(units)
+FROM ranked WHERE place <= %(top_jobs)s GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY place
 
 -- name: TOP_JOBS_OWN
-WITH job AS MATERIALIZED (
+WITH part AS MATERIALIZED (
+    SELECT p.tenant_id, p.project_id, p.cluster, p.account, p."user", p.gpu_model, p.currency, p.record_id, p.price_id,
+           p.share_den, sum(p.held * p.share_num) AS units, sum(p.held * p.share_num * p.unit_price / p.share_den) AS cost
+    FROM report_own_pieces(%(tenant)s, %(since)s, %(until)s) p WHERE p.gpu AND p.verdict = 'charged'
+    GROUP BY p.tenant_id, p.project_id, p.cluster, p.account, p."user", p.gpu_model, p.currency, p.record_id, p.price_id,
+             p.share_den
+), job AS (
     SELECT g."by", report_key(g."by", p.tenant_id, p.cluster, p.gpu_model, p."user", NULL) AS key,
            report_subkey(g."by", p.project_id, p.account, NULL) AS subkey, p.currency, p.record_id, p.price_id, p.share_den,
-           sum(p.held * p.share_num) AS units, sum(p.held * p.share_num * p.unit_price / p.share_den) AS cost
-    FROM report_own_pieces(%(tenant)s, %(since)s, %(until)s) p CROSS JOIN unnest(%(bys)s::text[]) AS g ("by")
-    WHERE p.gpu AND p.verdict = 'charged' AND g."by" <> 'pod' GROUP BY 1, 2, 3, 4, 5, 6, 7
+           p.units, p.cost
+    FROM part p CROSS JOIN unnest(%(bys)s::text[]) AS g ("by") WHERE g."by" <> 'pod'
 ), ranked AS (
-    SELECT "by", key, subkey, currency, record_id,
-           row_number() OVER (PARTITION BY "by", key, subkey, currency ORDER BY sum(cost) DESC, record_id) AS place
-    FROM job GROUP BY "by", key, subkey, currency, record_id
+    SELECT *, dense_rank() OVER (PARTITION BY "by", key, subkey, currency ORDER BY whole DESC, record_id) AS place
+    FROM (SELECT *, sum(cost) OVER (PARTITION BY "by", key, subkey, currency, record_id) AS whole FROM job) j
 )
-SELECT k."by", k.key, k.subkey, k.currency, k.record_id, k.place, j.price_id, j.share_den, j.units
-FROM ranked k JOIN job j ON j."by" = k."by" AND j.record_id = k.record_id AND j.currency = k.currency
-    AND j.key IS NOT DISTINCT FROM k.key AND j.subkey IS NOT DISTINCT FROM k.subkey
-WHERE k.place <= %(top_jobs)s ORDER BY k.place
+SELECT "by", key, subkey, currency, record_id, place, price_id, share_den, sum(units)
+FROM ranked WHERE place <= %(top_jobs)s GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY place
 
 -- name: RUNS
 -- (record, cluster, account, user, job, name, model) of runs.
@@ -167,3 +172,19 @@ WHERE record_id = ANY (%(records)s)
 -- name: RUNS_OWN
 SELECT record_id, cluster, account, "user", job_id, name, gpu_model FROM billing_ownrun
 WHERE record_id = ANY (%(records)s)
+
+-- name: COUNT_TO_LIMIT
+-- As far as the limit, the rated rows of the months of a period, of all clusters as reports read them, or the cluster's
+-- records that were numbered in these months, whoever owns them: the more of the two. Other months are not looked at.
+SELECT greatest((
+    SELECT count(*) FROM (
+        SELECT 1 FROM billing_ratedusage
+        WHERE service_month >= utc_month(%(since)s) AND service_month <= utc_month(%(until)s - 1) LIMIT %(limit)s
+    ) r
+), (
+    SELECT count(*) FROM (
+        SELECT 1 FROM clusters_usagerecord
+        WHERE cluster_id = %(cluster)s AND id >= month_number(%(since)s)::bigint << 40
+          AND id < (month_number(%(until)s - 1) + 1)::bigint << 40 LIMIT %(limit)s
+    ) u
+))

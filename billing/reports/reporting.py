@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from billing.queries.costs import Tags, tags
 from billing.reports.capacity import capacity_of, doubts
 from billing.reports.messages import SENTENCES
 from billing.reports.naming import load_runs, named
-from billing.reports.shapes import ZERO, By, Job, Report, Row, Source, Split, Standing
+from billing.reports.shapes import ZERO, By, Capacity, Job, Report, Row, Source, Split, Standing
 from clusters import absent_records, usage_reports
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
@@ -50,6 +51,14 @@ class Sums:
 
     rows: Sequence[Sequence[Any]]  # of SUMS, without the grouping
     top_jobs: Sequence[Sequence[Any]]  # of TOP_JOBS
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """What everybody's use of a cluster is held against."""
+
+    ledger: Fraction  # GPU-seconds that runs held
+    capacity: Capacity | None  # None where nothing is known of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,34 +108,60 @@ def of_cluster(
     """
     absent_records.refuse_between(since, until)
     query = _SumsQuery([by], since, until, cluster.pk, tenant.pk if tenant else None, limit, top_jobs)
-    with transaction.atomic():
-        _look_once()
-        report = _report(_load_sums(query)[by], by, since, until, own=False)
-        if tenant is not None:
-            return report
-        ledger = sum(usage_reports.allocated(cluster, since=since, until=until).values(), ZERO)
-        capacity = capacity_of(cluster, since=since, until=until)
-    notes = [*report.notes, *doubts(capacity, since=since, until=until)]
-    if ledger != report.seconds.allocated:
+    with one_sight():
+        sums = _load_sums(query)[by]
+        whole = whole_of(cluster, since=since, until=until) if tenant is None else None
+    return report_of_cluster(sums, whole, by=by, since=since, until=until)
+
+
+def sums_of_cluster(
+    cluster: Cluster, *, since: int, until: int, bys: Sequence[By], limit: int, top_jobs: int
+) -> dict[By, Sums]:
+    """What reports of everybody's use by each of `bys` are made of. One or two queries.
+
+    The caller has refused days whose rows are in files.
+    """
+    return _load_sums(_SumsQuery(bys, since, until, cluster.pk, None, limit, top_jobs))
+
+
+def whole_of(cluster: Cluster, *, since: int, until: int) -> Whole:
+    """Seven queries. Taken in the same sight of the database as the sums."""
+    capacity = capacity_of(cluster, since=since, until=until)
+    if capacity is not None and (capacity.since, capacity.until) == (since, until):
+        return Whole(capacity.whole.allocated, capacity)
+    return Whole(sum(usage_reports.allocated(cluster, since=since, until=until).values(), ZERO), capacity)
+
+
+def report_of_cluster(sums: Sums, whole: Whole | None, *, by: By, since: int, until: int) -> Report:
+    """The report that a cluster's sums make at the prices of now; `whole` where they are everybody's."""
+    report = _report(sums, by, since, until, own=False)
+    if whole is None:
+        return report
+    notes = [*report.notes, *doubts(whole.capacity, since=since, until=until)]
+    if whole.ledger != report.seconds.allocated:
         notes.insert(
             0,
-            f"These rows hold {report.seconds.allocated} GPU-seconds, the ledger {ledger}: run `prove`, and report it.",
+            f"These rows hold {report.seconds.allocated} GPU-seconds, the ledger {whole.ledger}: run `prove`, and "
+            "report it.",
         )
-    return replace(report, capacity=capacity, notes=notes)
+    return replace(report, capacity=whole.capacity, notes=notes)
 
 
-def _look_once() -> None:
+@contextmanager
+def one_sight() -> Iterator[None]:
     """One sight of the database for all statements, or an import beside them would look like a difference."""
-    if not connection.savepoint_ids:
-        with connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    with transaction.atomic():
+        if not connection.savepoint_ids:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        yield
 
 
 def of_tenant(
     tenant: Tenant, *, since: int, until: int, by: By, limit: int = MOST_PODS, top_jobs: int = 0
 ) -> Report:
     """What the tenant held of all clusters in [since, until). Runs inside its scope, which shows nothing of others."""
-    absent_records.refuse_between(since, until)
+    absent_records.show(absent_records.list_between(since, until), with_hours=True)
     sums = sums_of_tenant(tenant, since=since, until=until, bys=[by], limit=limit, top_jobs=top_jobs)
     return report_of_sums(sums[by], by=by, since=since, until=until)
 
@@ -136,7 +171,7 @@ def sums_of_tenant(
 ) -> dict[By, Sums]:
     """What the tenant's reports by each of `bys` are made of. Runs inside its scope. Two or three queries.
 
-    The caller has refused days whose rows are in files.
+    The caller has months shown whose rows are in files.
     """
     return _load_sums(_SumsQuery(bys, since, until, None, tenant.pk, limit, top_jobs))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from typing import NamedTuple
 
 ZERO = Fraction(0)
 
@@ -147,6 +149,15 @@ class ModelCapacity:
         return self.idle - self.waited
 
 
+class Nodes(NamedTuple):
+    """GPUs of one model that nodes had, whatever their state, in [since, until), epoch seconds."""
+
+    gpu_model: str
+    gpus: int
+    since: int
+    until: int
+
+
 @dataclass(frozen=True, slots=True)
 class Capacity:
     """total = down + drained + idle + allocated, of the part [since, until) that is known of nodes."""
@@ -154,6 +165,15 @@ class Capacity:
     since: int
     until: int
     models: tuple[ModelCapacity, ...]
+    spans: tuple[Nodes, ...] = ()  # what the totals are made of, those of the same seconds together
+
+    def within(self, since: int, until: int) -> dict[str, int]:
+        """GPU-seconds by model that nodes had in [since, until), of models that had any."""
+        seconds: dict[str, int] = defaultdict(int)
+        for span in self.spans:
+            if (length := min(span.until, until) - max(span.since, since)) > 0 and span.gpus:
+                seconds[span.gpu_model] += span.gpus * length
+        return seconds
 
     @property
     def whole(self) -> ModelCapacity:

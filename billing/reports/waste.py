@@ -136,16 +136,23 @@ class Waste:
 def of_cluster(cluster: Cluster, *, since: int, until: int, kind: Kind | None = None, jobs: int = 0) -> Waste:
     """Everybody's use of a cluster; with a kind its most expensive jobs. Four queries."""
     absent_records.refuse_between(since, until)
-    cheaper = cheaper_models(None)
-    rows = _load(sql.WASTE, cluster.pk, None, since, until, cheaper, [kind] if kind else [], jobs)
+    cheaper, kinds = cheaper_models(None), [kind] if kind else []
+    rows = rows_of_cluster(cluster, since=since, until=until, cheaper=cheaper, kinds=kinds, jobs=jobs)
     return waste_of_rows(rows, since=since, until=until, cheaper=cheaper, kind=kind)
+
+
+def rows_of_cluster(
+    cluster: Cluster, *, since: int, until: int, cheaper: Cheaper, kinds: Sequence[Kind], jobs: int
+) -> Rows:
+    """As `rows_of_tenant`, of everybody's use of a cluster."""
+    return _load(sql.WASTE, cluster.pk, None, since, until, cheaper, kinds, jobs)
 
 
 def of_tenant(
     tenant: Tenant, *, since: int, until: int, cheaper: Cheaper, kind: Kind | None = None, jobs: int = 0
 ) -> Waste:
     """What a tenant held of all clusters. Runs inside its scope; `cheaper` is read outside of it. Three queries."""
-    absent_records.refuse_between(since, until)
+    absent_records.show(absent_records.list_between(since, until), with_hours=True)
     kinds = [kind] if kind else []
     rows = rows_of_tenant(tenant, since=since, until=until, cheaper=cheaper, kinds=kinds, jobs=jobs)
     return waste_of_rows(rows, since=since, until=until, cheaper=cheaper, kind=kind)
@@ -156,7 +163,7 @@ def rows_of_tenant(
 ) -> Rows:
     """What the statement answers: GPU-seconds by price, and so many jobs of each kind. Two queries.
 
-    The caller has refused days whose rows are in files.
+    The caller has months shown whose rows are in files.
     """
     return _load(_OWN, None, tenant.pk, since, until, cheaper, kinds, jobs)
 

@@ -6,23 +6,29 @@ from django.http import Http404, HttpResponse
 from django.urls import reverse
 
 from billing.reports.efficiency import Efficiency, load
+from billing.reports.efficiency_snapshots import Waiting
 from billing.reports.reporting import of_tenant
 from billing.reports.shapes import By, Report
 from billing.reports.waste import Kind, Waste
 from portal.core.tenants.access import Action
 from portal.web import waste
-from portal.web.access_decorators import TenantRequest, answer, tenant_page
-from portal.web.reports import PODS_IN_CSV, Selection, csv_answer, read_selection, report_page
+from portal.web.access_decorators import TenantRequest, tenant_page
+from portal.web.reports import (
+    PODS_IN_CSV,
+    Selection,
+    answer_as_of,
+    csv_answer,
+    read_selection,
+    report_page,
+)
 from portal.web.waste_jobs import finding_page, job_rows, read_kind
-
-AGAIN = "every 2s"
-"""How often a page that waits for a worker asks whether it is done."""
 
 
 @tenant_page(Action.READ_ALL, area="efficiency")
 def efficiency(request: TenantRequest) -> HttpResponse:
     selection = _selection(request)
-    figures = None if selection.error else _load(request, selection, by=selection.by)
+    loaded = None if selection.error else _load(request, selection, by=selection.by)
+    figures = loaded if isinstance(loaded, Efficiency) else None
     slug = request.tenant.slug
     page = report_page(
         selection,
@@ -32,7 +38,7 @@ def efficiency(request: TenantRequest) -> HttpResponse:
         address=reverse("efficiency", args=[slug]),
         csv=reverse("efficiency_csv", args=[slug]),
     )
-    return _answer(request, page, selection, figures, whole="tenant/efficiency.html")
+    return answer_as_of(request, request.frame, page, selection, loaded, whole="tenant/efficiency.html")
 
 
 @tenant_page(Action.READ_ALL, area="efficiency")
@@ -57,11 +63,12 @@ def efficiency_waste(request: TenantRequest, finding: str) -> HttpResponse:
     chosen, selection = read_kind(finding), _selection(request)
     if selection.error:
         raise Http404(selection.error)
-    figures, slug = _load(request, selection, kind=chosen), request.tenant.slug
+    loaded, slug = _load(request, selection, kind=chosen), request.tenant.slug
+    figures = loaded if isinstance(loaded, Efficiency) else None
     unused = figures.waste(chosen) if figures else Waste(selection.since, selection.until, [], {}, {})
     page = finding_page(chosen, selection, unused, job_rows(unused, own=slug))
     page["back"] = reverse("efficiency", args=[slug]) + selection.query()
-    return _answer(request, page, selection, figures, whole="tenant/waste.html")
+    return answer_as_of(request, request.frame, page, selection, loaded, whole="tenant/waste.html")
 
 
 def _selection(request: TenantRequest) -> Selection:
@@ -73,7 +80,7 @@ def _selection(request: TenantRequest) -> Selection:
 
 def _load(
     request: TenantRequest, selection: Selection, *, by: By | None = None, kind: Kind | None = None
-) -> Efficiency | None:
+) -> Efficiency | Waiting:
     return load(
         request.tenant,
         since=selection.since,
@@ -95,26 +102,3 @@ def _of_use(figures: Efficiency, report: Report, selection: Selection, slug: str
         ),
         "parts": waste.allocated_parts(report, unused),
     }
-
-
-def _answer(
-    request: TenantRequest,
-    page: dict[str, object],
-    selection: Selection,
-    figures: Efficiency | None,
-    *,
-    whole: str,
-) -> HttpResponse:
-    """The page, which asks whether its figures are there while a worker computes them, and then loads again."""
-    is_waiting = not selection.error and (figures is None or figures.is_pending)
-    page |= {
-        "is_computed": figures is not None or bool(selection.error),
-        "as_of": figures.as_of if figures and figures.is_kept else None,
-        "zone": request.zone,
-        "here": request.get_full_path(),
-        "again": AGAIN if is_waiting else "",
-    }
-    response = answer(request, request.frame, page, whole=whole, part="tenant/_as_of.html")
-    if not is_waiting:
-        response["HX-Refresh"] = "true"  # heeded by the question alone
-    return response
