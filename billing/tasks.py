@@ -55,9 +55,9 @@ def render_document(*, invoice_id: int, **_: object) -> None:
 @shared_task
 def refresh_efficiency(*, snapshot_id: int, **_: object) -> None:
     """Compute what the efficiency page of a large tenant shows of some days; nothing where that is done already."""
-    from billing.reports import efficiency
+    from billing.reports import efficiency_refresh
 
-    efficiency.refresh(snapshot_id, clock=lambda: datetime.now(UTC))
+    efficiency_refresh.refresh(snapshot_id, clock=lambda: datetime.now(UTC))
 
 
 @shared_task
@@ -315,11 +315,10 @@ def enforce_blocks(**_: object) -> None:
     from billing.quotas import blocks
     from clusters.block_review import review_blocks
 
-    for whose, rows in (("suspensions", scheduler_blocks), ("quotas", blocks)):
+    for of, rows in (("suspensions", scheduler_blocks), ("quotas", blocks)):
         done = rows.enforce_blocks(moment=datetime.now(UTC).replace(microsecond=0), opens=_open_port)
         if done.blocked or done.lifted or done.troubles:
-            troubles = len(done.troubles)
-            log.info("blocks", of=whose, blocked=done.blocked, lifted=done.lifted, troubles=troubles)
+            log.info("blocks", of=of, blocked=done.blocked, lifted=done.lifted, troubles=len(done.troubles))
     review_blocks(moment=datetime.now(UTC).replace(microsecond=0), opens=_open_port)
 
 

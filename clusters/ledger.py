@@ -81,7 +81,7 @@ def store(
         refused = absent_records.settle(
             cursor,
             cluster_id=cluster.pk,
-            months=[month for month, _ in partitions],
+            partitions=dict(partitions),
             rounds=rounds,
             moment=moment,
             marks=marks,

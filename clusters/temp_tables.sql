@@ -37,8 +37,11 @@ CREATE TEMP TABLE IF NOT EXISTS usage_input (
 -- name: ABSENT
 -- usage_absent: records of staged facts whose month is in no table, as the archive has them. Filled by
 --     billing.sealed_months, read by clusters.absent_records.
+-- usage_late: keys of staged facts of such months whose records are in the table all the same. Filled by
+--     clusters.absent_records, read by billing.sealed_months too.
 CREATE TEMP TABLE IF NOT EXISTS usage_absent (LIKE clusters_usagerecord) ON COMMIT DELETE ROWS;
-CREATE INDEX IF NOT EXISTS usage_absent_key ON usage_absent (cluster_id, source_key)
+CREATE INDEX IF NOT EXISTS usage_absent_key ON usage_absent (cluster_id, source_key);
+CREATE TEMP TABLE IF NOT EXISTS usage_late (source_key text NOT NULL) ON COMMIT DELETE ROWS
 
 -- name: UTILISATION
 -- utilisation_stage: hours of telemetry by the key of their run, and its record once it is found. Filled and read by clusters.utilisation.

@@ -92,6 +92,14 @@ def load_slice(after: int, last: int, account_ids: Sequence[int]) -> int:
         return _loaded(cursor)
 
 
+def load_records(record_ids: Sequence[int]) -> int:
+    """Fill `usage_input` with these records; returns how many."""
+    with connection.cursor() as cursor:
+        temp_tables.prepare(cursor, "USAGE")
+        cursor.execute(sql.LOAD_RECORDS, {"records": list(record_ids)})
+        return _loaded(cursor)
+
+
 def load_window(after: int, last: int, account_ids: Sequence[int], *, since: int, until: int) -> int:
     """As `load_slice`, of records only that held something during [since, until), in epoch seconds."""
     values: dict[str, Any] = {

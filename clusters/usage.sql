@@ -24,6 +24,9 @@ INSERT INTO usage_input
 SELECT u.*, false FROM clusters_run u
 WHERE u.record_id > %(after)s AND u.record_id <= %(last)s AND u.account_id = ANY (%(accounts)s)
 
+-- name: LOAD_RECORDS
+INSERT INTO usage_input SELECT u.*, false FROM clusters_run u WHERE u.record_id = ANY (%(records)s)
+
 -- name: LOAD_WINDOW
 INSERT INTO usage_input
 SELECT u.*, false FROM clusters_run u

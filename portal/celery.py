@@ -35,7 +35,7 @@ app.conf.beat_schedule = SCHEDULE
 app.conf.beat_scheduler = "portal.celery:TableScheduler"
 app.conf.beat_max_loop_interval = 5
 app.autodiscover_tasks()
-app.autodiscover_tasks(["billing.sealed_months"])  # no application of its own
+app.autodiscover_tasks(["billing.sealed_months", "billing.reports"])  # no applications of their own
 
 
 class TableScheduler(Scheduler):

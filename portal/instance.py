@@ -12,7 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
-from portal.env import SettingError, socket_url
+from portal.env import socket_url
+from portal.env_variables import SettingError
 
 ROLE = "clustertab"
 OWNER = "clustertab_owner"

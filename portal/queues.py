@@ -74,9 +74,17 @@ KINDS: dict[str, tuple[str, ...]] = {
     "documents": (
         "billing.tasks.render_document",
         "billing.tasks.refresh_efficiency",  # somebody waits for it, some seconds or a minute
+        "billing.reports.tasks.refresh_cluster_efficiency",
+        "billing.reports.tasks.forget_efficiency",  # after what is computed meanwhile
+        "billing.reports.tasks.forget_old_efficiency",
     ),
 }
 """The tasks of each queue."""
+
+IN_ONE_SIGHT = frozenset(
+    {"billing.tasks.refresh_efficiency", "billing.reports.tasks.refresh_cluster_efficiency"}
+)
+"""Effects that read much and add it up: their transaction sees one moment of the database (*repeatable read*)."""
 
 QUEUE_OF = {task: queue for queue, tasks in KINDS.items() for task in tasks}
 

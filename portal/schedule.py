@@ -34,6 +34,11 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 3600.0,
         "options": {"expires": 3600},
     },
+    "forget figures of efficiency that nobody looks at": {
+        "task": "billing.reports.tasks.forget_old_efficiency",
+        "schedule": 86400.0,
+        "options": {"expires": 3600},
+    },
     "forget events of more than 90 days": {
         "task": "portal.core.events.tasks.forget_old",
         "schedule": 3600.0,

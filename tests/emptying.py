@@ -8,6 +8,7 @@ from django.db import connection, transaction
 from django.test import TransactionTestCase
 
 from clusters import temp_tables
+from portal.schema.levels import CURRENT
 from tests.owner import as_owner
 
 TABLES = """
@@ -20,6 +21,9 @@ ALTER TABLE audit_entry DISABLE TRIGGER USER; ALTER TABLE audit_commit DISABLE T
 TRUNCATE {}, billing_proofmark CASCADE;
 ALTER TABLE audit_entry ENABLE TRIGGER USER; ALTER TABLE audit_commit ENABLE TRIGGER USER
 """
+LEVEL = (
+    f"UPDATE schema_level SET programs_from = {CURRENT.programs_from}"  # which the first dropped month raises
+)
 SESSION = "RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all()"
 FILLED = "CASE WHEN EXISTS (SELECT FROM {0}) THEN '{0}' END"
 
@@ -72,7 +76,7 @@ def empty() -> None:
             with transaction.atomic():
                 cursor.execute("SET LOCAL session_replication_role = replica")
                 with as_owner() as owner:
-                    owner.execute("; ".join(f"DELETE FROM {table}" for table in filled))
+                    owner.execute("; ".join([*(f"DELETE FROM {table}" for table in filled), LEVEL]))
         else:
             with as_owner() as owner:
-                owner.execute(TRUNCATE.format(", ".join(filled)))
+                owner.execute(TRUNCATE.format(", ".join(filled)) + "; " + LEVEL)

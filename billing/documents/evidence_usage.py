@@ -11,8 +11,9 @@ from datetime import UTC
 from django.db import connection
 
 from billing.documents.csv import FORMULA, rows_to_csv
-from billing.documents.line_jobs import cuts_of, sql
+from billing.documents.line_jobs import absent_of, cuts_of, sql
 from billing.models import InvoiceLine, LineKind
+from clusters import absent_records
 
 _NAMES = ("cluster", "account", "queue", "gpu_model", "mig_profile", "state")
 COLUMNS = (
@@ -52,7 +53,9 @@ def _sum(line: InvoiceLine) -> bytes:
 
 
 def _jobs(line: InvoiceLine) -> Iterator[bytes]:
-    values = cuts_of(line) | {"line": line.position, "formula": FORMULA}
+    cuts = cuts_of(line)
+    absent_records.show(absent_of(cuts), most=None)
+    values = cuts | {"line": line.position, "formula": FORMULA}
     statement = connection.ops.compose_sql(sql.EVIDENCE, values)  # type: ignore[attr-defined]  # of PostgreSQL
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         block = bytearray()

@@ -10,6 +10,7 @@ import pgtrigger
 from django.db import connection, transaction
 
 from clusters import ledger
+from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
 from portal.errors import CodedError
 from portal.sql_files import Statements
@@ -94,7 +95,9 @@ def erase_users(tenant: Tenant, *, names: Sequence[str] | None = None) -> int:
             cursor.execute(_RENAME.format(table=table), [tenant.pk, users])
         for statement in (sql.RENAME_BLOCKS, sql.RENAME_SERIES, sql.FORGET_EFFICIENCY, sql.FORGET):
             cursor.execute(statement, values)
-        return int(cursor.rowcount)
+        count = int(cursor.rowcount)
+    outbox.add("billing.reports.tasks.forget_efficiency", tenant_id=tenant.pk)
+    return count
 
 
 def _list_users(tenant: Tenant) -> list[str]:

@@ -11,6 +11,9 @@ WHERE (j.tenant_id = coalesce(%(tenant)s, j.tenant_id) AND j.meter = ''
     SELECT FROM billing_jobuser p WHERE p.tenant_id = j.tenant_id AND p.name = j."user" AND p.name = erased_user(p.id))
 GROUP BY j.tenant_id, j."user"
 HAVING bool_and(j.ended < %(before)s) AND bool_and(j.ended IS NOT NULL) AND NOT EXISTS (
+    -- Where rows of older months are back in the tables: later jobs of these users may be in files alone.
+    SELECT FROM billing_dropped_months() AS d WHERE extract(epoch FROM d + interval '1 month') > %(before)s)
+  AND NOT EXISTS (
     SELECT FROM tenants_membership m WHERE m.tenant_id = j.tenant_id AND j."user" = ANY (m.scheduler_users))
   AND NOT EXISTS (SELECT FROM billing_wallet w WHERE w.tenant_id = j.tenant_id AND w."user" = j."user")
   AND NOT EXISTS (
@@ -63,6 +66,7 @@ CROSS JOIN LATERAL month_number(extract(epoch FROM month::timestamp AT TIME ZONE
 WHERE EXISTS (
     SELECT FROM clusters_usagerevision v
     WHERE v.record_id >= number::bigint << 40 AND v.record_id < (number::bigint + 1) << 40
+      AND NOT EXISTS (SELECT FROM clusters_usagerecord r WHERE r.id = v.record_id)
       AND v."user" <> '' AND (%(all)s OR v."user" = ANY (%(names)s::text[]))
       AND EXISTS (SELECT FROM tenants_ownership o WHERE o.account_id = v.account_id AND o.tenant_id = %(tenant)s)
       AND NOT EXISTS (SELECT FROM billing_jobuser p WHERE p.name = v."user" AND p.name = erased_user(p.id)));
@@ -82,8 +86,8 @@ WHERE u.tenant_id = %(tenant)s AND p.tenant_id = u.tenant_id AND p.name = u."use
   AND p.name <> erased_user(p.id);
 
 -- name: FORGET_EFFICIENCY
--- Sums by user, which a worker computes again.
-DELETE FROM billing_efficiencysnapshot WHERE tenant_id = %(tenant)s;
+-- Sums by user, which a worker computes again; those of clusters have everybody's.
+DELETE FROM billing_efficiencysnapshot WHERE tenant_id = %(tenant)s OR cluster_id IS NOT NULL;
 
 -- name: FORGET
 UPDATE billing_jobuser p SET name = erased_user(p.id)

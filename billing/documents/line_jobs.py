@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from typing import Any
 
@@ -42,8 +42,7 @@ sql = Statements(__file__, "line_jobs.sql")
 
 
 def cuts_of(line: InvoiceLine) -> dict[str, Any]:
-    """What the function `line_cuts` takes. Two queries. Raises RowsInFilesError where its rows are in no table."""
-    absent_records.refuse_periods([line.service_period_id])
+    """What the function `line_cuts` takes. Two queries."""
     after = billed_usage.through(billed_usage.before(line.invoice), line.service_period.end)
     return {
         "tenant": line.service_period.tenant_id,
@@ -65,13 +64,26 @@ def jobs_of(line: InvoiceLine) -> Iterator[JobCut]:
     None for a line that is an amount alone. Works inside a tenant's scope too: it reads rated usage and
     jobs only. The database keeps what is not taken yet: a line may have millions.
     """
-    if not line.seconds_num:
-        return
+    if line.seconds_num:
+        yield from jobs_in(cuts_of(line))
+
+
+def jobs_in(cuts: Mapping[str, Any]) -> Iterator[JobCut]:
+    """The same of what `cuts_of` says of a line, in the scope of the tenant that used it, too, if another one pays.
+
+    Raises RowsInFilesError where their rows cannot be read.
+    """
+    absent_records.show(absent_of(cuts), most=None)
     with connection.chunked_cursor() as cursor:
-        cursor.execute(sql.JOBS, cuts_of(line))
+        cursor.execute(sql.JOBS, cuts)
         while rows := cursor.fetchmany(AT_ONCE):
             for record, job, name, user, since, until, units, num, den in rows:
                 yield JobCut(record, job, name, user, _at(since), _at(until), units, num, den)
+
+
+def absent_of(cuts: Mapping[str, Any]) -> list[date]:
+    """Months with rows behind the line that stand in files alone."""
+    return absent_records.list_of_rows([(cuts["period"], cuts["after"], cuts["through"])])
 
 
 def _at(second: int) -> datetime:

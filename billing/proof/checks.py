@@ -29,7 +29,7 @@ from billing.models import (
     Wallet,
     WalletBooking,
 )
-from billing.proof import months, records
+from billing.proof import late, months, records
 from billing.proof.line_amounts import lines_that_cost_something_else
 from billing.proof.names import mark, named
 from billing.proof.records import Held, MonthRecords
@@ -86,17 +86,20 @@ def prove(
     """
     with months.alone(moment), snapshot() as cursor:
         every = months.survey(cursor, full=full)
+        late_records = late.recompute(cursor) if every.dropped else {}
+        lost = late.list_lost(cursor, every.attached) if every.dropped else []
         results = months.recompute(cursor, every, progress)
         findings = months.check_summaries(cursor, every.due, whole=full)
         held = [records.of_proof(every.proofs[valid]) for valid in every.valid]
-        held += [result.held for result in results.values()]
+        recomputed = [*results.values(), *late_records.values()]
+        held += [result.held for result in recomputed]
         quarantined = usage.quarantined_rows()
         proof = Proof(
             _sums(cursor, held, service=month, clusters=quarantined),
             quarantined,
             [
-                *(Check(check.name, named(check.broken)) for check in _checks(results.values(), findings)),
-                Check(LOST, months.list_lost(every, results)[:10]),
+                *(Check(check.name, named(check.broken)) for check in _checks(recomputed, findings)),
+                Check(LOST, [*months.list_lost(every, results), *lost][:10]),
                 *_dropped(every),
             ],
             reratings.count_changes(),

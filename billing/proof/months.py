@@ -183,7 +183,7 @@ def keep(
 
     A month of which nothing is broken stands, whatever another one of the same run is.
     """
-    if not results:
+    if not results and not months.dropped:
         return
     terms = _terms(cursor, results.values())
     for month, result in results.items():
@@ -210,7 +210,8 @@ def keep(
             }
         MonthProof.objects.update_or_create(month=month, defaults=values)
     cursor.execute(sql.KEEP, {"months": list(results)})
-    cursor.execute(sql.FORGET_MARKS, {"months": list(results)})
+    # Of a dropped month nothing waits for it: its late records are proved each time.
+    cursor.execute(sql.FORGET_MARKS, {"months": [*results, *months.dropped]})
 
 
 def prove_next(*, moment: datetime) -> MonthProof | None:

@@ -67,17 +67,20 @@ def recompute(
     *,
     before: MonthProof | None,
     progress: Callable[[int], None] | None = None,
+    late: bool = False,
 ) -> MonthRecords:
-    """Prove the records of a month, whose numbers are `within`, and add its partial sums to `prove_sum`."""
+    """Prove the records of a month, whose numbers are `within`, and add its partial sums to `prove_sum`.
+
+    `late`: others of the month stand in files, and what is rated of those may be in tables.
+    """
     after, last = within
     result = MonthRecords(month, usage.census(within, through=before.last_id if before else 0))
     accounts = usage.account_ids()
     slices = usage.slices(accounts, size=SLICE, within=within) if result.census.records else []
     for first, end in slices:
         count = usage.load_slice(first, end, accounts)
-        cursor.execute(sql.HELD)
-        for service, cluster, resource, part, num, den in cursor.fetchall():
-            result.held[service, cluster, resource, part] += Fraction(int(num), den)
+        for key, value in held(cursor).items():
+            result.held[key] += value
         cursor.execute(sql.REACH)
         result.reach(*cursor.fetchone())
         cursor.execute(sql.RATED, {"month": month})
@@ -85,8 +88,9 @@ def recompute(
         if progress is not None:
             progress(count)
     values: dict[str, date | int] = {"month": month, "after": after, "last": last}
-    cursor.execute(sql.UNKNOWN_RATED, values)
-    result.unknown = int(cursor.fetchone()[0])
+    if not late:
+        cursor.execute(sql.UNKNOWN_RATED, values)
+        result.unknown = int(cursor.fetchone()[0])
     if result.unknown:
         cursor.execute(sql.RATED_OF_NOBODY, values)
     result.unclosed += _unclosed(cursor, result)
@@ -94,6 +98,15 @@ def recompute(
     result.broken[OWNERS] += [text for (text,) in cursor.fetchall()]
     result.broken[ORPHANS] += usage.orphans(within)
     return result
+
+
+def held(cursor: CursorWrapper) -> Held:
+    """What the records of `usage_input` held, and whose it was, as parts of the sum."""
+    sums: Held = defaultdict(Fraction)
+    cursor.execute(sql.HELD)
+    for service, cluster, resource, part, num, den in cursor.fetchall():
+        sums[service, cluster, resource, part] += Fraction(int(num), den)
+    return sums
 
 
 def rated_sums(cursor: CursorWrapper, *, month: date | None = None) -> Held:

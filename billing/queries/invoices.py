@@ -168,15 +168,18 @@ def line(tenant: Tenant, number: str, position: int) -> InvoiceLine:
 
 def detail(tenant: Tenant, number: str, *, on: date) -> Detail:
     """Raises Invoice.DoesNotExist. Twelve queries at most."""
-    return _detail(_visible(tenant).filter(number=number), on=on)
+    return _detail(_visible(tenant).filter(number=number), on=on, count_jobs=True)
 
 
 def draft_detail(invoice: int, *, on: date) -> Detail:
-    """Of a document that a close would issue, by its id, which exists in the transaction that drafts it alone."""
-    return _detail(Invoice.objects.filter(pk=invoice), on=on)
+    """Of a document that a close would issue, by its id, which exists in the transaction that drafts it alone.
+
+    Its jobs are not counted, which would take months back whose rows stand in files.
+    """
+    return _detail(Invoice.objects.filter(pk=invoice), on=on, count_jobs=False)
 
 
-def _detail(rows: InvoiceQuerySet, *, on: date) -> Detail:
+def _detail(rows: InvoiceQuerySet, *, on: date, count_jobs: bool) -> Detail:
     invoice = rows.select_related("balance", "original", "replaces").get()
     lines = list(invoice.lines.select_related("service_period").order_by("position"))
     is_void = invoice.state == InvoiceState.VOID
@@ -187,7 +190,7 @@ def _detail(rows: InvoiceQuerySet, *, on: date) -> Detail:
         invoice,
         compute_balance(invoice=invoice, on=on),
         lines,
-        line_usage.counts(invoice, lines),
+        line_usage.counts(invoice, lines) if count_jobs else {},
         _credited_jobs(lines),
         list(invoice.payments.order_by("received_on", "pk")),
         list(invoice.taxes.order_by("-rate", "category")),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 
 from django.db import connection
@@ -97,17 +98,15 @@ class JobLife:
 
 
 def life(record: int) -> JobLife | None:
-    """Of a job of the tenant in whose scope it runs; None where it has none of that record. Two queries."""
+    """Of a job of the tenant in whose scope it runs; None where it has none of that record. Three queries."""
     with connection.cursor() as cursor:
         cursor.execute(sql.RUN, {"record": record})
         row = cursor.fetchone()
         if row is None:
             return None
-        submitted, eligible, started, finish, ended, suspended, limit, gpus, title, unit, joules, use = row
-        beyond = [
-            Beyond(title, unit, Fraction(quantity, parts)) for title, unit, quantity, parts in use or ()
-        ]
-        energy = Energy(title, unit, None if joules is None else int(joules)) if title else None
+        submitted, eligible, started, finish, ended, suspended, limit, gpus = row
+        cursor.execute(sql.MEASURED, {"record": record})
+        energy, beyond = _measured(cursor.fetchall())
         if started is None or finish is None or not gpus or finish <= started:
             return JobLife(submitted, eligible, started, finish, ended, suspended, limit, (), energy, beyond)
         first = started // HOUR * HOUR
@@ -125,3 +124,15 @@ def life(record: int) -> JobLife | None:
         )
         stretches.append(Stretch(since, until, held, int(covered), Fraction(busy)))
     return JobLife(submitted, eligible, started, finish, ended, suspended, limit, stretches, energy, beyond)
+
+
+def _measured(
+    rows: Iterable[tuple[str, str, str, int, Decimal | None]],
+) -> tuple[Energy | None, list[Beyond]]:
+    energy, beyond = None, list[Beyond]()
+    for kind, title, unit, parts, quantity in rows:
+        if kind == "energy":
+            energy = Energy(title, unit, None if quantity is None else int(quantity))
+        elif quantity:
+            beyond.append(Beyond(title, unit, Fraction(quantity) / parts))
+    return energy, beyond

@@ -8,9 +8,9 @@ used, which the invoice's pays, has its jobs on that one's pages alone.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from io import StringIO
@@ -19,7 +19,7 @@ from typing import Any
 from django.db import connection
 
 from billing.documents.csv import FORMULA, cell
-from billing.models import Invoice, InvoiceLine, LineJobs
+from billing.models import Evidence, Invoice, InvoiceLine, LineJobs
 from billing.rating import billed_usage
 from billing.rules.meters import MAX_PRICE_DECIMALS
 from billing.rules.money import Money, rounded_text
@@ -31,7 +31,7 @@ sql = Statements(__file__, "line_usage.sql")
 
 PAGE = 25
 KEPT = 4 * PAGE  # of each line, the largest
-JOBS, RANK, IS_ALL = 9, 10, 11  # columns of a page's rows
+LEFT, JOBS, RANK, IS_ALL = 8, 9, 10, 11  # columns of a page's rows
 BLOCK = 65_536  # bytes: each piece of an answer passes through all of the server
 
 
@@ -66,14 +66,17 @@ def keep(invoice: Invoice) -> None:
     """Keep how many jobs stand behind each line of an issued document, and the largest. Kept already, it stays.
 
     Months of it whose rows stand in files alone are loaded back, as where a price of them was corrected: its evidence
-    is made of them. Raises MonthFilesError where one cannot be.
+    is made of them. Not those of which it charges late records alone, which are in the tables. Raises MonthFilesError
+    where one cannot be.
     """
-    missing = invoice.lines.exclude(pk__in=LineJobs.objects.filter(tenant=invoice.tenant_id).values("line"))
-    lines = [line for line in missing.select_related("service_period") if _has_jobs(line)]
-    absent_records.load_periods({line.service_period_id for line in lines})
-    values = {"invoice": invoice.pk, "kept": KEPT}
+    lines = [line for line in invoice.lines.select_related("service_period") if _has_jobs(line)]
+    counted = LineJobs.objects.filter(tenant=invoice.tenant_id, line__in=lines)
+    line_ids = set(counted.values_list("line", flat=True))
+    missing = [line for line in lines if line.pk not in line_ids]
+    if missing or not Evidence.objects.filter(invoice=invoice).exists():
+        absent_records.load_months(_absent(_reach(invoice, lines)))
     with connection.cursor() as cursor:
-        cursor.execute(sql.KEEP, _reach(invoice, lines) | values)
+        cursor.execute(sql.KEEP, _reach(invoice, missing) | {"invoice": invoice.pk, "kept": KEPT})
 
 
 def counts(invoice: Invoice, lines: Sequence[InvoiceLine]) -> dict[int, int]:
@@ -82,9 +85,10 @@ def counts(invoice: Invoice, lines: Sequence[InvoiceLine]) -> dict[int, int]:
     counted = {line.position: kept[line.pk] for line in lines if kept.get(line.pk)}
     missing = [line for line in lines if line.pk not in kept and _has_jobs(line)]
     if missing:
-        absent_records.refuse_periods(line.service_period_id for line in missing)
+        reach = _reach(invoice, missing)
+        absent_records.show(_absent(reach))
         with connection.cursor() as cursor:
-            cursor.execute(sql.COUNTS, _reach(invoice, missing))
+            cursor.execute(sql.COUNTS, reach)
             counted |= dict(cursor.fetchall())
     return counted
 
@@ -110,10 +114,9 @@ def jobs(line: InvoiceLine, *, after: Cursor | None = None) -> Page:
         "line": line.pk,
     }
     with connection.cursor() as cursor:
-        cursor.execute(sql.KEPT_PAGE, values | {"kept": KEPT})
-        rows = cursor.fetchall()
+        rows = _largest_rows(cursor, values)
         if len(rows) <= PAGE and not (rows and rows[0][IS_ALL]):
-            absent_records.refuse_periods([line.service_period_id])
+            absent_records.show(_absent(values))
             cursor.execute(sql.PAGE, values)
             rows = cursor.fetchall()
     page_jobs = [
@@ -128,25 +131,37 @@ def jobs(line: InvoiceLine, *, after: Cursor | None = None) -> Page:
     return Page(page_jobs, rows[0][JOBS] if rows else 0, last)
 
 
+def _largest_rows(cursor: Any, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Of what is kept of a line; jobs that no table has are looked for in files."""
+    cursor.execute(sql.KEPT_PAGE, values | {"kept": KEPT})
+    rows: list[tuple[Any, ...]] = cursor.fetchall()
+    if gone := [row[0] for row in rows if row[LEFT]]:
+        absent_records.show_records(gone)
+        cursor.execute(sql.KEPT_PAGE, values | {"kept": KEPT})
+        rows = cursor.fetchall()
+    return rows
+
+
 def as_csv(invoice: Invoice, lines: Sequence[InvoiceLine]) -> Iterator[bytes]:
     """One row per job and line, header first, as the database writes them, in pieces of BLOCK bytes and a row.
 
-    Raises RowsInFilesError at once where rows of it are in no table.
+    Raises RowsInFilesError at once where rows of it cannot be read.
 
     `units` × `share` are the job's exact resource-seconds; those of a line add up to it. `hours` and
     `amount` are the same, shortened to be read. Behind all jobs stand the lines without any, with their amounts.
     """
     with_jobs = [line for line in lines if _has_jobs(line)]
-    absent_records.refuse_periods(line.service_period_id for line in with_jobs)
-    return _as_csv(invoice, with_jobs, [line for line in lines if not _has_jobs(line)])
+    reach = _reach(invoice, with_jobs)
+    absent_records.refuse_unreadable(_absent(reach))
+    return _as_csv(invoice, with_jobs, reach, [line for line in lines if not _has_jobs(line)])
 
 
 def _as_csv(
-    invoice: Invoice, lines: Sequence[InvoiceLine], amounts: Sequence[InvoiceLine]
+    invoice: Invoice, lines: Sequence[InvoiceLine], reach: dict[str, Any], amounts: Sequence[InvoiceLine]
 ) -> Iterator[bytes]:
-    # Once more: a stream begins in a transaction of its own, to whose end a month that is not dropped now stays so.
-    absent_records.refuse_periods(line.service_period_id for line in lines)
-    values = _reach(invoice, lines) | {
+    # Here, as a stream begins in a transaction of its own.
+    absent_records.show(_absent(reach), most=None)
+    values = reach | {
         "number": invoice.number,
         "currency": invoice.currency,
         "formula": FORMULA,
@@ -168,6 +183,14 @@ def _as_csv(
             yield bytes(block)
     if amounts:
         yield _without_jobs(invoice, amounts)
+
+
+def _absent(reach: Mapping[str, Any]) -> list[date]:
+    """Months with rows behind the lines that stand in files alone."""
+    return absent_records.list_of_rows(
+        (period, after, reach["through"])
+        for period, after in zip(reach["periods"], reach["after"], strict=True)
+    )
 
 
 def _without_jobs(invoice: Invoice, lines: Sequence[InvoiceLine]) -> bytes:

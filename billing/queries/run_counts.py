@@ -14,6 +14,7 @@ from billing.queries.usage_series import Grouping
 from billing.rules.period import midnight
 from billing.rules.spend_change import Runs
 from clusters import absent_records
+from clusters.absent_records import RowsInFilesError
 from portal.core.tenants.models import Tenant
 from portal.sql_files import Statements
 
@@ -53,8 +54,22 @@ class _Counted:
     arrays: list[JobArray | None] = field(default_factory=lambda: [None, None])
 
 
+def show_runs(tenant: Tenant, query: CostQuery) -> str:
+    """Have runs of dropped months counted until the transaction ends; returns months of which none can be, as text.
+
+    In the tenant's scope, before that of acting. Two queries where no month is dropped.
+    """
+    ranges = (_seconds(days, tenant.zone) for days in (query.earlier, query.later))
+    months = sorted({month for since, until in ranges for month in absent_records.list_between(since, until)})
+    try:
+        absent_records.show(months)
+    except RowsInFilesError:
+        return absent_records.months_text(months)
+    return ""
+
+
 def load_run_counts(tenant: Tenant, query: CostQuery) -> Counts | None:
-    """None where more ran than MOST_RUNS. One query.
+    """None where more ran than MOST_RUNS. One query; `show_runs` comes before it.
 
     A job that ran in both ranges counts in both, one of several pods once, an array task by task. By meter: all jobs,
     or of GPUs all that had some.
@@ -62,7 +77,6 @@ def load_run_counts(tenant: Tenant, query: CostQuery) -> Counts | None:
     values = query.values(tenant) | {"most_runs": MOST_RUNS}
     for prefix, days in (("", query.later), ("earlier_", query.earlier)):
         since, until = _seconds(days, tenant.zone)
-        absent_records.refuse_between(since, until)
         values[f"{prefix}since"], values[f"{prefix}until"] = since, until
     with connection.cursor() as cursor:
         cursor.execute(sql.RUNS, values)

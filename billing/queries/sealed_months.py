@@ -9,6 +9,7 @@ from datetime import date, datetime
 from django.db import connection
 
 from billing.models import MonthProof, SealedMonth, SealRun
+from billing.proof import late
 from billing.sealed_months import drop, readiness, summary, verify
 from billing.sealed_months.errors import SealError
 from portal.core.audit.models import AuditEntry
@@ -41,6 +42,7 @@ class MonthRow:
     checked_at: datetime | None
     damages: Sequence[str]
     blockers: Sequence[SealError]
+    has_late: bool  # dropped, and some of its records stand in the database all the same
 
 
 def list_rows(*, moment: datetime, quiet_months: int) -> list[MonthRow]:
@@ -48,6 +50,8 @@ def list_rows(*, moment: datetime, quiet_months: int) -> list[MonthRow]:
     states = readiness.list_months(moment=moment, quiet_months=quiet_months)
     proved = dict(MonthProof.objects.values_list("month", "records"))
     sealers, table_bytes = _sealers(), _table_bytes()
+    with connection.cursor() as cursor:
+        have_late = late.list_months(cursor)
     rows = []
     for state in states:
         row, sizes = state.sealed, summary.sizes(state.sealed)
@@ -66,6 +70,7 @@ def list_rows(*, moment: datetime, quiet_months: int) -> list[MonthRow]:
                 checked_at=row.checked_at if row else None,
                 damages=row.damages if row else (),
                 blockers=state.blockers,
+                has_late=state.month in have_late,
             )
         )
     return rows

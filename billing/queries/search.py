@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.db.models import Q, QuerySet
 
 from billing.models import Invoice, Payment, RatedJob, Transfer
+from clusters import absent_records
 from portal.core.tenants.models import Tenant, User
 from portal.prepared import instances, prepared_cursor
 from portal.sql_files import Statements
@@ -45,20 +46,23 @@ class Hits:
     tenants: Sequence[Tenant] = ()
     people: Sequence[User] = ()
     transfers: Sequence[Transfer] = ()
+    not_searched: str = ""  # months, as text, of which jobs are only in files that were not looked at
 
     @property
     def count(self) -> int:
-        return sum(len(getattr(self, name)) for name in Hits.__slots__)
+        return sum(len(getattr(self, name)) for name in Hits.__slots__ if name != "not_searched")
 
 
 def of_tenant(tenant: Tenant, text: str, *, invoices: bool) -> Hits:
-    """What the tenant has by that text; without `invoices` neither these nor payments. Four queries at most.
+    """What the tenant has by that text; without `invoices` neither these nor payments. Five queries at most.
 
-    Runs inside the tenant's scope: of others it tells nothing, not even that they are there.
+    Runs inside the tenant's scope: of others it tells nothing, not even that they are there. Jobs of dropped months are
+    looked for in the tenant's files.
     """
     if not text:
         return Hits()
     own = Invoice.objects.filter(tenant=tenant)
+    left_out = absent_records.show_numbered(text, most=MOST + 1)
     return Hits(
         jobs=_jobs(text, tenant),
         users=_users(text, tenant),
@@ -70,11 +74,12 @@ def of_tenant(tenant: Tenant, text: str, *, invoices: bool) -> Hits:
         )
         if invoices
         else (),
+        not_searched=absent_records.months_text(left_out),
     )
 
 
 def of_everybody(text: str) -> Hits:
-    """What anybody has by that text, for operators. Eight queries at most."""
+    """What anybody has by that text, for operators. Nine queries at most. Of dropped months it finds no job."""
     if not text:
         return Hits()
     written = Q(payer__icontains=text) | Q(text__icontains=text) | Q(reference__icontains=text)
@@ -97,6 +102,7 @@ def of_everybody(text: str) -> Hits:
             .order_by("email")[: MOST + 1]
         ),
         transfers=list(Transfer.objects.filter(written | banks).order_by("-booked_on", "-pk")[: MOST + 1]),
+        not_searched=absent_records.months_text(absent_records.list_all()),
     )
 
 

@@ -18,12 +18,13 @@ from billing.models import BillingPeriod
 from billing.queries.accrued_charges import accrued_terms
 from billing.queries.cost_explorer import CostQuery, Days, sql
 from billing.queries.costs import cost, tag
-from billing.queries.run_counts import Counts, RunCounts, load_run_counts
+from billing.queries.run_counts import Counts, RunCounts, load_run_counts, show_runs
 from billing.queries.usage_series import DAY, MOST_ROWS, TooManyRowsError
 from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money
 from billing.rules.spend_change import Use, parts_of, rounded_parts, split_volume, total_use
 from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import acting_scope
 
 MOST_OPEN = 4  # periods that are not closed, whose terms are computed: the newest
 ZERO = Fraction(0)
@@ -116,7 +117,18 @@ class _Group:
 _Key = tuple[str, tuple[str, ...], str, str]  # currency, group, resource, unit
 
 
-def explain_change(tenant: Tenant, query: CostQuery, *, others: bool, runs: bool = True) -> list[SpendChange]:
+def explain_with_runs(tenant: Tenant, query: CostQuery, *, others: bool) -> tuple[list[SpendChange], str]:
+    """As `explain_change`, with the number of runs, also of dropped months. In the tenant's scope.
+
+    Also returns months, as text, whose files cannot be read here or have more jobs than a page reads: no runs are
+    counted then, and volume is one part.
+    """
+    uncounted = show_runs(tenant, query)
+    with acting_scope(tenant):
+        return explain_change(tenant, query, others=others, runs=not uncounted), uncounted
+
+
+def explain_change(tenant: Tenant, query: CostQuery, *, others: bool, runs: bool) -> list[SpendChange]:
     """By currency; empty where neither range has any charge. Raises TooManyRowsError.
 
     `others`: with what documents charge besides use, which not everybody may read, and what open periods will. It is

@@ -172,7 +172,7 @@ def usage_series(
     }
     if interval is Interval.HOUR:
         seconds = (midnight(day, zone=tenant.zone).timestamp() for day in (first, end))
-        absent_records.refuse_between(*(int(second) for second in seconds))
+        absent_records.show(absent_records.list_between(*(int(second) for second in seconds)))
     with connection.cursor() as cursor:
         cursor.execute(sql.HOURS if interval is Interval.HOUR else sql.BUCKETS, values)
         rows = cursor.fetchall()

@@ -11,11 +11,11 @@ from psycopg.errors import DeadlockDetected, LockNotAvailable
 from billing.models import MonthProof, ProofMark, SealedMonth
 from billing.proof import checks
 from billing.rating import reratings
-from billing.sealed_months import load, verify
+from billing.sealed_months import load, object_storage, verify
 from billing.sealed_months.errors import SealError
 from billing.sealed_months.month_files import terms_of
 from billing.sealed_months.readiness import PROVED_FIRST, is_changed, sql
-from billing.sealed_months.rows_sql import KINDS
+from billing.sealed_months.rows_sql import KINDS, REVISIONS
 from clusters import usage
 from portal.core.locks import Work, alone, in_turn
 
@@ -23,7 +23,7 @@ PATIENCE = "500ms"
 """For who reads or writes the month, at each of its tables: others wait behind us as long. PostgreSQL waits longer
 before it looks for a deadlock, so that we give way and not an import."""
 ATTEMPTS = 20
-DROPPED = tuple(kind for kind in KINDS if kind.name != "revisions")
+DROPPED = tuple(kind for kind in KINDS if kind is not REVISIONS)
 """Superseded revisions are few, of records of any month, and stay."""
 
 
@@ -42,6 +42,8 @@ def drop_month(*, month: date, moment: datetime, all_processes_replaced: bool) -
         if not all_processes_replaced and is_first():
             raise SealError("old-processes")
         checks.prove(moment=moment)
+        for damage in object_storage.damages(verify.files_of(row)):
+            raise SealError("damaged", place=damage)
         # A proof sees one state of the database, but not rows that are gone from under it.
         with in_turn(Work.PROVING), transaction.atomic(), connection.cursor() as cursor:
             row = SealedMonth.objects.select_for_update().get(month=month)
@@ -80,9 +82,11 @@ def why_not(row: SealedMonth) -> SealError | None:
         return SealError("changed-since", month=f"{row}")
     with connection.cursor() as cursor:
         cursor.execute(sql.KEEPS, {"month": row.month})
-        earlier, unsealed, pending, in_order = cursor.fetchone()
+        earlier, unsealed, pending, in_order, late = cursor.fetchone()
     if earlier:
         return SealError("earlier-first", months=earlier)
+    if late:
+        return SealError("late-records", months=late)
     if unsealed:
         return SealError("neighbours-first", months=unsealed)
     if pending:

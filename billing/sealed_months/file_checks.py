@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date, datetime
 from itertools import islice
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from django.db.models.functions import Coalesce
 
 from billing.models import SealedMonth
-from billing.sealed_months import folder, verify
+from billing.sealed_months import folder, object_storage, verify
 from billing.sealed_months.errors import SealError
 from portal.sentences import sentence
 
@@ -24,8 +25,9 @@ def check_month(*, month: date, moment: datetime) -> list[str]:
     row = SealedMonth.objects.filter(month=month).first()
     if row is None:
         raise SealError("not-sealed", month=f"{month:%Y-%m}")
+    folder.directory()
     files = verify.files_of(row)
-    damages = list(islice(verify.damages(folder.directory(), files), MOST))
+    damages = list(islice(verify.lasting_damages(files, mend=True), MOST))
     # Not by the row: it may have been unsealed meanwhile.
     SealedMonth.objects.filter(pk=row.pk).update(damages=damages, checked_at=moment)
     return damages
@@ -46,20 +48,24 @@ def check_at_night(*, moment: datetime) -> list[str]:
     if not rows or any(row.night == tonight for row in rows):
         return []
     try:
-        folder.directory()
+        directory, stored = folder.directory(), object_storage.sizes()
+        suspect = [row for row in rows[1:] if row.damages or _lacks_files(row, directory, stored)]
+        texts = [text for row in (*suspect, rows[0]) for text in check_month(month=row.month, moment=moment)]
     except SealError as error:
         texts = [sentence(error)]
         SealedMonth.objects.exclude(damages=texts).update(damages=texts)
         return texts
-    suspect = [row for row in rows[1:] if row.damages or _lacks_files(row)]
-    texts = [text for row in (*suspect, rows[0]) for text in check_month(month=row.month, moment=moment)]
     SealedMonth.objects.filter(pk=rows[0].pk).update(night=tonight)
     return texts
 
 
-def _lacks_files(row: SealedMonth) -> bool:
+def _lacks_files(row: SealedMonth, directory: Path, stored: Mapping[str, int] | None) -> bool:
     """Whether one is missing or cut: cheap to see, of all months each night."""
-    return any(_size(folder.directory() / file.path) != file.bytes for file in row.files.all())
+    return any(
+        (_size(directory / file.path) if stored is None else stored.get(object_storage.name(file)))
+        != file.bytes
+        for file in row.files.all()
+    )
 
 
 def _size(path: Path) -> int | None:

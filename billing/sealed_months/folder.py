@@ -14,6 +14,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from billing.models import SealedFile
 from billing.sealed_months.errors import SealError
 
 
@@ -77,6 +78,20 @@ def remove(month: date, digests: Collection[str]) -> None:
 def set_aside(month: date) -> list[str]:
     """The directories of the month that were given another name."""
     return sorted(path.name for path in directory().glob(f"{month:%Y-%m}.set-aside-*"))
+
+
+def damage(directory: Path, file: SealedFile) -> str | None:
+    """What is wrong with a file there that is missing, cut, or other than it was sealed."""
+    path = directory / file.path
+    try:
+        size, digest = path.stat().st_size, sha256(path)
+    except FileNotFoundError:
+        return f"{file.path} is missing"
+    except OSError as error:
+        return f"{file.path} cannot be read: {error.strerror}"
+    if size != file.bytes:
+        return f"{file.path} has {size:,} of {file.bytes:,} bytes"
+    return f"{file.path} was changed: its SHA-256 is another one" if digest != file.sha256 else None
 
 
 def sha256(path: Path) -> str:

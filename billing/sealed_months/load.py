@@ -11,11 +11,11 @@ from pathlib import Path
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
-from billing.models import MonthSum, SealedFile, SealedMonth
+from billing.models import MonthProof, MonthSum, SealedFile, SealedMonth
 from billing.rating import period_jobs
 from billing.sealed_months import folder, parquet, verify
 from billing.sealed_months.errors import SealError
-from billing.sealed_months.rows_sql import COPY_IN, KINDS, NAMES, Kind
+from billing.sealed_months.rows_sql import COPY_IN, KINDS, NAMES, RATED, REVISIONS, Kind
 from clusters import usage
 
 PIECE = 1 << 20  # bytes
@@ -24,13 +24,19 @@ SELECT clusters_ensure_records(m.number), billing_ensure_jobs(m.number), billing
        clusters_ensure_month(%(month)s)
 FROM (SELECT month_number(extract(epoch FROM %(month)s::date)::bigint) AS number) m
 """
+LATE = """
+CREATE TEMP TABLE late_record ON COMMIT DROP AS
+SELECT id FROM clusters_usagerecord WHERE id > %(after)s AND id <= %(last)s
+"""
+LATE_PERIODS = "SELECT DISTINCT period_id FROM billing_ratedusage WHERE record_id IN (TABLE late_record)"
+LEAVE_OUT_LATE = "DELETE FROM sealed_rows t WHERE t.{column} IN (TABLE late_record)"
 
 
 def load(row: SealedMonth) -> dict[str, int]:
     """Insert what the tables lack of the month, which is dropped no more then; how many rows by kind.
 
     Also what later months, which stay dropped, have of the usage of its jobs. For a caller that has locked the row, and
-    rolls back what raises SealError.
+    rolls back what raises SealError. What files have of late records is left out: the tables have it as it is now.
     """
     loaded = dict.fromkeys((kind.name for kind in KINDS), 0)
     was_dropped = row.dropped_at is not None
@@ -38,29 +44,54 @@ def load(row: SealedMonth) -> dict[str, int]:
         row.dropped_at, row.terms = None, ""
         row.save(update_fields=["dropped_at", "terms"])
     files = verify.files_of(row)
-    later = _later_files(row) if was_dropped else []
+    later = later_files(row) if was_dropped else []
     with checked(row, [*files, *later]) as (directory, program, names), connection.cursor() as cursor:
         cursor.execute(PARTITIONS, {"month": row.month})
+        late = _note_late(cursor, row) if was_dropped else []
         for kind in KINDS:
             for file in files:
                 if file.kind == kind.name:
                     program.read(directory / file.path)
                     loaded[kind.name] += _insert(
-                        cursor, kind, file, program.rows, names, as_owned_now=not was_dropped
+                        cursor,
+                        kind,
+                        file,
+                        program.rows,
+                        names,
+                        as_owned_now=not was_dropped,
+                        without_late=was_dropped and kind is not REVISIONS,
                     )
-            if kind.name == "rated":
+            if kind is RATED:
                 for file in later:
                     program.read(
                         directory / file.path, within=("record_id", *usage.ids_of([row.month])[row.month])
                     )
-                    loaded[kind.name] += _insert(cursor, kind, file, program.rows, names, whole=False)
+                    loaded[kind.name] += _insert(
+                        cursor, kind, file, program.rows, names, whole=False, without_late=True
+                    )
         if was_dropped:
             periods = MonthSum.objects.filter(month=row.month).values_list("period_id", flat=True).distinct()
-            period_jobs.keep_anew(cursor, sorted(periods))
+            period_jobs.keep_anew(cursor, sorted({*periods, *late}))
+            cursor.execute("DROP TABLE late_record")
     return loaded
 
 
-def _later_files(row: SealedMonth) -> list[SealedFile]:
+def _note_late(cursor: CursorWrapper, row: SealedMonth) -> list[int]:
+    """Have `late_record` hold the month's late records; the billing periods that these have usage in.
+
+    Its proof is of the others alone: it is made anew of all.
+    """
+    after, last = usage.ids_of([row.month])[row.month]
+    cursor.execute(LATE, {"after": after, "last": last})
+    cursor.execute(LATE_PERIODS)
+    periods = [period for (period,) in cursor.fetchall()]
+    cursor.execute("SELECT EXISTS (TABLE late_record)")
+    if cursor.fetchone()[0]:
+        MonthProof.objects.filter(month=row.month).update(records=0, last_id=0, held=[], terms="")
+    return periods
+
+
+def later_files(row: SealedMonth) -> list[SealedFile]:
     """Those of other dropped months that have rated usage of the month's jobs, as its proof says."""
     elsewhere = set(
         MonthSum.objects.filter(month=row.month)
@@ -81,17 +112,25 @@ def checked(
 
     Raises SealError for a file that is missing, cut or changed, and for what happens in the block to what reads it.
     """
-    directory, files = folder.directory(), list(files)
-    for damage in verify.damages(directory, files):
-        raise SealError("damaged", place=damage)
+    files = list(files)
+    directory = undamaged(files)
     try:
         with folder.scratch(row.month) as scratch, parquet.program(scratch) as program:
-            yield directory, program, _names(program, directory, files)
+            yield directory, program, names_of(program, directory, files)
     except (OSError, parquet.ParquetError) as error:
         raise SealError("unwritable", month=f"{row}", reason=str(error)) from error
 
 
-def _names(program: parquet.Program, directory: Path, files: list[SealedFile]) -> list[str]:
+def undamaged(files: Iterable[SealedFile]) -> Path:
+    """Where files are that are as they were sealed. Raises SealError for one that is missing, cut or changed."""
+    directory = folder.directory()
+    for damage in verify.damages(directory, files):
+        raise SealError("damaged", place=damage)
+    return directory
+
+
+def names_of(program: parquet.Program, directory: Path, files: Iterable[SealedFile]) -> list[str]:
+    """What numbers below zero stand for in rows of a month: the names of users whom no tenant has a number for."""
     for file in files:
         if file.kind == NAMES:
             program.read(directory / file.path)
@@ -120,9 +159,12 @@ def _insert(
     *,
     as_owned_now: bool = False,
     whole: bool = True,
+    without_late: bool = False,
 ) -> int:
     """How many were missing. Raises SealError where rows of the file or of the table are not as sealed."""
     digest = copy_in(cursor, kind, rows)
+    if without_late:
+        cursor.execute(LEAVE_OUT_LATE.format(column=kind.record))
     cursor.execute(kind.leave_missing(as_owned_now=as_owned_now))
     cursor.execute(kind.insert(), {"names": names})
     count: int = cursor.rowcount

@@ -19,7 +19,9 @@ SENTENCES: Mapping[str, str] = {
     "in-another-run": "{person} requested another action for {month}: wait until it ends.",
     "in-use": "Somebody reads or writes {month} right now, such as a backup: try again later.",
     "jobs-dropped": "Jobs of {months} are in files alone, which say whose users are named: load them back first.",
+    "late-records": "Late records of {months} used something in it: load these months back first.",
     "loaded-differs": "{place} does not come to what was sealed, so nothing was loaded.",
+    "many-readers": "Others read files of sealed months right now.",
     "neighbours-first": "It shares billing periods with {months}, which is not sealed: seal that first.",
     "no-directory": "SEALED_MONTHS_DIRECTORY is not set, so there are no sealed months.",
     "no-records": "{month} has no usage records: there is nothing to seal.",
@@ -33,6 +35,8 @@ SENTENCES: Mapping[str, str] = {
     "open-periods": "{count:,} billing periods with usage in it are not closed.",
     "pending": "Usage in it is not billed yet, or has no price.",
     "sealed": "{month} is sealed already.",
+    "storage": "{store}, which has the files of sealed months, is away or refuses: {reason}",
+    "stored-differs": "{place}, although it was just stored there: the month is not sealed.",
     "unwritable": "The files of {month} could not be written or read: {reason}",
     "written-to": "Something of {month} was written meanwhile: try again in a moment.",
 }

@@ -6,8 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -32,9 +32,27 @@ class Program:
         """Write what stands in `rows` as Parquet; the SHA-256 of the rows as read back, which `rows` has then."""
         return str(self._ask(act="write", rows=str(self.rows), file=str(file), columns=columns)["sha256"])
 
-    def read(self, file: Path, *, within: tuple[str, int, int] | None = None) -> None:
-        """Put the rows of a file into `rows`: all, or those `within` whose column is in (after, last]."""
-        self._ask(act="read", rows=str(self.rows), file=str(file), within=within)
+    def read(
+        self,
+        file: Path,
+        *,
+        within: tuple[str, int, int] | None = None,
+        beginning: tuple[str, str] | None = None,
+        equal: tuple[str, str] | None = None,
+    ) -> None:
+        """Put the rows of a file into `rows`: all, or those whose columns are `within` (after, last], `beginning` with
+        a text, and `equal` to one.
+        """
+        chosen = {"within": within, "beginning": beginning, "equal": equal}
+        self._ask(act="read", rows=str(self.rows), file=str(file), **chosen)
+
+    def pick(self, files: Iterable[Path], column: str) -> None:
+        """Replace the numbers in `rows` by the rows of files of one kind that have one of them in the column."""
+        self._ask(act="pick", rows=str(self.rows), files=[str(file) for file in files], column=column)
+
+    def numbered(self, file: Path, number: str, *, most: int) -> None:
+        """Put the `most` newest jobs of a file that have that number, or are tasks or steps of it, into `rows`."""
+        self._ask(act="numbered", rows=str(self.rows), file=str(file), number=number, most=most)
 
     def find(self, file: Path, *, cluster: int) -> None:
         """Replace the source keys in `rows` by the cluster's records that have them."""
@@ -74,4 +92,6 @@ def program(directory: Path) -> Iterator[Program]:
             yield Program(process, rows)
         finally:
             process.kill()
+            with suppress(BrokenPipeError):  # what it did not read any more, where somebody killed it
+                cast("IO[bytes]", process.stdin).close()
             rows.unlink(missing_ok=True)

@@ -37,14 +37,57 @@ def write(db: duckdb.DuckDBPyConnection, rows: str, file: str, columns: Mapping[
 
 
 def read(
-    db: duckdb.DuckDBPyConnection, rows: str, file: str, within: tuple[str, int, int] | None = None
+    db: duckdb.DuckDBPyConnection,
+    rows: str,
+    file: str,
+    within: tuple[str, int, int] | None = None,
+    beginning: tuple[str, str] | None = None,
+    equal: tuple[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Write the rows of a Parquet file as CSV: all, or those whose column is in (after, last]."""
-    where = ""
+    """Write the rows of a Parquet file as CSV whose columns are in (after, last], begin with a text, or are equal."""
+    where = " WHERE true"
     if within is not None:
         column, after, last = within
-        where = f' WHERE "{column}" > {int(after)} AND "{column}" <= {int(last)}'
+        where += f' AND "{column}" > {int(after)} AND "{column}" <= {int(last)}'
+    if beginning is not None:
+        where += f' AND starts_with("{beginning[0]}", {_text(beginning[1])})'
+    if equal is not None:
+        where += f' AND "{equal[0]}" = {_text(equal[1])}'
     _write_csv(db, f"SELECT * FROM read_parquet({_text(file)}){where}", rows)
+    return {}
+
+
+def pick(db: duckdb.DuckDBPyConnection, rows: str, files: list[str], column: str) -> dict[str, Any]:
+    """Replace the numbers in the file of rows by the rows of Parquet files that have one of them in the column."""
+    db.execute(
+        f"CREATE OR REPLACE TEMP TABLE picked AS SELECT number FROM read_csv({_text(rows)}, header=false,"
+        " auto_detect=false, columns={'number': 'BIGINT'})"
+    )
+    first, last = db.execute(
+        "SELECT coalesce(min(number), 0), coalesce(max(number), 0) FROM picked"
+    ).fetchall()[0]
+    names = ", ".join(map(_text, files))
+    _write_csv(
+        db,
+        f'SELECT r.* FROM read_parquet([{names}]) r SEMI JOIN picked p ON p.number = r."{column}"'
+        f' WHERE r."{column}" >= {first} AND r."{column}" <= {last}',
+        rows,
+    )
+    return {}
+
+
+def numbered(db: duckdb.DuckDBPyConnection, rows: str, file: str, number: str, most: int) -> dict[str, Any]:
+    """Write the newest jobs of that number as CSV, and of an array or a step of it; those of the very number first.
+
+    As billing/queries/search.sql looks for them in the tables. Their records are looked for first, by four columns.
+    """
+    parts = " OR ".join(f"starts_with(job_id, {_text(number + sign)})" for sign in "_.[")
+    db.execute(
+        f"CREATE OR REPLACE TEMP TABLE found AS SELECT record_id FROM read_parquet({_text(file)})"
+        f" WHERE meter = '' AND (job_id = {_text(number)} OR {parts})"
+        f" ORDER BY job_id = {_text(number)} DESC, shown_at DESC, record_id DESC LIMIT {int(most)}"
+    )
+    _write_found(db, rows, file, "record_id")
     return {}
 
 
@@ -59,14 +102,21 @@ def find(db: duckdb.DuckDBPyConnection, rows: str, file: str, cluster: int) -> d
         f" allow_quoted_nulls=false, new_line='\\n', columns={{'key': 'VARCHAR'}}) k ON r.source_key = k.key"
         f" WHERE r.cluster_id = {int(cluster)}"
     )
-    first, last = db.execute("SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM found").fetchall()[0]
+    _write_found(db, rows, file, "id")
+    return {}
+
+
+def _write_found(db: duckdb.DuckDBPyConnection, rows: str, file: str, column: str) -> None:
+    """Write the rows of a Parquet file whose number is in the table `found`, in that column of both."""
+    first, last = db.execute(
+        f"SELECT coalesce(min({column}), 0), coalesce(max({column}), 0) FROM found"
+    ).fetchall()[0]
     _write_csv(
         db,
-        f"SELECT r.* FROM read_parquet({_text(file)}) r SEMI JOIN found ON found.id = r.id"
-        f" WHERE r.id >= {first} AND r.id <= {last}",
+        f"SELECT r.* FROM read_parquet({_text(file)}) r SEMI JOIN found ON found.{column} = r.{column}"
+        f" WHERE r.{column} >= {first} AND r.{column} <= {last}",
         rows,
     )
-    return {}
 
 
 def _write_csv(db: duckdb.DuckDBPyConnection, select: str, rows: str) -> None:
@@ -83,7 +133,9 @@ def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-ACTS: Mapping[str, Callable[..., dict[str, Any]]] = {"write": write, "read": read, "find": find, "sums": sums}
+ACTS: Mapping[str, Callable[..., dict[str, Any]]] = {
+    act.__name__: act for act in (write, read, pick, numbered, find, sums)
+}
 
 
 def main(directory: str) -> None:

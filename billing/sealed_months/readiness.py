@@ -87,7 +87,7 @@ def _blockers(
     after, last = within
     with connection.cursor() as cursor:
         cursor.execute(sql.STATE, {"month": month, "after": after, "last": last})
-        detached, dropped, open_jobs, open_periods, pending, changed_at = cursor.fetchone()
+        detached, dropped, late, open_jobs, open_periods, pending, changed_at = cursor.fetchone()
     blockers = []
     is_over = (moment.year, moment.month) > (month.year, month.month)
     if not is_over:
@@ -96,6 +96,8 @@ def _blockers(
         blockers.append(SealError("detached", months=detached))
     if dropped:
         blockers.append(SealError("jobs-dropped", months=dropped))
+    if late:
+        blockers.append(SealError("late-records", months=late))
     if open_jobs:
         blockers.append(SealError("open-jobs", count=open_jobs))
     if open_periods:

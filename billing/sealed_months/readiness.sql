@@ -1,8 +1,8 @@
 -- Whether a month may be sealed.
 
 -- name: STATE
--- Of the records (after, last] of a month and of the service in it: months of its jobs that are detached, and that are
--- dropped, jobs that have not ended, billing periods that are not closed, rated rows that are not billed, and when any of it was changed last. A
+-- Of the records (after, last] of a month and of the service in it: months of its jobs that are detached; that are dropped,
+-- of jobs that stand in files; and that are dropped, of late records that used something in it; jobs that have not ended, billing periods that are not closed, rated rows that are not billed, and when any of it was changed last. A
 -- record that is new has the highest number.
 WITH part AS MATERIALIZED (
     SELECT s.period_id, s.rows, s.verdict = 'charged' AND s.newest <=
@@ -17,12 +17,19 @@ WITH part AS MATERIALIZED (
 ), jobs_month AS MATERIALIZED (
     SELECT (%(last)s >> 40)::int AS number
     UNION SELECT (record_id >> 40)::int FROM clusters_usagerevision WHERE superseded_month = %(month)s
+), in_files AS MATERIALIZED (
+    SELECT DISTINCT (v.record_id >> 40)::int AS number FROM clusters_usagerevision v
+    WHERE v.superseded_month = %(month)s AND month_of_number((v.record_id >> 40)::int) IN (SELECT billing_dropped_months())
+      AND NOT EXISTS (SELECT FROM clusters_usagerecord r WHERE r.id = v.record_id)
+), late AS MATERIALIZED (
+    SELECT DISTINCT (record >> 40)::int AS number FROM billing_late_records() AS record
+    WHERE EXISTS (SELECT FROM billing_ratedusage u WHERE u.record_id = record AND u.service_month = %(month)s)
 )
 SELECT (SELECT string_agg(to_char(month_of_number(number), 'YYYY-MM'), ', ' ORDER BY number) FROM jobs_month
         WHERE EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND NOT c.relispartition
                       AND c.relname = 'billing_ratedjob_' || to_char(month_of_number(number), 'YYYY_MM'))),
-       (SELECT string_agg(to_char(month_of_number(number), 'YYYY-MM'), ', ' ORDER BY number) FROM jobs_month
-        WHERE month_of_number(number) IN (SELECT billing_dropped_months())),
+       (SELECT string_agg(to_char(month_of_number(number), 'YYYY-MM'), ', ' ORDER BY number) FROM in_files),
+       (SELECT string_agg(to_char(month_of_number(number), 'YYYY-MM'), ', ' ORDER BY number) FROM late),
        (SELECT count(*) FROM clusters_usagerecord r WHERE r.id > %(after)s AND r.id <= %(last)s AND r.ended IS NULL),
        (SELECT count(*) FROM period WHERE closed_at IS NULL),
        (SELECT count(*) FROM part WHERE verdict <> 'waived' AND billed IS NOT TRUE),
@@ -53,19 +60,23 @@ FROM billing_monthsum s WHERE s.service_month = %(month)s
 GROUP BY s.tenant_id, s.project_id, s.period_id, s.price_id, s.payer_id, s.resource, s.verdict, s.share_den
 
 -- name: UNCHANGED_PERIODS
--- Billing periods with service in a month of which nothing was rated since their invoices were issued.
+-- Billing periods with service in a month of which nothing was rated since their invoices were issued. Late records are not
+-- in these sums.
 SELECT p.period_id FROM (
     SELECT s.period_id, max(s.newest) AS newest FROM billing_monthsum s
     WHERE s.period_id IN (SELECT m.period_id FROM billing_monthsum m WHERE m.service_month = %(month)s)
     GROUP BY s.period_id
 ) p
 WHERE p.newest <= (SELECT min(i.rated_through) FROM billing_invoice i WHERE i.period_id = p.period_id AND i.state = 'issued')
+  AND p.period_id NOT IN (
+      SELECT u.period_id FROM billing_ratedusage u WHERE u.record_id IN (SELECT billing_late_records()))
 
 -- name: KEEPS
 -- What keeps a sealed month from being dropped: months before, or after, whose jobs used something in it and whose rows are
 -- in their tables, as rating them again would look for that; months that are not sealed and share a billing period with it,
 -- as what is kept of the jobs of such a period is proved by the rows of all of them; whether a document of such a period is
--- still to come; and whether a price of its usage has an allowance, which is used in order of time, row by row.
+-- still to come; whether a price of its usage has an allowance, which is used in order of time, row by row; and months of
+-- late records that used something in it, whose rows would not stay together.
 SELECT (SELECT string_agg(to_char(month, 'YYYY-MM'), ', ' ORDER BY month) FROM (
             SELECT DISTINCT s.month FROM billing_monthsum s WHERE s.service_month = %(month)s AND s.month <> %(month)s
         ) e WHERE NOT EXISTS (SELECT FROM billing_sealedmonth d WHERE d.month = e.month AND d.dropped_at IS NOT NULL)),
@@ -82,4 +93,7 @@ SELECT (SELECT string_agg(to_char(month, 'YYYY-MM'), ', ' ORDER BY month) FROM (
                     AND t.verdict = 'charged' AND t.last_rated_id > coalesce(c.through, 0)
                     AND t.price_id NOT IN (SELECT price_id FROM billing_walletprice)),
        EXISTS (SELECT FROM billing_monthsum s JOIN billing_price c ON c.id = s.price_id
-               WHERE s.month = %(month)s AND c.allowance_id IS NOT NULL)
+               WHERE s.month = %(month)s AND c.allowance_id IS NOT NULL),
+       (SELECT string_agg(DISTINCT to_char(month_of_number((record >> 40)::int), 'YYYY-MM'), ', ')
+        FROM billing_late_records() AS record
+        WHERE EXISTS (SELECT FROM billing_ratedusage u WHERE u.record_id = record AND u.service_month = %(month)s))

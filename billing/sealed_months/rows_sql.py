@@ -81,12 +81,13 @@ ORDER BY 1, 2 ON CONFLICT DO NOTHING
         moved = f" OR NOT EXISTS ({_OWNED})" if as_owned_now and self.name == "jobs" else ""
         return f"DELETE FROM sealed_rows t WHERE EXISTS (SELECT FROM {self.table} x WHERE {_KEYS[self.name]}){moved}"
 
-    def insert(self, *, into: str = "") -> str:
-        """Inserts `sealed_rows` into the table, or into another one with its columns."""
+    def insert(self, *, into: str = "", users: str = "billing_jobuser") -> str:
+        """Inserts `sealed_rows` into the table, or into another one with its columns; `users` has who has a number."""
         names = ", ".join(f'"{name}"' for name in self.columns)
         values = ", ".join(_written(_IN, "t", *column) for column in self.columns.items())
         return (
-            f"INSERT INTO {into or self.table} ({names}) SELECT {values} FROM sealed_rows t {self._numbered}"
+            f"INSERT INTO {into or self.table} ({names}) SELECT {values} FROM sealed_rows t"
+            f" {self._numbered(users)}"
         )
 
     def differs(self) -> str:
@@ -104,13 +105,12 @@ ORDER BY 1, 2 ON CONFLICT DO NOTHING
             strict=True,
         )
         return (
-            f"SELECT EXISTS (SELECT FROM sealed_rows t LEFT JOIN {self.table} x ON {_KEYS[self.name]} {self._numbered}"
-            f" WHERE ROW({', '.join(table)}) IS DISTINCT FROM ROW({', '.join(rows)}))"
+            f"SELECT EXISTS (SELECT FROM sealed_rows t LEFT JOIN {self.table} x ON {_KEYS[self.name]}"
+            f" {self._numbered()} WHERE ROW({', '.join(table)}) IS DISTINCT FROM ROW({', '.join(rows)}))"
         )
 
-    @property
-    def _numbered(self) -> str:
-        return 'LEFT JOIN billing_jobuser p ON p.id = t."user"' if "user" in self.columns else ""
+    def _numbered(self, users: str = "billing_jobuser") -> str:
+        return f'LEFT JOIN {users} p ON p.id = t."user"' if "user" in self.columns else ""
 
 
 def _written(expressions: dict[str, str], table: str, name: str, kind: str) -> str:
@@ -180,6 +180,7 @@ KINDS = (
         "t.service_month = %(month)s", "t.tenant_id, t.record_id, t.id", of_tenant=True,
     ),
 )  # fmt: skip
+RECORDS, REVISIONS, JOBS, RATED = KINDS
 
 NAMES = "names"
 NAME_COLUMNS = {"number": INTEGER, "name": TEXT}
@@ -194,7 +195,7 @@ ORDER BY 1, 2 ON CONFLICT DO NOTHING
 """
 """Gives each user of the month's jobs a number; whoever has one keeps it."""
 
-ALLOCATED = """
+ALLOCATED_SUMS = """
 WITH run AS (
     SELECT *, greatest(CASE WHEN meter = '' THEN ended ELSE started + 1 END - started - suspended, 0) AS held
     FROM file WHERE started IS NOT NULL
@@ -210,7 +211,7 @@ SELECT cluster_id, resource, den, sum(num) FROM used GROUP BY ALL
 """
 """For DuckDB: what records held, as `prove` counts it, by (cluster, resource, denominator) in resource-seconds."""
 
-RATED = """
+RATED_SUMS = """
 SELECT project_id, period_id, price_id, payer_id, resource, verdict, share_den, sum(units::HUGEINT * share_num),
        count(*)
 FROM file GROUP BY ALL

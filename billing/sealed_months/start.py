@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, connections
 
-from billing.sealed_months import folder
+from billing.sealed_months import folder, object_storage
 from clusters import absent_records
 
 log = structlog.get_logger(__name__)
@@ -38,8 +39,13 @@ def warn_of_unreachable_files() -> None:
     if not months:
         return
     base = settings.CLUSTERTAB_SEALED_MONTHS
+    if base is not None and object_storage.is_set():
+        with suppress(OSError):
+            base.mkdir(mode=0o700, parents=True, exist_ok=True)
     is_usable = base is not None and os.access(base, os.R_OK | os.W_OK | os.X_OK)
-    missing = [month for month in months if not (is_usable and folder.exists(month))]
+    missing = [
+        month for month in months if not (is_usable and (object_storage.is_set() or folder.exists(month)))
+    ]
     if missing:
         log.warning(
             "dropped months out of reach",

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from datetime import date
 
+import structlog
 from django.db import transaction
 
 from billing.models import SealedMonth
-from billing.sealed_months import folder, load
+from billing.sealed_months import folder, load, object_storage
 from billing.sealed_months.errors import SealError
 from billing.sealed_months.rows_sql import KINDS
 from billing.sealed_months.verify import disposable_digests
 from portal.core.locks import Work, alone
+
+log = structlog.get_logger(__name__)
 
 
 def unseal_month(*, month: date) -> dict[str, int]:
@@ -31,9 +34,18 @@ def unseal_month(*, month: date) -> dict[str, int]:
                 digests = disposable_digests(row)
                 loaded = load.load(row)
                 row.delete()
-            elif folder.exists(month):
+            elif is_left(month):
                 digests = disposable_digests()
             else:
                 raise SealError("not-sealed", month=f"{month:%Y-%m}")
+        try:
+            object_storage.remove(month, digests)
+        except SealError as error:
+            log.warning("objects of an unsealed month left", month=f"{month:%Y-%m}", reason=str(error))
         folder.remove(month, digests)
         return loaded
+
+
+def is_left(month: date) -> bool:
+    """Whether there are files of a month that is not sealed here."""
+    return folder.exists(month) or bool(object_storage.disposable(month, disposable_digests()))

@@ -9,7 +9,8 @@ from django.conf import settings
 
 from billing.models import SealedFile, SealedMonth
 from billing.proof.checks import Check
-from billing.sealed_months.folder import sha256
+from billing.sealed_months import folder, object_storage
+from billing.sealed_months.errors import SealError
 from portal.core.audit.models import AuditEntry
 
 NAME = "files of sealed months are as they were sealed"
@@ -52,25 +53,37 @@ def files_of(row: SealedMonth) -> list[SealedFile]:
 
 
 def _broken() -> Iterator[str]:
-    files = SealedFile.objects.select_related("month").order_by("month__month", "tenant", "kind")
-    directory: Path | None = settings.CLUSTERTAB_SEALED_MONTHS
-    if directory is not None:
-        yield from damages(directory, files.iterator())
-    elif months := SealedMonth.objects.count():
-        yield f"SEALED_MONTHS_DIRECTORY is not set: the files of {months:,} sealed months are not looked at"
+    months = SealedMonth.objects.order_by("month")
+    if settings.CLUSTERTAB_SEALED_MONTHS is not None:
+        try:
+            for row in months:  # at once: no cursor is open while a store is asked
+                yield from lasting_damages(files_of(row))
+        except SealError as error:
+            yield f"{error}"
+    elif count := months.count():
+        yield f"SEALED_MONTHS_DIRECTORY is not set: the files of {count:,} sealed months are not looked at"
+
+
+def lasting_damages(files: Iterable[SealedFile], *, mend: bool = False) -> Iterator[str]:
+    """What is wrong with each file where it lasts: in the bucket, or in the directory if no bucket is set.
+
+    To `mend` is to send what the bucket lacks anew. Raises SealError where the store is away.
+    """
+    if object_storage.is_set():
+        yield from object_storage.damages(files, mend=mend)
+    else:
+        directory = folder.directory()
+        yield from filter(None, (folder.damage(directory, file) for file in files))
 
 
 def damages(directory: Path, files: Iterable[SealedFile]) -> Iterator[str]:
-    """What is wrong with each file that is missing, cut, or other than it was."""
+    """What is wrong with each file that is to be read, here and, where a bucket is set, there.
+
+    What the directory lacks or has otherwise is fetched first. Raises SealError where that cannot be done.
+    """
     for file in files:
-        try:
-            size, digest = (directory / file.path).stat().st_size, sha256(directory / file.path)
-        except FileNotFoundError:
-            yield f"{file.path} is missing"
-        except OSError as error:
-            yield f"{file.path} cannot be read: {error.strerror}"
-        else:
-            if size != file.bytes:
-                yield f"{file.path} has {size:,} of {file.bytes:,} bytes"
-            elif digest != file.sha256:
-                yield f"{file.path} was changed: its SHA-256 is another one"
+        damage = folder.damage(directory, file)
+        if damage is not None and object_storage.is_set():
+            damage = object_storage.fetch(directory, file)
+        if damage is not None:
+            yield damage

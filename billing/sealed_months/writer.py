@@ -19,7 +19,17 @@ from billing.proof import records
 from billing.proof.sums import seconds_text
 from billing.sealed_months import folder, parquet, readiness
 from billing.sealed_months.errors import SealError
-from billing.sealed_months.rows_sql import ALLOCATED, KINDS, NAME_COLUMNS, NAMES, NUMBER_USERS, RATED, Kind
+from billing.sealed_months.rows_sql import (
+    ALLOCATED_SUMS,
+    KINDS,
+    NAME_COLUMNS,
+    NAMES,
+    NUMBER_USERS,
+    RATED,
+    RATED_SUMS,
+    RECORDS,
+    Kind,
+)
 
 Sums = list[list[str]]
 
@@ -45,9 +55,9 @@ class MonthWriter:
         for kind in KINDS:
             for tenant, rows in copied_rows(self.cursor, kind, self._values()):
                 file = self._file(kind.name, tenant, rows, kind.filed)
-                if kind.name == "records":
+                if kind is RECORDS:
                     self._compare_records(file, proved)
-                elif kind.name == "rated":
+                elif kind is RATED:
                     file.sums = self._rated(file, ledger.pop(tenant or 0, set()))
                 yield file
         for tenant in ledger:
@@ -88,7 +98,7 @@ class MonthWriter:
 
     def _rated(self, file: SealedFile, ledger: set[tuple[str | None, ...]]) -> Sums:
         """By resource and verdict, once the sums of the file are the ledger's, digit for digit."""
-        rows = self.program.sums(self._path(file), RATED)
+        rows = self.program.sums(self._path(file), RATED_SUMS)
         if {tuple(row) for row in rows} != ledger:
             raise self._differs(file)
         sums: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
@@ -99,7 +109,7 @@ class MonthWriter:
     def _compare_records(self, file: SealedFile, proved: records.Held) -> None:
         """What they allocated, by cluster and resource, is what the month's proof has."""
         sums: dict[tuple[int, str], Fraction] = defaultdict(Fraction)
-        for cluster, resource, den, units in self.program.sums(self._path(file), ALLOCATED):
+        for cluster, resource, den, units in self.program.sums(self._path(file), ALLOCATED_SUMS):
             sums[int(cluster or 0), str(resource)] += Fraction(f"{units}/{den}")
         for (_, number, name, part), value in proved.items():
             if part == "allocated":

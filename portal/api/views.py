@@ -297,6 +297,15 @@ class Endpoint(APIView):
 class TenantEndpoint(Endpoint):
     """An address that reads one tenant's objects: the key's, or that which an operator names."""
 
+    in_files: ClassVar[bool] = False  # its rows may stand in files, which are read in a tenant's scope alone
+
+    @contextmanager
+    def database(self) -> Iterator[None]:
+        with super().database():
+            named = self.tenant if self.in_files and self.client.tenant is None else None
+            with tenant_scope(named) if named is not None else nullcontext():
+                yield
+
     @property
     def tenant(self) -> Tenant | None:
         """The key's tenant; of an operator's key the one that `tenant` names, or None for all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -22,7 +22,9 @@ class Page(Generic[M]):
     is_first: bool  # it begins at the top
 
 
-def page(rows: QuerySet[M], *order: str, after: str, size: int) -> Page[M]:
+def page(
+    rows: QuerySet[M], *order: str, after: str, size: int, fetch: Callable[[QuerySet[M]], list[M]] = list
+) -> Page[M]:
     """The rows behind the cursor `after`, ordered as by `order_by`. One query.
 
     The fields are the model's own, none is null, and together they are unique. A text that is no cursor begins at the
@@ -31,7 +33,7 @@ def page(rows: QuerySet[M], *order: str, after: str, size: int) -> Page[M]:
     values = _values(rows.model, order, after)
     if values is not None:
         rows = rows.filter(behind(order, values))
-    page_rows = list(rows.order_by(*order)[: size + 1])
+    page_rows = fetch(rows.order_by(*order)[: size + 1])
     more = _cursor(page_rows[size - 1], order) if len(page_rows) > size else ""
     return Page(page_rows[:size], more, is_first=values is None)
 

@@ -58,6 +58,10 @@ _CHANGE = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"
 log = structlog.get_logger("portal.replica")
 
 
+class PrimaryNeededError(Exception):
+    """What is read needs working tables, which a replica cannot have: within `read` the primary answers."""
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """The replica when it was looked at."""
@@ -181,7 +185,7 @@ def read(work: Callable[[], T], *, person: int) -> T:
     try:
         with _in_place_of_primary():
             return work()
-    except Http404:
+    except (Http404, PrimaryNeededError):
         pass
     except UNANSWERED as error:
         if isinstance(error.__cause__, QueryCanceled):  # it takes too long, and would there

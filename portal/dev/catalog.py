@@ -118,7 +118,8 @@ def is_for_operators(path: str) -> bool:
     if path.startswith("templates/"):
         return path.removeprefix("templates/").startswith(OPERATORS_TEMPLATES)
     short = path.removeprefix("portal/web/")
-    return short.startswith(OPERATORS_CODE) if short != path else path.startswith(OPERATORS_CODE)
+    names = tuple(name for name in OPERATORS_CODE if ("/" in name) == (short == path))
+    return short.startswith(names)
 
 
 def sources() -> Iterator[Path]:

@@ -70,8 +70,18 @@ def configure(*, level: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler, *(other for other in root.handlers if type(other) is not type(handler))]
     root.setLevel(level)
-    # Stripe's library would write whole answers at DEBUG, with what lets their reader confirm a payment.
-    for chatty in ("httpx", "httpcore", "asyncio", "celery.redirected", "kombu", "amqp", "stripe"):
+    # At DEBUG Stripe's library would write whole answers, with what lets their reader confirm a payment, and Amazon's
+    # the session of its requests.
+    for chatty in (
+        "httpx",
+        "httpcore",
+        "asyncio",
+        "celery.redirected",
+        "kombu",
+        "amqp",
+        "stripe",
+        "botocore",
+    ):
         logging.getLogger(chatty).setLevel("WARNING")
     logging.getLogger("django.server").propagate = True
 

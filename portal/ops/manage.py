@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from portal import env
+from portal.env_variables import SettingError
 from portal.instance import full_disk
 from portal.ops import connectivity
 from portal.ops.connectivity import UnreachableError
@@ -32,7 +33,7 @@ def main(arguments: list[str], *, embedded: bool = False) -> int:
         if arguments[0] not in WITHOUT_SCHEMA:
             prepare(env.home_of(), embedded=embedded)
         return run(arguments)
-    except (UnreachableError, env.SettingError) as error:
+    except (UnreachableError, SettingError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except KeyboardInterrupt:

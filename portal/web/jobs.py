@@ -23,7 +23,6 @@ from billing.queries.jobs import Choices, Job, JobFilter, Piece
 from billing.rules.formatting import localized
 from billing.rules.period import midnight
 from billing.service_credits import listing
-from clusters import absent_records
 from clusters.absent_records import RowsInFilesError
 from portal.core.tenants.access import Action, Right
 from portal.core.tenants.models import Membership, User
@@ -75,7 +74,7 @@ def jobs(request: TenantRequest) -> HttpResponse:
     query = request.GET
     selection = _selection(request)
     filters, order, columns = selection.filters, selection.order, read_columns(query)
-    jobs_in_files.refuse_absent(filters)
+    jobs_in_files.show(filters)
     bounded = filters.period is not None or filters.ran is not None
     rows, more = job_lists.listed(request.tenant, filters, order, after=query.get("before", ""))
     is_first = not query.get("before")
@@ -106,7 +105,7 @@ def jobs(request: TenantRequest) -> HttpResponse:
             if value
         ],
         "is_first": is_first,
-        "in_files": "" if bounded else jobs_in_files.absent_months(selection.choices.periods),
+        "in_files": "" if bounded else jobs_in_files.absent_months(),
         "totals": totals,
         "too_many": job_lists.MOST_ADDED if query.get("totals") and is_first and totals is None else 0,
         "totals_address": _address(query, totals="1"),
@@ -124,24 +123,25 @@ def jobs_csv(request: TenantRequest) -> HttpResponseBase:
     _refuse_absent(selection)
     return ScopedStream(
         request.tenant,
-        _while_whole(selection, job_lists.as_csv(request.tenant, selection.filters)),
+        _shown(selection, job_lists.as_csv(request.tenant, selection.filters)),
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{request.tenant.slug}-jobs.csv"'},
     )
 
 
-def _while_whole(selection: Selection, pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _shown(selection: Selection, pieces: Iterable[bytes]) -> Iterator[bytes]:
     """In the transaction of the stream: to its end a month that is not dropped now stays so."""
     _refuse_absent(selection)
+    jobs_in_files.show(selection.filters, most=None)
     yield from pieces
 
 
 def _refuse_absent(selection: Selection) -> None:
     """A file has no room for a sentence: of all jobs none is made without some of them."""
     filters = selection.filters
-    jobs_in_files.refuse_absent(filters)
+    jobs_in_files.refuse_unreadable(filters)
     bounded = filters.period is not None or filters.ran is not None
-    if not bounded and (months := jobs_in_files.absent_months(selection.choices.periods)):
+    if not bounded and (months := jobs_in_files.absent_months()):
         raise RowsInFilesError("rows-in-files", months=months)
 
 
@@ -212,10 +212,10 @@ def _address(query: QueryDict, **changed: str) -> str:
 @tenant_page(Action.READ, area="jobs")
 def job(request: TenantRequest, record: int) -> HttpResponse:
     try:
-        rated_job, pieces = reading.job(request.tenant, record)
+        view = jobs_in_files.load_job(request.tenant, record)
     except RatedJob.DoesNotExist as missing:
-        absent_records.refuse_record(record)
         raise Http404("no such job") from missing
+    rated_job, pieces = view.job, view.pieces
     job_life = life(record)
     page = {
         "stages": shown.stages(job_life) if job_life else [],
@@ -223,8 +223,13 @@ def job(request: TenantRequest, record: int) -> HttpResponse:
         "strip": shown.strip(job_life, request.zone) if job_life else [],
         "strip_summary": shown.strip_summary(job_life) if job_life and job_life.stretches else "",
         "job": rated_job,
+        "is_measured": view.is_measured,
+        "parts_in_files": jobs_in_files.absent_months_of_parts(view),
         "whole": _whole(request, rated_job.row),
-        "facts": {**_facts(rated_job.row, request.zone), **_measured(job_life)},
+        "facts": {
+            **_facts(rated_job.row, request.zone),
+            **(_measured(job_life) if view.is_measured else {}),
+        },
         "pieces": pieces,
         "credits": [(row, amount_of(row)) for row in listing.of_run(request.tenant, record)],
         "acts": job_acts.addresses(request.tenant.slug, rated_job.row)

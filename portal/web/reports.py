@@ -13,10 +13,13 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from billing.reports.efficiency import PODS, TOP_JOBS
+from billing.reports import cluster_efficiency
+from billing.reports.cluster_efficiency import ClusterEfficiency
+from billing.reports.efficiency_snapshots import TOP_JOBS, Figures, Waiting
 from billing.reports.reporting import of_cluster
 from billing.reports.shapes import By, Report
 from billing.reports.table import as_csv
+from billing.reports.waste import Kind
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 from portal.web import reporting, waste
@@ -27,6 +30,10 @@ from portal.web.page_frame import PageFrame
 UTC_ZONE = ZoneInfo("UTC")
 LONGEST = 400  # days that a page reports at once
 PODS_IN_CSV = 10_000
+AGAIN = "every 2s"
+"""How often a page that waits for a worker asks whether it is done."""
+LATER = "every 60s"
+"""The same where its figures were not requested, as many others were lately."""
 NAMES = {
     By.TENANT: gettext_noop("Tenant"),
     By.PROJECT: gettext_noop("Project"),
@@ -78,17 +85,21 @@ class Selection:
 @operator_page("reports")
 def reports(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     selection, clusters, cluster = selection_of_operator(request)
+    loaded = load_of_cluster(cluster, selection, by=selection.by) if cluster else None
+    figures = loaded if isinstance(loaded, ClusterEfficiency) else None
     page = report_page(
         selection,
         offered=tuple(By),
-        make=(lambda: _cluster_report(selection, cluster, PODS)) if cluster else None,
-        more=(lambda report: _of_capacity(report, selection, cluster)) if cluster else None,
+        make=(lambda: figures.report(selection.by, top_jobs=bool(selection.top_jobs))) if figures else None,
+        more=(lambda report: _of_capacity(report, selection, figures)) if figures else None,
         address=reverse("operator_reports"),
         csv=reverse("operator_reports_csv"),
         cluster=tuple(Option(value=one.name, label=one.name, selected=one == cluster) for one in clusters),
     )
     page["month"] = f"{selection.today.replace(day=1) - timedelta(days=1):%Y-%m}"
-    return answer(request, frame, page, whole="operator/reports.html")
+    if cluster is None:
+        return answer(request, frame, page, whole="operator/reports.html")
+    return answer_as_of(request, frame, page, selection, loaded, whole="operator/reports.html")
 
 
 @operator_page("reports")
@@ -97,8 +108,31 @@ def reports_csv(request: HttpRequest, frame: PageFrame) -> HttpResponse:
     selection, _clusters, cluster = selection_of_operator(request)
     if cluster is None or selection.error:
         raise Http404(selection.error or "no cluster yet")
-    return csv_answer(
-        _cluster_report(selection, cluster, PODS_IN_CSV), f"{cluster.name}-{selection.by.value}", selection
+    report = of_cluster(
+        cluster,
+        since=selection.since,
+        until=selection.until,
+        by=selection.by,
+        limit=PODS_IN_CSV,
+        top_jobs=selection.top_jobs,
+    )
+    return csv_answer(report, f"{cluster.name}-{selection.by.value}", selection)
+
+
+def load_of_cluster(
+    cluster: Cluster, selection: Selection, *, by: By | None = None, kind: Kind | None = None
+) -> ClusterEfficiency | Waiting | None:
+    """None where the days are none."""
+    if selection.error:
+        return None
+    return cluster_efficiency.load(
+        cluster,
+        since=selection.since,
+        until=selection.until,
+        moment=datetime.now(UTC),
+        by=by,
+        top_jobs=bool(selection.top_jobs),
+        kind=kind,
     )
 
 
@@ -141,17 +175,6 @@ def _day(typed: str, otherwise: date) -> date | None:
     return day if 1970 < day.year < 9000 else None
 
 
-def _cluster_report(selection: Selection, cluster: Cluster, limit: int) -> Report:
-    return of_cluster(
-        cluster,
-        since=selection.since,
-        until=selection.until,
-        by=selection.by,
-        limit=limit,
-        top_jobs=selection.top_jobs,
-    )
-
-
 def report_page(
     selection: Selection,
     *,
@@ -188,9 +211,10 @@ def report_page(
     }
 
 
-def _of_capacity(report: Report, selection: Selection, cluster: Cluster) -> dict[str, object]:
+def _of_capacity(report: Report, selection: Selection, figures: ClusterEfficiency) -> dict[str, object]:
     """What is shown of a cluster alone: where its capacity went, what was not used, and the margin."""
-    unused, use = waste.of_cluster(cluster, report.capacity, since=report.since, until=report.until)
+    cluster, unused = figures.cluster, figures.waste()
+    use = figures.use(unused)
     tiles, no_margin = reporting.margin_of(report, cluster)
     query = selection.query(cluster=cluster.name)
     return {
@@ -231,6 +255,38 @@ def _choices(selection: Selection, address: str, cluster: str) -> list[tuple[str
         )
         for label, (first, last) in periods.items()
     ]
+
+
+def answer_as_of(
+    request: HttpRequest,
+    frame: PageFrame,
+    page: dict[str, object],
+    selection: Selection,
+    figures: Figures | Waiting | None,
+    *,
+    whole: str,
+) -> HttpResponse:
+    """The page, which asks whether its figures are there while a worker computes them, and then loads again.
+
+    `figures` are None where the days are none.
+    """
+    again, as_of = "", None
+    if isinstance(figures, Waiting):
+        again = AGAIN if figures.is_requested else LATER
+    elif figures is not None:
+        again, as_of = AGAIN if figures.is_pending else "", figures.as_of if figures.is_kept else None
+    page |= {
+        "is_computed": not isinstance(figures, Waiting),
+        "as_of": as_of,
+        "zone": selection.zone,
+        "here": request.get_full_path(),
+        "again": again,
+        "later": again == LATER,
+    }
+    response = answer(request, frame, page, whole=whole, part="tenant/_as_of.html")
+    if not again:
+        response["HX-Refresh"] = "true"  # heeded by the question alone
+    return response
 
 
 def csv_answer(report: Report, name: str, selection: Selection) -> HttpResponse:

@@ -101,8 +101,9 @@ def _drop(row: MonthRow) -> Confirmation | None:
             "back them up on another machine."
         ),
         _(
-            "Invoices, documents, totals and charts stay. The page of a job, CSV files and evidence of this month say "
-            "that its rows are in files, until they are loaded back. A late record loads the whole month back."
+            "Invoices, documents, totals and charts stay. Tenants' pages of jobs, CSV files and evidence of this month "
+            "are read from the files. Efficiency, reports and what changed say that its rows are in files, until they "
+            "are loaded back. A late record loads the whole month back."
         ),
     ]
     question = _("Drop the rows of {month}?")

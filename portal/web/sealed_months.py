@@ -146,7 +146,10 @@ def _row(row: MonthRow, waiting: dict[date, SealRun]) -> dict[str, object]:
 
 
 def _in_files(row: MonthRow) -> list[str]:
-    return [_("Its rows are in these files alone: keep them.")] if row.dropped_at else []
+    if not row.dropped_at:
+        return []
+    rows = [_("Its rows are in these files alone: keep them.")]
+    return [*rows, _("Late records of it are in the database, as they are now.")] if row.has_late else rows
 
 
 def _progress(waiting: list[SealRun]) -> str:

@@ -42,6 +42,7 @@ class SearchPage:
     text: str
     groups: Sequence[Group]
     hint: str  # what can be searched for
+    not_searched: str  # months of which jobs were not
 
 
 @tenant_page(Action.READ, area="search")
@@ -71,7 +72,8 @@ def _answered(
     request: HttpRequest, frame: PageFrame, text: str, hits: Hits, hint: str, *, named: bool
 ) -> HttpResponse:
     """The page, or the one thing that has this very number. `named`: each hit says whose it is."""
-    if hits.count == 1 and (href := _exact(hits, text)):
+    may_have_older = hits.jobs and hits.not_searched
+    if hits.count == 1 and not may_have_older and (href := _exact(hits, text)):
         return redirect(href)
     groups = (
         _group(_("Jobs"), (_job(hit, named) for hit in hits.jobs)),
@@ -82,7 +84,7 @@ def _answered(
         _group(_("People"), (hit for person in hits.people for hit in _person(person))),
         _group(_("Bank transfers"), map(_transfer, hits.transfers)),
     )
-    page = SearchPage(text, [group for group in groups if group.hits], hint)
+    page = SearchPage(text, [group for group in groups if group.hits], hint, hits.not_searched)
     return answer(request, frame, page, whole="search.html")
 
 

@@ -13,12 +13,11 @@ from django.utils.translation import gettext_noop
 from billing.models import LineKind
 from billing.queries.cost_explorer import Days, filter_choices
 from billing.queries.jobs import EMPTY
-from billing.queries.spend_change import OtherCharge, Part, PartKind, SpendChange, explain_change
+from billing.queries.spend_change import OtherCharge, Part, PartKind, SpendChange, explain_with_runs
 from billing.queries.usage_series import Grouping, TooManyRowsError
 from billing.rules.meters import plural
 from billing.rules.money import Money
 from portal.core.tenants.access import Action
-from portal.core.tenants.scope import acting_scope
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.cost_explorer import TOO_MANY, signed, signed_percent
@@ -57,13 +56,13 @@ Jobs = Callable[[Days, tuple[str, ...]], str]
 def spend_change(request: TenantRequest) -> HttpResponse:
     selection = CostSelection.of(request.GET, today=request.today, by=(Grouping.USER, Grouping.GPU_MODEL))
     slug = request.tenant.slug
-    changes, error = [], selection.error
+    changes: list[SpendChange] = []
+    uncounted, error = "", selection.error
     if not error:
         try:
-            with acting_scope(request.tenant):  # terms of open periods follow from plans
-                changes = explain_change(
-                    request.tenant, selection.cost_query, others=Action.READ_INVOICES in request.may
-                )
+            changes, uncounted = explain_with_runs(
+                request.tenant, selection.cost_query, others=Action.READ_INVOICES in request.may
+            )
         except TooManyRowsError:
             error = _(TOO_MANY)
     projects = dict(request.tenant.projects.values_list("name", "pk"))
@@ -81,6 +80,7 @@ def spend_change(request: TenantRequest) -> HttpResponse:
         "range": days_text(selection.later),
         "earlier_range": days_text(selection.earlier),
         "changes": [_change(selection, change, jobs) for change in changes],
+        "uncounted": uncounted if changes else "",
         "by_total": any(change.by_total for change in changes),
         "usage_alone": Action.READ_INVOICES not in request.may or bool(selection.filters),
     }

@@ -9,14 +9,10 @@ from fractions import Fraction
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from billing.reports import capacity_use
-from billing.reports import waste as reading
 from billing.reports.capacity_use import OF_ALLOCATED, CapacityUse, Part
-from billing.reports.efficiency import JOBS
-from billing.reports.shapes import Capacity, Report
+from billing.reports.shapes import Report
 from billing.reports.waste import Finding, Kind, Waste
 from billing.rules.money import Money
-from clusters.models import Cluster
 from portal.web import format as say
 
 TITLES = {
@@ -156,14 +152,3 @@ def capacity_note(use: CapacityUse) -> str:
             models=models
         )
     return ""
-
-
-def of_cluster(
-    cluster: Cluster, capacity: Capacity | None, *, since: int, until: int, kind: Kind | None = None
-) -> tuple[Waste, CapacityUse | None]:
-    """Over the part of the period in which capacity is known; without capacity as far as the cluster is read."""
-    if capacity is None:
-        until = reading.end_of_use(until, cluster.complete_through, since)
-        return reading.of_cluster(cluster, since=since, until=until, kind=kind, jobs=JOBS), None
-    waste = reading.of_cluster(cluster, since=capacity.since, until=capacity.until, kind=kind, jobs=JOBS)
-    return capacity_use.with_waiting(cluster, capacity, waste), capacity_use.of_capacity(capacity, waste)

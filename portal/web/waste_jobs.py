@@ -10,17 +10,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from billing.reports.capacity import capacity_of
-from billing.reports.efficiency import JOBS
+from billing.reports.cluster_efficiency import ClusterEfficiency
 from billing.reports.naming import run_names
 from billing.reports.waste import Finding, Kind, Waste
 from billing.rules.money import Money
-from clusters import usage_reports
-from clusters.models import Cluster
 from portal.web import waste as shown
-from portal.web.access_decorators import answer, operator_page
+from portal.web.access_decorators import operator_page
 from portal.web.page_frame import PageFrame
-from portal.web.reports import Selection, selection_of_operator
+from portal.web.reports import Selection, answer_as_of, load_of_cluster, selection_of_operator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +37,14 @@ def operator_waste(request: HttpRequest, frame: PageFrame, finding: str) -> Http
     chosen, (selection, _clusters, cluster) = read_kind(finding), selection_of_operator(request)
     if cluster is None or selection.error:
         raise Http404(selection.error or "no cluster yet")
-    waste, jobs = _of_cluster(cluster, selection, chosen)
-    page = finding_page(chosen, selection, waste, jobs)
+    loaded = load_of_cluster(cluster, selection, kind=chosen)
+    figures = loaded if isinstance(loaded, ClusterEfficiency) else None
+    waste = figures.waste(chosen) if figures else Waste(selection.since, selection.until, [], {}, {})
+    waited = _waiting_rows(figures) if figures and chosen is Kind.WAITED else None
+    page = finding_page(chosen, selection, waste, job_rows(waste, own="") if waited is None else waited)
     page["cluster"] = cluster.name
     page["back"] = reverse("operator_reports") + selection.query(cluster=cluster.name)
-    return answer(request, frame, page, whole="tenant/waste.html")
+    return answer_as_of(request, frame, page, selection, loaded, whole="tenant/waste.html")
 
 
 def read_kind(text: str) -> Kind:
@@ -54,22 +54,10 @@ def read_kind(text: str) -> Kind:
         raise Http404("no such finding") from unknown
 
 
-def _of_cluster(cluster: Cluster, selection: Selection, kind: Kind) -> tuple[Waste, list[WasteJob]]:
-    capacity = capacity_of(cluster, since=selection.since, until=selection.until)
-    waste, _use = shown.of_cluster(cluster, capacity, since=selection.since, until=selection.until, kind=kind)
-    if kind is not Kind.WAITED:
-        return waste, job_rows(waste, own="")
-    if capacity is None:
-        return waste, []
-    _count, waiting = usage_reports.waiting_jobs(
-        cluster,
-        models=[of.gpu_model for of in capacity.models if of.waited],
-        since=capacity.since,
-        until=capacity.until,
-        most=JOBS,
-    )
+def _waiting_rows(figures: ClusterEfficiency) -> list[WasteJob]:
+    _count, waiting = figures.waiting
     slugs = run_names([job.record for job in waiting], own="")
-    return waste, [
+    return [
         WasteJob(
             number=job.job_id or str(job.record),
             url=_url(slugs[job.record].slug, job.record),

@@ -4,6 +4,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cache
 from string import Formatter
 
 import pytest
@@ -75,8 +76,17 @@ def literals(node: ast.expr, scope: ast.AST, sentences: Mapping[str, str]) -> se
     return set()
 
 
-def made() -> Iterator[tuple[str, str, Mapping[str, str], set[str | None]]]:
-    """Where, code, table of sentences, and names of the values that it is made with (None: any)."""
+Made = tuple[str, str, Mapping[str, str], set[str | None]]
+"""Where, code, table of sentences, and names of the values that it is made with (None: any)."""
+
+
+@cache
+def made() -> list[Made]:
+    """All of the product's: to read its sources takes seconds."""
+    return list(_made())
+
+
+def _made() -> Iterator[Made]:
     classes = coded_errors()
     for path in python_files(*PRODUCT):
         tree = ast.parse(path.read_text())
@@ -98,7 +108,7 @@ def made() -> Iterator[tuple[str, str, Mapping[str, str], set[str | None]]]:
 
 
 def test_every_code_has_a_sentence_with_no_other_values_than_it_is_raised_with() -> None:
-    calls = list(made())
+    calls = made()
     assert len({code for _, code, _, _ in calls}) > 120
     for where, code, sentences, names in calls:
         if code not in sentences:

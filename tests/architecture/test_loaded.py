@@ -30,6 +30,7 @@ HEAVY = {
         "stdnum",
         "babel",
         "stripe",
+        "botocore",
         "typst",
         "httpx",
     ),
@@ -53,7 +54,7 @@ import requests, yaml  # they can be had afterwards
 print(*loaded)
 """
 UNASKED = {
-    *("celery", "kombu", "click", "requests", "urllib3", "yaml", "stripe", "lxml", "typst"),
+    *("celery", "kombu", "click", "requests", "urllib3", "yaml", "stripe", "lxml", "typst", "botocore"),
     *("drf_spectacular.generators", "portal.api.openapi", "billing.tasks"),
     "billing.migrations.0001_initial",
 }

@@ -9,6 +9,7 @@ import pytest
 
 from portal import env
 from portal.env import ROOT
+from portal.env_variables import SettingError
 from tests.architecture.sources import nodes
 
 DOCUMENTED = set(
@@ -38,17 +39,21 @@ def test_every_documented_setting_is_read() -> None:
 
 
 def test_a_value_that_cannot_be_meant_is_refused_in_a_sentence() -> None:
-    with pytest.raises(env.SettingError, match="HTTPS is 'perhaps'; say yes or no"):
+    with pytest.raises(SettingError, match="HTTPS is 'perhaps'; say yes or no"):
         env.read({"HTTPS": "perhaps"})
-    with pytest.raises(env.SettingError, match="DATABASE_POOL is 'many'; a whole number"):
+    with pytest.raises(SettingError, match="DATABASE_POOL is 'many'; a whole number"):
         env.read({"DATABASE_POOL": "many"})
-    with pytest.raises(env.SettingError, match="DATABASE_URL must look like"):
+    with pytest.raises(SettingError, match="DATABASE_URL must look like"):
         env.database("mysql://db/clustertab", pool=0)
-    with pytest.raises(env.SettingError, match="DATABASE_REPLICA_URL must look like"):
+    with pytest.raises(SettingError, match="DATABASE_REPLICA_URL must look like"):
         env.replica("mysql://db/clustertab", pool=0)
-    with pytest.raises(env.SettingError, match="DATABASE_REPLICA_MAX_LAG is '1'; at least 3 seconds"):
+    with pytest.raises(SettingError, match="DATABASE_REPLICA_MAX_LAG is '1'; at least 3 seconds"):
         env.read({"DATABASE_REPLICA_MAX_LAG": "1"})
-    with pytest.raises(env.SettingError, match="EMAIL_URL must be"):
+    with pytest.raises(SettingError, match="SEALED_MONTHS_BUCKET is 'months'; write it like s3://"):
+        env.read({"SEALED_MONTHS_BUCKET": "months", "SEALED_MONTHS_DIRECTORY": "months"})
+    with pytest.raises(SettingError, match="SEALED_MONTHS_BUCKET needs SEALED_MONTHS_DIRECTORY"):
+        env.read({"SEALED_MONTHS_BUCKET": "s3://tab/months"})
+    with pytest.raises(SettingError, match="EMAIL_URL must be"):
         env.email("pigeon://loft")
 
 

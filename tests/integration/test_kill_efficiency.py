@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from datetime import UTC, datetime
@@ -75,4 +76,4 @@ def requested(snapshot: int) -> str:
     with transaction.atomic():
         EfficiencySnapshot.objects.filter(pk=snapshot).update(requested_at=datetime.now(UTC))
         message = outbox.add("billing.tasks.refresh_efficiency", snapshot_id=snapshot)
-    return f'{{"message_id": {message.pk}}}'
+    return json.dumps({"message_id": message.pk, "task": message.task})

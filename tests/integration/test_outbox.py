@@ -7,10 +7,11 @@ from datetime import timedelta
 
 import psycopg
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.db.transaction import TransactionManagementError
 
+from portal import queues
 from portal.core.outbox import outbox
 from portal.core.outbox.models import OutboxMessage
 from tests.integration import effects as effect
@@ -140,3 +141,44 @@ def test_of_two_dispatchers_one_does_nothing(
         other.rollback()
 
     assert outbox.dispatch(lambda *_: None) == 1
+
+
+@pytest.mark.parametrize("says_task", [True, False])
+def test_an_effect_that_needs_one_sight_sees_nothing_that_others_commit_meanwhile(
+    transactional_db: None,
+    database_url: str,
+    effects: Marks,
+    monkeypatch: pytest.MonkeyPatch,
+    says_task: bool,
+) -> None:
+    """What a dispatcher of 1.0.0 has sent does not say what its message asks for."""
+    task = "tests.integration.effects.count_twice"
+    with transaction.atomic():
+        messages = [outbox.add(task, database_url=database_url) for _ in range(2)]
+    assert outbox.consume(messages[0].pk, task if says_task else "")
+    assert "0, then 1" in effects()
+    monkeypatch.setattr(queues, "IN_ONE_SIGHT", {task})
+    assert outbox.consume(messages[1].pk, task if says_task else "")
+    assert "3, then 3" in effects()
+
+
+def test_a_message_of_another_release_whose_task_is_not_here_says_so_and_comes_again(effects: Marks) -> None:
+    message = OutboxMessage.objects.create(task="billing.tasks.of_a_newer_release")
+    assert not outbox.consume(message.pk, message.task)
+    message.refresh_from_db()
+    assert (message.attempts, "of_a_newer_release" in message.last_error) == (1, True)
+
+
+def test_nobody_waits_for_a_message_that_a_worker_does_for_long(
+    transactional_db: None, database_url: str, effects: Marks
+) -> None:
+    task = "tests.integration.effects.record"
+    with transaction.atomic():
+        long, other = (outbox.add(task, mark=mark) for mark in ("long", "other"))
+    sent: list[int] = []
+    with psycopg.connect(database_url) as worker:
+        worker.execute("SELECT FROM outbox_outboxmessage WHERE id = %s FOR UPDATE", [long.pk])
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '2s'")
+            assert outbox.dispatch(lambda pk, _task: sent.append(pk)) == 1
+    assert sent == [other.pk]

@@ -19,11 +19,14 @@ import pytest
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.test import Client
 
+from billing.models import RatedJob
+from billing.sealed_months import drop
+from clusters.models import Cluster
 from portal import env as environment
 from portal.api import keys
 from portal.core import replica
 from portal.core.audit.actor import NamingCursor
-from portal.core.tenants.models import OperatorRole, Role, User
+from portal.core.tenants.models import OperatorRole, Role, Tenant, User
 from portal.dev.embedded.host import account, unprivileged
 from portal.dev.embedded.postgres import binaries
 from portal.ops import backups
@@ -31,6 +34,8 @@ from tests import builders, peers
 from tests.collecting import a_scenario
 from tests.hostile.test_filters_removed import a_house_that_pays, walk
 from tests.integration.test_recovery_to_a_moment import Archiving, served_by
+from tests.sealed_march import MARCH, NOW, enter_march, sealed
+from tests.stories import close
 from tests.web.house import a_house, signed_in
 from tests.web.test_paid_on_a_page import INVOICE, clicks_pay, comes_back, pays, shown
 
@@ -242,6 +247,23 @@ def test_what_is_not_there_yet_is_looked_for_on_the_primary(standby: Standby) ->
     builders.a_tenant("new-lab")
     assert "new-lab" in comes_from_replica(signed_in(house.op), "/operator/tenants/new-lab/")[0]
     standby.resume()
+
+
+def test_a_job_that_stands_in_files_alone_is_read_by_the_primary_and_the_replica_goes_on(
+    standby: Standby, settings: Any, tmp_path: Path
+) -> None:
+    settings.CLUSTERTAB_SEALED_MONTHS = tmp_path / "sealed"
+    enter_march()
+    builders.ingest(Cluster.objects.get(), as_of="2026-05-02")
+    close("2026-04", on="2026-05-03")
+    record = RatedJob.objects.get(job_id="1").record_id
+    sealed()
+    drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
+    ann = signed_in(builders.a_person("ann@vision.example", Tenant.objects.get(slug="vision-lab")))
+    replayed()
+    for path in (f"jobs/{record}/", "jobs/?period=2026-03-01", "jobs/csv?period=2026-03-01"):
+        assert "train" in comes_from_replica(ann, f"/t/vision-lab/{path}")[0]
+    assert comes_from_replica(ann, "/t/vision-lab/jobs/")[1]
 
 
 def test_a_replica_that_is_late_or_away_is_not_read_and_a_metric_says_so(

@@ -10,7 +10,7 @@ from billing.models import GatewayAccount
 from billing.payments import gateway_access
 from portal import env
 from portal.dev.stripe_sandbox.keys import PORTAL_RIGHTS
-from portal.env import SettingError
+from portal.env_variables import SettingError
 from tests.collecting import Scenario, a_scenario
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -16,10 +16,12 @@ from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
 from tests.builders import at
 from tests.collecting import a_scenario
+from tests.tiers import strides
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.mark.swept
 def test_case_052_what_is_below_the_smallest_charge_waits_and_nobody_is_dunned_for_it(settings: Any) -> None:
     """Of 4.00 a credit note leaves 0.48: for sixty days Stripe is asked for none of it, and nothing is said."""
     settings.CLUSTERTAB_SENDS_MAIL = True
@@ -30,8 +32,8 @@ def test_case_052_what_is_below_the_smallest_charge_waits_and_nobody_is_dunned_f
         net = Money.of("3.52", "USD")
         credit_notes.issue_credit_note(invoice=scenario.invoice, reason="Slow.", by="op", on=on, net=net)
         request_count = len(scenario.stripe.requests)
-        for _ in range(60):
-            scenario.wait(days=1)
+        for stride in strides(60):
+            scenario.wait(days=stride)
             assert scenario.collect().charged == 0
             outbox.drain()
             dunning_run.run_dunning(moment=scenario.now)

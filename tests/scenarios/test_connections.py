@@ -23,7 +23,8 @@ from clusters.connectors.base import ConnectorError, Secret
 from clusters.models import Connection, Pull
 from portal.core.audit.models import AuditEntry
 from portal.core.vault import Sealed, VaultError, seal
-from portal.env import SettingError, read, secret_keys
+from portal.env import read, secret_keys
+from portal.env_variables import SettingError
 from portal.ops.cli import RefusedError
 from tests.builders import a_cluster, an_operator
 from tests.history import history

@@ -28,6 +28,7 @@ from tests.fakes.mail import Counting, counting
 from tests.paying import pays
 from tests.scenarios.test_dunning_endures import dies_at
 from tests.stories import close, invoice_of
+from tests.tiers import whole_or
 from tests.web.house import page
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -218,6 +219,7 @@ def test_one_refused_address_of_two_keeps_the_mail_from_nobody_else(server: Coun
     assert "E-mails to gone@vision.example are refused" in page(ann, "/t/vision-lab/payment/")
 
 
+@pytest.mark.swept
 def test_killed_at_any_statement_each_document_is_sent_once(settings: Any, lab: Tenant) -> None:
     settings.CLUSTERTAB_SENDS_MAIL = True
     close("2026-03", lab, on="2026-04-01")
@@ -229,7 +231,7 @@ def test_killed_at_any_statement_each_document_is_sent_once(settings: Any, lab: 
         delivery.send_notices(moment=NOW)
 
     while True:
-        statement += 1
+        statement += whole_or(3, 1)
         Notice.objects.all().delete()
         issue_notices.announce_documents(Invoice.objects.all(), moment=NOW)
         mail.outbox.clear()

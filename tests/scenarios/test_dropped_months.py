@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from billing.models import (
 from billing.proof import checks
 from billing.rating import engine
 from billing.rating import ingest as usage_ingest
-from billing.sealed_months import drop, seal, start, unseal
+from billing.sealed_months import drop, parquet, seal, start, unseal
 from billing.sealed_months.errors import SealError
 from clusters.absent_records import MonthFilesError
 from clusters.connectors.base import Reading, Row, UsageFact
@@ -116,6 +117,48 @@ def test_replaying_the_files_of_a_dropped_month_adds_nothing_and_loads_nothing(b
     assert (stored.new, stored.revised, stored.unchanged, stored.quarantined) == (0, 0, 5, 0)
     assert rows() == before
     assert march().dropped_at is not None
+
+
+def test_an_import_of_many_batches_starts_once_what_reads_the_files(
+    books: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped()
+    monkeypatch.setattr(usage_ingest, "BATCH", 1)
+    started: list[parquet.Program] = []
+    real = parquet.program
+
+    @contextmanager
+    def start_program(directory: Path) -> Iterator[parquet.Program]:
+        with real(directory) as program:
+            started.append(program)
+            yield program
+
+    monkeypatch.setattr(parquet, "program", start_program)
+    assert late(*MARCH_JOBS).unchanged == len(MARCH_JOBS)
+    assert len(started) == 1
+    assert started[0].process.poll() is not None  # it ended with the import
+    assert not started[0].rows.parent.exists()
+
+
+def test_a_batch_whose_reader_of_files_was_killed_has_another(
+    books: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped()
+    monkeypatch.setattr(usage_ingest, "BATCH", 1)
+    real, batches = parquet.Program.find, []
+
+    def find(program: parquet.Program, file: Path, *, cluster: int) -> None:
+        batches.append(program)
+        if len(batches) == 2:
+            program.process.kill()
+            program.process.wait()
+        real(program, file, cluster=cluster)
+
+    monkeypatch.setattr(parquet.Program, "find", find)
+    stored = late(*MARCH_JOBS)
+    assert (stored.unchanged, stored.quarantined) == (len(MARCH_JOBS), 0)
+    assert batches[0] is batches[1] is not batches[2] is batches[3]
+    assert march().dropped_at == NOW
 
 
 @pytest.mark.parametrize(

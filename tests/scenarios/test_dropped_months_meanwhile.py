@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import psycopg
 import pytest
 from django.db import connection
 
-from billing.models import MonthProof, SealedMonth
+from billing.models import MonthProof, RatedJob, RatedUsage, SealedMonth
 from billing.rating import engine
 from billing.sealed_months import drop, month_files
 from billing.sealed_months.errors import SealError
@@ -19,6 +20,7 @@ from clusters.absent_records import MonthFilesError
 from clusters.models import Account, Cluster, UsageRecord
 from portal.core.tenants import ownership
 from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import tenant_scope
 from tests.builders import a_job, at, ingest
 from tests.sealed_march import MARCH, NOW, enter_march, rows, sealed
 from tests.stories import close
@@ -179,3 +181,25 @@ def test_the_terms_of_dropped_months_are_asked_for_by_the_first_slice_alone(
     assert len(proofs) == 1
     engine.rate_slice([vision.pk], after=1)
     assert len(proofs) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_reads_a_month_from_its_files_sees_each_row_once_while_somebody_loads_it_back() -> None:
+    jobs, rated = RatedJob.objects.filter(tenant__slug="vision-lab"), RatedUsage.objects.all()
+    before = jobs.count(), sum(rated.values_list("units", flat=True))
+    drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
+
+    def load_back() -> None:
+        drop.load_back(month=MARCH)
+        connection.close()
+
+    with tenant_scope(Tenant.objects.get(slug="vision-lab")):
+        assert not jobs.exists()
+        absent_records.show([MARCH])
+        own = jobs.count(), sum(rated.values_list("units", flat=True))
+        with ThreadPoolExecutor(1) as somebody:
+            somebody.submit(load_back).result()
+        assert (jobs.count(), sum(rated.values_list("units", flat=True))) == own
+        assert jobs.filter(pk__in=jobs.values("pk")).count() == before[0]
+    assert (jobs.count(), sum(rated.values_list("units", flat=True))) == before
+    assert own[0] == before[0]

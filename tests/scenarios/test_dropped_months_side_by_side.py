@@ -82,6 +82,7 @@ def test_april_is_unsealed_while_march_stays_dropped(sums: dict[str, Any]) -> No
 
 
 def test_late_usage_of_april_is_billed_while_march_stays_dropped(sums: dict[str, Any]) -> None:
+    drop.load_back(month=APRIL)
     assert late(a_job(ended="2026-04-05 12:00", **OF_APRIL)).revised == 1
     assert dropped() == [MARCH]
     assert prove() != sums

@@ -21,6 +21,7 @@ from portal.core.tenants.models import Tenant
 from tests.builders import at
 from tests.collecting import a_lab
 from tests.integration.test_race_for_the_same_rows import at_once
+from tests.tiers import whole_or
 
 NOW = at("2026-04-18 09:00")
 """Three days after the invoice of March was due: its first reminder is."""
@@ -99,12 +100,13 @@ def test_case_089_killed_at_any_statement_no_letter_is_sent_twice_and_none_is_fo
     assert unknown <= 3  # around the mail server's answer alone
 
 
+@pytest.mark.swept
 @pytest.mark.django_db(transaction=True)
 def test_case_089_where_letters_are_kept_each_is_kept_exactly_once_wherever_it_is_killed() -> None:
     a_tenant_that_owes()
     statement = 0
     while True:
-        statement += 1
+        statement += whole_or(3, 1)
         Notice.objects.all().delete()
         if not dies_at(statement, a_round):
             break

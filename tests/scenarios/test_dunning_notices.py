@@ -22,8 +22,9 @@ from portal.core.tenants.models import Role, Tenant
 from tests import builders
 from tests.builders import at
 from tests.collecting import Scenario, a_scenario
+from tests.tiers import strides
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.swept]
 
 DECLINED, NO_FUNDS, LOST_CARD, ALWAYS_ASKS = (
     "4000000000000341",
@@ -48,9 +49,9 @@ def scenario() -> Iterator[Scenario]:
 
 
 def goes_by(scenario: Scenario, days: int = 1) -> None:
-    """Day by day: cards are charged, if somebody saved one; letters are written and sent, as the scheduler does."""
-    for _ in range(days):
-        scenario.wait(days=1)
+    """Cards are charged, if somebody saved one; letters are written and sent, as the scheduler does."""
+    for stride in strides(days):
+        scenario.wait(days=stride)
         if scenario.stripe.requests:  # else a round of collecting has nobody to charge
             scenario.collect()
         dunning_run.run_dunning(moment=scenario.now)

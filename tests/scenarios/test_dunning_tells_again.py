@@ -19,7 +19,7 @@ from tests.builders import at
 from tests.collecting import Scenario, a_scenario, more_labs
 from tests.scenarios.test_dunning_notices import NO_FUNDS, body, goes_by, pay, subjects
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.swept]
 
 FIRST = "Reminder: invoice INV-2026-0001 is overdue"
 AGAIN = "Payment for invoice INV-2026-0001 was reversed"

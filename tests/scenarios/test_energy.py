@@ -13,13 +13,16 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from django.db import connection
 
 from billing.rating import ingest as usage_ingest
 from clusters import meters, sources
 from clusters.connectors.base import EnergyHour, Reading, Row
 from clusters.meters import MeterError
 from clusters.models import Cluster, DeclaredMeter, UsageRecord, UsageRevision
-from portal.core.tenants.models import Tenant
+from portal.core.tenants.access import Action, entered
+from portal.core.tenants.models import Membership, Role, Tenant
+from portal.core.tenants.scope import tenant_scope
 from tests.builders import LATER, LONG_AGO, a_cluster, a_job, a_person, a_plan, a_tenant, at, ingest, own
 from tests.configuring_terms import apply, refused
 from tests.scenarios.real import data, run
@@ -111,6 +114,27 @@ def test_what_slurm_measured_is_billed_and_what_it_did_not_is_unknown(
     assert "Energy unknown" in pages["5"]
     assert "Energy not measured yet" in pages["11"]
     assert "Energy 5.5 kWh $1.65" in words(page(ann, "/t/vision-lab/?period=2026-03-01"))
+
+
+def test_who_does_not_see_a_job_is_told_nothing_that_was_measured_of_it(
+    machines: Cluster, vision: Tenant
+) -> None:
+    read(machines, a_job(job_id="1", user="ben", energy=KWH), a_job(job_id="2", user="zoe", energy=KWH))
+    jobs = dict(UsageRecord.objects.filter(meter="").values_list("user", "pk"))
+
+    def measured(tenant: Tenant, user: str) -> Any:
+        with tenant_scope(tenant), connection.cursor() as cursor:
+            cursor.execute("SELECT kind, quantity FROM billing_own_measured(%s)", [jobs[user]])
+            return cursor.fetchall()
+
+    eve = a_tenant("eve-labs", accounts=[(machines, "eve")])
+    assert [measured(vision, user) for user in ("ben", "zoe")] == [[("energy", KWH)]] * 2
+    assert measured(eve, "ben") == []
+    ben = a_person("ben@vision.example", vision, Role.MEMBER)
+    Membership.objects.filter(user=ben).update(scheduler_users=["ben"])
+    Tenant.objects.filter(pk=vision.pk).update(members_see_own=True)
+    own, _may = entered(user=ben, slug="vision-lab", action=Action.READ)
+    assert [measured(own, user) for user in ("ben", "zoe")] == [[("energy", KWH)], []]
 
 
 def test_a_file_of_sacct_tells_it_by_either_column_and_proves_it(

@@ -32,6 +32,7 @@ from tests.quota_stories import a_quota, spend
 from tests.scenarios.configuring import run
 from tests.scenarios.real import run as data_of
 from tests.scenarios.test_quotas_block import BLOCKS, Lab
+from tests.tiers import whole_or
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -313,11 +314,12 @@ def test_quota_054_kubernetes_holds_it_by_our_resource_quota_beneath_a_block_too
         assert hard(kube) is None
 
 
+@pytest.mark.swept
 def test_limits_and_reasons_of_blocks_in_whatever_order_give_back_what_was_before(lab: LimitLab) -> None:
     """Whoever blocks, limits and lets go in between: blocked it has 0, free the present limit, and 8 without one."""
     sources, chance = ("dunning", "quota:1", "operator"), random.Random(20260305)
     with lab.opens(lab.cluster) as port:
-        for _story in range(12):
+        for _story in range(whole_or(3, 12)):
             standing: set[str] = set()
             limit: int | None = None
             for _turn in range(12):

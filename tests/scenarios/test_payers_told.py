@@ -326,8 +326,9 @@ def test_a_file_has_a_tenant_pay_for_itself_from_a_day_on_whoever_pays_then_or_l
     assert configuring_terms.apply(itself) == ["Nothing to change."]
 
 
+@pytest.mark.swept
 @settings(
-    max_examples=examples(8, 100),
+    max_examples=examples(8, 100, short=2),
     derandomize=True,
     database=None,
     phases=[Phase.generate],

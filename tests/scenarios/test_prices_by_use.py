@@ -26,6 +26,7 @@ from portal.core.tenants.scope import tenant_scope
 from tests.builders import LONG_AGO, PriceRow, a_cluster, a_job, a_plan, a_seller, a_tenant, at, busy, ingest
 from tests.evidence import agrees, bundle
 from tests.stories import closed, hours, invoice_of, lines_of, printed, prove, seconds, total
+from tests.tiers import whole_or
 
 pytestmark = pytest.mark.django_db
 
@@ -190,11 +191,12 @@ def test_slices_suspension_and_hours_of_the_week_go_with_use(tmp_path: Path) -> 
     prove()
 
 
+@pytest.mark.swept
 def test_any_order_and_batching_of_runs_and_their_hours_ends_in_the_same_rows() -> None:
     cluster, vision = a_lab(gpu("2.00"), gpu("0.30", use="idle"), gpu("1.10", use="busy", queue="batch"))
     dice = random.Random(11)
     rows: list[UsageFact | BusyHour] = []
-    for number in range(8):
+    for number in range(whole_or(4, 8)):
         start, length = dice.randint(0, 20), dice.randint(1, 30)
         began = int(at("2026-03-30 05:00").timestamp()) + start * 1800 + dice.randint(0, 999)
         ended = began + length * 1800 + dice.randint(0, 999)

@@ -196,7 +196,8 @@ JOBS: st.SearchStrategy[dict[str, Any]] = st.builds(
 
 
 @pytest.mark.parametrize("plan", MODELS)
-@settings(max_examples=examples(3, 50), suppress_health_check=list(HealthCheck))
+@pytest.mark.swept
+@settings(max_examples=examples(3, 50, short=1), suppress_health_check=list(HealthCheck))
 @given(job=JOBS)
 def test_a_job_that_runs_as_it_was_quoted_costs_what_it_was_quoted(plan: str, job: dict[str, Any]) -> None:
     after, lasts = job.pop("after"), job.pop("lasts")

@@ -18,6 +18,7 @@ from billing.rules.meters import PerUnit
 from clusters.connectors.base import UsageFact
 from tests.builders import LONG_AGO, PriceRow, a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.stories import closed, hours, invoice_of, printed, prove, seconds
+from tests.tiers import thinned, whole_or
 
 pytestmark = pytest.mark.django_db
 
@@ -39,10 +40,11 @@ def cuts() -> list[tuple[int, int, int]]:
     ]
 
 
+@pytest.mark.swept
 def test_a_run_that_is_seen_each_hour_for_days_is_one_row() -> None:
     cluster = a_cluster()
     vision = a_tenant(plan=a_plan(), accounts=[(cluster, "vision")])
-    for hour in range(11, 10 + 5 * 24):
+    for hour in range(11, 10 + 5 * 24, whole_or(3, 1)):
         ingest(cluster, running(f"2026-03-{2 + hour // 24:02} {hour % 24:02}:00"))
         assert seconds(vision) == hours(hour - 10)
     ingest(cluster, running(None, end="2026-03-07 12:00"))
@@ -124,7 +126,7 @@ def test_a_new_name_of_its_user_is_a_change_and_no_growth() -> None:
     prove()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", thinned(range(8), every=4))
 def test_any_sights_in_any_order_end_in_the_sums_of_the_last(seed: int) -> None:
     """Op's files come late, twice and in any order; runs are suspended, end, and cross months that are closed."""
     dice = random.Random(seed)

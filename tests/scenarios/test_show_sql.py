@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 from django.core.management import call_command
@@ -62,10 +63,15 @@ def test_what_is_no_name_or_placeholder_is_refused(arguments: list[str], sentenc
         call_command("show_sql", *arguments)
 
 
+@cache
+def plans() -> dict[str, list[str]]:
+    """Of each statement by its whole name; empty for what has none. Made once: it takes seconds."""
+    return {name: plan_of(statement, {}, verbose=True) for name, statement in every()}
+
+
 def test_every_statement_stands_whole() -> None:
     """The database takes each as it is, once its placeholders are filled, and nothing is a piece of another."""
-    planned = {name: plan_of(statement, {}) for name, statement in every()}
-    without = {name.rpartition(".")[2] for name, plan in planned.items() if not plan}
+    without = {name.rpartition(".")[2] for name, plan in plans().items() if not plan}
     assert {name for name in without if not re.match(r"COPY_|ANALYZE_", name)} == {
         *temp_tables.TABLES,
         "SETTINGS",
@@ -74,7 +80,7 @@ def test_every_statement_stands_whole() -> None:
 
 def test_functions_that_statements_share_are_put_in_their_place() -> None:
     """A call that stays in a plan would be made for each row."""
-    plans = "\n".join("\n".join(plan_of(statement, {}, verbose=True)) for _, statement in every())
+    text = "\n".join("\n".join(plan) for plan in plans().values())
     for function in (
         "held_seconds",
         "resource_amount",
@@ -84,9 +90,9 @@ def test_functions_that_statements_share_are_put_in_their_place() -> None:
         "utc_month",
         "units_within",
     ):
-        assert f"{function}(" not in plans
+        assert f"{function}(" not in text
     assert not re.search(
-        r"Function Scan on (covered_within|billing_terms_of|report_|line_cuts|jobs_as_billed)", plans
+        r"Function Scan on (covered_within|billing_terms_of|report_|line_cuts|jobs_as_billed)", text
     )
 
 

@@ -57,7 +57,7 @@ def change(
     tenant: Tenant, *by: Grouping, others: bool = True, earlier: Days = MARCH, later: Days = APRIL
 ) -> SpendChange:
     with acting_scope(tenant):
-        (one,) = explain_change(tenant, CostQuery(later, earlier, by), others=others)
+        (one,) = explain_change(tenant, CostQuery(later, earlier, by), others=others, runs=True)
     assert sum((part.amount.amount for part in one.parts), Fraction(0)) == one.difference.amount
     return one
 
@@ -172,7 +172,9 @@ def test_a_fee_is_a_part_of_its_own_billed_or_not(cluster: Cluster, vision: Tena
     assert (billed.difference.text, reasons(billed)) == ("30.00", reasons(one))
     assert change(vision, others=False).parts == []
     with acting_scope(vision):
-        filtered = explain_change(vision, CostQuery(APRIL, MARCH, (), {Grouping.USER: "ben"}), others=True)
+        filtered = explain_change(
+            vision, CostQuery(APRIL, MARCH, (), {Grouping.USER: "ben"}), others=True, runs=True
+        )
     assert filtered[0].others == []
 
 
@@ -236,7 +238,7 @@ def test_another_tenants_usage_is_in_no_figure(cluster: Cluster, vision: Tenant)
         offered = filter_choices(vision)
         hidden = filter_choices(speech)
     with acting_scope(vision):
-        assert explain_change(speech, CostQuery(APRIL, MARCH), others=True) == []
+        assert explain_change(speech, CostQuery(APRIL, MARCH), others=True, runs=True) == []
     assert change(vision, Grouping.USER).earlier.text == "20.00"
     assert [group.values for group in explored.groups] == [("ben",)]
     assert (beyond.groups, "secret" in offered["queue"]) == ([], False)

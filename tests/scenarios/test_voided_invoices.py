@@ -207,7 +207,8 @@ def test_the_pdf_of_a_void_invoice_stays_and_the_new_one_says_what_it_replaces(v
     assert b"%PDF" in bytes(invoice_of(vision, "2026-03").document.pdf)[:8]
 
 
-@settings(max_examples=examples(8, 100), phases=[Phase.explicit, Phase.generate])
+@pytest.mark.swept
+@settings(max_examples=examples(8, 100, short=2), phases=[Phase.explicit, Phase.generate])
 @given(
     policy=st.sampled_from(Corrections.values),
     steps=st.lists(

@@ -66,8 +66,9 @@ def a_lab(cluster: Cluster, slug: str, settles: str) -> Tenant:
     return a_tenant(slug, name=slug.title(), plan=plan, accounts=[(cluster, slug)])
 
 
+@pytest.mark.swept
 @settings(
-    max_examples=examples(8, 100),
+    max_examples=examples(8, 100, short=2),
     database=None,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),

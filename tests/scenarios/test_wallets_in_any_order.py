@@ -357,12 +357,11 @@ SPENT_LATE = World(
 """A wallet above its cap was given nothing by the day; what was spent then is recorded late."""
 
 
+@pytest.mark.swept
 @settings(
-    max_examples=examples(12, 150),
-    database=None,
-    phases=[Phase.explicit, Phase.generate],
+    max_examples=examples(12, 150, short=3), database=None, phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
-)
+)  # fmt: skip
 @example(SPENT_LATE)
 @given(worlds())
 def test_any_order_and_rhythm_leaves_what_plain_fractions_say(world: World) -> None:

@@ -18,6 +18,7 @@ from portal.core.audit.tracking import TRACKED
 from portal.core.tenants.models import User
 from portal.dev import catalog
 from portal.web.history import HIDDEN, TENANT_TABLES
+from portal.web.templatetags.clustertab import _part
 from tests import stories
 from tests.quota_stories import a_quota, look
 from tests.waste_stories import a_rule
@@ -43,12 +44,16 @@ DATA = frozenset(f"{NAMES} {VALUES} {MONTHS}".split())
 
 
 @pytest.fixture
-def pseudo(monkeypatch: pytest.MonkeyPatch) -> None:
+def pseudo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """German in other letters; a part of a page that a test before this one kept is rendered anew, as after it."""
     real = trans_real.translation
     in_other_letters = Pseudo(real("de"))
     monkeypatch.setattr(
         trans_real, "translation", lambda name: in_other_letters if name == "de" else real(name)
     )
+    _part.cache_clear()
+    yield
+    _part.cache_clear()
 
 
 def test_no_word_of_a_tenants_pages_is_left_untranslated(pseudo: None) -> None:

@@ -173,7 +173,9 @@ def test_the_database_keeps_what_is_not_bens_even_without_a_filter(house: House)
             cursor.execute("SELECT count(*) FROM billing_periodtopjob")
             assert cursor.fetchone() == (0,)
             cursor.execute(DEFINERS)
-            assert {name for (name,) in cursor.fetchall()} == MONTHS_IN_FILES
+            assert {name for (name,) in cursor.fetchall()} == {*MONTHS_IN_FILES, *OWN_IN_FILES, OWN_MEASURED}
+            cursor.execute("SELECT name FROM billing_own_job_users()")
+            assert {name for (name,) in cursor.fetchall()} <= {"ben"}
     Membership.objects.filter(user=house.ben).update(scheduler_users=[])
     tenant, _may = entered(user=house.ben, slug="vision-lab", action=Action.READ)
     with tenant_scope(tenant):
@@ -187,8 +189,20 @@ MONTHS_IN_FILES = {
     "billing_dropped_months()",
     "billing_dropped_between(bigint,bigint)",
     "billing_dropped_of_periods(bigint[])",
+    "billing_dropped_of_rows(bigint[],bigint[],bigint[])",
+    "billing_late_records()",
 }
-"""They answer months alone, which are the same for everybody."""
+"""They answer months, or numbers of records, alone, whoever asks."""
+OWN_IN_FILES = {
+    "billing_own_sealed_files(date[])",
+    "billing_own_job_users()",
+    "billing_own_rated_elsewhere(bigint[])",
+    "billing_own_waived(bigint,bigint,bigint,bigint,bigint,bigint)",
+}
+"""They answer digests of the tenant's files, names of the reader's own, what its plan waives of given amounts, and
+seconds of given records of the tenant's in dropped months, without a name: whose they are, their files alone say."""
+OWN_MEASURED = "billing_own_measured(bigint)"
+"""It answers what was measured of a job that the reader may see."""
 DEFINERS = """
 SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosecdef
   AND prorettype <> 'trigger'::regtype AND has_function_privilege(oid, 'EXECUTE')

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pytest_django.fixtures import Settings
 
 from portal import env
+from portal.env_variables import SettingError
 from portal.ops.metrics import collector
 from tests.web.house import a_house, signed_in
 from tests.web.test_access import without_token
@@ -67,9 +68,7 @@ def test_without_a_token_in_the_settings_no_token_opens_it() -> None:
 
 def test_a_token_that_can_be_guessed_is_refused_without_being_printed() -> None:
     for weak in ("monitoring", "sixteen letters and blanks", "a-token-of-the-mönitoring"):
-        with pytest.raises(
-            env.SettingError, match="CLUSTERTAB_METRICS_TOKEN must have at least 16"
-        ) as refusal:
+        with pytest.raises(SettingError, match="CLUSTERTAB_METRICS_TOKEN must have at least 16") as refusal:
             env.read({"CLUSTERTAB_METRICS_TOKEN": weak})
         assert weak not in str(refusal.value)
     environment = env.read({"CLUSTERTAB_METRICS_TOKEN": TOKEN})

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from billing.invoicing import manual_lines
 from billing.models import EfficiencySnapshot
-from billing.reports import efficiency
+from billing.reports import efficiency_snapshots
 from billing.rules.money import Money
 from clusters import capacity
 from clusters.connectors.base import NodeSeen, NodeState
@@ -90,7 +90,7 @@ def test_the_longer_words_of_german_cut_nothing_off(live_server: LiveServer) -> 
 def test_a_page_that_waits_for_a_worker_shows_its_figures_by_itself(
     live_server: LiveServer, width: int, theme: Theme, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(efficiency, "LARGE", 0)
+    monkeypatch.setattr(efficiency_snapshots, "LARGE", 0)
     a_house(close=False)
     worked("17", "2026-03-02 10:00", "0", covered=7200)
     with chromium() as browser, visit(browser, width=width, theme=theme) as seen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from billing.models import EfficiencySnapshot, RatedJob
-from billing.reports import efficiency
+from billing.reports import efficiency_snapshots
 from clusters import capacity
 from clusters.connectors.base import NodeSeen, NodeState
 from clusters.models import UsageRecord, UtilisationHour
@@ -189,7 +189,7 @@ def test_a_cluster_that_is_no_longer_read_hides_nothing_of_what_others_held() ->
 def test_a_large_tenant_is_shown_a_snapshot_and_its_page_asks_until_a_worker_has_made_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(efficiency, "LARGE", 0)
+    monkeypatch.setattr(efficiency_snapshots, "LARGE", 0)
     _cluster, lab = a_lab()
     ann = builders.a_person("ann@vision.example", lab)
     jobs = f"{ANNS}waste/too-many-gpus/{MARCH}"
@@ -216,10 +216,54 @@ def test_a_large_tenant_is_shown_a_snapshot_and_its_page_asks_until_a_worker_has
 
 
 def test_an_operator_who_looks_at_a_large_tenant_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(efficiency, "LARGE", 0)
+    monkeypatch.setattr(efficiency_snapshots, "LARGE", 0)
     a_lab()
     client = signed_in(builders.an_operator())
     client.post("/operator/tenants/vision-lab/look/", {"reason": "ticket 4711"})
     html = client.get(ANNS + MARCH).content.decode()
     assert "Zero utilization 10.00 16.7 %" in words(html)
     assert not EfficiencySnapshot.objects.exists()
+
+
+def test_op_is_shown_a_snapshot_of_a_large_cluster_and_the_page_asks_until_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a_cluster_at_40_percent()
+    monkeypatch.setattr(efficiency_snapshots, "LARGE", 0)
+    op = builders.an_operator()
+    waits = f"{OPS}waste/idle-while-waiting/{QUARTER}&cluster=gpu1"
+    for path in (OPS + QUARTER, waits):
+        html = page(op, path)
+        assert "Being computed" in html
+        assert "No job in this period" not in html
+        assert "No GPU usage" not in html
+    outbox.drain()
+    text = words(page(op, OPS + QUARTER))
+    assert "As of " in text
+    for line in (
+        "Capacity 1,728,000.00 100 % $3,456,000.00",
+        "Idle while jobs waited 158,400.00 9.2 % $316,800.00",
+        "Unknown 129,600.00 7.5 % $259,200.00",
+    ):
+        assert line in text, line
+    html = page(op, waits)
+    assert ">waits<" in html
+    assert "hx-trigger" not in html.partition('id="as-of"')[2].partition("</div>")[0]
+    wrong = words(page(op, f"{OPS}?from=2026-04-01&through=2026-03-31"))
+    assert "The period ends before it begins." in wrong
+    assert "Being computed" not in wrong
+
+
+def test_figures_that_are_not_requested_yet_are_not_promised_in_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(efficiency_snapshots, "LARGE", 0)
+    monkeypatch.setattr(efficiency_snapshots, "HOURLY", 0)
+    _cluster, lab = a_lab()
+    for html in (
+        page(builders.a_person("ann@vision.example", lab), ANNS + MARCH),
+        page(builders.an_operator(), OPS + MARCH),
+    ):
+        assert "Computed later" in html
+        assert "These follow within the hour" in html
+        assert "in a minute" not in html

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from tempfile import SpooledTemporaryFile
 from typing import Any
@@ -22,6 +23,7 @@ from portal.api.fields import IdField, MinorField, MomentField, MoneyField, Quan
 from portal.api.problems import ProblemError, not_found
 from portal.api.resources.payments import PaymentSerializer
 from portal.api.views import TenantEndpoint
+from portal.core.tenants.scope import tenant_scope
 from portal.sentences import sentence
 
 IN_MEMORY = 1 << 20  # bytes of a file, before it goes to disk
@@ -243,13 +245,18 @@ class Document(InvoiceEndpoint):
         disposition = f'attachment; filename="{name}"'
         return HttpResponse(content, content_type=content_type, headers={"Content-Disposition": disposition})
 
-    def stream(self, name: str, pieces: Iterable[bytes], content_type: str) -> HttpResponseBase:
+    def within(self, invoice: Invoice) -> AbstractContextManager[None]:
+        """An operator's key has no scope, and rows of dropped months are read in their tenant's alone."""
+        return tenant_scope(invoice.tenant) if self.client.tenant is None else nullcontext()
+
+    def stream(self, invoice: Invoice, pieces: Iterable[bytes], suffix: str) -> HttpResponseBase:
         """Read whole before it is sent: a slow reader holds neither a transaction nor a connection."""
         file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the answer
         for piece in pieces:
             file.write(piece)
         file.seek(0)
-        return FileResponse(file, as_attachment=True, filename=name, content_type=content_type)
+        name = f"{invoice.number}{suffix}"
+        return FileResponse(file, as_attachment=True, filename=name, content_type=self.content_type)
 
 
 class Pdf(Document):
@@ -286,7 +293,8 @@ class JobsCsv(Document):
         del request
         invoice = self.invoice(name)
         lines = list(invoice.lines.select_related("service_period").order_by("position"))
-        return self.stream(f"{invoice.number}.csv", line_usage.as_csv(invoice, lines), self.content_type)
+        with self.within(invoice):
+            return self.stream(invoice, line_usage.as_csv(invoice, lines), ".csv")
 
 
 class Evidence(Document):
@@ -298,14 +306,14 @@ class Evidence(Document):
         del request
         invoice = self.invoice(name)
         try:
-            pieces = evidence.bundle(invoice)
+            with self.within(invoice):
+                return self.stream(invoice, evidence.bundle(invoice), "-evidence.zip")
         except evidence.NotReadyError:
             raise _not_ready() from None
         except evidence.EvidenceError as error:
             raise ProblemError(
                 409, "evidence-differs", "The evidence cannot be given", sentence(error)
             ) from None
-        return self.stream(f"{invoice.number}-evidence.zip", pieces, self.content_type)
 
 
 def _not_ready() -> ProblemError:

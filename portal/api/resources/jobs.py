@@ -25,7 +25,7 @@ from portal.api.problems import bad_parameter
 from portal.api.views import TenantEndpoint
 
 MONTHS_IN_FILES = "X-Months-In-Files"
-"""A header of a list without `from` that has no jobs of sealed months whose rows are dropped: which these are."""
+"""A header of a list without `from`, or of a part of a job, without jobs of dropped months: which these are."""
 
 NEWEST, COST = "-started", "-cost"
 ORDERS = {NEWEST: ("-shown_at", "-record_id"), COST: ("-cost", "-record_id")}
@@ -184,6 +184,7 @@ def listed(*, by_cost: bool) -> Any:
 
 class JobEndpoint(TenantEndpoint):
     scope = "jobs:read"
+    in_files = True
 
     def jobs(self) -> Any:
         return self.of_client(RatedJob.objects.runs().select_related("project"))
@@ -192,6 +193,12 @@ class JobEndpoint(TenantEndpoint):
         rows = rows.filter(tenant=self.needed_tenant())
         project = self.client.key.project_id
         return rows.filter(project=project) if project is not None else rows
+
+
+def tell_of_files(response: HttpResponse, months: str) -> None:
+    """Say of which months jobs are not in the answer."""
+    if months:
+        response.headers[MONTHS_IN_FILES] = months.replace("…", "to")
 
 
 class Jobs(JobEndpoint):
@@ -223,7 +230,7 @@ class Jobs(JobEndpoint):
             raise bad_parameter("from", "from is not before to.")
         if query["from"]:
             until = int(query["to"].timestamp()) if query["to"] else 2**62
-            absent_records.refuse_between(int(query["from"].timestamp()), until)
+            absent_records.show(absent_records.list_between(int(query["from"].timestamp()), until))
             rows = rows.filter(shown_at__gte=int(query["from"].timestamp()))
         if query["to"]:
             rows = rows.filter(shown_at__lt=int(query["to"].timestamp()))
@@ -233,8 +240,8 @@ class Jobs(JobEndpoint):
         if query["project"]:
             rows = rows.filter(project__name__in=query["project"])
         response = self.page(rows, order=ORDERS[query["order"]])
-        if not query["from"] and (months := jobs_in_files.absent_months(self.needed_tenant().periods.all())):
-            response.headers[MONTHS_IN_FILES] = months.replace("…", "to")
+        if not query["from"]:
+            tell_of_files(response, jobs_in_files.absent_months())
         return response
 
     def prepared(self, page: Page[Any]) -> list[Job]:
@@ -250,15 +257,17 @@ class OneJob(JobEndpoint):
     def get(self, request: Any, name: str) -> HttpResponse:
         del request
         record = identifiers.read("job", name)
+        view = jobs_in_files.load_job(self.needed_tenant(), record)
+        job, pieces = view.job, view.pieces
         if not self.jobs().filter(record_id=record).exists():
-            absent_records.refuse_record(record)
             raise RatedJob.DoesNotExist
-        job, pieces = queries.job(self.needed_tenant(), record)
         project = self.client.key.project
         if project is not None:  # a job that changed its project has pieces of the other one, too
             pieces = [piece for piece in pieces if piece.project == project.name]
-        found = job_parts.whole(self.needed_tenant(), job.row)
-        return self.one({**_values(job), "whole": found[0] if found else None, "pieces": pieces})
+        whole = job_parts.whole(self.needed_tenant(), job.row)
+        response = self.one({**_values(job), "whole": whole[0] if whole else None, "pieces": pieces})
+        tell_of_files(response, jobs_in_files.absent_months_of_parts(view))
+        return response
 
 
 def _values(job: Job) -> dict[str, Any]:

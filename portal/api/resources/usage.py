@@ -112,6 +112,7 @@ class Usage(TenantEndpoint):
 
     scope = "usage:read"
     is_report = True
+    in_files = True
     serializer = UsageSerializer
     parameters = (
         parameters.TENANT,

@@ -8,15 +8,16 @@ from django.http import HttpResponse
 from rest_framework import serializers
 
 from billing.queries.cost_explorer import FILTERS, CostQuery, Days
-from billing.queries.spend_change import OtherCharge, Part, PartKind, SpendChange, explain_change
+from billing.queries.spend_change import OtherCharge, Part, PartKind, SpendChange, explain_with_runs
 from billing.queries.usage_series import Grouping, TooManyRowsError
 from portal.api import parameters
 from portal.api.answers import as_json
 from portal.api.fields import DayField, MomentField, MoneyField
 from portal.api.problems import bad_parameter
-from portal.api.resources.jobs import exact
+from portal.api.resources.jobs import exact, tell_of_files
 from portal.api.resources.usage import read_through
 from portal.api.views import TenantEndpoint
+from portal.core.tenants.scope import acting_scope, tenant_scope
 
 MOST_DAYS = 1_830
 
@@ -104,7 +105,6 @@ class UsageChange(TenantEndpoint):
     of_everybody = True
     scope = "usage:read"
     is_report = True
-    acts = True
     serializer = UsageChangeSerializer
     parameters = (
         parameters.TENANT,
@@ -123,17 +123,22 @@ class UsageChange(TenantEndpoint):
         query = CostQuery(self._days(""), self._days("earlier_"), by, filters)
         others = not filters and bool({"invoices:read", "ops:read"} & self.client.scopes)
         try:
-            changes = explain_change(tenant, query, others=others)
+            with tenant_scope(tenant):
+                changes, uncounted = explain_with_runs(tenant, query, others=others)
         except TooManyRowsError:
             raise bad_parameter(
                 "group_by", "There are too many groups: ask for fewer days or groups."
             ) from None
+        with acting_scope(tenant):
+            complete_through = read_through(tenant, self.moment)
         answer = {
             "timezone": tenant.timezone,
-            "complete_through": read_through(tenant, self.moment),
+            "complete_through": complete_through,
             "by_currency": changes,
         }
-        return as_json(UsageChangeSerializer(answer, context={"by": by}).data)
+        response = as_json(UsageChangeSerializer(answer, context={"by": by}).data)
+        tell_of_files(response, uncounted if changes else "")
+        return response
 
     def _days(self, prefix: str) -> Days:
         first, end = self.query[f"{prefix}from"], self.query[f"{prefix}to"]

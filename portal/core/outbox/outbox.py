@@ -22,6 +22,7 @@ from django.db.models.functions import Greatest, Least, Now
 from django.db.transaction import TransactionManagementError
 from django.utils.module_loading import import_string
 
+from portal import queues
 from portal.core.outbox import origin
 from portal.core.outbox.models import OutboxMessage
 
@@ -80,6 +81,8 @@ def dispatch(send: Callable[[int, str], object]) -> int:
         if not _only_dispatcher():
             return 0
         messages = OutboxMessage.objects.due().order_by("available_at", "pk")
+        # One that a worker does right now is due again after a while: nobody waits for it.
+        messages = messages.select_for_update(skip_locked=True)
         due = list(messages.values_list("pk", "task")[:BATCH])
         rows = OutboxMessage.objects.filter(pk__in=[pk for pk, _ in due])
         age = ExpressionWrapper(Now() - F("created_at"), DurationField())
@@ -89,12 +92,17 @@ def dispatch(send: Callable[[int, str], object]) -> int:
     return len(due)
 
 
-def consume(message_id: int) -> bool:
+def consume(message_id: int, task: str = "") -> bool:
     """Do the message's effect, once; whether this call did it.
 
-    False also if it is done already, is being done elsewhere, or fails: then it comes again later.
+    False also if it is done already, is being done elsewhere, or fails: then it comes again later. `task` is what the
+    message asks for, where that is known: what has to see one moment of the database says so before the first query.
     """
+    task = task or OutboxMessage.objects.filter(pk=message_id).values_list("task", flat=True).first() or ""
     with transaction.atomic():
+        if task in queues.IN_ONE_SIGHT:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         message = (
             OutboxMessage.objects.undone().select_for_update(skip_locked=True).filter(pk=message_id).first()
         )

@@ -15,11 +15,11 @@ def dispatch(**_: object) -> None:
 
 
 def _send(message_id: int, task: str) -> None:
-    consume.apply_async(kwargs={"message_id": message_id}, queue=queue_of(task))
+    consume.apply_async(kwargs={"message_id": message_id, "task": task}, queue=queue_of(task))
 
 
 @shared_task
-def consume(*, message_id: int, **_: object) -> None:
+def consume(*, message_id: int, task: str = "", **_: object) -> None:
     """Have one effect happen, unless it has, or happens elsewhere; what it leaves to others waits for no clock."""
-    if outbox.consume(message_id):
+    if outbox.consume(message_id, task):
         outbox.dispatch(_send)

@@ -12,6 +12,7 @@ from portal import env
 from portal.dev.demo import DemoError
 from portal.dev.demo.start import demo
 from portal.dev.embedded.host import EmbeddedError
+from portal.env_variables import SettingError
 from portal.instance import full_disk
 from portal.ops import connectivity
 from portal.ops.processes import ChildError
@@ -34,7 +35,7 @@ def main(arguments: list[str]) -> int:
         demo(env.home_of(), int(text))
     except _StopError:
         return 0
-    except (DemoError, EmbeddedError, ChildError, connectivity.UnreachableError, env.SettingError) as error:
+    except (DemoError, EmbeddedError, ChildError, connectivity.UnreachableError, SettingError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except OSError as error:

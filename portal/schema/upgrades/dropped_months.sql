@@ -8,6 +8,18 @@ $$;
 REVOKE EXECUTE ON FUNCTION billing_dropped_months() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION billing_dropped_months() TO clustertab_portal, clustertab_agent, clustertab_operator;
 
+-- Late records: of such a month, and in their table all the same, as somebody told something of them that the files do not
+-- say. With all that was rated of them, and their jobs; what the files have of them counts no more. These are numbers alone.
+CREATE OR REPLACE FUNCTION billing_late_records() RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = public, pg_temp AS $$
+    SELECT r.id FROM billing_sealedmonth s
+    CROSS JOIN LATERAL month_number(extract(epoch FROM s.month::timestamp AT TIME ZONE 'UTC')::bigint) AS n
+    JOIN clusters_usagerecord r ON r.id >= n::bigint << 40 AND r.id < (n::bigint + 1) << 40
+    WHERE s.dropped_at IS NOT NULL
+$$;
+REVOKE EXECUTE ON FUNCTION billing_late_records() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION billing_late_records() TO clustertab_portal, clustertab_agent, clustertab_operator;
+
 -- Those of them whose jobs held anything in [since, until), in epoch seconds.
 CREATE OR REPLACE FUNCTION billing_dropped_between(since bigint, until bigint) RETURNS SETOF date LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
@@ -25,13 +37,88 @@ SET search_path = public, pg_temp AS $$
         SELECT FROM billing_monthsum m WHERE m.month = s.month AND m.period_id = ANY (periods))
     ORDER BY s.month
 $$;
-REVOKE EXECUTE ON FUNCTION billing_dropped_between(bigint, bigint), billing_dropped_of_periods(bigint[]) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION billing_dropped_between(bigint, bigint), billing_dropped_of_periods(bigint[])
+-- Those of them whose files have rated usage of a billing period with a number in (after, through]: behind a line of a
+-- document stand jobs of which something was rated since the document before it.
+CREATE OR REPLACE FUNCTION billing_dropped_of_rows(periods bigint[], afters bigint[], throughs bigint[]) RETURNS SETOF date
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT s.month FROM billing_sealedmonth s
+    WHERE s.dropped_at IS NOT NULL AND EXISTS (
+        SELECT FROM billing_monthsum m JOIN unnest(periods, afters, throughs) AS l (period_id, after, through) USING (period_id)
+        WHERE m.month = s.month AND m.newest > l.after AND m.oldest <= l.through)
+    ORDER BY s.month
+$$;
+REVOKE EXECUTE ON FUNCTION billing_dropped_between(bigint, bigint), billing_dropped_of_periods(bigint[]),
+    billing_dropped_of_rows(bigint[], bigint[], bigint[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION billing_dropped_between(bigint, bigint), billing_dropped_of_periods(bigint[]),
+    billing_dropped_of_rows(bigint[], bigint[], bigint[])
     TO clustertab_portal, clustertab_agent, clustertab_operator;
 
--- Without its rows nobody can tell whether usage of such a month is new: a writer has to load it back first. Asked
--- of each row, whatever program writes it, an older one too, since a second record of a run would be billed. A month that is
--- loaded back has rated usage of jobs of earlier months, which may stay dropped: that is refused where both are.
+-- What a tenant's pages read such months by (billing/sealed_months/shown_rows.py), of the tenant in whose scope they ask:
+-- its own files of jobs of these months, of rated usage of those jobs, also in later months that are dropped, and of
+-- records and names, which are of all.
+CREATE OR REPLACE FUNCTION billing_own_sealed_files(months date[])
+RETURNS TABLE (month date, tenant_id bigint, kind text, bytes bigint, "rows" bigint, sha256 text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT s.month, f.tenant_id, f.kind, f.bytes, CASE WHEN f.tenant_id IS NULL THEN 0 ELSE f.rows END, f.sha256
+    FROM (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint AS tenant_id) me
+    JOIN billing_sealedmonth s ON s.dropped_at IS NOT NULL
+    JOIN billing_sealedfile f ON f.month_id = s.id
+    WHERE CASE f.kind
+        WHEN 'jobs' THEN f.tenant_id = me.tenant_id AND s.month = ANY (months)
+        WHEN 'rated' THEN f.tenant_id = me.tenant_id AND EXISTS (
+            SELECT FROM billing_monthsum m
+            WHERE m.month = ANY (months) AND m.service_month = s.month AND m.tenant_id = me.tenant_id)
+        WHEN 'records' THEN s.month = ANY (months)
+        WHEN 'names' THEN s.month = ANY (months)
+        ELSE false END AND me.tenant_id IS NOT NULL
+    ORDER BY s.month, f.kind
+$$;
+
+-- The names that numbers of users in the tenant's files stand for, as far as whoever asks may see them.
+CREATE OR REPLACE FUNCTION billing_own_job_users() RETURNS TABLE (id bigint, name text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT p.id, p.name FROM billing_jobuser p
+    WHERE p.tenant_id = nullif(current_setting('app.tenant_id', true), '')::bigint
+      AND (nullif(current_setting('app.users', true), '') IS NULL OR p.name = ANY ((SELECT own_users())::text[]))
+$$;
+-- What the tenant's plan waives of a run that it names by its account and amounts: as the view billing_waivedpart tells it
+-- of runs in the tables. It knows of nobody's runs, and of no other tenant's plan.
+CREATE OR REPLACE FUNCTION billing_own_waived(
+    of_account bigint, cpu_milli bigint, memory_mib bigint, started bigint, finish bigint, suspended bigint
+) RETURNS TABLE (project_id bigint, resource text, service_from bigint, service_to bigint, share_den int, units numeric)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT part.project_id, part.resource, part.service_from, part.service_to, part.share_den,
+           part.amount * held_seconds(part.service_from, part.service_to, $4, $5, $6)
+    FROM (
+        SELECT o.project_id, r.resource, resource_parts(r.resource, 1) AS share_den,
+               resource_amount(r.resource, 0, $2, $3, 0, 0) AS amount,
+               greatest($4, t.since, extract(epoch FROM o.since)::bigint) AS service_from,
+               least($5, t.until, extract(epoch FROM o.until)::bigint) AS service_to
+        FROM tenants_ownership o
+        JOIN billing_chargedtime t ON t.tenant_id = o.tenant_id
+        JOIN billing_resource r ON NOT r.is_measure AND NOT resource_is_rated(r.resource, r.is_measure, t.charges)
+        WHERE o.tenant_id = nullif(current_setting('app.tenant_id', true), '')::bigint AND o.account_id = $1
+    ) part WHERE $4 IS NOT NULL AND part.service_to > part.service_from AND part.amount > 0
+$$;
+-- Rated usage of the tenant's jobs that stand in files, in months that do not: policies of a member look for the job in its
+-- table. Of records of dropped months alone, and without a name of anybody.
+CREATE OR REPLACE FUNCTION billing_own_rated_elsewhere(records bigint[]) RETURNS SETOF billing_ratedusage
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT r.* FROM billing_ratedusage r
+    WHERE r.tenant_id = nullif(current_setting('app.tenant_id', true), '')::bigint AND r.record_id = ANY (records)
+      AND r.record_id >> 40 IN (
+          SELECT month_number(extract(epoch FROM m)::bigint) FROM billing_dropped_months() m)
+      AND r.record_id NOT IN (SELECT billing_late_records())
+$$;
+REVOKE EXECUTE ON FUNCTION billing_own_sealed_files(date[]), billing_own_job_users(), billing_own_rated_elsewhere(bigint[]),
+    billing_own_waived(bigint, bigint, bigint, bigint, bigint, bigint) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION billing_own_sealed_files(date[]), billing_own_job_users(), billing_own_rated_elsewhere(bigint[]),
+    billing_own_waived(bigint, bigint, bigint, bigint, bigint, bigint) TO clustertab_portal, clustertab_operator;
+
+-- Without its rows nobody can tell whether usage of such a month is new: a writer has to ask its files first, and says by
+-- `app.late_months` that it holds the month and did. Asked of each row, whatever program writes it, an older one too, since
+-- a second record of a run would be billed. A month that is loaded back has rated usage of jobs of earlier months, which may
+-- stay dropped: that is refused where both are. What is written of a late record is told by that record.
 CREATE OR REPLACE FUNCTION billing_refuse_dropped() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
 DECLARE
@@ -48,7 +135,10 @@ BEGIN
         months := months || NEW.service_month;
     END IF;
     IF NOT EXISTS (SELECT FROM unnest(months) AS d WHERE NOT EXISTS (
-        SELECT FROM billing_sealedmonth m WHERE m.month = d AND m.dropped_at IS NOT NULL)) THEN
+        SELECT FROM billing_sealedmonth m WHERE m.month = d AND m.dropped_at IS NOT NULL))
+       AND NOT EXISTS (SELECT FROM clusters_usagerecord r WHERE r.id = record)
+       AND NOT (TG_ARGV[0] = 'clusters_usagerecord' AND (record >> 40)::int = ANY (
+           coalesce(nullif(current_setting('app.late_months', true), ''), '{}')::int[])) THEN
         RAISE EXCEPTION 'The rows of % stand in the files of the sealed month alone: load them back first.',
             to_char(months[1], 'YYYY-MM');
     END IF;
@@ -74,6 +164,11 @@ BEGIN
         SELECT string_agg(format('%I', p || '_' || to_char(month, 'YYYY_MM')), ', ' ORDER BY n)
         FROM unnest(ARRAY['clusters_usagerecord', 'billing_ratedjob', 'billing_ratedusage']) WITH ORDINALITY AS t (p, n)
         WHERE to_regclass(p || '_' || to_char(month, 'YYYY_MM')) IS NOT NULL)) || ' IN ACCESS EXCLUSIVE MODE';
+    -- Their other rows would stay. As if the month were locked: asked again, it is told by name.
+    IF EXISTS (SELECT FROM billing_late_records() AS late WHERE EXISTS (
+        SELECT FROM billing_ratedusage u WHERE u.record_id = late AND u.service_month = billing_drop_month.month)) THEN
+        RAISE EXCEPTION 'Late records of other months used something in %.', month USING ERRCODE = 'lock_not_available';
+    END IF;
     PERFORM set_config('app.proof_marks', ARRAY(
         SELECT p.month FROM billing_monthproof p
         UNION SELECT to_date(right(c.relname, 7), 'YYYY_MM') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid

@@ -1,0 +1,72 @@
+"""The charges of dropped months are exported as they were before, whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from billing.reports.focus import make_dataset
+from portal.core.tenants.models import Tenant, User
+from portal.ops.cli import RefusedError
+from tests.api.door import door
+from tests.builders import an_operator, at
+from tests.scenarios.real import run
+from tests.sealed_march import enter_march_and_may
+from tests.web.test_dropped_months_pages import UNREAD, content_of, dropped, refusal
+
+pytestmark = pytest.mark.django_db(transaction=True)  # what is shown of files goes as a transaction ends
+
+
+@pytest.fixture(autouse=True)
+def directory(settings: Any, tmp_path: Path) -> None:
+    settings.CLUSTERTAB_SEALED_MONTHS = tmp_path / "sealed"
+
+
+@pytest.fixture
+def ann() -> User:
+    return enter_march_and_may()
+
+
+def test_an_export_of_many_documents_holds_no_more_locks_than_one_of_few(ann: User) -> None:
+    dropped()
+    tenants = list(Tenant.objects.order_by("slug"))
+
+    def locks(times: int) -> int:
+        with transaction.atomic(), connection.cursor() as cursor:
+            dataset = make_dataset(tenants=tenants * times, month=(2026, 3), moment=at("2026-06-01"))
+            assert len(list(dataset.charges)) == 2 * times
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid()")
+            return int(cursor.fetchone()[0])
+
+    assert locks(4) == locks(1)
+
+
+def test_operators_export_the_charges_of_all_tenants_of_a_dropped_month(ann: User, tmp_path: Path) -> None:
+    api = door(op := an_operator(), None)
+    charges, link = tmp_path / "charges.csv", tmp_path / "link.csv"
+    link.symlink_to(charges)
+
+    def exports() -> list[bytes]:
+        run("export_focus", "2026-03", str(link))
+        return [
+            *(content_of(op, f"/operator/exports/focus?period=2026-0{month}") for month in (3, 4)),
+            content_of(op, "/operator/exports/focus?period=2026-03&format=parquet"),
+            api.get("/exports/focus?period=2026-03").raw,
+            charges.read_bytes(),
+        ]
+
+    before = exports()
+    assert before[0].count(b"tenants/vision-lab") == before[0].count(b"tenants/speech-lab") == 1
+    dropped()
+    assert exports() == before
+    for file in (tmp_path / "sealed" / "2026-03").glob("tenant-*/rated.parquet"):
+        file.unlink()
+    assert UNREAD in refusal(op, "/operator/exports/focus?period=2026-03")
+    with pytest.raises(RefusedError):
+        exports()
+    assert charges.read_bytes() == before[-1]  # which is whole
+    assert link.is_symlink()
+    assert {path.name for path in tmp_path.iterdir()} == {"charges.csv", "link.csv", "sealed"}
