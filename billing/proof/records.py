@@ -6,7 +6,7 @@ A record is of the month that its number says, for ever. Its rated rows are of t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from fractions import Fraction
@@ -83,11 +83,12 @@ def recompute(
             result.held[key] += value
         cursor.execute(sql.REACH)
         result.reach(*cursor.fetchone())
-        cursor.execute(sql.RATED, {"month": month})
-        result.broken[RATED] += _texts(cursor, sql.JOBS)
+        values: dict[str, date | int] = {"month": month, "after": first, "last": end}
+        cursor.execute(sql.RATED, values)
+        result.broken[RATED] += _texts(cursor, sql.JOBS, values)
         if progress is not None:
             progress(count)
-    values: dict[str, date | int] = {"month": month, "after": after, "last": last}
+    values = {"month": month, "after": after, "last": last}
     if not late:
         cursor.execute(sql.UNKNOWN_RATED, values)
         result.unknown = int(cursor.fetchone()[0])
@@ -161,6 +162,6 @@ def of_proof(proof: MonthProof) -> Held:
     }
 
 
-def _texts(cursor: CursorWrapper, statement: str) -> list[str]:
-    cursor.execute(statement)
+def _texts(cursor: CursorWrapper, statement: str, values: Mapping[str, date | int]) -> list[str]:
+    cursor.execute(statement, values)
     return [str(row[0]) for row in cursor.fetchmany(10)]

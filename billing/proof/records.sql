@@ -66,11 +66,13 @@ SELECT min(started), max(finish), array_agg(DISTINCT account_id) FROM usage_inpu
 
 -- name: RATED
 -- What is rated of the records of `usage_input`, in partial sums: rows that documents or wallets cover now are apart.
+-- Their numbers are told, too: else each record would be looked for in the tables of all months.
 INSERT INTO prove_sum
 SELECT %(month)s, r.service_month, u.cluster_id, r.tenant_id, r.period_id, r.project_id, r.price_id, r.payer_id, r.resource,
        r.verdict, r.share_den, sum(r.units::numeric * r.share_num), min(r.id), max(r.id), count(*),
        r.id <= c.through, r.id <= b.rated_through
-FROM usage_input u JOIN billing_ratedusage r ON r.record_id = u.record_id
+FROM usage_input u JOIN billing_ratedusage r
+  ON r.record_id = u.record_id AND r.record_id > %(after)s AND r.record_id <= %(last)s
 LEFT JOIN prove_covered c ON c.period_id = r.period_id AND c.payer_id = coalesce(r.payer_id, r.tenant_id)
 LEFT JOIN billing_walletbooking b ON b.tenant_id = r.tenant_id
 GROUP BY r.service_month, u.cluster_id, r.tenant_id, r.period_id, r.project_id, r.price_id, r.payer_id, r.resource,
@@ -96,8 +98,8 @@ GROUP BY r.service_month, r.tenant_id, r.period_id, r.project_id, r.price_id, r.
          r.verdict, r.share_den, r.id <= c.through, r.id <= b.rated_through
 
 -- name: JOBS
--- Over the records of `usage_input`: where what a tenant's ownership held of a job is not what is rated for it. Neither a wrong job that another makes up for, nor usage rated for somebody who no
--- longer owns it, shows in the sums of a cluster.
+-- Over the records of `usage_input`: where what a tenant's ownership held of a job is not what is rated for it. Neither a
+-- wrong job that another makes up for, nor usage rated for somebody who no longer owns it, shows in the sums of a cluster.
 WITH owned AS (
     SELECT u.*, o.tenant_id, coalesce(extract(epoch FROM o.since)::bigint, 0) AS since,
            coalesce(extract(epoch FROM o.until)::bigint, 9223372036854775807) AS until
@@ -115,9 +117,10 @@ WITH owned AS (
     WHERE u.since < u.finish AND u.until > u.started
     UNION ALL
     SELECT r.record_id, r.tenant_id, r.resource, 0, r.units
-    FROM usage_input u JOIN billing_ratedusage r ON r.record_id = u.record_id
+    FROM usage_input u JOIN billing_ratedusage r
+      ON r.record_id = u.record_id AND r.record_id > %(after)s AND r.record_id <= %(last)s
 )
-SELECT format('{job:%s}, {tenant:%s}, %s: %s s held, %s s rated',
+SELECT format('{job:%%s}, {tenant:%%s}, %%s: %%s s held, %%s s rated',
               record_id, tenant_id, resource, sum(held), sum(rated))
 FROM job GROUP BY record_id, tenant_id, resource HAVING sum(held) <> sum(rated) LIMIT 10
 
