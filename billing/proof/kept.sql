@@ -3,6 +3,7 @@
 
 -- name: daily usage equals rated usage
 -- By all that it is grouped by, as jobs have it now: a job whose state changed has left no second in the state before.
+-- All jobs are joined in one go, and those of some months looked up, each by its number.
 SELECT format('{tenant:%%s}, {project:%%s}, %%s of %%s: %%s kept, %%s rated', tenant_id, project_id, resource, label,
               sum(kept), sum(rated))
 FROM (
@@ -19,15 +20,17 @@ FROM (
     ) d JOIN billing_usageseries s ON s.id = d.series_id AND s.tenant_id = d.tenant_id
     UNION ALL
     SELECT r.tenant_id, r.project_id, r.resource, r.price_id, r.share_den,
-           usage_label(j."user", j.account, j.cluster, j.gpu_model, j.queue, j.qos, j.state), 0, r.units
+           coalesce(n.label, usage_label(j."user", j.account, j.cluster, j.gpu_model, j.queue, j.qos, j.state)), 0, r.units
     FROM (
         SELECT tenant_id, record_id, project_id, resource, price_id, share_den, sum(units::numeric * share_num) AS units
         FROM billing_ratedusage WHERE (resource = 'gpu' OR verdict = 'charged')
           AND (%(whole)s OR service_month = ANY (%(services)s::date[]) AND period_id IN (SELECT period_id FROM prove_period))
         GROUP BY tenant_id, record_id, project_id, resource, price_id, share_den HAVING sum(units * share_num) <> 0
-    ) r LEFT JOIN LATERAL (
-        SELECT * FROM billing_ratedjob x WHERE x.record_id = r.record_id AND x.tenant_id = r.tenant_id OFFSET 0
-    ) j ON true
+    ) r LEFT JOIN billing_ratedjob j ON %(whole)s AND j.record_id = r.record_id AND j.tenant_id = r.tenant_id
+    LEFT JOIN LATERAL (
+        SELECT usage_label(x."user", x.account, x.cluster, x.gpu_model, x.queue, x.qos, x.state) AS label
+        FROM billing_ratedjob x WHERE NOT %(whole)s AND x.record_id = r.record_id AND x.tenant_id = r.tenant_id OFFSET 0
+    ) n ON true
 ) both_sides
 GROUP BY tenant_id, project_id, resource, price_id, share_den, label HAVING sum(kept) <> sum(rated)
 
