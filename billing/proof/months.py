@@ -214,6 +214,18 @@ def keep(
     cursor.execute(sql.FORGET_MARKS, {"months": [*results, *months.dropped]})
 
 
+def prove_due(*, moment: datetime) -> None:
+    """Recompute the months to which something was written since they were proved, and keep their proofs.
+
+    What `prove` compares beside, over all time, takes no part: it would take longer than a month to seal, at each of them.
+    """
+    with alone(moment), snapshot() as cursor:
+        every = survey(cursor, full=False)
+        results = recompute(cursor, every)
+        findings = check_summaries(cursor, every.due) if every.due else {}
+        keep(cursor, every, results, findings, moment=moment)
+
+
 def prove_next(*, moment: datetime) -> MonthProof | None:
     """Prove the past month whose proof is the oldest; None where one had its turn since midnight UTC, or there is none.
 

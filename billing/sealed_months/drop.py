@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 
 from django.db import OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 from psycopg.errors import DeadlockDetected, LockNotAvailable
 
-from billing.models import MonthProof, ProofMark, SealedMonth
-from billing.proof import checks
+from billing.models import MonthProof, ProofMark, SealedFile, SealedMonth
+from billing.proof import months
 from billing.rating import reratings
 from billing.sealed_months import load, object_storage, verify
 from billing.sealed_months.errors import SealError
@@ -23,6 +24,7 @@ PATIENCE = "500ms"
 """For who reads or writes the month, at each of its tables: others wait behind us as long. PostgreSQL waits longer
 before it looks for a deadlock, so that we give way and not an import."""
 ATTEMPTS = 20
+BATCH = 20_000  # rows
 DROPPED = tuple(kind for kind in KINDS if kind is not REVISIONS)
 """Superseded revisions are few, of records of any month, and stay."""
 
@@ -41,7 +43,7 @@ def drop_month(*, month: date, moment: datetime, all_processes_replaced: bool) -
             return row
         if not all_processes_replaced and is_first():
             raise SealError("old-processes")
-        checks.prove(moment=moment)
+        months.prove_due(moment=moment)
         for damage in object_storage.damages(verify.files_of(row)):
             raise SealError("damaged", place=damage)
         # A proof sees one state of the database, but not rows that are gone from under it.
@@ -122,15 +124,29 @@ def _compare(cursor: CursorWrapper, row: SealedMonth) -> dict[str, int]:
     files = verify.files_of(row)
     with load.checked(row, files) as (directory, program, names):
         for kind in DROPPED:
-            for file in files:
-                if file.kind == kind.name:
+            for batch in _batches(file for file in files if file.kind == kind.name):
+                cursor.execute(kind.working_table())
+                for file in batch:
                     program.read(directory / file.path)
-                    digest = load.copy_in(cursor, kind, program.rows)
-                    if digest != file.rows_sha256 or load.differs(cursor, kind, names):
+                    if load.copy_further(cursor, program.rows) != file.rows_sha256:
                         raise SealError("changed-since", month=f"{row}")
-                    cursor.execute("DROP TABLE sealed_rows")
                     rows[kind.name] += file.rows
+                if load.differs(cursor, kind, names):
+                    raise SealError("changed-since", month=f"{row}")
+                cursor.execute("DROP TABLE sealed_rows")
     return rows
+
+
+def _batches(files: Iterable[SealedFile]) -> Iterator[list[SealedFile]]:
+    """Files whose rows are compared in one statement: those of a small tenant alone would take longer to set up."""
+    batch: list[SealedFile] = []
+    for file in files:
+        batch.append(file)
+        if sum(one.rows for one in batch) >= BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def _count(cursor: CursorWrapper, row: SealedMonth) -> dict[str, int]:

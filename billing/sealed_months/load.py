@@ -141,8 +141,13 @@ def names_of(program: parquet.Program, directory: Path, files: Iterable[SealedFi
 
 def copy_in(cursor: CursorWrapper, kind: Kind, rows: Path) -> str:
     """Have `sealed_rows` hold the rows of the file of rows; their SHA-256."""
-    digest = hashlib.sha256()
     cursor.execute(kind.working_table())
+    return copy_further(cursor, rows)
+
+
+def copy_further(cursor: CursorWrapper, rows: Path) -> str:
+    """Have `sealed_rows` hold those rows, too; their SHA-256."""
+    digest = hashlib.sha256()
     with cursor.copy(COPY_IN) as copy, rows.open("rb") as content:
         while piece := content.read(PIECE):
             copy.write(piece)

@@ -54,14 +54,19 @@ class MonthState:
         return "unproved" if self.may_be_requested else "blocked"
 
 
-def list_months(*, moment: datetime, quiet_months: int) -> list[MonthState]:
-    """Every month that has records, the newest first. `quiet_months`: so long nothing of a month may have changed."""
+def list_months(*, moment: datetime, quiet_months: int, only: date | None = None) -> list[MonthState]:
+    """Every month that has records, the newest first, or `only` that one.
+
+    `quiet_months`: so long nothing of a month may have changed.
+    """
     sealed = {row.month: row for row in SealedMonth.objects.prefetch_related("files")}
     proofs = {proof.month: proof for proof in MonthProof.objects.all()}
     marked = set(ProofMark.objects.values_list("month", flat=True).distinct())
     states = []
     recorded = [month for month, proof in proofs.items() if proof.records]
     for month, within in sorted(usage.months(proved=recorded).items(), reverse=True):
+        if only not in (None, month):
+            continue
         if (row := sealed.get(month)) is not None:
             states.append(MonthState(month, within, row.changed_at, row, is_changed(row, within)))
             continue
@@ -75,9 +80,8 @@ def list_months(*, moment: datetime, quiet_months: int) -> list[MonthState]:
 
 def state_of(month: date, *, moment: datetime, quiet_months: int) -> MonthState:
     """Raises SealError where the month has no records."""
-    for state in list_months(moment=moment, quiet_months=quiet_months):
-        if state.month == month:
-            return state
+    for state in list_months(moment=moment, quiet_months=quiet_months, only=month):
+        return state
     raise SealError("no-records", month=f"{month:%Y-%m}")
 
 

@@ -8,7 +8,7 @@ from django.db import transaction
 
 from billing.catalog import billing_periods
 from billing.models import ProofMark, SealedFile, SealedMonth
-from billing.proof import checks
+from billing.proof import months
 from billing.proof.snapshot import snapshot
 from billing.sealed_months import folder, object_storage, parquet, readiness, verify
 from billing.sealed_months.errors import SealError
@@ -29,7 +29,7 @@ def seal_month(*, month: date, moment: datetime, quiet_months: int) -> SealedMon
             raise SealError("busy")
         if (row := SealedMonth.objects.filter(month=month).first()) is not None:
             return row
-        checks.prove(moment=moment)
+        months.prove_due(moment=moment)
         state = readiness.state_of(month, moment=moment, quiet_months=quiet_months)
         if state.blockers:
             raise state.blockers[0]
