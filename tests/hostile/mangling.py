@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.tiers import examples
 
-INPUTS = examples(200, 10_000)
+INPUTS = examples(100, 10_000)
 """How many each door is given: few in its tier, many with `--long`."""
 LONG = "x" * 5_000
 REPEATED = "x" * 81  # a sentence repeats 80 characters of what it was given

@@ -30,7 +30,7 @@ from tests.web.house import House, a_house
 
 pytestmark = pytest.mark.django_db
 
-EXAMPLES = 2_000 if LONG else 40  # requests of an operation, allowed and forbidden ones
+EXAMPLES = 2_000 if LONG else 16  # requests of an operation, allowed and forbidden ones
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 NOT_SENT = ("Content-Length", "Accept-Encoding")
 OPERATIONS = [

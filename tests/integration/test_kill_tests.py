@@ -99,7 +99,9 @@ def interrupted(run: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.skipif(SKIP_REASON is not None, reason=SKIP_REASON or "")
-@pytest.mark.parametrize("ends", [killed, loses_its_workers, interrupted])
+@pytest.mark.parametrize(
+    "ends", [killed, *(pytest.param(end, marks=pytest.mark.long) for end in (loses_its_workers, interrupted))]
+)
 def test_no_database_redis_or_browser_is_left(
     ends: Callable[[subprocess.Popen[bytes]], None], tmp_path: Path
 ) -> None:

@@ -132,7 +132,10 @@ def test_an_upgrade_waits_for_no_table_longer_than_a_page_may(tmp_path: Path) ->
         subprocess.run(MIGRATE, env=environ, cwd=ROOT, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("killed_after", ["the mark", "some tables", "all tables"])
+@pytest.mark.parametrize(
+    "killed_after",
+    ["some tables", *(pytest.param(step, marks=pytest.mark.long) for step in ("the mark", "all tables"))],
+)
 def test_a_first_start_that_was_killed_is_finished_by_the_next(killed_after: str, tmp_path: Path) -> None:
     with Postgres(tmp_path, volatile=True) as server:
         steps = {"the mark": None, "some tables": "clusters", "all tables": "billing"}
