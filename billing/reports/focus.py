@@ -64,7 +64,7 @@ def make_dataset(*, tenants: Sequence[Tenant], month: Month, moment: datetime, o
     now stands in it without an invoice. Inside the scope of the one tenant, `own` says so. Needs a transaction while
     the charges are taken.
     """
-    openings = {tenant.pk: focus_documents.open_periods(tenant, month) for tenant in tenants}
+    openings = focus_documents.open_periods(tenants, month)
     is_open = focus_documents.preliminary(openings, month=month, moment=moment)
 
     def charges() -> Iterator[Charge]:
@@ -72,7 +72,7 @@ def make_dataset(*, tenants: Sequence[Tenant], month: Month, moment: datetime, o
             for tenant in tenants:
                 for document in focus_documents.issued(tenant, month):
                     yield from _charges(document, own=own)
-                for document in focus_documents.drafted(tenant, openings[tenant.pk], own=own):
+                for document in focus_documents.drafted(tenant, openings.get(tenant.pk, []), own=own):
                     yield from _charges(document, own=own)
 
     return Dataset(month, Status.PRELIMINARY if is_open else Status.FINAL, charges())

@@ -50,9 +50,11 @@ class Program:
         """Replace the numbers in `rows` by the rows of files of one kind that have one of them in the column."""
         self._ask(act="pick", rows=str(self.rows), files=[str(file) for file in files], column=column)
 
-    def numbered(self, file: Path, number: str, *, most: int) -> None:
-        """Put the `most` newest jobs of a file that have that number, or are tasks or steps of it, into `rows`."""
-        self._ask(act="numbered", rows=str(self.rows), file=str(file), number=number, most=most)
+    def numbered(self, files: Iterable[Path], number: str, *, most: int) -> None:
+        """Put the `most` newest jobs of files that have that number, or are tasks or steps of it, into `rows`."""
+        self._ask(
+            act="numbered", rows=str(self.rows), files=[str(file) for file in files], number=number, most=most
+        )
 
     def find(self, file: Path, *, cluster: int) -> None:
         """Replace the source keys in `rows` by the cluster's records that have them."""

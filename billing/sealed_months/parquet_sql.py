@@ -66,28 +66,29 @@ def pick(db: duckdb.DuckDBPyConnection, rows: str, files: list[str], column: str
     first, last = db.execute(
         "SELECT coalesce(min(number), 0), coalesce(max(number), 0) FROM picked"
     ).fetchall()[0]
-    names = ", ".join(map(_text, files))
     _write_csv(
         db,
-        f'SELECT r.* FROM read_parquet([{names}]) r SEMI JOIN picked p ON p.number = r."{column}"'
+        f'SELECT r.* FROM {_parquet(files)} r SEMI JOIN picked p ON p.number = r."{column}"'
         f' WHERE r."{column}" >= {first} AND r."{column}" <= {last}',
         rows,
     )
     return {}
 
 
-def numbered(db: duckdb.DuckDBPyConnection, rows: str, file: str, number: str, most: int) -> dict[str, Any]:
+def numbered(
+    db: duckdb.DuckDBPyConnection, rows: str, files: list[str], number: str, most: int
+) -> dict[str, Any]:
     """Write the newest jobs of that number as CSV, and of an array or a step of it; those of the very number first.
 
     As billing/queries/search.sql looks for them in the tables. Their records are looked for first, by four columns.
     """
     parts = " OR ".join(f"starts_with(job_id, {_text(number + sign)})" for sign in "_.[")
     db.execute(
-        f"CREATE OR REPLACE TEMP TABLE found AS SELECT record_id FROM read_parquet({_text(file)})"
+        f"CREATE OR REPLACE TEMP TABLE found AS SELECT record_id FROM {_parquet(files)}"
         f" WHERE meter = '' AND (job_id = {_text(number)} OR {parts})"
         f" ORDER BY job_id = {_text(number)} DESC, shown_at DESC, record_id DESC LIMIT {int(most)}"
     )
-    _write_found(db, rows, file, "record_id")
+    _write_found(db, rows, files, "record_id")
     return {}
 
 
@@ -102,18 +103,18 @@ def find(db: duckdb.DuckDBPyConnection, rows: str, file: str, cluster: int) -> d
         f" allow_quoted_nulls=false, new_line='\\n', columns={{'key': 'VARCHAR'}}) k ON r.source_key = k.key"
         f" WHERE r.cluster_id = {int(cluster)}"
     )
-    _write_found(db, rows, file, "id")
+    _write_found(db, rows, [file], "id")
     return {}
 
 
-def _write_found(db: duckdb.DuckDBPyConnection, rows: str, file: str, column: str) -> None:
-    """Write the rows of a Parquet file whose number is in the table `found`, in that column of both."""
+def _write_found(db: duckdb.DuckDBPyConnection, rows: str, files: list[str], column: str) -> None:
+    """Write the rows of Parquet files of one kind whose number is in the table `found`, in that column of both."""
     first, last = db.execute(
         f"SELECT coalesce(min({column}), 0), coalesce(max({column}), 0) FROM found"
     ).fetchall()[0]
     _write_csv(
         db,
-        f"SELECT r.* FROM read_parquet({_text(file)}) r SEMI JOIN found ON found.{column} = r.{column}"
+        f"SELECT r.* FROM {_parquet(files)} r SEMI JOIN found ON found.{column} = r.{column}"
         f" WHERE r.{column} >= {first} AND r.{column} <= {last}",
         rows,
     )
@@ -127,6 +128,10 @@ def sums(db: duckdb.DuckDBPyConnection, file: str, select: str) -> dict[str, Any
     """The rows of a statement over `file` as texts: sums are 128 bits wide, wider than numbers of JSON."""
     rows = db.execute(select.replace("FROM file", f"FROM read_parquet({_text(file)})")).fetchall()
     return {"rows": [[None if value is None else str(value) for value in row] for row in rows]}
+
+
+def _parquet(files: list[str]) -> str:
+    return f"read_parquet([{', '.join(map(_text, files))}])"
 
 
 def _text(value: str) -> str:

@@ -96,7 +96,7 @@ def show_records(month: date, records: Sequence[int], *, with_parts: bool = Fals
 
 
 def show_numbered(months: Sequence[date], number: str, *, among: int, most: int) -> list[date]:
-    """Show the `most` newest jobs of that number in each month, with tasks and steps of it, but not what they used.
+    """Show the `most` newest jobs of that number in the months, with tasks and steps of it, but not what they used.
 
     Returns the months that were looked at: one after another, as far as the tenant has `among` jobs in them.
     """
@@ -112,8 +112,7 @@ def show_numbered(months: Sequence[date], number: str, *, among: int, most: int)
             most = MOST  # jobs of others are left out once they are read
         if chosen := [files[month] for month in looked_at if month in files]:
             with _prepared(cursor), _reader(chosen, PATIENCE) as reader:
-                for file in chosen:
-                    reader.numbered(cursor, file, number, most=most)
+                reader.numbered(cursor, chosen, number, most=most)
                 cursor.execute(sql.DONE, {"months": []})
     return looked_at
 
@@ -153,17 +152,16 @@ class _Reader:
             self.program.pick([self.directory / file.path], "record_id")
         else:
             self.program.read(self.directory / file.path, **chosen)
-        self._insert_jobs(cursor, file)
+        self._insert_jobs(cursor, self.names.get(file.month.month, []))
 
-    def numbered(self, cursor: CursorWrapper, file: SealedFile, number: str, *, most: int) -> None:
-        """Show the newest jobs of a file that have that number, or are tasks or steps of it."""
-        self.program.numbered(self.directory / file.path, number, most=most)
-        self._insert_jobs(cursor, file)
+    def numbered(self, cursor: CursorWrapper, files: list[SealedFile], number: str, *, most: int) -> None:
+        """Show the newest jobs of files that have that number, or are tasks or steps of it."""
+        self.program.numbered([self.directory / file.path for file in files], number, most=most)
+        self._insert_jobs(cursor, [])
 
-    def _insert_jobs(self, cursor: CursorWrapper, file: SealedFile) -> None:
+    def _insert_jobs(self, cursor: CursorWrapper, names: list[str]) -> None:
         load.copy_in(cursor, JOBS, self.program.rows)
         cursor.execute(sql.KEEP_OWN)
-        names = self.names.get(file.month.month, [])
         cursor.execute(JOBS.insert(into="shown_job", users=USERS), {"names": names})
         cursor.execute("DROP TABLE sealed_rows")
 
