@@ -50,9 +50,7 @@ def operator_focus_export(request: HttpRequest, frame: PageFrame) -> HttpRespons
     kind = _kind(request)
     name = focus_files.file_name(dataset, of="all", extension=kind)
     pieces, content_type = focus_files.AS[kind](dataset.charges), focus_files.FORMATS[kind]
-    if focus_documents.months_in_files(
-        month
-    ):  # which may be missing: a sentence must be possible to the last
+    if focus_documents.months_in_files(month):  # one may be missing: that is said instead of a file
         return _file(pieces, name, content_type)
     return StreamingHttpResponse(
         replica.streamed(piece for piece in pieces),
