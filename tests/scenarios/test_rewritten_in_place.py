@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures(
     "transactional_db"
 )  # what was committed alone can be cleaned out of a page
 
-RUNS, SIGHTS = 1_000, 12
+RUNS, SIGHTS = 400, 12
 TABLES = ("clusters_usagerecord", "billing_ratedjob", "billing_ratedusage")
 
 
