@@ -194,7 +194,9 @@ for word in sys.argv:
 def continuous(home: Path, second: str) -> subprocess.CompletedProcess[str]:
     """`.ci/run` over that `./run`, on a machine that lacks nothing."""
     shutil.copytree(ROOT / ".ci", home / ".ci")
-    programs = dict.fromkeys(("bin/chromium-headless-shell", "bin/apt-get", "bin/sudo"), "#!/bin/sh\n") | {"run": RUN}
+    programs = dict.fromkeys(("bin/chromium-headless-shell", "bin/apt-get", "bin/sudo"), "#!/bin/sh\n") | {
+        "run": RUN
+    }
     (home / "bin").mkdir()
     for name, text in programs.items():
         (home / name).write_text(text)

@@ -28,7 +28,7 @@ ACCOUNT = ["accounts/2fa/", "accounts/password/change/", "accounts/sessions/", "
 PREVIEW = "t/<slug:slug>/plan/change/?plan=starter"
 RULES: dict[str, Any] = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"],
-    "resultTypes": ["violations"],  # of all else axe would gather every element, which takes a quarter of its time
+    "resultTypes": ["violations"],  # of all else every element would be gathered: a quarter of the time
 }
 
 
