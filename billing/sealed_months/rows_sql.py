@@ -41,7 +41,7 @@ class Kind:
     def copy(self) -> str:
         """Copies the month's rows out, in an order that is always the same, those of a tenant together."""
         columns = ", ".join(_written(_OUT, "t", *column) for column in self.columns.items())
-        users = _TENANT_USER if self.of_tenant else _RECORD_USER.format(record=self.record)
+        users = _TENANT_USER if self.of_tenant else self._record_user
         return (
             f"COPY (SELECT {columns} FROM {self.table} t {users if 'user' in self.columns else ''}"
             f" WHERE {self.month} ORDER BY {self.order}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
@@ -54,7 +54,7 @@ class Kind:
     def unknown_names(self) -> str:
         """The names of users whom no tenant of their usage has a number for."""
         return (
-            f'SELECT DISTINCT t."user" FROM {self.table} t {_RECORD_USER.format(record=self.record)}'
+            f'SELECT DISTINCT t."user" FROM {self.table} t {self._record_user}'
             f" WHERE {self.month} AND t.\"user\" <> '' AND p.id IS NULL"
         )
 
@@ -63,10 +63,19 @@ class Kind:
         return f"""
 INSERT INTO billing_jobuser (tenant_id, name)
 SELECT DISTINCT j.tenant_id, t."user" FROM {self.table} t JOIN billing_ratedjob j ON j.record_id = t."{self.record}"
-{_RECORD_USER.format(record=self.record)}
-WHERE {self.month} AND t."user" <> '' AND p.id IS NULL
+{self._record_user}
+WHERE {self.month} AND t."user" <> '' AND p.id IS NULL{self._within}
 ORDER BY 1, 2 ON CONFLICT DO NOTHING
 """
+
+    @property
+    def _record_user(self) -> str:
+        return _RECORD_USER.format(record=self.record, within=self._within)
+
+    @property
+    def _within(self) -> str:
+        """Which table the jobs of the month's records stand in: else each would be looked for among all months."""
+        return "" if self.record != "id" else " AND j.record_id > %(after)s AND j.record_id <= %(last)s"
 
     def working_table(self) -> str:
         """Makes the table that rows of a file are copied into."""
@@ -132,7 +141,7 @@ _NAMES = """LEFT JOIN unnest(%(names)s::text[]) WITH ORDINALITY n (name, number)
 _TENANT_USER = f'LEFT JOIN billing_jobuser p ON p.tenant_id = t.tenant_id AND p.name = t."user" {_NAMES}'
 _RECORD_USER = f"""LEFT JOIN LATERAL (
     SELECT u.id FROM billing_ratedjob j JOIN billing_jobuser u ON u.tenant_id = j.tenant_id AND u.name = t."user"
-    WHERE j.record_id = t."{{record}}" ORDER BY u.id LIMIT 1
+    WHERE j.record_id = t."{{record}}"{{within}} ORDER BY u.id LIMIT 1
 ) p ON true {_NAMES}"""
 _KEYS = {
     "records": "x.id = t.id",
