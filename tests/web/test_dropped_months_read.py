@@ -295,3 +295,20 @@ def test_few_wait_for_files_and_who_has_no_job_in_them_does_not(monkeypatch: pyt
     monkeypatch.setattr(parquet, "program", programs.append)
     listed = content_of(other, "/t/new-lab/jobs/?from=2026-03-01&through=2026-03-31")
     assert (re.search(rb"No job", listed) is not None, programs) == (True, [])
+
+
+@pytest.mark.parametrize("table", ["billing_ratedjob", "billing_ratedusage"])
+def test_rows_that_are_shown_are_looked_up_by_their_number(table: str) -> None:
+    """Or each of many jobs behind a line would be looked for among all of them."""
+    enter_march()
+    sealed()
+    dropped()
+    with tenant_scope(a_lab()), connection.cursor() as cursor:
+        absent_records.show([MARCH])
+        for way in ("seqscan", "hashjoin", "mergejoin", "material"):  # which are better for few rows
+            cursor.execute(f"SET LOCAL enable_{way} = off")
+        cursor.execute(
+            f"EXPLAIN SELECT * FROM unnest('{{1,2}}'::bigint[]) n LEFT JOIN {table} r ON r.record_id = n"
+        )
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert re.search(r"Index Scan .* on shown_\w+.*\n *Index Cond: .*record_id = n\.n", plan), plan
