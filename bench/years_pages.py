@@ -80,12 +80,9 @@ class Sites:
 
     def of_operators(self, name: str, look: Look) -> Figure:
         queries = _count(look, name)
-        least = self.floor_page if streams(name) else _same_size(self.web, self.floor, look, name)
+        least = _same_size(self.web, self.floor, look, name)
         ours, smallest = self._in_turn(_request(self.web, look, name), least)
         return _figure(f"operator: {name}", ours, smallest, queries, "the smallest site's", TIMES_FLOOR)
-
-    def floor_page(self) -> object:
-        return self.floor.get("/floor/0/")
 
     def from_files(self, name: str, large: Look, other: Look) -> Figure:
         queries = _count(large, name)
@@ -257,7 +254,6 @@ def operator_pages(tenant: Tenant, month: date) -> dict[str, str]:
         "reconciliation": "operator/reconciliation/",
         "idle jobs": "operator/idle-jobs/",
         "people": "operator/people/",
-        "FOCUS as CSV, first bytes": f"operator/exports/focus?period={month:%Y-%m}",
     }
     return {name: f"/{path}" for name, path in paths.items()}
 

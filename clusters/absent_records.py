@@ -99,7 +99,7 @@ class MonthFiles(Protocol):
         """The same of records of the month, with the other parts of the first one's job."""
 
     def show_numbered(self, months: Sequence[date], number: str, *, among: int, most: int) -> list[date]:
-        """The same of the `most` newest jobs of that number in each month, but for what they used.
+        """The same of the `most` newest jobs of that number in the months, but for what they used.
 
         Returns the months that were looked at, as far as the tenant has `among` jobs in them.
         """
@@ -232,7 +232,7 @@ def show_records(record_ids: Sequence[int]) -> None:
 
 
 def show_numbered(number: str, *, most: int) -> list[date]:
-    """The same of the tenant's `most` newest jobs of that number in each month, with tasks and steps of it.
+    """The same of the tenant's `most` newest jobs of that number in them, with tasks and steps of it.
 
     What they used is not shown. Returns the months that were not looked at: those before SEARCHED jobs, or all where
     none can be read now. One query where the tenant has no job in files.

@@ -14,8 +14,6 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from django.db.models import Q
-
 from billing.catalog import billing_periods
 from billing.catalog.billing_periods import Lacking
 from billing.documents.parties import buyer_fields, seller_fields
@@ -26,7 +24,6 @@ from billing.rating import billed_usage
 from billing.rating.billed_usage import Reach
 from billing.rules import period as rules
 from billing.rules.period import Period
-from clusters import absent_records
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import acting_scope
 
@@ -90,17 +87,6 @@ def open_periods(tenants: Iterable[Tenant], month: Month) -> dict[int, list[Bill
     named = billing_periods.periods_starting_in(tenants, year=year, month=number, making=False)
     kept = [tenant for tenant in tenants if tenant.pk in named]
     return billing_periods.open_periods(kept, year=year, month=number)
-
-
-def months_in_files(month: Month) -> list[date]:
-    """Dropped months that documents of the month may have usage of. One query where no month is dropped, else two."""
-    if not absent_records.list_all():
-        return []
-    since, until = month_span(month)
-    of_month = Q(period_start__gte=since, period_start__lt=until)
-    later_notes = Q(kind=DocumentKind.CREDIT_NOTE, issued_on__gte=since)
-    lines = InvoiceLine.objects.filter(invoice__in=Invoice.objects.issued().filter(of_month | later_notes))
-    return absent_records.list_of_periods(lines.values_list("service_period", flat=True).distinct())
 
 
 def drafted(tenant: Tenant, periods: Iterable[BillingPeriod], *, own: bool) -> Iterator[Document]:

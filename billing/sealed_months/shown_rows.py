@@ -109,7 +109,7 @@ def show_numbered(months: Sequence[date], number: str, *, among: int, most: int)
                 break
             looked_at.append(month)
         if _Scope.of(cursor).role == MEMBER:
-            most = MOST  # jobs of others are left out once they are read
+            most = MOST * len(looked_at)  # jobs of others are left out once they are read
         if chosen := [files[month] for month in looked_at if month in files]:
             with _prepared(cursor), _reader(chosen, PATIENCE) as reader:
                 reader.numbered(cursor, chosen, number, most=most)
@@ -162,7 +162,10 @@ class _Reader:
     def _insert_jobs(self, cursor: CursorWrapper, names: list[str]) -> None:
         load.copy_in(cursor, JOBS, self.program.rows)
         cursor.execute(sql.KEEP_OWN)
-        cursor.execute(JOBS.insert(into="shown_job", users=USERS), {"names": names})
+        # Those that came before and are no longer shown, since somebody loaded their month back, are here all the same.
+        cursor.execute(
+            f"{JOBS.insert(into='shown_job', users=USERS)} ON CONFLICT DO NOTHING", {"names": names}
+        )
         cursor.execute("DROP TABLE sealed_rows")
 
     def rated(self, cursor: CursorWrapper, file: SealedFile, **chosen: Any) -> None:

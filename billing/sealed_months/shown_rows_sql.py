@@ -117,6 +117,7 @@ SELECT j.tenant_id, j.record_id, j.cluster, j.account, j."user", j.job_id, j.nam
 FROM sealed_rows t JOIN shown_job j
   ON j.record_id = t.id AND j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
 WHERE NOT EXISTS (SELECT FROM shown_run r WHERE r.record_id = j.record_id AND r.tenant_id = j.tenant_id)
+ON CONFLICT DO NOTHING
 """
 
 HOURS = f"""

@@ -7,13 +7,12 @@ from datetime import UTC, date, datetime
 from tempfile import SpooledTemporaryFile
 
 from django.conf import settings
-from django.http import FileResponse, Http404, HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.http import FileResponse, Http404, HttpRequest, HttpResponseBase
 
-from billing.reports import focus, focus_documents, focus_files, journal
+from billing.reports import focus, focus_files, journal
 from billing.reports.journal import AccountsError
 from billing.rules.errors import RuleError
 from billing.rules.period import parse_month, shifted
-from portal.core import replica
 from portal.core.tenants.access import Action
 from portal.core.tenants.models import Tenant
 from portal.sentences import sentence
@@ -45,18 +44,10 @@ def focus_export(request: TenantRequest) -> HttpResponseBase:
 def operator_focus_export(request: HttpRequest, frame: PageFrame) -> HttpResponseBase:
     del frame
     tenants = list(Tenant.objects.order_by("slug"))
-    month = _month(request)
-    dataset = focus.make_dataset(tenants=tenants, month=month, moment=datetime.now(UTC))
+    dataset = focus.make_dataset(tenants=tenants, month=_month(request), moment=datetime.now(UTC))
     kind = _kind(request)
     name = focus_files.file_name(dataset, of="all", extension=kind)
-    pieces, content_type = focus_files.AS[kind](dataset.charges), focus_files.FORMATS[kind]
-    if focus_documents.months_in_files(month):  # one may be missing: that is said instead of a file
-        return _file(pieces, name, content_type)
-    return StreamingHttpResponse(
-        replica.streamed(piece for piece in pieces),
-        content_type=content_type,
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
+    return _file(focus_files.AS[kind](dataset.charges), name, focus_files.FORMATS[kind])
 
 
 @operator_page("reports")
