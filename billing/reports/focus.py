@@ -79,11 +79,14 @@ def make_dataset(*, tenants: Sequence[Tenant], month: Month, moment: datetime, o
 
 
 def refuse_unreadable(tenant: Tenant, month: Month) -> None:
-    """Raise RowsInFilesError where an issued document has usage whose rows cannot be read: for who streams the charges,
-    before anything is sent. In the tenant's scope. One query where no month is dropped.
+    """Raise RowsInFilesError where a document has usage whose rows cannot be read: for who streams the charges, before
+    anything is sent. In the tenant's scope. One query where no month is dropped.
     """
     if absent_records.list_all():
         periods = focus_documents.list_service_periods(tenant, month)
+        openings = focus_documents.open_periods([tenant], month).get(tenant.pk, [])
+        for draft in focus_documents.drafted(tenant, openings, own=True):  # which may correct a dropped month
+            periods |= {line.service_period_id for line in draft.lines}
         absent_records.refuse_unreadable(absent_records.list_of_periods(periods))
 
 

@@ -81,12 +81,12 @@ def list_service_periods(tenant: Tenant, month: Month) -> set[int]:
     return set(lines.values_list("service_period", flat=True))
 
 
-def open_periods(tenants: Iterable[Tenant], month: Month) -> dict[int, list[BillingPeriod]]:
-    """By tenant the kept periods of the month that are not closed. Two queries."""
+def open_periods(tenants: Sequence[Tenant], month: Month) -> dict[int, list[BillingPeriod]]:
+    """By tenant the stored periods of the month that are not closed. Two queries."""
     year, number = month
-    named = billing_periods.periods_starting_in(tenants, year=year, month=number, making=False)
-    kept = [tenant for tenant in tenants if tenant.pk in named]
-    return billing_periods.open_periods(kept, year=year, month=number)
+    stored = billing_periods.periods_starting_in(tenants, year=year, month=number, making=False)
+    with_period = [tenant for tenant in tenants if tenant.pk in stored]
+    return billing_periods.open_periods(with_period, year=year, month=number)
 
 
 def drafted(tenant: Tenant, periods: Iterable[BillingPeriod], *, own: bool) -> Iterator[Document]:

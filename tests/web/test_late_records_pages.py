@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import connection
 
 from billing.models import RatedJob, RatedUsage, SealedMonth
@@ -21,7 +22,7 @@ from tests.builders import a_job, a_person, at, ingest
 from tests.scenarios.test_late_records import APRIL, CHANGED, FIRST, LONGER, NEW
 from tests.sealed_march import MARCH, enter_march
 from tests.stories import prove
-from tests.web.test_dropped_months_pages import content_of, without_note
+from tests.web.test_dropped_months_pages import UNREAD, content_of, refusal, without_note
 from tests.web.test_dropped_months_read import a_lab, a_member, dropped, sealed
 
 pytestmark = pytest.mark.django_db(transaction=True)  # what is shown of files goes as a transaction ends
@@ -119,3 +120,16 @@ def test_two_imports_of_the_same_late_facts_at_once_store_them_once() -> None:
     ]
     assert SealedMonth.objects.get(month=MARCH).dropped_at is not None
     prove()
+
+
+def test_a_download_whose_draft_corrects_a_dropped_month_is_refused_before_it_begins() -> None:
+    enter_march()
+    sealed()
+    ann = a_person(tenant=a_lab())
+    dropped()
+    assert late(LONGER).revised == 1
+    draft = "/t/vision-lab/exports/focus?period=2026-05"
+    assert b"2026-03-02T" in content_of(ann, draft)  # when the job of March began
+    for file in Path(settings.CLUSTERTAB_SEALED_MONTHS).rglob("jobs.parquet"):
+        file.unlink()
+    assert UNREAD in refusal(ann, draft)
