@@ -50,7 +50,7 @@ def test_figures_are_those_before_or_after_however_often_a_worker_is_killed(
             else:  # it was quicker
                 message = requested(snapshot.pk)
         op.does("task", CONSUME, message)
-    assert killed
+    assert killed >= KILLS - 2
     last = EfficiencySnapshot.objects.get()
     assert (last.requested_at, is_undone()) == (None, False)
     assert any(row[1] == "new" for row in last.answers["user"]["rows"])

@@ -52,7 +52,7 @@ def test_runs_that_grow_while_their_reader_is_killed_are_rated_as_if_nothing_had
             )
             op.does("import_usage", "storm", file)
 
-    assert killed
+    assert killed >= KILLS - 2
     assert UsageRecord.objects.filter(cluster__name="storm").count() == RUNS
     assert rated("storm") == rated("calm")
     assert not RatedUsage.objects.filter(reversal=True).exists()

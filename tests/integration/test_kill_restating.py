@@ -68,7 +68,7 @@ def test_prices_that_change_for_the_past_while_they_are_killed_bill_the_same(
                 assert rated("storm") == rows
             close(op, 4 + kill)
             assert billed("storm") == billed("calm")
-    assert killed
+    assert killed >= KILLS // 2
     assert PriceCorrection.objects.filter(price__version__plan__name="storm").count() == KILLS - 2
     assert cut("storm") == cut("calm")
     prove()

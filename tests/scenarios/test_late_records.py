@@ -335,7 +335,7 @@ def test_a_file_that_is_missing_stops_no_import_for_the_order_of_the_most_expens
     assert away() == [MARCH]
     for file in (directory / "2026-03").rglob("rated.parquet"):
         file.unlink()
-    new = a_job(job_id="99", started="2026-05-05 10:00", ended="2026-05-05 11:00")
+    new = a_job(job_id="99", user="ben", started="2026-05-05 10:00", ended="2026-05-05 11:00")
     stored = late(new, *ending(jobs, "10:30"))
     assert (stored.new, stored.revised, stored.quarantined) == (1, len(jobs), 0)
     assert away() == [MARCH]
