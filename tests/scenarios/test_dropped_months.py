@@ -30,6 +30,7 @@ from clusters.models import Account, Cluster, Quarantined, UsageRecord
 from portal.core.tenants import ownership
 from portal.core.tenants.models import Tenant
 from tests.builders import a_job, at, busy, ingest
+from tests.owner import as_owner
 from tests.sealed_march import MARCH, NOW, enter_march, rows, sealed
 from tests.stories import close, printed, prove
 
@@ -325,6 +326,30 @@ def test_nothing_is_dropped_that_was_described_anew_since_it_was_sealed(books: N
     ):
         drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
     assert UsageRecord.objects.filter(name="renamed").exists()
+
+
+@pytest.mark.parametrize("batch", [1, drop.BATCH])
+def test_nothing_is_dropped_of_which_a_row_was_changed_behind_the_programs_back(
+    books: None, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    """Whether the files of tenants are compared one by one or together."""
+    monkeypatch.setattr(drop, "BATCH", batch)
+    sealed()
+    before = rows()
+    name = RatedJob.objects.get(job_id="2").name
+    rename("another")
+    with pytest.raises(SealError, match="2026-03 was changed since it was sealed"):
+        drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
+    rename(name)
+    assert rows() == before
+    assert drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True).dropped_at
+
+
+def rename(name: str) -> None:
+    with as_owner() as cursor:
+        cursor.execute("ALTER TABLE billing_ratedjob_2026_03 DISABLE TRIGGER USER")
+        cursor.execute("UPDATE billing_ratedjob_2026_03 SET name = %s WHERE job_id = '2'", [name])
+        cursor.execute("ALTER TABLE billing_ratedjob_2026_03 ENABLE TRIGGER USER")
 
 
 def test_a_month_that_is_not_sealed_is_not_dropped(books: None) -> None:
