@@ -217,7 +217,7 @@ def keep(
 def prove_due(*, moment: datetime) -> None:
     """Recompute the months to which something was written since they were proved, and keep their proofs.
 
-    What `prove` compares beside, over all time, takes no part: it takes longer than a month to seal.
+    Invoices, wallets and what else `prove` compares over all time takes longer than to seal a month, which begins here.
     """
     with alone(moment), snapshot() as cursor:
         every = survey(cursor, full=False)

@@ -80,9 +80,10 @@ def list_months(*, moment: datetime, quiet_months: int, only: date | None = None
 
 def state_of(month: date, *, moment: datetime, quiet_months: int) -> MonthState:
     """Raises SealError where the month has no records."""
-    for state in list_months(moment=moment, quiet_months=quiet_months, only=month):
-        return state
-    raise SealError("no-records", month=f"{month:%Y-%m}")
+    states = list_months(moment=moment, quiet_months=quiet_months, only=month)
+    if not states:
+        raise SealError("no-records", month=f"{month:%Y-%m}")
+    return states[0]
 
 
 def _blockers(
