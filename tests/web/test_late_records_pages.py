@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.db import connection
 
 from billing.models import RatedJob, RatedUsage, SealedMonth
@@ -122,7 +121,9 @@ def test_two_imports_of_the_same_late_facts_at_once_store_them_once() -> None:
     prove()
 
 
-def test_a_download_whose_draft_corrects_a_dropped_month_is_refused_before_it_begins() -> None:
+def test_a_download_whose_draft_corrects_a_dropped_month_is_refused_before_it_begins(
+    tmp_path: Path,
+) -> None:
     enter_march()
     sealed()
     ann = a_person(tenant=a_lab())
@@ -130,6 +131,6 @@ def test_a_download_whose_draft_corrects_a_dropped_month_is_refused_before_it_be
     assert late(LONGER).revised == 1
     draft = "/t/vision-lab/exports/focus?period=2026-05"
     assert b"2026-03-02T" in content_of(ann, draft)  # when the job of March began
-    for file in Path(settings.CLUSTERTAB_SEALED_MONTHS).rglob("jobs.parquet"):
+    for file in (tmp_path / "sealed").rglob("jobs.parquet"):
         file.unlink()
     assert UNREAD in refusal(ann, draft)
