@@ -24,7 +24,7 @@ NAMES = (
 )  # fmt: skip
 
 
-APART = ("years", "set-up")  # only where named: the one takes an hour, the other needs the network
+APART = ("years", "slice", "set-up")  # only where named: two take hours, the last needs the network
 
 
 def main() -> int:

@@ -1,5 +1,5 @@
 """Three years of a site: ten million jobs of a thousand tenants in 36 closed months, of which 33 are sealed and
-dropped, and a year of running pods.
+dropped, and a year of running pods. And a slice of a site ten times as large.
 
 Takes two hours at full size; `--part 100` shows in minutes that everything runs.
 """
@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
@@ -45,37 +45,60 @@ from billing.sealed_months import drop, seal, verify
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import tenant_scope
 
-NAME = "years"
 DATABASE = "bench_years"
-JOBS, MORE_JOBS = 10_000_000, 100_000_000
+MORE_JOBS = 100_000_000
 MONTHS = [datetime(year, month, 1, tzinfo=UTC) for year in (2023, 2024, 2025) for month in range(1, 13)]
 BORDERS = [*MONTHS, datetime(2026, 1, 1, tzinfo=UTC)]
 BEYOND = datetime(2026, 2, 1, tzinfo=UTC)  # the last jobs end in a month that is open
-SEALED = 33
 FEW = 9  # requests of a page that is read from files, and of each page where the bench is smaller
 YEAR = date(2025, 1, 1), date(2026, 1, 1)
 API = ("apilist", "apideep", "apiusage")
 GB = 1_000_000_000
 
 
+@dataclass(frozen=True)
+class Past:
+    """The last closed months of a site and the jobs in them; the oldest are sealed and dropped."""
+
+    jobs: int
+    months: int
+    dropped: int
+
+    @property
+    def borders(self) -> list[datetime]:
+        return BORDERS[-1 - self.months :]
+
+    @property
+    def starts(self) -> list[datetime]:
+        return self.borders[:-1]
+
+
+PASTS = {
+    "years": Past(jobs=10_000_000, months=36, dropped=33),
+    "slice": Past(jobs=30_000_000, months=11, dropped=1),  # each month as in three years with `MORE_JOBS`
+}
+
+
 def works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
-    """Every page after 36 closed months, and the ledger's own figures. Only where it is asked for by name."""
-    if NAME not in names:
-        return
-    jobs = scale.of(JOBS)
-    build(scale, jobs)
-    yield from figures(jobs, postmaster, is_full=scale.is_full)
-    instance.drop(DATABASE)
-    yield growing.year(scale, postmaster)
+    """Every page after closed months, and the ledger's own figures. Only where it is asked for by name."""
+    for name, full in PASTS.items():
+        if name in names:
+            past = replace(full, jobs=scale.of(full.jobs))
+            build(scale, past)
+            yield from figures(name, past, postmaster, is_full=scale.is_full)
+            instance.drop(DATABASE)
+    if "years" in names:
+        yield growing.year(scale, postmaster)
 
 
-def build(scale: Scale, jobs: int) -> None:
+def build(scale: Scale, past: Past) -> None:
     """All jobs, rated, in closed months."""
-    _show(f"{jobs:,} jobs: records are written and rated.")
-    days = (BORDERS[-1] - BORDERS[0]).days
-    closing.build(scale, name=DATABASE, count=jobs, borders=[*BORDERS, BEYOND], days=days)
+    _show(f"{past.jobs:,} jobs: records are written and rated.")
+    borders = past.borders
+    days = (borders[-1] - borders[0]).days
+    closing.build(scale, name=DATABASE, count=past.jobs, borders=[*borders, BEYOND], days=days)
     _show("Months are closed.")
-    for start, _ in itertools.pairwise(BORDERS):
+    for start in past.starts:
         closing.everybody(start.year, start.month)
     pay()
 
@@ -99,12 +122,12 @@ def pay() -> None:
     Payment.objects.bulk_create(payments, batch_size=1_000)
 
 
-def figures(jobs: int, postmaster: int, *, is_full: bool) -> Iterator[Result]:
+def figures(name: str, past: Past, postmaster: int, *, is_full: bool) -> Iterator[Result]:
     """Of the database that was built: what pages and corrections take is measured once old months are in files."""
     whole = sum(sizes.sizes().values())
     largest, tenant = Tenant.objects.order_by("pk")[:2]
-    shown = [*_shown(_ledger(jobs, whole / jobs, largest)), *_shown(_proved(jobs))]
-    shown += _shown(_sealed(jobs, postmaster))
+    shown = [*_shown(_ledger(past.jobs, whole / past.jobs, largest)), *_shown(_proved(past))]
+    shown += _shown(_sealed(past, postmaster))
     shown += _shown([_year(largest)])
     pages.collect()
     people = lab_life.settle([largest, tenant], since=BORDERS[-1], moment=world.MOMENT)
@@ -118,12 +141,12 @@ def figures(jobs: int, postmaster: int, *, is_full: bool) -> Iterator[Result]:
         sites = years_pages.Sites(web, least, postmaster, requests=years_pages.REQUESTS if is_full else FEW)
         shown += _shown(years_pages.figures(sites, people, largest, tenant, MONTHS[-1].date()))
         sites = replace(sites, requests=FEW)
-        shown += _shown(years_pages.from_files(sites, people, largest, tenant, MONTHS[0].date()))
+        shown += _shown(years_pages.from_files(sites, people, largest, tenant, past.starts[0].date()))
     with api.asking(DATABASE, postmaster) as client:
-        yield from (replace(api.WORKS[name](client), name=f"years{name}") for name in API)
+        yield from (replace(api.WORKS[work](client), name=f"{name}{work}") for work in API)
     shown += _shown(_price())
     shown += _shown(_proved_since())
-    yield replace(result, name=NAME, title=f"{result.title}, of {jobs:,} jobs", figures=tuple(shown))
+    yield replace(result, name=name, title=f"{result.title}, of {past.jobs:,} jobs", figures=tuple(shown))
 
 
 def _shown(figures: Iterable[Figure]) -> tuple[Figure, ...]:
@@ -159,7 +182,7 @@ def _year(largest: Tenant) -> Figure:
     return Figure("a year of the largest tenant by month in three groups, ms", _seconds(read) * 1000, 500)
 
 
-def _proved(jobs: int) -> Iterator[Figure]:
+def _proved(past: Past) -> Iterator[Figure]:
     """In full, which keeps the proof of each month."""
     began = time.perf_counter()
     _show("All months are proved.")
@@ -167,10 +190,10 @@ def _proved(jobs: int) -> Iterator[Figure]:
     whole = time.perf_counter() - began
     if not proof.holds:
         raise DifferentWorkError(f"{[check for check in proof.checks if check.broken]}")
-    month = _seconds(lambda: months.prove_month(MONTHS[0].date(), moment=world.MOMENT))
+    month = _seconds(lambda: months.prove_month(past.starts[0].date(), moment=world.MOMENT))
     yield Figure("prove --full, of all time, s", whole)
-    yield Figure("prove --full, of all time, µs a job", whole / jobs * MILLION)
-    yield Figure(f"prove --full, computed for {MORE_JOBS:,} jobs, h", whole / jobs * MORE_JOBS / 3600)
+    yield Figure("prove --full, of all time, µs a job", whole / past.jobs * MILLION)
+    yield Figure(f"prove --full, computed for {MORE_JOBS:,} jobs, h", whole / past.jobs * MORE_JOBS / 3600)
     yield Figure("the nightly proof of one month, s", month)
 
 
@@ -181,26 +204,27 @@ def _proved_since() -> Iterator[Figure]:
     since = _seconds(lambda: proofs.append(checks.prove(moment=world.MOMENT)))
     if proofs[0].recomputed or not proofs[0].holds:
         raise DifferentWorkError(f"{[check for check in proofs[0].checks if check.broken]}")
-    yield Figure("prove, with nothing written to 36 closed months since, s", since, 10)
+    yield Figure("prove, with nothing written to closed months since, s", since, 10)
 
 
-def _sealed(jobs: int, postmaster: int) -> Iterator[Figure]:
+def _sealed(past: Past, postmaster: int) -> Iterator[Figure]:
     """The oldest months become files, and their rows are dropped, for which the next month is sealed, too."""
     settings.CLUSTERTAB_SEALED_MONTHS = directory = instance.HOME / "sealed"
     os.environ["SEALED_MONTHS_DIRECTORY"] = str(directory)  # of the sites that are asked then
-    old = [start.date() for start in MONTHS[: SEALED + 1]]
-    _show(f"{len(old)} months are sealed, and {SEALED} of them dropped.")
+    old = [start.date() for start in past.starts[: past.dropped + 1]]
+    _show(f"{len(old)} months are sealed, and {past.dropped} of them dropped.")
     sealing = [partial(seal.seal_month, month=month, moment=world.MOMENT, quiet_months=0) for month in old]
     drops = partial(drop.drop_month, moment=world.MOMENT, all_processes_replaced=True)
-    dropping = [partial(drops, month=month) for month in old[:SEALED]]
+    dropping = [partial(drops, month=month) for month in old[: past.dropped]]
     to_seal, to_drop = (sum(measure(work, postmaster).cpu for work in works) for works in (sealing, dropping))
     files = SealedFile.objects.aggregate(bytes=Sum("bytes"), jobs=Sum("rows", filter=Q(kind="records")))
     proof = measure(verify.prove_files, postmaster)
     sealed, left = files["jobs"], sum(sizes.sizes().values())
     yield Figure("bytes a job in files", files["bytes"] / sealed, MOST_BYTES)
-    yield Figure("bytes a job, in tables and files", (left + files["bytes"]) / jobs)
+    yield Figure("bytes a job, in tables and files", (left + files["bytes"]) / past.jobs)
     yield Figure(
-        f"the same of {MORE_JOBS:,} jobs, computed, GB", (left + files["bytes"]) / jobs * MORE_JOBS / GB
+        f"the same of {MORE_JOBS:,} jobs, computed, GB",
+        (left + files["bytes"]) / past.jobs * MORE_JOBS / GB,
     )
     yield Figure("CPU of the proof of a million jobs in files, s", proof.cpu / sealed * MILLION, MOST_PROOF)
     yield Figure("CPU of sealing a million jobs, s", to_seal / sealed * MILLION)
