@@ -1,8 +1,9 @@
 """Which test runs when: by default, with `--peers`, with `--long`.
 
 What a test uses decides, not a list of names. By default all runs that needs nothing but a database: every rule, every
-story, every page; and the sample of each kind against each real peer. What starts other programs (a scheduler, a
-server, a browser, a process of ours that is killed) waits for `--peers`, what takes many seeds or minutes for `--long`.
+story, every page; and the sample of each kind against each real peer that is quick to start. What starts other programs
+(a scheduler, a server, a browser, a process of ours that is killed) waits for `--peers`, and so do, but for samples,
+stories of months whose rows another engine reads from files; what takes many seeds or minutes waits for `--long`.
 The tiers do not include each other; samples run by default and with `--peers`. A sweep that takes many seconds is
 `swept`: it runs in both, by default in a short form.
 """
@@ -43,6 +44,7 @@ PEERS_OF_TESTS = {"slurm_lab", "every_slurm", "prom_lab", "pushed_lab", "live_se
 ALL_OF_IT = ("tests/integration/",)
 OURS_ALONE = ("test_outbox.py", "test_pull_workers.py")  # of these folders: threads and a database
 BROWSER = "_in_a_browser.py"
+FROM_FILES = ("test_dropped_months", "test_late_records")  # files of months, which DuckDB reads
 
 
 def of(item: pytest.Item) -> set[str]:
@@ -66,7 +68,7 @@ def _params(item: pytest.Item) -> dict[str, object]:
 
 def _starts_programs(item: pytest.Item) -> bool:
     path = PurePath(item.nodeid.partition("::")[0])
-    if item.get_closest_marker(PEERS) or path.name.endswith(BROWSER):
+    if item.get_closest_marker(PEERS) or path.name.endswith(BROWSER) or path.name.startswith(FROM_FILES):
         return True
     if PEERS_OF_TESTS & set(getattr(item, "fixturenames", ())):
         return True

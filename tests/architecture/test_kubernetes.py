@@ -17,6 +17,8 @@ from portal.env import ROOT
 from tests.architecture.deployments import KUBERNETES, SERVICES, Manifest, container, pods, render
 from tests.architecture.test_settings import DOCUMENTED
 
+pytestmark = pytest.mark.peers
+
 OVERLAYS = ("overlays/small", "overlays/large", "sealed-months", "sealed-months-bucket", "site")
 OLDEST, NEWEST = "1.31.0", kubernetes_validate.latest_version()
 LONG_RUNNING = {"Deployment", "StatefulSet"}

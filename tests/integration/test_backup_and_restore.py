@@ -104,9 +104,7 @@ def counts(url: str) -> dict[str, int]:
     return {name: count for name, count in row_counts.items() if name not in PROOFS}
 
 
-@pytest.mark.parametrize(
-    "where", [pytest.param("without containers", marks=pytest.mark.sample), "in a container"]
-)
+@pytest.mark.parametrize("where", ["without containers", "in a container"])
 def test_a_backup_is_previewed_and_restored_and_everything_is_there(
     op: Shell, second: str, database_url: str, where: str
 ) -> None:

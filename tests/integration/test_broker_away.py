@@ -29,7 +29,7 @@ def leave(first: int, end: int) -> None:
 
 @pytest.mark.parametrize(
     "away",
-    [pytest.param(A_MOMENT, marks=pytest.mark.sample), pytest.param(AN_HOUR, marks=pytest.mark.long)],
+    [A_MOMENT, pytest.param(AN_HOUR, marks=pytest.mark.long)],
 )
 def test_what_is_left_to_do_while_redis_is_away_is_done_once_when_it_is_back(
     transactional_db: None, database_url: str, effects: Callable[[], list[str]], tmp_path: Path, away: int

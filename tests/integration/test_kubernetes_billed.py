@@ -59,7 +59,6 @@ BORDER = 1_740_787_200  # 2025-03-01T00:00:00Z
 SLICES = {"bu-a": 3, "bu-b": 2, "bu-c": 2}
 
 
-@pytest.mark.sample
 def test_slices_of_a_gpu_are_billed_their_share_to_the_exact_fraction(
     pushed_lab: Lab,
     tmp_path: Path,

@@ -123,7 +123,6 @@ def served(live_server: LiveServer, settings: Settings) -> LiveServer:
     return live_server
 
 
-@pytest.mark.sample
 def test_prometheus_reads_what_jobs_cost(served: LiveServer, pushed_lab: Lab) -> None:
     with scraping(pushed_lab, served) as url:
         (pretrain,) = promql.eventually(url, 'training_job_cost_usd{job_name="pretrain"}')

@@ -70,7 +70,6 @@ def eventually(so: Callable[[], bool], log: Path) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.sample
 def test_a_worker_killed_in_mid_effect_leaves_nothing_half_done(
     transactional_db: None, database_url: str, effects: Callable[[], list[str]], tmp_path: Path
 ) -> None:

@@ -49,7 +49,6 @@ def launcher() -> dict[str, Any]:
     return runpy.run_path(str(ROOT / "run"), run_name="launcher")
 
 
-@pytest.mark.sample
 def test_a_command_on_an_empty_home_finds_a_database_and_leaves_none_running(tmp_path: Path) -> None:
     code, out, err = run(tmp_path, "manage", "shell", "-v", "0", "-c", COUNT_PEOPLE)
     assert (code, json.loads(out), err) == (0, {"people": 0}, "Preparing the database ...\n")

@@ -74,6 +74,7 @@ def test_what_stripe_cannot_say_for_an_hour_is_parked_and_tried_again_each_hour(
     assert (PaymentDispute.objects.count(), in_review(), scenario.settlement) == (1, [], "disputed")
 
 
+@pytest.mark.peers  # takes long
 def test_a_page_that_was_paid_and_cannot_be_read_for_an_hour_is_not_charged_beside_it(
     scenario: Scenario,
 ) -> None:

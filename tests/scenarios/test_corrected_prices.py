@@ -132,12 +132,11 @@ def test_use_that_comes_late_stands_beside_the_correction_at_the_price_of_now(
 @pytest.mark.parametrize(
     "models",
     [
-        (TWO_DOLLARS, GRADUATED, TWO_DOLLARS),
-        (GRADUATED, Graduated(STEPS[1:]), VOLUME),
-        (VOLUME, TENS, dollars("0")),
-        (dollars("0"), TWO_DOLLARS, TENS),
+        pytest.param((TWO_DOLLARS, GRADUATED, TWO_DOLLARS), id="tiers-and-back"),
+        pytest.param((GRADUATED, Graduated(STEPS[1:]), VOLUME), id="other-tiers", marks=pytest.mark.peers),
+        pytest.param((VOLUME, TENS, dollars("0")), id="packages-then-free"),
+        pytest.param((dollars("0"), TWO_DOLLARS, TENS), id="free-then-not", marks=pytest.mark.peers),
     ],
-    ids=["tiers-and-back", "other-tiers", "packages-then-free", "free-then-not"],
 )
 def test_any_price_can_come_to_any_other(models: tuple[PriceModel, ...], tmp_path: Path) -> None:
     """Two projects' worth of months, each closed under what the price came to then."""

@@ -323,6 +323,7 @@ class TestSeeding:
         assert seeding.is_seeded()
         assert set(Cluster.objects.values_list("complete_through", flat=True)) == {self.MOMENT}
 
+    @pytest.mark.peers  # takes long
     def test_the_command_prints_the_logins_once_and_keeps_them_to_itself(
         self,
         settings: Any,

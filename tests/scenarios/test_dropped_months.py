@@ -82,6 +82,7 @@ def march() -> SealedMonth:
     return SealedMonth.objects.get(month=MARCH)
 
 
+@pytest.mark.sample
 def test_the_rows_leave_the_database_and_every_sum_stays(books: None) -> None:
     sums, before = prove(), rows()
     assert dropped().dropped_at == NOW
@@ -92,9 +93,8 @@ def test_the_rows_leave_the_database_and_every_sum_stays(books: None) -> None:
     proof = checks.prove(full=True)
     assert proof.holds, [check for check in proof.checks if check.broken]
     assert not ProofMark.objects.exists()
-    assert (
-        drop.drop_month(month=MARCH, moment=at("2032-01-01"), all_processes_replaced=True).dropped_at == NOW
-    )
+    again = drop.drop_month(month=MARCH, moment=at("2032-01-01"), all_processes_replaced=True)
+    assert again.dropped_at == NOW
     assert drop.load_back(month=MARCH) == {"records": 4, "revisions": 0, "jobs": 3, "rated": 4}
     assert rows() == before
     assert prove() == sums

@@ -18,6 +18,7 @@ from tests.builders import a_job, at, ingest
 from tests.fakes.scheduler_port import a_world
 from tests.fakes.slurmrestd import StandIn
 from tests.scenarios.test_dunning_suspends import Lab
+from tests.tiers import thinned
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -58,7 +59,9 @@ def rests_for_weeks(lab: Lab) -> None:
     lab.now = at("2026-06-20 09:00")
 
 
-@pytest.mark.parametrize("happens", [pays_and_it_goes_back, is_written_off_for_a_time, rests_for_weeks])
+@pytest.mark.parametrize(
+    "happens", thinned([pays_and_it_goes_back, is_written_off_for_a_time, rests_for_weeks], every=3)
+)
 def test_who_owes_again_after_weeks_is_told_anew_before_it_is_suspended(lab: Lab, happens: Any) -> None:
     lab.until("2026-05-09")
     assert subjects() == [announced("15 May 2026")]

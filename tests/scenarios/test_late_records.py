@@ -44,7 +44,6 @@ from tests.builders import a_job, a_tenant, at, ingest
 from tests.owner import as_owner
 from tests.sealed_march import MARCH, NOW, enter_march, rows
 from tests.stories import close, printed, prove
-from tests.tiers import thinned
 
 pytestmark = pytest.mark.django_db
 
@@ -154,7 +153,7 @@ def story(facts: tuple[Row, ...], *months: date, back: Callable[[date], Any] = l
     return result
 
 
-@pytest.mark.parametrize("name", thinned(CHANGED, every=3))
+@pytest.mark.parametrize("name", CHANGED)
 def test_a_late_record_is_corrected_as_if_nothing_was_ever_dropped(books: None, name: str) -> None:
     whole = story((CHANGED[name],))
     assert story((CHANGED[name],), MARCH, back=lambda month: drop.load_back(month=month)) == whole
@@ -168,6 +167,7 @@ def test_late_records_of_all_kinds_come_back_with_unsealing(books: None, facts: 
     assert story(facts, MARCH, APRIL, back=lambda month: unseal.unseal_month(month=month)) == whole
 
 
+@pytest.mark.sample
 def test_no_other_row_comes_back_and_a_record_that_is_back_is_asked_no_file(
     books: None, directory: Path
 ) -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
     ("dataset", "file"),
     [
         ("supercloud_dev", "slurm/supercloud_2021-01_2021-03.sacct.gz"),
-        ("fau_alex_fritz", "slurm/fau_alex_fritz_2023-02.sacct.gz"),
+        pytest.param("fau_alex_fritz", "slurm/fau_alex_fritz_2023-02.sacct.gz", marks=pytest.mark.peers),
         ("ubccr_pozidriv", "slurm/ubccr_pozidriv_2016-12.sacct.gz"),
     ],
 )

@@ -119,7 +119,10 @@ OF_ELEVEN = Snapshots(
 
 @pytest.mark.parametrize(
     "that",
-    [pytest.param(OF_ELEVEN, id="eleven accounts"), pytest.param(OF_ALL, id="all", marks=pytest.mark.long)],
+    [
+        pytest.param(OF_ELEVEN, id="eleven accounts", marks=pytest.mark.peers),
+        pytest.param(OF_ALL, id="all", marks=pytest.mark.long),
+    ],
 )
 def test_snapshots_of_running_jobs_bill_no_second_twice_and_lose_none(
     that: Snapshots, philly: Path, tmp_path: Path

@@ -81,6 +81,7 @@ def deliveries(tenant: Tenant) -> list[tuple[str, int, str]]:
     return [*Delivery.objects.filter(tenant=tenant).values_list("state", "attempts", "error").order_by("pk")]
 
 
+@pytest.mark.peers  # takes long
 @pytest.mark.usefixtures("short")
 def test_api_054_a_dead_name_server_delays_nobody_else(receiver: Receiver, names: NameServers) -> None:
     """Twenty of Eve's names hang, more than there are threads to wait for them."""

@@ -11,6 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from clusters import enforcement_plan
+from clusters.connectors.slurm.acts import SlurmActs
 from clusters.job_control import carry_out
 from clusters.models import Act, Cluster, ClusterKind, Connection
 from portal.core.audit.models import AuditEntry
@@ -108,7 +109,10 @@ def test_what_changed_since_the_preview_is_not_done(op: Client, slurm: StandIn) 
     assert (gpus(slurm), slurm.writes()) == (4, [])
 
 
-def test_what_cannot_be_done_is_a_sentence(op: Client, slurm: StandIn) -> None:
+def test_what_cannot_be_done_is_a_sentence(
+    op: Client, slurm: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SlurmActs.__init__.__kwdefaults__, "patience", 0)
     text = words(op.post(PATH, {"act": "preview", "kind": "block", "account": "nobody"}).content.decode())
     assert "has no account 'nobody': see `sacctmgr show account`" in text
     fields = {"act": "preview", "kind": "block", "account": "nobody", "why": "too noisy", "submits": "yes"}

@@ -96,6 +96,7 @@ def paths_of_march(record: int) -> list[str]:
     ]
 
 
+@pytest.mark.sample
 def test_pages_and_files_say_of_a_dropped_month_what_they_said_before(ann: User, record: int) -> None:
     paths = paths_of_march(record)
     before = {path: content_of(ann, path) for path in paths}
@@ -169,6 +170,7 @@ def test_a_job_that_ran_into_a_month_that_is_dropped_too_costs_what_it_cost() ->
     assert [without_note(content_of(eve, path)) for path in paths] == before
 
 
+@pytest.mark.sample
 def test_eve_sees_nothing_of_others_whatever_file_the_door_is_given(
     record: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +215,7 @@ def test_with_every_filter_by_tenant_forgotten_eve_finds_nothing_of_others_in_th
     assert removed.count > 10
 
 
+@pytest.mark.sample
 def test_a_missing_file_is_a_sentence_on_the_pages_that_need_it_alone(
     ann: User, record: int, tmp_path: Path
 ) -> None:

@@ -108,6 +108,7 @@ READS_MORE = {"what changed": 3, "jobs by cost": 2}
 classes of cost that the page is of."""
 
 
+@pytest.mark.peers  # takes long
 def test_every_page_reads_as_much_for_many_jobs_as_for_few(labs: Labs) -> None:
     reads: dict[str, list[int]] = {}
     for lab in (labs.few, labs.many):
