@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
 
-from billing.catalog import terms
+from billing.catalog import allowances, terms
+from billing.catalog.allowances import Cut, Included
 from billing.catalog.terms import Terms
 from billing.catalog.third_party_payers import Stretch
 from billing.invoicing.statement_inputs import StatementInputs
@@ -34,6 +35,7 @@ class QuoteInputs:
         self.statements = statements or StatementInputs(frozenset([tenant.pk]))
         self._known = by_statement
         self._rated: dict[int, dict[Used, Fraction]] = {}  # by period
+        self._included: dict[tuple[int, tuple[int, ...], Fraction, int | None], Included] = {}
 
     @property
     def periods(self) -> Sequence[BillingPeriod]:
@@ -61,7 +63,7 @@ class QuoteInputs:
         inputs = QuoteInputs(
             self.tenant, by_statement=self.by_statement, statements=self.statements.with_periods(new_periods)
         )
-        inputs._rated = dict(self._rated)
+        inputs._rated, inputs._included = dict(self._rated), dict(self._included)
         return inputs
 
     def list_covering(self, since: datetime, until: datetime) -> list[BillingPeriod]:
@@ -77,3 +79,37 @@ class QuoteInputs:
             for key, seconds in engine.rated_use(lacking).items():
                 self._rated[key.period][key] = seconds
         return {key: seconds for pk in ids for key, seconds in self._rated[pk].items()}
+
+    def in_order(
+        self, period: BillingPeriod, prices: Collection[int], available: Fraction, *, payer: int | None = None
+    ) -> Mapping[int, Fraction]:
+        """As `allowances.in_order`. Two queries the first time."""
+        return self._load_included(period, prices, available, payer).by_price
+
+    def in_order_with(
+        self,
+        period: BillingPeriod,
+        prices: Collection[int],
+        available: Fraction,
+        *,
+        cuts: Sequence[Cut],
+        payer: int | None = None,
+    ) -> Mapping[int, Fraction]:
+        """As `allowances.in_order_with`. Of a run that begins after all that is rated, no query more than `in_order`."""
+        rated = self._load_included(period, prices, available, payer)
+        sharing = [
+            cut
+            for cut in cuts
+            if (cut.period, cut.payer) == (period.pk, payer) and cut.price is not None and cut.price in prices
+        ]
+        if rated.last is not None and any(cut.service_from <= rated.last for cut in sharing):
+            return allowances.in_order_with(period, prices, available, cuts=cuts, payer=payer)
+        return allowances.followed_by(rated, available, sharing)
+
+    def _load_included(
+        self, period: BillingPeriod, prices: Collection[int], available: Fraction, payer: int | None
+    ) -> Included:
+        key = (period.pk, tuple(sorted(prices)), available, payer)
+        if key not in self._included:
+            self._included[key] = allowances.included(period, prices, available, payer=payer)
+        return self._included[key]

@@ -17,7 +17,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import Min
 
-from billing.catalog import allowances, billing_periods, line_descriptions, terms
+from billing.catalog import billing_periods, line_descriptions, terms
 from billing.catalog.allowances import Cut
 from billing.catalog.terms import Terms
 from billing.models import BillingPeriod, Price
@@ -247,8 +247,8 @@ def _owed(
                 periods, engine.paid_by(used, payer), prices, own, partial(in_order, payer=payer)
             )
             for used, in_order in (
-                (rated, allowances.in_order),
-                (both, partial(allowances.in_order_with, cuts=cuts)),
+                (rated, inputs.in_order),
+                (both, partial(inputs.in_order_with, cuts=cuts)),
             )
         ]
         pairs.append((pair[0][tenant.pk], pair[1][tenant.pk]))

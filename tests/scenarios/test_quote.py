@@ -10,16 +10,20 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from billing.catalog import plans
 from billing.invoicing import statements
 from billing.models import PlanVersion, RatedUsage
 from billing.rules.hours import Hours, Window
 from billing.rules.meters import PerUnit
-from billing.simulation.quotes import Quote, QuoteError, quote
+from billing.simulation.quote_inputs import QuoteInputs
+from billing.simulation.quotes import Quote, QuoteError, account_of, cut_job, price_job, quote
+from clusters.connectors.base import UsageFact
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 from portal.ops.cli import BadInputError
@@ -213,6 +217,30 @@ def test_a_job_that_runs_as_it_was_quoted_costs_what_it_was_quoted(plan: str, jo
             currency: amount for currency, amount in grown.items() if amount
         }
         transaction.set_rollback(True)
+
+
+def test_any_length_of_a_job_that_shares_included_hours_is_priced_without_asking_again() -> None:
+    """Two models share 33.5 hours, of which 16.5 are left: five and a half of a job with three GPUs."""
+    cluster, lab = a_lab(MODELS["all models"]())
+    used = {"started": "2026-03-12 10:00", "ended": "2026-03-12 11:00"}
+    builders.ingest(
+        cluster, builders.a_job(gpus=10, **used), builders.a_job(gpus=7, gpu_model="h100", **used)
+    )
+    begin, lasts = int(START.timestamp()), 20 * 3600
+    job = builders.a_job(account="vision", gpus=3, started=begin, submitted=begin, ended=begin + lasts)
+    account = account_of(lab, "gpu1", "vision", START)
+    cut = cut_job(job, account=account, now=NOW, inputs=QuoteInputs(lab))
+    price_job(cut, lasts)
+    with CaptureQueriesContext(connection) as asked:
+        prices = [text(price_job(cut, hours * 3600)) for hours in range(1, 20)]
+    assert len(asked) == 0
+    assert prices == [text(quote_of_length(lab, job, hours * 3600)) for hours in range(1, 20)]
+    assert prices[4:7] == ["0.00", "4.50", "13.50"]
+
+
+def quote_of_length(lab: Tenant, job: UsageFact, seconds: int) -> Quote:
+    shorter = replace(job, ended=(job.started or 0) + seconds)
+    return quote(tenant=lab, cluster="gpu1", job=shorter, now=NOW)
 
 
 def _a_month_in_use(version: PlanVersion) -> Tenant:
