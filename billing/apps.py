@@ -8,4 +8,8 @@ class BillingConfig(AppConfig):
     verbose_name = "Plans and invoices"
 
     def ready(self) -> None:
+        from billing.rating import reratings  # its messages are a model, which is there only now
+        from portal.core.outbox import outbox
+
+        outbox.FIND_WAITING.update(dict.fromkeys(reratings.TASKS, reratings.find_waiting))
         absent_records.register("billing.sealed_months.month_files.SealedMonthFiles")

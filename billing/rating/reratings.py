@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from django.db import connection
 
@@ -17,6 +17,17 @@ UNDER_WAY = (
     "Its usage, or usage that it pays for, is being rated again after a change of prices or owners "
     "(Administration → Outbox messages lists what is left)"
 )
+
+
+def find_waiting(messages: Sequence[int]) -> set[int]:
+    """Of these messages of TASKS those that wait for an earlier one, since both concern one tenant. One query.
+
+    Else a tenant with many of them would take all places of the queue, and all but one of these only to wait for its
+    lock.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(sql.WAITING, {"tasks": list(TASKS), "messages": list(messages)})
+        return {message for (message,) in cursor.fetchall()}
 
 
 def count_changes() -> int:

@@ -12,18 +12,20 @@ from django.db import transaction
 
 from billing import tasks
 from billing.emails import delivery
-from billing.models import Notice, NoticeKind, PeriodTotal
+from billing.models import Notice, NoticeKind, Payer, PeriodTotal
 from billing.rating import engine, file_imports
 from clusters import usage
-from clusters.models import Cluster, FileFormat, UsageFile
+from clusters.models import Account, Cluster, FileFormat, UsageFile
 from portal.core.outbox import outbox
+from portal.core.outbox.models import OutboxMessage
 from portal.core.tenants.models import Tenant
-from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest
+from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest, own
 from tests.stories import prove, seconds
 
 pytestmark = pytest.mark.django_db
 
 SLICE, SLICES = 5, 30  # records of one, and how many the large one has
+CHANGES = 12
 PRICES = [("gpu-hour", {"gpu_model": ["a100"]}, "2.00", LONG_AGO)]
 
 
@@ -70,6 +72,96 @@ def test_a_small_tenant_is_rated_after_one_slice_of_a_large_one(labs: tuple[Tena
         done += 1
     assert done == 2
     outbox.drain()
+
+
+def changes_of(tenant: Tenant) -> list[int]:
+    """The tenant is given many accounts, each of which is to be rated again by itself."""
+    cluster = Cluster.objects.get()
+    for number in range(CHANGES):
+        own(tenant, cluster, f"group-{number}")
+    groups = Account.objects.filter(name__startswith="group").order_by("pk").values_list("pk", flat=True)
+    with transaction.atomic():
+        outbox.add_many("billing.tasks.rate_accounts", [{"account_ids": [account]} for account in groups])
+    return list(OutboxMessage.objects.order_by("pk").values_list("pk", flat=True))
+
+
+def sent() -> list[int]:
+    """What workers are told of now."""
+    messages: list[int] = []
+    outbox.dispatch(lambda pk, _: messages.append(pk))
+    return messages
+
+
+def test_a_tenant_with_a_hundred_changes_has_one_of_them_at_a_time_with_the_workers(
+    labs: tuple[Tenant, Tenant],
+) -> None:
+    large, small = labs
+    first, *others = changes_of(large)
+    ask(small)
+    assert sent() == [first, others[-1] + 1]
+    assert sent() == []
+    waiting = OutboxMessage.objects.filter(pk__in=others)
+    assert set(waiting.values_list("attempts", "last_error")) == {
+        (0, "Waits for an earlier message, which is about the same tenant.")
+    }
+    assert outbox.consume(others[-1] + 1)
+    assert charged(small)
+    for message in (first, *others):  # the next one is told of as soon as the one before is done
+        assert outbox.consume(message)
+        assert sent() == [other for other in others if other == message + 1]
+    assert set(OutboxMessage.objects.values_list("last_error", flat=True)) == {""}
+
+
+def test_who_pays_for_others_has_one_of_them_rated_at_a_time_too() -> None:
+    cluster, plan = a_cluster(), a_plan(prices=PRICES)
+    institute = a_tenant("institute", plan=plan)
+    labs = [a_tenant(f"lab-{n}", plan=plan, accounts=[(cluster, f"lab-{n}")]) for n in range(2)]
+    other = a_tenant("other", plan=plan, accounts=[(cluster, "other")])
+    for lab in labs:
+        Payer.objects.create(tenant=lab, payer=institute, since=LONG_AGO)
+    for tenant in (*labs, other):
+        ask(tenant)
+    first, second, third = OutboxMessage.objects.order_by("pk").values_list("pk", flat=True)
+    assert sent() == [first, third]
+    assert outbox.consume(first)
+    assert sent() == [second]
+
+
+def test_a_change_that_could_not_be_rated_keeps_no_later_one_waiting(
+    labs: tuple[Tenant, Tenant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, *_ = changes_of(labs[0])
+    assert sent() == [first]
+
+    def fail(*_: object) -> None:
+        raise ValueError("its month cannot be read")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(engine, "rate_slice", fail)
+        assert not outbox.consume(first)
+    assert sent() == [second]
+    OutboxMessage.objects.filter(pk=first).update(available_at=at("2026-04-01 10:00"))
+    assert sent() == [first]
+    assert OutboxMessage.objects.get(pk=first).last_error == "ValueError: its month cannot be read"
+
+
+def test_a_new_price_for_many_tenants_waits_for_none_of_them(labs: tuple[Tenant, Tenant]) -> None:
+    large, small = labs
+    ask(large)
+    ask(large, small)
+    first, all_of_them = sent()  # that of all rates nothing yet, but becomes one for each
+    assert outbox.consume(all_of_them)
+    assert sent() == [all_of_them + 2]
+    assert OutboxMessage.objects.get(pk=all_of_them + 2).kwargs == {"tenant_ids": [small.pk]}
+    assert outbox.consume(first)
+
+
+def test_what_waits_is_looked_at_again_by_itself_when_its_time_has_come(labs: tuple[Tenant, Tenant]) -> None:
+    first, second, *_ = changes_of(labs[0])
+    assert sent() == [first]
+    OutboxMessage.objects.filter(pk=first).update(done_at=at("2026-04-01 10:00"))
+    OutboxMessage.objects.filter(pk=second).update(available_at=at("2026-04-01 10:00"))
+    assert sent() == [second]
 
 
 def test_slice_by_slice_all_of_it_is_rated_and_nothing_is_left(labs: tuple[Tenant, Tenant]) -> None:

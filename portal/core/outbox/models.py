@@ -8,6 +8,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+WAITS = "Waits for an earlier message, which is about the same tenant."
+
 
 class OutboxMessageQuerySet(models.QuerySet["OutboxMessage"]):
     def undone(self) -> OutboxMessageQuerySet:
@@ -16,6 +18,10 @@ class OutboxMessageQuerySet(models.QuerySet["OutboxMessage"]):
     def due(self) -> OutboxMessageQuerySet:
         """Undone and not waiting: neither backing off nor on its way to a worker."""
         return self.undone().filter(available_at__lte=Now())
+
+    def put_off(self) -> OutboxMessageQuerySet:
+        """Not due, since an earlier message was undone when they were looked at last."""
+        return self.undone().filter(available_at__gt=Now(), attempts=0, last_error=WAITS)
 
 
 class OutboxMessage(models.Model):

@@ -8,7 +8,7 @@ matter; a lost message only costs time, a doubled one finds the row done or take
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from functools import cache
 from importlib.abc import InspectLoader
@@ -17,14 +17,14 @@ from typing import Any
 
 import structlog
 from django.db import connection, transaction
-from django.db.models import DurationField, ExpressionWrapper, F
+from django.db.models import Case, DurationField, ExpressionWrapper, F, TextField, Value, When
 from django.db.models.functions import Greatest, Least, Now
 from django.db.transaction import TransactionManagementError
 from django.utils.module_loading import import_string
 
 from portal import queues
 from portal.core.outbox import origin
-from portal.core.outbox.models import OutboxMessage
+from portal.core.outbox.models import WAITS, OutboxMessage
 
 # One dispatcher at a time, whichever host it runs on. The number only has to be ours.
 DISPATCHER_LOCK = 0x0C1057E2
@@ -33,6 +33,9 @@ LONGEST_RESEND = timedelta(minutes=10)
 BATCH = 500  # messages told of in one round
 FIRST_BACKOFF = timedelta(seconds=10)  # doubles with each failure
 LONGEST_BACKOFF = timedelta(hours=1)
+
+FIND_WAITING: dict[str, Callable[[Sequence[int]], Collection[int]]] = {}
+"""By task, if its messages take turns: of some messages, those that have to wait for an earlier one."""
 
 log = structlog.get_logger("portal.core.outbox")
 
@@ -76,6 +79,7 @@ def dispatch(send: Callable[[int, str], object]) -> int:
 
     What is sent is not due again before RESEND_AFTER, and is told of again then if it is still undone, at distances
     that grow with its age: what waits for a worker that is busy or gone would else fill the broker, which all share.
+    Messages that wait for others stay here until those are done.
     """
     with transaction.atomic():
         if not _only_dispatcher():
@@ -84,12 +88,33 @@ def dispatch(send: Callable[[int, str], object]) -> int:
         # One that a worker does right now is due again after a while: nobody waits for it.
         messages = messages.select_for_update(skip_locked=True)
         due = list(messages.values_list("pk", "task")[:BATCH])
+        rows = OutboxMessage.objects.put_off().order_by("pk").select_for_update(skip_locked=True)
+        put_off = list(rows.values_list("pk", "task")[:BATCH])
+        waiting = _find_waiting([*due, *put_off])
+        due += [(pk, task) for pk, task in put_off if pk not in waiting]
         rows = OutboxMessage.objects.filter(pk__in=[pk for pk, _ in due])
         age = ExpressionWrapper(Now() - F("created_at"), DurationField())
-        rows.update(available_at=Now() + Greatest(RESEND_AFTER, Least(age, LONGEST_RESEND)))
+        rows.update(
+            available_at=Now() + Greatest(RESEND_AFTER, Least(age, LONGEST_RESEND)),
+            last_error=Case(
+                When(pk__in=waiting, then=Value(WAITS)),
+                When(last_error=WAITS, then=Value("")),
+                default=F("last_error"),
+                output_field=TextField(),
+            ),
+        )
+        due = [(pk, task) for pk, task in due if pk not in waiting]
     for pk, task in due:
         send(pk, task)
     return len(due)
+
+
+def _find_waiting(due: Sequence[tuple[int, str]]) -> set[int]:
+    by_finder: dict[Callable[[Sequence[int]], Collection[int]], list[int]] = {}
+    for pk, task in due:
+        if task in FIND_WAITING:
+            by_finder.setdefault(FIND_WAITING[task], []).append(pk)
+    return {pk for find, pks in by_finder.items() for pk in find(pks)}
 
 
 def consume(message_id: int, task: str = "") -> bool:
