@@ -14,7 +14,8 @@ from bench.scale import QUICK, Scale
 from portal.dev.embedded.host import EmbeddedError
 
 NAMES = (
-    "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "reprice", "correct", "twoworkers", "whatif",
+    "parse", "decode", "ingest", "floor", "replay", "rate", "rerate", "reprice", "correct", "twoworkers", "fair",
+    "fairchanges", "fairfiles", "whatif",
     "grow", "growrate", "close", "growclose", "dashboard", "page", "paint", "growpage", "busy", "web", "worker",
     "csv", "parquet", "pdf20", "pdf500", "pull", "kube", "kubehours", "kubegpus",
     "kuberequests", "kubeuse", "history", "historyone", "bytes",
@@ -85,6 +86,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     from bench import (
         api,
         documents,
+        fair,
         focus,
         growth,
         history,
@@ -112,6 +114,7 @@ def _works(scale: Scale, postmaster: int, names: set[str]) -> Iterator[Result]:
     yield from history.works(scale, postmaster, names)
     yield from rating.works(scale, postmaster, names)
     yield from two_workers.works(scale, postmaster, names)
+    yield from fair.works(scale, postmaster, names)
     yield from whatif.works(scale, postmaster, names)
     yield from growth.works(scale, postmaster, names)
     yield from million.works(scale, postmaster, names)

@@ -51,9 +51,10 @@ def memory() -> Result:
     return result
 
 
-def until(done: Callable[[], bool], worker: subprocess.Popen[bytes]) -> None:
+def until(done: Callable[[], bool], worker: subprocess.Popen[bytes], *, every: float = 0.2) -> None:
+    """Ask so often, in seconds, until it is done."""
     end = time.monotonic() + PATIENCE
     while not done():
         if time.monotonic() > end or worker.poll() is not None:
             raise AssertionError(f"The worker did not do it: see {instance.HOME}/other.log.")
-        time.sleep(0.2)
+        time.sleep(every)
