@@ -66,6 +66,12 @@ def test_every_queue_has_a_worker_and_what_takes_long_one_of_its_own() -> None:
     assert sorted(["pull", "rate"]) in [sorted(queues) for queues in demo]
 
 
+def test_a_large_file_or_sync_leaves_most_places_to_other_clusters() -> None:
+    """It has one place until its end: of two, half would be left."""
+    command = SERVICES["worker-pull"]["command"]
+    assert int(command[command.index("--concurrency") + 1]) >= 3
+
+
 def test_each_worker_is_asked_for_its_own_health() -> None:
     for name in WORKERS:
         service, kind = SERVICES[name], name.removeprefix("worker-")
