@@ -33,7 +33,7 @@ from portal.env import ROOT
 NAMES = ("fair", "fairchanges", "fairfiles")
 RUN, READY = "bench_fair_run", "bench_fair_ready"
 ORDINARY, JOBS = 20, 1_000  # so many tenants or clusters, and the jobs of each
-FIRST = 8  # as many more, whose work lets both processes load what they need
+FIRST = 8  # as many more, whose work lets all processes load what they need
 LARGE = 100  # times as many
 PIECE = 1 << 20  # bytes of a stored file
 WAKE = 2  # seconds: as often as the scheduler tells workers of what the outbox holds
