@@ -2,11 +2,11 @@
 
 -- name: WAITING
 -- Of %(messages)s those whose rating takes a lock that the rating for an earlier undone message takes, too: of an owner of its
--- accounts, or of who pays for one. A message that failed waits for none, and none for it; one of several tenants rates nothing,
--- but becomes one for each.
+-- accounts, or of who pays for one. A message that failed waits for none, and none for it, nor does one that is older than an
+-- hour, should it kill its worker each time; one of several tenants rates nothing, but becomes one for each.
 WITH message AS MATERIALIZED (
     SELECT id, kwargs FROM outbox_outboxmessage
-    WHERE done_at IS NULL AND attempts = 0 AND task = ANY (%(tasks)s)
+    WHERE done_at IS NULL AND attempts = 0 AND task = ANY (%(tasks)s) AND created_at > now() - interval '1 hour'
       AND NOT (task = 'billing.tasks.rate_tenants' AND jsonb_array_length(kwargs -> 'tenant_ids') > 1)
       AND id <= (SELECT max(id) FROM unnest(%(messages)s::bigint[]) AS id)
 ), account AS (

@@ -145,6 +145,15 @@ def test_a_change_that_could_not_be_rated_keeps_no_later_one_waiting(
     assert OutboxMessage.objects.get(pk=first).last_error == "ValueError: its month cannot be read"
 
 
+def test_a_change_that_ends_its_worker_each_time_keeps_no_later_one_waiting_for_long(
+    labs: tuple[Tenant, Tenant],
+) -> None:
+    first, second, *_ = changes_of(labs[0])
+    assert sent() == [first]  # and its worker is killed, so that nothing is written of it
+    OutboxMessage.objects.filter(pk=first).update(created_at=at("2026-04-01 10:00"))
+    assert sent() == [second]
+
+
 def test_a_new_price_for_many_tenants_waits_for_none_of_them(labs: tuple[Tenant, Tenant]) -> None:
     large, small = labs
     ask(large)
