@@ -10,38 +10,31 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
-from django.db import connection, transaction
-from django.db.models import Sum
+from django.db import transaction
 
-from billing.models import DocumentKind, InvoiceLine, LineJobs, LineKind
-from billing.rating import billed_usage
-from billing.reports import focus_documents
+from billing.models import BillingPeriod, DocumentKind, InvoiceLine, LineKind
+from billing.reports import focus_documents, focus_use
 from billing.reports.focus_columns import COLUMNS, PLACE, Status
 from billing.reports.focus_documents import Document, Month
-from billing.rules.meters import MAX_PRICE_DECIMALS, is_built_in
+from billing.reports.focus_use import Part, hour_price
+from billing.rules.meters import is_built_in
 from billing.rules.money import exponent, rounded_text
-from billing.rules.price_shares import per_hour
 from clusters import absent_records
 from clusters.connectors.sums import dimensions_of
 from portal.core.tenants.models import Tenant
-from portal.core.tenants.scope import tenant_scope
-from portal.sql_files import Statements
-
-sql = Statements(__file__, "focus.sql")
 
 Charge = list[str]
 """The texts of a row in the order of COLUMNS; "" is null."""
-BATCH = 2_000  # rows fetched at once
-MANY_JOBS = 5_000  # behind the lines of a document, above which its file begins with the first line alone
+TENANTS = 100  # whose usage is read at once, of all tenants
 HOURS = 9  # decimals of a quantity
 UNITS = {"GPU-hour": "GPU-Hours", "core-hour": "Core-Hours", "GiB-hour": "GiB-Hours"}
 CREDITS = (LineKind.DISCOUNT, LineKind.CREDIT)
@@ -57,25 +50,52 @@ class Dataset:
     charges: Iterator[Charge]
 
 
-def make_dataset(*, tenants: Sequence[Tenant], month: Month, moment: datetime, own: bool = False) -> Dataset:
+def make_dataset(
+    *,
+    tenants: Sequence[Tenant],
+    month: Month,
+    moment: datetime,
+    own: bool = False,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Dataset:
     """The charges of the month, by tenant, document, line and day: asked again, the same rows in the same order.
 
     A month that is not over at `moment`, or of which a period is not closed, is preliminary: what its closes would bill
-    now stands in it without an invoice. Inside the scope of the one tenant, `own` says so. Needs a transaction while
-    the charges are taken.
+    now stands in it without an invoice. Inside the scope of the one tenant, `own` says so. While the charges are taken,
+    each batch of tenants is a transaction of its own; between two, `progress` is told how many tenants are done.
     """
     openings = focus_documents.open_periods(tenants, month)
     is_open = focus_documents.preliminary(openings, month=month, moment=moment)
 
     def charges() -> Iterator[Charge]:
-        with transaction.atomic():
-            for tenant in tenants:
-                for document in focus_documents.issued(tenant, month):
-                    yield from _charges(document, own=own)
-                for document in focus_documents.drafted(tenant, openings.get(tenant.pk, []), own=own):
-                    yield from _charges(document, own=own)
+        for done, documents in _batches(tenants, month, openings, own=own):
+            with transaction.atomic():
+                for document, parts in focus_use.read(documents, own=own):
+                    yield from _charges(document, parts)
+            progress(done)
 
     return Dataset(month, Status.PRELIMINARY if is_open else Status.FINAL, charges())
+
+
+def _batches(
+    tenants: Sequence[Tenant], month: Month, openings: Mapping[int, Sequence[BillingPeriod]], *, own: bool
+) -> Iterator[tuple[int, list[Document]]]:
+    """The documents of the month in their order, as many at once as are read together, and the tenants up to there.
+
+    Of all tenants some, since each reading reads the usage of everybody; of one tenant a document, which begins sooner.
+    """
+    batch: list[Document] = []
+    for done, tenant in enumerate(tenants, start=1):
+        issued = focus_documents.issued(tenant, month)
+        drafted = focus_documents.drafted(tenant, openings.get(tenant.pk, []), own=own)
+        for document in chain(issued, drafted):
+            batch.append(document)
+            if len(tenants) == 1:
+                yield done, batch
+                batch = []
+        if done % TENANTS == 0 or done == len(tenants):
+            yield done, batch
+            batch = []
 
 
 def refuse_unreadable(tenant: Tenant, month: Month) -> None:
@@ -90,16 +110,16 @@ def refuse_unreadable(tenant: Tenant, month: Month) -> None:
         absent_records.refuse_unreadable(absent_records.list_of_periods(periods))
 
 
-def _charges(document: Document, *, own: bool) -> Iterator[Charge]:
+def _charges(document: Document, parts: Iterable[Part]) -> Iterator[Charge]:
     """The parts of each line, then its taxes. What no job tells of a line is a charge of its own."""
     common = _common(document)
     bases = {line.position: _line_charge(common, document, line) for line in document.lines}
     left = {line.position: line.amount for line in document.lines}
     told: dict[int, int] = defaultdict(int)
-    for position, billed, charge in _used(document, bases, own=own):
-        left[position] -= billed
-        told[position] += 1
-        yield charge
+    for part in parts:
+        left[part.position] -= part.minor
+        told[part.position] += 1
+        yield _part_charge(document, bases[part.position], part)
     for line in document.lines:
         if left[line.position] or not told[line.position]:
             yield _rest(
@@ -108,78 +128,18 @@ def _charges(document: Document, *, own: bool) -> Iterator[Charge]:
     yield from _taxes(common, document)
 
 
-def _used(document: Document, bases: dict[int, Charge], *, own: bool) -> Iterator[tuple[int, int, Charge]]:
-    """Line, minor units and charge of each part."""
-    lines = [line for line in document.lines if line.seconds_num and line.used_by() is None and line.price_id]
-    if lines:
-        months = absent_records.list_of_periods(line.service_period_id for line in lines)
-        with nullcontext() if own or not months else _in_scope_of(document.tenant):
-            absent_records.show(months, most=None)
-            for part in _begun_soon(lines):
-                yield from _used_by_jobs(document, part, bases)
-
-
-@contextmanager
-def _in_scope_of(tenant: Tenant) -> Iterator[None]:
-    """For an operator: files are read in the scope of one tenant after another, and nothing of them stays shown.
-
-    What was made for it is rolled back: dropped, its locks would stay to the end of the export, some hundred of each
-    document, and fill the server's table of locks.
-    """
-    with tenant_scope(tenant):
-        mark = transaction.savepoint()
-        yield
-        transaction.savepoint_rollback(mark)
-        transaction.savepoint_commit(mark)
-
-
-def _begun_soon(lines: Sequence[InvoiceLine]) -> list[Sequence[InvoiceLine]]:
-    """The lines of one document by position, to be read part by part. One query, of several lines.
-
-    The first is a part of its own where many jobs stand behind them: what reads a file waits for no other line. Both
-    parts read the month of all tenants, so small documents, and those whose jobs were not counted yet, are one part.
-    """
-    ordered = sorted(lines, key=lambda line: line.position)
-    if len(ordered) > 1 and ordered[0].pk:
-        counts = LineJobs.objects.filter(line__in=ordered, tenant=ordered[0].tenant_id)
-        if (counts.aggregate(jobs=Sum("jobs"))["jobs"] or 0) > MANY_JOBS:
-            return [ordered[:1], ordered[1:]]
-    return [ordered]
-
-
-def _used_by_jobs(
-    document: Document, lines: Sequence[InvoiceLine], bases: dict[int, Charge]
-) -> Iterator[tuple[int, int, Charge]]:
-    digits, tenant = exponent(document.currency), document.tenant.slug
-    places = [PLACE[name] for name in _VARYING]
-    with connection.chunked_cursor() as cursor:
-        cursor.execute(sql.USE, _reach(document, lines))
-        while rows := cursor.fetchmany(BATCH):
-            for (
-                position,
-                since,
-                until,
-                cluster,
-                account,
-                user,
-                queue,
-                model,
-                jobs,
-                minor,
-                quantity,
-                cost,
-            ) in rows:
-                amount, charge = fixed(minor, digits), bases[position].copy()
-                resource = f"clusters/{cluster}/accounts/{account}" if account else ""
-                exact = cost if "." in cost else f"{cost}.0"
-                varying = (
-                    *(since, until, amount, amount, quantity, quantity, exact, exact, str(jobs), resource),
-                    *(account, "Scheduler account" if resource else ""),
-                    _tags(tenant, cluster, user, queue, model),
-                )
-                for place, text in zip(places, varying, strict=True):
-                    charge[place] = text
-                yield position, minor, charge
+def _part_charge(document: Document, base: Charge, part: Part) -> Charge:
+    amount, charge = fixed(part.minor, exponent(document.currency)), base.copy()
+    resource = f"clusters/{part.cluster}/accounts/{part.account}" if part.account else ""
+    exact = part.cost if "." in part.cost else f"{part.cost}.0"
+    varying = (
+        *(part.since, part.until, amount, amount, part.quantity, part.quantity, exact, exact, str(part.jobs)),
+        *(resource, part.account, "Scheduler account" if resource else ""),
+        _tags(document.tenant.slug, part.cluster, part.user, part.queue, part.model),
+    )
+    for place, text in zip(_PLACES, varying, strict=True):
+        charge[place] = text
+    return charge
 
 
 _VARYING = (
@@ -193,27 +153,7 @@ _VARYING = (
     ),
     *("ListCost", "ContractedCost", "x_JobCount", "ResourceId", "ResourceName", "ResourceType", "Tags"),
 )
-
-
-def _reach(document: Document, lines: Sequence[InvoiceLine]) -> dict[str, Any]:
-    """Which rated rows each line covers, as `billing.queries.line_usage` tells it of issued invoices."""
-    ends = [line.service_period.end for line in lines]
-    afters = [billed_usage.through(document.before, end) for end in ends]
-    return {
-        "tenant": document.tenant.pk,
-        "through": document.rated_through,
-        "first_month": min(line.service_period.start.astimezone(UTC).date().replace(day=1) for line in lines),
-        "end": max(ends),
-        "positions": [line.position for line in lines],
-        "periods": [line.service_period_id for line in lines],
-        "projects": [line.project_id for line in lines],
-        "prices": [line.price_id for line in lines],
-        "after": afters,
-        "moments": sorted({*filter(None, afters), document.rated_through}),
-        "hour_prices": [_hour_price(line, document.currency) for line in lines],
-        "amounts": [line.amount for line in lines],
-        "minor": 10 ** exponent(document.currency),
-    }
+_PLACES = [PLACE[name] for name in _VARYING]
 
 
 def _rest(document: Document, line: InvoiceLine, base: Charge, amount: int, *, whole: bool) -> Charge:
@@ -229,7 +169,7 @@ def _rest(document: Document, line: InvoiceLine, base: Charge, amount: int, *, w
         lacking = ("ListUnitPrice", "ContractedUnitPrice", "PricingUnit", "ConsumedUnit")
         return _with(base, changed | dict.fromkeys(lacking, ""))
     quantity = f"{Decimal(rounded_text(seconds / 3600, HOURS)):.{HOURS}f}"
-    cost = f"{(Decimal(quantity) * _hour_price(line, document.currency)).normalize():f}"
+    cost = f"{(Decimal(quantity) * hour_price(line, document.currency)).normalize():f}"
     cost = cost if "." in cost else f"{cost}.0"
     quantities = {"PricingQuantity": quantity, "ConsumedQuantity": quantity}
     return _with(base, changed | quantities | {"ListCost": cost, "ContractedCost": cost})
@@ -269,7 +209,7 @@ def _line_charge(common: Charge, document: Document, line: InvoiceLine) -> Charg
     category = _category(line, is_correction=is_correction)
     price = ""
     if category == "Usage":
-        price = _decimal(_hour_price(line, document.currency))
+        price = _decimal(hour_price(line, document.currency))
     elif category == "Purchase" and line.amount >= 0:
         price = fixed(line.amount, exponent(document.currency))
     unit = "Units" if category == "Purchase" else UNITS.get(line.unit) or _unit(line)
@@ -344,13 +284,6 @@ def _taxes(common: Charge, document: Document) -> Iterator[Charge]:
                 "x_LineType": "tax",
             },
         )
-
-
-def _hour_price(line: InvoiceLine, currency: str) -> Decimal:
-    """What an hour of the line costs; of a price over several projects their average, to 12 decimals."""
-    if not line.terms:
-        return line.unit_price or Decimal(0)
-    return max(Decimal(rounded_text(per_hour(line.terms, currency).amount, MAX_PRICE_DECIMALS)), Decimal(0))
 
 
 @lru_cache(maxsize=4096)

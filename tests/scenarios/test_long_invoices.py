@@ -12,7 +12,7 @@ from billing.documents import build, pdf
 from billing.invoicing import numbering
 from billing.models import Invoice, InvoiceSeries
 from billing.queries import line_usage
-from billing.reports import focus, focus_files
+from billing.reports import focus, focus_documents, focus_files, focus_use
 from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_seller, a_tenant, at, ingest, own
 from tests.stories import close, draft, invoice_of, lines_of, prove, total
@@ -93,18 +93,22 @@ def test_an_export_of_very_many_jobs_begins_with_the_first_line_alone_and_is_the
 ) -> None:
     close("2026-03")
     march = invoice_of(lab, "2026-03")
-    lines = lines_of(march)
+    document = next(focus_documents.issued(lab, (2026, 3)))
+    lines = [(0, document, line) for line in lines_of(march)]
 
     def export() -> bytes:
         dataset = focus.make_dataset(tenants=[lab], month=(2026, 3), moment=at("2026-08-01"))
         return b"".join(focus_files.as_csv(dataset.charges))
 
-    monkeypatch.setattr(focus, "MANY_JOBS", JOBS - 1)
-    assert len(focus._begun_soon(lines)) == 1  # their jobs were not counted yet
+    monkeypatch.setattr(focus_use, "MANY_JOBS", JOBS - 1)
+    assert len(focus_use._begun_soon(lines)) == 1  # their jobs were not counted yet
     line_usage.keep(march)
     begun_soon = export()
-    assert [[line.position for line in part] for part in focus._begun_soon(lines)] == [[1], [2, 3, 4]]
-    monkeypatch.setattr(focus, "MANY_JOBS", JOBS)
-    assert [len(part) for part in focus._begun_soon(lines)] == [4]
+    assert [[line.position for _, _, line in part] for part in focus_use._begun_soon(lines)] == [
+        [1],
+        [2, 3, 4],
+    ]
+    monkeypatch.setattr(focus_use, "MANY_JOBS", JOBS)
+    assert [len(part) for part in focus_use._begun_soon(lines)] == [4]
     assert export() == begun_soon
     assert len(begun_soon.splitlines()) == 1 + len(lines)
