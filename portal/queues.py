@@ -23,6 +23,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.tasks.schedule_closes",
         "billing.tasks.request_reconciliation",
         "billing.sealed_months.tasks.seal_runs_due",
+        "billing.reports.tasks.focus_exports_due",
         "portal.api.tasks.forget_answers",
         "portal.core.tenants.tasks.forget_account_mails",
     ),
@@ -77,6 +78,9 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.reports.tasks.refresh_cluster_efficiency",
         "billing.reports.tasks.forget_efficiency",  # after what is computed meanwhile
         "billing.reports.tasks.forget_old_efficiency",
+        "billing.reports.tasks.perform_focus_export",  # somebody waits for it, a minute
+        "billing.reports.tasks.forget_old_focus_exports",
+        "billing.reports.tasks.forget_names_in_focus_exports",
     ),
 }
 """The tasks of each queue."""

@@ -39,6 +39,16 @@ SCHEDULE: dict[str, dict[str, Any]] = {
         "schedule": 86400.0,
         "options": {"expires": 3600},
     },
+    "write the charges of all tenants that were asked for": {
+        "task": "billing.reports.tasks.focus_exports_due",
+        "schedule": 30.0,
+        "options": {"expires": 30},
+    },
+    "forget files of charges that are old": {
+        "task": "billing.reports.tasks.forget_old_focus_exports",
+        "schedule": 3600.0,
+        "options": {"expires": 3600},
+    },
     "forget events of more than 90 days": {
         "task": "portal.core.events.tasks.forget_old",
         "schedule": 3600.0,

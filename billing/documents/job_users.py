@@ -97,6 +97,7 @@ def erase_users(tenant: Tenant, *, names: Sequence[str] | None = None) -> int:
             cursor.execute(statement, values)
         count = int(cursor.rowcount)
     outbox.add("billing.reports.tasks.forget_efficiency", tenant_id=tenant.pk)
+    outbox.add("billing.reports.tasks.forget_names_in_focus_exports")
     return count
 
 

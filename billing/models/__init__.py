@@ -28,6 +28,7 @@ from billing.models.dunning import DunningPause, DunningPolicy, WriteOff
 from billing.models.efficiency import EfficiencySnapshot
 from billing.models.erasures import Erasure
 from billing.models.evidence import Evidence
+from billing.models.focus_exports import FocusExport, FocusExportPart, FocusFormat
 from billing.models.gateway import EventState, GatewayAccount, GatewayEvent
 from billing.models.invoice_balances import InvoiceBalance
 from billing.models.invoices import (
@@ -216,6 +217,9 @@ __all__ = [
     "Evidence",
     "FailureRule",
     "Fee",
+    "FocusExport",
+    "FocusExportPart",
+    "FocusFormat",
     "GatewayAccount",
     "GatewayEvent",
     "GatewayMovement",

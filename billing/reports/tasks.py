@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import structlog
 from celery import shared_task
+
+from billing.models import FocusExport
+
+log = structlog.get_logger("billing.reports")
 
 
 @shared_task
@@ -29,3 +34,38 @@ def forget_old_efficiency(**_: object) -> None:
     from billing.reports import efficiency_snapshots
 
     efficiency_snapshots.forget_old(moment=datetime.now(UTC))
+
+
+@shared_task
+def focus_exports_due(**_: object) -> None:
+    """Tell a worker which files of charges are to be written; one whose worker died is written again so."""
+    if FocusExport.objects.unfinished().exists():
+        perform_focus_export.apply_async(expires=30)
+
+
+@shared_task
+def perform_focus_export(**_: object) -> None:
+    """Write the file that was requested first; then the next has its turn, behind what came meanwhile."""
+    from billing.reports import focus_exports
+
+    export = focus_exports.perform_next(clock=lambda: datetime.now(UTC))
+    if export is not None:
+        if export.error:
+            log.warning("focus export failed", month=f"{export.month:%Y-%m}", error=export.error)
+        focus_exports_due()
+
+
+@shared_task
+def forget_old_focus_exports(**_: object) -> None:
+    """Delete files that are old, or were written anew; run again, there are none left."""
+    from billing.reports import focus_exports
+
+    focus_exports.forget_old(moment=datetime.now(UTC))
+
+
+@shared_task
+def forget_names_in_focus_exports(**_: object) -> None:
+    """Delete what shows names that were erased; run again, what was written since goes, too."""
+    from billing.reports import focus_exports
+
+    focus_exports.forget_names()

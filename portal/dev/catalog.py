@@ -69,6 +69,7 @@ OPERATORS_CODE = (
         "closing",
         "clusters",
         "curves",
+        "focus_exports",
         "quota_terms_form",
         "sign_ups",
         "waste_form",

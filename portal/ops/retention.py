@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from billing.admission import follow
+from billing.reports import focus_exports
 from billing.reports.efficiency_snapshots import MOST_KEPT, RETENTION
 from clusters import pull_schedule
 from portal.api import idempotency
@@ -127,6 +128,9 @@ KINDS = (
          ("clusters.Pull",)),
     Kind("files", "usage files; their content goes once they are imported", USE,
          _of("clusters", "UsageFile UsageFilePart")),
+    Kind("focus-exports", "files with the charges of all tenants in a month",
+         f"{_span(focus_exports.RETENTION)}; less once the month is written anew",
+         _of("billing", "FocusExport FocusExportPart")),
     Kind("administration", "the administration's own tables", USE, (
         "admin.LogEntry", *_of("auth", "Permission Group Group_permissions"), "contenttypes.ContentType")),
 )  # fmt: skip

@@ -1,9 +1,9 @@
-"""Months as other systems take them, to be downloaded: a tenant's own charges, or those of all tenants."""
+"""Months as other systems take them, to be downloaded: a tenant's own charges, or the journal of the ledger."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, date, datetime
+from datetime import date
 from tempfile import SpooledTemporaryFile
 
 from django.conf import settings
@@ -14,7 +14,6 @@ from billing.reports.journal import AccountsError
 from billing.rules.errors import RuleError
 from billing.rules.period import parse_month, shifted
 from portal.core.tenants.access import Action
-from portal.core.tenants.models import Tenant
 from portal.sentences import sentence
 from portal.web.access_decorators import ScopedStream, TenantRequest, operator_page, tenant_page
 from portal.web.page_frame import PageFrame
@@ -41,16 +40,6 @@ def focus_export(request: TenantRequest) -> HttpResponseBase:
 
 
 @operator_page("reports")
-def operator_focus_export(request: HttpRequest, frame: PageFrame) -> HttpResponseBase:
-    del frame
-    tenants = list(Tenant.objects.order_by("slug"))
-    dataset = focus.make_dataset(tenants=tenants, month=_month(request), moment=datetime.now(UTC))
-    kind = _kind(request)
-    name = focus_files.file_name(dataset, of="all", extension=kind)
-    return _file(focus_files.AS[kind](dataset.charges), name, focus_files.FORMATS[kind])
-
-
-@operator_page("reports")
 def ledger_export(request: HttpRequest, frame: PageFrame) -> HttpResponseBase:
     del frame
     month = _month(request)
@@ -62,15 +51,13 @@ def ledger_export(request: HttpRequest, frame: PageFrame) -> HttpResponseBase:
     return _file(journal.as_csv(found, numbers), f"ledger-{month[0]}-{month[1]:02d}.csv")
 
 
-def _file(
-    pieces: Iterable[bytes], name: str, content_type: str = focus_files.FORMATS["csv"]
-) -> HttpResponseBase:
+def _file(pieces: Iterable[bytes], name: str) -> HttpResponseBase:
     """Read whole before it is sent: a slow reader holds no transaction."""
     file = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the answer
     for piece in pieces:
         file.write(piece)
     file.seek(0)
-    return FileResponse(file, as_attachment=True, filename=name, content_type=content_type)
+    return FileResponse(file, as_attachment=True, filename=name, content_type="text/csv; charset=utf-8")
 
 
 def _kind(request: HttpRequest) -> str:

@@ -27,7 +27,8 @@ from portal.web.cost_explorer import cost_explorer, cost_explorer_csv
 from portal.web.documentation import documentation, documentation_page
 from portal.web.downloads import csv, evidence, line_csv, pdf, xml
 from portal.web.efficiency import efficiency, efficiency_csv, efficiency_waste
-from portal.web.exports import focus_export, ledger_export, operator_focus_export
+from portal.web.exports import focus_export, ledger_export
+from portal.web.focus_exports import operator_focus_exports, operator_focus_file
 from portal.web.history import history, history_csv, operator_history, operator_history_csv
 from portal.web.home import home, tenants
 from portal.web.idle_jobs import choose_waste_rule, idle_jobs_page, operator_idle_jobs
@@ -273,7 +274,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operator/reports/models/", operator_models, name="operator_models"),
     path("operator/reports/csv", reports_csv, name="operator_reports_csv"),
     path("operator/reports/waste/<slug:finding>/", operator_waste, name="operator_waste"),
-    path("operator/exports/focus", operator_focus_export, name="operator_focus_export"),
+    path("operator/exports/focus/", operator_focus_exports, name="operator_focus_exports"),
+    path("operator/exports/focus/<int:export>/file", operator_focus_file, name="operator_focus_file"),
     path("operator/exports/ledger", ledger_export, name="operator_ledger_export"),
     path("operator/unassigned/assign/", assign_account, name="operator_assign"),
     path("operator/quarantine/dismiss/", dismiss_rows, name="operator_dismiss"),

@@ -106,7 +106,9 @@ ADDRESSES = (
     ),
     Address("GET", "payment-links/<str:name>", "payments:write", whole_tenant=True),
     Address("DELETE", "payment-links/<str:name>", "payments:write", answer=204, whole_tenant=True),
-    _reading("exports/focus", "invoices:read", whole=True, query="?period=2026-03"),
+    _reading(
+        "exports/focus", "invoices:read", op=400, whole=True, query="?period=2026-03"
+    ),  # he names the tenant
     Address("GET", "exports/audit", "", "audit:read", 409),  # no key signs yet
     Address("GET", "exports/ledger", "", "ops:read", query="?period=2026-03"),
     _reading("payments", "invoices:read", whole=True),
@@ -225,6 +227,9 @@ ADDRESSES = (
     _operating("closes/<str:name>/results"),
     _operating("approvals"),
     _operating("sealed-months"),
+    _operating("focus-exports"),
+    _writing("POST", "focus-exports", "ops:read", 400),
+    _operating("focus-exports/<str:name>/file"),
     Address("GET", "proof", "", "ops:read", query="?period=2026-03"),
     _writing("POST", "tenants", "tenants:write", 400),  # what it says is nothing
     _writing("PUT", "tenants/<str:name>", "tenants:write", 200, '{"name":"Vision Lab"}'),

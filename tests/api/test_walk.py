@@ -18,6 +18,7 @@ from billing.models import (
     CloseRun,
     ConcurrencyLimit,
     Departure,
+    FocusExport,
     Invoice,
     PaymentLink,
     PendingApproval,
@@ -285,6 +286,26 @@ def a_departure() -> Departure:
     return row
 
 
+def a_focus_export() -> FocusExport:
+    """Of all tenants, as a worker wrote them."""
+    columns, moment = b"BilledCost", builders.at("2026-04-20 12:00")
+    export = FocusExport.objects.create(
+        month=date(2026, 3, 1),
+        format="csv",
+        requested_by="op@cluster.example",
+        requested_at=moment,
+        started_at=moment,
+        ended_at=moment,
+        done=2,
+        total=2,
+        name="focus-1.2-all-2026-03.csv",
+        status="final",
+        size=len(columns),
+    )
+    export.parts.create(place=0, content=columns)
+    return export
+
+
 def named(house: House) -> dict[str, str]:
     """The vision lab's own objects, by the first part of an address."""
     payer = third_party_payers.pay_for(
@@ -313,6 +334,7 @@ def named(house: House) -> dict[str, str]:
         "ownerships": identifiers.write("own", house.vision.ownerships.get().pk),
         "payers": identifiers.write("payer", payer.pk),
         "closes": close,
+        "focus-exports": identifiers.write("focus", a_focus_export().pk),
         "operations": close,
         "pulls": identifiers.write("pull", house.cluster.pulls.latest("pk").pk),
         "approvals": identifiers.write("app", an_approval(house).pk),

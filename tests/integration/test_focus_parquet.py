@@ -6,7 +6,7 @@ import csv
 import io
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ import pytest
 from django.core.management import call_command
 
 from billing.documents.csv import cell
-from billing.reports import focus, focus_files
+from billing.models import FocusFormat
+from billing.reports import focus, focus_exports, focus_files
 from billing.reports.focus_columns import COLUMNS, Kind
 from portal.core.tenants.models import Tenant
 from tests.api.door import Door, door
@@ -120,7 +121,11 @@ def test_api_058_page_api_and_command_give_the_same_file(house: House, tmp_path:
     call_command("export_focus", "2026-03", str(file), tenant="vision-lab", verbosity=0)
     assert file.read_bytes() == answer.raw
     assert Tenant.objects.count() > 1
-    everyones = signed_in(house.op).get(f"/operator/{MARCH}&format=parquet")
+    export = focus_exports.request_export(
+        month=date(2026, 3, 1), kind=FocusFormat.PARQUET, by="op", moment=at("2026-06-02")
+    )
+    focus_exports.perform_next(clock=lambda: at("2026-06-02"))
+    everyones = signed_in(house.op).get(f"/operator/exports/focus/{export.pk}/file")
     assert pq.read_table(pa.BufferReader(b"".join(everyones.streaming_content))).num_rows > 0  # type: ignore[attr-defined]
     assert signed_in(house.ann).get(f"/t/vision-lab/{MARCH}&format=xls").status_code == 404
 

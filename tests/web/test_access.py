@@ -66,14 +66,14 @@ ACTS = {
     "t/<slug:slug>/invoices/<path:number>/pay/": 405,
     "t/<slug:slug>/invoices/<path:number>/pay-saved/": 405,
 }
-# No document of the house is rendered, no bank asks for a confirmation, none of its March is left to be issued, and an
-# export has to be told its month.
+# No document of the house is rendered, no bank asks for a confirmation, none of its March is left to be issued, an
+# export has to be told its month, and none of all tenants was asked for.
 NOT_YET = {
     "operator/clusters/<path:name>/api-server/": 302,  # of Kubernetes alone
     "operator/look/end/": 302,
     "operator/quarantine/dismiss/": 404,
     "t/<slug:slug>/exports/focus": 404,
-    "operator/exports/focus": 404,
+    "operator/exports/focus/<int:export>/file": 404,
     "operator/exports/ledger": 404,
     "t/<slug:slug>/invoices/<path:number>/xml": 404,
     "t/<slug:slug>/payment/confirm/<uuid:attempt>/": 404,
@@ -106,6 +106,7 @@ def address(route: str, house: House, slug: str = "vision-lab") -> str:
         .replace("<slug:tenant>", slug)
         .replace("<int:place>", "1")
         .replace("<int:row>", str(house.row.pk))
+        .replace("<int:export>", "1")
         .replace("<slug:kind>", "hold")
         .replace("<slug:finding>", "idle-tail")
         .replace("<path:page>", "explanation/efficiency")

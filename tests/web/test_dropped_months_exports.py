@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
 
+from billing.models import FocusFormat
+from billing.reports import focus_exports
 from billing.reports.focus import make_dataset
+from billing.reports.focus_exports import FocusExportError
 from portal.core.tenants.models import Tenant, User
 from portal.ops.cli import RefusedError
+from portal.sentences import sentence
 from tests.api.door import door
 from tests.builders import an_operator, at
 from tests.scenarios.real import run
 from tests.sealed_march import enter_march_and_may
-from tests.web.test_dropped_months_pages import UNREAD, content_of, dropped, refusal
+from tests.web.test_dropped_months_pages import UNREAD, dropped
 
 pytestmark = pytest.mark.django_db(transaction=True)  # what is shown of files goes as a transaction ends
 
@@ -44,17 +49,26 @@ def test_an_export_of_many_documents_holds_no_more_locks_than_one_of_few(ann: Us
     assert locks(4) == locks(1)
 
 
+def file_of(month: int, kind: FocusFormat) -> bytes:
+    """As a worker writes it."""
+    moment = at("2026-06-01")
+    export = focus_exports.request_export(month=date(2026, month, 1), kind=kind, by="op", moment=moment)
+    focus_exports.perform_next(clock=lambda: moment)
+    export.refresh_from_db()
+    return b"".join(focus_exports.open_file(export, by="op", moment=moment))
+
+
 def test_operators_export_the_charges_of_all_tenants_of_a_dropped_month(ann: User, tmp_path: Path) -> None:
-    api = door(op := an_operator(), None)
+    api = door(an_operator(), None)
     charges, link = tmp_path / "charges.csv", tmp_path / "link.csv"
     link.symlink_to(charges)
 
     def exports() -> list[bytes]:
         run("export_focus", "2026-03", str(link))
         return [
-            *(content_of(op, f"/operator/exports/focus?period=2026-0{month}") for month in (3, 4)),
-            content_of(op, "/operator/exports/focus?period=2026-03&format=parquet"),
-            api.get("/exports/focus?period=2026-03").raw,
+            *(file_of(month, FocusFormat.CSV) for month in (3, 4)),
+            file_of(3, FocusFormat.PARQUET),
+            api.get("/exports/focus?period=2026-03&tenant=vision-lab").raw,
             charges.read_bytes(),
         ]
 
@@ -64,7 +78,9 @@ def test_operators_export_the_charges_of_all_tenants_of_a_dropped_month(ann: Use
     assert exports() == before
     for file in (tmp_path / "sealed" / "2026-03").glob("tenant-*/rated.parquet"):
         file.unlink()
-    assert UNREAD in refusal(op, "/operator/exports/focus?period=2026-03")
+    with pytest.raises(FocusExportError) as refused:
+        file_of(3, FocusFormat.CSV)
+    assert UNREAD in sentence(refused.value)
     with pytest.raises(RefusedError):
         exports()
     assert charges.read_bytes() == before[-1]  # which is whole

@@ -1,4 +1,4 @@
-"""Months to be downloaded: Carla's own charges, and Op's of everybody."""
+"""Months to be downloaded: Carla's own charges, and Op's journal."""
 
 from __future__ import annotations
 
@@ -33,14 +33,6 @@ def test_carla_downloads_the_charges_of_her_tenant(house: House) -> None:
         assert signed_in(person).get(address).status_code == 404
 
 
-def test_op_downloads_those_of_all(house: House) -> None:
-    assert "/operator/exports/focus" in page(house.op, "/operator/reports/")
-    address = "/operator/exports/focus?period=2026-03"
-
-    assert accounts(signed_in(house.op), address) == {"tenants/speech-lab", "tenants/vision-lab"}
-    assert signed_in(house.ann).get(address).status_code == 404
-
-
 def test_op_downloads_the_journal(house: House) -> None:
     address = "/operator/exports/ledger?period=2026-04"
     response = signed_in(house.op).get(address)
@@ -54,5 +46,4 @@ def test_op_downloads_the_journal(house: House) -> None:
 @pytest.mark.parametrize("query", ["", "?period=2026-00", "?period=x", "?period=0000-01"])
 def test_what_is_no_month_is_no_page(house: House, query: str) -> None:
     assert signed_in(house.ann).get(f"/t/vision-lab/exports/focus{query}").status_code == 404
-    for export in ("focus", "ledger"):
-        assert signed_in(house.op).get(f"/operator/exports/{export}{query}").status_code == 404
+    assert signed_in(house.op).get(f"/operator/exports/ledger{query}").status_code == 404

@@ -44,6 +44,7 @@ PATHS = {
     "/operator/clusters/": 20,
     "/operator/reports/": 25,
     "/operator/reports/models/": 20,
+    "/operator/exports/focus/": 20,
     "/operator/unassigned/": 20,
     "/operator/quarantine/": 20,
     "/operator/reconciliation/": 20,

@@ -18,9 +18,8 @@ from billing.reports import focus, focus_files, journal
 from billing.reports.journal import AccountsError
 from billing.rules.period import parse_month, shifted
 from portal.api.parameters import TENANT, Parameter, choice
-from portal.api.problems import conflict
+from portal.api.problems import bad_parameter, conflict
 from portal.api.views import Endpoint, TenantEndpoint
-from portal.core.tenants.models import Tenant
 from portal.core.vault import VaultError
 from portal.ops import audit_lines
 from portal.ops.audit_lines import Position
@@ -30,7 +29,8 @@ LINES = 1000  # of the history an answer
 IN_MEMORY = 1 << 20  # bytes of a file, before it goes to disk
 
 
-def _month(text: str) -> tuple[int, int]:
+def month_of(text: str) -> tuple[int, int]:
+    """Raises ValueError with what to write instead."""
     month = parse_month(text)
     if month[0] >= 2200:
         raise ValueError("write a month from 1970-01 to 2199-12.")
@@ -39,7 +39,7 @@ def _month(text: str) -> tuple[int, int]:
 
 PERIOD = Parameter(
     "period",
-    _month,
+    month_of,
     {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}$"},
     "The month in which the billing periods begin.",
     required=True,
@@ -48,7 +48,11 @@ PERIOD = Parameter(
 
 
 class Focus(TenantEndpoint):
-    """The charges of a month, FOCUS 1.2. `ClusterTab-Status` says whether they are `final` or `preliminary`."""
+    """The charges of a tenant in a month, FOCUS 1.2. `ClusterTab-Status` says whether they are `final` or
+    `preliminary`.
+
+    Those of all tenants are written by `POST /focus-exports`.
+    """
 
     scope = "invoices:read"
     is_report = True
@@ -65,10 +69,15 @@ class Focus(TenantEndpoint):
     def get(self, request: Any) -> HttpResponseBase:
         del request
         tenant, kind = self.tenant, self.query["format"]
-        tenants = [tenant] if tenant is not None else list(Tenant.objects.order_by("slug"))
+        if tenant is None:
+            raise bad_parameter(
+                "tenant", "Name the tenant. For a file of all tenants send POST /focus-exports."
+            )
         own = self.client.tenant is not None
-        dataset = focus.make_dataset(tenants=tenants, month=self.query["period"], moment=self.moment, own=own)
-        name = focus_files.file_name(dataset, of=tenant.slug if tenant is not None else "all", extension=kind)
+        dataset = focus.make_dataset(
+            tenants=[tenant], month=self.query["period"], moment=self.moment, own=own
+        )
+        name = focus_files.file_name(dataset, of=tenant.slug, extension=kind)
         self.headers["ClusterTab-Status"] = dataset.status.value
         return _file(focus_files.AS[kind](dataset.charges), name, focus_files.FORMATS[kind])
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.http import HttpResponse
 from rest_framework import serializers
 
-from billing.models import CloseRun, SealRun
+from billing.models import CloseRun, FocusExport, SealRun
 from clusters.models import Pull, UsageFile
 from portal.api import identifiers
 from portal.api.answers import as_json
@@ -95,16 +95,33 @@ def of_seal_run(run: SealRun) -> dict[str, Any]:
     }
 
 
+def of_focus_export(export: FocusExport) -> dict[str, Any]:
+    """The writing of a month's charges, by tenants."""
+    started = RUNNING if export.started_at else WAITING
+    state = FAILED if export.error else SUCCEEDED if export.ended_at else started
+    name = identifiers.write("focus", export.pk)
+    return {
+        "id": name,
+        "state": state,
+        "progress": {"done": export.done, "total": export.total if export.started_at else None},
+        "result": f"/api/v1/focus-exports/{name}/file" if state == SUCCEEDED else None,
+        "problem": {"title": "The file was not written", "detail": export.error} if export.error else None,
+    }
+
+
 KINDS: Mapping[str, Callable[[int], dict[str, Any]]] = {
     "close": lambda pk: of_close(CloseRun.objects.get(pk=pk)),
     "file": lambda pk: of_file(UsageFile.objects.select_related("pull").get(pk=pk)),
     "seal": lambda pk: of_seal_run(SealRun.objects.get(pk=pk)),
+    "focus": lambda pk: of_focus_export(FocusExport.objects.get(pk=pk)),
     "pull": lambda pk: of_pull(Pull.objects.get(pk=pk)),
 }
 
 
 class Operations(OperatorEndpoint):
-    """How far long work is: a close, a preview, the reading of a cluster or a file, the sealing of a month."""
+    """How far long work is: a close, a preview, the reading of a cluster or a file, the sealing of a month, the
+    writing of a file of charges.
+    """
 
     serializer = OperationSerializer
 

@@ -1,0 +1,213 @@
+"""The charges of all tenants as a file that a worker writes: whole or not at all, and gone after some days."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from billing.documents import job_users
+from billing.models import FocusExport, FocusExportPart, FocusFormat
+from billing.reports import focus, focus_exports, focus_files
+from billing.reports.focus_exports import FocusExportError
+from billing.reports.tasks import forget_names_in_focus_exports
+from portal.core.audit.models import AuditEntry
+from portal.core.outbox.models import OutboxMessage
+from portal.core.tenants.models import Tenant
+from portal.sentences import sentence
+from tests.builders import at
+from tests.scenarios.test_commands_operator import answer_of
+from tests.scenarios.test_focus_of_all_tenants import charges_of, labs
+
+pytestmark = pytest.mark.django_db
+__all__ = ["labs"]  # the fixture
+
+MARCH = date(2026, 3, 1)
+NOW = at("2026-04-20 08:00")
+
+
+def request(kind: FocusFormat = FocusFormat.CSV, *, by: str = "op@lab.example") -> FocusExport:
+    return focus_exports.request_export(month=MARCH, kind=kind, by=by, moment=NOW)
+
+
+def perform(moment: datetime = NOW) -> FocusExport | None:
+    return focus_exports.perform_next(clock=lambda: moment)
+
+
+def written(kind: FocusFormat = FocusFormat.CSV) -> FocusExport:
+    request(kind)
+    export = perform()
+    assert export is not None
+    assert (export.error, export.ended_at) == ("", NOW)
+    return export
+
+
+def content(export: FocusExport, *, by: str = "op@lab.example") -> bytes:
+    return b"".join(focus_exports.open_file(export, by=by, moment=NOW))
+
+
+def writes(change: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have that happen once while the next file is written, behind its first piece."""
+
+    def pieces(rows: Iterable[list[str]]) -> Iterator[bytes]:
+        monkeypatch.undo()
+        whole = b"".join(focus_files.as_csv(rows))
+        yield whole[:100]
+        change()
+        yield whole[100:]
+
+    monkeypatch.setitem(focus_files.AS, "csv", pieces)
+
+
+def test_a_file_is_written_in_pieces_as_the_command_writes_it_and_the_history_says_who(
+    labs: list[Tenant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(focus_exports, "PART", 500)
+    monkeypatch.setattr(focus, "TENANTS", 1)
+    export = request()
+    message = OutboxMessage.objects.get(task="billing.reports.tasks.focus_exports_due")
+    assert message.done_at is None
+    assert request().pk == export.pk  # asked twice
+    perform()
+
+    export.refresh_from_db()
+    assert (export.name, export.status) == ("focus-1.2-all-2026-03.csv", "final")
+    assert (export.done, export.total) == (3, 3)
+    assert content(export, by="eva@lab.example") == charges_of(*labs)
+    assert (export.size, export.parts.count()) == (len(charges_of(*labs)), -(-len(charges_of(*labs)) // 500))
+    history = AuditEntry.objects.of_table(FocusExport).order_by("id")
+    assert [(entry.operation, entry.who) for entry in history] == [
+        ("insert", "op@lab.example"),
+        ("update", "op@lab.example"),
+        ("update", "eva@lab.example"),
+    ]
+    assert perform() is None
+
+
+def test_progress_is_seen_while_it_is_written(labs: list[Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(focus, "TENANTS", 2)
+    seen: list[tuple[int, int]] = []
+    make = focus.make_dataset
+
+    def watched(*, progress: Callable[[int], None], **rest: Any) -> focus.Dataset:
+        def told(done: int) -> None:
+            progress(done)
+            seen.append(FocusExport.objects.values_list("done", "total").get())
+
+        return make(progress=told, **rest)
+
+    monkeypatch.setattr(focus, "make_dataset", watched)
+    written()
+    assert seen == [(2, 3), (3, 3)]
+
+
+def test_a_worker_that_dies_leaves_nothing_and_the_next_writes_the_same_file(
+    labs: list[Tenant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies() -> None:
+        raise KeyboardInterrupt
+
+    export = request()
+    writes(dies, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        perform()
+    export.refresh_from_db()
+    assert (export.started_at, export.ended_at, FocusExportPart.objects.count()) == (NOW, None, 0)
+    with pytest.raises(FocusExportError, match="is still being written"):
+        content(export)
+    perform()
+    export.refresh_from_db()
+    assert (export.attempts, content(export)) == (2, charges_of(*labs))
+
+
+def test_what_kills_five_workers_is_given_up_and_may_be_requested_again(labs: list[Tenant]) -> None:
+    export = request()
+    FocusExport.objects.update(attempts=focus_exports.ATTEMPTS)
+    perform()
+    export.refresh_from_db()
+    assert export.error.startswith(
+        "Its writing was begun 5 times and never ended: the worker's log says why."
+    )
+    with pytest.raises(FocusExportError) as refusal:
+        content(export)
+    assert sentence(refusal.value).startswith("There is no file of 2026-03: Its writing was begun 5 times")
+    assert written().pk != export.pk
+
+
+def test_a_full_disk_is_told_in_words(labs: list[Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fills() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    request()
+    writes(fills, monkeypatch)
+    export = perform()
+    assert export is not None
+    assert export.error == (
+        "The worker cannot write the file: No space left on device. Make room on its disk, then ask again."
+    )
+
+
+def test_one_format_of_a_month_at_a_time(labs: list[Tenant]) -> None:
+    request()
+    with pytest.raises(FocusExportError) as refusal:
+        request(FocusFormat.PARQUET, by="eva@lab.example")
+    assert sentence(refusal.value) == (
+        "op@lab.example requested 2026-03 as CSV: wait until that is ready, then ask again."
+    )
+    perform()
+    parquet = written(FocusFormat.PARQUET)
+    assert (parquet.name, content(parquet)[:4]) == ("focus-1.2-all-2026-03.parquet", b"PAR1")
+
+
+def test_names_that_are_erased_are_in_no_file(labs: list[Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
+    def erases() -> None:
+        job_users.erase_users(Tenant.objects.get(slug="vision-lab"))
+        forget_names_in_focus_exports()  # as the outbox has it done after the commit
+
+    first = written()
+    assert b"ada" in content(first)
+    export = request()
+    writes(erases, monkeypatch)
+    perform()
+    assert OutboxMessage.objects.filter(task="billing.reports.tasks.forget_names_in_focus_exports").exists()
+    assert not FocusExport.objects.filter(pk=first.pk).exists()
+    export.refresh_from_db()
+    assert (export.started_at, export.ended_at, FocusExportPart.objects.count()) == (None, None, 0)
+    perform()
+    export.refresh_from_db()
+    assert export.ended_at == NOW
+    assert b"ada" not in content(export)
+
+
+def test_files_go_after_seven_days_and_sooner_once_they_are_written_anew(labs: list[Tenant]) -> None:
+    first, parquet, second = written(), written(FocusFormat.PARQUET), written()
+
+    def left(moment: str) -> list[int]:
+        focus_exports.forget_old(moment=at(moment))
+        return list(FocusExport.objects.order_by("pk").values_list("pk", flat=True))
+
+    assert left("2026-04-20 08:59") == [first.pk, parquet.pk, second.pk]
+    assert left("2026-04-20 09:00") == [parquet.pk, second.pk]
+    assert left("2026-04-27 07:59") == [parquet.pk, second.pk]
+    assert left("2026-04-27 08:00") == []
+    assert not FocusExportPart.objects.exists()
+
+
+def test_who_acts_for_a_tenant_has_no_right_on_any_of_it(db: None) -> None:
+    with connection.cursor() as cursor:
+        for role in ("clustertab_portal", "clustertab_member", "clustertab_agent"):
+            for table in ("billing_focusexport", "billing_focusexportpart"):
+                cursor.execute(
+                    "SELECT has_table_privilege(%s, %s, 'SELECT, INSERT, UPDATE, DELETE')", [role, table]
+                )
+                assert cursor.fetchone() == (False,), (role, table)
+
+
+def test_the_command_writes_the_same_file(labs: list[Tenant], tmp_path: Path) -> None:
+    answer_of("export_focus", "2026-03", tmp_path / "march.csv")
+    assert (tmp_path / "march.csv").read_bytes() == content(written())
