@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import date, datetime
-from typing import Any, ClassVar, Final, Protocol
+from typing import IO, Any, ClassVar, Final, Protocol
 
 import structlog
 from django.db import connection, transaction
@@ -106,6 +106,11 @@ class MonthFiles(Protocol):
 
     def show_hours(self) -> None:
         """Have the hours of telemetry of the runs that are shown stand beside those of the tables."""
+
+    def write_usage(
+        self, months: Collection[date], rows: IO[bytes], *, since: int, until: int, most: int | None
+    ) -> None:
+        """Write the records of the tenant in scope that held something in [since, until) into a file. As `show`."""
 
     def refuse_unreadable(self, months: Collection[date]) -> None:
         """Raise what `show` of any number of jobs would; reads no rows."""
@@ -219,6 +224,15 @@ def show(months: Sequence[date], *, most: int | None = MOST, with_hours: bool = 
             files.show(months, most=most)
             if with_hours:
                 files.show_hours()
+
+
+def write_usage(months: Sequence[date], rows: IO[bytes], *, since: int, until: int, most: int | None) -> None:
+    """Write what the tenant in scope has in these absent months and held something in [since, until) into a file.
+
+    As `usage.load_filed` takes it. Nothing of it stays shown. Raises RowsInFilesError where `show` would.
+    """
+    with _reading(months) as files:
+        files.write_usage(months, rows, since=since, until=until, most=most)
 
 
 def show_record(record_id: int) -> None:

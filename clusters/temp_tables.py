@@ -12,7 +12,7 @@ sql = Statements(__file__, "temp_tables.sql")
 TABLES: Final = {
     name: re.findall(r"CREATE TEMP TABLE IF NOT EXISTS (\w+)", text) for name, text in sql.by_name.items()
 }
-"""The tables of each set: LEDGER, USAGE, UTILISATION, OFFER, RATE, SUPPOSE, BILL."""
+"""The tables of each set: LEDGER, USAGE, FILED, UTILISATION, OFFER, RATE, SUPPOSE, BILL."""
 
 
 def prepare(cursor: Any, *sets: str) -> None:

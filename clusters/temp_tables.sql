@@ -34,6 +34,12 @@ CREATE TEMP TABLE IF NOT EXISTS usage_input (
     billing bigint NOT NULL, meter text NOT NULL, quantity bigint, fresh boolean NOT NULL
 ) ON COMMIT DELETE ROWS
 
+-- name: FILED
+-- usage_filed: records of months that are in no table, as their files have them, one of two tenants twice. Filled by
+--     clusters.usage, read by it and by billing.simulation.
+CREATE TEMP TABLE IF NOT EXISTS usage_filed (LIKE usage_input) ON COMMIT DELETE ROWS;
+CREATE INDEX IF NOT EXISTS usage_filed_record ON usage_filed (record_id)
+
 -- name: ABSENT
 -- usage_absent: records of staged facts whose month is in no table, as the archive has them. Filled by
 --     billing.sealed_months, read by clusters.absent_records.

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from itertools import groupby, pairwise
-from typing import Any
+from typing import IO, Any
 
 from django.db import connection
 from django.db.models import Count, Q
 from msgspec import structs
 
-from clusters import absent_records, temp_tables
+from clusters import temp_tables
 from clusters.connectors.base import UsageFact
 from clusters.models import Account, Cluster, UsageRecord
 from portal.sql_files import Statements
@@ -101,7 +101,10 @@ def load_records(record_ids: Sequence[int]) -> int:
 
 
 def load_window(after: int, last: int, account_ids: Sequence[int], *, since: int, until: int) -> int:
-    """As `load_slice`, of records only that held something during [since, until), in epoch seconds."""
+    """As `load_slice`, of records only that held something during [since, until), in epoch seconds.
+
+    Those in `usage_filed` are among them.
+    """
     values: dict[str, Any] = {
         "after": after,
         "last": last,
@@ -131,8 +134,7 @@ def supposed_values(account_id: int, run: UsageFact) -> dict[str, Any]:
 def slices_of_window(
     account_ids: Sequence[int], *, since: int, until: int, size: int = SLICE
 ) -> list[tuple[int, int]]:
-    """As `slices`, of the records that `load_window` loads. Raises RowsInFilesError where some are in no table."""
-    absent_records.refuse_between(since, until)
+    """As `slices`, of the records that `load_window` loads."""
     values: dict[str, Any] = {"accounts": list(account_ids), "size": size, "since": since, "until": until}
     with connection.cursor() as cursor:
         cursor.execute(sql.BORDERS_OF_WINDOW, values)
@@ -141,10 +143,26 @@ def slices_of_window(
 
 
 def count_window(account_ids: Sequence[int], *, since: int, until: int) -> int:
-    """How many records `load_window` loads in all."""
+    """How many records `load_window` loads from the tables."""
     with connection.cursor() as cursor:
         cursor.execute(sql.COUNT_WINDOW, {"accounts": list(account_ids), "since": since, "until": until})
         return int(cursor.fetchone()[0])
+
+
+def empty_filed() -> None:
+    """Have `usage_filed` be there and hold nothing. One query or two."""
+    with connection.cursor() as cursor:
+        temp_tables.prepare(cursor, "USAGE", "FILED")
+
+
+def load_filed(rows: IO[bytes]) -> None:
+    """Have `usage_filed` hold these records, too, as `absent_records.write_usage` writes them."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT")  # enters the scope of acting for a tenant: COPY itself does not
+        with cursor.copy("COPY usage_filed FROM STDIN") as copy:
+            while piece := rows.read(1 << 20):
+                copy.write(piece)
+        cursor.execute("ANALYZE usage_filed (record_id)")
 
 
 def _loaded(cursor: Any) -> int:

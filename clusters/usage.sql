@@ -32,6 +32,14 @@ INSERT INTO usage_input
 SELECT u.*, false FROM clusters_run u
 WHERE u.record_id > %(after)s AND u.record_id <= %(last)s AND u.account_id = ANY (%(accounts)s)
   AND u.started < %(until)s AND u.finish > %(since)s
+UNION ALL (
+    -- Should somebody load the month back meanwhile, the tables have it for this statement, and else this.
+    SELECT DISTINCT ON (f.record_id) f.* FROM usage_filed f
+    WHERE f.record_id > %(after)s AND f.record_id <= %(last)s
+      AND f.record_id >> 40 IN (SELECT month_number(extract(epoch FROM m)::bigint) FROM billing_dropped_months() m)
+      AND f.record_id NOT IN (SELECT billing_late_records())
+    ORDER BY f.record_id
+)
 
 -- name: LOAD_FEW
 -- No more than that many: whether they were all is seen by the number.
@@ -72,8 +80,11 @@ ORDER BY id OFFSET %(before_last)s LIMIT 2
 
 -- name: BORDERS_OF_WINDOW
 SELECT id FROM (
-    SELECT id, row_number() OVER (ORDER BY id) AS place FROM clusters_usagerecord
-    WHERE account_id = ANY (%(accounts)s) AND started < %(until)s AND coalesce(ended, seen_until) > %(since)s
+    SELECT id, row_number() OVER (ORDER BY id) AS place FROM (
+        SELECT id FROM clusters_usagerecord
+        WHERE account_id = ANY (%(accounts)s) AND started < %(until)s AND coalesce(ended, seen_until) > %(since)s
+        UNION SELECT record_id FROM usage_filed
+    ) held
 ) record WHERE mod(place, %(size)s) = 0 ORDER BY id
 
 -- name: COUNT_WINDOW

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
 from django.db import OperationalError, connection, transaction
 from psycopg.errors import LockNotAvailable
@@ -118,6 +118,12 @@ class SealedMonthFiles:
     def show_numbered(self, months: Sequence[date], number: str, *, among: int, most: int) -> list[date]:
         with _as_month_files_error():
             return shown_rows.show_numbered(months, number, among=among, most=most)
+
+    def write_usage(
+        self, months: Collection[date], rows: IO[bytes], *, since: int, until: int, most: int | None
+    ) -> None:
+        with _as_month_files_error():
+            shown_rows.write_usage(months, rows, since=since, until=until, most=most)
 
     def show_hours(self) -> None:
         shown_rows.show_hours()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
@@ -115,6 +115,29 @@ def show_numbered(months: Sequence[date], number: str, *, among: int, most: int)
                 reader.numbered(cursor, chosen, number, most=most)
                 cursor.execute(sql.DONE, {"months": []})
     return looked_at
+
+
+def write_usage(
+    months: Collection[date], rows: IO[bytes], *, since: int, until: int, most: int | None
+) -> None:
+    """Write the tenant's records of the months that held something in [since, until), epoch seconds, into a file.
+
+    As the working table `usage_input` has them. Nothing of them stays shown. Raises as `show` does.
+    """
+    with connection.cursor() as cursor:
+        _Scope.of(cursor).refuse_other()
+        files = [file for file in _files(cursor, months, most) if file.kind != RATED.name]
+        if files:
+            with _prepared(cursor), _reader(files, PATIENCE if most else LONGEST) as reader:
+                for file in reader.of(JOBS.name):
+                    reader.jobs(cursor, file)
+                reader.runs(cursor)
+                cursor.execute(sql.COUNTED)
+                values = {"since": since, "until": until, "months": list(months)}
+                with cursor.copy(sql.USAGE, values) as copy:
+                    for piece in copy:
+                        rows.write(piece)
+                transaction.set_rollback(True)
 
 
 def show_hours() -> None:

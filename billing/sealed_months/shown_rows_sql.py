@@ -42,8 +42,9 @@ CREATE TEMP TABLE shown_month (month date NOT NULL, tenant_id text NOT NULL, use
 CREATE TEMP TABLE shown_job (LIKE public.billing_ratedjob INCLUDING DEFAULTS INCLUDING GENERATED) ON COMMIT DROP;
 CREATE TEMP TABLE shown_rated (LIKE public.billing_ratedusage INCLUDING DEFAULTS INCLUDING GENERATED) ON COMMIT DROP;
 CREATE TEMP TABLE shown_run ON COMMIT DROP AS
-SELECT *, 0::bigint AS account_id, 0::bigint AS cpu_milli, 0::bigint AS memory_mib FROM public.billing_ownrun
-WITH NO DATA;
+SELECT *, 0::bigint AS account_id, 0::bigint AS cpu_milli, 0::bigint AS memory_mib, 0::bigint AS cluster_id,
+       0::int AS revision, ''::text AS priority_class
+FROM public.billing_ownrun WITH NO DATA;
 CREATE UNIQUE INDEX ON shown_job (record_id, tenant_id);
 CREATE INDEX ON shown_rated (record_id);
 CREATE UNIQUE INDEX ON shown_run (record_id, tenant_id);
@@ -113,11 +114,31 @@ RUNS = """
 INSERT INTO shown_run
 SELECT j.tenant_id, j.record_id, j.cluster, j.account, j."user", j.job_id, j.name, j.gpu_model, j.gpus, j.share_num,
        j.share_den, t.started, coalesce(t.ended, t.seen_until), t.suspended, t.submitted, t.eligible, t.ended,
-       t.time_limit, j.state, t.account_id, t.cpu_milli, t.memory_mib
+       t.time_limit, j.state, t.account_id, t.cpu_milli, t.memory_mib, t.cluster_id, t.revision, t.priority_class
 FROM sealed_rows t JOIN shown_job j
   ON j.record_id = t.id AND j.tenant_id = (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)
 WHERE NOT EXISTS (SELECT FROM shown_run r WHERE r.record_id = j.record_id AND r.tenant_id = j.tenant_id)
 ON CONFLICT DO NOTHING
+"""
+
+COUNTED = "ANALYZE shown_job (record_id, tenant_id), shown_run (record_id, tenant_id)"
+
+USAGE = f"""
+COPY (
+    SELECT j.record_id, r.revision, r.cluster_id, j.cluster, r.account_id, j.account, j.job_id, j.name, j."user", j.queue,
+           j.qos, r.priority_class, j.gpus, j.gpu_model, j.mig_profile, j.share_num, j.share_den, j.cpu_milli,
+           j.memory_mib, j.nodes, j.state, j.submitted, j.started, j.ended, j.seen_until,
+           public.usage_finish(j.meter, j.started, j.ended, j.seen_until), j.suspended, j.gpu_memory_mib, j.billing,
+           j.meter, j.quantity, false
+    FROM shown_job j JOIN shown_run r ON r.record_id = j.record_id AND r.tenant_id = j.tenant_id
+    WHERE j.tenant_id = {_OWN} AND j.started < %(until)s
+      AND public.usage_finish(j.meter, j.started, j.ended, j.seen_until) > %(since)s
+      AND j.record_id >> 40 IN (
+          SELECT public.month_number(extract(epoch FROM m)::bigint) FROM unnest(%(months)s::date[]) m)
+) TO STDOUT
+"""
+"""As the working table `usage_input` has records. A job shows all that its record says and rating asks for, but what its
+run adds.
 """
 
 HOURS = f"""

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 from django.db import connection, transaction
 from django.db.models import Q
@@ -82,26 +83,42 @@ def tenants_on(*, plan: str, months: Months) -> list[Tenant]:
     return list(Tenant.objects.filter(pk__in=on_plan.values("tenant")).order_by("slug"))
 
 
-def count_records(*, tenants: Sequence[Tenant], months: Months) -> int:
-    """How many records will be rated for it."""
-    reaches = (_reach(group, months) for group in _groups(tenants))
-    return sum(
-        usage.count_window(accounts, since=since, until=until) for accounts, since, until, _ in reaches
-    )
+class Counted(NamedTuple):
+    """How many records will be rated, at most; of them jobs that are in files alone, and how many tenants have these."""
+
+    records: int
+    in_files: int
+    owners: int
+
+
+def count_records(*, tenants: Sequence[Tenant], months: Months) -> Counted:
+    """What will be rated for it."""
+    in_tables = in_files = owners = 0
+    for group in _groups(tenants):
+        accounts, since, until, _ = _reach(group, months)
+        in_tables += usage.count_window(accounts, since=since, until=until)
+        jobs, having = own_usage.count_filed(group, since=since, until=until)
+        in_files, owners = in_files + jobs, owners + having
+    return Counted(in_tables + in_files, in_files, owners)
 
 
 def simulate_plan(
-    *, tenants: Iterable[Tenant], months: Months, draft: Draft, progress: Progress | None = None
+    *,
+    tenants: Iterable[Tenant],
+    months: Months,
+    draft: Draft,
+    progress: Progress | None = None,
+    most_in_files: int | None = None,
 ) -> list[Simulation]:
     """What each of the tenants owes for the periods that start in these months, and would owe under the draft.
 
     In these months each is on the draft whenever it was on any plan, or all along where it was on none. What
     an allowance would have carried over from before does not count. Keeps nothing. Whatever `draft` raises
-    is raised on.
+    is raised on, and RowsInFilesError where files cannot be read, or have more than so many jobs of a tenant.
     """
     tried = []
     for group in _groups(tenants):
-        tried += _simulate(group, months, draft, progress or (lambda _: None))
+        tried += _simulate(group, months, draft, progress or (lambda _: None), most_in_files)
     return tried
 
 
@@ -111,12 +128,16 @@ def _groups(tenants: Iterable[Tenant]) -> Iterator[list[Tenant]]:
         yield group
 
 
-def _simulate(tenants: list[Tenant], months: Months, draft: Draft, progress: Progress) -> list[Simulation]:
+def _simulate(
+    tenants: list[Tenant], months: Months, draft: Draft, progress: Progress, most_in_files: int | None
+) -> list[Simulation]:
     accounts, since, until, periods = _reach(tenants, months)
     if not periods:
         return [Simulation(tenant.slug) for tenant in tenants]
     now = _owed_now(periods)
     with transaction.atomic():
+        # Before anything is locked: reading files takes a while.
+        own_usage.load_filed(tenants, since=since, until=until, most=most_in_files)
         draft(name := _scratch())
         plan = Plan.objects.get(name=name)
         slices = usage.slices_of_window(accounts, since=since, until=until)
@@ -130,12 +151,12 @@ def simulate_offer(*, tenant: Tenant, plan: Plan, period: BillingPeriod, most: i
     """What the tenant owes for the period, and would owe on that plan, which everybody may choose. Keeps nothing.
 
     Runs in the scope of acting for the tenant, which was on public plans alone in the period. Some thirty queries.
-    None where more than `most` jobs ran in it.
+    None where more than `most` jobs ran in it. Raises RowsInFilesError.
     """
     now = _owed_now([period])
     with transaction.atomic():
         since, until = (int(at.timestamp()) for at in (period.start, period.end))
-        count = own_usage.load_own(since=since, until=until, most=most)
+        count = own_usage.load_own(tenant, since=since, until=until, most=most)
         if count is not None:
             tried, used = _tried_on(plan, [tenant], [period], [count], lambda _: None)
         transaction.set_rollback(True)

@@ -28,6 +28,8 @@ from portal.web.cost_explorer import signed, signed_percent
 
 AT_ONCE = 200_000  # records that a page simulates; more is for the command
 AT_FIRST = 50_000  # that are simulated before anybody asks for it
+IN_FILES = 50_000  # of these at most jobs of dropped months, which are read from files
+OWNERS = 20  # tenants that a page reads files of: some 0.5 s each
 LAST_MONTHS = 3
 SHOWN = 20  # tenants
 
@@ -71,13 +73,28 @@ def effect_of(
         return Effect(note=_("No usage yet. The effect is shown after the first full month."))
     months = months_of(since, until or since)
     chosen = _tenants(tenants) or what_if.tenants_on(plan=entry.name, months=months)
-    count = what_if.count_records(tenants=chosen, months=months)
-    if count > AT_ONCE:
+    records, in_files, owners = what_if.count_records(tenants=chosen, months=months)
+    if records > AT_ONCE:
         raise BadInputError(
             _(
                 "These are {count:,} jobs, more than a page simulates ({most:,}): choose fewer tenants or months, "
                 "or save the draft and run simulate_plan FILE.toml --from {since}{until}."
-            ).format(count=count, most=AT_ONCE, since=since, until=f" --to {until}" if until else "")
+            ).format(count=records, most=AT_ONCE, since=since, until=f" --to {until}" if until else "")
+        )
+    if in_files > IN_FILES or owners > OWNERS:
+        raise BadInputError(
+            _(
+                "{count:,} jobs of {owners:,} tenants are only in the files of sealed months. A page reads "
+                "{most:,} jobs of {few} tenants from files: choose fewer tenants or months, or save the draft "
+                "and run simulate_plan FILE.toml --from {since}{until}."
+            ).format(
+                count=in_files,
+                owners=owners,
+                most=IN_FILES,
+                few=OWNERS,
+                since=since,
+                until=f" --to {until}" if until else "",
+            )
         )
     return _effect(entry, chosen, months, inputs)
 
@@ -90,7 +107,7 @@ def first_effect(entry: PlanEntry, *, month: tuple[int, int] | None) -> Effect:
     for count in (LAST_MONTHS, 1):
         months = shifted(month, 1 - count), month
         tenants = what_if.tenants_on(plan=entry.name, months=months)
-        if what_if.count_records(tenants=tenants, months=months) <= AT_FIRST:
+        if _is_small(tenants, months):
             return _effect(entry, tenants, months, _inputs(months))
     return _of_examples(entry, month)
 
@@ -98,15 +115,19 @@ def first_effect(entry: PlanEntry, *, month: tuple[int, int] | None) -> Effect:
 def _of_examples(entry: PlanEntry, month: tuple[int, int]) -> Effect:
     months = (month, month)
     examples = [tenant for _size, tenant in reading.examples(plan=entry.name, month=month)]
-    tenants = [
-        tenant for tenant in examples if what_if.count_records(tenants=[tenant], months=months) <= AT_FIRST
-    ]
+    tenants = [tenant for tenant in examples if _is_small([tenant], months)]
     note = _(
         "All tenants have too many jobs to tell before you ask. Shown: a small, a usual and a large one, as far as "
         "they have not."
     )
     inputs = _inputs(months, " ".join(tenant.slug for tenant in tenants))
     return _effect(entry, tenants, months, inputs, note) if tenants else Effect(since=inputs.since, note=note)
+
+
+def _is_small(tenants: Sequence[Tenant], months: Months) -> bool:
+    """Whether it is simulated before anybody asks for it."""
+    records, in_files, owners = what_if.count_records(tenants=tenants, months=months)
+    return records <= AT_FIRST and in_files <= IN_FILES and owners <= OWNERS
 
 
 def _inputs(months: Months, tenants: str = "") -> Effect:
@@ -126,7 +147,9 @@ def _effect(
     entry: PlanEntry, tenants: Sequence[Tenant], months: Months, inputs: Effect, note: str = ""
 ) -> Effect:
     begun = drafts.start_by([entry], date(*months[0], 1))
-    trials = what_if.simulate_plan(tenants=tenants, months=months, draft=partial(drafts.write, begun))
+    trials = what_if.simulate_plan(
+        tenants=tenants, months=months, draft=partial(drafts.write, begun), most_in_files=IN_FILES
+    )
     units = units_of({resource for trial in trials for resource, _model, _hours in trial.unpriced})
     rows = sorted((_row(trial, units) for trial in trials), key=lambda row: (-row.rank, row.tenant))
     now = per_currency(amount for row in rows for amount in row.now)

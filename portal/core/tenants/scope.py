@@ -22,6 +22,8 @@ _SET = "SELECT set_config('role', %s, true), set_config('app.tenant_id', %s, tru
 _LIMIT = "set_config('statement_timeout', %s, true)"
 _settings: ContextVar[tuple[str, str, str]] = ContextVar("_settings", default=("none", "", ""))
 """Role, tenant and users of the transaction, to which it returns from a scope within it."""
+_reads: ContextVar[bool] = ContextVar("_reads", default=False)
+"""Whether a `reading_scope` holds within an acting one."""
 
 
 @contextmanager
@@ -66,6 +68,17 @@ def acting_scope(tenant: Tenant) -> Iterator[None]:
             _set(*_settings.get())
 
 
+@contextmanager
+def reading_scope(tenant: Tenant) -> Iterator[None]:
+    """A `tenant_scope`, also within an `acting_scope`, which holds again at the end of the block."""
+    token = _reads.set(True)
+    try:
+        with tenant_scope(tenant):
+            yield
+    finally:
+        _reads.reset(token)
+
+
 def _set(role: str, tenant: str, users: str, longest_query: str = "") -> None:
     with connection.cursor() as cursor:
         if longest_query:
@@ -108,7 +121,7 @@ def _scoped(role: str, tenant: Tenant) -> Callable[..., Any]:
         cursor = context["cursor"]
         if many or getattr(cursor, "name", None):
             raise NotSupportedError("What is asked so needs a transaction: tenant_scope.")
-        if _has_failed():  # all that can follow is the way back to a savepoint
+        if _reads.get() or _has_failed():  # of the latter all that can follow is the way back to a savepoint
             return execute(sql, params, many, context)
         if not isinstance(cursor.cursor, ClientCursor):  # `prepared_cursor`
             return _pipelined(settings, partial(execute, sql, params, many, context))

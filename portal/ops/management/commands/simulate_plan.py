@@ -46,7 +46,7 @@ class Command(OperatorCommand):
             entries = drafts.start_by(drafts.draft_of(file, name), date(*months[0], 1))
             tenants = _tenants(options["tenant"], name, months)
             total = what_if.count_records(tenants=tenants, months=months)
-            with Progress("Records simulated", total=total) as progress:
+            with Progress("Records simulated", total=total.records) as progress:
                 trials = what_if.simulate_plan(
                     tenants=tenants,
                     months=months,
