@@ -203,13 +203,8 @@ def list_of_rows(spans: Iterable[tuple[int, int, int]]) -> list[date]:
     return _dates("SELECT billing_dropped_of_rows(%s, %s, %s)", [list(periods), list(afters), list(throughs)])
 
 
-def refuse_between(since: int, until: int) -> None:
-    """Raise RowsInFilesError where what held anything in [since, until) is not all in the tables. One query."""
-    _refuse(list_between(since, until))
-
-
 def refuse_keys(cluster_id: int, keys: Iterable[str]) -> None:
-    """The same of the cluster's records with these source keys. One query."""
+    """Raise RowsInFilesError where records of the cluster with these source keys are in no table. One query."""
     _refuse(_dates(sql.MONTHS_OF_KEYS, {"keys": list(keys), "cluster": cluster_id}))
 
 
@@ -220,7 +215,7 @@ def show(months: Sequence[date], *, most: int | None = MOST, with_hours: bool = 
     `with_hours` those of telemetry, too. Raises RowsInFilesError where they cannot be read.
     """
     if months:
-        with _reading(months) as files:
+        with reading(months) as files:
             files.show(months, most=most)
             if with_hours:
                 files.show_hours()
@@ -231,7 +226,7 @@ def write_usage(months: Sequence[date], rows: IO[bytes], *, since: int, until: i
 
     As `usage.load_filed` takes it. Nothing of it stays shown. Raises RowsInFilesError where `show` would.
     """
-    with _reading(months) as files:
+    with reading(months) as files:
         files.write_usage(months, rows, since=since, until=until, most=most)
 
 
@@ -254,7 +249,7 @@ def show_numbered(number: str, *, most: int) -> list[date]:
     months = list_own()[::-1]
     looked_at: Collection[date] = ()
     if months:
-        with suppress(RowsInFilesError), _reading(months) as files:
+        with suppress(RowsInFilesError), reading(months) as files:
             looked_at = files.show_numbered(months, number, among=SEARCHED, most=most)
     return sorted(set(months).difference(looked_at))
 
@@ -262,7 +257,7 @@ def show_numbered(number: str, *, most: int) -> list[date]:
 def _show_records(record_ids: Sequence[int], *, with_parts: bool) -> None:
     for month in list_all():
         if records := [one for one in record_ids if one >> 40 == month_number(month)]:
-            with _reading([month]) as files:
+            with reading([month]) as files:
                 files.show_records(month, records, with_parts=with_parts)
                 if with_parts:
                     files.show_hours()
@@ -276,12 +271,13 @@ def refuse_unread(months: Sequence[date]) -> None:
 def refuse_unreadable(months: Sequence[date]) -> None:
     """Raise RowsInFilesError where `show` of any number of jobs would: before a file is sent. Reads no rows."""
     if months:
-        with _reading(months) as files:
+        with reading(months) as files:
             files.refuse_unreadable(months)
 
 
 @contextmanager
-def _reading(months: Sequence[date]) -> Iterator[MonthFiles]:
+def reading(months: Sequence[date]) -> Iterator[MonthFiles]:
+    """What reads their files; why it cannot is a RowsInFilesError that names them."""
     try:
         yield _month_files()
     except NotShownError as error:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
-from datetime import datetime
+from datetime import date, datetime
 from fractions import Fraction
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 
 from billing.reports import capacity_use, efficiency_snapshots, reporting, waste
 from billing.reports.capacity_use import CapacityUse
@@ -20,6 +20,7 @@ from billing.reports.efficiency_snapshots import JOBS, PODS, TOP_JOBS, WASTE, Fi
 from billing.reports.reporting import Whole
 from billing.reports.shapes import By, Capacity, ModelCapacity, Nodes, Report
 from billing.reports.waste import Cheaper, Kind, Waste
+from billing.sealed_months import everybodys_rows
 from clusters import absent_records, usage_reports
 from clusters.models import Cluster
 from clusters.usage_reports import WaitingJob
@@ -80,21 +81,33 @@ def load(
 ) -> ClusterEfficiency | Waiting:
     """What everybody held of the cluster in [since, until) by one grouping, and its waste with the jobs of a kind.
 
-    Waiting while a worker computes it for the first time. Asked for again, the same worker does it once.
+    Waiting while a worker computes it for the first time. Asked for again, the same worker does it once. Raises
+    RowsInFilesError.
     """
-    absent_records.refuse_between(since, until)
+    months = absent_records.list_between(since, until)
     cheaper = waste.cheaper_models(None)
-    if _is_large(cluster, since, until):
+    if _is_large(cluster, since, until, months):
         parts = [WASTE, WHOLE, *([by.value] if by else [])]
-        snapshot, is_pending = efficiency_snapshots.find(
-            cluster, since=since, until=until, moment=moment, parts=parts, in_files=False, may_request=True
-        )
+        with transaction.atomic():  # nothing is requested of files that cannot be read
+            snapshot, is_pending = efficiency_snapshots.find(
+                cluster,
+                since=since,
+                until=until,
+                moment=moment,
+                parts=parts,
+                in_files=bool(months),
+                may_request=True,
+            )
+            if snapshot is None:
+                everybodys_rows.refuse_unreadable(months)
+        if snapshot is not None and snapshot.as_of is None and snapshot.is_unread:
+            absent_records.refuse_unread(months)
         if snapshot is None or snapshot.as_of is None:
             return Waiting(is_requested=is_pending)
         return ClusterEfficiency(
             since, until, snapshot.as_of, is_pending, True, snapshot.answers, cheaper, cluster
         )
-    with reporting.one_sight():
+    with reporting.one_sight(), everybodys_rows.shown(absent_records.list_between(since, until)):
         answers = _compute(
             cluster,
             since=since,
@@ -108,17 +121,12 @@ def load(
 
 
 def compute(cluster: Cluster, *, since: int, until: int) -> dict[str, Any]:
-    """All that pages may show of [since, until), for a snapshot."""
-    absent_records.refuse_between(since, until)
-    return _compute(
-        cluster,
-        since=since,
-        until=until,
-        cheaper=waste.cheaper_models(None),
-        bys=BYS,
-        top_jobs=TOP_JOBS,
-        kinds=KINDS,
-    )
+    """All that pages may show of [since, until), for a snapshot. In a transaction. Raises RowsInFilesError."""
+    cheaper = waste.cheaper_models(None)
+    with everybodys_rows.shown(absent_records.list_between(since, until), most=None):
+        return _compute(
+            cluster, since=since, until=until, cheaper=cheaper, bys=BYS, top_jobs=TOP_JOBS, kinds=KINDS
+        )
 
 
 def _compute(
@@ -174,8 +182,10 @@ def _capacity(plain: Mapping[str, Any]) -> Capacity:
     return Capacity(plain["since"], plain["until"], models, tuple(Nodes(*span) for span in plain["spans"]))
 
 
-def _is_large(cluster: Cluster, since: int, until: int) -> bool:
-    """Whether the months of these days have more than `LARGE` rows to read."""
+def _is_large(cluster: Cluster, since: int, until: int, dropped: Sequence[date]) -> bool:
+    """Whether the months of these days have more than `LARGE` rows to read, or the files of those that are dropped."""
+    if dropped and everybodys_rows.count_records(dropped) > efficiency_snapshots.LARGE:
+        return True
     with connection.cursor() as cursor:
         cursor.execute(
             sql.COUNT_TO_LIMIT,

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 
 from billing.models import RatedJob
 from billing.reports.shapes import LABELS, By
+from billing.sealed_months import everybodys_rows
+from billing.sealed_months.rows_sql import JOBS, RECORDS, Kind
 from clusters import absent_records
+from clusters.absent_records import month_number
 from portal.core.tenants.models import Project, Tenant
 from portal.sql_files import Statements
 
@@ -57,9 +61,23 @@ def run_names(records: Sequence[int], *, own: str) -> dict[int, Run]:
     runs = load_runs(records, own=bool(own))
     if own:
         return {record: replace(run, slug=own) if run.cluster else run for record, run in runs.items()}
-    jobs = RatedJob.objects.filter(record_id__in=records).order_by("record_id", "tenant_id")
-    slugs = dict(jobs.values_list("record_id", "tenant__slug"))
+    slugs = _slugs(records)
+    if gone := [record for record in records if record not in slugs]:
+        with transaction.atomic(), _shown(gone, JOBS):
+            slugs |= _slugs(gone)
     return {record: replace(run, slug=slugs.get(record, "")) for record, run in runs.items()}
+
+
+def _slugs(records: Sequence[int]) -> dict[int, str]:
+    jobs = RatedJob.objects.filter(record_id__in=records).order_by("record_id", "tenant_id")
+    return dict(jobs.values_list("record_id", "tenant__slug"))
+
+
+def _shown(records: Sequence[int], kind: Kind) -> AbstractContextManager[None]:
+    """For an operator, what files of dropped months have of these records."""
+    numbers = {record >> 40 for record in records}
+    months = [month for month in absent_records.list_all() if month_number(month) in numbers]
+    return everybodys_rows.shown(months, kinds=[kind], records=records)
 
 
 def load_runs(records: Iterable[int], *, own: bool) -> dict[int, Run]:
@@ -69,9 +87,13 @@ def load_runs(records: Iterable[int], *, own: bool) -> dict[int, Run]:
     """
     nameless = dict.fromkeys(records, Run("", "", "", "", "", ""))
     runs = _load_runs(nameless, own=own)
-    if own and (gone := [record for record in nameless if record not in runs]):
-        absent_records.show_records(gone)  # of figures that were kept
-        runs |= _load_runs(gone, own=own)
+    if gone := [record for record in nameless if record not in runs]:  # of figures that were kept
+        if own:
+            absent_records.show_records(gone)
+            runs |= _load_runs(gone, own=True)
+        else:
+            with transaction.atomic(), _shown(gone, RECORDS):
+                runs |= _load_runs(gone, own=False)
     return nameless | runs
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from fractions import Fraction
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 
 from billing.models import OperatingCost
 from billing.queries.costs import per_currency
@@ -17,6 +17,7 @@ from billing.reports import margin
 from billing.reports.margin import MarginError
 from billing.rules.money import Money
 from billing.rules.period import shifted
+from billing.sealed_months import everybodys_rows
 from clusters import absent_records, sources
 from clusters.connectors.prometheus.token_options import DIMENSIONS, Direction, ServingPlace
 from clusters.connectors.sums import dimensions_of
@@ -61,8 +62,12 @@ class _Earned:
     amounts: list[Money] = field(default_factory=list)
 
 
+@transaction.atomic
 def of_month(month: tuple[int, int]) -> list[ServedModel]:
-    """All models with tokens or serving jobs in that month of UTC, by name. Five queries."""
+    """All models with tokens or serving jobs in that month of UTC, by name. Five queries in the tables.
+
+    Raises RowsInFilesError.
+    """
     first, end = date(*month, 1), date(*shifted(month, 1), 1)
     places = sources.serving_places()
     earned, served = _earned(first, end), _served(places, first, end)
@@ -99,8 +104,8 @@ def _served(places: Sequence[ServingPlace], first: date, end: date) -> dict[str,
     }
     models: dict[str, Served] = defaultdict(lambda: defaultdict(Fraction))
     if places:
-        absent_records.refuse_between(_second(first), _second(end))
-        with connection.cursor() as cursor:
+        months = absent_records.list_between(values["since"], values["until"])
+        with everybodys_rows.shown(months), connection.cursor() as cursor:
             cursor.execute(sql.SERVED, values)
             for model, cluster, gpu_model, day, share_den, amount in cursor.fetchall():
                 key = cluster, gpu_model, date(1970, 1, 1) + timedelta(days=day)

@@ -48,7 +48,7 @@ class SealedMonthFiles:
     def find(self, cursor: Any, cluster_id: int, month: date) -> None:
         row = SealedMonth.objects.get(month=month)
         files = list(row.files.select_related("month").filter(kind__in=(RECORDS.name, NAMES)))
-        with _as_month_files_error():
+        with as_month_files_error():
             try:
                 self._find(cursor, cluster_id, month, files)
             except (OSError, parquet.ParquetError):
@@ -89,11 +89,11 @@ class SealedMonthFiles:
         """Nothing is left to do where somebody has unsealed it, or loaded it back, while this waited for it."""
         row = SealedMonth.objects.dropped().select_for_update().filter(month=month).first()
         if row is not None:
-            with _as_month_files_error():
+            with as_month_files_error():
                 load.load(row)
 
     def load_records(self, month: date, keys: Sequence[str]) -> None:
-        with _as_month_files_error():
+        with as_month_files_error():
             row = SealedMonth.objects.get(month=month)
             if terms_of(MonthProof.objects.get(month=month)) == row.terms:
                 late.load_records(row, keys)
@@ -108,28 +108,28 @@ class SealedMonthFiles:
                 self._load_now(row.month)
 
     def show(self, months: Collection[date], *, most: int | None) -> None:
-        with _as_month_files_error():
+        with as_month_files_error():
             shown_rows.show(months, most=most)
 
     def show_records(self, month: date, records: Sequence[int], *, with_parts: bool = False) -> None:
-        with _as_month_files_error():
+        with as_month_files_error():
             shown_rows.show_records(month, records, with_parts=with_parts)
 
     def show_numbered(self, months: Sequence[date], number: str, *, among: int, most: int) -> list[date]:
-        with _as_month_files_error():
+        with as_month_files_error():
             return shown_rows.show_numbered(months, number, among=among, most=most)
 
     def write_usage(
         self, months: Collection[date], rows: IO[bytes], *, since: int, until: int, most: int | None
     ) -> None:
-        with _as_month_files_error():
+        with as_month_files_error():
             shown_rows.write_usage(months, rows, since=since, until=until, most=most)
 
     def show_hours(self) -> None:
         shown_rows.show_hours()
 
     def refuse_unreadable(self, months: Collection[date]) -> None:
-        with _as_month_files_error():
+        with as_month_files_error():
             shown_rows.refuse_unreadable(months)
 
     def _load_now(self, month: date) -> None:
@@ -152,7 +152,7 @@ def terms_of(proof: MonthProof) -> str:
 
 
 @contextmanager
-def _as_month_files_error() -> Iterator[None]:
+def as_month_files_error() -> Iterator[None]:
     try:
         yield
     except SealError as error:

@@ -43,8 +43,8 @@ def refuse_unreadable(months: Collection[date]) -> None:
     with connection.cursor() as cursor:
         _Scope.of(cursor).refuse_other()
         files = _files(cursor, months, None)
-    _refuse_damaged(files)
-    with _room():
+    refuse_damaged(files)
+    with room():
         pass
 
 
@@ -56,7 +56,7 @@ def show(months: Collection[date], *, most: int | None) -> None:
     with connection.cursor() as cursor:
         left = sorted(set(months) - _shown(cursor))
         if left and (files := _files(cursor, left, most)):
-            with _prepared(cursor), _reader(files, PATIENCE if most else LONGEST) as reader:
+            with _prepared(cursor), read_files(files, PATIENCE if most else LONGEST) as reader:
                 for file in reader.of(JOBS.name):
                     reader.jobs(cursor, file)
                 spans = _spans(left)
@@ -83,7 +83,7 @@ def show_records(month: date, records: Sequence[int], *, with_parts: bool = Fals
     with connection.cursor() as cursor:
         if month in _shown(cursor) or not (files := _files(cursor, [month], None)):
             return
-        with _prepared(cursor), _reader(files, PATIENCE) as reader:
+        with _prepared(cursor), read_files(files, PATIENCE) as reader:
             for file in reader.of(JOBS.name):
                 reader.jobs(cursor, file, among=records)
                 cursor.execute(sql.PART_OF, {"record": records[0]})
@@ -111,7 +111,7 @@ def show_numbered(months: Sequence[date], number: str, *, among: int, most: int)
         if _Scope.of(cursor).role == MEMBER:
             most = MOST * len(looked_at)  # jobs of others are left out once they are read
         if chosen := [files[month] for month in looked_at if month in files]:
-            with _prepared(cursor), _reader(chosen, PATIENCE) as reader:
+            with _prepared(cursor), read_files(chosen, PATIENCE) as reader:
                 reader.numbered(cursor, chosen, number, most=most)
                 cursor.execute(sql.DONE, {"months": []})
     return looked_at
@@ -128,7 +128,7 @@ def write_usage(
         _Scope.of(cursor).refuse_other()
         files = [file for file in _files(cursor, months, most) if file.kind != RATED.name]
         if files:
-            with _prepared(cursor), _reader(files, PATIENCE if most else LONGEST) as reader:
+            with _prepared(cursor), read_files(files, PATIENCE if most else LONGEST) as reader:
                 for file in reader.of(JOBS.name):
                     reader.jobs(cursor, file)
                 reader.runs(cursor)
@@ -155,7 +155,7 @@ def show_hours() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class Reader:
     """Files of the tenant's, and the program that reads them."""
 
     files: Sequence[SealedFile]
@@ -219,7 +219,8 @@ class _Reader:
 
 
 @contextmanager
-def _reader(files: list[SealedFile], patience: int) -> Iterator[_Reader]:
+def read_files(files: Sequence[SealedFile], patience: int) -> Iterator[Reader]:
+    """Has the program read these, in its turn. Raises SealError for one that is not as it was sealed."""
     directory = folder.directory()
     try:
         with (
@@ -227,13 +228,13 @@ def _reader(files: list[SealedFile], patience: int) -> Iterator[_Reader]:
             tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch,
             parquet.program(Path(scratch)) as program,
         ):
-            _refuse_damaged(files)
+            refuse_damaged(files)
             names = {
                 file.month.month: load.names_of(program, directory, [file])
                 for file in files
                 if file.kind == NAMES
             }
-            yield _Reader(files, directory, program, names)
+            yield Reader(files, directory, program, names)
     except (OSError, parquet.ParquetError) as error:
         months = ", ".join(sorted({f"{file.month}" for file in files}))
         raise SealError("unwritable", month=months, reason=str(error)) from error
@@ -242,7 +243,7 @@ def _reader(files: list[SealedFile], patience: int) -> Iterator[_Reader]:
 @contextmanager
 def _turn(patience: int) -> Iterator[None]:
     """One reads at a time, and few pages wait for it: who waits keeps a thread and a connection of all others."""
-    with _room(patience if patience == LONGEST else 0):
+    with room(patience if patience == LONGEST else 0):
         if not _ONE_AT_A_TIME.acquire(timeout=patience):
             raise SealError("many-readers")
     try:
@@ -252,7 +253,7 @@ def _turn(patience: int) -> Iterator[None]:
 
 
 @contextmanager
-def _room(patience: int = 0) -> Iterator[None]:
+def room(patience: int = 0) -> Iterator[None]:
     if not _WAITING.acquire(timeout=patience):
         raise SealError("many-readers")
     try:
@@ -261,7 +262,7 @@ def _room(patience: int = 0) -> Iterator[None]:
         _WAITING.release()
 
 
-def _refuse_damaged(files: Collection[SealedFile]) -> None:
+def refuse_damaged(files: Collection[SealedFile]) -> None:
     for damage in verify.damages(folder.directory(), files):
         raise SealError("damaged", place=damage)
 

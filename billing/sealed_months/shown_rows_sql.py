@@ -17,15 +17,13 @@ SELECT month, tenant_id, kind, bytes, "rows", sha256 FROM billing_own_sealed_fil
 """
 
 _OWN = "(SELECT nullif(current_setting('app.tenant_id', true), '')::bigint)"
-_DROPPED = (
-    "(SELECT public.month_number(extract(epoch FROM m)::bigint) FROM public.billing_dropped_months() m)"
-)
-_LATE = "(SELECT public.billing_late_records())"
+DROPPED = "(SELECT public.month_number(extract(epoch FROM m)::bigint) FROM public.billing_dropped_months() m)"
+LATE = "(SELECT public.billing_late_records())"
 _RATED = "SELECT * FROM public.billing_ratedusage UNION ALL SELECT * FROM shown_rated"
-_SHOWN = f"tenant_id = {_OWN} AND record_id >> 40 IN {_DROPPED} AND record_id NOT IN {_LATE}"
+_SHOWN = f"tenant_id = {_OWN} AND record_id >> 40 IN {DROPPED} AND record_id NOT IN {LATE}"
 
 
-def _shown_as_long_as(table: str, condition: str) -> str:
+def shown_as_long_as(table: str, condition: str) -> str:
     """Conditions of a view's part would keep the planner from looking a row up by its number: it would read all rows of
     that part for each job. Those of a policy do not.
     """
@@ -48,9 +46,9 @@ FROM public.billing_ownrun WITH NO DATA;
 CREATE UNIQUE INDEX ON shown_job (record_id, tenant_id);
 CREATE INDEX ON shown_rated (record_id);
 CREATE UNIQUE INDEX ON shown_run (record_id, tenant_id);
-{_shown_as_long_as("shown_job", _SHOWN)}
-{_shown_as_long_as("shown_rated", f"{_SHOWN} AND service_month IN (SELECT public.billing_dropped_months())")}
-{_shown_as_long_as("shown_run", _SHOWN)}
+{shown_as_long_as("shown_job", _SHOWN)}
+{shown_as_long_as("shown_rated", f"{_SHOWN} AND service_month IN (SELECT public.billing_dropped_months())")}
+{shown_as_long_as("shown_run", _SHOWN)}
 CREATE TEMP VIEW billing_ratedjob AS SELECT * FROM public.billing_ratedjob UNION ALL SELECT * FROM shown_job;
 CREATE TEMP VIEW billing_ratedusage AS {_RATED};
 CREATE TEMP VIEW billing_ownrun AS
@@ -125,8 +123,8 @@ COUNTED = "ANALYZE shown_job (record_id, tenant_id), shown_run (record_id, tenan
 
 USAGE = f"""
 COPY (
-    SELECT j.record_id, r.revision, r.cluster_id, j.cluster, r.account_id, j.account, j.job_id, j.name, j."user", j.queue,
-           j.qos, r.priority_class, j.gpus, j.gpu_model, j.mig_profile, j.share_num, j.share_den, j.cpu_milli,
+    SELECT j.record_id, r.revision, r.cluster_id, j.cluster, r.account_id, j.account, j.job_id, j.name, j."user",
+           j.queue, j.qos, r.priority_class, j.gpus, j.gpu_model, j.mig_profile, j.share_num, j.share_den, j.cpu_milli,
            j.memory_mib, j.nodes, j.state, j.submitted, j.started, j.ended, j.seen_until,
            public.usage_finish(j.meter, j.started, j.ended, j.seen_until), j.suspended, j.gpu_memory_mib, j.billing,
            j.meter, j.quantity, false
@@ -137,9 +135,7 @@ COPY (
           SELECT public.month_number(extract(epoch FROM m)::bigint) FROM unnest(%(months)s::date[]) m)
 ) TO STDOUT
 """
-"""As the working table `usage_input` has records. A job shows all that its record says and rating asks for, but what its
-run adds.
-"""
+"""As the working table `usage_input` has records. A job shows what rating asks for, but what its run adds."""
 
 HOURS = f"""
 CREATE TEMP TABLE IF NOT EXISTS shown_hour ON COMMIT DROP AS SELECT * FROM public.billing_ownhour WITH NO DATA;
@@ -147,7 +143,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS shown_hour_of_run ON shown_hour (record_id, ho
 CREATE OR REPLACE TEMP VIEW billing_ownhour AS
 SELECT * FROM public.billing_ownhour
 UNION ALL
-SELECT * FROM shown_hour WHERE tenant_id = {_OWN} AND record_id >> 40 IN {_DROPPED} AND record_id NOT IN {_LATE};
+SELECT * FROM shown_hour WHERE tenant_id = {_OWN} AND record_id >> 40 IN {DROPPED} AND record_id NOT IN {LATE};
 GRANT SELECT ON shown_run TO clustertab_operator;
 GRANT SELECT, INSERT ON shown_hour TO clustertab_operator
 """

@@ -84,7 +84,7 @@ def tenants_on(*, plan: str, months: Months) -> list[Tenant]:
 
 
 class Counted(NamedTuple):
-    """How many records will be rated, at most; of them jobs that are in files alone, and how many tenants have these."""
+    """Records that are rated, at most; of them jobs that are in files alone, and how many tenants have these."""
 
     records: int
     in_files: int

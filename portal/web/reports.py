@@ -20,6 +20,7 @@ from billing.reports.reporting import of_cluster
 from billing.reports.shapes import By, Report
 from billing.reports.table import as_csv
 from billing.reports.waste import Kind
+from clusters.absent_records import MOST
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
 from portal.web import reporting, waste
@@ -115,6 +116,7 @@ def reports_csv(request: HttpRequest, frame: PageFrame) -> HttpResponse:
         by=selection.by,
         limit=PODS_IN_CSV,
         top_jobs=selection.top_jobs,
+        most_in_files=MOST,
     )
     return csv_answer(report, f"{cluster.name}-{selection.by.value}", selection)
 
