@@ -40,5 +40,13 @@ class Migration(migrations.Migration):
             model_name='sealrun',
             constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['seal', 'unseal', 'check', 'drop', 'load'])), name='seal_kind_is_known'),
         ),
+        migrations.CreateModel(
+            name='LateRecord',
+            fields=[
+                ('record_id', models.BigIntegerField(help_text='Its number, which says its month.', primary_key=True, serialize=False)),
+                ('cluster_id', models.BigIntegerField()),
+                ('source_key', models.TextField()),
+            ],
+        ),
         Beside('dropped_months.sql', models=['billing.SealedMonth']),
     ]

@@ -100,6 +100,20 @@ class ProofMark(models.Model):
         return f"{self.month:%Y-%m}"
 
 
+class LateRecord(models.Model):
+    """A usage record that stands in its table though its month is dropped: it came back for a late fact, or is new.
+
+    By a trigger of that table alone, so that a proof finds one that is gone. Until the month is loaded back.
+    """
+
+    record_id = models.BigIntegerField(primary_key=True, help_text="Its number, which says its month.")
+    cluster_id = models.BigIntegerField()
+    source_key = models.TextField()
+
+    def __str__(self) -> str:
+        return self.source_key
+
+
 class SealedMonthQuerySet(QuerySet["SealedMonth"]):
     """Sealed months by where their rows are."""
 

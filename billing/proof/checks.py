@@ -86,8 +86,8 @@ def prove(
     """
     with months.alone(moment), snapshot() as cursor:
         every = months.survey(cursor, full=full)
-        late_records = late.recompute(cursor) if every.dropped else {}
-        lost = late.list_lost(cursor, every.attached) if every.dropped else []
+        late_records = late.recompute(cursor, late.list_months(cursor)) if every.dropped else {}
+        lost = late.list_lost(cursor, every.attached) if every.dropped else {}
         results = months.recompute(cursor, every, progress)
         findings = months.check_summaries(cursor, every.due, whole=full)
         held = [records.of_proof(every.proofs[valid]) for valid in every.valid]
@@ -99,7 +99,7 @@ def prove(
             quarantined,
             [
                 *(Check(check.name, named(check.broken)) for check in _checks(recomputed, findings)),
-                Check(LOST, [*months.list_lost(every, results), *lost][:10]),
+                Check(LOST, [*months.list_lost(every, results), *_with_months(lost)][:10]),
                 *_dropped(every),
             ],
             reratings.count_changes(),
@@ -107,7 +107,12 @@ def prove(
         )
         if moment is not None:
             months.keep(cursor, every, results, findings, moment=moment)
+            late.keep([every.proofs[dropped] for dropped in every.dropped], late_records, lost)
     return proof
+
+
+def _with_months(lost: Mapping[date, Sequence[str]]) -> list[str]:
+    return [f"{month:%Y-%m}: {text}" for month, texts in lost.items() for text in texts]
 
 
 def _sums(

@@ -7,7 +7,7 @@ are few, and recomputed each time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from fractions import Fraction
 from typing import Any
@@ -16,11 +16,14 @@ from django.db.backends.utils import CursorWrapper
 
 from billing.models import MonthProof
 from billing.proof import records
+from billing.proof.names import named
 from billing.proof.records import Held, MonthRecords
 from clusters import temp_tables, usage
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "late.sql")
+
+GONE = "the late usage record {key} of {cluster} is gone: bring it back from a backup"
 
 
 def list_months(cursor: CursorWrapper) -> list[date]:
@@ -29,24 +32,42 @@ def list_months(cursor: CursorWrapper) -> list[date]:
     return [month for (month,) in cursor.fetchall()]
 
 
-def recompute(cursor: CursorWrapper) -> dict[date, MonthRecords]:
-    """Prove the late records of each month, and add their sums to `prove_sum`, which has no others yet."""
-    months = list_months(cursor)
+def list_noted(cursor: CursorWrapper) -> list[date]:
+    """Dropped months that have late records, or had some that are gone. One query."""
+    cursor.execute(sql.NOTED)
+    return [month for (month,) in cursor.fetchall()]
+
+
+def recompute(cursor: CursorWrapper, months: Collection[date]) -> dict[date, MonthRecords]:
+    """Prove the late records of each of these months, and add their sums to `prove_sum`, which has no others yet."""
     ids = usage.ids_of(months)
     return {month: records.recompute(cursor, month, ids[month], before=None, late=True) for month in months}
 
 
-def list_lost(cursor: CursorWrapper, attached: Collection[date]) -> list[str]:
-    """Months of which records came back that are in no table any more, with how many. One query.
+def list_lost(cursor: CursorWrapper, attached: Collection[date]) -> dict[date, list[str]]:
+    """By month its late records that are in no table any more, up to ten. Two queries.
 
     Those of a month whose table was detached are in that one.
     """
-    cursor.execute(sql.LOST)
-    return [
-        f"{month:%Y-%m}: {lost:,} late usage records are gone"
-        for month, lost in cursor.fetchall()
-        if month in attached
-    ]
+    cursor.execute(sql.LOST, {"months": list(attached)})
+    names = usage.cluster_names()
+    lost: dict[date, list[str]] = defaultdict(list)
+    for month, key, cluster in cursor.fetchall():
+        lost[month].append(GONE.format(key=key, cluster=names.get(cluster, cluster)))
+    return lost
+
+
+def keep(
+    proofs: Iterable[MonthProof], results: Mapping[date, MonthRecords], lost: Mapping[date, Sequence[str]]
+) -> None:
+    """Keep with the proofs of dropped months what is wrong with their late records now, and nothing else."""
+    for proof in proofs:
+        result = results.get(proof.month)
+        texts = [text for texts in result.broken.values() for text in texts] + result.unclosed if result else []
+        broken = [*lost.get(proof.month, ()), *named(texts)][:10]
+        if proof.broken != broken:  # an import may take records out of the same proof meanwhile
+            proof.broken = broken
+            proof.save(update_fields=["broken"])
 
 
 def take_out(cursor: CursorWrapper, month: date, record_ids: Sequence[int]) -> bool:

@@ -23,13 +23,16 @@ WHERE s.id = p.id AND s.rows >= p.rows RETURNING p.rows
 -- name: COUNT
 SELECT count(*) FROM billing_ratedusage WHERE record_id = ANY (%(records)s)
 
+-- name: NOTED
+-- Dropped months that have late records, or had: of those some are gone.
+SELECT DISTINCT month_of_number((record_id >> 40)::int) AS month FROM billing_laterecord ORDER BY month
+
 -- name: LOST
--- Of dropped months how many records came back from their files and are in no table. New ones have higher numbers.
-SELECT s.month, f.rows - p.records - count(r.id) AS lost
-FROM billing_sealedmonth s JOIN billing_sealedfile f ON f.month_id = s.id AND f.kind = 'records'
-JOIN billing_monthproof p ON p.month = s.month
-LEFT JOIN clusters_usagerecord r
-  ON r.id >= month_number(extract(epoch FROM s.month::timestamp AT TIME ZONE 'UTC')::bigint)::bigint << 40
- AND r.id <= p.last_id
-WHERE s.dropped_at IS NOT NULL
-GROUP BY s.month, f.rows, p.records HAVING f.rows - p.records <> count(r.id) ORDER BY s.month
+-- Of these months late records that are in no table any more, ten of each.
+SELECT month, source_key, cluster_id FROM (
+    SELECT m.month, l.source_key, l.cluster_id, row_number() OVER (PARTITION BY m.month ORDER BY l.record_id) AS place
+    FROM billing_laterecord l
+    CROSS JOIN LATERAL month_of_number((l.record_id >> 40)::int) AS m (month)
+    WHERE m.month = ANY (%(months)s::date[])
+      AND NOT EXISTS (SELECT FROM clusters_usagerecord r WHERE r.id = l.record_id)
+) lost WHERE place <= 10 ORDER BY month, place

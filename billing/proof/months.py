@@ -14,13 +14,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from fractions import Fraction
 
+from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
-from billing.models import MonthProof, SealedMonth
-from billing.proof import records
+from billing.models import MonthProof
+from billing.proof import late, records
 from billing.proof.names import named
 from billing.proof.records import MonthRecords
 from billing.proof.snapshot import snapshot
@@ -227,7 +228,8 @@ def prove_due(*, moment: datetime) -> None:
 
 
 def prove_next(*, moment: datetime) -> MonthProof | None:
-    """Prove the past month whose proof is the oldest; None where one had its turn since midnight UTC, or there is none.
+    """Prove the past month whose turn was the longest ago; None where one had its turn since midnight UTC, or there is
+    none. Of a dropped month the late records have turns: others are in its files alone.
 
     What `prove` recomputes meanwhile, as the present month each day, takes no turn. While usage waits to be rated again
     no sum need close. Killed, it has stored nothing, and the next call does it.
@@ -235,26 +237,35 @@ def prove_next(*, moment: datetime) -> MonthProof | None:
     with alone(moment):
         if reratings.count_changes():
             return None
-        computed = dict(MonthProof.objects.values_list("month", "computed_at"))
-        if MonthProof.objects.filter(night=moment.date()).exists():
+        proofs = {proof.month: proof for proof in MonthProof.objects.defer("held", "accounts")}
+        if any(proof.night == moment.date() for proof in proofs.values()):
             return None
-        months = usage.months(proved=computed)
-        dropped = set(SealedMonth.objects.dropped().values_list("month", flat=True))
+        with connection.cursor() as cursor:
+            in_files = _months(cursor, "SELECT billing_dropped_months()").difference(late.list_noted(cursor))
         past = [
             month
-            for month in months
-            if (month.year, month.month) < (moment.year, moment.month) and month not in dropped
+            for month in usage.months(proved=proofs)
+            if (month.year, month.month) < (moment.year, moment.month) and month not in in_files
         ]
         if not past:
             return None
-        month = min(past, key=lambda month: (computed.get(month, NEVER), month))
+        month = min(past, key=lambda month: (_turn(proofs.get(month)), month))
         return _prove(month, moment=moment, night=moment.date())
+
+
+def _turn(proof: MonthProof | None) -> datetime:
+    """When the month was proved last: the late records of a dropped one in which night."""
+    if proof is None:
+        return NEVER
+    night = datetime.combine(proof.night, time.min, UTC) if proof.night else NEVER
+    return max(proof.computed_at, night)
 
 
 def prove_month(month: date, *, moment: datetime) -> MonthProof:
     """Recompute the whole runs of the month's records and what is kept of it, and compare with its last proof.
 
-    Of a month whose rows were dropped this is its last proof: `prove` compares its files with what was sealed.
+    Of a month whose rows were dropped this is its last proof, with what is wrong with its late records: `prove`
+    compares its files with what was sealed.
     """
     with alone(moment):
         return _prove(month, moment=moment)
@@ -264,10 +275,12 @@ def _prove(month: date, *, moment: datetime, night: date | None = None) -> Month
     with snapshot() as cursor:
         every = survey(cursor, full=False)
         if month in every.dropped:
-            return every.proofs[month]
-        one = Months(usage.ids_of([month]), every.proofs, [month])
-        result = records.recompute(cursor, month, one.ids[month], before=every.proofs.get(month))
-        keep(cursor, one, {month: result}, check_summaries(cursor, [month]), moment=moment)
+            lost = late.list_lost(cursor, every.attached & {month})
+            late.keep([every.proofs[month]], late.recompute(cursor, [month]), lost)
+        else:
+            one = Months(usage.ids_of([month]), every.proofs, [month])
+            result = records.recompute(cursor, month, one.ids[month], before=every.proofs.get(month))
+            keep(cursor, one, {month: result}, check_summaries(cursor, [month]), moment=moment)
         if night is not None:
             MonthProof.objects.filter(month=month).update(night=night)
     return MonthProof.objects.get(month=month)

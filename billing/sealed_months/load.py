@@ -11,7 +11,7 @@ from pathlib import Path
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
-from billing.models import MonthProof, MonthSum, SealedFile, SealedMonth
+from billing.models import LateRecord, MonthProof, MonthSum, SealedFile, SealedMonth
 from billing.rating import period_jobs
 from billing.sealed_months import folder, parquet, verify
 from billing.sealed_months.errors import SealError
@@ -79,14 +79,15 @@ def load(row: SealedMonth) -> dict[str, int]:
 def _note_late(cursor: CursorWrapper, row: SealedMonth) -> list[int]:
     """Have `late_record` hold the month's late records; the billing periods that these have usage in.
 
-    Its proof is of the others alone: it is made anew of all.
+    Its proof is of the others alone, also of those that are gone: it is made anew of all.
     """
     after, last = usage.ids_of([row.month])[row.month]
     cursor.execute(LATE, {"after": after, "last": last})
     cursor.execute(LATE_PERIODS)
     periods = [period for (period,) in cursor.fetchall()]
+    noted, _ = LateRecord.objects.filter(record_id__gt=after, record_id__lte=last).delete()
     cursor.execute("SELECT EXISTS (TABLE late_record)")
-    if cursor.fetchone()[0]:
+    if cursor.fetchone()[0] or noted:
         MonthProof.objects.filter(month=row.month).update(records=0, last_id=0, held=[], terms="")
     return periods
 

@@ -70,8 +70,9 @@ KINDS = (
     Kind("history", "the history of changes, without the names that were erased", LAW, (
         "audit.AuditEntry", "audit.AuditCommit", "billing.Erasure")),
     Kind("proofs", "what was proved, and when", LAW, _of("billing", "CloseProof MonthProof")),
-    Kind("sealed-months", "what was sealed, with the digests of its files", "until the month is unsealed",
-         _of("billing", "SealedMonth SealedFile")),
+    Kind("sealed-months", "what was sealed, with the digests of its files, and which records came late to it",
+         "until the month is unsealed",
+         _of("billing", "SealedMonth SealedFile LateRecord")),
     Kind("usage", "what was used, and what it was rated as", LAW, (
         *_of("clusters", """UsageRecord UsageRevision UsageKey PushedRun UtilisationHour CapacityInterval GpuError
             GpuErrorReading"""),

@@ -118,12 +118,14 @@ GRANT EXECUTE ON FUNCTION billing_own_sealed_files(date[]), billing_own_job_user
 -- Without its rows nobody can tell whether usage of such a month is new: a writer has to ask its files first, and says by
 -- `app.late_months` that it holds the month and did. Asked of each row, whatever program writes it, an older one too, since
 -- a second record of a run would be billed. A month that is loaded back has rated usage of jobs of earlier months, which may
--- stay dropped: that is refused where both are. What is written of a late record is told by that record.
+-- stay dropped: that is refused where both are. What is written of a late record is told by that record. Which these are is
+-- noted, so that a proof finds one that is gone.
 CREATE OR REPLACE FUNCTION billing_refuse_dropped() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
 DECLARE
     record bigint;
     months date[];
+    dropped boolean;
 BEGIN
     IF TG_ARGV[0] = 'clusters_usagerecord' THEN
         record := NEW.id;
@@ -134,13 +136,17 @@ BEGIN
     IF TG_ARGV[0] = 'billing_ratedusage' THEN
         months := months || NEW.service_month;
     END IF;
-    IF NOT EXISTS (SELECT FROM unnest(months) AS d WHERE NOT EXISTS (
-        SELECT FROM billing_sealedmonth m WHERE m.month = d AND m.dropped_at IS NOT NULL))
-       AND NOT EXISTS (SELECT FROM clusters_usagerecord r WHERE r.id = record)
+    dropped := NOT EXISTS (SELECT FROM unnest(months) AS d WHERE NOT EXISTS (
+        SELECT FROM billing_sealedmonth m WHERE m.month = d AND m.dropped_at IS NOT NULL));
+    IF dropped AND NOT EXISTS (SELECT FROM clusters_usagerecord r WHERE r.id = record)
        AND NOT (TG_ARGV[0] = 'clusters_usagerecord' AND (record >> 40)::int = ANY (
            coalesce(nullif(current_setting('app.late_months', true), ''), '{}')::int[])) THEN
         RAISE EXCEPTION 'The rows of % stand in the files of the sealed month alone: load them back first.',
             to_char(months[1], 'YYYY-MM');
+    END IF;
+    IF dropped AND TG_ARGV[0] = 'clusters_usagerecord' THEN
+        INSERT INTO billing_laterecord (record_id, cluster_id, source_key) VALUES (NEW.id, NEW.cluster_id, NEW.source_key)
+        ON CONFLICT DO NOTHING;
     END IF;
     RETURN NEW;
 END $$;

@@ -310,19 +310,6 @@ def test_a_late_record_is_billed_by_the_tiers_of_its_period(books: None) -> None
     assert story((LONGER, NEW), MARCH, APRIL, back=lambda month: drop.load_back(month=month)) == whole
 
 
-@pytest.mark.parametrize("name", ["of nobody", "longer"])
-def test_the_proof_misses_a_late_record_that_somebody_has_deleted(books: None, name: str) -> None:
-    dropped(MARCH, APRIL)
-    late(CHANGED[name], NEW)
-    assert checks.prove(moment=NOW).holds
-    with as_owner() as cursor:
-        cursor.execute("DELETE FROM clusters_usagerecord WHERE job_id <> '7'")
-    proof = checks.prove(moment=NOW)
-    broken = [text for check in proof.checks for text in check.broken]
-    assert not proof.holds
-    assert "2026-03: 1 late usage records are gone" in broken
-
-
 def test_a_file_that_is_missing_stops_no_import_for_the_order_of_the_most_expensive_jobs(
     directory: Path,
 ) -> None:
