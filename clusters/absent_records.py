@@ -191,7 +191,7 @@ def list_between(since: int, until: int) -> list[date]:
 
 
 def list_of_periods(period_ids: Iterable[int]) -> list[date]:
-    """Those with usage in one of these billing periods. One query."""
+    """Those with jobs in one of these billing periods. One query."""
     return _dates("SELECT billing_dropped_of_periods(%s)", [list(period_ids)])
 
 

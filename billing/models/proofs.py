@@ -151,6 +151,10 @@ class SealedMonth(models.Model):
         max_length=32, blank=True, default="", db_default="",
         help_text="A digest of the terms its usage was rated on, as it was dropped.",
     )  # fmt: skip
+    unrated_periods = ArrayField(
+        models.BigIntegerField(), null=True, blank=True,
+        help_text="Billing periods in which its jobs ran without rated usage, as those that never ran, as it was dropped.",
+    )  # fmt: skip
 
     objects = SealedMonthQuerySet.as_manager()
 

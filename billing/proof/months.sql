@@ -110,9 +110,10 @@ SELECT month FROM billing_monthproof UNION SELECT service_month FROM billing_mon
 UNION SELECT DISTINCT date_trunc('month', "end" - interval '1 second')::date FROM billing_billingperiod
 
 -- name: PERIODS_IN_FILES
--- Periods with usage of jobs whose rows stand in files alone are no longer compared with rows: they were as the months were
+-- Periods with jobs whose rows stand in files alone are no longer compared with rows: they were as the months were
 -- dropped, and all months that share them had been sealed then. Those that share days go together.
 DELETE FROM prove_period p WHERE EXISTS (
     SELECT FROM prove_period o
     WHERE o.tenant_id = p.tenant_id AND o.first_day = p.first_day AND o.end_day = p.end_day AND o.period_id IN (
-        SELECT s.period_id FROM billing_monthsum s WHERE s.month IN (SELECT billing_dropped_months())))
+        SELECT s.period_id FROM billing_monthsum s WHERE s.month IN (SELECT billing_dropped_months())
+        UNION ALL SELECT unnest(s.unrated_periods) FROM billing_sealedmonth s WHERE s.dropped_at IS NOT NULL))

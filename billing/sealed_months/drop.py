@@ -55,10 +55,11 @@ def drop_month(*, month: date, moment: datetime, all_processes_replaced: bool) -
                 raise blocker
             if _compare(cursor, row) != _count(cursor, row):
                 raise SealError("changed-since", month=f"{row}")
+            row.unrated_periods = _unrated_periods(cursor, row)
             _empty(cursor, row)
             _refuse_changed(row, proof, terms)
             row.dropped_at, row.terms = moment, terms
-            row.save(update_fields=["dropped_at", "terms"])
+            row.save(update_fields=["dropped_at", "terms", "unrated_periods"])
             if _is_backed_up(cursor):
                 raise SealError("in-use", month=f"{row}")
         return row
@@ -162,6 +163,13 @@ def _count(cursor: CursorWrapper, row: SealedMonth) -> dict[str, int]:
         )
         rows[kind.name] = cursor.fetchone()[0]
     return rows
+
+
+def _unrated_periods(cursor: CursorWrapper, row: SealedMonth) -> list[int] | None:
+    after, last = usage.ids_of([row.month])[row.month]
+    cursor.execute(sql.UNRATED_PERIODS, {"month": row.month, "after": after, "last": last})
+    periods: list[int] | None = cursor.fetchone()[0]
+    return periods
 
 
 def _empty(cursor: CursorWrapper, row: SealedMonth) -> None:

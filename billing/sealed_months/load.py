@@ -41,8 +41,8 @@ def load(row: SealedMonth) -> dict[str, int]:
     loaded = dict.fromkeys((kind.name for kind in KINDS), 0)
     was_dropped = row.dropped_at is not None
     if was_dropped:
-        row.dropped_at, row.terms = None, ""
-        row.save(update_fields=["dropped_at", "terms"])
+        row.dropped_at, row.terms, row.unrated_periods = None, "", None
+        row.save(update_fields=["dropped_at", "terms", "unrated_periods"])
     files = verify.files_of(row)
     later = later_files(row) if was_dropped else []
     with checked(row, [*files, *later]) as (directory, program, names), connection.cursor() as cursor:

@@ -71,6 +71,18 @@ WHERE p.newest <= (SELECT min(i.rated_through) FROM billing_invoice i WHERE i.pe
   AND p.period_id NOT IN (
       SELECT u.period_id FROM billing_ratedusage u WHERE u.record_id IN (SELECT billing_late_records()))
 
+-- name: UNRATED_PERIODS
+-- Billing periods in which jobs (after, last] of a month ran without rated usage, as one does that waited into it and never
+-- ran: no sum says them. Those that its runs reached are looked at.
+SELECT array_agg(DISTINCT p.id ORDER BY p.id)
+FROM billing_billingperiod p
+JOIN billing_monthproof m ON m.month = %(month)s
+ AND p."end" > to_timestamp(m.first_second) AND p.start <= to_timestamp(m.last_second)
+JOIN billing_ratedjob j ON j.tenant_id = p.tenant_id AND j.record_id > %(after)s AND j.record_id <= %(last)s
+ AND p."end" > to_timestamp(j.started)
+ AND p.start <= to_timestamp(greatest(coalesce(j.ended, j.seen_until, j.started) - 1, j.started))
+WHERE p.id NOT IN (SELECT s.period_id FROM billing_monthsum s WHERE s.month = %(month)s)
+
 -- name: KEEPS
 -- What keeps a sealed month from being dropped: months before, or after, whose jobs used something in it and whose rows are
 -- in their tables, as rating them again would look for that; months that are not sealed and share a billing period with it,

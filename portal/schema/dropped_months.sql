@@ -26,15 +26,16 @@ SET search_path = public, pg_temp AS $$
     SELECT s.month FROM billing_sealedmonth s LEFT JOIN billing_monthproof p ON p.month = s.month
     WHERE s.dropped_at IS NOT NULL
       AND least(p.first_second, extract(epoch FROM s.month::timestamp AT TIME ZONE 'UTC')) < until
-      AND greatest(p.last_second, extract(epoch FROM (s.month + interval '1 month') AT TIME ZONE 'UTC')) > since
+      AND (extract(epoch FROM (s.month + interval '1 month') AT TIME ZONE 'UTC') > since
+           OR p.last_second >= since)  -- in which one may have been cancelled that never ran
     ORDER BY s.month
 $$;
--- Those of them with usage in one of these billing periods.
+-- Those of them with usage in one of these billing periods, or with jobs that ran in it and have none.
 CREATE OR REPLACE FUNCTION billing_dropped_of_periods(periods bigint[]) RETURNS SETOF date LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
     SELECT s.month FROM billing_sealedmonth s
-    WHERE s.dropped_at IS NOT NULL AND EXISTS (
-        SELECT FROM billing_monthsum m WHERE m.month = s.month AND m.period_id = ANY (periods))
+    WHERE s.dropped_at IS NOT NULL AND (s.unrated_periods && periods OR EXISTS (
+        SELECT FROM billing_monthsum m WHERE m.month = s.month AND m.period_id = ANY (periods)))
     ORDER BY s.month
 $$;
 -- Those of them whose files have rated usage of a billing period with a number in (after, through]: behind a line of a
