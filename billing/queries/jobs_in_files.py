@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import date
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from billing.models import RatedJob
 from billing.queries import jobs
 from billing.queries.jobs import Job, JobFilter, Piece, month_of
 from clusters import absent_records
-from clusters.absent_records import MOST, month_number
+from clusters.absent_records import MOST, RowsInFilesError, month_number
 from portal.core.tenants.models import Tenant
 
 
@@ -18,7 +19,7 @@ class JobView(NamedTuple):
 
     job: Job
     pieces: list[Piece]
-    is_in_files: bool  # read from its month's files, and with it its other parts of that month
+    is_month_read: bool  # from files, because it stands there itself or is a late part: its parts of that month are counted
     is_measured: bool
     """Whether its energy and use beyond requests are to be told. They have records of their own: those of files are not
     shown, and a late record comes back without them.
@@ -31,11 +32,15 @@ def load_job(tenant: Tenant, record: int) -> JobView:
         job, pieces = jobs.job(tenant, record)
     except RatedJob.DoesNotExist:
         absent_records.show_record(record)
-        return JobView(*jobs.job(tenant, record), is_in_files=True, is_measured=False)
+        return JobView(*jobs.job(tenant, record), is_month_read=True, is_measured=False)
     last = month_number(month_of(job.row.ended or job.row.seen_until or 0))
-    months = map(month_number, absent_records.list_all())
+    months = [month_number(month) for month in absent_records.list_all()]
     is_measured = not any(record >> 40 <= month <= max(last, record >> 40) for month in months)
-    return JobView(job, pieces, is_in_files=False, is_measured=is_measured)
+    if job.row.part_of and record >> 40 in months:  # a late one: its other parts are in the file
+        with suppress(RowsInFilesError):
+            absent_records.show_record(record)
+            return JobView(*jobs.job(tenant, record), is_month_read=True, is_measured=is_measured)
+    return JobView(job, pieces, is_month_read=False, is_measured=is_measured)
 
 
 def show(filters: JobFilter, *, most: int | None = MOST) -> None:
@@ -62,7 +67,7 @@ def absent_months_of_parts(view: JobView) -> str:
     if not row.part_of:
         return ""
     months = absent_records.list_own()
-    shown = row.record_id >> 40 if view.is_in_files else None
+    shown = row.record_id >> 40 if view.is_month_read else None
     return absent_records.months_text([one for one in months if month_number(one) != shown])
 
 

@@ -168,8 +168,9 @@ DISCARD PLANS
 """As the view billing_ownhour tells of runs in the tables."""
 
 PART_OF = """
-SELECT split_part(part_of, '/', 1) || '/', name FROM shown_job WHERE record_id = %(record)s AND part_of <> ''
+SELECT split_part(part_of, '/', 1) || '/', name FROM billing_ratedjob WHERE record_id = %(record)s AND part_of <> ''
 """
+"""Of a late record, too, which stands in its table."""
 
 DONE = """
 INSERT INTO shown_month
