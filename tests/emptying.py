@@ -14,6 +14,7 @@ from tests.owner import as_owner
 TABLES = """
 SELECT oid::regclass::text FROM pg_class
  WHERE relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace
+   AND relname NOT LIKE 'billing_drops_%'  -- which never has a row, and another name after each drop
  ORDER BY 1
 """
 TRUNCATE = """

@@ -203,7 +203,7 @@ def _refuse_changed(row: SealedMonth, proof: MonthProof, terms: str) -> None:
 
 
 def _is_backed_up(cursor: CursorWrapper) -> bool:
-    """Whether a dump is made: one that has not locked the tables yet would have neither the rows nor `dropped_at`."""
+    """Whether a dump is made, which has not locked the tables yet: it would fail, as one does that begins after this."""
     cursor.execute(
         "SELECT EXISTS (SELECT FROM pg_stat_activity"
         " WHERE datname = current_database() AND application_name = 'pg_dump')"

@@ -156,6 +156,13 @@ BEGIN
 END $$;
 REVOKE EXECUTE ON FUNCTION billing_refuse_dropped() FROM PUBLIC;
 
+-- A table without rows, whose name every drop changes: it is this one or billing_drops_odd. A table that is emptied is empty
+-- to a dump, too, that took its snapshot before, and would have neither the rows nor the mark. Such a dump looks for this
+-- table by the name of before, and fails. One that has locked it already has locked the others, or keeps the drop waiting.
+CREATE TABLE billing_drops_even ();
+REVOKE ALL ON billing_drops_even FROM PUBLIC;
+GRANT SELECT ON billing_drops_even TO clustertab_operator;
+
 -- Empties the tables of a month, and has them refuse rows while it is dropped. No proof is marked by it, since nothing is
 -- told differently: those that the files prove stand. Programs of release 1.0.0, which know no such months, begin no more
 -- over this database then. A transaction that read which months are dropped holds a lock on their table until it
@@ -166,11 +173,12 @@ DECLARE
     parent text;
     part text;
     marked text := current_setting('app.proof_marks', true);
+    drops text := CASE WHEN to_regclass('billing_drops_even') IS NULL THEN 'odd' ELSE 'even' END;
 BEGIN
     IF NOT EXISTS (SELECT FROM billing_sealedmonth s WHERE s.month = billing_drop_month.month) THEN
         RAISE EXCEPTION '% is not sealed.', month;
     END IF;
-    EXECUTE 'LOCK TABLE ' || concat_ws(', ', 'billing_sealedmonth', (
+    EXECUTE 'LOCK TABLE ' || concat_ws(', ', 'billing_sealedmonth', 'billing_drops_' || drops, (
         SELECT string_agg(format('%I', p || '_' || to_char(month, 'YYYY_MM')), ', ' ORDER BY n)
         FROM unnest(ARRAY['clusters_usagerecord', 'billing_ratedjob', 'billing_ratedusage']) WITH ORDINALITY AS t (p, n)
         WHERE to_regclass(p || '_' || to_char(month, 'YYYY_MM')) IS NOT NULL)) || ' IN ACCESS EXCLUSIVE MODE';
@@ -195,6 +203,7 @@ BEGIN
         END IF;
     END LOOP;
     PERFORM set_config('app.proof_marks', coalesce(marked, ''), true);
+    EXECUTE format('ALTER TABLE billing_drops_%s RENAME TO billing_drops_%s', drops, CASE drops WHEN 'odd' THEN 'even' ELSE 'odd' END);
     UPDATE schema_level SET programs_from = 2 WHERE programs_from < 2;
 END $$;
 REVOKE EXECUTE ON FUNCTION billing_drop_month(date) FROM PUBLIC;
