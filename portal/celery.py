@@ -19,14 +19,19 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 
 class Task(celery.Task[Any, Any]):
-    """What a task writes into the history says which one it was, and so does what it logs."""
+    """What a task writes into the history says which one it was, and so does what it logs.
+
+    As each may run twice, one that needs files of sealed months from a store runs again once they are fetched.
+    """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from clusters.month_file_fetches import with_files
         from portal.core.audit import acting_as  # needs the settings
 
         names = {"task_id": self.request.id, "task": self.name}
         with structlog.contextvars.bound_contextvars(**names), acting_as(through=f"task {self.name}"):
-            return super().__call__(*args, **kwargs)
+            run = super().__call__
+            return with_files(lambda: run(*args, **kwargs))
 
 
 app = Celery("clustertab", task_cls=Task)

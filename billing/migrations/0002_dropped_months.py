@@ -31,7 +31,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='sealedmonth',
             name='unrated_periods',
-            field=django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), blank=True, help_text='Billing periods in which its jobs ran without rated usage, as those that never ran, as it was dropped.', null=True, size=None),
+            field=django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), blank=True, help_text='Billing periods in which its jobs ran without rated usage, as it was dropped.', null=True, size=None),
         ),
         migrations.AlterField(
             model_name='sealrun',

@@ -89,7 +89,15 @@ from billing.models.payment_links import PaymentLink
 from billing.models.payments import Payment
 from billing.models.plans import Plan, PlanVersion, Price, Settles
 from billing.models.price_corrections import PriceCorrection
-from billing.models.proofs import CloseProof, LateRecord, MonthProof, MonthSum, ProofMark, SealedFile, SealedMonth
+from billing.models.proofs import (
+    CloseProof,
+    LateRecord,
+    MonthProof,
+    MonthSum,
+    ProofMark,
+    SealedFile,
+    SealedMonth,
+)
 from billing.models.quota_blocks import QuotaBlock, QuotaBlockState, QuotaRelease
 from billing.models.quota_endings import QuotaEnding, QuotaEndingState
 from billing.models.quota_terms import PlanQuota, QuotaAction, QuotaCredits, QuotaEvery, QuotaMeasure

@@ -153,7 +153,7 @@ class SealedMonth(models.Model):
     )  # fmt: skip
     unrated_periods = ArrayField(
         models.BigIntegerField(), null=True, blank=True,
-        help_text="Billing periods in which its jobs ran without rated usage, as those that never ran, as it was dropped.",
+        help_text="Billing periods in which its jobs ran without rated usage, as it was dropped.",
     )  # fmt: skip
 
     objects = SealedMonthQuerySet.as_manager()

@@ -63,7 +63,9 @@ def keep(
     """Keep with the proofs of dropped months what is wrong with their late records now, and nothing else."""
     for proof in proofs:
         result = results.get(proof.month)
-        texts = [text for texts in result.broken.values() for text in texts] + result.unclosed if result else []
+        texts = (
+            [text for texts in result.broken.values() for text in texts] + result.unclosed if result else []
+        )
         broken = [*lost.get(proof.month, ()), *named(texts)][:10]
         if proof.broken != broken:  # an import may take records out of the same proof meanwhile
             proof.broken = broken

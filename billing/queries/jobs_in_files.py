@@ -19,7 +19,8 @@ class JobView(NamedTuple):
 
     job: Job
     pieces: list[Piece]
-    is_month_read: bool  # from files, because it stands there itself or is a late part: its parts of that month are counted
+    is_month_read: bool
+    """Whether files of its month were read, where it or its other parts stand: its parts of that month are counted."""
     is_measured: bool
     """Whether its energy and use beyond requests are to be told. They have records of their own: those of files are not
     shown, and a late record comes back without them.

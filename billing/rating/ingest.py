@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 from django.db import DatabaseError, OperationalError, connection, transaction
 from psycopg.errors import DeadlockDetected
@@ -25,6 +26,7 @@ from clusters.connectors.base import (
 from clusters.energy import EnergySums
 from clusters.ledger import Stored
 from clusters.models import Cluster, Connection, Pull, Quarantined
+from clusters.month_file_fetches import with_files
 from portal.core.events import events
 from portal.core.events.models import EventType
 
@@ -126,7 +128,10 @@ class _Pass:
                 self.reading.notes += energy.notes() if energy is not None else ()
                 as_of = self._proven(proved, as_of)
             done = _Done(as_of, self._end) if last else None
-            total = _store(self.pull, sifted, total, steps=self.reading.steps, done=done, marks=marks)
+            store = partial(
+                _store, self.pull, sifted, total, steps=self.reading.steps, done=done, marks=marks
+            )
+            total = with_files(store)
             self.progress(total)
         return IngestResult(total, self.reading.steps, as_of)
 

@@ -18,6 +18,7 @@ from billing.sealed_months.month_files import terms_of
 from billing.sealed_months.readiness import PROVED_FIRST, is_changed, sql
 from billing.sealed_months.rows_sql import KINDS, REVISIONS
 from clusters import usage
+from clusters.month_file_fetches import files_fetched_first
 from portal.core.locks import Work, alone, in_turn
 
 PATIENCE = "500ms"
@@ -29,6 +30,7 @@ DROPPED = tuple(kind for kind in KINDS if kind is not REVISIONS)
 """Superseded revisions are few, of records of any month, and stay."""
 
 
+@files_fetched_first
 def drop_month(*, month: date, moment: datetime, all_processes_replaced: bool) -> SealedMonth:
     """Empty the tables of a sealed month, once each of its files is read and each row compared with the table's.
 
@@ -65,6 +67,7 @@ def drop_month(*, month: date, moment: datetime, all_processes_replaced: bool) -
         return row
 
 
+@files_fetched_first
 def load_back(*, month: date) -> dict[str, int]:
     """Load the rows of a dropped month into its tables again; rows by kind. It stays sealed, and its files stay.
 
@@ -203,7 +206,7 @@ def _refuse_changed(row: SealedMonth, proof: MonthProof, terms: str) -> None:
 
 
 def _is_backed_up(cursor: CursorWrapper) -> bool:
-    """Whether a dump is made, which has not locked the tables yet: it would fail, as one does that begins after this."""
+    """Whether a dump is made, which may not have locked the tables yet: it would fail, as a later one does."""
     cursor.execute(
         "SELECT EXISTS (SELECT FROM pg_stat_activity"
         " WHERE datname = current_database() AND application_name = 'pg_dump')"

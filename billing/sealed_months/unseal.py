@@ -12,11 +12,13 @@ from billing.sealed_months import folder, load, object_storage
 from billing.sealed_months.errors import SealError
 from billing.sealed_months.rows_sql import KINDS
 from billing.sealed_months.verify import disposable_digests
+from clusters.month_file_fetches import files_fetched_first
 from portal.core.locks import Work, alone
 
 log = structlog.get_logger(__name__)
 
 
+@files_fetched_first
 def unseal_month(*, month: date) -> dict[str, int]:
     """Load what the database lacks of a month, as it was sealed, and delete its files; rows by kind.
 

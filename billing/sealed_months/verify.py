@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from django.conf import settings
@@ -11,6 +12,7 @@ from billing.models import SealedFile, SealedMonth
 from billing.proof.checks import Check
 from billing.sealed_months import folder, object_storage
 from billing.sealed_months.errors import SealError
+from clusters.month_file_fetches import fetch_first
 from portal.core.audit.models import AuditEntry
 
 NAME = "files of sealed months are as they were sealed"
@@ -79,11 +81,25 @@ def lasting_damages(files: Iterable[SealedFile], *, mend: bool = False) -> Itera
 def damages(directory: Path, files: Iterable[SealedFile]) -> Iterator[str]:
     """What is wrong with each file that is to be read, here and, where a bucket is set, there.
 
-    What the directory lacks or has otherwise is fetched first. Raises SealError where that cannot be done.
+    What the directory lacks or has otherwise is fetched first, before the transaction if that is possible. Raises
+    SealError where it cannot be done, and FilesNeededError as `month_file_fetches` says.
     """
-    for file in files:
+    files = list(files)
+    for place, file in enumerate(files):
         damage = folder.damage(directory, file)
         if damage is not None and object_storage.is_set():
+            fetch_first(file.sha256, partial(_fetch, directory, files[place:]))
             damage = object_storage.fetch(directory, file)
         if damage is not None:
             yield damage
+
+
+def _fetch(directory: Path, files: Iterable[SealedFile]) -> SealError | None:
+    """Why the store did not answer; None where it did, be it that it has no such file."""
+    try:
+        for file in files:
+            if folder.damage(directory, file) is not None:
+                object_storage.fetch(directory, file)
+    except SealError as error:
+        return error
+    return None

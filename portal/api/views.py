@@ -14,6 +14,7 @@ from rest_framework.schemas.inspectors import ViewInspector
 from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
+from clusters.month_file_fetches import with_files
 from portal.api import cursors, entity_tags, expansion, idempotency, limits, parameters
 from portal.api.answers import as_json
 from portal.api.authentication import Client, client_of
@@ -148,6 +149,11 @@ class Endpoint(APIView):
     write_parameters: ClassVar[Sequence[Parameter]] = ()
 
     def _handled(self, request: HttpRequest, handler: Callable[..., HttpResponse]) -> HttpResponse:
+        if self.beside and request.method == "POST":  # what it does outside is not undone with a transaction
+            return self._answer(request, handler)
+        return with_files(lambda: self._answer(request, handler))
+
+    def _answer(self, request: HttpRequest, handler: Callable[..., HttpResponse]) -> HttpResponse:
         def work() -> HttpResponse:
             scope = self._scope() if self.beside and request.method == "POST" else self.database()
             with scope:

@@ -28,6 +28,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 from psycopg.errors import ReadOnlySqlTransaction
 
+from clusters.month_file_fetches import with_files
 from clusters.usage import Mark
 from portal.core import replica
 from portal.core.tenants.access import (
@@ -109,7 +110,8 @@ def tenant_page(action: Action, *, area: Area) -> Callable[[TenantView], Page]:
                         with tenant_scope(tenant_request.tenant):
                             return view(tenant_request, **kwargs)
 
-                    response = replica.read(shown, person=request.user.pk)
+                    person = request.user.pk
+                    response = with_files(lambda: replica.read(shown, person=person))
             except InternalError as error:
                 if not isinstance(error.__cause__, ReadOnlySqlTransaction):
                     raise

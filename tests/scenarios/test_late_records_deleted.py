@@ -71,7 +71,9 @@ def broken() -> list[str]:
 
 
 @pytest.mark.parametrize("name", FACTS)
-@pytest.mark.parametrize("also_rated", [False, True], ids=["the record alone", "and all that was rated of it"])
+@pytest.mark.parametrize(
+    "also_rated", [False, True], ids=["the record alone", "and all that was rated of it"]
+)
 def test_a_late_record_that_is_gone_is_named_by_the_night_and_by_the_proof(
     name: str, also_rated: bool
 ) -> None:
@@ -116,7 +118,10 @@ def test_a_month_that_is_loaded_back_is_proved_anew_whatever_was_gone() -> None:
 def test_what_the_night_named_is_named_no_more_once_the_rows_are_back() -> None:
     late(NEW)
     with as_owner() as owner:
-        owner.execute("CREATE TEMP TABLE away AS SELECT * FROM clusters_usagerecord WHERE source_key = %s", [NEW.source_key])
+        owner.execute(
+            "CREATE TEMP TABLE away AS SELECT * FROM clusters_usagerecord WHERE source_key = %s",
+            [NEW.source_key],
+        )
     rated = RatedUsage.objects.count()
     delete(NEW.source_key)
     assert nights(3)[MARCH]

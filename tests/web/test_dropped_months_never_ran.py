@@ -1,4 +1,4 @@
-"""Jobs that waited in the queue and never ran, of a dropped month: told again, or late, each is one job on every page."""
+"""Jobs that never ran, of a dropped month: told again, or late, each is one job on every page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,12 @@ pytestmark = pytest.mark.django_db(transaction=True)  # what is shown of files g
 def never_ran(number: str, *, submitted: str, ended: str, **fields: Any) -> UsageFact:
     """As schedulers tell of it: it begins in the second in which it ends."""
     named = {"job_id": number, "user": "ben", "state": "CANCELLED", **fields}
-    return a_job(submitted=f"2026-{submitted} 10:00", started=f"2026-{ended} 10:00", ended=f"2026-{ended} 10:00", **named)
+    return a_job(
+        submitted=f"2026-{submitted} 10:00",
+        started=f"2026-{ended} 10:00",
+        ended=f"2026-{ended} 10:00",
+        **named,
+    )
 
 
 WAITED = never_ran("20", submitted="03-20", ended="03-21")
@@ -96,7 +101,9 @@ def test_told_again_it_changes_nothing_and_brings_nothing_back(ann: User, months
         stored = late(*ALL)
         assert (stored.new, stored.revised, stored.quarantined) == (0, 0, 0)
     assert UsageRecord.objects.count() == records
-    assert list(SealedMonth.objects.dropped().values_list("month", flat=True).order_by("month")) == list(months)
+    assert list(SealedMonth.objects.dropped().values_list("month", flat=True).order_by("month")) == list(
+        months
+    )
     assert pages(ann) == before
     prove()
 
@@ -104,7 +111,9 @@ def test_told_again_it_changes_nothing_and_brings_nothing_back(ann: User, months
 def test_an_older_sight_of_it_still_waiting_changes_nothing(ann: User) -> None:
     dropped(MARCH, APRIL)
     records = UsageRecord.objects.count()
-    waiting = a_job(job_id="20", user="ben", submitted="2026-03-20 10:00", started=None, ended=None, state="PENDING")
+    waiting = a_job(
+        job_id="20", user="ben", submitted="2026-03-20 10:00", started=None, ended=None, state="PENDING"
+    )
     stored = late(waiting)
     assert (stored.new, stored.revised, stored.quarantined) == (0, 0, 0)
     assert UsageRecord.objects.count() == records
@@ -123,7 +132,9 @@ def test_told_late_it_comes_alone_and_is_one_job_on_each_page(ann: User, name: s
     again = late(LATE[name], *(one for one in ALL if one.source_key != LATE[name].source_key))
     assert (again.new, again.revised, Quarantined.objects.count()) == (0, 0, 0)
     assert UsageRecord.objects.count() == records + 1
-    assert list(SealedMonth.objects.dropped().values_list("month", flat=True).order_by("month")) == list(months)
+    assert list(SealedMonth.objects.dropped().values_list("month", flat=True).order_by("month")) == list(
+        months
+    )
     prove()
     record = UsageRecord.objects.get(source_key=LATE[name].source_key).pk
     now = pages(ann)
@@ -163,5 +174,7 @@ def test_it_is_billed_once_where_it_ran_after_all(ann: User) -> None:
     for month, on in (("2026-05", "2026-06-03"), ("2026-06", "2026-07-03")):
         close(month, on=on)
     prove()
-    lines = InvoiceLine.objects.filter(invoice__state="issued", invoice__tenant=a_lab(), service_period__start__month=3)
+    lines = InvoiceLine.objects.filter(
+        invoice__state="issued", invoice__tenant=a_lab(), service_period__start__month=3
+    )
     assert sum(line.seconds_num for line in lines) == (4 * 9000 + 7200) * lines[0].seconds_den

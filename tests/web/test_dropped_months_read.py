@@ -127,7 +127,9 @@ def test_parts_in_other_dropped_months_are_named_as_not_counted() -> None:
     longer = a_job(job_id="team/train-0", name="train", source_key="a/train-0",
                    started="2026-04-05 10:00", ended="2026-04-05 13:00")  # fmt: skip
     ingest(Cluster.objects.get(), longer, as_of="2026-05-07")
-    assert note in content_of(ann, f"{LIST}{records[0]}/")  # it is back alone, and the others are read from the file
+    assert note in content_of(
+        ann, f"{LIST}{records[0]}/"
+    )  # it is back alone, and the others are read from the file
 
 
 def test_jobs_that_have_no_rated_usage_are_listed_as_before() -> None:

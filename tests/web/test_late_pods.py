@@ -64,7 +64,11 @@ FACTS = {
 
 def said(person: User, path: str) -> bytes:
     """Without what is said of months that are in files: that energy is not shown, and which parts are not counted."""
-    return re.sub(rb'<p class="alert" role="status">Parts of this job .*?</p> ', b"", without_note(content_of(person, path)))
+    return re.sub(
+        rb'<p class="alert" role="status">Parts of this job .*?</p> ',
+        b"",
+        without_note(content_of(person, path)),
+    )
 
 
 @pytest.mark.parametrize("name", FACTS)
