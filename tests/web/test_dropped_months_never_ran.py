@@ -87,8 +87,8 @@ def pages(person: User) -> dict[str, bytes]:
         "/t/vision-lab/jobs/?period=2026-04-01&totals=1",
         "/t/vision-lab/jobs/csv?period=2026-04-01",
     ]
-    found = signed_in(person).get("/t/vision-lab/search/?q=20")
-    return {path: content_of(person, path) for path in paths} | {"search": found.url.encode()}
+    found = signed_in(person).get("/t/vision-lab/search/?q=20").headers["Location"]
+    return {path: content_of(person, path) for path in paths} | {"search": found.encode()}
 
 
 @pytest.mark.parametrize("months", [(MARCH,), (MARCH, APRIL)], ids=["March", "March and April"])
