@@ -6,7 +6,6 @@ Takes two hours at full size; `--part 100` shows in minutes that everything runs
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import time

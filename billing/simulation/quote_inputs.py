@@ -95,7 +95,7 @@ class QuoteInputs:
         cuts: Sequence[Cut],
         payer: int | None = None,
     ) -> Mapping[int, Fraction]:
-        """As `allowances.in_order_with`. Of a run that begins after all that is rated, no query more than `in_order`."""
+        """As `allowances.in_order_with`. No more queries of a run that begins after all that is rated."""
         rated = self._load_included(period, prices, available, payer)
         sharing = [
             cut

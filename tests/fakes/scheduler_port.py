@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from clusters.connectors.base import Secret
 from clusters.connectors.http import Endpoint
 from clusters.connectors.mig import own_shares
@@ -57,3 +59,10 @@ def connected(slurm: StandIn, *, name: str = "gpu1", user: str = "portal", token
         cluster=cluster, base_url=slurm.url, user=user, token=seal(token or slurm.token(user))
     )
     return cluster
+
+
+def has_no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done to a Slurm has to show at once."""
+    defaults = SlurmActs.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "patience", 0)

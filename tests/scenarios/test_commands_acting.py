@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from clusters.connectors.slurm.acts import SlurmActs
 from clusters.models import Act
 from portal.ops.cli import BadInputError, RefusedError
 from tests.builders import a_cluster
-from tests.fakes.scheduler_port import a_world, connected
+from tests.fakes.scheduler_port import a_world, connected, has_no_patience
 from tests.fakes.slurm_world import Job
 from tests.fakes.slurmrestd import StandIn
 
@@ -125,7 +124,7 @@ def test_an_account_is_blocked_and_unblocked(slurm: StandIn) -> None:
 
 
 def test_what_failed_is_told_and_exits_with_1(slurm: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SlurmActs.__init__.__kwdefaults__, "patience", 0)
+    has_no_patience(monkeypatch)
     slurm.world.deaf = True
     out, code = text_of("cancel_job", "gpu1", "12", "--yes")
     assert code == 1

@@ -11,13 +11,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from clusters import enforcement_plan
-from clusters.connectors.slurm.acts import SlurmActs
 from clusters.job_control import carry_out
 from clusters.models import Act, Cluster, ClusterKind, Connection
 from portal.core.audit.models import AuditEntry
 from tests.builders import a_cluster, an_operator
 from tests.fakes import kubernetes, kubernetes_port
-from tests.fakes.scheduler_port import a_port, a_world, connected
+from tests.fakes.scheduler_port import a_port, a_world, connected, has_no_patience
 from tests.fakes.slurm_world import Association
 from tests.fakes.slurmrestd import StandIn
 from tests.web.house import signed_in
@@ -112,7 +111,7 @@ def test_what_changed_since_the_preview_is_not_done(op: Client, slurm: StandIn) 
 def test_what_cannot_be_done_is_a_sentence(
     op: Client, slurm: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(SlurmActs.__init__.__kwdefaults__, "patience", 0)
+    has_no_patience(monkeypatch)
     text = words(op.post(PATH, {"act": "preview", "kind": "block", "account": "nobody"}).content.decode())
     assert "has no account 'nobody': see `sacctmgr show account`" in text
     fields = {"act": "preview", "kind": "block", "account": "nobody", "why": "too noisy", "submits": "yes"}
