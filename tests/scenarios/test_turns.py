@@ -78,11 +78,11 @@ def changes_of(tenant: Tenant) -> list[int]:
     """The tenant is given many accounts, each of which is to be rated again by itself."""
     cluster = Cluster.objects.get()
     for number in range(CHANGES):
-        own(tenant, cluster, f"group-{number}")
-    groups = Account.objects.filter(name__startswith="group").order_by("pk").values_list("pk", flat=True)
+        own(tenant, cluster, f"{tenant.slug}-{number}")
+    groups = Account.objects.filter(name__startswith=tenant.slug).order_by("pk").values_list("pk", flat=True)
     with transaction.atomic():
         outbox.add_many("billing.tasks.rate_accounts", [{"account_ids": [account]} for account in groups])
-    return list(OutboxMessage.objects.order_by("pk").values_list("pk", flat=True))
+    return list(OutboxMessage.objects.order_by("pk").values_list("pk", flat=True))[-CHANGES:]
 
 
 def sent() -> list[int]:
@@ -150,7 +150,20 @@ def test_a_change_that_ends_its_worker_each_time_keeps_no_later_one_waiting_for_
 ) -> None:
     first, second, *_ = changes_of(labs[0])
     assert sent() == [first]  # and its worker is killed, so that nothing is written of it
-    OutboxMessage.objects.filter(pk=first).update(created_at=at("2026-04-01 10:00"))
+    OutboxMessage.objects.update(created_at=at("2026-04-01 10:00"))
+    assert sent() == [second]  # and no more of them: the other place is for others
+
+
+def test_a_tenant_whose_turn_it_is_waits_for_no_list_of_anothers_changes(
+    labs: tuple[Tenant, Tenant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "BATCH", CHANGES // 2)
+    large, small = labs
+    changes_of(large)
+    first, second, *_ = changes_of(small)
+    while first not in sent():
+        pass
+    assert outbox.consume(first)
     assert sent() == [second]
 
 

@@ -88,10 +88,11 @@ def dispatch(send: Callable[[int, str], object]) -> int:
         # One that a worker does right now is due again after a while: nobody waits for it.
         messages = messages.select_for_update(skip_locked=True)
         due = list(messages.values_list("pk", "task")[:BATCH])
-        rows = OutboxMessage.objects.put_off().order_by("pk").select_for_update(skip_locked=True)
-        put_off = list(rows.values_list("pk", "task")[:BATCH])
+        put_off = list(OutboxMessage.objects.put_off().order_by("pk").values_list("pk", "task"))
         waiting = _find_waiting([*due, *put_off])
-        due += [(pk, task) for pk, task in put_off if pk not in waiting]
+        freed = [pk for pk, _ in put_off if pk not in waiting][:BATCH]
+        rows = OutboxMessage.objects.filter(pk__in=freed).order_by("pk").select_for_update(skip_locked=True)
+        due += rows.values_list("pk", "task")
         rows = OutboxMessage.objects.filter(pk__in=[pk for pk, _ in due])
         age = ExpressionWrapper(Now() - F("created_at"), DurationField())
         rows.update(
