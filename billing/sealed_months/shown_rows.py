@@ -86,8 +86,7 @@ def show_records(month: date, records: Sequence[int], *, with_parts: bool = Fals
         with _prepared(cursor), read_files(files, PATIENCE) as reader:
             for file in reader.of(JOBS.name):
                 reader.jobs(cursor, file, among=records)
-                cursor.execute(sql.PART_OF, {"record": records[0]})
-                if with_parts and (part := cursor.fetchone()):
+                if with_parts and (part := _part_of(cursor, records[0])):
                     reader.jobs(cursor, file, beginning=("job_id", part[0]), equal=("name", part[1]))
             for file in reader.of(RATED.name):
                 reader.rated(cursor, file)
@@ -150,8 +149,7 @@ def show_hours() -> None:
         scope = _Scope.of(cursor)
         if scope.owner:
             with transaction.atomic():
-                cursor.execute(sql.HOURS)
-                cursor.execute(sql.FILL_HOURS, {"role": scope.role})
+                _at_once(cursor, sql.HOURS, sql.FILL_HOURS, values={"role": scope.role})
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +182,9 @@ class Reader:
 
     def _insert_jobs(self, cursor: CursorWrapper, names: list[str]) -> None:
         load.copy_in(cursor, JOBS, self.program.rows)
-        cursor.execute(sql.KEEP_OWN)
         # Those that came before and are no longer shown, since somebody loaded their month back, are here all the same.
-        cursor.execute(
-            f"{JOBS.insert(into='shown_job', users=USERS)} ON CONFLICT DO NOTHING", {"names": names}
-        )
-        cursor.execute("DROP TABLE sealed_rows")
+        insert = f"{JOBS.insert(into='shown_job', users=USERS)} ON CONFLICT DO NOTHING"
+        _at_once(cursor, sql.KEEP_OWN, insert, sql.EMPTIED, values={"names": names})
 
     def rated(self, cursor: CursorWrapper, file: SealedFile, **chosen: Any) -> None:
         """Show what was rated, `chosen` as `parquet.Program.read` takes it, or of the jobs that have come."""
@@ -198,17 +193,14 @@ class Reader:
         else:
             self._pick(cursor, file, "record_id")
         load.copy_in(cursor, RATED, self.program.rows)
-        cursor.execute(sql.KEEP_RATED)
-        cursor.execute(RATED.insert(into="shown_rated"))
-        cursor.execute("DROP TABLE sealed_rows")
+        _at_once(cursor, sql.KEEP_RATED, RATED.insert(into="shown_rated"), sql.EMPTIED)
 
     def runs(self, cursor: CursorWrapper) -> None:
         """Show the runs that the jobs are which have come."""
         for file in self.of(RECORDS.name):
             self._pick(cursor, file, "id")
             load.copy_in(cursor, RECORDS, self.program.rows)
-            cursor.execute(sql.RUNS)
-            cursor.execute("DROP TABLE sealed_rows")
+            _at_once(cursor, sql.RUNS, sql.EMPTIED)
 
     def _pick(self, cursor: CursorWrapper, file: SealedFile, column: str) -> None:
         """Put the rows of a file into the file of rows that are of jobs which have come."""
@@ -274,10 +266,20 @@ def _prepared(cursor: CursorWrapper) -> Iterator[None]:
     scope.refuse_other()
     with transaction.atomic():
         if not scope.owner:
-            cursor.execute(sql.PREPARE)
-            if scope.role == MEMBER:
-                cursor.execute(sql.ELSEWHERE)
+            _at_once(cursor, sql.PREPARE, *([sql.ELSEWHERE] if scope.role == MEMBER else []))
         yield
+
+
+def _at_once(cursor: CursorWrapper, *statements: str, values: Mapping[str, Any] | None = None) -> None:
+    """In one round trip: pages show rows before they ask anything."""
+    cursor.execute(";".join(statements), values)
+
+
+def _part_of(cursor: CursorWrapper, record: int) -> tuple[str, str] | None:
+    """How numbers of the other parts of a shown job begin, and their name; None where it has none."""
+    cursor.execute(sql.PART_OF, {"record": record})
+    row: tuple[str, str] | None = cursor.fetchone()
+    return row
 
 
 class _Scope(NamedTuple):

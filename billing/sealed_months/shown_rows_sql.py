@@ -108,6 +108,8 @@ WHERE t.tenant_id IS DISTINCT FROM (SELECT nullif(current_setting('app.tenant_id
 """
 """Also of a job that is another tenant's now: documents that cover it stay. A member sees that of their jobs alone."""
 
+EMPTIED = "DROP TABLE sealed_rows"
+
 RUNS = """
 INSERT INTO shown_run
 SELECT j.tenant_id, j.record_id, j.cluster, j.account, j."user", j.job_id, j.name, j.gpu_model, j.gpus, j.share_num,
