@@ -254,7 +254,12 @@ def operator_page(area: Area, *, acts: Right | None = None) -> Callable[[Operato
             if request.method == "POST":
                 response = view(request, frame, **kwargs)
             else:
-                response = replica.read(lambda: view(request, frame, **kwargs), person=request.user.pk)
+
+                def shown() -> HttpResponseBase:
+                    return view(request, frame, **kwargs)
+
+                person = request.user.pk
+                response = with_files(lambda: replica.read(shown, person=person))
             patch_cache_control(response, private=True, no_store=True)
             return response
 
