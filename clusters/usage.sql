@@ -125,13 +125,14 @@ LEFT JOIN clusters_account a ON a.id = u.account_id AND a.cluster_id = u.cluster
 WHERE a.id IS NULL AND u.id > %(after)s AND u.id <= %(last)s LIMIT %(most)s
 
 -- name: UNCLAIMED
--- What accounts held outside of all claims, each of which is an account and [since, until).
+-- What accounts held outside of all claims, each of which is an account and [since, until). Accounts are an array, by which few
+-- records are looked up: of a subquery the planner expects half of all, and reads each record there is.
 WITH claim AS (
     SELECT * FROM unnest(%(accounts)s::bigint[], %(since)s::bigint[], %(until)s::bigint[])
         AS c (account_id, since, until)
 ), used AS (
     SELECT *, usage_finish(meter, started, ended, seen_until) AS finish FROM clusters_usagerecord
-    WHERE account_id IN (SELECT id FROM clusters_account WHERE id <> ALL(%(whole)s)) AND started >= %(begun)s
+    WHERE account_id = ANY (ARRAY(SELECT id FROM clusters_account WHERE id <> ALL(%(whole)s))) AND started >= %(begun)s
 ), gap AS (
     SELECT u.account_id, u.share_den, u.gpus::numeric * u.share_num AS gpus, u.cpu_milli, u.started, u.finish, u.meter,
            u.quantity, u.finish - u.started - u.suspended - coalesce((
