@@ -54,3 +54,51 @@ class Beside(Operation):
 
     def describe(self) -> str:
         return f"Change what stands beside the tables: {', '.join(filter(None, (self.sql, *self.models)))}"
+
+
+class IndexPartitions(Operation):
+    """An index of a partitioned table, made table by table while everybody reads and writes them.
+
+    In a migration that is no transaction. Killed anywhere it goes on: what is attached stays, and what is not is made
+    anew. A database that is made from nothing has it from `portal/schema/*.sql`.
+    """
+
+    reduces_to_sql = False
+    reversible = False
+    atomic = False
+    category = OperationCategory.SQL
+
+    def __init__(self, table: str, name: str, column: str) -> None:
+        self.table, self.name, self.column = table, name, column
+
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
+        pass
+
+    def database_forwards(self, _app_label: str, schema_editor: Any, *_: ProjectState) -> None:
+        with schema_editor.connection.cursor() as cursor:
+            cursor.execute("SELECT complete, current_setting('lock_timeout') FROM schema_level")
+            complete, patience = cursor.fetchone()
+            if not complete:
+                return
+            # From now on new partitions have it.
+            cursor.execute(f"CREATE INDEX IF NOT EXISTS {self.name} ON ONLY {self.table} ({self.column})")
+            cursor.execute(_LACKING, {"table": self.table, "index": self.name})
+            for (part,) in cursor.fetchall():
+                index = f"{part}_{self.column}_idx"
+                cursor.execute("SET lock_timeout = 0")  # it waits for others, and nobody for it
+                cursor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {index}")
+                cursor.execute(f"CREATE INDEX CONCURRENTLY {index} ON {part} ({self.column})")
+                cursor.execute("SELECT set_config('lock_timeout', %s, false)", [patience])
+                cursor.execute(f"ALTER INDEX {self.name} ATTACH PARTITION {index}")
+
+    def describe(self) -> str:
+        return f"Index {self.table} by {self.column}"
+
+
+_LACKING = """
+SELECT p.inhrelid::regclass::text FROM pg_inherits p
+WHERE p.inhparent = %(table)s::regclass AND NOT EXISTS (
+    SELECT FROM pg_inherits i JOIN pg_index x ON x.indexrelid = i.inhrelid
+    WHERE i.inhparent = %(index)s::regclass AND x.indrelid = p.inhrelid)
+ORDER BY 1
+"""
