@@ -205,7 +205,7 @@ def list_of_rows(spans: Iterable[tuple[int, int, int]]) -> list[date]:
 
 def refuse_keys(cluster_id: int, keys: Iterable[str]) -> None:
     """Raise RowsInFilesError where records of the cluster with these source keys are in no table. One query."""
-    _refuse(_dates(sql.MONTHS_OF_KEYS, {"keys": list(keys), "cluster": cluster_id}))
+    refuse(_dates(sql.MONTHS_OF_KEYS, {"keys": list(keys), "cluster": cluster_id}))
 
 
 def show(months: Sequence[date], *, most: int | None = MOST, with_hours: bool = False) -> None:
@@ -263,11 +263,6 @@ def _show_records(record_ids: Sequence[int], *, with_parts: bool) -> None:
                     files.show_hours()
 
 
-def refuse_unread(months: Sequence[date]) -> None:
-    """Raise RowsInFilesError where a worker could not read files of these months."""
-    _refuse(months, "unread-files")
-
-
 def refuse_unreadable(months: Sequence[date]) -> None:
     """Raise RowsInFilesError where `show` of any number of jobs would: before a file is sent. Reads no rows."""
     if months:
@@ -292,7 +287,8 @@ def month_number(month: date) -> int:
     return (month.year - 1970) * 12 + month.month - 1
 
 
-def _refuse(months: Sequence[date], code: str = "rows-in-files") -> None:
+def refuse(months: Sequence[date], code: str = "rows-in-files") -> None:
+    """Raise RowsInFilesError of that code, as a worker met it, where there are such months."""
     if months:
         raise RowsInFilesError(code, months=months_text(months))
 

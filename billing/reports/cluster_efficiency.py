@@ -20,7 +20,8 @@ from billing.reports.efficiency_snapshots import JOBS, PODS, TOP_JOBS, WASTE, Fi
 from billing.reports.reporting import Whole
 from billing.reports.shapes import By, Capacity, ModelCapacity, Nodes, Report
 from billing.reports.waste import Cheaper, Kind, Waste
-from billing.sealed_months import everybodys_rows
+from billing.sealed_months import all_tenants_rows
+from billing.sealed_months.all_tenants_rows import MOST_RECORDS
 from clusters import absent_records, usage_reports
 from clusters.models import Cluster
 from clusters.usage_reports import WaitingJob
@@ -99,15 +100,15 @@ def load(
                 may_request=True,
             )
             if snapshot is None:
-                everybodys_rows.refuse_unreadable(months)
-        if snapshot is not None and snapshot.as_of is None and snapshot.is_unread:
-            absent_records.refuse_unread(months)
+                all_tenants_rows.refuse_unreadable(months)
+        if snapshot is not None and snapshot.as_of is None and snapshot.refusal:
+            absent_records.refuse(months, snapshot.refusal)
         if snapshot is None or snapshot.as_of is None:
             return Waiting(is_requested=is_pending)
         return ClusterEfficiency(
             since, until, snapshot.as_of, is_pending, True, snapshot.answers, cheaper, cluster
         )
-    with reporting.one_sight(), everybodys_rows.shown(absent_records.list_between(since, until)):
+    with reporting.one_sight(), all_tenants_rows.cluster_usage([cluster.pk], since=since, until=until):
         answers = _compute(
             cluster,
             since=since,
@@ -121,9 +122,12 @@ def load(
 
 
 def compute(cluster: Cluster, *, since: int, until: int) -> dict[str, Any]:
-    """All that pages may show of [since, until), for a snapshot. In a transaction. Raises RowsInFilesError."""
+    """All that pages may show of [since, until), for a snapshot. In a transaction.
+
+    Raises RowsInFilesError, also where files have more than MOST_RECORDS of the cluster and these days.
+    """
     cheaper = waste.cheaper_models(None)
-    with everybodys_rows.shown(absent_records.list_between(since, until), most=None):
+    with all_tenants_rows.cluster_usage([cluster.pk], since=since, until=until, most=MOST_RECORDS):
         return _compute(
             cluster, since=since, until=until, cheaper=cheaper, bys=BYS, top_jobs=TOP_JOBS, kinds=KINDS
         )
@@ -184,7 +188,7 @@ def _capacity(plain: Mapping[str, Any]) -> Capacity:
 
 def _is_large(cluster: Cluster, since: int, until: int, dropped: Sequence[date]) -> bool:
     """Whether the months of these days have more than `LARGE` rows to read, or the files of those that are dropped."""
-    if dropped and everybodys_rows.count_records(dropped) > efficiency_snapshots.LARGE:
+    if dropped and all_tenants_rows.count_records(dropped) > efficiency_snapshots.LARGE:
         return True
     with connection.cursor() as cursor:
         cursor.execute(

@@ -76,8 +76,8 @@ def load(
         if may_request:
             if snapshot is None:
                 absent_records.refuse_unreadable(months)
-            elif snapshot.is_unread:
-                absent_records.refuse_unread(months)
+            elif snapshot.refusal:
+                absent_records.refuse(months, snapshot.refusal)
             # Else the files were looked at then, and a page that waits asks every two seconds.
             return Waiting(is_requested=is_pending)
     absent_records.show(months, with_hours=True)

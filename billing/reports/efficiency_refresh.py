@@ -32,9 +32,11 @@ def refresh(snapshot_id: int, *, clock: Callable[[], datetime]) -> None:
             snapshot.answers = efficiency.compute(snapshot.tenant, since=since, until=until, moment=moment)
         elif snapshot.cluster is not None:
             snapshot.answers = cluster_efficiency.compute(snapshot.cluster, since=since, until=until)
-    except RowsInFilesError:  # files that cannot be read here: the log says why, and what is kept stays
-        if snapshot.as_of is None:  # the page says so in place of waiting, until it may be requested again
-            snapshot.answers = {efficiency_snapshots.UNREAD: True}
+    except RowsInFilesError as error:  # asked again, it would meet the same; earlier figures stay
+        if (
+            snapshot.as_of is None
+        ):  # the page says its sentence in place of waiting, until it may be requested again
+            snapshot.answers = {efficiency_snapshots.REFUSAL: error.code}
             snapshot.save(update_fields=["answers"])
         return
     snapshot.as_of, snapshot.requested_at = moment, None

@@ -45,7 +45,7 @@ PODS = 25  # jobs that are rows of their own
 TOP_JOBS = 5  # that are named below a row
 JOBS = 50  # that a finding opens to
 WASTE = "waste"  # the part of the answers with the findings
-UNREAD = "unread"  # in place of all parts: the worker that was to compute them could not read files
+REFUSAL = "refusal"  # in place of all parts: the code of the RowsInFilesError that the worker met
 
 TASKS: Mapping[type, str] = {
     Tenant: "billing.tasks.refresh_efficiency",
@@ -63,7 +63,7 @@ class Snapshot:
     requested_at: datetime | None
     as_of: datetime | None
     seconds: int
-    is_unread: bool
+    refusal: str  # "" where a worker met none
     answers: Mapping[str, Any]
 
 
@@ -104,24 +104,24 @@ def find(
 ) -> tuple[Snapshot | None, bool]:
     """Parts of the snapshot of these days, if one is there, and whether a worker is to compute a newer one.
 
-    One that is due is requested, unless it `may_request` nothing; at once where a worker could not read files and no
+    One that is due is requested, unless it `may_request` nothing; at once where a worker read no files and no
     rows of these days are `in_files` any more. At most seven queries.
     """
     rows = _snapshots_of(owner).filter(since=since, until=_end(until, moment))
     row = rows.values_list(
-        "requested_at", "as_of", "seconds", f"answers__{UNREAD}", *(f"answers__{part}" for part in parts)
+        "requested_at", "as_of", "seconds", f"answers__{REFUSAL}", *(f"answers__{part}" for part in parts)
     ).first()
     snapshot = None
     if row is not None:
-        requested_at, as_of, seconds, is_unread, *answers = row
+        requested_at, as_of, seconds, refusal, *answers = row
         snapshot = Snapshot(
-            requested_at, as_of, seconds, bool(is_unread), dict(zip(parts, answers, strict=True))
+            requested_at, as_of, seconds, refusal or "", dict(zip(parts, answers, strict=True))
         )
     if not may_request:
         return snapshot, False
-    if snapshot is not None and snapshot.is_unread and not in_files:
+    if snapshot is not None and snapshot.refusal and not in_files:
         with _acting(owner):
-            rows.filter(answers__has_key=UNREAD).delete()
+            rows.filter(answers__has_key=REFUSAL).delete()
         snapshot = None
     waits = (
         snapshot is not None and snapshot.requested_at is not None and moment - snapshot.requested_at < STUCK

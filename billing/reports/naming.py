@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,10 +10,9 @@ from django.db import connection, transaction
 
 from billing.models import RatedJob
 from billing.reports.shapes import LABELS, By
-from billing.sealed_months import everybodys_rows
-from billing.sealed_months.rows_sql import JOBS, RECORDS, Kind
+from billing.sealed_months import all_tenants_rows
+from billing.sealed_months.rows_sql import JOBS, RECORDS
 from clusters import absent_records
-from clusters.absent_records import month_number
 from portal.core.tenants.models import Project, Tenant
 from portal.sql_files import Statements
 
@@ -33,14 +31,14 @@ def named(by: By, keys: Sequence[Key], *, own: bool) -> dict[Key, Names | None]:
             texts = {key: (slugs.get(key[0], ""),) for key in keys}
         case By.PROJECT:
             slugs = _tenants(key[0] for key in keys)
-            wanted = {key[1] for key in keys if key[1] is not None}
-            projects = dict(Project.objects.filter(pk__in=wanted).values_list("pk", "name"))
+            project_ids = {key[1] for key in keys if key[1] is not None}
+            projects = dict(Project.objects.filter(pk__in=project_ids).values_list("pk", "name"))
             texts = {key: (slugs.get(key[0], ""), projects.get(key[1], "")) for key in keys}
         case By.POD:
             return _pods(keys, own=own)
         case _:
             texts = {key: tuple(str(part) for part in key) for key in keys}
-    return {key: dict(zip(LABELS[by], found, strict=True)) for key, found in texts.items()}
+    return {key: dict(zip(LABELS[by], values, strict=True)) for key, values in texts.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +60,15 @@ def run_names(records: Sequence[int], *, own: str) -> dict[int, Run]:
     if own:
         return {record: replace(run, slug=own) if run.cluster else run for record, run in runs.items()}
     slugs = _slugs(records)
-    if gone := [record for record in records if record not in slugs]:
-        with transaction.atomic(), _shown(gone, JOBS):
-            slugs |= _slugs(gone)
+    if missing := [record for record in records if record not in slugs]:
+        with transaction.atomic(), all_tenants_rows.selected_records(missing, JOBS):
+            slugs |= _slugs(missing)
     return {record: replace(run, slug=slugs.get(record, "")) for record, run in runs.items()}
 
 
 def _slugs(records: Sequence[int]) -> dict[int, str]:
     jobs = RatedJob.objects.filter(record_id__in=records).order_by("record_id", "tenant_id")
     return dict(jobs.values_list("record_id", "tenant__slug"))
-
-
-def _shown(records: Sequence[int], kind: Kind) -> AbstractContextManager[None]:
-    """For an operator, what files of dropped months have of these records."""
-    numbers = {record >> 40 for record in records}
-    months = [month for month in absent_records.list_all() if month_number(month) in numbers]
-    return everybodys_rows.shown(months, kinds=[kind], records=records)
 
 
 def load_runs(records: Iterable[int], *, own: bool) -> dict[int, Run]:
@@ -87,13 +78,13 @@ def load_runs(records: Iterable[int], *, own: bool) -> dict[int, Run]:
     """
     nameless = dict.fromkeys(records, Run("", "", "", "", "", ""))
     runs = _load_runs(nameless, own=own)
-    if gone := [record for record in nameless if record not in runs]:  # of figures that were kept
+    if missing := [record for record in nameless if record not in runs]:  # of figures of a snapshot
         if own:
-            absent_records.show_records(gone)
-            runs |= _load_runs(gone, own=True)
+            absent_records.show_records(missing)
+            runs |= _load_runs(missing, own=True)
         else:
-            with transaction.atomic(), _shown(gone, RECORDS):
-                runs |= _load_runs(gone, own=False)
+            with transaction.atomic(), all_tenants_rows.selected_records(missing, RECORDS):
+                runs |= _load_runs(missing, own=False)
     return nameless | runs
 
 
@@ -106,10 +97,10 @@ def _load_runs(records: Iterable[int], *, own: bool) -> dict[int, Run]:
 def _pods(keys: Sequence[Key], *, own: bool) -> dict[Key, Names | None]:
     slugs = _tenants(key[0] for key in keys)
     runs = load_runs([key[1] for key in keys if key[1] is not None], own=own)
-    found: dict[Key, Names | None] = {}
+    names: dict[Key, Names | None] = {}
     for key in keys:
         if key[1] is None:
-            found[key] = None
+            names[key] = None
             continue
         run = runs[key[1]]
         texts = (
@@ -121,10 +112,10 @@ def _pods(keys: Sequence[Key], *, own: bool) -> dict[Key, Names | None]:
             run.name,
             run.gpu_model,
         )
-        found[key] = dict(zip(LABELS[By.POD], texts, strict=True))
-    return found
+        names[key] = dict(zip(LABELS[By.POD], texts, strict=True))
+    return names
 
 
 def _tenants(ids: Any) -> dict[int, str]:
-    wanted = {pk for pk in ids if pk is not None}
-    return dict(Tenant.objects.filter(pk__in=wanted).values_list("pk", "slug"))
+    tenant_ids = {pk for pk in ids if pk is not None}
+    return dict(Tenant.objects.filter(pk__in=tenant_ids).values_list("pk", "slug"))

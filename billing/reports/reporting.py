@@ -18,7 +18,8 @@ from billing.reports.capacity import capacity_of, doubts
 from billing.reports.messages import SENTENCES
 from billing.reports.naming import load_runs, named
 from billing.reports.shapes import ZERO, By, Capacity, Job, Report, Row, Source, Split, Standing
-from billing.sealed_months import everybodys_rows
+from billing.sealed_months import all_tenants_rows
+from billing.sealed_months.all_tenants_rows import MOST_RECORDS
 from clusters import absent_records, usage_reports
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
@@ -100,19 +101,19 @@ def of_cluster(
     tenant: Tenant | None = None,
     limit: int = MOST_PODS,
     top_jobs: int = 0,
-    most_in_files: int | None = None,
+    most_in_files: int = MOST_RECORDS,
 ) -> Report:
     """What was held of the cluster in [since, until), epoch seconds: everybody's use, or one tenant's.
 
     GPU-seconds that no price covers, that a plan waives and that nobody owns are rows without money, so everybody's
     rows add up to what the ledger holds, to the second; a note says so if they ever did not. Of pods the `limit`
     most expensive are rows, the others one more. Raises ReportError for a period that is none, and RowsInFilesError
-    where files cannot be read, or have more than so many records.
+    where files cannot be read, or have more records of the cluster and these days than `most_in_files`.
     """
     query = _SumsQuery([by], since, until, cluster.pk, tenant.pk if tenant else None, limit, top_jobs)
     with (
         one_sight(),
-        everybodys_rows.shown(absent_records.list_between(since, until), most=most_in_files),
+        all_tenants_rows.cluster_usage([cluster.pk], since=since, until=until, most=most_in_files),
     ):
         sums = _load_sums(query)[by]
         whole = whole_of(cluster, since=since, until=until) if tenant is None else None
@@ -124,7 +125,7 @@ def sums_of_cluster(
 ) -> dict[By, Sums]:
     """What reports of everybody's use by each of `bys` are made of. One or two queries.
 
-    The caller has dropped months shown.
+    The caller has read dropped months: see `all_tenants_rows`.
     """
     return _load_sums(_SumsQuery(bys, since, until, cluster.pk, None, limit, top_jobs))
 

@@ -20,7 +20,7 @@ from django.db import connection, transaction
 from billing.catalog import plans
 from billing.queries.costs import Tags, tags
 from billing.reports.shapes import ZERO, Split
-from billing.sealed_months import everybodys_rows
+from billing.sealed_months import all_tenants_rows
 from clusters import absent_records
 from clusters.models import Cluster
 from portal.core.tenants.models import Tenant
@@ -137,7 +137,7 @@ class Waste:
 def of_cluster(cluster: Cluster, *, since: int, until: int, kind: Kind | None = None, jobs: int = 0) -> Waste:
     """Everybody's use of a cluster; with a kind its most expensive jobs. Four queries in the tables."""
     cheaper, kinds = cheaper_models(None), [kind] if kind else []
-    with transaction.atomic(), everybodys_rows.shown(absent_records.list_between(since, until)):
+    with transaction.atomic(), all_tenants_rows.cluster_usage([cluster.pk], since=since, until=until):
         rows = rows_of_cluster(cluster, since=since, until=until, cheaper=cheaper, kinds=kinds, jobs=jobs)
     return waste_of_rows(rows, since=since, until=until, cheaper=cheaper, kind=kind)
 

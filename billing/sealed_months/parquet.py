@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 from portal.excerpt import excerpt
 
@@ -19,6 +19,14 @@ ROOT = Path(__file__).parents[2]
 
 class ParquetError(Exception):
     """A file of Parquet cannot be written or read; the message says why, in DuckDB's words."""
+
+
+class UsageFilter(NamedTuple):
+    """Records of clusters that held something, or waited, in [since, until), epoch seconds."""
+
+    clusters: tuple[int, ...]
+    since: int
+    until: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,16 @@ class Program:
     def pick(self, files: Iterable[Path], column: str) -> None:
         """Replace the numbers in `rows` by the rows of files of one kind that have one of them in the column."""
         self._ask(act="pick", rows=str(self.rows), files=[str(file) for file in files], column=column)
+
+    def count_usage(self, files: Iterable[Path], usage: UsageFilter) -> int:
+        """How many records of the files are of that usage."""
+        paths = [str(file) for file in files]
+        return int(self._ask(act="count_usage", files=paths, **usage._asdict())["records"])
+
+    def read_usage(self, files: Iterable[Path], usage: UsageFilter) -> None:
+        """Put the records of the files that are of that usage into `rows`."""
+        paths = [str(file) for file in files]
+        self._ask(act="read_usage", rows=str(self.rows), files=paths, **usage._asdict())
 
     def numbered(self, files: Iterable[Path], number: str, *, most: int) -> None:
         """Put the `most` newest jobs of files that have that number, or are tasks or steps of it, into `rows`."""

@@ -78,6 +78,33 @@ def pick(db: duckdb.DuckDBPyConnection, rows: str, files: list[str], column: str
     return {}
 
 
+def count_usage(
+    db: duckdb.DuckDBPyConnection, files: list[str], clusters: list[int], since: int, until: int
+) -> dict[str, Any]:
+    """How many records of clusters held something, or waited, in [since, until)."""
+    ((count,),) = db.execute(f"SELECT count(*) {_usage(files, clusters, since, until)}").fetchall()
+    return {"records": count}
+
+
+def read_usage(
+    db: duckdb.DuckDBPyConnection, rows: str, files: list[str], clusters: list[int], since: int, until: int
+) -> dict[str, Any]:
+    """Write the records of clusters that held something, or waited, in [since, until) as CSV."""
+    _write_csv(db, f"SELECT * {_usage(files, clusters, since, until)}", rows)
+    return {}
+
+
+def _usage(files: list[str], clusters: list[int], since: int, until: int) -> str:
+    """Held as by PostgreSQL's `usage_finish`; waited as clusters/usage_reports.sql counts it."""
+    since, until = int(since), int(until)
+    return (
+        f"FROM {_parquet(files)} WHERE cluster_id IN ({', '.join(str(int(cluster)) for cluster in clusters)})"
+        f" AND (started < {until}"
+        f" AND CASE WHEN meter = '' THEN coalesce(ended, seen_until) ELSE started + 1 END > {since}"
+        f" OR coalesce(eligible, submitted) < {until} AND coalesce(started, ended, {until}) > {since})"
+    )
+
+
 def numbered(
     db: duckdb.DuckDBPyConnection, rows: str, files: list[str], number: str, most: int
 ) -> dict[str, Any]:
@@ -142,7 +169,7 @@ def _text(value: str) -> str:
 
 
 ACTS: Mapping[str, Callable[..., dict[str, Any]]] = {
-    act.__name__: act for act in (write, read, pick, numbered, find, sums)
+    act.__name__: act for act in (write, read, pick, count_usage, read_usage, numbered, find, sums)
 }
 
 

@@ -10,10 +10,10 @@ import pytest
 from django.db import connection, transaction
 
 from billing.models import EfficiencySnapshot, OperatingCost, RatedJob, SealedFile
-from billing.reports import efficiency_snapshots
+from billing.reports import cluster_efficiency, efficiency_snapshots, reporting
 from billing.reports.shapes import By
 from billing.reports.waste import Kind
-from billing.sealed_months import drop, everybodys_rows
+from billing.sealed_months import all_tenants_rows, drop
 from clusters import absent_records, capacity
 from clusters.absent_records import MOST, NotShownError, RowsInFilesError
 from clusters.connectors.base import NodeSeen, NodeState
@@ -24,7 +24,7 @@ from portal.core.tenants.models import Tenant, User
 from portal.core.tenants.scope import acting_scope, tenant_scope
 from portal.ops.cli import RefusedError
 from tests import sealed_march
-from tests.builders import a_job, a_person, an_operator, at, ingest
+from tests.builders import a_cluster, a_job, a_person, an_operator, at, ingest
 from tests.contracts.test_prometheus_tokens import OPTIONS
 from tests.scenarios.real import run
 from tests.sealed_march import MARCH, NOW, enter_march_and_may
@@ -37,6 +37,8 @@ pytestmark = pytest.mark.django_db(transaction=True)  # what is shown of files g
 REPORTS = "/operator/reports/"
 SPANS = ("from=2026-03-01&through=2026-03-31", "from=2026-03-05&through=2026-05-31")
 MODELS = f"{REPORTS}models/?month=2026-03"
+MARCH_FIRST, TEN = (int(at(f"2026-03-{time}").timestamp()) for time in ("01", "10 10:00"))
+JOBS_OF_MARCH = {"1", "2", "3", "4", "70_0", "70_1", "70_2", "w", "l", "s"}
 
 
 @pytest.fixture(autouse=True)
@@ -177,26 +179,80 @@ def test_files_that_cannot_be_read_are_a_sentence_and_are_asked_for_once(
     assert b"large" not in content_of(op, f"{REPORTS}?from=2026-05-01&through=2026-05-31")
 
 
-def test_what_is_asked_in_the_request_is_bounded(op: User) -> None:
+def test_what_is_asked_in_the_request_is_bounded(op: User, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped()
     SealedFile.objects.filter(kind="records").update(rows=MOST + 1)
-    for path in (f"{REPORTS}csv?{SPANS[0]}", MODELS):
-        assert SENTENCE in refusal(op, path), path
+    days = f"{REPORTS}csv?{SPANS[0]}"
+    assert b"vision-lab" in content_of(op, days)  # the month has many records, the cluster few of them
+    with monkeypatch.context() as fewer:
+        fewer.setattr("portal.web.reports.MOST", 1)
+        assert SENTENCE in refusal(op, days)
+    assert b"large" in content_of(op, MODELS)
     assert b"every 2s" in content_of(op, paths()[0])  # of more than a thousand a worker computes it
+    outbox.drain()
+    assert b"As of" in content_of(op, paths()[0])
+
+
+def test_what_a_report_does_not_need_is_not_written_out_of_the_files(op: User) -> None:
+    """A day of a cluster: no rows of another cluster, and none of other days."""
+    gpu1, gpu2 = Cluster.objects.get(name="gpu1"), a_cluster("gpu2")
+    april, days = int(at("2026-04-01").timestamp()), (at("2026-03-06"), at("2026-03-07"))
+    begin, end = (int(day.timestamp()) for day in days)
+    dropped()
+    assert _rows_read(gpu1, since=MARCH_FIRST, until=april) == JOBS_OF_MARCH
+    assert _rows_read(gpu1, since=begin, until=end) == {"70_0", "70_1", "70_2"}
+    assert _rows_read(gpu1, since=TEN, until=TEN + 60) == {"w"}  # it waited, and ran two hours later
+    assert _rows_read(gpu2, since=MARCH_FIRST, until=april) == set()
+
+
+def _rows_read(cluster: Cluster, *, since: int, until: int) -> set[str]:
+    """The jobs whose records have come from files; what was rated has come of them alone."""
+    with transaction.atomic(), all_tenants_rows.cluster_usage([cluster.pk], since=since, until=until):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT job_id FROM filed_record")
+            jobs = {job for (job,) in cursor.fetchall()}
+            cursor.execute(
+                "SELECT count(*) FROM filed_rated WHERE record_id NOT IN (SELECT id FROM filed_record)"
+            )
+            assert cursor.fetchone() == (0,)
+            cursor.execute("SELECT EXISTS (SELECT FROM filed_rated)")
+            assert cursor.fetchone() == (bool(jobs),)
+    return jobs
+
+
+def test_more_records_of_a_cluster_than_a_worker_reads_are_a_sentence_and_not_tried_for_ever(
+    op: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(efficiency_snapshots, "LARGE", 0)
+    monkeypatch.setattr(cluster_efficiency, "MOST_RECORDS", 3)
+    monkeypatch.setitem(reporting.of_cluster.__kwdefaults__, "most_in_files", 3)
+    dropped()
+    assert b"every 2s" in content_of(op, paths()[0])  # how many they are, a worker finds out
+    outbox.drain()
+    assert SENTENCE in refusal(op, paths()[0])
+    assert not OutboxMessage.objects.undone().filter(task__contains="efficiency").exists()
+    with pytest.raises(RefusedError, match="2026-03"):
+        reported()
+    few = f"{REPORTS}?from=2026-03-06&through=2026-03-06&by=pod"
+    content_of(op, few)
+    outbox.drain()
+    assert b"70_2" in content_of(op, few)  # three records, of the same month
+    drop.load_back(month=MARCH)
+    content_of(op, paths()[0])
     outbox.drain()
     assert b"As of" in content_of(op, paths()[0])
 
 
 def test_rows_of_all_are_for_operators_alone_and_go_with_the_block(op: User) -> None:
     dropped()
-    vision = Tenant.objects.get(slug="vision-lab")
+    vision, gpu1 = Tenant.objects.get(slug="vision-lab"), Cluster.objects.get().pk
     for scope in (tenant_scope(vision), acting_scope(vision)):
         with transaction.atomic(), scope, pytest.raises(RowsInFilesError) as refused:  # noqa: SIM117
-            with everybodys_rows.shown([MARCH]):
+            with all_tenants_rows.cluster_usage([gpu1], since=MARCH_FIRST, until=TEN):
                 pytest.fail("a tenant is in scope")
         assert isinstance(refused.value.__cause__, NotShownError)
     with transaction.atomic(), connection.cursor() as cursor:
-        with everybodys_rows.shown([MARCH]):
+        with all_tenants_rows.cluster_usage([gpu1], since=MARCH_FIRST, until=TEN):
             cursor.execute("SELECT count(*) FROM clusters_run WHERE job_id = '1'")
             assert cursor.fetchone() == (1,)
         cursor.execute("SELECT count(*) FROM clusters_run WHERE job_id = '1'")

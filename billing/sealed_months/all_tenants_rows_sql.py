@@ -1,11 +1,15 @@
-"""Statements that show everybody's rows of dropped months beside those of the tables, in an operator's transaction.
+"""Statements that add rows of dropped months, of all tenants, to those of the tables in an operator's transaction.
 
 As in `shown_rows_sql`, names without a schema mean these views; tables and views go with the savepoint.
 """
 
 from __future__ import annotations
 
+from billing.sealed_months.rows_sql import JOBS, RATED, RECORDS
 from billing.sealed_months.shown_rows_sql import DROPPED, LATE, shown_as_long_as
+
+TABLES = {RECORDS.name: "filed_record", RATED.name: "filed_rated", JOBS.name: "filed_job"}
+"""By kind the temporary table that its rows are in."""
 
 SCOPE = """
 SELECT current_setting('role') NOT IN ('clustertab_portal', 'clustertab_member', 'clustertab_agent')
@@ -14,7 +18,7 @@ SELECT current_setting('role') NOT IN ('clustertab_portal', 'clustertab_member',
 """
 
 
-def _there_as_long_as_dropped(record: str) -> str:
+def _while_dropped(record: str) -> str:
     return f"{record} >> 40 IN {DROPPED} AND {record} NOT IN {LATE}"
 
 
@@ -25,12 +29,12 @@ CREATE TEMP TABLE filed_job (LIKE public.billing_ratedjob INCLUDING DEFAULTS INC
 CREATE UNIQUE INDEX ON filed_record (id);
 CREATE INDEX ON filed_rated (record_id);
 CREATE UNIQUE INDEX ON filed_job (record_id, tenant_id);
-{shown_as_long_as("filed_record", _there_as_long_as_dropped("id"))}
-{shown_as_long_as("filed_job", _there_as_long_as_dropped("record_id"))}
+{shown_as_long_as("filed_record", _while_dropped("id"))}
+{shown_as_long_as("filed_job", _while_dropped("record_id"))}
 {
     shown_as_long_as(
         "filed_rated",
-        f"{_there_as_long_as_dropped('record_id')} AND service_month IN (SELECT public.billing_dropped_months())",
+        f"{_while_dropped('record_id')} AND service_month IN (SELECT public.billing_dropped_months())",
     )
 }
 DO $$
@@ -44,6 +48,9 @@ END $$;
 CREATE TEMP VIEW billing_ratedusage AS SELECT * FROM public.billing_ratedusage UNION ALL SELECT * FROM filed_rated;
 CREATE TEMP VIEW billing_ratedjob AS SELECT * FROM public.billing_ratedjob UNION ALL SELECT * FROM filed_job
 """
-"""The view of runs is told in names that mean the tables before the others are made, and these after."""
+"""The view of runs is defined by names that mean the tables before the other views are made, and those after."""
+
+NUMBERS = "COPY (SELECT id FROM filed_record) TO STDOUT (FORMAT csv)"
+"""Of the records that were read, for the rated usage of them alone."""
 
 FILLED = "ANALYZE filed_record, filed_rated, filed_job; DISCARD PLANS"
