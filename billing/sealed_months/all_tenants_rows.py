@@ -31,7 +31,8 @@ from clusters.absent_records import MOST, NotShownError, month_number
 from portal.core.replica import PrimaryNeededError
 
 MOST_RECORDS: Final = 2_000_000
-"""Records of a report's clusters and days that a worker or a command reads from files, whose room on disk is limited."""
+"""Records of a report's clusters and days that a worker or a command reads: of these 0.6 GB of records, then 0.3 GB of
+rated usage for each resource that is charged, are in /tmp, which is limited or is memory."""
 
 
 @contextmanager

@@ -207,16 +207,16 @@ def test_what_a_report_does_not_need_is_not_written_out_of_the_files(op: User) -
 
 def _rows_read(cluster: Cluster, *, since: int, until: int) -> set[str]:
     """The jobs whose records have come from files; what was rated has come of them alone."""
-    with transaction.atomic(), all_tenants_rows.cluster_usage([cluster.pk], since=since, until=until):
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT job_id FROM filed_record")
-            jobs = {job for (job,) in cursor.fetchall()}
-            cursor.execute(
-                "SELECT count(*) FROM filed_rated WHERE record_id NOT IN (SELECT id FROM filed_record)"
-            )
-            assert cursor.fetchone() == (0,)
-            cursor.execute("SELECT EXISTS (SELECT FROM filed_rated)")
-            assert cursor.fetchone() == (bool(jobs),)
+    files = all_tenants_rows.cluster_usage([cluster.pk], since=since, until=until)
+    with transaction.atomic(), files, connection.cursor() as cursor:
+        cursor.execute("SELECT job_id FROM filed_record")
+        jobs = {job for (job,) in cursor.fetchall()}
+        cursor.execute(
+            "SELECT count(*) FROM filed_rated WHERE record_id NOT IN (SELECT id FROM filed_record)"
+        )
+        assert cursor.fetchone() == (0,)
+        cursor.execute("SELECT EXISTS (SELECT FROM filed_rated)")
+        assert cursor.fetchone() == (bool(jobs),)
     return jobs
 
 
