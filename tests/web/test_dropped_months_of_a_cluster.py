@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -225,7 +226,8 @@ def test_more_records_of_a_cluster_than_a_worker_reads_are_a_sentence_and_not_tr
 ) -> None:
     monkeypatch.setattr(efficiency_snapshots, "LARGE", 0)
     monkeypatch.setattr(cluster_efficiency, "MOST_RECORDS", 3)
-    monkeypatch.setitem(reporting.of_cluster.__kwdefaults__, "most_in_files", 3)
+    few_records = partial(reporting.of_cluster, most_in_files=3)
+    monkeypatch.setattr("portal.ops.management.commands.report_cost.of_cluster", few_records)
     dropped()
     assert b"every 2s" in content_of(op, paths()[0])  # how many they are, a worker finds out
     outbox.drain()
