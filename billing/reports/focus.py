@@ -30,7 +30,9 @@ from billing.rules.meters import is_built_in
 from billing.rules.money import exponent, rounded_text
 from clusters import absent_records
 from clusters.connectors.sums import dimensions_of
+from clusters.month_file_fetches import files_fetched_first
 from portal.core.tenants.models import Tenant
+from portal.core.tenants.scope import tenant_scope
 
 Charge = list[str]
 """The texts of a row in the order of COLUMNS; "" is null."""
@@ -108,6 +110,21 @@ def refuse_unreadable(tenant: Tenant, month: Month) -> None:
         for draft in focus_documents.drafted(tenant, openings, own=True):  # which may correct a dropped month
             periods |= {line.service_period_id for line in draft.lines}
         absent_records.refuse_unreadable(absent_records.list_of_periods(periods))
+
+
+def fetch_files(tenants: Sequence[Tenant], month: Month) -> None:
+    """Have the files of dropped months here that the tenants' charges are read from: who writes those of many would
+    begin anew for each tenant whose files are not. Raises RowsInFilesError. One query where no month is dropped.
+    """
+    if absent_records.list_all():
+        for tenant in tenants:
+            _fetch_files_of(tenant, month)
+
+
+@files_fetched_first
+def _fetch_files_of(tenant: Tenant, month: Month) -> None:
+    with tenant_scope(tenant):
+        refuse_unreadable(tenant, month)
 
 
 def _charges(document: Document, parts: Iterable[Part]) -> Iterator[Charge]:

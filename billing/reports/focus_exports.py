@@ -101,12 +101,9 @@ def _write(export: FocusExport, tenants: list[Tenant], path: Path, moment: datet
     def record_progress(done: int) -> None:
         FocusExport.objects.filter(pk=export.pk).update(done=done)
 
-    dataset = focus.make_dataset(
-        tenants=tenants,
-        month=(export.month.year, export.month.month),
-        moment=moment,
-        progress=record_progress,
-    )
+    month = (export.month.year, export.month.month)
+    focus.fetch_files(tenants, month)
+    dataset = focus.make_dataset(tenants=tenants, month=month, moment=moment, progress=record_progress)
     with path.open("wb") as file:
         for piece in focus_files.AS[export.format](dataset.charges):
             file.write(piece)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection
 
-from billing.models import Evidence, Invoice, SealedMonth
+from billing.models import Evidence, FocusFormat, Invoice, SealedMonth
+from billing.reports import focus_exports
+from billing.reports.tasks import perform_focus_export
 from billing.sealed_months import drop, object_storage, unseal
 from billing.tasks import render_document
 from clusters.models import Cluster, Quarantined, UsageRecord
 from portal.celery import app
 from portal.core.tenants.models import Tenant, User
 from tests.api.door import door
-from tests.builders import a_job, a_person, ingest
+from tests.builders import a_cluster, a_job, a_person, a_plan, a_tenant, at, ingest
 from tests.fakes.object_storage import Store
 from tests.integration.test_sealed_months_in_a_bucket import (
     books,
@@ -28,7 +31,7 @@ from tests.integration.test_sealed_months_in_a_bucket import (
     store,
 )
 from tests.sealed_march import MARCH, sealed
-from tests.stories import prove
+from tests.stories import close, prove
 from tests.web.house import signed_in
 
 __all__ = ("books", "cached", "server", "store")
@@ -120,6 +123,28 @@ def test_a_task_begins_again_once_its_files_are_there(ann: User, fetches: Fetche
     assert fetches
     assert fetches.in_transactions == []
     assert Evidence.objects.filter(invoice=invoice).count() == 1
+
+
+def test_the_charges_of_many_tenants_are_begun_once_however_many_files_are_fetched(
+    store: Store, cached: Path, fetches: Fetches
+) -> None:
+    cluster, plan = a_cluster(complete_through="2026-04-02"), a_plan()
+    slugs = [f"lab-{number}" for number in range(focus_exports.ATTEMPTS + 2)]
+    labs = [a_tenant(slug, plan=plan, accounts=[(cluster, slug)]) for slug in slugs]
+    ingest(cluster, *(a_job(account=slug, source_key=slug) for slug in slugs), as_of="2026-05-02")
+    close("2026-03", *labs, on="2026-04-03")
+    sealed()
+    drop_march()
+    shutil.rmtree(cached)
+    fetches.clear()
+    export = focus_exports.request_export(
+        month=date(2026, 3, 1), kind=FocusFormat.CSV, by="op", moment=at("2026-06-01")
+    )
+    app.tasks[perform_focus_export.name]()  # as a worker calls it
+    export.refresh_from_db()
+    assert (export.error, export.attempts, export.done) == ("", 1, len(labs))
+    assert sum(kind == "rated" for kind, _ in fetches) == len(labs)
+    assert fetches.in_transactions == []
 
 
 def test_a_store_that_is_away_is_asked_once_and_never_in_a_transaction(
