@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar
 
 from django.db import models
@@ -23,10 +24,14 @@ class FocusExportQuerySet(QuerySet["FocusExport"]):
     def unfinished(self) -> FocusExportQuerySet:
         return self.filter(ended_at__isnull=True)
 
-    def replaced(self) -> FocusExportQuerySet:
-        """Those of which a newer one of the same month and format was written."""
-        newer = FocusExport.objects.filter(
-            month=OuterRef("month"), format=OuterRef("format"), pk__gt=OuterRef("pk"), size__gt=0
+    def written(self) -> FocusExportQuerySet:
+        """Those that have a file."""
+        return self.filter(ended_at__isnull=False, error="")
+
+    def replaced(self, before: datetime) -> FocusExportQuerySet:
+        """Those of which a newer file of the same month and format was written, at this moment at the latest."""
+        newer = FocusExport.objects.written().filter(
+            month=OuterRef("month"), format=OuterRef("format"), pk__gt=OuterRef("pk"), ended_at__lte=before
         )
         return self.filter(Exists(newer))
 

@@ -17,6 +17,7 @@ from django.db.models import F, Q
 
 from billing.models import FocusExport, FocusExportPart, FocusFormat
 from billing.reports import focus, focus_files
+from billing.reports.focus import Dataset
 from clusters.absent_records import RowsInFilesError
 from portal.core.audit import acting_as
 from portal.core.locks import Work, alone
@@ -29,8 +30,8 @@ ATTEMPTS: Final = 5
 """Workers that may die over a file before it is given up."""
 RETENTION: Final = timedelta(days=7)
 """After that a file is deleted."""
-READING: Final = timedelta(hours=1)
-"""A file that was written anew stays so long, for who is downloading it."""
+REPLACED_RETENTION: Final = timedelta(hours=1)
+"""So long after a file was written anew the old one stays, for who is downloading it."""
 PART: Final = 1 << 20  # bytes
 COPY_PART = "COPY billing_focusexportpart (export_id, place, content) FROM STDIN (FORMAT binary)"
 
@@ -88,8 +89,8 @@ def perform_next(*, clock: Callable[[], datetime]) -> FocusExport | None:
                     raise FocusExportError("given-up", times=ATTEMPTS)
                 with TemporaryDirectory() as folder:
                     path = Path(folder) / "charges"
-                    _write(export, tenants, path, moment)
-                    _store(export, path, clock)
+                    dataset = _write(export, tenants, path, moment)
+                    _store(export, dataset, path, clock)
             except OSError as error:
                 _end(export, sentence(FocusExportError("no-room", reason=error.strerror)), clock())
             except (FocusExportError, RowsInFilesError) as refusal:
@@ -97,7 +98,7 @@ def perform_next(*, clock: Callable[[], datetime]) -> FocusExport | None:
         return export
 
 
-def _write(export: FocusExport, tenants: list[Tenant], path: Path, moment: datetime) -> None:
+def _write(export: FocusExport, tenants: list[Tenant], path: Path, moment: datetime) -> Dataset:
     def record_progress(done: int) -> None:
         FocusExport.objects.filter(pk=export.pk).update(done=done)
 
@@ -107,13 +108,11 @@ def _write(export: FocusExport, tenants: list[Tenant], path: Path, moment: datet
     with path.open("wb") as file:
         for piece in focus_files.AS[export.format](dataset.charges):
             file.write(piece)
-    export.name = focus_files.file_name(dataset, of="all", extension=export.format)
-    export.status = dataset.status.value
-    export.done, export.size = len(tenants), path.stat().st_size
+    return dataset
 
 
 @transaction.atomic
-def _store(export: FocusExport, path: Path, clock: Callable[[], datetime]) -> None:
+def _store(export: FocusExport, dataset: Dataset, path: Path, clock: Callable[[], datetime]) -> None:
     if not _is_current(export):
         return
     with (
@@ -125,7 +124,9 @@ def _store(export: FocusExport, path: Path, clock: Callable[[], datetime]) -> No
         copy.set_types(["int8", "int4", "bytea"])
         for place, piece in enumerate(iter(lambda: file.read(PART), b"")):
             copy.write_row((export.pk, place, piece))
-    export.ended_at = clock()
+    export.name = focus_files.file_name(dataset, of="all", extension=export.format)
+    export.status, export.size = dataset.status.value, path.stat().st_size
+    export.done, export.ended_at = export.total, clock()
     export.save()
 
 
@@ -166,9 +167,9 @@ def list_newest(count: int) -> list[FocusExport]:
 
 
 def forget_old(*, moment: datetime) -> int:
-    """Delete exports that ended longer ago than RETENTION, or READING where a newer file took the place of theirs."""
+    """Delete exports that ended longer ago than RETENTION, or were replaced longer ago than REPLACED_RETENTION."""
     old = Q(ended_at__lte=moment - RETENTION)
-    replaced = Q(pk__in=FocusExport.objects.replaced().values("pk"), ended_at__lte=moment - READING)
+    replaced = Q(pk__in=FocusExport.objects.replaced(moment - REPLACED_RETENTION).values("pk"))
     return FocusExport.objects.filter(old | replaced).delete()[0]
 
 

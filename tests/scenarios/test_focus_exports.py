@@ -31,19 +31,21 @@ MARCH = date(2026, 3, 1)
 NOW = at("2026-04-20 08:00")
 
 
-def request(kind: FocusFormat = FocusFormat.CSV, *, by: str = "op@lab.example") -> FocusExport:
-    return focus_exports.request_export(month=MARCH, kind=kind, by=by, moment=NOW)
+def request(
+    kind: FocusFormat = FocusFormat.CSV, *, by: str = "op@lab.example", moment: datetime = NOW
+) -> FocusExport:
+    return focus_exports.request_export(month=MARCH, kind=kind, by=by, moment=moment)
 
 
 def perform(moment: datetime = NOW) -> FocusExport | None:
     return focus_exports.perform_next(clock=lambda: moment)
 
 
-def written(kind: FocusFormat = FocusFormat.CSV) -> FocusExport:
-    request(kind)
-    export = perform()
+def written(kind: FocusFormat = FocusFormat.CSV, *, moment: datetime = NOW) -> FocusExport:
+    request(kind, moment=moment)
+    export = perform(moment)
     assert export is not None
-    assert (export.error, export.ended_at) == ("", NOW)
+    assert (export.error, export.ended_at) == ("", moment)
     return export
 
 
@@ -184,18 +186,42 @@ def test_names_that_are_erased_are_in_no_file(labs: list[Tenant], monkeypatch: p
     assert b"ada" not in content(export)
 
 
-def test_files_go_after_seven_days_and_sooner_once_they_are_written_anew(labs: list[Tenant]) -> None:
-    first, parquet, second = written(), written(FocusFormat.PARQUET), written()
+def files_left(moment: str) -> list[int]:
+    focus_exports.forget_old(moment=at(moment))
+    return list(FocusExport.objects.order_by("pk").values_list("pk", flat=True))
 
-    def left(moment: str) -> list[int]:
-        focus_exports.forget_old(moment=at(moment))
-        return list(FocusExport.objects.order_by("pk").values_list("pk", flat=True))
 
-    assert left("2026-04-20 08:59") == [first.pk, parquet.pk, second.pk]
-    assert left("2026-04-20 09:00") == [parquet.pk, second.pk]
-    assert left("2026-04-27 07:59") == [parquet.pk, second.pk]
-    assert left("2026-04-27 08:00") == []
+def test_files_are_deleted_after_seven_days_and_an_hour_after_they_were_written_anew(
+    labs: list[Tenant],
+) -> None:
+    first, parquet = written(), written(FocusFormat.PARQUET)
+    second = written(moment=at("2026-04-20 12:00"))
+
+    assert files_left("2026-04-20 12:59") == [first.pk, parquet.pk, second.pk]
+    assert files_left("2026-04-20 13:00") == [parquet.pk, second.pk]
+    assert files_left("2026-04-27 07:59") == [parquet.pk, second.pk]
+    assert files_left("2026-04-27 12:00") == []
     assert not FocusExportPart.objects.exists()
+
+
+def test_a_file_that_could_not_be_stored_replaces_none(
+    labs: list[Tenant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(path: Path, mode: str = "r", *rest: Any) -> Any:
+        if (path.name, mode) == ("charges", "rb"):
+            raise OSError(errno.EIO, "Input/output error")
+        return real(path, mode, *rest)
+
+    real, good, later = Path.open, written(), at("2026-04-20 12:00")
+    failed = request(moment=later)
+    monkeypatch.setattr(Path, "open", fails)
+    perform(later)
+    monkeypatch.undo()
+    failed.refresh_from_db()
+    assert "Input/output error" in failed.error
+    assert (failed.name, failed.status, failed.size) == ("", "", 0)
+    assert files_left("2026-04-21 08:00") == [good.pk, failed.pk]
+    assert content(good) == charges_of(*labs)
 
 
 def test_who_acts_for_a_tenant_has_no_right_on_any_of_it(db: None) -> None:
