@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -21,11 +21,12 @@ from typing import Any
 
 from django.db import transaction
 
-from billing.models import BillingPeriod, DocumentKind, InvoiceLine, LineKind
+from billing.models import DocumentKind, InvoiceLine, LineKind
 from billing.reports import focus_documents, focus_use
 from billing.reports.focus_columns import COLUMNS, PLACE, Status
 from billing.reports.focus_documents import Document, Month
 from billing.reports.focus_use import Part, hour_price
+from billing.reports.reporting import one_sight
 from billing.rules.meters import is_built_in
 from billing.rules.money import exponent, rounded_text
 from clusters import absent_records
@@ -70,7 +71,7 @@ def make_dataset(
     is_open = focus_documents.preliminary(openings, month=month, moment=moment)
 
     def charges() -> Iterator[Charge]:
-        for done, documents in _batches(tenants, month, openings, own=own):
+        for done, documents in _batches(tenants, month, own=own):
             with transaction.atomic():
                 for document, parts in focus_use.read(documents, own=own):
                     yield from _charges(document, parts)
@@ -80,24 +81,30 @@ def make_dataset(
 
 
 def _batches(
-    tenants: Sequence[Tenant], month: Month, openings: Mapping[int, Sequence[BillingPeriod]], *, own: bool
-) -> Iterator[tuple[int, list[Document]]]:
+    tenants: Sequence[Tenant], month: Month, *, own: bool
+) -> Iterator[tuple[int, Sequence[Document]]]:
     """The documents of the month in their order, as many at once as are read together, and the tenants up to there.
 
     Of all tenants some, since each reading reads the usage of everybody; of one tenant a document, which begins sooner.
+    All of a batch is one sight of the database: a close between two would leave neither its draft nor its invoice.
     """
-    batch: list[Document] = []
-    for done, tenant in enumerate(tenants, start=1):
-        issued = focus_documents.issued(tenant, month)
-        drafted = focus_documents.drafted(tenant, openings.get(tenant.pk, []), own=own)
-        for document in chain(issued, drafted):
-            batch.append(document)
-            if len(tenants) == 1:
-                yield done, batch
-                batch = []
-        if done % TENANTS == 0 or done == len(tenants):
-            yield done, batch
-            batch = []
+    for first in range(0, len(tenants), TENANTS):
+        some = tenants[first : first + TENANTS]
+        with one_sight():
+            openings = focus_documents.open_periods(some, month)
+            documents = [
+                document
+                for tenant in some
+                for document in chain(
+                    focus_documents.issued(tenant, month),
+                    focus_documents.drafted(tenant, openings.get(tenant.pk, []), own=own),
+                )
+            ]
+        done = first + len(some)
+        if len(tenants) == 1:
+            yield from ((done, [document]) for document in documents)
+        else:
+            yield done, documents
 
 
 def refuse_unreadable(tenant: Tenant, month: Month) -> None:

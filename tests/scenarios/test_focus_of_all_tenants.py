@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.db import connection
 
-from billing.models import BilledJob
-from billing.reports import focus, focus_files
+from billing.models import BilledJob, Invoice
+from billing.reports import focus, focus_documents, focus_files
+from billing.reports.focus_documents import Document
 from portal.core.tenants.models import Tenant
 from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest
+from tests.integration.test_race_for_the_same_rows import at_once
 from tests.stories import closed
 
 pytestmark = pytest.mark.django_db
@@ -65,3 +68,25 @@ def test_a_job_that_changed_since_is_told_of_each_tenant_as_it_was_billed(labs: 
 
     assert BilledJob.objects.values("tenant").distinct().count() == len(LABS)
     assert charges_of(*labs) == before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_tenant_that_is_closed_meanwhile_is_in_the_month_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = a_cluster(complete_through="2026-09-01")
+    plan = a_plan("standard")
+    for slug in LABS:
+        a_tenant(slug, plan=plan, accounts=[(cluster, slug)])
+    ingest(cluster, *(a_job(account=slug, source_key=slug) for slug in LABS))
+    tenants = list(Tenant.objects.order_by("slug"))
+    drafted = focus_documents.drafted
+
+    def closes_before(tenant: Tenant, *rest: Any, **options: Any) -> Iterator[Document]:
+        monkeypatch.undo()
+        at_once(lambda: closed("2026-03", tenant))
+        yield from drafted(tenant, *rest, **options)
+
+    monkeypatch.setattr(focus_documents, "drafted", closes_before)
+    meanwhile = charges_of(*tenants)
+    assert Invoice.objects.get().tenant == tenants[0]
+    for content in (meanwhile, charges_of(*tenants)):
+        assert [content.count(f"tenants/{slug}".encode()) for slug in LABS] == [1, 1, 1]
