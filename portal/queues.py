@@ -24,6 +24,8 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.tasks.request_reconciliation",
         "billing.sealed_months.tasks.seal_runs_due",
         "billing.reports.tasks.focus_exports_due",
+        "billing.reports.tasks.forget_old_focus_exports",
+        "billing.reports.tasks.forget_names_in_focus_exports",
         "portal.api.tasks.forget_answers",
         "portal.core.tenants.tasks.forget_account_mails",
     ),
@@ -58,6 +60,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.sealed_months.tasks.seal_at_night",
         "billing.sealed_months.tasks.check_sealed_files",
         "billing.tasks.write_job_prices",  # takes a minute where many are due
+        "billing.reports.tasks.perform_focus_export",  # takes minutes where many tenants are
     ),
     "limits": (
         "billing.tasks.enforce_blocks",
@@ -78,9 +81,6 @@ KINDS: dict[str, tuple[str, ...]] = {
         "billing.reports.tasks.refresh_cluster_efficiency",
         "billing.reports.tasks.forget_efficiency",  # after what is computed meanwhile
         "billing.reports.tasks.forget_old_efficiency",
-        "billing.reports.tasks.perform_focus_export",  # somebody waits for it, a minute
-        "billing.reports.tasks.forget_old_focus_exports",
-        "billing.reports.tasks.forget_names_in_focus_exports",
     ),
 }
 """The tasks of each queue."""

@@ -40,7 +40,7 @@ def forget_old_efficiency(**_: object) -> None:
 def focus_exports_due(**_: object) -> None:
     """Tell a worker which files of charges are to be written; one whose worker died is written again so."""
     if FocusExport.objects.unfinished().exists():
-        perform_focus_export.apply_async(expires=30)
+        perform_focus_export.apply_async()  # however long it waits: what comes twice finds nothing to do
 
 
 @shared_task
