@@ -12,12 +12,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar, Final
 
+import structlog
 from django.db import connection, transaction
 from django.db.models import F, Q
 
 from billing.models import FocusExport, FocusExportPart, FocusFormat
 from billing.reports import focus, focus_files
 from billing.reports.focus import Dataset
+from billing.reports.focus_files import DISK_FULL, ParquetError
 from clusters.absent_records import RowsInFilesError
 from portal.core.audit import acting_as
 from portal.core.locks import Work, alone
@@ -35,6 +37,8 @@ REPLACED_RETENTION: Final = timedelta(hours=1)
 PART: Final = 1 << 20  # bytes
 COPY_PART = "COPY billing_focusexportpart (export_id, place, content) FROM STDIN (FORMAT binary)"
 
+log = structlog.get_logger(__name__)
+
 
 class FocusExportError(CodedError):
     """A file cannot be requested or downloaded now; the message says why and what to do."""
@@ -42,6 +46,8 @@ class FocusExportError(CodedError):
     sentences: ClassVar[Mapping[str, str]] = {
         "being-written": "The file of {month} is still being written: wait until it is ready.",
         "given-up": "Its writing was begun {times:,} times and never ended: the worker's log says why. Ask again.",
+        "not-written": "The file could not be written: {reason}. Ask again; if it fails again, the worker's log says "
+        "more.",
         "no-room": "The worker cannot write the file: {reason}. Make room on its disk, then ask again.",
         "other-format": "{person} requested {month} as {format}: wait until that is ready, then ask again.",
         "without-file": "There is no file of {month}: {reason}",
@@ -91,11 +97,19 @@ def perform_next(*, clock: Callable[[], datetime]) -> FocusExport | None:
                     path = Path(folder) / "charges"
                     dataset = _write(export, tenants, path, moment)
                     _store(export, dataset, path, clock)
-            except OSError as error:
-                _end(export, sentence(FocusExportError("no-room", reason=error.strerror)), clock())
+            except (OSError, ParquetError) as error:
+                log.exception("focus export not written")
+                _end(export, sentence(_refusal(error)), clock())
             except (FocusExportError, RowsInFilesError) as refusal:
                 _end(export, sentence(refusal), clock())
         return export
+
+
+def _refusal(error: OSError | ParquetError) -> FocusExportError:
+    if isinstance(error, ParquetError):
+        return FocusExportError("not-written", reason="the program that writes Parquet failed")
+    is_full = error.errno in DISK_FULL
+    return FocusExportError("no-room" if is_full else "not-written", reason=error.strerror or str(error))
 
 
 def _write(export: FocusExport, tenants: list[Tenant], path: Path, moment: datetime) -> Dataset:

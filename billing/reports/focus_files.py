@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import os
 import subprocess
 import sys
@@ -20,9 +21,14 @@ from billing.reports.focus_columns import COLUMNS, PLACE, Kind, Status
 FORMATS = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 """Media types by the end of a file's name."""
 ROOT = Path(__file__).parents[2]
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 PIECE = 1 << 16  # characters gathered before they are sent on
 _disarmed = lru_cache(maxsize=4096)(cell)  # the same few texts stand in most rows
 _FREE = [PLACE[name] for name, kind in COLUMNS.items() if kind is Kind.FREE]
+
+
+class ParquetError(Exception):
+    """The program that writes Parquet failed; the message has its last words."""
 
 
 def as_csv(charges: Iterable[Charge]) -> Iterator[bytes]:
@@ -41,7 +47,10 @@ def as_csv(charges: Iterable[Charge]) -> Iterator[bytes]:
 
 
 def as_parquet(charges: Iterable[Charge]) -> Iterator[bytes]:
-    """The same rows with the types of their columns, free text as it is. A process of its own writes them first."""
+    """The same rows with the types of their columns, free text as it is. A process of its own writes them first.
+
+    Raises ParquetError, and OSError where the disk is full.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path, errors = Path(folder) / "charges.parquet", Path(folder) / "errors"
         with errors.open("wb") as log:
@@ -66,10 +75,10 @@ def _write_parquet(charges: Iterable[Charge], path: Path, log: int, errors: Path
         except BaseException:
             process.kill()
             raise
-        if process.wait() != 0:
-            raise RuntimeError(
-                f"The writer of Parquet ended with {process.returncode}: {errors.read_text()[-2000:]}"
-            )
+        if (code := process.wait()) in DISK_FULL:
+            raise OSError(code, os.strerror(code))
+        if code != 0:
+            raise ParquetError(f"The writer of Parquet ended with {code}: {errors.read_text()[-2000:]}")
 
 
 AS = {"csv": as_csv, "parquet": as_parquet}

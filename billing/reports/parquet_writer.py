@@ -1,13 +1,14 @@
 """A program that writes the rows of a FOCUS dataset as Parquet: CSV on standard input, the file's name as its argument.
 
 It is a process of its own because pyarrow and what it keeps in memory are as large as a whole web process, and go away
-with it. It knows no Django.
+with it. It knows no Django. Its exit code is the number of the operating system's error, such as that of a full disk.
 """
 
 from __future__ import annotations
 
 import csv
 import sys
+import traceback
 from collections.abc import Iterable
 from itertools import islice
 
@@ -56,4 +57,8 @@ def write(rows: Iterable[list[str]], path: str) -> None:
 
 if __name__ == "__main__":
     csv.field_size_limit(1 << 30)
-    write(csv.reader(sys.stdin), sys.argv[1])
+    try:
+        write(csv.reader(sys.stdin), sys.argv[1])
+    except OSError as error:
+        traceback.print_exc()
+        sys.exit(error.errno or 1)

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from structlog.testing import capture_logs
 
 from billing.documents import job_users
 from billing.models import FocusExport, FocusExportPart, FocusFormat
-from billing.reports import focus, focus_exports, focus_files
+from billing.reports import focus, focus_exports, focus_files, tasks
 from billing.reports.focus_exports import FocusExportError
-from billing.reports.tasks import forget_names_in_focus_exports
 from portal.core.audit.models import AuditEntry
 from portal.core.outbox.models import OutboxMessage
 from portal.core.tenants.models import Tenant
+from portal.queues import WAKE, queue_of
 from portal.sentences import sentence
 from tests.builders import at
 from tests.scenarios.test_commands_operator import answer_of
@@ -141,17 +142,58 @@ def test_what_kills_five_workers_is_given_up_and_may_be_requested_again(labs: li
     assert written().pk != export.pk
 
 
+NO_ROOM = "The worker cannot write the file: No space left on device. Make room on its disk, then ask again."
+
+
+def failure(kind: FocusFormat = FocusFormat.CSV) -> str:
+    request(kind)
+    export = perform()
+    assert export is not None
+    return export.error
+
+
 def test_a_full_disk_is_told_in_words(labs: list[Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
     def fills() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    request()
     writes(fills, monkeypatch)
-    export = perform()
-    assert export is not None
-    assert export.error == (
-        "The worker cannot write the file: No space left on device. Make room on its disk, then ask again."
+    assert failure() == NO_ROOM
+
+
+def test_a_disk_that_parquet_fills_is_told_in_words(
+    labs: list[Tenant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = focus_files._write_parquet
+    monkeypatch.setattr(
+        focus_files, "_write_parquet", lambda rows, _, *rest: write(rows, Path("/dev/full"), *rest)
     )
+    assert failure(FocusFormat.PARQUET) == NO_ROOM
+
+
+def test_what_else_fails_names_no_disk(
+    labs: list[Tenant], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuses() -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    after = "Ask again; if it fails again, the worker's log says more."
+    writes(refuses, monkeypatch)
+    assert failure() == f"The file could not be written: Permission denied. {after}"
+    monkeypatch.setattr(focus_files, "ROOT", tmp_path)  # without the program
+    with capture_logs() as logs:
+        reason = "the program that writes Parquet failed"
+        assert failure(FocusFormat.PARQUET) == f"The file could not be written: {reason}. {after}"
+    assert [entry["event"] for entry in logs] == ["focus export not written"]
+
+
+def test_a_worker_is_told_of_files_however_long_it_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(tasks.perform_focus_export, "apply_async", lambda **options: sent.append(options))
+    request()
+    tasks.focus_exports_due()
+    assert sent == [{}]
+    assert queue_of(tasks.perform_focus_export.name) != queue_of("billing.tasks.render_document")
+    assert queue_of(tasks.forget_names_in_focus_exports.name) == WAKE
 
 
 def test_one_format_of_a_month_at_a_time(labs: list[Tenant]) -> None:
@@ -169,7 +211,7 @@ def test_one_format_of_a_month_at_a_time(labs: list[Tenant]) -> None:
 def test_names_that_are_erased_are_in_no_file(labs: list[Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
     def erases() -> None:
         job_users.erase_users(Tenant.objects.get(slug="vision-lab"))
-        forget_names_in_focus_exports()  # as the outbox has it done after the commit
+        tasks.forget_names_in_focus_exports()  # as the outbox has it done after the commit
 
     first = written()
     assert b"ada" in content(first)
