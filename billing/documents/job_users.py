@@ -96,8 +96,12 @@ def erase_users(tenant: Tenant, *, names: Sequence[str] | None = None) -> int:
         for statement in (sql.RENAME_BLOCKS, sql.RENAME_SERIES, sql.FORGET_EFFICIENCY, sql.FORGET):
             cursor.execute(statement, values)
         count = int(cursor.rowcount)
+        cursor.execute(sql.TRANSACTION)
+        erasure, begun_at = cursor.fetchone()
     outbox.add("billing.reports.tasks.forget_efficiency", tenant_id=tenant.pk)
-    outbox.add("billing.reports.tasks.forget_names_in_focus_exports")
+    outbox.add(
+        "billing.reports.tasks.forget_names_in_focus_exports", erasure=erasure, begun_at=begun_at.isoformat()
+    )
     return count
 
 

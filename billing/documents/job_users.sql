@@ -92,3 +92,7 @@ DELETE FROM billing_efficiencysnapshot WHERE tenant_id = %(tenant)s OR cluster_i
 -- name: FORGET
 UPDATE billing_jobuser p SET name = erased_user(p.id)
 WHERE p.tenant_id = %(tenant)s AND p.name = ANY (%(names)s::text[]) AND p.name <> erased_user(p.id);
+
+-- name: TRANSACTION
+-- Its number and when it began: who read before its commit has read names.
+SELECT pg_current_xact_id()::text, now()

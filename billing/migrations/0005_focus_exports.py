@@ -25,6 +25,7 @@ class Migration(migrations.Migration):
                 ('done', models.PositiveIntegerField(default=0, help_text='Tenants.')),
                 ('attempts', models.PositiveSmallIntegerField(default=0, help_text='Workers that took it up.')),
                 ('started_at', models.DateTimeField(help_text='Empty: it waits for a worker, or for another.', null=True)),
+                ('snapshot', models.TextField(blank=True, help_text='Which transactions were committed as it started, as PostgreSQL writes it.')),
                 ('ended_at', models.DateTimeField(null=True)),
                 ('error', models.TextField(blank=True, help_text='Why there is no file.')),
                 ('name', models.CharField(blank=True, help_text='Of the file.', max_length=100)),

@@ -36,7 +36,7 @@ class FocusExportQuerySet(QuerySet["FocusExport"]):
         return self.filter(Exists(newer))
 
 
-@track(exclude=["done", "total", "started_at", "attempts"])
+@track(exclude=["done", "total", "started_at", "snapshot", "attempts"])
 class FocusExport(models.Model):
     """One export of a month. Its row goes with its file."""
 
@@ -48,6 +48,9 @@ class FocusExport(models.Model):
     done = models.PositiveIntegerField(default=0, help_text="Tenants.")
     attempts = models.PositiveSmallIntegerField(default=0, help_text="Workers that took it up.")
     started_at = models.DateTimeField(null=True, help_text="Empty: it waits for a worker, or for another.")
+    snapshot = models.TextField(
+        blank=True, help_text="Which transactions were committed as it started, as PostgreSQL writes it."
+    )
     ended_at = models.DateTimeField(null=True)
     error = models.TextField(blank=True, help_text="Why there is no file.")
     name = models.CharField(max_length=100, blank=True, help_text="Of the file.")

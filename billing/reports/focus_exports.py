@@ -27,6 +27,7 @@ from portal.core.outbox import outbox
 from portal.core.tenants.models import Tenant
 from portal.errors import CodedError
 from portal.sentences import sentence
+from portal.sql_files import Statements
 
 ATTEMPTS: Final = 5
 """Workers that may die over a file before it is given up."""
@@ -34,9 +35,14 @@ RETENTION: Final = timedelta(days=7)
 """After that a file is deleted."""
 REPLACED_RETENTION: Final = timedelta(hours=1)
 """So long after a file was written anew the old one stays, for who is downloading it."""
+ANEW: Final = timedelta(minutes=5)
+"""So long a file is not written anew."""
+UNFINISHED: Final = 12
+"""Files that may wait to be written."""
 PART: Final = 1 << 20  # bytes
 COPY_PART = "COPY billing_focusexportpart (export_id, place, content) FROM STDIN (FORMAT binary)"
 
+sql = Statements(__file__, "focus_exports.sql")
 log = structlog.get_logger(__name__)
 
 
@@ -48,6 +54,9 @@ class FocusExportError(CodedError):
         "given-up": "Its writing was begun {times:,} times and never ended: the worker's log says why. Ask again.",
         "not-written": "The file could not be written: {reason}. Ask again; if it fails again, the worker's log says "
         "more.",
+        "just-written": "The file of {month} was written less than {minutes} minutes ago: download it, or ask again "
+        "after that time.",
+        "too-many": "{count} files are still to be written: wait until one is ready, then ask again.",
         "no-room": "The worker cannot write the file: {reason}. Make room on its disk, then ask again.",
         "other-format": "{person} requested {month} as {format}: wait until that is ready, then ask again.",
         "without-file": "There is no file of {month}: {reason}",
@@ -57,9 +66,12 @@ class FocusExportError(CodedError):
 def request_export(*, month: date, kind: FocusFormat, by: str, moment: datetime) -> FocusExport:
     """Keep that the month's file is to be written. Asked again before it is, it is the same export; later a new one.
 
-    Raises FocusExportError while the month is written in another format.
+    Raises FocusExportError while the month is written in another format, for ANEW after its file was written, and while
+    UNFINISHED others wait.
     """
     with transaction.atomic(), acting_as(by):
+        if not FocusExport.objects.unfinished().filter(month=month).exists():
+            _refuse_too_many(month, kind, moment)
         export, is_new = FocusExport.objects.unfinished().get_or_create(
             month=month, defaults={"format": kind, "requested_by": by, "requested_at": moment}
         )
@@ -75,6 +87,14 @@ def request_export(*, month: date, kind: FocusFormat, by: str, moment: datetime)
     return export
 
 
+def _refuse_too_many(month: date, kind: FocusFormat, moment: datetime) -> None:
+    written = FocusExport.objects.written().filter(month=month, format=kind)
+    if written.filter(ended_at__gt=moment - ANEW).exists():
+        raise FocusExportError("just-written", month=f"{month:%Y-%m}", minutes=ANEW // timedelta(minutes=1))
+    if FocusExport.objects.unfinished().count() >= UNFINISHED:
+        raise FocusExportError("too-many", count=UNFINISHED)
+
+
 def perform_next(*, clock: Callable[[], datetime]) -> FocusExport | None:
     """Write the file that was requested first; None where there is none, or another worker is at one.
 
@@ -87,6 +107,7 @@ def perform_next(*, clock: Callable[[], datetime]) -> FocusExport | None:
             return None
         tenants, moment = list(Tenant.objects.order_by("slug")), clock()
         export.started_at, export.attempts = moment, export.attempts + 1
+        export.snapshot = _read_snapshot()
         export.done, export.total = 0, len(tenants)
         with acting_as(export.requested_by):
             export.save()
@@ -103,6 +124,12 @@ def perform_next(*, clock: Callable[[], datetime]) -> FocusExport | None:
             except (FocusExportError, RowsInFilesError) as refusal:
                 _end(export, sentence(refusal), clock())
         return export
+
+
+def _read_snapshot() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute(sql.SNAPSHOT)
+        return str(cursor.fetchone()[0])
 
 
 def _refusal(error: OSError | ParquetError) -> FocusExportError:
@@ -188,9 +215,13 @@ def forget_old(*, moment: datetime) -> int:
 
 
 @transaction.atomic
-def forget_names() -> None:
-    """After an erasure: delete the files, which have everybody's users, and have what is being written begun anew."""
-    rows = FocusExport.objects.select_for_update().filter(started_at__isnull=False)
-    ids = [export.pk for export in rows]
+def forget_names(*, erasure: str, begun_at: datetime) -> None:
+    """Delete the files that may have names of this erasure, and have what is being written begun anew.
+
+    `erasure` is the number of its transaction, which began at `begun_at`. What started after its commit stays.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(sql.STARTED_BEFORE, {"erasure": erasure, "begun_at": begun_at})
+        ids = [pk for (pk,) in cursor]
     FocusExport.objects.filter(pk__in=ids, ended_at__isnull=False).delete()
     FocusExport.objects.unfinished().filter(pk__in=ids).update(started_at=None, attempts=F("attempts") - 1)

@@ -64,8 +64,8 @@ def forget_old_focus_exports(**_: object) -> None:
 
 
 @shared_task
-def forget_names_in_focus_exports(**_: object) -> None:
-    """Delete what shows names that were erased; run again, what was written since goes, too."""
+def forget_names_in_focus_exports(*, erasure: str, begun_at: str, **_: object) -> None:
+    """Delete what shows names that this transaction erased; run again, there is none."""
     from billing.reports import focus_exports
 
-    focus_exports.forget_names()
+    focus_exports.forget_names(erasure=erasure, begun_at=datetime.fromisoformat(begun_at))

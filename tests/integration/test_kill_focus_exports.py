@@ -16,13 +16,14 @@ from tests.stories import close
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
 NOW = at("2024-05-02")
+LATER = at("2099-01-01")  # than the last file was written
 MARCH = date(2024, 3, 1)
 LABS = 12
 WORKER = ("task", "billing.reports.tasks.perform_focus_export")
 
 
 def request() -> FocusExport:
-    return focus_exports.request_export(month=MARCH, kind=FocusFormat.CSV, by="op@lab.example", moment=NOW)
+    return focus_exports.request_export(month=MARCH, kind=FocusFormat.CSV, by="op@lab.example", moment=LATER)
 
 
 def begun() -> int:

@@ -1,4 +1,4 @@
-"""The charges of all tenants as a file that a worker writes: whole or not at all, and gone after some days."""
+"""The charges of all tenants as a file that a worker writes: whole or not at all, and deleted after some days."""
 
 from __future__ import annotations
 
@@ -208,17 +208,53 @@ def test_one_format_of_a_month_at_a_time(labs: list[Tenant]) -> None:
     assert (parquet.name, content(parquet)[:4]) == ("focus-1.2-all-2026-03.parquet", b"PAR1")
 
 
+def forget_names() -> None:
+    """As the outbox has it done after the last erasure's commit."""
+    task = tasks.forget_names_in_focus_exports
+    task(**OutboxMessage.objects.filter(task=task.name).latest("pk").kwargs)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_file_that_was_begun_after_an_erasure_stays_until_the_next(labs: list[Tenant]) -> None:
+    job_users.erase_users(Tenant.objects.get(slug="vision-lab"))
+    export = written(moment=at("2031-06-01 02:00"))
+    forget_names()
+    assert b"ada" not in content(export)
+    job_users.erase_users(Tenant.objects.get(slug="audio-lab"))
+    forget_names()
+    assert not FocusExport.objects.exists()
+
+
+def test_a_file_is_not_written_anew_at_once_and_few_may_wait(labs: list[Tenant]) -> None:
+    written()
+    with pytest.raises(FocusExportError) as refusal:
+        request(moment=at("2026-04-20 08:04"))
+    assert sentence(refusal.value) == (
+        "The file of 2026-03 was written less than 5 minutes ago: download it, or ask again after that time."
+    )
+    request(FocusFormat.PARQUET)
+    perform()
+    for month in range(1, 13):
+        focus_exports.request_export(month=date(2025, month, 1), kind=FocusFormat.CSV, by="op", moment=NOW)
+    with pytest.raises(FocusExportError) as refusal:
+        request(moment=at("2026-04-20 08:05"))
+    assert sentence(refusal.value) == (
+        "12 files are still to be written: wait until one is ready, then ask again."
+    )
+    perform()
+    assert request(moment=at("2026-04-20 08:05")).ended_at is None
+
+
 def test_names_that_are_erased_are_in_no_file(labs: list[Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
     def erases() -> None:
         job_users.erase_users(Tenant.objects.get(slug="vision-lab"))
-        tasks.forget_names_in_focus_exports()  # as the outbox has it done after the commit
+        forget_names()
 
     first = written()
     assert b"ada" in content(first)
-    export = request()
+    export = request(moment=at("2026-04-20 09:00"))
     writes(erases, monkeypatch)
     perform()
-    assert OutboxMessage.objects.filter(task="billing.reports.tasks.forget_names_in_focus_exports").exists()
     assert not FocusExport.objects.filter(pk=first.pk).exists()
     export.refresh_from_db()
     assert (export.started_at, export.ended_at, FocusExportPart.objects.count()) == (None, None, 0)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
 
-from billing.models import FocusFormat
+from billing.models import FocusExport, FocusFormat
 from billing.reports import focus_exports
 from billing.reports.focus import make_dataset
 from billing.reports.focus_exports import FocusExportError
@@ -50,8 +50,8 @@ def test_an_export_of_many_documents_holds_no_more_locks_than_one_of_few(ann: Us
 
 
 def file_of(month: int, kind: FocusFormat) -> bytes:
-    """As a worker writes it."""
-    moment = at("2026-06-01")
+    """As a worker writes it, each time an hour later."""
+    moment = at("2026-06-01") + timedelta(hours=FocusExport.objects.count())
     export = focus_exports.request_export(month=date(2026, month, 1), kind=kind, by="op", moment=moment)
     focus_exports.perform_next(clock=lambda: moment)
     export.refresh_from_db()

@@ -91,9 +91,13 @@ def test_the_history_says_who_asked_and_who_downloaded(house: House) -> None:
     assert "focus" in page(house.op, "/operator/history/").lower()
 
 
-def test_a_month_is_written_anew_and_one_that_goes_on_says_that_it_is_preliminary(house: House) -> None:
+def test_a_month_is_written_anew_and_one_that_goes_on_says_that_it_is_preliminary(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     send(house)
     first = work()
+    assert "was written less than 5 minutes ago" in send(house)
+    stand_at(monkeypatch, "2026-04-20 08:05", of="portal.web.focus_exports")
     send(house)
     assert work().pk != first.pk
     assert "December 2026: waiting for a worker." in send(house, period="2026-12", format="parquet")
