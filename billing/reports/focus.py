@@ -139,15 +139,19 @@ def _charges(document: Document, parts: Iterable[Part]) -> Iterator[Charge]:
     common = _common(document)
     bases = {line.position: _line_charge(common, document, line) for line in document.lines}
     left = {line.position: line.amount for line in document.lines}
-    told: dict[int, int] = defaultdict(int)
+    part_counts: dict[int, int] = defaultdict(int)
     for part in parts:
         left[part.position] -= part.minor
-        told[part.position] += 1
+        part_counts[part.position] += 1
         yield _part_charge(document, bases[part.position], part)
     for line in document.lines:
-        if left[line.position] or not told[line.position]:
+        if left[line.position] or not part_counts[line.position]:
             yield _rest(
-                document, line, bases[line.position], left[line.position], whole=not told[line.position]
+                document,
+                line,
+                bases[line.position],
+                left[line.position],
+                whole=not part_counts[line.position],
             )
     yield from _taxes(common, document)
 

@@ -158,9 +158,9 @@ def _list_credit_notes(tenant: Tenant, month: Month) -> Iterator[tuple[Invoice, 
     )
     notes = notes.select_related("original").order_by("pk")
     closes = {note.pk: note.terms.get(CLOSED_PERIOD) for note in notes}
-    kept = BillingPeriod.objects.in_bulk({pk for pk in closes.values() if pk})
+    periods = BillingPeriod.objects.in_bulk({pk for pk in closes.values() if pk})
     for note in notes:
-        period = kept.get(closes[note.pk] or 0)
+        period = periods.get(closes[note.pk] or 0)
         if period is not None:
             billed, zone = billing_periods.as_rule(period), period.timezone
         elif note.issued_on is not None and note.issued_on < until.date() + 31 * _DAY:
@@ -172,11 +172,11 @@ def _list_credit_notes(tenant: Tenant, month: Month) -> Iterator[tuple[Invoice, 
 
 
 def _period_of(tenant: Tenant, day: date) -> Period:
-    """The billing period that holds the day, kept or not."""
+    """The billing period that holds the day, stored or not."""
     noon = rules.midnight(day, zone=tenant.zone) + _DAY / 2
-    kept = BillingPeriod.objects.filter(tenant=tenant, start__lte=noon, end__gt=noon).first()
-    if kept is not None:
-        return billing_periods.as_rule(kept)
+    stored = BillingPeriod.objects.filter(tenant=tenant, start__lte=noon, end__gt=noon).first()
+    if stored is not None:
+        return billing_periods.as_rule(stored)
     return rules.billing_period(noon, zone=tenant.zone, anchor_day=tenant.anchor_day)
 
 

@@ -97,7 +97,7 @@ def _in_scope_of(tenant: Tenant) -> Iterator[None]:
 
 def _parts(lines: Sequence[Line]) -> Iterator[tuple[int, Part]]:
     """The places of documents, each with a part of one of its lines."""
-    for some in _begun_soon(lines):
+    for some in _split_lines(lines):
         with connection.chunked_cursor() as cursor:
             cursor.execute(sql.USE, _reach(some))
             while rows := cursor.fetchmany(BATCH):
@@ -106,7 +106,7 @@ def _parts(lines: Sequence[Line]) -> Iterator[tuple[int, Part]]:
                     yield place, Part(line.position, *values)
 
 
-def _begun_soon(lines: Sequence[Line]) -> list[Sequence[Line]]:
+def _split_lines(lines: Sequence[Line]) -> list[Sequence[Line]]:
     """The lines to be read part by part. One query, of several lines of one document.
 
     The first is a part of its own where many jobs stand behind them: what reads a file waits for no other line. Both
