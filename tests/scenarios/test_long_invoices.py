@@ -101,14 +101,14 @@ def test_an_export_of_very_many_jobs_begins_with_the_first_line_alone_and_is_the
         return b"".join(focus_files.as_csv(dataset.charges))
 
     monkeypatch.setattr(focus_use, "MANY_JOBS", JOBS - 1)
-    assert len(focus_use._begun_soon(lines)) == 1  # their jobs were not counted yet
+    assert len(focus_use._split_lines(lines)) == 1  # their jobs were not counted yet
     line_usage.keep(march)
     begun_soon = export()
-    assert [[line.position for _, _, line in part] for part in focus_use._begun_soon(lines)] == [
+    assert [[line.position for _, _, line in part] for part in focus_use._split_lines(lines)] == [
         [1],
         [2, 3, 4],
     ]
     monkeypatch.setattr(focus_use, "MANY_JOBS", JOBS)
-    assert [len(part) for part in focus_use._begun_soon(lines)] == [4]
+    assert [len(part) for part in focus_use._split_lines(lines)] == [4]
     assert export() == begun_soon
     assert len(begun_soon.splitlines()) == 1 + len(lines)
