@@ -98,7 +98,7 @@ def test_free_text_is_as_it_is_and_all_digits_of_a_decimal_stay() -> None:
 
 
 def test_what_is_no_value_of_its_column_fails_loudly() -> None:
-    with pytest.raises(RuntimeError, match="writer of Parquet"):
+    with pytest.raises(focus_files.ParquetError, match="writer of Parquet"):
         list(focus_files.as_parquet([a_charge(BilledCost="much")]))
 
 
