@@ -37,7 +37,7 @@ CREATE TABLE billing_ratedusage (
         UNIQUE (record_id, resource, service_from, generation, reversal, service_month)
 ) PARTITION BY RANGE (service_month);
 -- What a tenant's documents are made of, of which its month has few among those of all.
-CREATE INDEX usage_of_period ON billing_ratedusage (period_id);
+CREATE INDEX usage_of_period ON billing_ratedusage (tenant_id, period_id);
 
 -- But for the last stretch of a run that goes on, as long as no document covers it: it grows, and is the newest row then.
 CREATE FUNCTION billing_rated_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$

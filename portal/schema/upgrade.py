@@ -68,8 +68,8 @@ class IndexPartitions(Operation):
     atomic = False
     category = OperationCategory.SQL
 
-    def __init__(self, table: str, name: str, column: str) -> None:
-        self.table, self.name, self.column = table, name, column
+    def __init__(self, table: str, name: str, columns: Sequence[str]) -> None:
+        self.table, self.name, self.columns = table, name, columns
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
         pass
@@ -80,19 +80,20 @@ class IndexPartitions(Operation):
             complete, patience = cursor.fetchone()
             if not complete:
                 return
+            columns = ", ".join(self.columns)
             # From now on new partitions have it.
-            cursor.execute(f"CREATE INDEX IF NOT EXISTS {self.name} ON ONLY {self.table} ({self.column})")
+            cursor.execute(f"CREATE INDEX IF NOT EXISTS {self.name} ON ONLY {self.table} ({columns})")
             cursor.execute(_LACKING, {"table": self.table, "index": self.name})
             for (part,) in cursor.fetchall():
-                index = f"{part}_{self.column}_idx"
+                index = "_".join([part, *self.columns, "idx"])
                 cursor.execute("SET lock_timeout = 0")  # it waits for others, and nobody for it
                 cursor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {index}")
-                cursor.execute(f"CREATE INDEX CONCURRENTLY {index} ON {part} ({self.column})")
+                cursor.execute(f"CREATE INDEX CONCURRENTLY {index} ON {part} ({columns})")
                 cursor.execute("SELECT set_config('lock_timeout', %s, false)", [patience])
                 cursor.execute(f"ALTER INDEX {self.name} ATTACH PARTITION {index}")
 
     def describe(self) -> str:
-        return f"Index {self.table} by {self.column}"
+        return f"Index {self.table} by {', '.join(self.columns)}"
 
 
 _LACKING = """

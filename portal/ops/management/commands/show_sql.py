@@ -19,7 +19,7 @@ COPIED = re.compile(r"COPY \((.+)\) TO STDOUT[^)]*(?:\([^)]*\))?\s*$", re.DOTALL
 
 SAMPLES: dict[str, str | None] = {
     **dict.fromkeys(
-        ("as_of", "moment", "earliest", "quiet_before", "start", "end"), "2026-03-01 00:00:00+00"
+        ("as_of", "moment", "begun_at", "earliest", "quiet_before", "start", "end"), "2026-03-01 00:00:00+00"
     ),
     **dict.fromkeys(
         ("by_cluster", "by_queue", "by_qos", "by_priority_class", "by_mig_profile", "by_state"), "false"
