@@ -39,6 +39,7 @@ from portal.ops import old_rows
 from portal.ops.cli import BadInputError
 from portal.ops.retention import years_before
 from tests.builders import a_cluster, a_job, a_person, a_plan, a_tenant, an_operator, at, ingest, own
+from tests.owner import as_owner
 from tests.quota_stories import a_quota
 from tests.scenarios.real import run
 from tests.scenarios.test_people_erased import tables_naming
@@ -174,10 +175,10 @@ def test_jobs_of_one_tenant_are_read_by_its_indexes() -> None:
     assert len(read) == 6
     for statement in read:
         assert re.search(r"meter = ''\s+OR .*meter <> ''", statement, re.DOTALL), statement
+    with as_owner() as cursor:  # whoever does not own a table only gets a warning from ANALYZE
+        cursor.execute("ANALYZE billing_ratedjob")
+        cursor.execute("SET LOCAL enable_bitmapscan = on; SET LOCAL enable_seqscan = off")
     with connection.cursor() as cursor:
-        cursor.execute(
-            "ANALYZE billing_ratedjob; SET LOCAL enable_bitmapscan = on; SET LOCAL enable_seqscan = off"
-        )
         cursor.execute(f"EXPLAIN {read[0]}")
         assert "BitmapOr" in " ".join(row for (row,) in cursor)
 
