@@ -34,9 +34,9 @@ ATTEMPTS: Final = 5
 RETENTION: Final = timedelta(days=7)
 """After that a file is deleted."""
 REPLACED_RETENTION: Final = timedelta(hours=1)
-"""So long after a file was written anew the old one stays, for who is downloading it."""
-ANEW: Final = timedelta(minutes=5)
-"""So long a file is not written anew."""
+"""How long the old file stays once a new one is written: somebody may be downloading it."""
+FRESH: Final = timedelta(minutes=5)
+"""A file that was written less than this ago is not written again."""
 UNFINISHED: Final = 12
 """Files that may wait to be written."""
 PART: Final = 1 << 20  # bytes
@@ -58,6 +58,8 @@ class FocusExportError(CodedError):
         "after that time.",
         "too-many": "{count} files are still to be written: wait until one is ready, then ask again.",
         "no-room": "The worker cannot write the file: {reason}. Make room on its disk, then ask again.",
+        "removed": "This file was removed: files stay for {days} days, or until another one of the month is written. "
+        "Ask for a new one.",
         "other-format": "{person} requested {month} as {format}: wait until that is ready, then ask again.",
         "without-file": "There is no file of {month}: {reason}",
     }
@@ -66,8 +68,8 @@ class FocusExportError(CodedError):
 def request_export(*, month: date, kind: FocusFormat, by: str, moment: datetime) -> FocusExport:
     """Keep that the month's file is to be written. Asked again before it is, it is the same export; later a new one.
 
-    Raises FocusExportError while the month is written in another format, for ANEW after its file was written, and while
-    UNFINISHED others wait.
+    Raises FocusExportError while the month is written in another format, for FRESH after its file was written, and
+    while UNFINISHED others wait.
     """
     with transaction.atomic(), acting_as(by):
         if not FocusExport.objects.unfinished().filter(month=month).exists():
@@ -89,8 +91,8 @@ def request_export(*, month: date, kind: FocusFormat, by: str, moment: datetime)
 
 def _refuse_too_many(month: date, kind: FocusFormat, moment: datetime) -> None:
     written = FocusExport.objects.written().filter(month=month, format=kind)
-    if written.filter(ended_at__gt=moment - ANEW).exists():
-        raise FocusExportError("just-written", month=f"{month:%Y-%m}", minutes=ANEW // timedelta(minutes=1))
+    if written.filter(ended_at__gt=moment - FRESH).exists():
+        raise FocusExportError("just-written", month=f"{month:%Y-%m}", minutes=FRESH // timedelta(minutes=1))
     if FocusExport.objects.unfinished().count() >= UNFINISHED:
         raise FocusExportError("too-many", count=UNFINISHED)
 

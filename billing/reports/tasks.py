@@ -57,7 +57,7 @@ def perform_focus_export(**_: object) -> None:
 
 @shared_task
 def forget_old_focus_exports(**_: object) -> None:
-    """Delete files that are old, or were written anew; run again, there are none left."""
+    """Delete files that are old, or were written again; run again, there are none left."""
     from billing.reports import focus_exports
 
     focus_exports.forget_old(moment=datetime.now(UTC))

@@ -20,7 +20,7 @@ from portal.core.webhooks import deliveries
 LAW = "for good; nothing erases it"
 ISSUED = "for good, once issued; drafts can be deleted"
 TERMS = "for good; what operators delete stays in the history"
-REPLACED = "for good; what is read or computed anew replaces it"
+REPLACED = "for good; what is read or computed again replaces it"
 OPEN = "until it is dealt with"
 USE = "while it is used"
 PERSON = "until the person leaves, or `erase_tenant`"
@@ -130,7 +130,7 @@ KINDS = (
     Kind("files", "usage files; their content goes once they are imported", USE,
          _of("clusters", "UsageFile UsageFilePart")),
     Kind("focus-exports", "files with the charges of all tenants in a month",
-         f"{_span(focus_exports.RETENTION)}; less once the month is written anew",
+         f"{_span(focus_exports.RETENTION)}; less once the month is written again",
          _of("billing", "FocusExport FocusExportPart")),
     Kind("administration", "the administration's own tables", USE, (
         "admin.LogEntry", *_of("auth", "Permission Group Group_permissions"), "contenttypes.ContentType")),

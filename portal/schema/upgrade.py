@@ -59,8 +59,8 @@ class Beside(Operation):
 class IndexPartitions(Operation):
     """An index of a partitioned table, made table by table while everybody reads and writes them.
 
-    In a migration that is no transaction. Killed anywhere it goes on: what is attached stays, and what is not is made
-    anew. A database that is made from nothing has it from `portal/schema/*.sql`.
+    In a migration that is no transaction. Killed anywhere it goes on: what is attached stays, the rest is made
+    again. A database that is made from nothing has it from `portal/schema/*.sql`.
     """
 
     reduces_to_sql = False

@@ -14,6 +14,7 @@ from billing.models import FocusExport, FocusFormat
 from billing.reports import focus_exports, focus_files
 from billing.reports.focus_columns import Status
 from billing.reports.focus_exports import FocusExportError
+from billing.rules.errors import RuleError
 from billing.rules.period import parse_month
 from portal.core.tenants.access import Right
 from portal.sentences import sentence
@@ -39,7 +40,7 @@ def operator_focus_exports(request: HttpRequest, frame: PageFrame) -> HttpRespon
     exports = focus_exports.list_newest(SHOWN)
     current = next((row for row in reversed(exports) if row.ended_at is None), None)
     page = {
-        "period": f"{_month(request.GET.get('period') or f'{_last_month(now):%Y-%m}'):%Y-%m}",
+        "period": request.GET.get("period") or f"{_last_month(now):%Y-%m}",
         "formats": FocusFormat.choices,
         "current": current,
         "progress": _progress(current) if current else "",
@@ -56,13 +57,14 @@ def operator_focus_exports(request: HttpRequest, frame: PageFrame) -> HttpRespon
 def operator_focus_file(request: HttpRequest, frame: PageFrame, *, export: int) -> HttpResponseBase:
     del frame
     row = FocusExport.objects.filter(pk=export).first()
-    if row is None:
-        raise Http404("no such file")
     try:
+        if row is None:
+            raise FocusExportError("removed", days=focus_exports.RETENTION.days)
         moment = datetime.now(UTC).replace(microsecond=0)
         pieces = focus_exports.open_file(row, by=str(request.user), moment=moment)
     except FocusExportError as refusal:
-        raise Http404(sentence(refusal)) from refusal
+        messages.error(request, sentence(refusal))
+        return redirect("operator_focus_exports")
     return StreamingHttpResponse(
         pieces,
         content_type=focus_files.FORMATS[row.format],
@@ -79,18 +81,11 @@ def _request(request: HttpRequest, now: datetime) -> None:
     if kind not in FocusFormat.values:
         raise Http404("no such kind of file")
     try:
-        month = _month(request.POST.get("period", ""))
+        month = date(*parse_month(request.POST.get("period", "")), 1)
         focus_exports.request_export(month=month, kind=FocusFormat(kind), by=str(request.user), moment=now)
         messages.info(request, _("Requested. It starts shortly."))
-    except FocusExportError as refusal:
+    except (FocusExportError, RuleError) as refusal:
         messages.error(request, sentence(refusal))
-
-
-def _month(text: str) -> date:
-    try:
-        return date(*parse_month(text), 1)
-    except ValueError as error:
-        raise Http404("no such month") from error
 
 
 def _last_month(now: datetime) -> date:

@@ -110,7 +110,7 @@ def test_what_cannot_be_done_is_told_in_words(house: House) -> None:
     refusal = "requested 2026-03 as CSV: wait until that is ready, then ask again."
     assert refusal in send(house, format="parquet")
     export = FocusExport.objects.get()
-    assert signed_in(house.op).get(f"{PAGE}{export.pk}/file").status_code == 404  # it is not written yet
+    assert "The file of 2026-03 is still being written" in opened(house, export.pk)
     FocusExport.objects.update(attempts=focus_exports.ATTEMPTS)
     work()
     text = words(page(house.op, PAGE))
@@ -118,16 +118,33 @@ def test_what_cannot_be_done_is_told_in_words(house: House) -> None:
         "March 2026 Failed Its writing was begun 5 times and never ended: the worker's log says why." in text
     )
     assert "Download" not in text
-    assert signed_in(house.op).get(f"{PAGE}{export.pk}/file").status_code == 404
+    assert "There is no file of 2026-03: Its writing was begun 5 times" in opened(house, export.pk)
+    FocusExport.objects.all().delete()
+    assert "This file was removed: files stay for 7 days" in opened(house, export.pk)
+
+
+def opened(house: House, export: int) -> str:
+    response = signed_in(house.op).get(f"{PAGE}{export}/file", follow=True)
+    return words(response.content.decode())
 
 
 @pytest.mark.parametrize(
-    "fields", [{"period": ""}, {"period": "2026-00"}, {"period": "x"}, {"format": "xls"}]
+    ("period", "refusal"),
+    [
+        ("", "is not a month; write it like 2017-10."),
+        ("x", "is not a month"),
+        ("2026-00", "There is no month 2026-00"),
+    ],
 )
-def test_what_is_no_month_or_no_format_is_no_page(house: House, fields: dict[str, str]) -> None:
-    posted = {"period": "2026-03", "format": "csv"} | fields
-    assert signed_in(house.op).post(PAGE, posted).status_code == 404
+def test_what_is_no_month_is_told_in_words(house: House, period: str, refusal: str) -> None:
+    assert refusal in send(house, period=period)
+    assert "No file yet." in page(house.op, f"{PAGE}?period={period}")
     assert not FocusExport.objects.exists()
+
+
+def test_what_is_no_format_is_no_page(house: House) -> None:
+    posted = {"period": "2026-03", "format": "xls"}
+    assert signed_in(house.op).post(PAGE, posted).status_code == 404
 
 
 def test_strangers_and_people_of_tenants_get_nothing(house: House) -> None:

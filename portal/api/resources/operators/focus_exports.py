@@ -63,7 +63,7 @@ class NewFocusExport(Body):
 class FocusExports(OperatorEndpoint):
     """Files with the charges of all tenants in a month, the newest first. POST has a worker write one: an operation.
 
-    Asked again before that has ended, it is the same operation; later the file is written anew. Its `result` is the
+    Asked again before that has ended, it is the same operation; later the file is written again. Its `result` is the
     address of the file, which is deleted after seven days.
     """
 
