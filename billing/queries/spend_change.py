@@ -33,7 +33,7 @@ ZERO = Fraction(0)
 class PartKind(StrEnum):
     RUNS = "runs"  # more or fewer
     LENGTH = "length"  # of a run: what it used on average
-    VOLUME = "volume"  # of what has no runs, or more than can be counted
+    VOLUME = "volume"  # of what has no runs, or more than are counted
     PRICE = "price"
     MIX = "mix"
     OTHER = "other"  # fees, minimums, discounts, credits and lines by hand: what is no usage
@@ -72,7 +72,8 @@ class OtherCharge:
 class SpendChange:
     """Of one currency: both totals, rounded, and the parts that their difference is made of, the largest first.
 
-    Usage is at its price per unit, where tiers or an allowance decide at the first unit's (`by_total`).
+    Usage is at its price per unit, where tiers or an allowance decide at the first unit's (`by_total`). Where runs are
+    not counted (`runs_counted`), their number and length are one part.
     """
 
     earlier: Money
@@ -80,6 +81,7 @@ class SpendChange:
     parts: list[Part]
     others: list[OtherCharge]
     by_total: bool
+    runs_counted: bool
 
     @property
     def difference(self) -> Money:
@@ -117,7 +119,9 @@ class _Group:
 _Key = tuple[str, tuple[str, ...], str, str]  # currency, group, resource, unit
 
 
-def explain_with_runs(tenant: Tenant, query: CostQuery, *, others: bool) -> tuple[list[SpendChange], str]:
+def explain_with_runs(
+    tenant: Tenant, query: CostQuery, *, others: bool, most_runs: int
+) -> tuple[list[SpendChange], str]:
     """As `explain_change`, with the number of runs, also of dropped months. In the tenant's scope.
 
     Also returns months, as text, whose files cannot be read here or have more jobs than a page reads: no runs are
@@ -125,18 +129,21 @@ def explain_with_runs(tenant: Tenant, query: CostQuery, *, others: bool) -> tupl
     """
     uncounted = show_runs(tenant, query)
     with acting_scope(tenant):
-        return explain_change(tenant, query, others=others, runs=not uncounted), uncounted
+        return explain_change(
+            tenant, query, others=others, most_runs=0 if uncounted else most_runs
+        ), uncounted
 
 
-def explain_change(tenant: Tenant, query: CostQuery, *, others: bool, runs: bool) -> list[SpendChange]:
+def explain_change(tenant: Tenant, query: CostQuery, *, others: bool, most_runs: int) -> list[SpendChange]:
     """By currency; empty where neither range has any charge. Raises TooManyRowsError.
 
     `others`: with what documents charge besides use, which not everybody may read, and what open periods will. It is
-    left out where a filter is set: nothing tells whose fee it is. `runs`: with volume split into the number of runs and
-    their length, which takes one query. In the scope of acting, four queries and those of a statement for open periods.
+    left out where a filter is set: nothing tells whose fee it is. `most_runs`: of so many runs, volume is split into
+    their number and their length, which takes one query; 0 asks for none. In the scope of acting, four queries and
+    those of a statement for open periods.
     """
     groups = _groups(tenant, query)
-    counts = load_run_counts(tenant, query) if runs and groups else None
+    counts = load_run_counts(tenant, query, most=most_runs) if most_runs and groups else None
     rows = _others(tenant, query) if others and not query.filters else []
     currencies = sorted({key[0] for key in groups} | {row.later.currency for row in rows})
     return [
@@ -187,7 +194,13 @@ def _of_currency(
     amounts = rounded_parts([part.exact for part in parts], totals[1] - totals[0])
     rounded = [replace(part, amount=amount) for part, amount in zip(parts, amounts, strict=True)]
     rounded.sort(key=lambda part: (-abs(part.amount.amount), -abs(part.exact), part.values, part.kind))
-    return SpendChange(*totals, rounded, list(others), any(group.by_total for group in groups.values()))
+    return SpendChange(
+        *totals,
+        rounded,
+        list(others),
+        by_total=any(group.by_total for group in groups.values()),
+        runs_counted=counts is not None or not groups,
+    )
 
 
 def _parts(key: _Key, group: _Group, counts: Counts | None) -> list[Part]:

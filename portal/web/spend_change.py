@@ -13,6 +13,7 @@ from django.utils.translation import gettext_noop
 from billing.models import LineKind
 from billing.queries.cost_explorer import Days, filter_choices
 from billing.queries.jobs import EMPTY
+from billing.queries.run_counts import MOST_ON_REQUEST, MOST_RUNS
 from billing.queries.spend_change import OtherCharge, Part, PartKind, SpendChange, explain_with_runs
 from billing.queries.usage_series import Grouping, TooManyRowsError
 from billing.rules.meters import plural
@@ -24,6 +25,7 @@ from portal.web.cost_explorer import TOO_MANY, signed, signed_percent
 from portal.web.cost_selection import CostSelection, days_text, group_name
 from portal.web.tiles import Tile
 
+ALL_RUNS = "all"  # in the address
 REASONS = 15  # that stand alone; the smaller ones are one
 KINDS = {
     PartKind.RUNS: gettext_noop("Number of runs"),
@@ -41,6 +43,8 @@ NOTES = {
     PartKind.MIX: gettext_noop("other models or prices were used"),
     PartKind.OTHER: gettext_noop("fees, minimums, discounts, credits, lines by hand"),
 }
+OF_USE = {True: (PartKind.VOLUME,), False: (PartKind.RUNS, PartKind.LENGTH)}
+"""By whether runs are counted: what is shown only where there is some."""
 LINES = {
     LineKind.FEE: gettext_noop("Fees"),
     LineKind.COMMITMENT: gettext_noop("Minimum commitments"),
@@ -58,10 +62,14 @@ def spend_change(request: TenantRequest) -> HttpResponse:
     slug = request.tenant.slug
     changes: list[SpendChange] = []
     uncounted, error = "", selection.error
+    all_runs = request.GET.get("runs") == ALL_RUNS
     if not error:
         try:
             changes, uncounted = explain_with_runs(
-                request.tenant, selection.cost_query, others=Action.READ_INVOICES in request.may
+                request.tenant,
+                selection.cost_query,
+                others=Action.READ_INVOICES in request.may,
+                most_runs=MOST_ON_REQUEST if all_runs else MOST_RUNS,
             )
         except TooManyRowsError:
             error = _(TOO_MANY)
@@ -81,6 +89,9 @@ def spend_change(request: TenantRequest) -> HttpResponse:
         "earlier_range": days_text(selection.earlier),
         "changes": [_change(selection, change, jobs) for change in changes],
         "uncounted": uncounted if changes else "",
+        "too_many_runs": not uncounted and any(not change.runs_counted for change in changes),
+        "most_runs": say.whole(MOST_ON_REQUEST if all_runs else MOST_RUNS),
+        "count_runs": "" if all_runs else selection.query(runs=ALL_RUNS),
         "by_total": any(change.by_total for change in changes),
         "usage_alone": Action.READ_INVOICES not in request.may or bool(selection.filters),
     }
@@ -100,14 +111,20 @@ def _change(selection: CostSelection, change: SpendChange, jobs: Jobs) -> Mappin
             ),
         ],
         "sums": [
-            Tile(label=_(KINDS[kind]), value=signed([change.sum_of(kind)]), note=_(NOTES[kind]))
+            Tile(label=_(KINDS[kind]), value=signed([change.sum_of(kind)]), note=_note(kind, change))
             for kind in PartKind
-            if kind is not PartKind.VOLUME or any(part.kind is kind for part in change.parts)
+            if kind not in OF_USE[change.runs_counted] or any(part.kind is kind for part in change.parts)
         ],
         "reasons": reasons(selection, change, jobs),
         "difference": signed([change.difference]),
         "others": [_other(row) for row in change.others],
     }
+
+
+def _note(kind: PartKind, change: SpendChange) -> str:
+    if kind is PartKind.VOLUME and not change.runs_counted:
+        return _("more or fewer runs, longer or shorter ones")
+    return _(NOTES[kind])
 
 
 def reasons(

@@ -46,7 +46,7 @@ def what_changed(request: TenantRequest, *, first: date, last: date) -> WhatChan
     )
     changes, why = [], ""
     try:
-        changes = explain_change(request.tenant, selection.cost_query, others=False, runs=False)
+        changes = explain_change(request.tenant, selection.cost_query, others=False, most_runs=0)
     except TooManyRowsError:
         why = _(TOO_MANY)
     compared = changes if any(change.earlier.amount for change in changes) else []

@@ -41,6 +41,17 @@ def test_the_reasons_add_up_to_the_difference(house: House, ann: Door) -> None:
     }
 
 
+def test_runs_are_counted_up_to_a_number_and_more_where_that_is_asked_for(
+    ann: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portal.api.resources.usage_change.MOST_RUNS", 1)
+    (few,) = ann.reads(f"/usage/change?{RANGES}")["by_currency"]
+    (every,) = ann.reads(f"/usage/change?{RANGES}&all_runs=true")["by_currency"]
+    assert (few["runs_counted"], {part["part"] for part in few["parts"]}) == (False, {"volume"})
+    assert (every["runs_counted"], {part["part"] for part in every["parts"]}) == (True, {"runs"})
+    assert few["difference"] == every["difference"]
+
+
 def test_fees_are_for_keys_that_read_invoices(house: House) -> None:
     for version in PlanVersion.objects.filter(plan__subscriptions__tenant=house.vision):
         version_terms.set_fee(

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from billing.catalog import version_terms
 from billing.models import PlanVersion
 from billing.queries.cost_explorer import CostQuery, Days, Step, explore, filter_choices
-from billing.queries.run_counts import JobArray
+from billing.queries.run_counts import MOST_RUNS, JobArray
 from billing.queries.spend_change import PartKind, SpendChange, explain_change
 from billing.queries.usage_series import Grouping, Interval, usage_series
 from billing.rules.spend_change import Runs
@@ -54,10 +54,15 @@ def used(
 
 
 def change(
-    tenant: Tenant, *by: Grouping, others: bool = True, earlier: Days = MARCH, later: Days = APRIL
+    tenant: Tenant,
+    *by: Grouping,
+    others: bool = True,
+    earlier: Days = MARCH,
+    later: Days = APRIL,
+    most_runs: int = MOST_RUNS,
 ) -> SpendChange:
     with acting_scope(tenant):
-        (one,) = explain_change(tenant, CostQuery(later, earlier, by), others=others, runs=True)
+        (one,) = explain_change(tenant, CostQuery(later, earlier, by), others=others, most_runs=most_runs)
     assert sum((part.amount.amount for part in one.parts), Fraction(0)) == one.difference.amount
     return one
 
@@ -144,13 +149,12 @@ def test_a_run_on_the_border_counts_in_both_ranges_and_what_is_gone_is_all_runs(
     ]
 
 
-def test_more_runs_than_are_counted_are_volume(
-    cluster: Cluster, vision: Tenant, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("billing.queries.run_counts.MOST_RUNS", 1)
+def test_more_runs_than_are_counted_are_volume(cluster: Cluster, vision: Tenant) -> None:
     used(cluster, 1, "2026-03-05")
     used(cluster, 2, "2026-04-05")
-    assert reasons(change(vision)) == [("volume", (), "20.00")]
+    few, enough = change(vision, most_runs=1), change(vision, most_runs=2)
+    assert (few.runs_counted, reasons(few)) == (False, [("volume", (), "20.00")])
+    assert (enough.runs_counted, reasons(enough)) == (True, [("length", (), "20.00")])
 
 
 def test_a_fee_is_a_part_of_its_own_billed_or_not(cluster: Cluster, vision: Tenant) -> None:
@@ -173,7 +177,7 @@ def test_a_fee_is_a_part_of_its_own_billed_or_not(cluster: Cluster, vision: Tena
     assert change(vision, others=False).parts == []
     with acting_scope(vision):
         filtered = explain_change(
-            vision, CostQuery(APRIL, MARCH, (), {Grouping.USER: "ben"}), others=True, runs=True
+            vision, CostQuery(APRIL, MARCH, (), {Grouping.USER: "ben"}), others=True, most_runs=MOST_RUNS
         )
     assert filtered[0].others == []
 
@@ -238,7 +242,7 @@ def test_another_tenants_usage_is_in_no_figure(cluster: Cluster, vision: Tenant)
         offered = filter_choices(vision)
         hidden = filter_choices(speech)
     with acting_scope(vision):
-        assert explain_change(speech, CostQuery(APRIL, MARCH), others=True, runs=True) == []
+        assert explain_change(speech, CostQuery(APRIL, MARCH), others=True, most_runs=MOST_RUNS) == []
     assert change(vision, Grouping.USER).earlier.text == "20.00"
     assert [group.values for group in explored.groups] == [("ben",)]
     assert (beyond.groups, "secret" in offered["queue"]) == ([], False)

@@ -231,6 +231,33 @@ def test_why_it_changed_adds_up_and_opens_to_jobs(house: House) -> None:
     assert "Usage alone" not in page(house.ann, f"{CHANGE}?{april}")
 
 
+def test_more_runs_than_a_page_counts_are_counted_where_somebody_asks(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portal.web.spend_change.MOST_RUNS", 1)
+    monkeypatch.setattr("portal.web.spend_change.MOST_ON_REQUEST", 2)
+    builders.ingest(
+        house.cluster, builders.a_job(job_id="20", started="2026-04-02 10:00", ended="2026-04-02 13:00")
+    )
+    html = page(house.ann, f"{CHANGE}?from=2026-04-01&through=2026-04-30&user=ben")
+    text = text_of(html)
+    assert "More than 1 runs are in these two ranges, so their number and length are one reason." in text
+    assert "Volume" in text
+    assert "Number of runs" not in text
+    (more,) = links(html, "Count them all")
+    counted = text_of(page(house.ann, f"{CHANGE}{more}"))
+    assert "Length of runs" in counted
+    assert "runs are in these two ranges" not in counted
+
+    builders.ingest(
+        house.cluster, builders.a_job(job_id="21", started="2026-04-03 10:00", ended="2026-04-03 13:00")
+    )
+    html = page(house.ann, f"{CHANGE}{more}")
+    assert "More than 2 runs are in these two ranges" in text_of(html)
+    assert "Choose fewer days, or filters." in text_of(html)
+    assert not links(html, "Count them all")
+
+
 def test_both_are_led_to_and_strangers_get_nothing(house: House) -> None:
     start = page(house.ann, "/t/vision-lab/?period=2026-03-01")
     for address in (f"{COSTS}?{MARCH}", f"{CHANGE}?{MARCH}"):

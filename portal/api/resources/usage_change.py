@@ -8,6 +8,7 @@ from django.http import HttpResponse
 from rest_framework import serializers
 
 from billing.queries.cost_explorer import FILTERS, CostQuery, Days
+from billing.queries.run_counts import MOST_ON_REQUEST, MOST_RUNS
 from billing.queries.spend_change import OtherCharge, Part, PartKind, SpendChange, explain_with_runs
 from billing.queries.usage_series import Grouping, TooManyRowsError
 from portal.api import parameters
@@ -79,6 +80,9 @@ class SpendChangeSerializer(serializers.Serializer[SpendChange]):
         source="by_total",
         help_text="Use is at the first unit's price; tiers or an allowance decide in the end.",
     )
+    runs_counted = serializers.BooleanField(
+        help_text="Else number and length of runs are one part, `volume`: there were too many, or files were not read."
+    )
     parts = ReasonSerializer(many=True, help_text="The largest first.")
     others = OtherChargeSerializer(many=True, help_text="What the part `other` is made of.")
 
@@ -96,8 +100,8 @@ class UsageChangeSerializer(serializers.Serializer[Any]):
 class UsageChange(TenantEndpoint):
     """Why spending changed between two ranges of days: runs, their length, price, mix, and what is no usage.
 
-    The parts add up. `runs` is their number; `volume` is of what has no runs, such as tokens, or of more runs than are
-    counted.
+    The parts add up. `runs` is their number; `volume` is of what has no runs, such as tokens, and of all where runs are
+    not counted.
 
     What is no usage needs `invoices:read` as well, and a key of the whole tenant.
     """
@@ -113,6 +117,10 @@ class UsageChange(TenantEndpoint):
         parameters.day("from", "First of the later days.", required=True),
         parameters.day("to", "The day after the last of them.", required=True),
         parameters.choices("group_by", [*map(str, FILTERS)], "Up to two, such as user,gpu_model.", most=2),
+        parameters.flag(
+            "all_runs",
+            f"Count up to {MOST_ON_REQUEST:,} runs, which takes seconds; else up to {MOST_RUNS:,}.",
+        ),
     )
 
     def get(self, request: Any) -> HttpResponse:
@@ -124,7 +132,8 @@ class UsageChange(TenantEndpoint):
         others = not filters and bool({"invoices:read", "ops:read"} & self.client.scopes)
         try:
             with tenant_scope(tenant):
-                changes, uncounted = explain_with_runs(tenant, query, others=others)
+                most_runs = MOST_ON_REQUEST if self.query["all_runs"] else MOST_RUNS
+                changes, uncounted = explain_with_runs(tenant, query, others=others, most_runs=most_runs)
         except TooManyRowsError:
             raise bad_parameter(
                 "group_by", "There are too many groups: ask for fewer days or groups."
