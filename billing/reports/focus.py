@@ -86,25 +86,33 @@ def _batches(
     """The documents of the month in their order, as many at once as are read together, and the tenants up to there.
 
     Of all tenants some, since each reading reads the usage of everybody; of one tenant a document, which begins sooner.
-    All of a batch is one sight of the database: a close between two would leave neither its draft nor its invoice.
     """
     for first in range(0, len(tenants), TENANTS):
         some = tenants[first : first + TENANTS]
         with one_sight():
-            openings = focus_documents.open_periods(some, month)
-            documents = [
-                document
-                for tenant in some
-                for document in chain(
-                    focus_documents.issued(tenant, month),
-                    focus_documents.drafted(tenant, openings.get(tenant.pk, []), own=own),
-                )
-            ]
+            documents = _documents(some, month, own=own)
         done = first + len(some)
         if len(tenants) == 1:
             yield from ((done, [document]) for document in documents)
         else:
             yield done, documents
+
+
+def _documents(tenants: Sequence[Tenant], month: Month, *, own: bool) -> list[Document]:
+    """Issued documents and drafts of the same moment: a close between two statements would leave both of a period, or
+    neither. Where a transaction has no one sight of the database, as in a tenant's scope, they are read once more then.
+    """
+    openings = None
+    while openings != (openings := focus_documents.open_periods(tenants, month)):
+        documents = [
+            document
+            for tenant in tenants
+            for document in chain(
+                focus_documents.issued(tenant, month),
+                focus_documents.drafted(tenant, openings.get(tenant.pk, []), own=own),
+            )
+        ]
+    return documents
 
 
 def refuse_unreadable(tenant: Tenant, month: Month) -> None:

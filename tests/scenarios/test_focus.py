@@ -6,16 +6,18 @@ import csv
 import io
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from billing.catalog import version_terms
 from billing.invoicing import credit_notes, manual_lines, voids
 from billing.models import Invoice
-from billing.reports import focus, focus_files
+from billing.reports import focus, focus_documents, focus_files
 from billing.reports.focus_columns import COLUMNS, MANDATORY, Status
 from billing.rules.money import Money
 from portal.core.tenants.models import Corrections, Tenant
@@ -290,3 +292,21 @@ def test_op_writes_the_file_at_the_shell(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) == 5
     assert answer_of("export_focus", "2026-13", path)[1] == 2
     assert answer_of("export_focus", "2026-03", tmp_path / "no" / "folder.csv")[1] == 1
+
+
+@pytest.mark.parametrize("reader", ["issued", "drafted"])
+def test_a_close_while_documents_are_read_leaves_neither_both_of_a_period_nor_none(
+    reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = a_lab()
+    reads = getattr(focus_documents, reader)
+
+    def closed_before(*arguments: Any, **named: Any) -> Iterator[Any]:
+        monkeypatch.setattr(focus_documents, reader, reads)
+        close("2026-03", lab)
+        yield from reads(*arguments, **named)
+
+    monkeypatch.setattr(focus_documents, reader, closed_before)
+    _, rows = read(lab)
+    assert {row["InvoiceId"] for row in rows} == {invoice_of(lab, "2026-03").number}
+    assert rows == read(lab)[1]
