@@ -33,7 +33,6 @@ from billing.proof import late, months, records
 from billing.proof.line_amounts import lines_that_cost_something_else
 from billing.proof.names import mark, named
 from billing.proof.records import Held, MonthRecords
-from billing.proof.snapshot import snapshot
 from billing.proof.sums import Sums, seconds_text
 from billing.rating import reratings
 from billing.rules.meters import SECONDS_PER_HOUR
@@ -41,6 +40,7 @@ from billing.rules.money import Money
 from billing.rules.tax import tax_on
 from billing.wallets import replay
 from clusters import usage
+from portal.core.one_sight import one_sight
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "checks.sql")
@@ -84,7 +84,7 @@ def prove(
     Recomputes the months to which something was written since they were proved, or all of them where `full`, and takes
     the kept proofs of the others. With a `moment` it keeps what it recomputed, as of then; else it writes nothing.
     """
-    with months.alone(moment), snapshot() as cursor:
+    with months.alone(moment), one_sight() as cursor:
         every = months.survey(cursor, full=full)
         late_records = late.recompute(cursor, late.list_months(cursor)) if every.dropped else {}
         lost = late.list_lost(cursor, every.attached) if every.dropped else {}

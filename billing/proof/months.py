@@ -24,11 +24,11 @@ from billing.models import MonthProof
 from billing.proof import late, records
 from billing.proof.names import named
 from billing.proof.records import MonthRecords
-from billing.proof.snapshot import snapshot
 from billing.proof.sums import seconds_text
 from billing.rating import reratings
 from clusters import temp_tables, usage
 from portal.core.locks import Work, in_turn
+from portal.core.one_sight import one_sight
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "months.sql")
@@ -220,7 +220,7 @@ def prove_due(*, moment: datetime) -> None:
 
     Invoices, wallets and what else `prove` compares over all time takes longer than to seal a month, which begins here.
     """
-    with alone(moment), snapshot() as cursor:
+    with alone(moment), one_sight() as cursor:
         every = survey(cursor, full=False)
         results = recompute(cursor, every)
         findings = check_summaries(cursor, every.due) if every.due else {}
@@ -272,7 +272,7 @@ def prove_month(month: date, *, moment: datetime) -> MonthProof:
 
 
 def _prove(month: date, *, moment: datetime, night: date | None = None) -> MonthProof:
-    with snapshot() as cursor:
+    with one_sight() as cursor:
         every = survey(cursor, full=False)
         if month in every.dropped:
             lost = late.list_lost(cursor, every.attached & {month})

@@ -25,6 +25,7 @@ from billing.sealed_months.all_tenants_rows import MOST_RECORDS
 from clusters import absent_records, usage_reports
 from clusters.models import Cluster
 from clusters.usage_reports import WaitingJob
+from portal.core.one_sight import one_sight
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "report.sql")
@@ -108,7 +109,7 @@ def load(
         return ClusterEfficiency(
             since, until, snapshot.as_of, is_pending, True, snapshot.answers, cheaper, cluster
         )
-    with reporting.one_sight(), all_tenants_rows.cluster_usage([cluster.pk], since=since, until=until):
+    with one_sight(), all_tenants_rows.cluster_usage([cluster.pk], since=since, until=until):
         answers = _compute(
             cluster,
             since=since,

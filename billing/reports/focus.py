@@ -26,12 +26,12 @@ from billing.reports import focus_documents, focus_use
 from billing.reports.focus_columns import COLUMNS, PLACE, Status
 from billing.reports.focus_documents import Document, Month
 from billing.reports.focus_use import Part, hour_price
-from billing.reports.reporting import one_sight
 from billing.rules.meters import is_built_in
 from billing.rules.money import exponent, rounded_text
 from clusters import absent_records
 from clusters.connectors.sums import dimensions_of
 from clusters.month_file_fetches import files_fetched_first
+from portal.core.one_sight import one_sight
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import tenant_scope
 

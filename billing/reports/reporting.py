@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from django.db import connection, transaction
+from django.db import connection
 
 from billing.catalog import plans
 from billing.models import Price
@@ -22,6 +21,7 @@ from billing.sealed_months import all_tenants_rows
 from billing.sealed_months.all_tenants_rows import MOST_RECORDS
 from clusters import absent_records, usage_reports
 from clusters.models import Cluster
+from portal.core.one_sight import one_sight
 from portal.core.tenants.models import Tenant
 from portal.errors import CodedError
 from portal.sql_files import Statements
@@ -112,7 +112,7 @@ def of_cluster(
     """
     query = _SumsQuery([by], since, until, cluster.pk, tenant.pk if tenant else None, limit, top_jobs)
     with (
-        one_sight(),
+        one_sight(),  # or an import beside it would look like a difference
         all_tenants_rows.cluster_usage([cluster.pk], since=since, until=until, most=most_in_files),
     ):
         sums = _load_sums(query)[by]
@@ -151,16 +151,6 @@ def report_of_cluster(sums: Sums, whole: Whole | None, *, by: By, since: int, un
             "report it.",
         )
     return replace(report, capacity=whole.capacity, notes=notes)
-
-
-@contextmanager
-def one_sight() -> Iterator[None]:
-    """One sight of the database for all statements, or an import beside them would look like a difference."""
-    with transaction.atomic():
-        if not connection.savepoint_ids:
-            with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        yield
 
 
 def of_tenant(

@@ -9,11 +9,11 @@ from django.db import transaction
 from billing.catalog import billing_periods
 from billing.models import ProofMark, SealedFile, SealedMonth
 from billing.proof import months
-from billing.proof.snapshot import snapshot
 from billing.sealed_months import folder, object_storage, parquet, readiness, verify
 from billing.sealed_months.errors import SealError
 from billing.sealed_months.writer import MonthWriter, number_users
 from portal.core.locks import Work, alone
+from portal.core.one_sight import one_sight
 
 
 def seal_month(*, month: date, moment: datetime, quiet_months: int) -> SealedMonth:
@@ -41,7 +41,7 @@ def seal_month(*, month: date, moment: datetime, quiet_months: int) -> SealedMon
             with folder.scratch(month) as scratch:
                 files = scratch / f"{row}"  # alone: what the program needs beside is not published
                 files.mkdir(mode=0o700)
-                with parquet.program(scratch) as program, snapshot() as cursor:
+                with parquet.program(scratch) as program, one_sight() as cursor:
                     if ProofMark.objects.filter(month=month).exists():
                         raise SealError("written-to", month=f"{row}")
                     written = list(MonthWriter(row, state.within, cursor, program, files).write())

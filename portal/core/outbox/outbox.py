@@ -23,6 +23,7 @@ from django.db.transaction import TransactionManagementError
 from django.utils.module_loading import import_string
 
 from portal import queues
+from portal.core import one_sight
 from portal.core.outbox import origin
 from portal.core.outbox.models import WAITS, OutboxMessage
 
@@ -128,7 +129,7 @@ def consume(message_id: int, task: str = "") -> bool:
     with transaction.atomic():
         if task in queues.IN_ONE_SIGHT:
             with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                cursor.execute(one_sight.BEGIN)
         message = (
             OutboxMessage.objects.undone().select_for_update(skip_locked=True).filter(pk=message_id).first()
         )

@@ -14,7 +14,6 @@ from django.core.management.base import CommandParser
 
 from billing.models import MonthProof, SealedMonth
 from billing.proof import checks, months
-from billing.proof.snapshot import snapshot
 from billing.proof.summary import UNITS, as_data, quantity_text, units_of
 from billing.proof.sums import PARTS, seconds_text
 from billing.quotas.block_proof import prove_blocks
@@ -28,6 +27,7 @@ from clusters.connectors.mig import own_shares
 from clusters.energy import EnergySums
 from clusters.meters import load_units
 from clusters.models import Cluster, Connection
+from portal.core.one_sight import one_sight
 from portal.excerpt import quoted
 from portal.ops.cli import Answer, BadInputError, OperatorCommand, Progress, utc_month
 
@@ -75,7 +75,7 @@ class Command(OperatorCommand):
         elif options["live"]:
             source = _compare_live(options["cluster"], hours=options["hours"])
         if month is None:
-            with snapshot():
+            with one_sight():
                 more = [prove(moment=moment) for prove in (prove_quotas, prove_reservations, prove_blocks)]
             if SealedMonth.objects.exists():
                 more.append(prove_files())
