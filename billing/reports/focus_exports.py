@@ -58,8 +58,8 @@ class FocusExportError(CodedError):
         "after that time.",
         "too-many": "{count} files are still to be written: wait until one is ready, then ask again.",
         "no-room": "The worker cannot write the file: {reason}. Make room on its disk, then ask again.",
-        "removed": "This file was removed: files stay for {days} days, or until another one of the month is written. "
-        "Ask for a new one.",
+        "removed": "There is no such file: one is deleted after {days} days, once another of its month is written, or "
+        "as personal data is erased. Ask for a new one.",
         "other-format": "{person} requested {month} as {format}: wait until that is ready, then ask again.",
         "without-file": "There is no file of {month}: {reason}",
     }

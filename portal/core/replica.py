@@ -196,6 +196,12 @@ def read(work: Callable[[], T], *, person: int) -> T:
     return work()
 
 
+def refuse() -> None:
+    """Raise PrimaryNeededError over the replica, which may not have yet what is not found."""
+    if connections[DEFAULT_DB_ALIAS].alias == REPLICA:
+        raise PrimaryNeededError
+
+
 def _shows_changes_of(person: int) -> bool:
     if connections[DEFAULT_DB_ALIAS].in_atomic_block:
         return False

@@ -16,6 +16,7 @@ from billing.reports.focus_columns import Status
 from billing.reports.focus_exports import FocusExportError
 from billing.rules.errors import RuleError
 from billing.rules.period import parse_month
+from portal.core import replica
 from portal.core.tenants.access import Right
 from portal.sentences import sentence
 from portal.web import format as say
@@ -63,6 +64,7 @@ def operator_focus_file(request: HttpRequest, frame: PageFrame, *, export: int) 
         moment = datetime.now(UTC).replace(microsecond=0)
         pieces = focus_exports.open_file(row, by=str(request.user), moment=moment)
     except FocusExportError as refusal:
+        replica.refuse()
         messages.error(request, sentence(refusal))
         return redirect("operator_focus_exports")
     return StreamingHttpResponse(

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ import pytest
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.test import Client
 
-from billing.models import RatedJob
+from billing.models import FocusFormat, RatedJob
+from billing.reports import focus_exports
 from billing.sealed_months import drop
 from clusters.models import Cluster
 from portal import env as environment
@@ -245,8 +246,24 @@ def test_what_is_not_there_yet_is_looked_for_on_the_primary(standby: Standby) ->
     replayed()
     standby.pause()
     builders.a_tenant("new-lab")
-    assert "new-lab" in comes_from_replica(signed_in(house.op), "/operator/tenants/new-lab/")[0]
+    op = signed_in(house.op)
+    assert "new-lab" in comes_from_replica(op, "/operator/tenants/new-lab/")[0]
+    month = date(2026, 3, 1)
+    focus_exports.request_export(month=month, kind=FocusFormat.CSV, by="op", moment=datetime.now(UTC))
+    export = focus_exports.perform_next(clock=lambda: datetime.now(UTC))
+    assert export is not None
+    file, from_replica = comes_from_replica(op, f"/operator/exports/focus/{export.pk}/file")
+    assert ("tenants/vision-lab" in file, from_replica) == (True, True)
     standby.resume()
+
+
+def test_many_runs_are_counted_over_the_replica(standby: Standby, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = a_house()
+    monkeypatch.setattr("billing.queries.spend_change.MOST_RUNS", 1)
+    replayed()
+    change = "/t/vision-lab/costs/change/?from=2026-03-01&through=2026-03-31&runs=all"
+    body, from_replica = comes_from_replica(signed_in(house.ann), change)
+    assert ("Number of runs" in body, from_replica) == (True, True)
 
 
 def test_a_job_that_stands_in_files_alone_is_read_by_the_primary_and_the_replica_goes_on(

@@ -120,7 +120,7 @@ def test_what_cannot_be_done_is_told_in_words(house: House) -> None:
     assert "Download" not in text
     assert "There is no file of 2026-03: Its writing was begun 5 times" in opened(house, export.pk)
     FocusExport.objects.all().delete()
-    assert "This file was removed: files stay for 7 days" in opened(house, export.pk)
+    assert "There is no such file: one is deleted after 7 days" in opened(house, export.pk)
 
 
 def opened(house: House, export: int) -> str:
