@@ -21,7 +21,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 DROP = "SET lock_timeout = 100; LOCK TABLE billing_sealedmonth IN ACCESS EXCLUSIVE MODE"
 """As `billing_drop_month` begins."""
-WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'billing_sealedmonth'::regclass"
+WAITING = """
+SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
+WHERE NOT l.granted AND l.relation = 'billing_sealedmonth'::regclass
+"""
 
 
 def test_from_its_first_moment_no_month_is_dropped(database_url: str) -> None:
@@ -45,7 +48,10 @@ def test_what_begins_during_a_drop_sees_that_the_month_is_dropped(database_url: 
     with psycopg.connect(database_url) as other, ThreadPoolExecutor(1) as pool:
         other.execute(DROP)
         reader = pool.submit(dropped)
+        deadline = time.monotonic() + 60
         while other.execute(WAITING).fetchone() != (1,):
+            assert not reader.done()
+            assert time.monotonic() < deadline
             time.sleep(0.01)
         other.execute("UPDATE billing_sealedmonth SET dropped_at = sealed_at")
         other.commit()
