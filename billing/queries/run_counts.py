@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 from django.db import connection
@@ -15,7 +16,9 @@ from billing.rules.period import midnight
 from billing.rules.spend_change import Runs
 from clusters import absent_records
 from clusters.absent_records import RowsInFilesError
+from portal.core import locks
 from portal.core.tenants.models import Tenant
+from portal.errors import CodedError
 from portal.sql_files import Statements
 
 sql = Statements(__file__, "run_counts.sql")
@@ -23,6 +26,14 @@ sql = Statements(__file__, "run_counts.sql")
 MOST_RUNS = 100_000  # of both ranges together, which a page counts in a quarter of a second
 MOST_ON_REQUEST = 2_000_000  # the same where somebody asks for it; more are not counted
 OF_GPUS = (Resource.GPU, Resource.GPU_MEMORY)
+
+
+class RunsBusyError(CodedError):
+    """Somebody has many runs of the tenant counted, which one at a time may."""
+
+    sentences: ClassVar[Mapping[str, str]] = {
+        "busy": "Runs of this tenant are being counted already: ask again in some seconds."
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,12 @@ def show_runs(tenant: Tenant, query: CostQuery) -> str:
     except RowsInFilesError:
         return absent_records.months_text(months)
     return ""
+
+
+def hold_many(tenant: Tenant) -> None:
+    """Before more than MOST_RUNS are counted. Raises RunsBusyError while another transaction has called it."""
+    if not locks.try_hold(locks.Work.COUNTING_RUNS, tenant.pk):
+        raise RunsBusyError("busy")
 
 
 def load_run_counts(tenant: Tenant, query: CostQuery, *, most: int) -> Counts | None:

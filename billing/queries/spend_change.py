@@ -18,7 +18,7 @@ from billing.models import BillingPeriod
 from billing.queries.accrued_charges import accrued_terms
 from billing.queries.cost_explorer import CostQuery, Days, sql
 from billing.queries.costs import cost, tag
-from billing.queries.run_counts import Counts, RunCounts, load_run_counts, show_runs
+from billing.queries.run_counts import MOST_RUNS, Counts, RunCounts, hold_many, load_run_counts, show_runs
 from billing.queries.usage_series import DAY, MOST_ROWS, TooManyRowsError
 from billing.rules.meters import SECONDS_PER_HOUR
 from billing.rules.money import Money
@@ -125,8 +125,10 @@ def explain_with_runs(
     """As `explain_change`, with the number of runs, also of dropped months. In the tenant's scope.
 
     Also returns months, as text, whose files cannot be read here or have more jobs than a page reads: no runs are
-    counted then, and volume is one part.
+    counted then, and volume is one part. Raises RunsBusyError, too.
     """
+    if most_runs > MOST_RUNS:
+        hold_many(tenant)
     uncounted = show_runs(tenant, query)
     with acting_scope(tenant):
         return explain_change(

@@ -34,6 +34,7 @@ class Work(IntEnum):
     EXPORTING = 0xE4907  # what is stored of one person
     EXPORT_PLACE = 0xE4908  # one of those in which people are exported at once
     EXPORTING_CHARGES = 0xE4909
+    COUNTING_RUNS = 0xC0047  # many, of one tenant
     SEALING = 0x5EA1
     SEAL_RUNS = 0x5EA2
 

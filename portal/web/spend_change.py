@@ -13,12 +13,13 @@ from django.utils.translation import gettext_noop
 from billing.models import LineKind
 from billing.queries.cost_explorer import Days, filter_choices
 from billing.queries.jobs import EMPTY
-from billing.queries.run_counts import MOST_ON_REQUEST, MOST_RUNS
+from billing.queries.run_counts import MOST_ON_REQUEST, MOST_RUNS, RunsBusyError
 from billing.queries.spend_change import OtherCharge, Part, PartKind, SpendChange, explain_with_runs
 from billing.queries.usage_series import Grouping, TooManyRowsError
 from billing.rules.meters import plural
 from billing.rules.money import Money
 from portal.core.tenants.access import Action
+from portal.sentences import sentence
 from portal.web import format as say
 from portal.web.access_decorators import TenantRequest, answer, tenant_page
 from portal.web.cost_explorer import TOO_MANY, signed, signed_percent
@@ -73,6 +74,8 @@ def spend_change(request: TenantRequest) -> HttpResponse:
             )
         except TooManyRowsError:
             error = _(TOO_MANY)
+        except RunsBusyError as refusal:
+            error = sentence(refusal)
     projects = dict(request.tenant.projects.values_list("name", "pk"))
 
     def jobs(days: Days, values: tuple[str, ...]) -> str:
@@ -123,7 +126,7 @@ def _change(selection: CostSelection, change: SpendChange, jobs: Jobs) -> Mappin
 
 def _note(kind: PartKind, change: SpendChange) -> str:
     if kind is PartKind.VOLUME and not change.runs_counted:
-        return _("more or fewer runs, longer or shorter ones")
+        return _("how much was used")
     return _(NOTES[kind])
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from billing.catalog import version_terms
 from billing.models import PlanVersion
+from portal.core.locks import Work
 from portal.core.tenants.models import Role
 from tests import builders
 from tests.api.door import Door, door
@@ -42,10 +45,15 @@ def test_the_reasons_add_up_to_the_difference(house: House, ann: Door) -> None:
 
 
 def test_runs_are_counted_up_to_a_number_and_more_where_that_is_asked_for(
-    ann: Door, monkeypatch: pytest.MonkeyPatch
+    house: House, ann: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("portal.api.resources.usage_change.MOST_RUNS", 1)
     (few,) = ann.reads(f"/usage/change?{RANGES}")["by_currency"]
+    with closing(connection.copy()) as other, other.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [Work.COUNTING_RUNS, house.vision.pk])
+        refused = ann.get(f"/usage/change?{RANGES}&all_runs=true")
+    assert refused.status == 409
+    assert "being counted already: ask again" in refused.body["detail"]
     (every,) = ann.reads(f"/usage/change?{RANGES}&all_runs=true")["by_currency"]
     assert (few["runs_counted"], {part["part"] for part in few["parts"]}) == (False, {"volume"})
     assert (every["runs_counted"], {part["part"] for part in every["parts"]}) == (True, {"runs"})

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
+from contextlib import closing
 from html import unescape
 
 import pytest
+from django.db import connection
 
+from portal.core.locks import Work
 from tests import builders, sharing
 from tests.web.house import House, a_house, page, signed_in
 
@@ -234,17 +237,24 @@ def test_why_it_changed_adds_up_and_opens_to_jobs(house: House) -> None:
 def test_more_runs_than_a_page_counts_are_counted_where_somebody_asks(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portal.web.spend_change.MOST_RUNS", 1)
+    for module in ("billing.queries.spend_change", "portal.web.spend_change"):
+        monkeypatch.setattr(f"{module}.MOST_RUNS", 1)
     monkeypatch.setattr("portal.web.spend_change.MOST_ON_REQUEST", 2)
     builders.ingest(
         house.cluster, builders.a_job(job_id="20", started="2026-04-02 10:00", ended="2026-04-02 13:00")
     )
     html = page(house.ann, f"{CHANGE}?from=2026-04-01&through=2026-04-30&user=ben")
     text = text_of(html)
-    assert "More than 1 runs are in these two ranges, so their number and length are one reason." in text
+    assert (
+        "More than 1 runs are in these two ranges, so their number and length are one reason, the volume."
+        in text
+    )
     assert "Volume" in text
     assert "Number of runs" not in text
     (more,) = links(html, "Count them all")
+    with closing(connection.copy()) as other, other.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [Work.COUNTING_RUNS, house.vision.pk])
+        assert "being counted already: ask again" in text_of(page(house.ann, f"{CHANGE}{more}"))
     counted = text_of(page(house.ann, f"{CHANGE}{more}"))
     assert "Length of runs" in counted
     assert "runs are in these two ranges" not in counted

@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from rest_framework import serializers
 
 from billing.queries.cost_explorer import FILTERS, CostQuery, Days
-from billing.queries.run_counts import MOST_ON_REQUEST, MOST_RUNS
+from billing.queries.run_counts import MOST_ON_REQUEST, MOST_RUNS, RunsBusyError
 from billing.queries.spend_change import OtherCharge, Part, PartKind, SpendChange, explain_with_runs
 from billing.queries.usage_series import Grouping, TooManyRowsError
 from portal.api import parameters
@@ -108,6 +108,8 @@ class UsageChange(TenantEndpoint):
 
     of_everybody = True
     scope = "usage:read"
+    longest_query = "60s"
+    refusals = (RunsBusyError,)
     is_report = True
     serializer = UsageChangeSerializer
     parameters = (
