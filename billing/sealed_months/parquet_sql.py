@@ -116,7 +116,8 @@ def numbered(
     db.execute(
         f"CREATE OR REPLACE TEMP TABLE found AS SELECT record_id FROM {_parquet(files)}"
         f" WHERE meter = '' AND (job_id = {_text(number)} OR {parts})"
-        f" ORDER BY job_id = {_text(number)} DESC, shown_at DESC, record_id DESC LIMIT {int(most)}"
+        f" ORDER BY job_id = {_text(number)} DESC, coalesce(shown_at, started) DESC,"
+        f" record_id DESC LIMIT {int(most)}"
     )
     _write_found(db, rows, files, "record_id")
     return {}
