@@ -39,6 +39,7 @@ def months(op: Door) -> list[dict[str, Any]]:
     return listed
 
 
+@pytest.mark.sample
 def test_a_program_seals_a_month_and_unseals_it_and_the_history_names_its_key(op: Door) -> None:
     (march,) = months(op)
     assert (march["month"], march["state"], march["records"], march["files"]) == ("2026-03", "ready", 4, 0)

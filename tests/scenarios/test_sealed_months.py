@@ -184,6 +184,7 @@ def test_sealed_again_it_is_the_same_and_its_files_have_the_same_bytes(books: No
     assert set(sealed().files.values_list("kind", "tenant", "sha256")) == digests
 
 
+@pytest.mark.sample
 def test_rows_that_are_gone_come_back_digit_for_digit(books: None) -> None:
     sums, before = prove(), rows()
     sealed()
@@ -280,6 +281,7 @@ def test_a_month_whose_close_proved_other_sums_is_not_sealed(books: None) -> Non
     assert not SealedMonth.objects.exists()
 
 
+@pytest.mark.sample
 def test_a_late_fact_corrects_as_ever_and_the_month_says_that_it_was_changed_since(books: None) -> None:
     sealed()
     assert answer("seal_month")["months"][0]["state"] == "sealed"

@@ -43,6 +43,7 @@ def lose(job: str) -> None:
                 owner.execute(f"ALTER TABLE {kind.table} ENABLE TRIGGER USER")
 
 
+@pytest.mark.sample
 def test_a_lost_job_comes_back_though_another_was_corrected_since(books: None) -> None:
     sealed()
     late = a_job(
