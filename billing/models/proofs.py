@@ -82,7 +82,10 @@ class MonthSum(Total):
     rows = models.BigIntegerField()
 
     class Meta:
-        indexes: ClassVar = [models.Index(fields=["month"], name="month_sums_of_month")]
+        indexes: ClassVar = [
+            models.Index(fields=["month"], name="month_sums_of_month"),
+            models.Index(fields=["tenant", "period_id", "month"], name="month_sums_of_tenant"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.month:%Y-%m}: {self.resource} {self.units}"

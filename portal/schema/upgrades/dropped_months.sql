@@ -37,8 +37,9 @@ $$;
 CREATE OR REPLACE FUNCTION billing_dropped_of_periods(periods bigint[]) RETURNS SETOF date LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
     SELECT s.month FROM billing_sealedmonth s
-    WHERE s.dropped_at IS NOT NULL AND (s.unrated_periods && periods OR EXISTS (
-        SELECT FROM billing_monthsum m WHERE m.month = s.month AND m.period_id = ANY (periods)))
+    WHERE s.dropped_at IS NOT NULL AND (s.unrated_periods && periods OR s.month IN (
+        SELECT m.month FROM billing_billingperiod b
+        JOIN billing_monthsum m ON m.tenant_id = b.tenant_id AND m.period_id = b.id WHERE b.id = ANY (periods)))
     ORDER BY s.month
 $$;
 -- Those of them whose files have rated usage of a billing period with a number in (after, through]: behind a line of a
@@ -46,9 +47,11 @@ $$;
 CREATE OR REPLACE FUNCTION billing_dropped_of_rows(periods bigint[], afters bigint[], throughs bigint[]) RETURNS SETOF date
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
     SELECT s.month FROM billing_sealedmonth s
-    WHERE s.dropped_at IS NOT NULL AND EXISTS (
-        SELECT FROM billing_monthsum m JOIN unnest(periods, afters, throughs) AS l (period_id, after, through) USING (period_id)
-        WHERE m.month = s.month AND m.newest > l.after AND m.oldest <= l.through)
+    WHERE s.dropped_at IS NOT NULL AND s.month IN (
+        SELECT m.month FROM unnest(periods, afters, throughs) AS l (period_id, after, through)
+        JOIN billing_billingperiod b ON b.id = l.period_id
+        JOIN billing_monthsum m ON m.tenant_id = b.tenant_id AND m.period_id = b.id
+         AND m.newest > l.after AND m.oldest <= l.through)
     ORDER BY s.month
 $$;
 REVOKE EXECUTE ON FUNCTION billing_dropped_between(bigint, bigint), billing_dropped_of_periods(bigint[]),
@@ -65,8 +68,8 @@ RETURNS TABLE (month date, tenant_id bigint, kind text, bytes bigint, "rows" big
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
     SELECT s.month, f.tenant_id, f.kind, f.bytes, CASE WHEN f.tenant_id IS NULL THEN 0 ELSE f.rows END, f.sha256
     FROM (SELECT nullif(current_setting('app.tenant_id', true), '')::bigint AS tenant_id) me
-    JOIN billing_sealedmonth s ON s.dropped_at IS NOT NULL
-    JOIN billing_sealedfile f ON f.month_id = s.id
+    JOIN billing_sealedfile f ON f.tenant_id = me.tenant_id OR f.tenant_id IS NULL
+    JOIN billing_sealedmonth s ON s.id = f.month_id AND s.dropped_at IS NOT NULL
     WHERE CASE f.kind
         WHEN 'jobs' THEN f.tenant_id = me.tenant_id AND s.month = ANY (months)
         WHEN 'rated' THEN f.tenant_id = me.tenant_id AND EXISTS (
