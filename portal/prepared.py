@@ -1,7 +1,8 @@
 """Statements of pages, which a connection plans once: for a short statement over views, planning is most of its time.
 
 They are psycopg's own prepared statements, which other cursors of Django's do not use (`prepare_threshold` in
-`portal/settings.py`), bound by the server: one kind of value per name.
+`portal/settings.py`), bound by the server: one kind of value per name. PostgreSQL plans one again for its values where
+it takes the plan for any values to be dearer, as over many months, of which it does not see that few are read.
 """
 
 from __future__ import annotations
@@ -16,15 +17,31 @@ from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.backends.utils import CursorWrapper
 from django.db.models import Model
 from psycopg import Cursor
+from psycopg.pq import TransactionStatus
+
+USABLE = (TransactionStatus.IDLE, TransactionStatus.INTRANS)
 
 
 @contextmanager
-def prepared_cursor() -> Iterator[CursorWrapper]:
-    """A cursor of the connection in use, with all that stands around its statements; it takes one at a time."""
+def prepared_cursor(*, any_values: bool = False) -> Iterator[CursorWrapper]:
+    """A cursor of the connection in use, with all that stands around its statements; it takes one at a time.
+
+    `any_values`: the plan for any values is taken, whatever PostgreSQL thinks of it: of statements that read little by
+    keys, whichever these are.
+    """
     with connection.cursor() as cursor:
         cursor.cursor.close()
-        cursor.cursor = Cursor(connection.connection)
-        yield cursor
+        session = connection.connection
+        cursor.cursor = Cursor(session)
+        if not any_values:
+            yield cursor
+            return
+        session.execute("SET plan_cache_mode = force_generic_plan")
+        try:
+            yield cursor
+        finally:
+            if session.info.transaction_status in USABLE:  # else it is taken back, or the session is gone
+                session.execute("RESET plan_cache_mode")
 
 
 def instances(cursor: CursorWrapper, *models: type[Model]) -> Iterator[tuple[Any, ...]]:

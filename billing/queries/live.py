@@ -236,7 +236,7 @@ def _fetch(rows: QuerySet[RatedJob]) -> list[RatedJob]:
 
 
 def _rows(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    with prepared_cursor() as cursor:
+    with prepared_cursor(any_values=True) as cursor:
         cursor.execute(statement, values)
         return list(cursor.fetchall())
 
