@@ -20,7 +20,7 @@ from tests.fakes.slurmrestd import StandIn
 from tests.scenarios.test_dunning_suspends import Lab
 from tests.tiers import thinned
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.peers]  # weeks go by, day after day
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from tests.builders import a_job, a_plan, a_seller, a_tenant, at, ingest, own
 from tests.fakes.scheduler_port import a_port, a_world
 from tests.fakes.slurmrestd import StandIn
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.peers]  # weeks go by, day after day
 
 
 class Lab:
@@ -118,6 +118,7 @@ def subjects() -> list[str]:
     ]
 
 
+@pytest.mark.sample
 def test_case_078_it_is_announced_then_done_and_paying_undoes_all_of_it(lab: Lab) -> None:
     lab.until("2026-05-08")
     assert subjects() == ["GPU jobs will be suspended on 15 May 2026: invoice INV-2026-0001 is overdue"]
@@ -172,6 +173,7 @@ def test_suspension_is_off_unless_the_policy_says_so(lab: Lab) -> None:
     assert (lab.gpus, Suspension.objects.count(), mail.outbox) == (8, 0, [])
 
 
+@pytest.mark.sample
 def test_nobody_is_suspended_before_it_was_announced_so_many_days_ago(lab: Lab) -> None:
     lab.now = at("2026-06-01 09:00")  # nothing ran until then
     lab.acts()
@@ -193,6 +195,7 @@ def by_hand(lab: Lab, plans: Callable[..., Plan]) -> None:
         assert carry_out(port=port, plan=plans(port=port, account="vision"), who="op", why="noisy").good
 
 
+@pytest.mark.sample
 def test_an_account_that_op_blocked_by_hand_stays_blocked_until_it_is_paid_too(lab: Lab) -> None:
     by_hand(lab, enforcement_plan.plan_block)
     lab.until("2026-05-16")
