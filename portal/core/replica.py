@@ -196,8 +196,8 @@ def read(work: Callable[[], T], *, person: int) -> T:
     return work()
 
 
-def refuse() -> None:
-    """Raise PrimaryNeededError over the replica, which may not have yet what is not found."""
+def ask_primary() -> None:
+    """Before something is said not to be there. Raises PrimaryNeededError over the replica, which may lack it yet."""
     if connections[DEFAULT_DB_ALIAS].alias == REPLICA:
         raise PrimaryNeededError
 

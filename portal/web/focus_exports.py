@@ -64,7 +64,7 @@ def operator_focus_file(request: HttpRequest, frame: PageFrame, *, export: int) 
         moment = datetime.now(UTC).replace(microsecond=0)
         pieces = focus_exports.open_file(row, by=str(request.user), moment=moment)
     except FocusExportError as refusal:
-        replica.refuse()
+        replica.ask_primary()
         messages.error(request, sentence(refusal))
         return redirect("operator_focus_exports")
     return StreamingHttpResponse(
