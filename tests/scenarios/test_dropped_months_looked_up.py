@@ -1,4 +1,4 @@
-"""Which dropped months concern a tenant is looked up among its own files and sums, however many tenants there are."""
+"""Which dropped months concern a tenant is looked up among its own files, however many tenants there are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from billing.models import BillingPeriod, MonthSum, SealedFile
+from billing.models import SealedFile
 from billing.sealed_months import drop
 from clusters import absent_records
 from clusters.models import Cluster
@@ -51,13 +51,3 @@ def test_lists_of_jobs_read_no_file_of_another_tenant(vision: Tenant) -> None:
     with tenant_scope(vision):
         assert absent_records.list_own() == [MARCH]
     assert rows_read("billing_sealedfile") - before <= rest
-
-
-def test_the_overview_reads_no_sum_of_another_tenant(vision: Tenant) -> None:
-    own = MonthSum.objects.filter(tenant=vision).count()
-    assert 0 < own < MonthSum.objects.count()
-    period = BillingPeriod.objects.get(tenant=vision, start__date=MARCH)
-    before = rows_read("billing_monthsum")
-    with tenant_scope(vision):
-        assert absent_records.list_of_periods([period.pk]) == [MARCH]
-    assert rows_read("billing_monthsum") - before <= own
