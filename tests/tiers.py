@@ -45,7 +45,7 @@ ALL_OF_IT = ("tests/integration/",)
 OURS_ALONE = ("test_outbox.py", "test_pull_workers.py")  # of these folders: threads and a database
 BROWSER = "_in_a_browser.py"
 FROM_FILES = (
-    *("test_dropped_months", "test_sealed_months.py", "test_unsealed_months", "test_implied_columns"),
+    *("test_dropped_months", "test_sealed_months.py", "test_unsealed_months"),
     *("test_late_records", "test_late_pods"),
 )
 """Files of months, which DuckDB writes and reads."""

@@ -168,7 +168,7 @@ def scope_columns(scopes: Sequence[Scope]) -> dict[str, list[Any]]:
 
 
 def rows(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """All rows of one query: planned once a connection where it is of FEW, as for one tenant; of many, by how many."""
+    """All rows of one query: planned once a connection where it is of FEW, as for one tenant; of many, for these."""
     most = max((len(value) for value in values.values() if isinstance(value, list)), default=0)
     with prepared_cursor(any_values=True) if most <= FEW else connection.cursor() as cursor:
         cursor.execute(statement, values)

@@ -1,30 +1,32 @@
-"""Rows that were lost since a month was sealed come back, whatever else of it has changed meanwhile."""
+"""Rows that were lost since a month was sealed come back as they were, whatever else of it has changed meanwhile."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from django.db import transaction
 
 from billing.documents import job_users
 from billing.models import JobUser
-from billing.sealed_months import unseal
+from billing.sealed_months import drop, rows_sql, unseal
 from billing.sealed_months.rows_sql import KINDS
 from clusters.models import Cluster, UsageRecord
 from portal.core.tenants.models import Tenant
-from tests.builders import a_cluster, a_job, a_plan, a_tenant, ingest, own
+from tests.builders import a_cluster, a_job, a_plan, a_tenant, at, ingest, own
 from tests.owner import as_owner
-from tests.sealed_march import MARCH, enter_march, rows, sealed
-from tests.stories import close
+from tests.sealed_march import MARCH, NOW, enter_march, rows, sealed
+from tests.stories import close, prove
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def directory(settings: Any, tmp_path: Path) -> None:
+def directory(settings: Any, tmp_path: Path) -> Path:
     settings.CLUSTERTAB_SEALED_MONTHS = tmp_path / "sealed"
+    return tmp_path / "sealed"
 
 
 @pytest.fixture
@@ -96,3 +98,56 @@ def test_a_job_that_is_another_tenants_since_is_not_loaded_again(books: None) ->
     before = rows()
     assert sum(unseal.unseal_month(month=MARCH).values()) == 0
     assert rows() == before
+
+
+def filed_jobs(directory: Path) -> dict[str, tuple[int | None, int | None]]:
+    """By number, when each job is shown and its GPU units, as its file has them."""
+    sealed()
+    files = [str(path) for path in directory.rglob("jobs.parquet")]
+    filed = duckdb.execute("SELECT job_id, shown_at, gpu_units FROM read_parquet($1)", [files])
+    return {job: (shown_at, units) for job, shown_at, units in filed.fetchall()}
+
+
+def test_a_file_has_neither_when_a_job_is_shown_nor_its_units_where_its_other_columns_say_it(
+    books: None, directory: Path
+) -> None:
+    assert filed_jobs(directory) == {"1": (None, None), "2": (None, None), "4": (None, None)}
+
+
+def test_of_a_job_of_two_tenants_each_ones_file_has_its_own_units(directory: Path) -> None:
+    cluster = a_cluster(complete_through="2026-04-02")
+    vision, speech = a_tenant(plan=a_plan()), a_tenant("speech-lab", plan=a_plan("speech"))
+    own(vision, cluster, "vision", until="2026-03-02 11:00")
+    own(speech, cluster, "vision", since="2026-03-02 11:00")
+    ran = a_job(job_id="1", gpus=2, started="2026-03-02 10:00", ended="2026-03-02 13:00")
+    ingest(cluster, ran, as_of="2026-04-02")
+    close("2026-03", vision, speech, on="2026-04-03")
+    before = rows()
+    sealed()
+    files = [str(path) for path in directory.rglob("jobs.parquet")]
+    filed = duckdb.execute("SELECT shown_at, gpu_units FROM read_parquet($1) ORDER BY tenant_id", [files])
+    assert filed.fetchall() == [(None, 2 * 3_600), (None, 2 * 7_200)]
+    lose("1")
+    assert unseal.unseal_month(month=MARCH)["jobs"] == 2
+    assert rows() == before
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_older_files_have_both_and_are_read_alike(
+    books: None, directory: Path, monkeypatch: pytest.MonkeyPatch, is_dropped: bool
+) -> None:
+    ingest(Cluster.objects.get(), as_of="2026-05-02")
+    close("2026-04", on="2026-05-03")
+    sums, before = prove(), rows()
+    with monkeypatch.context() as patched:
+        patched.setitem(rows_sql._OUT, rows_sql.IMPLIED, '{t}."{c}"')
+        assert filed_jobs(directory)["1"] == (int(at("2026-03-02 10:00").timestamp()), 4 * 9_000)
+    if is_dropped:
+        drop.drop_month(month=MARCH, moment=NOW, all_processes_replaced=True)
+        assert prove() == sums
+        drop.load_back(month=MARCH)
+    else:
+        lose("1")
+        unseal.unseal_month(month=MARCH)
+    assert rows() == before
+    assert prove() == sums
