@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
+from itertools import accumulate
 from zoneinfo import ZoneInfo
 
 from billing.queries import third_party_charges
@@ -33,9 +34,17 @@ class Days:
     end: date
     values: dict[date, Fraction]
 
-    def until(self, day: date) -> Fraction:
-        """What the period's days up to and with that one come to."""
-        return sum((value for on, value in self.values.items() if self.first <= on <= day), Fraction(0))
+    @property
+    def total(self) -> Fraction:
+        """What the period's days come to, the one that is being read as far as it is."""
+        return sum((value for on, value in self.values.items() if self.first <= on <= self.end), Fraction(0))
+
+    def course(self, first: date, count: int) -> list[Fraction]:
+        """What the period had come to before the day `first`, and at the end of it and of the days that follow."""
+        before = sum((value for on, value in self.values.items() if self.first <= on < first), Fraction(0))
+        days = [first + DAY * n for n in range(count)]
+        values = (self.values.get(day, Fraction(0)) if day >= self.first else Fraction(0) for day in days)
+        return list(accumulate(values, initial=before))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +65,7 @@ class Part:
 
     @property
     def pace(self) -> Pace | None:
-        return pace(self.whole_days) if self.days.until(self.days.end) else None
+        return pace(self.whole_days) if self.days.total else None
 
     def ends(self) -> Ends:
         """As it stands where too few days tell a pace."""
@@ -65,9 +74,10 @@ class Part:
             return (self.amount(Fraction(0)),) * 3
         return _ends(going.coming(self.rest), self.amount)
 
-    def by(self, day: date) -> Money:
-        """What it had come to at the end of that day."""
-        return self.amount(self.days.until(day) - self.days.until(self.days.end))
+    def course(self, first: date, count: int) -> list[Money]:
+        """What it had come to before the day `first`, and at the end of it and of the days that follow."""
+        total = self.days.total
+        return [self.amount(so_far - total) for so_far in self.days.course(first, count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +123,11 @@ class PeriodForecast:
         """What of it is expected to be others' use."""
         return self.total(part.ends()[1] for part in self.others)
 
+    def course(self, first: date, count: int) -> list[Money]:
+        """What all parts had accrued before the day `first`, and at the end of it and of the days that follow."""
+        courses = [part.course(first, count) for part in self.parts]
+        return [self.total(amounts) for amounts in zip(*courses, strict=True)]
+
     def total(self, amounts: Iterable[Money]) -> Money:
         return sum(amounts, Money.zero(self.currency))
 
@@ -152,7 +167,7 @@ def _own(summary: Overview, accrued: Accrued | None, through: datetime) -> Part:
     if accrued is None:
         amount = _added_to(summary.spend[0])
     else:
-        amount = _by_statement(accrued.of_use, days.until(summary.end), summary.currency)
+        amount = _by_statement(accrued.of_use, days.total, summary.currency)
     return Part(days, through.astimezone(ZoneInfo(period.timezone)).date(), rest, amount)
 
 
@@ -161,7 +176,7 @@ def _of(other: Going, through: datetime, currency: str) -> Part:
     first, end = (at.astimezone(other.zone).date() for at in (period.start, period.end))
     days = Days(first, end, dict(other.days))
     last = min(through, period.end).astimezone(other.zone).date()
-    amount = _by_statement(other.of_use, days.until(end), currency)
+    amount = _by_statement(other.of_use, days.total, currency)
     return Part(days, last, other.rest(through), amount)
 
 

@@ -119,15 +119,18 @@ def stacks(
     What is less than half a unit high is not drawn, and nothing is where `top` is zero.
     """
     each = Fraction(width, max(len(columns), 1))
+    scale = height / top if top > 0 else Fraction(0)
     drawn = []
     for number, column in enumerate(columns):
-        segments, below = [], Fraction(0)
+        segments, below, low = [], Fraction(0), 0
         for series, value in column:
-            above = below + value
-            low, high = (round(y * height / top) if top > 0 else 0 for y in (below, above))
+            if not value:
+                continue
+            below += value
+            high = round(below * scale)
             if high > low:
                 segments.append(Segment(series=series, y=height - high, height=high - low))
-            below = above
+            low = high
         x = round(each * number + each * GAP / 2)
         drawn.append(Stack(x=x, width=max(round(each * (1 - GAP)), 1), segments=segments))
     return drawn

@@ -25,7 +25,19 @@ class Column:
     style: str = ""  # classes of its cells; without one, a long text is cut off
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A column of the list at hand, named in the reader's language."""
+
+    name: str
+    label: str
+
+    @property
+    def is_number(self) -> bool:
+        return COLUMNS[self.name].style == "ct-num"
+
+
+@dataclass(frozen=True, slots=True)
 class JobCell:
     name: str
     label: str
@@ -86,13 +98,17 @@ def column_options(names: Sequence[str]) -> list[Option]:
     ]
 
 
-def cells(job: Job, names: Sequence[str], zone: ZoneInfo) -> list[JobCell]:
+def headings(names: Sequence[str]) -> list[Heading]:
+    return [Heading(name, _(COLUMNS[name].label)) for name in names]
+
+
+def cells(job: Job, columns: Sequence[Heading], zone: ZoneInfo) -> list[JobCell]:
     return [
         JobCell(
-            name=name,
-            label=_(COLUMNS[name].label),
-            text=COLUMNS[name].text(job, zone) or say.NOTHING,
-            style=COLUMNS[name].style,
+            name=column.name,
+            label=column.label,
+            text=COLUMNS[column.name].text(job, zone) or say.NOTHING,
+            style=COLUMNS[column.name].style,
         )
-        for name in names
+        for column in columns
     ]

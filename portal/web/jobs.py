@@ -36,7 +36,7 @@ from portal.web.badges import job_badge
 from portal.web.cost_selection import days_text
 from portal.web.day_ranges import DayRangeError, read_days
 from portal.web.form_input import options
-from portal.web.job_columns import COLUMNS, USUAL, JobCell, cells, column_options, read_columns
+from portal.web.job_columns import USUAL, JobCell, cells, column_options, headings, read_columns
 
 NEEDS_RANGE = gettext_noop(
     "Choose a period or days to sort by cost or GPU-hours. Until then, the newest come first."
@@ -73,7 +73,8 @@ class JobRow:
 def jobs(request: TenantRequest) -> HttpResponse:
     query = request.GET
     selection = _selection(request)
-    filters, order, columns = selection.filters, selection.order, read_columns(query)
+    filters, order, names = selection.filters, selection.order, read_columns(query)
+    columns = headings(names)
     jobs_in_files.show(filters)
     bounded = filters.period is not None or filters.ran is not None
     rows, more = job_lists.listed(request.tenant, filters, order, after=query.get("before", ""))
@@ -93,9 +94,9 @@ def jobs(request: TenantRequest) -> HttpResponse:
         if order.needs_range and filters.period is None and filters.ran is None
         else "",
         "orders": options([(one.value, _(label)) for one, label in ORDERS.items()], order.value),
-        "columns": () if tuple(columns) == USUAL else columns,  # which other links keep
-        "column_options": column_options(columns),
-        "column_labels": [(_(COLUMNS[name].label), COLUMNS[name].style == "ct-num") for name in columns],
+        "columns": () if tuple(names) == USUAL else names,  # which other links keep
+        "column_options": column_options(names),
+        "headings": columns,
         "colspan": len(columns) + 2,
         "kept": [
             (name, value)

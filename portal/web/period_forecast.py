@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
@@ -59,7 +59,7 @@ def forecast(
             of.whole_days,
         ).format(days=_(NUMBERS[FEWEST]), count=of.whole_days or _("none"))
         return Forecast(until=until, why=why, budget=budget)
-    ends = of.ends
+    ends, course = of.ends, _course(of, summary)
     band = (
         _("from {low} to {high}").format(low=say.money(ends[0]), high=say.money(ends[2]))
         if of.has_range
@@ -70,8 +70,8 @@ def forecast(
         value=say.money(ends[1]),
         band=band,
         method=" ".join([*_methods(of), *_of_others(of)]),
-        plot=_plot(of, summary, ends, budget),
-        rows=(*_rows(of, summary), *_expected(until, ends, band), *_budget_rows(budget)),
+        plot=_plot(of, summary, course, ends, budget),
+        rows=(*_rows(course, summary), *_expected(until, ends, band), *_budget_rows(budget)),
         parts=_parts(of),
         budget=budget,
     )
@@ -85,11 +85,12 @@ def _parts(of: PeriodForecast) -> tuple[tuple[str, str], ...]:
     return ((_("Own use"), say.money(own)), (_("Paid for others"), say.money(of.paid_for_others)))
 
 
-def _plot(of: PeriodForecast, summary: Overview, ends: Ends, budget: PeriodBudget | None) -> Plot:
+def _plot(
+    of: PeriodForecast, summary: Overview, course: Sequence[Money], ends: Ends, budget: PeriodBudget | None
+) -> Plot:
     start, end = summary.period.start, summary.period.end
     here = (_second(of.through, start), of.accrued.amount)
-    points = [(Fraction(0), of.total(part.by(summary.first - DAY) for part in of.parts).amount)]
-    points += [(x, money.amount) for x, _, money in _course(of, summary)]
+    points = [(Fraction(n * 86_400), money.amount) for n, money in enumerate(course)]
     there = _second(end, start)
     low, expected, high = (money.amount for money in ends)
     return drawing.plot(
@@ -105,18 +106,14 @@ def _plot(of: PeriodForecast, summary: Overview, ends: Ends, budget: PeriodBudge
     )
 
 
-def _course(of: PeriodForecast, summary: Overview) -> list[tuple[Fraction, date, Money]]:
-    """What had accrued at the end of each whole day that was read."""
+def _course(of: PeriodForecast, summary: Overview) -> list[Money]:
+    """What had accrued at the beginning, and at the end of each whole day that was read."""
     last = of.through.astimezone(ZoneInfo(summary.period.timezone)).date()
-    days = [summary.first + DAY * n for n in range((last - summary.first).days)]
-    return [
-        (Fraction((n + 1) * 86_400), day, of.total(part.by(day) for part in of.parts))
-        for n, day in enumerate(days)
-    ]
+    return of.course(summary.first, (last - summary.first).days)
 
 
-def _rows(of: PeriodForecast, summary: Overview) -> tuple[tuple[str, str], ...]:
-    return tuple((say.day(day), say.money(money)) for _, day, money in _course(of, summary))
+def _rows(course: Sequence[Money], summary: Overview) -> tuple[tuple[str, str], ...]:
+    return tuple((say.day(summary.first + DAY * n), say.money(money)) for n, money in enumerate(course[1:]))
 
 
 def _expected(until: str, ends: Ends, band: str) -> tuple[tuple[str, str], ...]:

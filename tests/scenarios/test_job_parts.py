@@ -17,7 +17,7 @@ from billing.queries.jobs import NEWEST_FIRST, Job, JobFilter, matching
 from clusters.connectors.base import UsageFact
 from portal.core.tenants.models import Tenant
 from portal.core.tenants.scope import tenant_scope
-from portal.web.job_columns import cells
+from portal.web.job_columns import cells, headings
 from tests.builders import LONG_AGO, a_cluster, a_job, a_plan, a_tenant, at, ingest
 from tests.owner import as_owner
 from tests.scenarios.test_wallet_pages import nodes
@@ -124,7 +124,7 @@ def test_a_job_of_parts_was_submitted_with_its_first_part_and_waited_for_its_fir
     )
     with tenant_scope(tenant):
         [[serve], _] = job_lists.listed(tenant, JobFilter(), Order.NEWEST)
-    columns = [cell.text for cell in cells(serve, ("submitted", "started", "waited"), UTC)]
+    columns = [cell.text for cell in cells(serve, headings(("submitted", "started", "waited")), UTC)]
     assert columns == ["2 Mar 2026, 07:50", "2 Mar 2026, 08:00", "00:10:00"]
 
 
