@@ -243,7 +243,7 @@ class Host:
         """Kill -9 its process, and those that it forked, or leave them behind; whether it ran."""
         running = self._running()
         self.groups.update(running.values())
-        with suppress(ProcessLookupError):
+        with suppress(KeyError, ProcessLookupError):  # of a host that has just begun
             (os.killpg if children else os.kill)(running[name], signal.SIGKILL)
             return True
         return False
